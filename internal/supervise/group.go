@@ -97,9 +97,18 @@ func (g *Group) forget(p *Process) {
 	}
 }
 
-// Close stops the children that still run, newest first, then the reaper.
+// Closed says whether Close has been called: a child that ends after that was
+// stopped, it did not crash.
+func (g *Group) Closed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closed
+}
+
+// Close stops the children that still run, all at once, then the reaper.
 // Whatever a child may have left in the group is killed. Children are given
 // their own stop deadline; a context that ends early kills them at once.
+// Children that must end in an order are stopped by their owners before.
 func (g *Group) Close(ctx context.Context) error {
 	g.mu.Lock()
 	if g.closed {
@@ -110,9 +119,11 @@ func (g *Group) Close(ctx context.Context) error {
 	procs := g.procs
 	g.mu.Unlock()
 
-	for i := len(procs) - 1; i >= 0; i-- {
-		procs[i].Stop(ctx)
+	var stopped sync.WaitGroup
+	for _, p := range procs {
+		stopped.Go(func() { p.Stop(ctx) })
 	}
+	stopped.Wait()
 	// The word tells the reaper that this is an orderly end: nothing of
 	// the folders is removed. It then ends by itself.
 	_, werr := io.WriteString(g.pipe, orderly+"\n")

@@ -65,13 +65,18 @@ func (g *Group) Keep(spec Spec, restart Restart, onCrash func(*CrashError)) (*Ke
 	if err != nil {
 		return nil, err
 	}
+	return g.KeepStarted(p, spec, restart, onCrash), nil
+}
+
+// KeepStarted is Keep for a process that has been started already.
+func (g *Group) KeepStarted(p *Process, spec Spec, restart Restart, onCrash func(*CrashError)) *Kept {
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &Kept{cancel: cancel, done: make(chan struct{}), proc: p}
 	go func() {
 		defer close(k.done)
 		k.watch(ctx, g, spec, restart, onCrash)
 	}()
-	return k, nil
+	return k
 }
 
 func (k *Kept) watch(ctx context.Context, g *Group, spec Spec, restart Restart, onCrash func(*CrashError)) {
@@ -83,7 +88,7 @@ func (k *Kept) watch(ctx context.Context, g *Group, spec Spec, restart Restart, 
 			return
 		case <-p.Done():
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || g.Closed() {
 			return
 		}
 		if time.Since(started) >= restart.Healthy {
@@ -109,7 +114,7 @@ func (k *Kept) watch(ctx context.Context, g *Group, spec Spec, restart Restart, 
 				k.mu.Unlock()
 				break
 			}
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || g.Closed() {
 				return
 			}
 			crash = &CrashError{Name: spec.Name, Err: err, Restarts: restarts}

@@ -1,0 +1,298 @@
+// Package controlplane runs a Kubernetes control plane as plain processes:
+// etcd, kube-apiserver, kube-controller-manager and kube-scheduler, each
+// upstream's own, out of the one program of the module cluster/.
+//
+// The API server listens on a loopback port that was free; etcd on a Unix
+// socket; the other two listen nowhere. Authorization is RBAC (with the Node
+// authorizer), certificates are real, admission plugins are the defaults.
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/localcluster/pki"
+	"github.com/tenure-dev/tenure/internal/supervise"
+	"k8s.io/client-go/rest"
+)
+
+// ServiceCIDR is where Services get their cluster IPs from.
+const ServiceCIDR = "10.96.0.0/16"
+
+// Config says what to start and where.
+type Config struct {
+	// Program is the path of tenure-cluster.
+	Program string
+	// Dir holds sockets, certificates, kubeconfigs and logs. It must be
+	// enterable by its owner alone, and its path at most 80 bytes long, for
+	// the sake of the sockets in it.
+	Dir string
+	// Data holds what outlives the processes: etcd's data and the keys that
+	// sign tokens and certificates. When it is in Dir the cluster is
+	// ephemeral.
+	Data string
+	// Durable makes etcd write through to the disk.
+	Durable bool
+	// Group runs the processes.
+	Group *supervise.Group
+	// EgressConfig is an EgressSelectorConfiguration; empty means that the
+	// API server dials for itself.
+	EgressConfig []byte
+	// OnCrash is told when a component ends without having been stopped.
+	OnCrash func(*supervise.CrashError)
+	// Step is called when a part of the start begins; what it returns is
+	// called when that part has ended.
+	Step func(name string) func(error)
+}
+
+// ControlPlane is a running control plane.
+type ControlPlane struct {
+	// Keys are the certificates and keys in use.
+	Keys *Keys
+	// Server is the API server's address, https://127.0.0.1:PORT.
+	Server string
+
+	cfg  Config
+	kept []*supervise.Kept
+}
+
+// Start starts the components in the order in which they need each other and
+// returns when the API server says that it is ready and the other two run.
+// When it fails, whatever it started is still in the Group: close that.
+func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
+	c := &ControlPlane{cfg: cfg}
+	steps := []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"certificates", c.makeKeys},
+		{"etcd", c.startEtcd},
+		{"kube-apiserver", c.startAPIServer},
+		{"kube-controller-manager, kube-scheduler", c.startControllers},
+	}
+	for _, step := range steps {
+		done := cfg.Step(step.name)
+		err := step.run(ctx)
+		done(err)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// RESTConfig returns the configuration of a cluster admin's client, without a
+// client-side rate limit: the API server has its own.
+func (c *ControlPlane) RESTConfig() *rest.Config {
+	return &rest.Config{
+		Host: c.Server,
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData:   c.Keys.CA.CertPEM,
+			CertData: c.Keys.Admin.CertPEM,
+			KeyData:  c.Keys.Admin.KeyPEM,
+		},
+		QPS:       -1,
+		UserAgent: "tenure",
+	}
+}
+
+func (c *ControlPlane) makeKeys(context.Context) error {
+	keys, err := loadKeys(filepath.Join(c.cfg.Data, "pki"), filepath.Join(c.cfg.Dir, "pki"))
+	if err != nil {
+		return err
+	}
+	c.Keys = keys
+	return nil
+}
+
+func (c *ControlPlane) startEtcd(ctx context.Context) error {
+	args := []string{
+		"--name=tenure",
+		"--data-dir=" + filepath.Join(c.cfg.Data, "etcd"),
+		"--listen-client-urls=unix://" + c.socket("etcd"),
+		"--listen-peer-urls=unix://" + c.socket("peer"),
+		// A single member tells nobody its addresses, but must have some.
+		"--advertise-client-urls=http://127.0.0.1:2379",
+		"--initial-advertise-peer-urls=http://127.0.0.1:2380",
+		"--initial-cluster=tenure=http://127.0.0.1:2380",
+		"--log-level=warn",
+	}
+	if !c.cfg.Durable {
+		args = append(args, "--unsafe-no-fsync")
+	}
+	kept, err := c.keep("etcd", args)
+	if err != nil {
+		return err
+	}
+	return c.await(ctx, "etcd", kept.Process(), func() error {
+		conn, err := net.Dial("unix", c.socket("etcd"))
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+// portAttempts is how many loopback ports are tried: a port that was free can
+// be taken by somebody else before the API server listens on it.
+const portAttempts = 3
+
+func (c *ControlPlane) startAPIServer(ctx context.Context) error {
+	if err := os.WriteFile(filepath.Join(c.cfg.Dir, "egress.yaml"), c.cfg.EgressConfig, 0o600); err != nil {
+		return fmt.Errorf("cannot start kube-apiserver: %w", err)
+	}
+	var err error
+	for range portAttempts {
+		var port int
+		if port, err = freePort(); err != nil {
+			return err
+		}
+		if err = c.tryAPIServer(ctx, port); !errors.Is(err, errPortTaken) {
+			return err
+		}
+	}
+	return err
+}
+
+// errPortTaken says that somebody else listens on the chosen port.
+var errPortTaken = errors.New("the port is taken")
+
+func (c *ControlPlane) tryAPIServer(ctx context.Context, port int) error {
+	c.Server = "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	spec := c.spec("kube-apiserver", c.apiServerArgs(port))
+	// A first start of its own tells a taken port from a crash.
+	p, err := c.cfg.Group.Start(spec)
+	if err != nil {
+		return err
+	}
+	ready, err := c.readyProbe()
+	if err != nil {
+		return err
+	}
+	if err := c.await(ctx, "kube-apiserver", p, ready); err != nil {
+		if ended(p) && strings.Contains(strings.Join(supervise.Tail(spec.Log, 20), "\n"), "address already in use") {
+			return fmt.Errorf("cannot listen on 127.0.0.1:%d: %w", port, errPortTaken)
+		}
+		return err
+	}
+	c.kept = append(c.kept, c.cfg.Group.KeepStarted(p, spec, supervise.DefaultRestart, c.cfg.OnCrash))
+	return nil
+}
+
+func ended(p *supervise.Process) bool {
+	select {
+	case <-p.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *ControlPlane) startControllers(context.Context) error {
+	for _, component := range []struct {
+		name   string
+		client pki.Pair
+		args   []string
+	}{
+		{"kube-controller-manager", c.Keys.ControllerManager, c.controllerManagerArgs()},
+		{"kube-scheduler", c.Keys.Scheduler, c.schedulerArgs()},
+	} {
+		if err := c.WriteKubeconfig(c.kubeconfig(component.name), component.name, component.client); err != nil {
+			return err
+		}
+		if _, err := c.keep(component.name, component.args); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *ControlPlane) kubeconfig(component string) string {
+	return filepath.Join(c.cfg.Dir, "pki", component+".kubeconfig")
+}
+
+func (c *ControlPlane) socket(name string) string {
+	return filepath.Join(c.cfg.Dir, name+".sock")
+}
+
+func (c *ControlPlane) spec(component string, args []string) supervise.Spec {
+	return supervise.Spec{
+		Name: component,
+		Path: c.cfg.Program,
+		Args: append([]string{component}, args...),
+		Env:  []string{"HOME=" + c.cfg.Dir, "TMPDIR=" + c.cfg.Dir, "PATH=/usr/bin:/bin"},
+		Dir:  c.cfg.Dir,
+		Log:  filepath.Join(c.cfg.Dir, "log", component+".log"),
+		// A client of the API server that keeps a watch open would make
+		// a graceful end take a minute; there is nothing to lose in it.
+		StopTimeout: stopTimeout(c.cfg.Durable && component == "etcd"),
+	}
+}
+
+func stopTimeout(hasData bool) time.Duration {
+	if hasData {
+		return supervise.DefaultStopTimeout
+	}
+	return 500 * time.Millisecond
+}
+
+func (c *ControlPlane) keep(component string, args []string) (*supervise.Kept, error) {
+	kept, err := c.cfg.Group.Keep(c.spec(component, args), supervise.DefaultRestart, c.cfg.OnCrash)
+	if err != nil {
+		return nil, err
+	}
+	c.kept = append(c.kept, kept)
+	return kept, nil
+}
+
+// startPatience bounds how long one component may take to be ready on a slow
+// and busy machine.
+const startPatience = 2 * time.Minute
+
+// await waits until ready returns nil, the process ends, or time is over.
+func (c *ControlPlane) await(ctx context.Context, name string, p *supervise.Process, ready func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ready()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return fmt.Errorf("%s is not ready after %s: %w", name, startPatience, err)
+			}
+			return context.Cause(ctx)
+		case <-p.Done():
+			return &supervise.CrashError{Name: name, Err: p.Err(), GaveUp: true, Tail: supervise.Tail(p.Log(), 10)}
+		case <-tick.C:
+		}
+	}
+}
+
+// Stop stops the components, the API server's clients first.
+func (c *ControlPlane) Stop(ctx context.Context) {
+	for i := len(c.kept) - 1; i >= 0; i-- {
+		c.kept[i].Stop(ctx)
+	}
+	c.kept = nil
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("cannot find a free port on 127.0.0.1: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
