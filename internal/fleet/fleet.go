@@ -1,0 +1,231 @@
+// Package fleet reads the folder of a platform's repository before a cluster
+// does: where Flux's own manifests are, whether they are there at all, and what
+// the root objects say. It knows the layout that `flux bootstrap` writes
+// (PATH/flux-system with gotk-components.yaml and gotk-sync.yaml) and tolerates
+// others.
+package fleet
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	componentsFile = "gotk-components.yaml"
+	syncFile       = "gotk-sync.yaml"
+	kustomizeFile  = "kustomization.yaml"
+	systemName     = "flux-system"
+)
+
+// ErrNotFound says that a folder that was named does not exist.
+var ErrNotFound = errors.New("no such folder")
+
+// Options say what to put where a fleet has only placeholders.
+type Options struct {
+	// URL and Branch are of the repository that the folder stands for; they
+	// are used when the fleet does not say itself.
+	URL, Branch string
+	// Components are Flux's manifests for a fleet that does not hold them.
+	Components []byte
+	// ImageComponents are added to Components when the fleet has objects of
+	// the image automation APIs.
+	ImageComponents []byte
+}
+
+// Fleet is a platform's repository as one cluster sees it.
+type Fleet struct {
+	// Dir is the absolute path of the repository's folder.
+	Dir string
+	// Path is the cluster's folder in it, slash separated, such as
+	// clusters/staging.
+	Path string
+	// System is the folder of Flux's manifests, slash separated.
+	System string
+	// Overlay holds files, by their path in the repository, that take the
+	// place of absent ones and of placeholders.
+	Overlay map[string][]byte
+	// Sync is what the root objects say.
+	Sync Sync
+}
+
+// Sync is the root source and the root Kustomization, as written in the fleet.
+type Sync struct {
+	// URL and Branch say what the root source fetches.
+	URL, Branch string
+	// Namespace, Source and Kustomization name the root objects.
+	Namespace, Source, Kustomization string
+	// SecretRef is the Secret that the root source uses, if any. A bootstrap
+	// makes it in the cluster; it is not in Git.
+	SecretRef string
+}
+
+// Load reads the fleet in dir for the cluster whose folder is clusterPath.
+func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	f := &Fleet{Dir: abs, Path: path.Clean(filepath.ToSlash(clusterPath)), Overlay: map[string][]byte{}}
+	if err := f.checkFolders(clusterPath); err != nil {
+		return nil, err
+	}
+	if f.System, err = f.findSystem(); err != nil {
+		return nil, err
+	}
+	objects, err := f.systemObjects()
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(objects, isFluxDeployment) {
+		components := opts.Components
+		if f.usesImageAutomation() {
+			components = slices.Concat(components, []byte("\n---\n"), opts.ImageComponents)
+		}
+		f.Overlay[path.Join(f.System, componentsFile)] = components
+	}
+	sync, found := findSync(objects, f.Path)
+	if !found {
+		sync = Sync{URL: opts.URL, Branch: opts.Branch, Namespace: systemName, Source: systemName, Kustomization: systemName}
+		if sync.URL == "" {
+			return nil, fmt.Errorf("the fleet in %s does not say where it comes from: %s has no GitRepository and no Kustomization; name its address with --map URL#BRANCH=%s",
+				dir, path.Join(f.System, syncFile), dir)
+		}
+		f.Overlay[path.Join(f.System, syncFile)] = syncManifest(sync, f.Path)
+	}
+	f.Sync = sync
+	return f, f.completeKustomization()
+}
+
+func (f *Fleet) checkFolders(clusterPath string) error {
+	if info, err := os.Stat(f.Dir); err != nil || !info.IsDir() {
+		return fmt.Errorf("cannot read the fleet: %w: %s", ErrNotFound, f.Dir)
+	}
+	if !filepath.IsLocal(filepath.FromSlash(f.Path)) {
+		return fmt.Errorf("cannot read the fleet: --path %s leads out of it: give a path inside the fleet, such as clusters/staging", clusterPath)
+	}
+	if info, err := os.Stat(filepath.Join(f.Dir, filepath.FromSlash(f.Path))); err == nil && info.IsDir() {
+		return nil
+	}
+	err := fmt.Errorf("cannot read the fleet: %w: %s in %s", ErrNotFound, f.Path, f.Dir)
+	if clusters := f.clusters(); len(clusters) > 0 {
+		return fmt.Errorf("%w; it has --path %s", err, strings.Join(clusters, ", "))
+	}
+	return err
+}
+
+// clusters lists the folders that look like those of clusters.
+func (f *Fleet) clusters() []string {
+	found, _ := filepath.Glob(filepath.Join(f.Dir, "clusters", "*", systemName))
+	var paths []string
+	for _, dir := range found {
+		paths = append(paths, "clusters/"+filepath.Base(filepath.Dir(dir)))
+	}
+	return paths
+}
+
+// findSystem returns the folder that holds Flux's manifests: the one under the
+// cluster's folder with a file named as bootstrap names them, or the place
+// where bootstrap would put them.
+func (f *Fleet) findSystem() (string, error) {
+	var found string
+	root := filepath.Join(f.Dir, filepath.FromSlash(f.Path))
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !d.IsDir() && (d.Name() == componentsFile || d.Name() == syncFile) {
+			found = filepath.Dir(file)
+			return fs.SkipAll
+		}
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	if found == "" {
+		return path.Join(f.Path, systemName), nil
+	}
+	rel, err := filepath.Rel(f.Dir, found)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	return filepath.ToSlash(rel), nil
+}
+
+// systemObjects returns the objects in the manifests of the system folder.
+// Files that are no manifests, such as patches, do not matter here.
+func (f *Fleet) systemObjects() ([]unstructured.Unstructured, error) {
+	files, err := filepath.Glob(filepath.Join(f.Dir, filepath.FromSlash(f.System), "*.yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	var objects []unstructured.Unstructured
+	for _, file := range files {
+		if filepath.Base(file) == kustomizeFile {
+			continue
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the fleet: %w", err)
+		}
+		parsed, err := parse(content)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the fleet: %s: %w", path.Join(f.System, filepath.Base(file)), err)
+		}
+		objects = append(objects, parsed...)
+	}
+	return objects, nil
+}
+
+// parse splits a YAML stream into objects; documents without content or kind
+// are left out.
+func parse(content []byte) ([]unstructured.Unstructured, error) {
+	var objects []unstructured.Unstructured
+	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+		var object map[string]any
+		if err := yaml.Unmarshal(doc, &object); err != nil {
+			return nil, err
+		}
+		if kind, _ := object["kind"].(string); kind != "" {
+			objects = append(objects, unstructured.Unstructured{Object: object})
+		}
+	}
+	return objects, nil
+}
+
+func isFluxDeployment(u unstructured.Unstructured) bool {
+	return u.GetKind() == "Deployment" && (u.GetName() == "source-controller" || u.GetName() == "kustomize-controller")
+}
+
+// usesImageAutomation says whether any manifest of the fleet names an API of
+// the image automation controllers.
+func (f *Fleet) usesImageAutomation() bool {
+	uses := false
+	_ = filepath.WalkDir(f.Dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // an unreadable corner is reported by whoever serves the folder
+		}
+		if d.IsDir() && d.Name() == ".git" {
+			return fs.SkipDir
+		}
+		if ext := filepath.Ext(file); d.Type().IsRegular() && (ext == ".yaml" || ext == ".yml") && d.Name() != componentsFile {
+			content, err := os.ReadFile(file)
+			if err == nil && bytes.Contains(content, []byte("image.toolkit.fluxcd.io/")) {
+				uses = true
+				return fs.SkipAll
+			}
+		}
+		return nil
+	})
+	return uses
+}
