@@ -1,0 +1,91 @@
+# Everything that can be made of this repository. Needs Go 1.26, git and make
+# (GNU make 3.81, which macOS has, or newer), and nothing else.
+
+GO       ?= go
+BIN      := bin
+PLATFORM := examples/fleet/platform
+
+FLUX := $(addprefix $(BIN)/, \
+	source-controller kustomize-controller helm-controller notification-controller \
+	image-reflector-controller image-automation-controller)
+
+# Modules with packages of ours. cluster/flux only pins Flux, hack/tools the
+# linter.
+MODULES := . cluster $(filter-out hack/tools,$(patsubst %/go.mod,%,$(wildcard hack/*/go.mod)))
+
+# The race detector needs a C compiler; without one the tests run all the same.
+RACE = $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && echo -race)
+
+# How long the tests of one package may take.
+TIMEOUT ?= 20m
+
+# The go command uses every core by itself: programs are built one by one.
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: build
+build: $(BIN)/tenure-cluster $(FLUX) | check-tools ## build every program into bin/
+	@$(GO) run ./hack/build -o $(BIN) tenure
+
+# Unlike our own program, Kubernetes and Flux change only with their versions,
+# so make's timestamps decide, and an unchanged program costs nothing.
+$(BIN)/tenure-cluster: cluster/go.mod cluster/go.sum $(wildcard cluster/*.go) | check-tools
+	@$(GO) run ./hack/build -o $(BIN) $(@F)
+
+$(FLUX): cluster/flux/go.mod cluster/flux/go.sum | check-tools
+	@$(GO) run ./hack/build -o $(BIN) $(@F)
+
+.PHONY: up
+up: build ## start a local cluster and reconcile the example fleet, until Ctrl-C
+	@$(BIN)/tenure up --fleet $(PLATFORM) --path clusters/staging \
+		--map 'https://git.example.com/acme/dev-team#main=examples/fleet/dev-team' \
+		--map 'https://git.example.com/acme/billing#main=examples/fleet/billing' \
+		--map 'https://charts.example.com=examples/charts' \
+		--apply examples/fleet/bootstrap
+
+.PHONY: test
+test: build generate-check ## run every test: unit, script and integration tests of all modules
+	@set -e; for module in $(MODULES); do \
+		echo "go test $(RACE) in $$module"; \
+		(cd $$module && $(GO) test $(RACE) -timeout $(TIMEOUT) ./...); \
+	done
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## check formatting and style
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	if [ -n "$$unformatted" ]; then \
+		echo "✗ not formatted (gofmt -w them):" >&2; echo "$$unformatted" >&2; exit 1; \
+	fi
+	@set -e; for module in $(MODULES); do \
+		echo "go vet and golangci-lint in $$module"; \
+		(cd $$module && $(GO) vet ./... && $(CURDIR)/$(BIN)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); \
+	done
+
+# The linter's version is pinned by a module of its own, so that its several
+# hundred dependencies stay out of ours.
+$(BIN)/golangci-lint: hack/tools/go.mod hack/tools/go.sum | check-tools
+	@echo "building golangci-lint (about a minute)"
+	@cd hack/tools && $(GO) build -ldflags='-s -w' -o $(CURDIR)/$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: generate
+generate: check-tools ## write generated files anew
+	@$(GO) generate ./...
+
+.PHONY: generate-check
+generate-check: check-tools ## fail when a generated file is not up to date
+	@hack/generate-check.sh
+
+.PHONY: bench
+bench: build ## run the benchmarks
+	@$(GO) test -run '^$$' -bench . -benchmem -timeout $(TIMEOUT) ./...
+
+.PHONY: clean
+clean: ## remove what was built (the go command keeps its cache)
+	@rm -rf $(BIN)
+
+.PHONY: check-tools
+check-tools:
+	@hack/check-tools.sh
