@@ -66,17 +66,9 @@ func AcquireState(root, name string) (*State, error) {
 	if longest := filepath.Join(dir, "egress.sock"); len(longest) > maxSocketPath {
 		return nil, fmt.Errorf("the path of the state folder %s is too long for sockets in it: set TENURE_HOME to a shorter one", dir)
 	}
-	lock, err := os.OpenFile(filepath.Join(root, name+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := lockFile(filepath.Join(root, name+".lock"))
 	if err != nil {
-		return nil, fmt.Errorf("cannot make the state folder: %w", err)
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		owner := readPID(lock)
-		lock.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w: %s (process %d); stop it with `tenure down --name %s`, or choose another --name", ErrRunning, name, owner, name)
-		}
-		return nil, fmt.Errorf("cannot lock the state folder: %w", err)
+		return nil, err
 	}
 	s := &State{Dir: dir, lock: lock}
 	if err := s.prepare(); err != nil {
@@ -84,6 +76,39 @@ func AcquireState(root, name string) (*State, error) {
 	}
 	return s, nil
 }
+
+// lockFile opens and locks a file, which it makes if need be. A cluster that
+// ends removes its file, so one that was opened just before may be locked in
+// vain: then the next file of that name is tried.
+func lockFile(file string) (*os.File, error) {
+	name := strings.TrimSuffix(filepath.Base(file), ".lock")
+	for {
+		lock, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("cannot make the state folder: %w", err)
+		}
+		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+			owner := readPID(lock)
+			lock.Close()
+			if errors.Is(err, syscall.EWOULDBLOCK) {
+				return nil, fmt.Errorf("%w: %s (process %d); stop it with `tenure down --name %s`, or choose another --name", ErrRunning, name, owner, name)
+			}
+			return nil, fmt.Errorf("cannot lock the state folder: %w", err)
+		}
+		locked, err := lock.Stat()
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("cannot lock the state folder: %w", err), lock.Close())
+		}
+		if current, err := os.Stat(file); err == nil && os.SameFile(locked, current) {
+			return lock, nil
+		}
+		lock.Close()
+	}
+}
+
+// Paths are the folder and its lock, for whoever cleans up when the process
+// that holds the state dies.
+func (s *State) Paths() []string { return []string{s.Dir, s.lock.Name()} }
 
 func (s *State) prepare() error {
 	if err := os.RemoveAll(s.Dir); err != nil {

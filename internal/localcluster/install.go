@@ -1,0 +1,230 @@
+package localcluster
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
+	"golang.org/x/crypto/ssh"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// loadFleet reads the fleet's folder and completes the maps with the fleet's
+// own address.
+func (c *Cluster) loadFleet() error {
+	if c.opts.Fleet == "" {
+		return nil
+	}
+	dir, err := filepath.Abs(c.opts.Fleet)
+	if err != nil {
+		return fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	options := fleet.Options{Components: config.FluxComponents, ImageComponents: config.FluxImageComponents}
+	for _, m := range c.opts.Maps {
+		if abs, err := filepath.Abs(m.Dir); err == nil && abs == dir {
+			options.URL, options.Branch = m.URL, m.Branch
+			break
+		}
+	}
+	if options.Branch == "" {
+		options.Branch = "main"
+	}
+	c.Fleet, err = fleet.Load(dir, c.opts.Path, options)
+	if err != nil {
+		return err
+	}
+	mapped := slices.ContainsFunc(c.opts.Maps, func(m network.Map) bool {
+		return m.Key() == network.AddressKey(c.Fleet.Sync.URL) && (m.Branch == "" || m.Branch == c.Fleet.Sync.Branch)
+	})
+	if !mapped {
+		m, err := network.ParseMap(c.Fleet.Sync.URL + "#" + c.Fleet.Sync.Branch + "=" + dir)
+		if err != nil {
+			return fmt.Errorf("cannot map the fleet's own address: %w", err)
+		}
+		c.opts.Maps = append(c.opts.Maps, m)
+	}
+	return nil
+}
+
+// installFlux does what a bootstrap does: it applies Flux's manifests as the
+// fleet has them, then what the admin adds by hand, then the root objects.
+func (c *Cluster) installFlux(ctx context.Context) error {
+	if c.Fleet == nil {
+		return nil
+	}
+	checkout := filepath.Join(c.Dir, "fleet")
+	if err := c.Git.Export(ctx, c.Fleet.Sync.URL, c.Fleet.Sync.Branch, checkout); err != nil {
+		return err
+	}
+	defer os.RemoveAll(checkout)
+	objects, err := flux.Build(checkout, filepath.Join(checkout, filepath.FromSlash(c.Fleet.System)))
+	if err != nil {
+		return fmt.Errorf("cannot build %s: %w", c.Fleet.System, err)
+	}
+	c.setPlatform(objects)
+	var system, root []*unstructured.Unstructured
+	for _, u := range objects {
+		if strings.HasSuffix(u.GroupVersionKind().Group, ".toolkit.fluxcd.io") {
+			root = append(root, u)
+			continue
+		}
+		system = append(system, u)
+	}
+	manual, err := c.readManual()
+	if err != nil {
+		return err
+	}
+	secret, err := c.rootSecret(objects)
+	if err != nil {
+		return err
+	}
+	if err := flux.Apply(ctx, c.REST, system); err != nil {
+		return fmt.Errorf("cannot install Flux from %s: %w", c.Fleet.System, err)
+	}
+	if err := flux.Apply(ctx, c.REST, append(manual, secret...)); err != nil {
+		return err
+	}
+	if len(c.opts.Assume) > 0 {
+		if err := c.assume(ctx); err != nil {
+			return err
+		}
+	}
+	if err := flux.Apply(ctx, c.REST, root); err != nil {
+		return fmt.Errorf("cannot apply the root objects in %s: %w", c.Fleet.System, err)
+	}
+	return nil
+}
+
+// setPlatform remembers the namespaces in which Flux's own Deployments are: the
+// only ones whose Pods may become processes.
+func (c *Cluster) setPlatform(objects []*unstructured.Unstructured) {
+	c.platformMu.Lock()
+	defer c.platformMu.Unlock()
+	c.platforms = map[string]bool{}
+	for _, u := range objects {
+		if u.GetKind() == "Deployment" {
+			c.platforms[u.GetNamespace()] = true
+		}
+	}
+}
+
+func (c *Cluster) platform(namespace string) bool {
+	c.platformMu.Lock()
+	defer c.platformMu.Unlock()
+	return c.platforms[namespace]
+}
+
+// readManual reads the manifests that the admin applies by hand.
+func (c *Cluster) readManual() ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for _, name := range c.opts.Apply {
+		info, err := os.Stat(name)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read --apply: %w", err)
+		}
+		files := []string{name}
+		if info.IsDir() {
+			if files, err = filepath.Glob(filepath.Join(name, "*.yaml")); err != nil {
+				return nil, fmt.Errorf("cannot read --apply: %w", err)
+			}
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				return nil, fmt.Errorf("cannot read --apply: %w", err)
+			}
+			parsed, err := flux.ParseManifests(content)
+			if err != nil {
+				return nil, fmt.Errorf("cannot read --apply %s: %w", file, err)
+			}
+			objects = append(objects, parsed...)
+		}
+	}
+	return objects, nil
+}
+
+// rootSecret makes the Secret that a bootstrap would have made for the root
+// source: it is never in Git. Any credential opens the mapped repositories.
+func (c *Cluster) rootSecret(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	sync := c.Fleet.Sync
+	if sync.SecretRef == "" || slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool {
+		return u.GetKind() == "Secret" && u.GetName() == sync.SecretRef && u.GetNamespace() == sync.Namespace
+	}) {
+		return nil, nil
+	}
+	data, err := c.credentials(sync.URL)
+	if err != nil {
+		return nil, err
+	}
+	return []*unstructured.Unstructured{{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret",
+		"metadata":   map[string]any{"name": sync.SecretRef, "namespace": sync.Namespace},
+		"stringData": data,
+	}}}, nil
+}
+
+// credentials returns what a Secret for a Git repository holds.
+func (c *Cluster) credentials(address string) (map[string]any, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "ssh" {
+		return map[string]any{"username": "git", "password": "local"}, nil
+	}
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a deploy key: %w", err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a deploy key: %w", err)
+	}
+	public, err := ssh.NewPublicKey(key.Public())
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a deploy key: %w", err)
+	}
+	return map[string]any{
+		"identity":     string(pem.EncodeToMemory(block)),
+		"identity.pub": string(ssh.MarshalAuthorizedKey(public)),
+		"known_hosts":  string(c.Git.KnownHosts(u.Host)),
+	}, nil
+}
+
+// preview makes a change in a mapped folder a new revision at once: the sources
+// that fetch it are asked to look, instead of at their next interval.
+func (c *Cluster) preview(background context.Context) error {
+	if c.Fleet == nil {
+		return nil
+	}
+	kube, err := flux.NewClient(c.REST)
+	if err != nil {
+		return err
+	}
+	c.run("live preview", func() error {
+		return c.Git.Watch(background, func(change githost.Change) {
+			if change.Err != nil {
+				c.opts.Report(change.Err)
+				return
+			}
+			sources, err := flux.SourcesOf(background, kube, change.URL)
+			for _, source := range sources {
+				err = errors.Join(err, flux.RequestReconcile(background, kube, source))
+			}
+			if err != nil && background.Err() == nil {
+				c.log.Error("cannot ask the sources of a changed folder to look", "url", change.URL, "error", err)
+			}
+		})
+	})
+	return nil
+}

@@ -1,0 +1,308 @@
+// Package localcluster runs a fleet on a Kubernetes and a Flux of its own, as
+// plain processes on this machine: the control plane, a node, a network that
+// maps the outside world to folders, and upstream's Flux controllers as the
+// fleet's own manifests ask for them. docs/design/local-cluster.md says why it
+// is built so.
+package localcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/localcluster/cloud"
+	"github.com/tenure-dev/tenure/internal/localcluster/controlplane"
+	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
+	"github.com/tenure-dev/tenure/internal/localcluster/node"
+	"github.com/tenure-dev/tenure/internal/localcluster/pki"
+	"github.com/tenure-dev/tenure/internal/supervise"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Options say what to run.
+type Options struct {
+	// Name tells clusters that run side by side apart; "" is DefaultName.
+	Name string
+	// Root is the folder for the state of running clusters; "" is Root().
+	Root string
+	// Data, when set, is a folder that keeps the cluster's objects and keys
+	// beyond its end. Without it the cluster is ephemeral and faster.
+	Data string
+	// BinDir holds the programs; "" is the folder of the running program.
+	BinDir string
+	// Fleet and Path are the platform's repository and the cluster's folder
+	// in it. Without a Fleet the cluster is a bare Kubernetes.
+	Fleet, Path string
+	// Maps say where the outside world is found on disk.
+	Maps []network.Map
+	// Assume names Flux objects, as namespace/name, that are taken as ready.
+	Assume []string
+	// Apply are files and folders of manifests that the admin applies by
+	// hand, such as decryption keys, before the fleet is synced.
+	Apply []string
+	// Online lets requests for hosts that are not mapped through.
+	Online bool
+	// Step is told of the start's parts; nil means nobody is.
+	Step func(name string) func(error)
+	// Report is told what happens to the cluster later: crashes, folders
+	// that vanish. It may be called from any goroutine.
+	Report func(error)
+}
+
+// Cluster is a running local cluster.
+type Cluster struct {
+	// Name is the cluster's name, Dir its state folder.
+	Name, Dir string
+	// Kubeconfig is the path of an admin's kubeconfig.
+	Kubeconfig string
+	// REST is an admin's client configuration without rate limit.
+	REST *rest.Config
+	// Git serves the mapped repositories.
+	Git *githost.Host
+	// Network is what the controllers see of the world.
+	Network *network.Network
+	// Fleet is the fleet that runs, or nil.
+	Fleet *fleet.Fleet
+
+	opts   Options
+	state  *State
+	group  *supervise.Group
+	plane  *controlplane.ControlPlane
+	node   *node.Node
+	client kubernetes.Interface
+	log    *slog.Logger
+	logTo  *os.File
+
+	cancel     context.CancelFunc
+	background sync.WaitGroup
+	stopOnce   sync.Once
+	stopErr    error
+}
+
+// Start starts a cluster and returns when its API answers and, with a fleet,
+// Flux's manifests and the root objects have been applied. On an error nothing
+// is left running. Stop the cluster when it is not needed any more; when the
+// process dies instead, the cluster goes with it.
+func Start(ctx context.Context, opts Options) (*Cluster, error) {
+	c := &Cluster{opts: opts}
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	var background context.Context
+	background, c.cancel = context.WithCancel(context.Background())
+	steps := []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"", c.acquire},
+		{"", func(context.Context) error { return c.startNetwork(background) }},
+		{"repositories", c.mapWorld},
+		{"", c.startControlPlane},
+		{"node", func(ctx context.Context) error { return c.startNode(ctx, background) }},
+		{"Flux", c.installFlux},
+		{"", func(context.Context) error { return c.preview(background) }},
+	}
+	for _, step := range steps {
+		done := func(error) {}
+		if step.name != "" {
+			done = c.opts.Step(step.name)
+		}
+		err := step.run(ctx)
+		done(err)
+		if err != nil {
+			return nil, errors.Join(err, c.Stop())
+		}
+	}
+	return c, nil
+}
+
+func (c *Cluster) complete() error {
+	if c.opts.Name == "" {
+		c.opts.Name = DefaultName
+	}
+	if c.opts.Root == "" {
+		c.opts.Root = Root()
+	}
+	if c.opts.Step == nil {
+		c.opts.Step = func(string) func(error) { return func(error) {} }
+	}
+	if c.opts.Report == nil {
+		c.opts.Report = func(error) {}
+	}
+	if c.opts.BinDir == "" {
+		dir, err := BinDir()
+		if err != nil {
+			return err
+		}
+		c.opts.BinDir = dir
+	}
+	c.Name = c.opts.Name
+	if err := checkPrograms(c.opts.BinDir); err != nil {
+		return err
+	}
+	return c.loadFleet()
+}
+
+func (c *Cluster) acquire(context.Context) error {
+	state, err := AcquireState(c.opts.Root, c.Name)
+	if err != nil {
+		return err
+	}
+	c.state, c.Dir = state, state.Dir
+	if c.opts.Data == "" {
+		c.opts.Data = filepath.Join(c.Dir, "data")
+	}
+	if c.opts.Data, err = filepath.Abs(c.opts.Data); err != nil {
+		return fmt.Errorf("cannot use the data folder: %w", err)
+	}
+	if err := privateFolder(c.opts.Data); err != nil {
+		return err
+	}
+	if c.logTo, err = os.OpenFile(filepath.Join(c.Dir, "log", "tenure.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+		return fmt.Errorf("cannot write to the state folder: %w", err)
+	}
+	c.log = slog.New(slog.NewTextHandler(c.logTo, nil))
+	c.group, err = supervise.NewGroup(supervise.Options{
+		Reaper: []string{filepath.Join(c.opts.BinDir, "tenure"), ReapCommand},
+		Remove: state.Paths(),
+	})
+	return err
+}
+
+func (c *Cluster) startNetwork(background context.Context) error {
+	ca, err := pki.NewAuthority("tenure-local-network")
+	if err != nil {
+		return err
+	}
+	c.Network, err = network.New(network.Config{
+		CA:           ca,
+		Dir:          c.Dir,
+		EgressSocket: filepath.Join(c.Dir, "egress.sock"),
+		Online:       c.opts.Online,
+		Log:          c.log.With("part", "network"),
+	})
+	if err != nil {
+		return err
+	}
+	c.run("network", func() error { return c.Network.Run(background) })
+	return nil
+}
+
+func (c *Cluster) startControlPlane(ctx context.Context) error {
+	var err error
+	c.plane, err = controlplane.Start(ctx, controlplane.Config{
+		Program:      filepath.Join(c.opts.BinDir, "tenure-cluster"),
+		Dir:          c.Dir,
+		Data:         c.opts.Data,
+		Durable:      c.durable(),
+		Group:        c.group,
+		EgressConfig: network.EgressConfig(filepath.Join(c.Dir, "egress.sock")),
+		OnCrash:      func(crash *supervise.CrashError) { c.opts.Report(crash) },
+		Step:         c.opts.Step,
+	})
+	if err != nil {
+		return err
+	}
+	c.REST = c.plane.RESTConfig()
+	c.Kubeconfig = filepath.Join(c.Dir, "kubeconfig")
+	if err := c.plane.WriteKubeconfig(c.Kubeconfig, "tenure-"+c.Name, c.plane.Keys.Admin); err != nil {
+		return err
+	}
+	c.client, err = kubernetes.NewForConfig(c.REST)
+	if err != nil {
+		return fmt.Errorf("cannot make a client: %w", err)
+	}
+	return nil
+}
+
+func (c *Cluster) startNode(ctx, background context.Context) error {
+	n, err := node.New(node.Config{
+		Client:    c.client,
+		Server:    c.plane.Server,
+		CAPEM:     c.plane.Keys.CA.CertPEM,
+		Name:      "tenure",
+		Serving:   c.plane.Keys.Node,
+		ClientCAs: c.plane.Keys.CA.CertPEM,
+		Dir:       filepath.Join(c.opts.Data, "pods"),
+		Programs:  node.FluxPrograms(c.opts.BinDir),
+		Platform:  c.platform,
+		Processes: c.group,
+		Env:       c.Network.Env(),
+		Log:       c.log.With("part", "node"),
+	})
+	if err != nil {
+		return err
+	}
+	c.node = n
+	services, err := network.NewServices(background, c.client, n)
+	if err != nil {
+		return err
+	}
+	c.Network.SetServices(services)
+	c.run("node", func() error { return n.Run(background) })
+	c.run("cloud", func() error {
+		return cloud.Run(background, cloud.Config{Client: c.client, Log: c.log.With("part", "cloud")})
+	})
+	select {
+	case <-n.Ready():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(nodePatience):
+		return fmt.Errorf("the node is not ready after %s; see %s", nodePatience, c.logTo.Name())
+	}
+}
+
+// nodePatience bounds the wait for the node on a slow and busy machine.
+const nodePatience = time.Minute
+
+// run runs a part of the cluster in the background and reports its failure.
+func (c *Cluster) run(name string, part func() error) {
+	c.background.Go(func() {
+		if err := part(); err != nil && !errors.Is(err, context.Canceled) {
+			c.log.Error("a part of the cluster has failed", "part", name, "error", err)
+			c.opts.Report(fmt.Errorf("the local cluster's %s has failed: %w", name, err))
+		}
+	})
+}
+
+func (c *Cluster) durable() bool { return filepath.Dir(c.opts.Data) != c.Dir }
+
+// stopPatience is how long processes without data may take to end.
+const stopPatience = time.Second
+
+// Stop stops everything and removes the state folder. It may be called more
+// than once.
+func (c *Cluster) Stop() error {
+	c.stopOnce.Do(func() { c.stopErr = c.stop() })
+	return c.stopErr
+}
+
+func (c *Cluster) stop() error {
+	c.cancel()
+	var errs []error
+	if c.plane != nil && c.durable() {
+		c.plane.Stop(context.Background())
+	}
+	if c.group != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+		defer cancel()
+		errs = append(errs, c.group.Close(ctx))
+	}
+	c.background.Wait()
+	if c.logTo != nil {
+		errs = append(errs, c.logTo.Close())
+	}
+	if c.state != nil {
+		errs = append(errs, c.state.Release())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,54 @@
+package localcluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// fluxPrograms are the controllers that a fleet may ask for.
+var fluxPrograms = []string{
+	"source-controller", "kustomize-controller", "helm-controller",
+	"notification-controller", "image-reflector-controller", "image-automation-controller",
+}
+
+// ErrMissingProgram says that a program that the cluster consists of is not
+// there.
+var ErrMissingProgram = errors.New("a program is missing")
+
+// ReapCommand is the argument with which the tenure program becomes the reaper
+// of a cluster's processes.
+const ReapCommand = "__reap"
+
+// BinDir returns the folder of the running program, in which the others are.
+func BinDir() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("cannot find the programs: %w", err)
+	}
+	if self, err = filepath.EvalSymlinks(self); err != nil {
+		return "", fmt.Errorf("cannot find the programs: %w", err)
+	}
+	return filepath.Dir(self), nil
+}
+
+// checkPrograms makes sure that everything that will be started is there,
+// before anything is.
+func checkPrograms(binDir string) error {
+	var missing []string
+	for _, name := range append([]string{"tenure", "tenure-cluster"}, fluxPrograms...) {
+		if info, err := os.Stat(filepath.Join(binDir, name)); err != nil || info.Mode()&0o111 == 0 {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%w: %s not in %s; build it with `make build` in Tenure's repository", ErrMissingProgram, strings.Join(missing, ", "), binDir)
+	}
+	if _, err := exec.LookPath("git"); err != nil {
+		return fmt.Errorf("%w: git is not in PATH; the mapped folders are served with it, so install git first", ErrMissingProgram)
+	}
+	return nil
+}
