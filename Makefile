@@ -64,6 +64,16 @@ lint: $(BIN)/golangci-lint ## check formatting and style
 		(cd $$module && $(GO) vet ./... && $(CURDIR)/$(BIN)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); \
 	done
 
+# What this machine's system does not compile, the other one's does: both are
+# supported, and a call that only one of them has is found here.
+.PHONY: portable
+portable: check-tools ## check that everything compiles on Linux and macOS
+	@set -e; for os in linux darwin; do \
+		[ $$os != "$$($(GO) env GOHOSTOS)" ] || continue; \
+		echo "go vet for $$os"; \
+		GOOS=$$os $(GO) vet ./...; \
+	done
+
 # The linter's version is pinned by a module of its own, so that its several
 # hundred dependencies stay out of ours.
 $(BIN)/golangci-lint: hack/tools/go.mod hack/tools/go.sum | check-tools

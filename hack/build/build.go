@@ -154,7 +154,7 @@ func explain(err error, said []string) error {
 	hint := ""
 	switch {
 	case strings.Contains(text, "no space left on device"):
-		hint = "\n(the disk is full: `go env GOCACHE GOTMPDIR` says where the go command writes; a first build needs about 8 GB)"
+		hint = "\n(the disk is full: `go env GOCACHE GOTMPDIR` says where the go command writes; a first build needs about 12 GB)"
 	case strings.Contains(text, "executable file not found") && strings.Contains(text, "git"):
 		hint = "\n(install git: the go command fetches some modules with it)"
 	case strings.Contains(text, "dial tcp") || strings.Contains(text, "no such host") || strings.Contains(text, "TLS handshake timeout"):

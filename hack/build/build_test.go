@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestRequirement(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		gomod  string
+		want   string
+		err    string
+	}{
+		"InBlock": {
+			reason: "The usual form.",
+			gomod:  "module m\n\nrequire (\n\tk8s.io/api v0.36.3\n\tk8s.io/kubernetes v1.36.3 // indirect\n)\n",
+			want:   "v1.36.3",
+		},
+		"Alone": {
+			reason: "The form of a single requirement.",
+			gomod:  "module m\nrequire k8s.io/kubernetes v1.36.3\n",
+			want:   "v1.36.3",
+		},
+		"Other": {
+			reason: "A module whose name only begins alike is another one.",
+			gomod:  "require k8s.io/kubernetes/more v1.36.3\n",
+			err:    "the module is not required there",
+		},
+		"PreRelease": {
+			reason: "A server must not claim a release that it is not.",
+			gomod:  "require k8s.io/kubernetes v1.37.0-alpha.1\n",
+			err:    "v1.37.0-alpha.1 is not a release",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := requirement(tc.gomod, "k8s.io/kubernetes")
+			if diff := cmp.Diff(tc.err, text(err)); diff != "" {
+				t.Fatalf("%s\nrequirement(): error: -want, +got:\n%s", tc.reason, diff)
+			}
+			if got != tc.want {
+				t.Errorf("%s\nrequirement(): want %q, got %q", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
+// TestVersion reads the version from the real go.mod.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	chosen, err := selected([]string{"tenure-cluster"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags, err := chosen[0].ldflags("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"-X k8s.io/component-base/version.gitVersion=v1.", "-X k8s.io/client-go/pkg/version.gitMajor=1 "} {
+		if !strings.Contains(flags, want) {
+			t.Errorf("without %s the program reports no version of Kubernetes: %s", want, flags)
+		}
+	}
+}
+
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	began := time.Unix(0, 0)
+	p := &progress{name: "x", total: -1, began: began, now: func() time.Time { return began.Add(3 * time.Second) }}
+	steps := []struct {
+		reason string
+		do     func() bool
+		used   bool
+		want   string
+	}{
+		{"Nothing is known at first.", func() bool { return true }, true, "x: looking for what is to be built (3 s)"},
+		{"Downloads come before anything can be counted.", func() bool { return p.line("go: downloading example.com/m v1.0.0") }, true, "x: 1 modules downloaded (3 s)"},
+		{"Then the packages are counted.", func() bool { p.compile(2); return true }, true, "x: 2 of 2 packages left (3 s)"},
+		{"A package's path is one package less.", func() bool { return p.line("example.com/m/pkg") }, true, "x: 1 of 2 packages left (3 s)"},
+		{"An error of the compiler is for the user.", func() bool { return p.line("pkg/x.go:1:2: undefined: y") }, false, "x: 1 of 2 packages left (3 s)"},
+		{"So is its heading.", func() bool { return p.line("# example.com/m/pkg") }, false, "x: 1 of 2 packages left (3 s)"},
+		{"After the last package comes the link.", func() bool { return p.line("runtime") }, true, "x: the last packages, and linking (3 s)"},
+		{"More packages than counted are no negative rest.", func() bool { return p.line("example.com/m") }, true, "x: the last packages, and linking (3 s)"},
+	}
+	for _, s := range steps {
+		if used := s.do(); used != s.used {
+			t.Errorf("%s: the line was taken as progress: %v", s.reason, used)
+		}
+		if got := p.state(); got != s.want {
+			t.Errorf("%s: want %q, got %q", s.reason, s.want, got)
+		}
+	}
+}
+
+func FuzzLineWriter(f *testing.F) {
+	f.Add("one\ntwo", 2)
+	f.Add("\n\n", 1)
+	f.Fuzz(func(t *testing.T, text string, chunk int) {
+		if chunk < 1 {
+			t.Skip()
+		}
+		var got []string
+		w := &lineWriter{line: func(line string) { got = append(got, line) }}
+		for rest := []byte(text); len(rest) > 0; {
+			n := min(chunk, len(rest))
+			if wrote, err := w.Write(rest[:n]); wrote != n || err != nil {
+				t.Fatalf("Write() = %d, %v", wrote, err)
+			}
+			rest = rest[n:]
+		}
+		w.flush()
+		if joined := strings.Join(got, "\n"); joined != strings.TrimSuffix(text, "\n") {
+			t.Errorf("the lines of %q in pieces of %d are %q", text, chunk, got)
+		}
+	})
+}
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("exit status 1")
+	for said, want := range map[string]string{
+		"write /x: no space left on device":                     "the disk is full",
+		`exec: "git": executable file not found in $PATH`:       "install git",
+		"dial tcp: lookup modules.example.com: no such host":    "modules could not be downloaded",
+		"compile: signal: killed":                               "lack of memory",
+		"pkg/x.go:1:2: undefined: y":                            "undefined: y",
+		"go: go.mod requires go >= 1.26.0 (running go 1.22.12)": "requires go >= 1.26.0",
+	} {
+		if got := explain(failed, []string{said}); !errors.Is(got, failed) || !strings.Contains(got.Error(), want) || !strings.Contains(got.Error(), said) {
+			t.Errorf("explain(%q): want the cause, what was said and %q, got %q", said, want, got)
+		}
+	}
+}
+
+// TestRun builds with a stand-in for the go command.
+func TestRun(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		script string // what `go build` does; $out is the file to write
+		code   int
+		out    string
+		errOut string
+		bin    map[string]string // name → content afterwards, of what was "old"
+	}{
+		"Built": {
+			reason: "The new program takes the old one's place, under every name.",
+			script: `echo new > "$out"`,
+			out:    "✓ tenure-cluster",
+			bin:    map[string]string{"tenure-cluster": "new\n", "kubectl": "new\n"},
+		},
+		"Failed": {
+			reason: "A failed build leaves the old program alone, and nothing half-written.",
+			script: `echo half > "$out"; echo "link: write x: no space left on device" >&2; exit 1`,
+			code:   1,
+			out:    "✗ tenure-cluster",
+			errOut: "the disk is full",
+			bin:    map[string]string{"tenure-cluster": "old\n"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			root := sources(t, tc.script)
+			out, err := os.Create(filepath.Join(root, "out"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer out.Close()
+			var errOut bytes.Buffer
+			if code := run(t.Context(), []string{"-C", root, "tenure-cluster"}, out, &errOut); code != tc.code {
+				t.Errorf("%s\nrun(): want %d, got %d: %s", tc.reason, tc.code, code, &errOut)
+			}
+			shown, err := os.ReadFile(out.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(shown), tc.out) || !strings.Contains(errOut.String(), tc.errOut) {
+				t.Errorf("%s\nrun(): want %q and %q, got %q and %q", tc.reason, tc.out, tc.errOut, shown, &errOut)
+			}
+			if diff := cmp.Diff(tc.bin, contents(t, filepath.Join(root, "bin"))); diff != "" {
+				t.Errorf("%s\nthe folder of programs: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestRunInterrupted interrupts a build that would never end, and looks for what
+// it leaves.
+func TestRunInterrupted(t *testing.T) {
+	root := sources(t, `touch "$root/building"; exec tail -f "$root/never"`)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		defer cancel()
+		for ctx.Err() == nil {
+			if _, err := os.Stat(filepath.Join(root, "building")); err == nil {
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+	out, err := os.Create(filepath.Join(root, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	var errOut bytes.Buffer
+	if code := run(ctx, []string{"-C", root, "tenure-cluster"}, out, &errOut); code != 130 {
+		t.Errorf("run(): an interrupted build ends with 130, got %d: %s", code, &errOut)
+	}
+	if diff := cmp.Diff(map[string]string{"tenure-cluster": "old\n"}, contents(t, filepath.Join(root, "bin"))); diff != "" {
+		t.Errorf("the folder of programs after an interrupt: -want, +got:\n%s", diff)
+	}
+}
+
+func TestRunUsage(t *testing.T) {
+	t.Parallel()
+	var errOut bytes.Buffer
+	if code := run(t.Context(), []string{"tenur"}, os.Stdout, &errOut); code != 2 || !strings.Contains(errOut.String(), "there is no such program") {
+		t.Errorf("run(): a typo is a usage error, got %d: %s", code, &errOut)
+	}
+}
+
+// sources makes a repository with an old program in bin, and puts a stand-in
+// for the go command into PATH. Only one test at a time can have it.
+func sources(t *testing.T, script string) string {
+	t.Helper()
+	root := t.TempDir()
+	files := map[string]string{
+		"cluster/go.mod":     "module m\n\nrequire k8s.io/kubernetes v1.36.3\n",
+		"bin/tenure-cluster": "old\n",
+		"never":              "",
+		"path/go": `#!/bin/sh
+root='` + root + `'
+[ "$1" = build ] || { echo example.com/pkg; exit; }
+while [ $# -gt 0 ]; do [ "$1" = -o ] && out=$2; shift; done
+` + script + "\n",
+	}
+	for name, content := range files {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", filepath.Join(root, "path")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return root
+}
+
+// contents returns every file of a folder, hidden ones included.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, entry := range entries {
+		content, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			t.Fatalf("%s was left behind: %v", entry.Name(), err)
+		}
+		files[entry.Name()] = string(content)
+	}
+	return files
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,182 @@
+// Package archtest checks the rules that keep the parts of the repository
+// apart, and its files readable. It reads sources only and compiles nothing, so
+// it holds for every platform and build tag at once.
+//
+// The rules, and why they are there, are in docs/design and CONTRIBUTING.md:
+//
+//   - The modules root and cluster/ never import each other: Kubernetes stays
+//     behind a process boundary and out of the root's module graph.
+//   - The root's go.mod has no replace, with which `go install` would refuse
+//     it, and does not require k8s.io/kubernetes.
+//   - Flux's modules are imported by internal/flux alone (hack/ and
+//     cluster/flux apart), so that a new Flux is a change in one place.
+//   - api/ imports apimachinery alone, so that anybody can use our types.
+//   - Every package has a doc comment.
+//   - Files stay under 400 lines and functions under 100; tests and generated
+//     files may be longer.
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	module     = "github.com/tenure-dev/tenure"
+	maxFile    = 400 // lines; a file stays below
+	maxFunc    = 100 // lines, the signature's included; a function stays below
+	kubernetes = "k8s.io/kubernetes"
+)
+
+// Check returns every violation of the rules in the tree, one line each, in the
+// form "file:line: what is wrong", ordered by file. The tree is a repository:
+// hidden folders, bin, testdata and vendor are not looked into. An error means
+// that a file could not be read or parsed.
+func Check(tree fs.FS) ([]string, error) {
+	c := checker{tree: tree, documented: map[string]bool{}}
+	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := path.Base(name)
+		switch {
+		case entry.IsDir() && name != "." && (strings.HasPrefix(base, ".") || base == "bin" || base == "testdata" || base == "vendor"):
+			return fs.SkipDir
+		case name == "go.mod":
+			return c.gomod(name)
+		case !entry.IsDir() && strings.HasSuffix(base, ".go"):
+			return c.file(name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot check the sources: %w", err)
+	}
+	for pkg, documented := range c.documented {
+		if !documented {
+			c.report(pkg, 1, "the package has no doc comment")
+		}
+	}
+	slices.Sort(c.violations)
+	return c.violations, nil
+}
+
+type checker struct {
+	tree       fs.FS
+	documented map[string]bool // by folder of a package
+	violations []string
+}
+
+func (c *checker) report(file string, line int, format string, args ...any) {
+	c.violations = append(c.violations, fmt.Sprintf("%s:%d: %s", file, line, fmt.Sprintf(format, args...)))
+}
+
+// gomod checks the root's go.mod.
+func (c *checker) gomod(name string) error {
+	content, err := fs.ReadFile(c.tree, name)
+	if err != nil {
+		return err
+	}
+	number := 0
+	for line := range strings.Lines(string(content)) {
+		number++
+		code, _, _ := strings.Cut(line, "//")
+		for _, word := range strings.FieldsFunc(code, func(r rune) bool { return strings.ContainsRune(" \t\r\n(", r) }) {
+			switch word {
+			case "replace":
+				c.report(name, number, "a replace makes go install refuse this module")
+			case kubernetes:
+				c.report(name, number, "%s belongs to the module cluster alone", kubernetes)
+			}
+		}
+	}
+	return nil
+}
+
+// file checks one Go file.
+func (c *checker) file(name string) error {
+	content, err := fs.ReadFile(c.tree, name)
+	if err != nil {
+		return err
+	}
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, content, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	for _, spec := range file.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return err
+		}
+		if reason := forbidden(name, imported); reason != "" {
+			c.report(name, files.Position(spec.Pos()).Line, "imports %s: %s", imported, reason)
+		}
+	}
+	test := strings.HasSuffix(name, "_test.go")
+	dir := path.Dir(name)
+	if !test {
+		c.documented[dir] = c.documented[dir] || (file.Doc != nil && strings.TrimSpace(file.Doc.Text()) != "")
+	}
+	if test || ast.IsGenerated(file) {
+		return nil
+	}
+	c.lengths(name, files, file)
+	return nil
+}
+
+// lengths checks how long a file and its functions are.
+func (c *checker) lengths(name string, files *token.FileSet, file *ast.File) {
+	if lines := files.File(file.Pos()).LineCount(); lines >= maxFile {
+		c.report(name, 1, "the file has %d lines, which is not under %d: split it by subject", lines, maxFile)
+	}
+	for _, decl := range file.Decls {
+		function, ok := decl.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		first := files.Position(function.Pos()).Line
+		lines := files.Position(function.End()).Line - first + 1
+		if lines >= maxFunc {
+			c.report(name, first, "the function %s has %d lines, which is not under %d: make it a list of steps", function.Name.Name, lines, maxFunc)
+		}
+	}
+}
+
+// forbidden says why a file must not import a package, or "" when it may.
+func forbidden(file, imported string) string {
+	inCluster := within(file, "cluster")
+	ours := within(imported, module)
+	switch {
+	case inCluster && ours && !within(imported, module+"/cluster"):
+		return "cluster/ is a program of its own and knows nothing of ours"
+	case !inCluster && within(imported, module+"/cluster"):
+		return "the control plane is run as a program, never imported"
+	case !inCluster && !within(file, "hack") && within(imported, kubernetes):
+		return "only cluster/ builds Kubernetes"
+	case within(imported, "github.com/fluxcd") && !within(file, "internal/flux") && !within(file, "cluster/flux") && !within(file, "hack"):
+		return "only internal/flux knows Flux's APIs"
+	case within(file, "api") && !standard(imported) && !within(imported, "k8s.io/apimachinery") && !within(imported, module+"/api"):
+		return "api/ imports apimachinery alone"
+	}
+	return ""
+}
+
+// within says whether a path is a folder or lies in it.
+func within(name, folder string) bool {
+	return name == folder || strings.HasPrefix(name, folder+"/")
+}
+
+// standard says whether a package is of the standard library: the first part of
+// every other path is a host's name.
+func standard(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	return !strings.Contains(first, ".")
+}
