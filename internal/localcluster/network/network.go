@@ -1,0 +1,190 @@
+// Package network is what the processes of a local cluster see of the world.
+//
+// Flux's controllers reach everything through two proxies, HTTP and SOCKS5, that
+// their environment names (see [Network.Env]); the API server reaches webhooks,
+// aggregated APIs and the node through a third one on a Unix socket (see
+// [EgressConfig]). All three follow one rule for where a host leads:
+//
+//  1. a mapped host is served here, by a handler;
+//  2. a Service name, cluster IP or Pod IP leads to the loopback port where the
+//     node serves that Pod;
+//  3. an address of this machine or of its link is refused: a fleet must not
+//     reach what else runs here;
+//  4. everything else fails at once, with the flag that would map it, unless the
+//     network is online.
+package network
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/localcluster/pki"
+	"golang.org/x/sync/errgroup"
+)
+
+// Config says how a Network is set up.
+type Config struct {
+	// CA issues certificates for mapped hosts. Its certificate is trusted by
+	// whoever has the environment of Env, and its key never leaves memory.
+	CA *pki.Authority
+	// Dir is the folder for the CA bundle that Env names.
+	Dir string
+	// EgressSocket is the path of the API server's Unix socket.
+	EgressSocket string
+	// Online lets hosts that are not mapped through to the real network.
+	Online bool
+	// Log gets every refused request. It must not be nil.
+	Log *slog.Logger
+}
+
+// Resolver answers where an address of the cluster is served on this machine.
+type Resolver interface {
+	// Resolve returns ok=false when the host is no address of the cluster.
+	// The error says why one that is has nothing behind it. An answer with
+	// another host (an ExternalName) is in outside.
+	Resolve(ctx context.Context, host string, port int) (address string, ok bool, err error)
+}
+
+// Network is a set of proxies. It listens from New on and serves in Run.
+type Network struct {
+	cfg    Config
+	certs  *certificates
+	http   net.Listener
+	socks  net.Listener
+	egress net.Listener
+	bundle string
+
+	mu       sync.RWMutex
+	resolver Resolver
+	hosts    map[string]*host
+	direct   map[string]bool
+	refused  map[string]*Refusal
+
+	// plain and secure serve connections that were made to mapped hosts.
+	plain, secure *queue
+}
+
+// New opens the listeners on free loopback ports and on the egress socket.
+func New(cfg Config) (_ *Network, err error) {
+	n := &Network{
+		cfg:     cfg,
+		certs:   &certificates{ca: cfg.CA},
+		bundle:  filepath.Join(cfg.Dir, "network-ca.crt"),
+		hosts:   map[string]*host{},
+		direct:  map[string]bool{},
+		refused: map[string]*Refusal{},
+		plain:   newQueue(),
+		secure:  newQueue(),
+	}
+	defer func() {
+		if err != nil {
+			n.close()
+		}
+	}()
+	trusted := cfg.CA.CertPEM
+	if cfg.Online {
+		trusted = append(append([]byte{}, trusted...), systemRoots()...)
+	}
+	if err := os.WriteFile(n.bundle, trusted, 0o600); err != nil {
+		return nil, fmt.Errorf("cannot write the network's certificates: %w", err)
+	}
+	if n.http, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return nil, fmt.Errorf("cannot open the network's proxy: %w", err)
+	}
+	if n.socks, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return nil, fmt.Errorf("cannot open the network's proxy: %w", err)
+	}
+	if n.egress, err = net.Listen("unix", cfg.EgressSocket); err != nil {
+		return nil, fmt.Errorf("cannot open the API server's proxy: %w", err)
+	}
+	return n, nil
+}
+
+func (n *Network) close() {
+	for _, l := range []net.Listener{n.http, n.socks, n.egress, n.plain, n.secure} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+}
+
+// SetServices sets what knows the cluster's addresses. Until then no Service can
+// be reached.
+func (n *Network) SetServices(r Resolver) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.resolver = r
+}
+
+// AllowEgress lets the API server reach an address of this machine, as
+// host:port: the node's endpoint.
+func (n *Network) AllowEgress(address string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.direct[address] = true
+}
+
+// Env is the environment that leads a process through the proxies. It trusts
+// the network's authority alone (online, the system's too).
+func (n *Network) Env() []string {
+	proxy := "http://" + n.http.Addr().String()
+	socks := "socks5h://" + n.socks.Addr().String()
+	const local = "127.0.0.1,localhost"
+	env := []string{
+		"HTTP_PROXY=" + proxy, "http_proxy=" + proxy,
+		"HTTPS_PROXY=" + proxy, "https_proxy=" + proxy,
+		"ALL_PROXY=" + socks, "all_proxy=" + socks,
+		"NO_PROXY=" + local, "no_proxy=" + local,
+		"SSL_CERT_FILE=" + n.bundle,
+		// Go reads the system's folders too unless this names another.
+		"SSL_CERT_DIR=" + filepath.Join(n.cfg.Dir, "no-certificates"),
+		"GIT_SSL_CAINFO=" + n.bundle,
+	}
+	return env
+}
+
+// Run serves until the context ends, then closes every connection.
+func (n *Network) Run(ctx context.Context) error {
+	// Go clients may keep connections open for ever; headers must not take so.
+	const headerPatience = 30 * time.Second
+	quiet := slog.NewLogLogger(n.cfg.Log.Handler(), slog.LevelDebug)
+	servers := map[*http.Server]net.Listener{
+		{Handler: n.proxyHandler(), ReadHeaderTimeout: headerPatience, ErrorLog: quiet}:                n.http,
+		{Handler: n.egressHandler(), ReadHeaderTimeout: headerPatience, ErrorLog: quiet}:               n.egress,
+		{Handler: http.HandlerFunc(n.serveMapped), ReadHeaderTimeout: headerPatience, ErrorLog: quiet}: n.plain,
+	}
+	secure := &http.Server{
+		Handler: http.HandlerFunc(n.serveMapped), ReadHeaderTimeout: headerPatience, ErrorLog: quiet,
+		TLSConfig: &tls.Config{GetCertificate: n.certs.get, MinVersion: tls.VersionTLS12},
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	serve := func(run func() error, stop func() error) {
+		group.Go(func() error {
+			if err := run(); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+				return err
+			}
+			return nil
+		})
+		group.Go(func() error {
+			<-ctx.Done()
+			return stop()
+		})
+	}
+	for server, listener := range servers {
+		serve(func() error { return server.Serve(listener) }, server.Close)
+	}
+	serve(func() error { return secure.ServeTLS(n.secure, "", "") }, secure.Close)
+	serve(func() error { return n.serveSOCKS(ctx) }, n.socks.Close)
+	return group.Wait()
+}

@@ -1,0 +1,128 @@
+package network
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// The parts of SOCKS 5 (RFC 1928) that go-git's SSH transport uses: no
+// authentication, CONNECT, and the three forms of addresses. Libraries for the
+// server side bring a dialer and rules of their own, which here are the point.
+const (
+	socksVersion       = 5
+	socksNoAuth        = 0
+	socksNoMethod      = 0xff
+	socksConnect       = 1
+	socksIPv4          = 1
+	socksDomain        = 3
+	socksIPv6          = 4
+	socksOK            = 0
+	socksNotAllowed    = 2
+	socksNoCommand     = 7
+	socksNoAddressType = 8
+)
+
+// socksPatience bounds the greeting.
+const socksPatience = 10 * time.Second
+
+func (n *Network) serveSOCKS(ctx context.Context) error {
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	for {
+		conn, err := n.socks.Accept()
+		if err != nil {
+			return err
+		}
+		conns.Go(func() {
+			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+			defer stop()
+			defer conn.Close()
+			n.socksConn(ctx, conn)
+		})
+	}
+}
+
+func (n *Network) socksConn(ctx context.Context, conn net.Conn) {
+	_ = conn.SetDeadline(time.Now().Add(socksPatience))
+	host, port, err := socksRequest(conn)
+	if err != nil {
+		n.cfg.Log.Debug("a SOCKS client was not understood", "error", err)
+		return
+	}
+	there, err := n.dial(ctx, host, port)
+	if err != nil {
+		n.refuse(fmt.Sprintf("%s:%d", host, port), err)
+		_ = socksReply(conn, socksNotAllowed)
+		return
+	}
+	if socksReply(conn, socksOK) != nil {
+		_ = there.Close()
+		return
+	}
+	_ = conn.SetDeadline(time.Time{})
+	tunnel(conn, there)
+}
+
+var errSOCKS = errors.New("not a SOCKS 5 CONNECT request without authentication")
+
+// socksRequest reads the greeting and the request of a client and answers what
+// has to be answered in between, or when it is refused.
+func socksRequest(conn io.ReadWriter) (host string, port int, err error) {
+	head := make([]byte, 2)
+	if _, err := io.ReadFull(conn, head); err != nil || head[0] != socksVersion {
+		return "", 0, errors.Join(errSOCKS, err)
+	}
+	methods := make([]byte, head[1])
+	if _, err := io.ReadFull(conn, methods); err != nil {
+		return "", 0, errors.Join(errSOCKS, err)
+	}
+	method := byte(socksNoMethod)
+	for _, m := range methods {
+		if m == socksNoAuth {
+			method = socksNoAuth
+		}
+	}
+	if _, err := conn.Write([]byte{socksVersion, method}); err != nil || method == socksNoMethod {
+		return "", 0, errors.Join(errSOCKS, err)
+	}
+	request := make([]byte, 4)
+	if _, err := io.ReadFull(conn, request); err != nil || request[0] != socksVersion {
+		return "", 0, errors.Join(errSOCKS, err)
+	}
+	if request[1] != socksConnect {
+		return "", 0, errors.Join(errSOCKS, socksReply(conn, socksNoCommand))
+	}
+	size := map[byte]int{socksIPv4: net.IPv4len, socksIPv6: net.IPv6len}[request[3]]
+	if request[3] == socksDomain {
+		length := make([]byte, 1)
+		if _, err := io.ReadFull(conn, length); err != nil {
+			return "", 0, errors.Join(errSOCKS, err)
+		}
+		size = int(length[0])
+	}
+	if size == 0 {
+		return "", 0, errors.Join(errSOCKS, socksReply(conn, socksNoAddressType))
+	}
+	address := make([]byte, size+2)
+	if _, err := io.ReadFull(conn, address); err != nil {
+		return "", 0, errors.Join(errSOCKS, err)
+	}
+	host = string(address[:size])
+	if request[3] != socksDomain {
+		host = net.IP(address[:size]).String()
+	}
+	return host, int(binary.BigEndian.Uint16(address[size:])), nil
+}
+
+// socksReply answers a request. The bound address that it has to name is of no
+// use to anybody here.
+func socksReply(conn io.Writer, code byte) error {
+	_, err := conn.Write([]byte{socksVersion, code, 0, socksIPv4, 0, 0, 0, 0, 0, 0})
+	return err
+}
