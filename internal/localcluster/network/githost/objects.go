@@ -11,7 +11,7 @@ import (
 )
 
 // epoch is the date of a commit without a parent.
-const epoch = "0 +0000"
+const epoch = "@0 +0000"
 
 // author signs the commits that are made here. The name is reserved to resolve
 // nowhere (RFC 2606).
@@ -24,7 +24,7 @@ func (r *repository) readCommit(ctx context.Context, id string) (commitInfo, err
 		return commitInfo{}, fmt.Errorf("cannot read commit %s: %w", id, err)
 	}
 	tree, date, _ := strings.Cut(strings.TrimSpace(out), " ")
-	return commitInfo{id: id, tree: tree, date: date + " +0000"}, nil
+	return commitInfo{id: id, tree: tree, date: "@" + date + " +0000"}, nil
 }
 
 // writeCommit makes a commit that is a function of its arguments: the same tree,
