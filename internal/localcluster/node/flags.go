@@ -1,0 +1,241 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// listenHost is the only address on which processes listen.
+const listenHost = "127.0.0.1"
+
+// invocation is a command line that is safe to run on the host.
+type invocation struct {
+	// args are complete: each is --name=value with a known name.
+	args []string
+	// ports maps the ports that the container would listen on to those of
+	// loopback.
+	ports map[int]int
+	// dirs are the folders that paths became, relative to the root.
+	dirs []string
+	// dropped names the flags that were left out.
+	dropped []string
+}
+
+// argError says which argument keeps a container from starting.
+type argError struct{ flag, why string }
+
+func (e *argError) Error() string {
+	return fmt.Sprintf("flag %s is not allowed for a host process: %s", e.flag, e.why)
+}
+
+// rewrite turns the arguments of a container into those of a host process.
+// Listen addresses become ports that freePort gives, paths become folders
+// under root. Anything the program's list does not hold is an error.
+func (p Program) rewrite(args []string, root string, freePort func() (int, error)) (*invocation, error) {
+	given, err := p.parse(args)
+	if err != nil {
+		return nil, err
+	}
+	inv := &invocation{ports: map[int]int{}}
+	last := map[string]string{}
+	for _, f := range p.Flags {
+		if f.Default != "" {
+			last[f.Name] = f.Default
+		}
+	}
+	for _, g := range given {
+		value := g.value
+		switch g.flag.Kind {
+		case KindDropped, KindDroppedValue, KindRefused:
+			inv.dropped = append(inv.dropped, "--"+g.flag.Name)
+			continue
+		case KindListen, KindPath:
+			// The last one counts, as it does for the program itself. An
+			// empty listen address means the default.
+			if value != "" {
+				last[g.flag.Name] = value
+			}
+			continue
+		case KindGates:
+			var dropped []string
+			value, dropped = dropGates(value, p.DropGates)
+			inv.dropped = append(inv.dropped, dropped...)
+		}
+		inv.args = append(inv.args, "--"+g.flag.Name+"="+value)
+	}
+	for _, name := range slices.Sorted(maps.Keys(last)) {
+		f, _ := p.flag(name)
+		if err := inv.translate(f, last[name], root, freePort); err != nil {
+			return nil, err
+		}
+	}
+	return inv, nil
+}
+
+// translate adds a listen address or a path.
+func (inv *invocation) translate(f Flag, value, root string, freePort func() (int, error)) error {
+	if f.Kind == KindPath {
+		dir := strings.TrimPrefix(path.Clean(value), "/")
+		inv.dirs = append(inv.dirs, dir)
+		inv.args = append(inv.args, "--"+f.Name+"="+filepath.Join(root, filepath.FromSlash(dir)))
+		return nil
+	}
+	if value == "0" {
+		inv.args = append(inv.args, "--"+f.Name+"=0")
+		return nil
+	}
+	port, err := listenPort(value)
+	if err != nil {
+		return &argError{"--" + f.Name, err.Error()}
+	}
+	host, err := freePort()
+	if err != nil {
+		return fmt.Errorf("cannot find a free port for --%s: %w", f.Name, err)
+	}
+	if port != 0 {
+		inv.ports[port] = host
+	}
+	inv.args = append(inv.args, "--"+f.Name+"="+net.JoinHostPort(listenHost, strconv.Itoa(host)))
+	return nil
+}
+
+type givenFlag struct {
+	flag  Flag
+	value string
+}
+
+// parse reads arguments the way spf13/pflag does, so that nothing is
+// understood differently here and in the program, and checks the values.
+func (p Program) parse(args []string) ([]givenFlag, error) {
+	var given []givenFlag
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		body, ok := strings.CutPrefix(arg, "--")
+		if !ok || body == "" || body[0] == '-' || body[0] == '=' {
+			return nil, &argError{strconv.Quote(arg), "only --name=value is understood"}
+		}
+		name, value, hasValue := strings.Cut(body, "=")
+		f, known := p.flag(name)
+		if !known {
+			return nil, &argError{"--" + name, p.Name + " has no such flag on the list of what may run on the host"}
+		}
+		boolean := f.Kind == KindBool || f.Kind == KindRefused || f.Kind == KindDropped
+		switch {
+		case hasValue:
+		case boolean:
+			value = "true"
+		case i+1 < len(args):
+			i++
+			value = args[i]
+		default:
+			return nil, &argError{"--" + name, "it needs a value"}
+		}
+		if err := f.check(value); err != nil {
+			return nil, &argError{"--" + name, err.Error()}
+		}
+		given = append(given, givenFlag{f, value})
+	}
+	return given, nil
+}
+
+// check says why the flag cannot have the value.
+func (f Flag) check(value string) error {
+	if strings.ContainsRune(value, 0) {
+		return fmt.Errorf("the value holds a zero byte")
+	}
+	var err error
+	switch f.Kind {
+	case KindBool:
+		_, err = strconv.ParseBool(value)
+	case KindInt:
+		_, err = strconv.ParseInt(value, 0, 64)
+	case KindFloat:
+		_, err = strconv.ParseFloat(value, 64)
+	case KindDuration:
+		_, err = time.ParseDuration(value)
+	case KindURL:
+		err = checkURL(value)
+	case KindPath:
+		err = checkPath(value)
+	case KindListen:
+		if value != "" && value != "0" {
+			_, err = listenPort(value)
+		}
+	case KindRefused:
+		if on, perr := strconv.ParseBool(value); perr != nil || on {
+			err = fmt.Errorf("it would let the fleet run or trust something on this machine")
+		}
+	}
+	return err
+}
+
+func checkURL(value string) error {
+	if value == "" {
+		return nil
+	}
+	u, err := url.Parse(value)
+	if err != nil {
+		return err
+	}
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return fmt.Errorf("%q is not an http or https address", value)
+	}
+	return nil
+}
+
+func checkPath(value string) error {
+	if !path.IsAbs(value) {
+		return fmt.Errorf("%q is not an absolute path", value)
+	}
+	if slices.Contains(strings.Split(value, "/"), "..") {
+		return fmt.Errorf("%q leaves its folder", value)
+	}
+	if strings.Contains(value, `\`) {
+		return fmt.Errorf("%q holds a backslash", value)
+	}
+	return nil
+}
+
+func listenPort(value string) (int, error) {
+	_, port, err := net.SplitHostPort(value)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a listen address", value)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a listen address with a port number", value)
+	}
+	return int(n), nil
+}
+
+func dropGates(value string, drop []string) (kept string, dropped []string) {
+	var gates []string
+	for gate := range strings.SplitSeq(value, ",") {
+		name, _, _ := strings.Cut(gate, "=")
+		if slices.Contains(drop, strings.TrimSpace(name)) {
+			dropped = append(dropped, "feature gate "+strings.TrimSpace(name))
+			continue
+		}
+		gates = append(gates, gate)
+	}
+	return strings.Join(gates, ","), dropped
+}
+
+// freePort finds a port of loopback that is free now. Another program may take
+// it before it is used; the process then fails and is restarted with new ones.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(listenHost, "0"))
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

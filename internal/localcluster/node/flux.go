@@ -1,0 +1,126 @@
+package node
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// leaderElection is upstream's default argument. It needs a file that only a
+// container has, and there is one process at a time anyway.
+const leaderElection = "enable-leader-election"
+
+// commonFlags are the flags that every Flux controller takes: its own three
+// and those of github.com/fluxcd/pkg/runtime (client, logger, leaderelection,
+// controller, features, cache).
+var commonFlags = []Flag{
+	{Name: "metrics-addr", Kind: KindListen, Default: ":8080"},
+	{Name: "health-addr", Kind: KindListen, Default: ":9440"},
+	{Name: "concurrent", Kind: KindInt},
+	{Name: "default-service-account", Kind: KindString},
+	{Name: "feature-gates", Kind: KindGates},
+	{Name: "kube-api-qps", Kind: KindFloat},
+	{Name: "kube-api-burst", Kind: KindInt},
+	{Name: "log-encoding", Kind: KindString},
+	{Name: "log-level", Kind: KindString},
+	{Name: "min-retry-delay", Kind: KindDuration},
+	{Name: "max-retry-delay", Kind: KindDuration},
+	{Name: "token-cache-max-size", Kind: KindInt},
+	{Name: "token-cache-max-duration", Kind: KindDuration},
+	{Name: "watch-all-namespaces", Kind: KindBool},
+	{Name: "watch-configs-label-selector", Kind: KindString},
+	{Name: leaderElection, Kind: KindDropped},
+	{Name: "leader-election-lease-duration", Kind: KindDuration},
+	{Name: "leader-election-renew-deadline", Kind: KindDuration},
+	{Name: "leader-election-retry-period", Kind: KindDuration},
+	{Name: "leader-election-release-on-cancel", Kind: KindBool},
+}
+
+// Groups of flags that several controllers share.
+var (
+	eventsURL      = Flag{Name: "events-addr", Kind: KindURL}
+	watchSelector  = Flag{Name: "watch-label-selector", Kind: KindString}
+	requeue        = Flag{Name: "requeue-dependency", Kind: KindDuration}
+	jitter         = Flag{Name: "interval-jitter-percentage", Kind: KindInt}
+	noCrossRefs    = Flag{Name: "no-cross-namespace-refs", Kind: KindBool}
+	httpRetry      = Flag{Name: "http-retry", Kind: KindInt}
+	kubeconfigSA   = Flag{Name: "default-kubeconfig-service-account", Kind: KindString}
+	overrideMgr    = Flag{Name: "override-manager", Kind: KindString}
+	sshKex         = Flag{Name: "ssh-kex-algos", Kind: KindString}
+	sshHostKeys    = Flag{Name: "ssh-hostkey-algos", Kind: KindString}
+	storagePath    = Flag{Name: "storage-path", Kind: KindPath, Default: "/data"}
+	insecureExec   = Flag{Name: "insecure-kubeconfig-exec", Kind: KindRefused}
+	insecureTLS    = Flag{Name: "insecure-kubeconfig-tls", Kind: KindRefused}
+	fluxEnv        = []string{"RUNTIME_NAMESPACE", "GOMAXPROCS", "GOMEMLIMIT", "GOGC"}
+	fluxDropGates  = []string{"OOMWatch"}
+	fluxFlagsExtra = map[string][]Flag{
+		"source-controller": {
+			eventsURL, watchSelector, requeue, jitter, sshKex, sshHostKeys, storagePath,
+			{Name: "storage-addr", Kind: KindListen, Default: ":9090"},
+			{Name: "storage-adv-addr", Kind: KindString},
+			{Name: "artifact-digest-algo", Kind: KindString},
+			{Name: "artifact-retention-records", Kind: KindInt},
+			{Name: "artifact-retention-ttl", Kind: KindDuration},
+			{Name: "helm-cache-max-size", Kind: KindInt},
+			{Name: "helm-cache-purge-interval", Kind: KindString},
+			{Name: "helm-cache-ttl", Kind: KindString},
+			{Name: "helm-chart-file-max-size", Kind: KindInt},
+			{Name: "helm-chart-max-size", Kind: KindInt},
+			{Name: "helm-index-max-size", Kind: KindInt},
+		},
+		"kustomize-controller": {
+			eventsURL, watchSelector, requeue, jitter, noCrossRefs, httpRetry, kubeconfigSA,
+			overrideMgr, insecureExec, insecureTLS,
+			{Name: "concurrent-ssa", Kind: KindInt},
+			{Name: "custom-apply-stage-kinds", Kind: KindString},
+			{Name: "default-decryption-service-account", Kind: KindString},
+			{Name: "no-remote-bases", Kind: KindBool},
+			{Name: "sops-age-secret", Kind: KindString},
+			{Name: "sops-vault-configmap", Kind: KindString},
+		},
+		"helm-controller": {
+			eventsURL, watchSelector, requeue, jitter, noCrossRefs, httpRetry, kubeconfigSA,
+			overrideMgr, insecureExec, insecureTLS,
+			{Name: "graceful-shutdown-timeout", Kind: KindDuration},
+			{Name: "http-timeout", Kind: KindDuration},
+			{Name: "oom-watch-current-memory-path", Kind: KindDroppedValue},
+			{Name: "oom-watch-interval", Kind: KindDroppedValue},
+			{Name: "oom-watch-max-memory-path", Kind: KindDroppedValue},
+			{Name: "oom-watch-memory-threshold", Kind: KindDroppedValue},
+			{Name: "snapshot-digest-algo", Kind: KindString},
+		},
+		"notification-controller": {
+			noCrossRefs,
+			// Here it is where events are received, not where they are sent.
+			{Name: "events-addr", Kind: KindListen, Default: ":9090"},
+			{Name: "receiverAddr", Kind: KindListen, Default: ":9292"},
+			{Name: "export-http-path-metrics", Kind: KindBool},
+			{Name: "rate-limit-interval", Kind: KindDuration},
+		},
+		"image-reflector-controller": {
+			eventsURL, watchSelector, requeue, noCrossRefs, storagePath,
+			{Name: "gc-interval", Kind: KindInt},
+			{Name: "storage-compression-threshold", Kind: KindInt},
+			{Name: "storage-value-log-file-size", Kind: KindInt},
+		},
+		"image-automation-controller": {eventsURL, watchSelector, noCrossRefs, sshKex, sshHostKeys},
+	}
+)
+
+// FluxPrograms are the six controllers of Flux 2.9 with the flags of their main
+// packages. The executables are expected in binDir under their own names;
+// whether they exist is only found out when one is started.
+func FluxPrograms(binDir string) []Program {
+	var programs []Program
+	for name, extra := range fluxFlagsExtra {
+		programs = append(programs, Program{
+			Name:      name,
+			Path:      filepath.Join(binDir, name),
+			Flags:     slices.Concat(commonFlags, extra),
+			DropGates: fluxDropGates,
+			Env:       fluxEnv,
+		})
+	}
+	slices.SortFunc(programs, func(a, b Program) int { return strings.Compare(a.Name, b.Name) })
+	return programs
+}

@@ -1,0 +1,208 @@
+// Package node is the one node of a local cluster: a kubelet without
+// containers.
+//
+// A Pod of a platform namespace whose image is a known program becomes a host
+// process: with the Pod's arguments, as far as a list allows them, its service
+// account's token and the listen addresses and paths translated, so that
+// programs that all want port 8080 or the folder /data live side by side.
+// Every other Pod is simulated: it is Running and Ready at once, or completes
+// when its policy says so, and runs nothing.
+//
+// The Pods of a fleet under review are untrusted input. What they can make the
+// host do is decided in three places: [Program] (which flags and variables),
+// rewrite (how flags are understood) and Config.Platform (which namespaces).
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/tenure-dev/tenure/internal/localcluster/pki"
+	"github.com/tenure-dev/tenure/internal/supervise"
+)
+
+var (
+	// ErrSimulated says that nothing listens at a Pod's port because the Pod
+	// is simulated.
+	ErrSimulated = errors.New("the Pod is simulated: no program listens there")
+	// ErrUnknownPod says that no Pod of the node has the address.
+	ErrUnknownPod = errors.New("no Pod has this address")
+)
+
+// Starter starts host processes; *supervise.Group is one.
+type Starter interface {
+	Start(supervise.Spec) (*supervise.Process, error)
+}
+
+// Config says what a node needs. All fields but Env and Log are required.
+type Config struct {
+	// Client is an administrator's, without client-side limits.
+	Client kubernetes.Interface
+	// Server and CAPEM are the API server's address and authority as the
+	// processes see them.
+	Server string
+	CAPEM  []byte
+	// Name is the node's name.
+	Name string
+	// Serving is the certificate of the kubelet endpoint, for 127.0.0.1.
+	Serving pki.Pair
+	// ClientCAs and ClientName say who may call the kubelet endpoint: a
+	// client whose certificate these authorities signed and whose common
+	// name this is, the API server's kubelet client. The name matters when
+	// the authority signs the certificates of users too.
+	ClientCAs  []byte
+	ClientName string
+	// Dir is where Pods have their state folders. The node removes those of
+	// Pods that are gone.
+	Dir string
+	// Programs are the programs that may become processes.
+	Programs []Program
+	// Platform says whether the Pods of a namespace may become processes.
+	Platform func(namespace string) bool
+	// Processes starts the processes.
+	Processes Starter
+	// Env is the base environment of every process, NAME=value.
+	Env []string
+	// Log is told what a user may want to know; nil means silence.
+	Log *slog.Logger
+}
+
+func (c Config) validate() error {
+	missing := ""
+	switch {
+	case c.Client == nil:
+		missing = "Client"
+	case c.Server == "":
+		missing = "Server"
+	case c.Name == "":
+		missing = "Name"
+	case len(c.ClientCAs) == 0:
+		missing = "ClientCAs"
+	case c.ClientName == "":
+		missing = "ClientName"
+	case c.Dir == "":
+		missing = "Dir"
+	case c.Platform == nil:
+		missing = "Platform"
+	case c.Processes == nil:
+		missing = "Processes"
+	}
+	if missing != "" {
+		return fmt.Errorf("cannot make a node: %s is missing", missing)
+	}
+	return nil
+}
+
+// Node is the node of a local cluster.
+type Node struct {
+	cfg      Config
+	log      *slog.Logger
+	endpoint *http.Server
+	listener net.Listener
+	ready    chan struct{}
+
+	// Set by Run before anything can use them.
+	runCtx, hardCtx context.Context
+	lister          corev1listers.PodLister
+	events          record.EventRecorder
+	notify          func(*corev1.Pod)
+
+	mu        sync.Mutex
+	addresses *addresses
+	pods      map[string]*podState
+	byIP      map[netip.Addr]*podState
+	running   sync.WaitGroup
+}
+
+// New prepares a node. It takes a port of loopback for the kubelet endpoint;
+// run the node to serve it and to give it back.
+func New(cfg Config) (*Node, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use %s for the state of Pods: %w", cfg.Dir, err)
+	}
+	cfg.Dir = dir
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the folder for the state of Pods: %w", err)
+	}
+	n := &Node{
+		cfg:       cfg,
+		log:       cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
+		ready:     make(chan struct{}),
+		addresses: newAddresses(),
+		pods:      map[string]*podState{},
+		byIP:      map[netip.Addr]*podState{},
+	}
+	if err := n.listen(); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// Ready is closed when the node is registered and takes Pods.
+func (n *Node) Ready() <-chan struct{} { return n.ready }
+
+// HostAddress is the loopback address, host:port, at which a Pod's container
+// port is served. It changes when the Pod's process is restarted. Whether the
+// process runs and answers is not looked at. The errors wrap [ErrUnknownPod]
+// and [ErrSimulated]; another one says that the Pod's processes do not listen
+// at this port.
+func (n *Node) HostAddress(podIP string, port int) (string, error) {
+	ip, err := netip.ParseAddr(podIP)
+	if err != nil {
+		return "", fmt.Errorf("cannot find the Pod %q: %w", podIP, ErrUnknownPod)
+	}
+	n.mu.Lock()
+	p := n.byIP[ip]
+	n.mu.Unlock()
+	if p == nil {
+		return "", fmt.Errorf("cannot find the Pod %s: %w", podIP, ErrUnknownPod)
+	}
+	return p.hostAddress(port)
+}
+
+// shutdownPatience is how long processes may take to end when the node stops.
+// It is short: a cluster must stop within three seconds.
+const shutdownPatience = 1500 * time.Millisecond
+
+// Run registers the node and runs Pods until the context ends; then it stops
+// the processes. The Pods stay in the API: a node that is run again with the
+// same folder takes them over.
+func (n *Node) Run(ctx context.Context) error {
+	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	runCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n.runCtx, n.hardCtx = runCtx, hard
+
+	err := n.runControllers(runCtx)
+
+	cancel()
+	timer := time.AfterFunc(shutdownPatience, kill)
+	defer timer.Stop()
+	n.running.Wait()
+	_ = n.endpoint.Close()
+	_ = n.listener.Close()
+	if err != nil {
+		return fmt.Errorf("cannot run node %s: %w", n.cfg.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// eager is how often a probe is tried that has not succeeded yet. A kubelet
+// keeps to the period from the beginning; here the first success should be
+// seen as soon as it can be.
+const eager = 100 * time.Millisecond
+
+// probe is a check of a process with the thresholds of its Pod.
+type probe struct {
+	check                  func(context.Context) error
+	delay, period, timeout time.Duration
+	success, failure       int
+}
+
+// probes are those of one container; nil ones do not exist.
+type probes struct{ startup, liveness, readiness *probe }
+
+func newProbes(c *corev1.Container, ports map[int]int) probes {
+	return probes{
+		startup:   newProbe(c, c.StartupProbe, ports),
+		liveness:  newProbe(c, c.LivenessProbe, ports),
+		readiness: newProbe(c, c.ReadinessProbe, ports),
+	}
+}
+
+// newProbe translates a probe to the process's ports. Probes that run a
+// command, and those for gRPC, count as succeeded: nil.
+func newProbe(c *corev1.Container, p *corev1.Probe, ports map[int]int) *probe {
+	if p == nil {
+		return nil
+	}
+	var check func(context.Context) error
+	switch {
+	case p.HTTPGet != nil:
+		check = httpCheck(c, p.HTTPGet, ports)
+	case p.TCPSocket != nil:
+		check = tcpCheck(c, p.TCPSocket.Port, ports)
+	default:
+		return nil
+	}
+	seconds := func(n int32, least time.Duration) time.Duration { return max(time.Duration(n)*time.Second, least) }
+	return &probe{
+		check:   check,
+		delay:   seconds(p.InitialDelaySeconds, 0),
+		period:  seconds(p.PeriodSeconds, time.Second),
+		timeout: seconds(p.TimeoutSeconds, time.Second),
+		success: int(max(p.SuccessThreshold, 1)),
+		failure: int(max(p.FailureThreshold, 1)),
+	}
+}
+
+// hostPort finds where a container port, a number or a name, is served.
+func hostPort(c *corev1.Container, port intstr.IntOrString, ports map[int]int) (string, error) {
+	number := port.IntValue()
+	for _, named := range c.Ports {
+		if port.Type == intstr.String && named.Name == port.StrVal {
+			number = int(named.ContainerPort)
+		}
+	}
+	host, ok := ports[number]
+	if !ok {
+		return "", fmt.Errorf("cannot probe port %s: %w", port.String(), errNotListening)
+	}
+	return net.JoinHostPort(listenHost, strconv.Itoa(host)), nil
+}
+
+// httpCheck asks the process itself. The host of the probe is left out: a
+// fleet must not make the node call other addresses.
+func httpCheck(c *corev1.Container, get *corev1.HTTPGetAction, ports map[int]int) func(context.Context) error {
+	client := &http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			// As a kubelet does: a probe asks whether something answers.
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return func(ctx context.Context) error {
+		address, err := hostPort(c, get.Port, ports)
+		if err != nil {
+			return err
+		}
+		url := strings.ToLower(string(get.Scheme))
+		if url != "https" {
+			url = "http"
+		}
+		url += "://" + address + "/" + strings.TrimPrefix(get.Path, "/")
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return fmt.Errorf("cannot probe: %w", err)
+		}
+		for _, h := range get.HTTPHeaders {
+			req.Header.Set(h.Name, h.Value)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		_, _ = io.CopyN(io.Discard, resp.Body, 10<<10)
+		if resp.StatusCode < 200 || resp.StatusCode >= 400 {
+			return fmt.Errorf("HTTP probe failed with statuscode: %d", resp.StatusCode)
+		}
+		return nil
+	}
+}
+
+func tcpCheck(c *corev1.Container, port intstr.IntOrString, ports map[int]int) func(context.Context) error {
+	return func(ctx context.Context) error {
+		address, err := hostPort(c, port, ports)
+		if err != nil {
+			return err
+		}
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+}
+
+// probe runs the container's probes until the context ends. It returns an
+// error when the process must be restarted.
+func (r *runner) probe(ctx context.Context, ps probes) error {
+	if ps.startup != nil {
+		started, err := ps.startup.await(ctx)
+		if !started {
+			return err
+		}
+		r.p.set(r.container.Name, func(s *containerState) {
+			s.started = true
+			s.ready = ps.readiness == nil
+		})
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	dead := make(chan error, 1)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		if ps.readiness == nil {
+			return
+		}
+		ps.readiness.watch(ctx, func(ok bool, err error) {
+			if !ok {
+				r.p.event(corev1.EventTypeWarning, "Unhealthy", "Readiness probe failed: %v", err)
+			}
+			r.p.set(r.container.Name, func(s *containerState) { s.ready = ok })
+		})
+	}()
+	go func() {
+		if ps.liveness == nil {
+			dead <- nil
+			return
+		}
+		dead <- ps.liveness.watchLiveness(ctx)
+	}()
+	err := <-dead
+	if err == nil {
+		// Without a liveness probe only the process's end ends this.
+		<-watched
+	}
+	cancel()
+	<-watched
+	return err
+}
+
+// try checks once.
+func (p *probe) try(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	return p.check(ctx)
+}
+
+// await waits for the first success of a startup probe. Without one in the
+// time that its thresholds allow, it returns an error.
+func (p *probe) await(ctx context.Context) (bool, error) {
+	wait(ctx, p.delay)
+	deadline := time.Now().Add(p.period * time.Duration(p.failure))
+	for ctx.Err() == nil {
+		err := p.try(ctx)
+		if err == nil {
+			return true, nil
+		}
+		if time.Now().After(deadline) {
+			return false, fmt.Errorf("startup probe failed: %w", err)
+		}
+		wait(ctx, min(eager, p.period))
+	}
+	return false, nil
+}
+
+// watch reports each change of readiness, beginning with unready.
+func (p *probe) watch(ctx context.Context, report func(ok bool, err error)) {
+	ready, ever, streak := false, false, 0
+	wait(ctx, p.delay)
+	for ctx.Err() == nil {
+		err := p.try(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if (err == nil) == ready {
+			streak = 0
+		} else {
+			streak++
+		}
+		if !ready && streak >= p.success || ready && streak >= p.failure {
+			ready, streak, ever = !ready, 0, true
+			report(ready, err)
+		}
+		if ever {
+			wait(ctx, p.period)
+			continue
+		}
+		wait(ctx, min(eager, p.period))
+	}
+}
+
+// watchLiveness returns an error when the probe failed as often in a row as
+// its threshold says, and nil when the context ends.
+func (p *probe) watchLiveness(ctx context.Context) error {
+	failures := 0
+	wait(ctx, max(p.delay, p.period))
+	for ctx.Err() == nil {
+		err := p.try(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			failures = 0
+		default:
+			failures++
+		}
+		if failures >= p.failure {
+			return fmt.Errorf("liveness probe failed: %w", err)
+		}
+		wait(ctx, p.period)
+	}
+	return nil
+}

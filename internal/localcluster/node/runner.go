@@ -1,0 +1,321 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-dev/tenure/internal/supervise"
+)
+
+// How a crashing process is restarted. A kubelet's pauses are ten times as
+// long; here somebody looks on.
+const (
+	firstPause = time.Second
+	maxPause   = time.Minute
+	// healthyAfter is the running time after which the pauses begin anew.
+	healthyAfter = 2 * time.Minute
+	// configPause is how long a container waits that cannot be started
+	// because of what is in its Pod, or what is missing.
+	configPause = 2 * time.Second
+)
+
+// maxMessage bounds the termination message, as in Kubernetes.
+const maxMessage = 2048
+
+// runner runs the process of one container, again and again.
+type runner struct {
+	p         *podState
+	program   Program
+	container corev1.Container
+	done      chan struct{}
+
+	// Guarded by the Pod's lock.
+	ports    map[int]int
+	current  *attempt
+	previous *attempt
+}
+
+// attempt is one run of the process.
+type attempt struct {
+	log   string
+	ended chan struct{}
+}
+
+func newRunner(p *podState, program Program, c *corev1.Container) *runner {
+	return &runner{p: p, program: program, container: *c.DeepCopy(), done: make(chan struct{})}
+}
+
+// run runs the process until the context ends or the Pod's policy says that
+// it is not restarted.
+func (r *runner) run(ctx context.Context) {
+	pause := firstPause
+	for ctx.Err() == nil {
+		spec, err := r.prepare(ctx)
+		if err != nil {
+			r.refuse(ctx, err)
+			continue
+		}
+		began := time.Now()
+		end, err := r.once(ctx, spec)
+		if err != nil {
+			end = &corev1.ContainerStateTerminated{
+				ExitCode: 128, Reason: "StartError", Message: err.Error(),
+				StartedAt: metav1.NewTime(began), FinishedAt: metav1.Now(),
+			}
+		}
+		r.p.set(r.container.Name, func(s *containerState) {
+			s.state = corev1.ContainerState{Terminated: end}
+			s.ready, s.started = false, false
+		})
+		if ctx.Err() != nil || !restarts(r.p.snapshot(), end.ExitCode != 0) {
+			return
+		}
+		if time.Since(began) >= healthyAfter {
+			pause = firstPause
+		}
+		r.backOff(ctx, end, pause)
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// refuse says why the container cannot be started and waits a while: what is
+// missing may come.
+func (r *runner) refuse(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	said := false
+	r.p.set(r.container.Name, func(s *containerState) {
+		said = s.state.Waiting != nil && s.state.Waiting.Message == err.Error()
+		s.state = waiting("CreateContainerConfigError", err.Error())
+		s.ready, s.started = false, false
+	})
+	if !said {
+		r.p.n.log.Warn("cannot start a process", r.attrs("error", err)...)
+		r.p.event(corev1.EventTypeWarning, "Failed", "Error: %v", err)
+	}
+	wait(ctx, configPause)
+}
+
+func (r *runner) backOff(ctx context.Context, end *corev1.ContainerStateTerminated, pause time.Duration) {
+	message := fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
+		pause, r.container.Name, r.p.name, r.p.namespace, r.p.uid)
+	r.p.set(r.container.Name, func(s *containerState) {
+		s.last = corev1.ContainerState{Terminated: end}
+		s.state = waiting("CrashLoopBackOff", message)
+	})
+	r.p.n.log.Warn("a process ended and is restarted", r.attrs("exitCode", end.ExitCode, "pause", pause, "message", end.Message)...)
+	r.p.event(corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s", r.container.Name)
+	wait(ctx, pause)
+	if ctx.Err() == nil {
+		r.p.mu.Lock()
+		r.p.states[r.container.Name].restarts++
+		r.p.mu.Unlock()
+	}
+}
+
+// prepare computes the process of the container. An error is the Pod's fault
+// or that of something that is missing.
+func (r *runner) prepare(ctx context.Context) (*supervise.Spec, error) {
+	p := r.p
+	if !p.n.cfg.Platform(p.namespace) {
+		return nil, fmt.Errorf("namespace %s is not one of the platform any more", p.namespace)
+	}
+	vars, err := resolveEnv(ctx, p.n.cfg.Client.CoreV1(), p.snapshot(), &r.container, capacity())
+	if err != nil {
+		return nil, err
+	}
+	args := make([]string, len(r.container.Args))
+	for i, a := range r.container.Args {
+		args[i] = expand(a, vars)
+	}
+	base := filepath.Join(p.dir, "containers", r.container.Name)
+	root := filepath.Join(base, "root")
+	inv, err := r.program.rewrite(args, root, freePort)
+	if err != nil {
+		return nil, err
+	}
+	if err := makeDirs(base, inv.dirs); err != nil {
+		return nil, err
+	}
+	kubeconfig, err := p.creds.ensure(ctx, &r.container)
+	if err != nil {
+		return nil, err
+	}
+	if _, set := vars["RUNTIME_NAMESPACE"]; !set {
+		vars["RUNTIME_NAMESPACE"] = p.namespace
+	}
+	env, dropped := processEnv(r.program, vars, p.n.cfg.Env, map[string]string{
+		"HOME":       filepath.Join(base, "home"),
+		"TMPDIR":     filepath.Join(base, "tmp"),
+		"KUBECONFIG": kubeconfig,
+	})
+	if left := append(inv.dropped, dropped...); len(left) > 0 {
+		p.n.log.Info("left out what has no place on a host", r.attrs("names", strings.Join(left, ", "))...)
+	}
+	log, err := r.newAttempt()
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	r.ports = inv.ports
+	p.mu.Unlock()
+	return &supervise.Spec{
+		Name: p.namespace + "/" + p.name + "/" + r.container.Name,
+		Path: r.program.Path, Args: inv.args, Env: env, Dir: filepath.Join(base, "home"), Log: log,
+		// The Pod's grace period may be shortened when it is deleted, so the
+		// context of Stop is what counts.
+		StopTimeout: 24 * time.Hour,
+	}, nil
+}
+
+// makeDirs makes the folders of a container. A root opened as such does not
+// follow symbolic links out of it.
+func makeDirs(base string, dirs []string) error {
+	for _, sub := range []string{"root", "home", "tmp"} {
+		if err := os.MkdirAll(filepath.Join(base, sub), 0o700); err != nil {
+			return fmt.Errorf("cannot make the folders of the container: %w", err)
+		}
+	}
+	root, err := os.OpenRoot(filepath.Join(base, "root"))
+	if err != nil {
+		return fmt.Errorf("cannot open the folder of the container: %w", err)
+	}
+	defer root.Close()
+	for _, dir := range dirs {
+		if err := root.MkdirAll(cmp.Or(filepath.FromSlash(dir), "."), 0o700); err != nil {
+			return fmt.Errorf("cannot make folder /%s of the container: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// newAttempt makes room for the next run's log and removes the one before the
+// last.
+func (r *runner) newAttempt() (string, error) {
+	dir := filepath.Join(r.p.dir, "logs", r.container.Name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("cannot make the folder for logs: %w", err)
+	}
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	if r.previous != nil {
+		_ = os.Remove(r.previous.log)
+	}
+	r.previous = r.current
+	log := filepath.Join(dir, strconv.Itoa(int(r.p.states[r.container.Name].restarts))+".log")
+	r.current = &attempt{log: log, ended: make(chan struct{})}
+	return log, nil
+}
+
+// once starts the process and waits for its end.
+func (r *runner) once(ctx context.Context, spec *supervise.Spec) (*corev1.ContainerStateTerminated, error) {
+	r.p.mu.Lock()
+	current, ports := r.current, r.ports
+	r.p.mu.Unlock()
+	defer close(current.ended)
+	proc, err := r.p.n.cfg.Processes.Start(*spec)
+	if err != nil {
+		return nil, err
+	}
+	started := metav1.Now()
+	id := fmt.Sprintf("process://%d", proc.PID())
+	r.p.n.log.Debug("started a process", r.attrs("pid", proc.PID(), "log", spec.Log)...)
+	probes := newProbes(&r.container, ports)
+	r.p.set(r.container.Name, func(s *containerState) {
+		s.state = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}
+		s.id = id
+		s.started = probes.startup == nil
+		s.ready = probes.startup == nil && probes.readiness == nil
+	})
+	r.p.event(corev1.EventTypeNormal, "Started", "Started process for container %s", r.container.Name)
+
+	probing, stopProbing := context.WithCancel(ctx)
+	failed := make(chan error, 1)
+	probed := make(chan struct{})
+	go func() {
+		defer close(probed)
+		failed <- r.probe(probing, probes)
+	}()
+	var killed error
+	select {
+	case <-proc.Done():
+	case <-ctx.Done():
+		r.stop(proc)
+	case killed = <-failed:
+		if killed != nil {
+			r.p.event(corev1.EventTypeWarning, "Killing", "Container %s: %v", r.container.Name, killed)
+			r.stop(proc)
+		}
+		select {
+		case <-proc.Done():
+		case <-ctx.Done():
+			r.stop(proc)
+		}
+	}
+	stopProbing()
+	<-probed
+	return r.terminated(proc, id, started, killed), nil
+}
+
+// stop ends the process within the Pod's grace period, or when the node cannot
+// wait any longer.
+func (r *runner) stop(proc *supervise.Process) {
+	r.p.mu.Lock()
+	grace := r.p.grace
+	r.p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(r.p.n.hardCtx, grace)
+	defer cancel()
+	proc.Stop(ctx)
+}
+
+// terminated describes the end of a process, with the end of its log when it
+// failed.
+func (r *runner) terminated(proc *supervise.Process, id string, started metav1.Time, killed error) *corev1.ContainerStateTerminated {
+	code := int32(proc.ExitCode())
+	end := &corev1.ContainerStateTerminated{
+		ExitCode: code, Reason: "Completed", ContainerID: id,
+		StartedAt: started, FinishedAt: metav1.Now(),
+	}
+	if code != 0 || killed != nil {
+		end.Reason = "Error"
+		end.Message = lastLines(proc.Log())
+	}
+	if killed != nil {
+		end.Message = killed.Error() + "\n" + end.Message
+	}
+	return end
+}
+
+func lastLines(log string) string {
+	text := strings.Join(supervise.Tail(log, 80), "\n")
+	return strings.ToValidUTF8(text[max(len(text)-maxMessage, 0):], "?")
+}
+
+func (r *runner) attrs(more ...any) []any {
+	return append([]any{"namespace", r.p.namespace, "pod", r.p.name, "container", r.container.Name}, more...)
+}
+
+// wait pauses unless the context ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// errNotListening is why a probe of a port fails that the process was not told
+// to listen at.
+var errNotListening = errors.New("the process does not listen at this port")
