@@ -3,6 +3,7 @@ package flux
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -83,6 +84,14 @@ func SuspendAssumed(ctx context.Context, c client.Client, refs []Ref) error {
 			return fmt.Errorf("cannot install the policy of --assume: %w", err)
 		}
 	}
+	return waitForPolicy(ctx, c)
+}
+
+// waitForPolicy creates the probe, as a dry run, until it comes back suspended.
+// The policy itself may refuse it at first, while admission has not learnt of
+// CRDs that were installed just before.
+func waitForPolicy(ctx context.Context, c client.Client) error {
+	var refused error
 	err := wait.PollUntilContextTimeout(ctx, retryPause, policyTimeout, true, func(ctx context.Context) (bool, error) {
 		obj := &kustomizev1.Kustomization{
 			ObjectMeta: metav1.ObjectMeta{Namespace: probe.Namespace, Name: probe.Name},
@@ -91,11 +100,11 @@ func SuspendAssumed(ctx context.Context, c client.Client, refs []Ref) error {
 				SourceRef: kustomizev1.CrossNamespaceSourceReference{Kind: sourcev1.GitRepositoryKind, Name: probe.Name},
 			},
 		}
-		err := c.Create(ctx, obj, client.DryRunAll)
-		return obj.Spec.Suspend, err
+		refused = c.Create(ctx, obj, client.DryRunAll)
+		return refused == nil && obj.Spec.Suspend, nil
 	})
 	if err != nil {
-		return fmt.Errorf("cannot see the policy of --assume take effect: %w", err)
+		return fmt.Errorf("cannot see the policy of --assume take effect: %w", errors.Join(err, refused))
 	}
 	return nil
 }
@@ -189,6 +198,20 @@ func assumeAll(ctx context.Context, c client.Client, rows []Row, refs []Ref) err
 		}
 		if err := assume(ctx, c, row, byRef); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("cannot assume %s: %w", ref, err)
+		}
+	}
+	return release(ctx, c, rows, refs)
+}
+
+// release resumes what an earlier run assumed and this one does not.
+func release(ctx context.Context, c client.Client, rows []Row, refs []Ref) error {
+	for _, row := range rows {
+		if !row.Suspended || row.Message != AssumedMessage || slices.Contains(refs, row.Ref()) {
+			continue
+		}
+		resume := map[string]any{"spec": map[string]any{"suspend": nil}}
+		if err := mergePatch(ctx, c.Patch, row.Ref(), resume); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("cannot resume %s, which is no longer assumed: %w", row.Ref(), err)
 		}
 	}
 	return nil
