@@ -1,0 +1,34 @@
+// Package config holds the manifests that Tenure applies to clusters. They are
+// embedded, so that what `tenure up` runs is what is in the repository.
+package config
+
+import _ "embed"
+
+//go:generate go -C ../hack/fluxmanifests run .
+
+var (
+	//go:embed flux/gotk-components.yaml
+	fluxComponents string
+	//go:embed flux/gotk-image-components.yaml
+	fluxImageComponents string
+	//go:embed flux/gotk-source-watcher-crds.yaml
+	fluxSourceWatcherCRDs string
+)
+
+// FluxComponents is what `flux install --export` prints: namespace flux-system,
+// RBAC, quota, network policies, CRDs and Deployments of source-, kustomize-,
+// helm- and notification-controller, with upstream's default flags. It is not
+// locked down for tenants. Multi-document YAML.
+//
+// The images' tags are the versions that cluster/flux builds.
+func FluxComponents() []byte { return []byte(fluxComponents) }
+
+// FluxImageComponents is what `--components-extra` adds to [FluxComponents] for
+// image-reflector- and image-automation-controller: CRDs, service accounts and
+// Deployments. Multi-document YAML.
+func FluxImageComponents() []byte { return []byte(fluxImageComponents) }
+
+// FluxSourceWatcherCRDs is the CRD of ArtifactGenerator. The controller itself,
+// source-watcher, is not among the programs that Tenure can build, so objects
+// of this kind are accepted and nothing happens to them.
+func FluxSourceWatcherCRDs() []byte { return []byte(fluxSourceWatcherCRDs) }

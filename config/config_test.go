@@ -1,0 +1,84 @@
+package config_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/config"
+)
+
+// TestFluxImageTags fails when cluster/flux was upgraded and the manifests were
+// not generated again: the cluster would then run other programs than it says.
+func TestFluxImageTags(t *testing.T) {
+	t.Parallel()
+	gomod, err := os.ReadFile("../cluster/flux/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, m := range regexp.MustCompile(`github.com/fluxcd/([a-z-]+-controller) (v\S+)`).FindAllSubmatch(gomod, -1) {
+		want = append(want, string(m[1])+":"+string(m[2]))
+	}
+	var got []string
+	manifests := string(config.FluxComponents()) + string(config.FluxImageComponents())
+	for _, m := range regexp.MustCompile(`image: \S+/fluxcd/(\S+)`).FindAllStringSubmatch(manifests, -1) {
+		got = append(got, m[1])
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("images differ from the programs of cluster/flux (-want +got):\n%s", diff)
+	}
+}
+
+func TestFluxManifestsHoldUpstreamsObjects(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		reason   string
+		manifest []byte
+		want     []string
+		not      []string
+	}{
+		"components": {
+			reason:   "the default installation is upstream's, so without a lockdown and with the RBAC that tenancy is measured against",
+			manifest: config.FluxComponents(),
+			want: []string{
+				"cluster-reconciler-flux-system", "crd-controller-flux-system", "flux-edit-flux-system", "flux-view-flux-system",
+				"kind: NetworkPolicy", "kind: ResourceQuota", "externalartifacts.source.toolkit.fluxcd.io",
+			},
+			not: []string{"- --no-cross-namespace-refs", "- --default-service-account", "imagepolicies.image.toolkit.fluxcd.io"},
+		},
+		"image components": {
+			reason:   "the image controllers come on top of the others, so nothing may be there twice",
+			manifest: config.FluxImageComponents(),
+			want:     []string{"imagepolicies.image", "imagerepositories.image", "imageupdateautomations.image"},
+			not:      []string{"kind: Namespace\n", "kind: ClusterRole", "fluxcd/source-controller:"},
+		},
+		"source-watcher": {
+			reason:   "its program cannot be built, so a Deployment would never become ready",
+			manifest: config.FluxSourceWatcherCRDs(),
+			want:     []string{"artifactgenerators.source.extensions.fluxcd.io"},
+			not:      []string{"kind: Deployment"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, s := range tt.want {
+				if !strings.Contains(string(tt.manifest), s) {
+					t.Errorf("%s\nmissing: %s", tt.reason, s)
+				}
+			}
+			for _, s := range tt.not {
+				if strings.Contains(string(tt.manifest), s) {
+					t.Errorf("%s\nunwanted: %s", tt.reason, s)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,174 @@
+package flux
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// FieldManager is the name under which `flux install` and `flux bootstrap`
+// apply manifests.
+const FieldManager = "flux"
+
+const (
+	// applyConcurrency is how many objects are applied at a time.
+	applyConcurrency = 8
+	// retryPause is the pause between two looks at something that takes a
+	// moment: a CRD that is to be established, a kind that is to be served.
+	retryPause = 50 * time.Millisecond
+	// servedTimeout bounds how long an object may be refused because its
+	// kind or its namespace, applied just before, is not there yet.
+	servedTimeout = 10 * time.Second
+)
+
+// ReadObjects reads the objects of a stream of YAML or JSON documents. Empty
+// documents are skipped, lists are taken apart.
+func ReadObjects(manifests []byte) ([]*unstructured.Unstructured, error) {
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
+	var objects []*unstructured.Unstructured
+	for n := 1; ; n++ {
+		obj := &unstructured.Unstructured{}
+		err := decoder.Decode(&obj.Object)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read document %d of the manifests: %w", n, err)
+		}
+		switch {
+		case len(obj.Object) == 0:
+		case obj.IsList():
+			err := obj.EachListItem(func(item runtime.Object) error {
+				objects = append(objects, item.(*unstructured.Unstructured))
+				return nil
+			})
+			if err != nil {
+				return nil, fmt.Errorf("cannot read document %d of the manifests: %w", n, err)
+			}
+		case obj.GetKind() == "" || obj.GetAPIVersion() == "" || obj.GetName() == "":
+			return nil, fmt.Errorf("cannot read document %d of the manifests: apiVersion, kind or metadata.name is missing", n)
+		default:
+			objects = append(objects, obj)
+		}
+	}
+}
+
+// ApplyManifests applies objects by server-side apply as [FieldManager], taking
+// over fields of others. CRDs, Namespaces and ClusterRoles come first; the rest
+// follows once the CRDs are established. It does not wait for anything to
+// become ready, and changes nothing that is as it should be.
+//
+// It does what fluxcd/pkg/ssa does for the flux command, without the dry run of
+// every object and the waits that cannot be cancelled.
+func ApplyManifests(ctx context.Context, config *rest.Config, objects []*unstructured.Unstructured) error {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return fmt.Errorf("cannot apply manifests: %w", err)
+	}
+	var definitions, rest []*unstructured.Unstructured
+	for _, obj := range objects {
+		switch obj.GetKind() {
+		case "CustomResourceDefinition", "Namespace", "ClusterRole":
+			definitions = append(definitions, obj)
+		default:
+			rest = append(rest, obj)
+		}
+	}
+	for _, stage := range [][]*unstructured.Unstructured{definitions, rest} {
+		if err := applyStage(ctx, c, stage); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func applyStage(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(applyConcurrency)
+	for _, obj := range objects {
+		group.Go(func() error {
+			if err := applyObject(ctx, c, obj); err != nil {
+				return fmt.Errorf("cannot apply %s: %w", describeObject(obj), err)
+			}
+			if obj.GetKind() == "CustomResourceDefinition" {
+				return waitEstablished(ctx, c, obj)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// applyObject tries again while the server does not know the kind or the
+// namespace: both take a moment to get from the object to those who check.
+func applyObject(ctx context.Context, c client.Client, obj *unstructured.Unstructured) error {
+	desired := obj.DeepCopy()
+	desired.SetManagedFields(nil)
+	desired.SetResourceVersion("")
+	unstructured.RemoveNestedField(desired.Object, "status")
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, retryPause, servedTimeout, true, func(ctx context.Context) (bool, error) {
+		last = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(FieldManager), client.ForceOwnership)
+		if apimeta.IsNoMatchError(last) || apierrors.IsNotFound(last) {
+			return false, nil
+		}
+		return true, last
+	})
+	if last != nil && wait.Interrupted(err) {
+		return last
+	}
+	return err
+}
+
+// waitEstablished waits until the server serves a CRD's kind.
+func waitEstablished(ctx context.Context, c client.Client, crd *unstructured.Unstructured) error {
+	status := ""
+	err := wait.PollUntilContextTimeout(ctx, retryPause, servedTimeout, true, func(ctx context.Context) (bool, error) {
+		current := &unstructured.Unstructured{}
+		current.SetGroupVersionKind(crd.GroupVersionKind())
+		if err := c.Get(ctx, client.ObjectKeyFromObject(crd), current); err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+		conditions, _, _ := unstructured.NestedSlice(current.Object, "status", "conditions")
+		status = "no status"
+		for _, item := range conditions {
+			condition, _ := item.(map[string]any)
+			if condition["type"] == "NamesAccepted" && condition["status"] == "False" {
+				return false, fmt.Errorf("names not accepted: %v", condition["message"])
+			}
+			if condition["type"] == "Established" {
+				status = fmt.Sprintf("%v: %v", condition["reason"], condition["message"])
+				if condition["status"] == "True" {
+					return true, nil
+				}
+			}
+		}
+		return false, nil
+	})
+	if err != nil {
+		return fmt.Errorf("cannot wait until %s is established (%s): %w", describeObject(crd), status, err)
+	}
+	return nil
+}
+
+// describeObject is kind, namespace/name as messages show it.
+func describeObject(obj *unstructured.Unstructured) string {
+	name := strings.TrimPrefix(obj.GetNamespace()+"/"+obj.GetName(), "/")
+	return obj.GetKind() + " " + name
+}

@@ -1,0 +1,250 @@
+package flux
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	"github.com/fluxcd/pkg/apis/meta"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// AssumedReason and AssumedMessage are the reason and message of the condition
+// Ready of an object that is assumed to be ready.
+const (
+	AssumedReason  = "Assumed"
+	AssumedMessage = "assumed ready (--assume)"
+)
+
+const (
+	// assumePolicy is the name of the admission policy and of its binding,
+	// and the field manager of what is written here.
+	assumePolicy = "tenure-assume"
+	// policyTimeout bounds the wait for the policy, which the API server
+	// reads about a second after it was written.
+	policyTimeout = 20 * time.Second
+)
+
+// probe names a Kustomization that is only ever created as a dry run, to see
+// whether the policy is in effect.
+var probe = Ref{Kustomization, metav1.NamespaceDefault, "tenure-assume-probe"}
+
+// assumableKinds are those with spec.suspend and a condition Ready for which
+// others wait.
+var assumableKinds = []Kind{OCIRepository, Bucket, GitRepository, HelmRepository, HelmChart, HelmRelease, Kustomization}
+
+// ParseAssumption reads what --assume names: NAMESPACE/NAME, which is the
+// Kustomization or HelmRelease of the name (or both), or KIND/NAMESPACE/NAME,
+// which may also be a source.
+func ParseAssumption(s string) ([]Ref, error) {
+	if parts := strings.Split(s, "/"); len(parts) == 2 && !slices.Contains(parts, "") {
+		return []Ref{{Kustomization, parts[0], parts[1]}, {HelmRelease, parts[0], parts[1]}}, nil
+	}
+	ref, err := ParseRef(s)
+	if err != nil {
+		return nil, fmt.Errorf("cannot assume %q: want NAMESPACE/NAME or KIND/NAMESPACE/NAME", s)
+	}
+	if !slices.Contains(assumableKinds, ref.Kind) {
+		return nil, fmt.Errorf("cannot assume %q: only sources, Kustomizations and HelmReleases can be assumed ready", s)
+	}
+	return []Ref{ref}, nil
+}
+
+// SuspendAssumed makes the API server suspend the objects from the moment they
+// are created, so that Flux never tries them, and returns when that is in
+// effect. It needs Flux's CRDs and MutatingAdmissionPolicy at v1 (Kubernetes
+// 1.36). Without objects it takes back what an earlier call did to the API
+// server. [KeepAssumed] must run for the objects to count as ready.
+func SuspendAssumed(ctx context.Context, c client.Client, refs []Ref) error {
+	policy, binding := assumePolicyFor(refs)
+	if len(refs) == 0 {
+		for _, obj := range []client.Object{binding, policy} {
+			if err := c.Delete(ctx, obj); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("cannot remove the policy of --assume: %w", err)
+			}
+		}
+		return nil
+	}
+	for _, obj := range []client.Object{policy, binding} {
+		err := c.Create(ctx, obj)
+		if apierrors.IsAlreadyExists(err) {
+			err = replace(ctx, c, obj)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot install the policy of --assume: %w", err)
+		}
+	}
+	return waitForPolicy(ctx, c)
+}
+
+// waitForPolicy creates the probe, as a dry run, until it comes back suspended.
+// The policy itself may refuse it at first, while admission has not learnt of
+// CRDs that were installed just before.
+func waitForPolicy(ctx context.Context, c client.Client) error {
+	var refused error
+	err := wait.PollUntilContextTimeout(ctx, retryPause, policyTimeout, true, func(ctx context.Context) (bool, error) {
+		obj := &kustomizev1.Kustomization{
+			ObjectMeta: metav1.ObjectMeta{Namespace: probe.Namespace, Name: probe.Name},
+			Spec: kustomizev1.KustomizationSpec{
+				Interval:  metav1.Duration{Duration: time.Hour},
+				SourceRef: kustomizev1.CrossNamespaceSourceReference{Kind: sourcev1.GitRepositoryKind, Name: probe.Name},
+			},
+		}
+		refused = c.Create(ctx, obj, client.DryRunAll)
+		return refused == nil && obj.Spec.Suspend, nil
+	})
+	if err != nil {
+		return fmt.Errorf("cannot see the policy of --assume take effect: %w", errors.Join(err, refused))
+	}
+	return nil
+}
+
+func replace(ctx context.Context, c client.Client, obj client.Object) error {
+	current := obj.DeepCopyObject().(client.Object)
+	if err := c.Get(ctx, client.ObjectKeyFromObject(obj), current); err != nil {
+		return err
+	}
+	obj.SetResourceVersion(current.GetResourceVersion())
+	return c.Update(ctx, obj)
+}
+
+// assumePolicyFor writes the policy. It applies on updates too, since the next
+// apply of the fleet's manifest would take spec.suspend away again.
+func assumePolicyFor(refs []Ref) (*admissionv1.MutatingAdmissionPolicy, *admissionv1.MutatingAdmissionPolicyBinding) {
+	var names []string
+	var rules []admissionv1.NamedRuleWithOperations
+	for _, ref := range append(slices.Clone(refs), probe) {
+		names = append(names, ref.String())
+	}
+	for _, kind := range assumableKinds {
+		info, _ := infoOf(kind)
+		rules = append(rules, admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+			Rule: admissionv1.Rule{
+				APIGroups: []string{info.version.Group}, APIVersions: []string{"*"}, Resources: []string{info.plural},
+			},
+		}})
+	}
+	list, _ := json.Marshal(names) // strings always marshal, and JSON's are CEL's
+	policy := &admissionv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: assumePolicy},
+		Spec: admissionv1.MutatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: rules},
+			MatchConditions: []admissionv1.MatchCondition{{
+				Name: "assumed",
+				Expression: `has(object.metadata.name) && ` +
+					`(request.kind.kind + "/" + request.namespace + "/" + object.metadata.name) in ` + string(list),
+			}},
+			Mutations: []admissionv1.Mutation{{
+				PatchType: admissionv1.PatchTypeJSONPatch,
+				JSONPatch: &admissionv1.JSONPatch{Expression: `[JSONPatch{op: "add", path: "/spec/suspend", value: true}]`},
+			}},
+			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
+		},
+	}
+	binding := &admissionv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: assumePolicy},
+		Spec:       admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: assumePolicy},
+	}
+	return policy, binding
+}
+
+// KeepAssumed writes the status of the objects, now and whenever they or their
+// sources change, so that whatever depends on them goes on: Ready is True, the
+// generation is the current one, and a Kustomization has applied its source's
+// current revision, which kustomize-controller compares when a dependent comes
+// from the same source. Objects that do not exist (yet) are waited for, and such
+// that were there before [SuspendAssumed] are suspended.
+//
+// It returns the context's cause, or an error when the user may not read or
+// write the objects; other errors are tried again.
+func KeepAssumed(ctx context.Context, c client.WithWatch, refs []Ref) error {
+	for {
+		err := Watch(ctx, c, Selection{Kinds: DeployKinds()}, func(rows []Row) error {
+			return assumeAll(ctx, c, rows, refs)
+		})
+		if ctx.Err() != nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			return err
+		}
+		timer := time.NewTimer(maxPause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+}
+
+func assumeAll(ctx context.Context, c client.Client, rows []Row, refs []Ref) error {
+	byRef := map[Ref]Row{}
+	for _, row := range rows {
+		byRef[row.Ref()] = row
+	}
+	for _, ref := range refs {
+		row, ok := byRef[ref]
+		if !ok {
+			continue
+		}
+		if err := assume(ctx, c, row, byRef); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("cannot assume %s: %w", ref, err)
+		}
+	}
+	return release(ctx, c, rows, refs)
+}
+
+// release resumes what an earlier run assumed and this one does not.
+func release(ctx context.Context, c client.Client, rows []Row, refs []Ref) error {
+	for _, row := range rows {
+		if !row.Suspended || row.Message != AssumedMessage || slices.Contains(refs, row.Ref()) {
+			continue
+		}
+		resume := map[string]any{"spec": map[string]any{"suspend": nil}}
+		if err := mergePatch(ctx, c.Patch, row.Ref(), resume); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("cannot resume %s, which is no longer assumed: %w", row.Ref(), err)
+		}
+	}
+	return nil
+}
+
+// assume brings one object into the state that KeepAssumed promises, or a step
+// nearer to it: each step changes the object, and the change calls again.
+func assume(ctx context.Context, c client.Client, row Row, rows map[Ref]Row) error {
+	owner := client.FieldOwner(assumePolicy)
+	if !row.Suspended {
+		return mergePatch(ctx, c.Patch, row.Ref(), map[string]any{"spec": map[string]any{"suspend": true}}, owner)
+	}
+	revision := row.Revision
+	if row.Kind == Kustomization && len(row.Needs) > 0 {
+		revision = rows[row.Needs[0]].Revision
+	}
+	current := row.Ready == string(metav1.ConditionTrue) && row.Message == AssumedMessage && row.observed == row.generation
+	if current && (row.Kind != Kustomization || row.Revision == revision) {
+		return nil
+	}
+	status := map[string]any{
+		"observedGeneration": row.generation,
+		"conditions": []metav1.Condition{{
+			Type: meta.ReadyCondition, Status: metav1.ConditionTrue,
+			Reason: AssumedReason, Message: AssumedMessage,
+			ObservedGeneration: row.generation, LastTransitionTime: metav1.Now(),
+		}},
+	}
+	if row.Kind == Kustomization {
+		status["lastAppliedRevision"], status["lastAttemptedRevision"] = revision, revision
+	}
+	patch := func(ctx context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
+		return c.Status().Patch(ctx, obj, patch, owner)
+	}
+	return mergePatch(ctx, patch, row.Ref(), map[string]any{"status": status})
+}

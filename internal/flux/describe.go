@@ -1,0 +1,195 @@
+package flux
+
+import (
+	"cmp"
+	"time"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	automationv1 "github.com/fluxcd/image-automation-controller/api/v1"
+	reflectorv1 "github.com/fluxcd/image-reflector-controller/api/v1"
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	notificationv1 "github.com/fluxcd/notification-controller/api/v1"
+	notificationv1b3 "github.com/fluxcd/notification-controller/api/v1beta3"
+	"github.com/fluxcd/pkg/apis/meta"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// blockedReasons are the reasons of a condition Ready that is False because of
+// another object. Some are constants of no API package: they are copied from
+// helm-controller v1.6 (reconcileRelease) and source-controller v1.9
+// (reconcileSource of HelmChart).
+var blockedReasons = map[string]bool{
+	meta.DependencyNotReadyReason: true,
+	meta.ArtifactFailedReason:     true,
+	"SourceNotReady":              true,
+	"NoSourceArtifact":            true,
+	"SourceUnavailable":           true,
+}
+
+// statusless are the messages that `flux get` invents for kinds without a
+// status.
+var statusless = map[Kind]string{
+	Alert:    "Alert is Ready",
+	Provider: "Provider is Ready",
+	// Of HelmRepository only those of type oci.
+	HelmRepository: "Helm repository is Ready",
+}
+
+// describe reads an object of one of Flux's kinds into a row. The second result
+// is false for objects of other kinds.
+func describe(obj client.Object) (Row, bool) {
+	row := Row{Namespace: obj.GetNamespace(), Name: obj.GetName(), generation: obj.GetGeneration()}
+	var conditions []metav1.Condition
+	var observed int64
+	static := false
+	switch o := obj.(type) {
+	case *sourcev1.GitRepository:
+		row.Kind, row.Suspended, row.Revision = GitRepository, o.Spec.Suspend, revision(o.Status.Artifact)
+		conditions, observed = o.Status.Conditions, o.Status.ObservedGeneration
+	case *sourcev1.OCIRepository:
+		row.Kind, row.Suspended, row.Revision = OCIRepository, o.Spec.Suspend, revision(o.Status.Artifact)
+		conditions, observed = o.Status.Conditions, o.Status.ObservedGeneration
+	case *sourcev1.Bucket:
+		row.Kind, row.Suspended, row.Revision = Bucket, o.Spec.Suspend, revision(o.Status.Artifact)
+		conditions, observed = o.Status.Conditions, o.Status.ObservedGeneration
+	case *sourcev1.HelmRepository:
+		row.Kind, row.Suspended, row.Revision = HelmRepository, o.Spec.Suspend, revision(o.Status.Artifact)
+		conditions, observed = o.Status.Conditions, o.Status.ObservedGeneration
+		static = o.Spec.Type == sourcev1.HelmRepositoryTypeOCI
+	case *sourcev1.HelmChart:
+		row.Kind, row.Suspended, row.Revision = HelmChart, o.Spec.Suspend, revision(o.Status.Artifact)
+		conditions, observed = o.Status.Conditions, o.Status.ObservedGeneration
+		row.setSource(o.Spec.SourceRef.Kind, "", o.Spec.SourceRef.Name)
+	case *sourcev1.ExternalArtifact:
+		row.Kind, row.Revision, conditions = ExternalArtifact, revision(o.Status.Artifact), o.Status.Conditions
+		if ref := o.Spec.SourceRef; ref != nil {
+			row.Source = Ref{Kind(ref.Kind), ref.Namespace, ref.Name}.String()
+		}
+	case *kustomizev1.Kustomization:
+		describeKustomization(&row, o)
+		conditions, observed = o.Status.Conditions, o.Status.ObservedGeneration
+	case *helmv2.HelmRelease:
+		describeHelmRelease(&row, o)
+		conditions, observed = o.Status.Conditions, o.Status.ObservedGeneration
+	case *reflectorv1.ImageRepository:
+		row.Kind, row.Suspended = ImageRepository, o.Spec.Suspend
+		conditions, observed = o.Status.Conditions, o.Status.ObservedGeneration
+		if scan := o.Status.LastScanResult; scan != nil {
+			row.Revision = timestamp(&scan.ScanTime)
+		}
+	case *reflectorv1.ImagePolicy:
+		row.Kind, row.Suspended = ImagePolicy, o.Spec.Suspend
+		conditions, observed = o.Status.Conditions, o.Status.ObservedGeneration
+		if latest := o.Status.LatestRef; latest != nil {
+			row.Source, row.Revision = latest.Name, latest.Tag
+		}
+	case *automationv1.ImageUpdateAutomation:
+		row.Kind, row.Suspended, row.Revision = ImageUpdateAutomation, o.Spec.Suspend, timestamp(o.Status.LastAutomationRunTime)
+		conditions, observed = o.Status.Conditions, o.Status.ObservedGeneration
+	case *notificationv1.Receiver:
+		row.Kind, row.Suspended = Receiver, o.Spec.Suspend
+		conditions, observed = o.Status.Conditions, o.Status.ObservedGeneration
+	case *notificationv1b3.Provider:
+		row.Kind, row.Suspended, static = Provider, o.Spec.Suspend, true
+	case *notificationv1b3.Alert:
+		row.Kind, row.Suspended, static = Alert, o.Spec.Suspend, true
+	default:
+		return Row{}, false
+	}
+	row.observed = observed
+	row.setStatus(conditions, static)
+	return row, true
+}
+
+func describeKustomization(row *Row, o *kustomizev1.Kustomization) {
+	row.Kind, row.Suspended, row.Revision = Kustomization, o.Spec.Suspend, o.Status.LastAppliedRevision
+	row.attempted = o.Status.LastAttemptedRevision
+	row.setSource(o.Spec.SourceRef.Kind, o.Spec.SourceRef.Namespace, o.Spec.SourceRef.Name)
+	for _, dep := range o.Spec.DependsOn {
+		row.Needs = append(row.Needs, Ref{Kustomization, cmp.Or(dep.Namespace, o.Namespace), dep.Name})
+	}
+}
+
+func describeHelmRelease(row *Row, o *helmv2.HelmRelease) {
+	row.Kind, row.Suspended, row.Revision = HelmRelease, o.Spec.Suspend, o.Status.LastAttemptedRevision
+	if len(o.Status.History) > 0 {
+		row.Revision = o.Status.History[0].ChartVersion
+	}
+	switch {
+	case o.Spec.ChartRef != nil:
+		row.setSource(o.Spec.ChartRef.Kind, o.Spec.ChartRef.Namespace, o.Spec.ChartRef.Name)
+	case o.Spec.Chart != nil:
+		ref := o.Spec.Chart.Spec.SourceRef
+		row.setSource(ref.Kind, ref.Namespace, ref.Name)
+		// helm-controller makes a HelmChart of the template, beside the source.
+		row.Needs = []Ref{{HelmChart, cmp.Or(ref.Namespace, o.Namespace), o.GetHelmChartName()}}
+	}
+	for _, dep := range o.Spec.DependsOn {
+		row.Needs = append(row.Needs, Ref{HelmRelease, cmp.Or(dep.Namespace, o.Namespace), dep.Name})
+	}
+}
+
+func (r *Row) setSource(kind, namespace, name string) {
+	ref := Ref{Kind(kind), cmp.Or(namespace, r.Namespace), name}
+	r.Source, r.Needs = ref.String(), append(r.Needs, ref)
+}
+
+// setStatus fills in Ready, Message and State.
+func (r *Row) setStatus(conditions []metav1.Condition, static bool) {
+	observed := r.observed
+	r.Ready, r.Message = string(metav1.ConditionFalse), "waiting to be reconciled"
+	ready := apimeta.FindStatusCondition(conditions, meta.ReadyCondition)
+	switch {
+	case static:
+		r.Ready, r.Message = string(metav1.ConditionTrue), statusless[r.Kind]
+	case ready != nil:
+		r.Ready, r.Message = string(ready.Status), ready.Message
+		// A controller that fails sets no status.observedGeneration; the
+		// condition says which generation it is about.
+		observed = cmp.Or(ready.ObservedGeneration, observed)
+	case r.Kind == ExternalArtifact && r.Revision != "":
+		// Nobody has to set conditions on these, and consumers ask for none.
+		r.Ready, r.Message = string(metav1.ConditionTrue), ""
+	}
+	r.State = stateOf(*r, conditions, ready, static || r.Kind == ExternalArtifact || observed >= r.generation)
+}
+
+func stateOf(r Row, conditions []metav1.Condition, ready *metav1.Condition, current bool) State {
+	switch {
+	case r.Suspended:
+		return Suspended
+	case !current:
+		return Working
+	case apimeta.IsStatusConditionTrue(conditions, meta.StalledCondition):
+		return Failed
+	case r.Ready == string(metav1.ConditionTrue):
+		if apimeta.IsStatusConditionTrue(conditions, meta.ReconcilingCondition) {
+			return Working
+		}
+		return Ready
+	case ready == nil || ready.Status != metav1.ConditionFalse:
+		return Working
+	case blockedReasons[ready.Reason]:
+		return Blocked
+	case ready.Reason == meta.ProgressingReason || ready.Reason == meta.HealthCheckCanceledReason:
+		return Working
+	}
+	return Failed
+}
+
+func revision(artifact *meta.Artifact) string {
+	if artifact == nil {
+		return ""
+	}
+	return artifact.Revision
+}
+
+func timestamp(t *metav1.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.Format(time.RFC3339)
+}

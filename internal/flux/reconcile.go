@@ -1,0 +1,95 @@
+package flux
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/fluxcd/pkg/apis/meta"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// RequestReconcile asks Flux to reconcile an object now instead of at its next
+// interval, as `flux reconcile` does: by the annotation
+// reconcile.fluxcd.io/requestedAt. It does not wait.
+func RequestReconcile(ctx context.Context, c client.Writer, ref Ref) error {
+	patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+		meta.ReconcileRequestAnnotation: time.Now().Format(time.RFC3339Nano),
+	}}}
+	if err := mergePatch(ctx, c.Patch, ref, patch); err != nil {
+		return fmt.Errorf("cannot ask for the reconciliation of %s: %w", ref, err)
+	}
+	return nil
+}
+
+// SourcesOf returns the GitRepositories, in all namespaces, whose address is
+// that of the repository, after [NormalizeURL] of both.
+func SourcesOf(ctx context.Context, c client.Reader, repository string) ([]Ref, error) {
+	var list sourcev1.GitRepositoryList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("cannot look for the sources of %s: %w", repository, err)
+	}
+	want := NormalizeURL(repository)
+	var refs []Ref
+	for _, item := range list.Items {
+		if NormalizeURL(item.Spec.URL) == want {
+			refs = append(refs, Ref{GitRepository, item.Namespace, item.Name})
+		}
+	}
+	return refs, nil
+}
+
+// defaultPorts are left out of normalized addresses.
+var defaultPorts = map[string]string{"http": "80", "https": "443", "ssh": "22", "git": "9418"}
+
+// NormalizeURL reduces a Git repository's address to host/path, so that
+// different ways to write it compare equal: scheme, user, default port, query,
+// trailing slashes and the suffix .git are dropped, the host is lower case. The
+// short form of SSH, user@host:path, is understood. What is no address is
+// returned without surrounding space.
+func NormalizeURL(address string) string {
+	address = strings.TrimSpace(address)
+	if !strings.Contains(address, "://") {
+		host, path, ok := strings.Cut(address, ":")
+		if !ok || strings.Contains(host, "/") {
+			return trimPath(address)
+		}
+		address = "ssh://" + host + "/" + strings.TrimPrefix(path, "/")
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	host := strings.ToLower(u.Hostname())
+	if port := u.Port(); port != "" && port != defaultPorts[strings.ToLower(u.Scheme)] {
+		host = net.JoinHostPort(host, port)
+	}
+	return host + trimPath(u.Path)
+}
+
+func trimPath(path string) string {
+	return strings.TrimSuffix(strings.TrimRight(path, "/"), ".git")
+}
+
+// patchFunc is Patch of a client or of its status writer, without options.
+type patchFunc func(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error
+
+// mergePatch patches an object of which only the name is known.
+func mergePatch(ctx context.Context, patch patchFunc, ref Ref, content any, opts ...client.PatchOption) error {
+	data, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(ref.Kind.GroupVersionKind())
+	obj.SetNamespace(ref.Namespace)
+	obj.SetName(ref.Name)
+	return patch(ctx, obj, client.RawPatch(types.MergePatchType, data), opts...)
+}

@@ -1,0 +1,78 @@
+package flux
+
+import (
+	"fmt"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	automationv1 "github.com/fluxcd/image-automation-controller/api/v1"
+	reflectorv1 "github.com/fluxcd/image-reflector-controller/api/v1"
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	notificationv1 "github.com/fluxcd/notification-controller/api/v1"
+	notificationv1b3 "github.com/fluxcd/notification-controller/api/v1beta3"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// NewScheme returns a scheme with Flux's types and those that this package
+// needs of Kubernetes.
+func NewScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		admissionv1.AddToScheme,
+		sourcev1.AddToScheme, kustomizev1.AddToScheme, helmv2.AddToScheme,
+		notificationv1.AddToScheme, notificationv1b3.AddToScheme,
+		reflectorv1.AddToScheme, automationv1.AddToScheme,
+	} {
+		utilruntime.Must(add(scheme)) // fails only for types that contradict each other
+	}
+	return scheme
+}
+
+// NewClient returns a client for Flux's objects. It asks the server nothing
+// before it is used, so that it can be made before the server or Flux's CRDs
+// are there: a kind whose CRD is missing answers with "not found" and works as
+// soon as the CRD is. It reads from the server, not from a cache, and has no
+// rate limit of its own.
+func NewClient(config *rest.Config) (client.WithWatch, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	c, err := client.NewWithWatch(config, client.Options{Scheme: NewScheme(), Mapper: newMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for flux's objects: %w", err)
+	}
+	return c, nil
+}
+
+// newMapper knows the kinds of this package without discovery.
+func newMapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, info := range kinds {
+		gvk := info.version.WithKind(string(info.kind))
+		resource := info.version.WithResource(info.plural)
+		mapper.AddSpecific(gvk, resource, resource, meta.RESTScopeNamespace)
+	}
+	for kind, plural := range map[string]string{
+		"MutatingAdmissionPolicy":        "mutatingadmissionpolicies",
+		"MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+	} {
+		resource := admissionv1.SchemeGroupVersion.WithResource(plural)
+		mapper.AddSpecific(admissionv1.SchemeGroupVersion.WithKind(kind), resource, resource, meta.RESTScopeRoot)
+	}
+	return mapper
+}
+
+// GroupVersionKind is the kind as Kubernetes names it; zero for a kind that
+// this package does not know.
+func (k Kind) GroupVersionKind() schema.GroupVersionKind {
+	info, ok := infoOf(k)
+	if !ok {
+		return schema.GroupVersionKind{}
+	}
+	return info.version.WithKind(string(k))
+}

@@ -1,0 +1,158 @@
+package flux
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Assessment is the state of a fleet.
+type Assessment struct {
+	// Awaited are the objects that are going to change by themselves, each
+	// with what is awaited.
+	Awaited []Finding
+	// Failed are the objects that will not become ready before something is
+	// changed or Flux tries again: those that say so themselves, and those
+	// that wait for such an object.
+	Failed []Finding
+}
+
+// Finding is an object and what is to be said about it, in one sentence
+// without a full stop. The reason can quote what a tenant wrote.
+type Finding struct {
+	Row    Row
+	Reason string
+}
+
+// Settled says whether nothing is awaited any more.
+func (a Assessment) Settled() bool { return len(a.Awaited) == 0 }
+
+// Assess judges the objects of a fleet by their rows. The rows should be all
+// those of [DeployKinds] at least, since an object that is not among them is
+// taken as one that does not exist.
+//
+// An object has settled when it is suspended, ready at its current generation
+// and at its source's current revision, or failed. One that waits for another
+// is awaited only as long as the other can still become ready: it has failed
+// when what it needs has failed, is suspended without being ready, or does not
+// exist while nothing is left that could bring it.
+//
+// Failures may pass: Flux retries at intervals, and a caller that expects
+// transient ones (a webhook that is not up yet) should look again a little
+// later. No rows at all count as settled.
+func Assess(rows []Row) Assessment {
+	a := assessor{rows: map[Ref]Row{}, state: map[Ref]State{}, reason: map[Ref]string{}}
+	for _, row := range rows {
+		a.rows[row.Ref()] = row
+	}
+	awaited := map[Ref]bool{}
+	for ref, row := range a.rows {
+		a.state[ref], a.reason[ref] = a.judge(row)
+		awaited[ref] = a.state[ref] == Working
+	}
+	for changed := true; changed; {
+		changed = false
+		working := slices.Contains(slices.Collect(maps.Values(awaited)), true)
+		for ref, row := range a.rows {
+			if a.state[ref] == Blocked && !awaited[ref] && a.canStillMove(row, awaited, working) {
+				awaited[ref], changed = true, true
+			}
+		}
+	}
+	var result Assessment
+	for _, row := range rows {
+		ref := row.Ref()
+		switch {
+		case awaited[ref]:
+			result.Awaited = append(result.Awaited, Finding{row, a.reason[ref]})
+		case a.state[ref] == Failed || a.state[ref] == Blocked:
+			result.Failed = append(result.Failed, Finding{row, a.reason[ref]})
+		}
+	}
+	return result
+}
+
+type assessor struct {
+	rows   map[Ref]Row
+	state  map[Ref]State
+	reason map[Ref]string
+}
+
+// judge corrects the state that an object has by itself with what can be seen
+// of the objects it needs.
+func (a assessor) judge(row Row) (State, string) {
+	switch row.State {
+	case Working:
+		return Working, cmp.Or(row.Message, "has not been reconciled yet")
+	case Ready, Failed:
+		source, ok := a.source(row)
+		if ok && row.attempted != "" && source.Revision != "" && row.attempted != source.Revision {
+			return Working, "has not tried revision " + ShortRevision(source.Revision) + " of its source yet"
+		}
+		return row.State, cmp.Or(row.Message, "says nothing about the reason")
+	case Blocked:
+		var unmet []string
+		for _, need := range row.Needs {
+			if why := a.unmet(need); why != "" {
+				unmet = append(unmet, fmt.Sprintf("%s (%s)", need, why))
+			}
+		}
+		if len(unmet) == 0 {
+			return Working, "what it waits for is ready, which it will see at its next look: " + row.Message
+		}
+		return Blocked, "waits for " + strings.Join(unmet, ", ")
+	}
+	return row.State, ""
+}
+
+// source is the row of a Kustomization's source.
+func (a assessor) source(row Row) (Row, bool) {
+	if row.Kind != Kustomization || len(row.Needs) == 0 {
+		return Row{}, false
+	}
+	source, ok := a.rows[row.Needs[0]]
+	return source, ok
+}
+
+// unmet says why a needed object does not serve yet, or "".
+func (a assessor) unmet(need Ref) string {
+	row, ok := a.rows[need]
+	switch {
+	case !ok:
+		return "does not exist"
+	case row.State == Suspended && row.Ready != "True":
+		return "is suspended"
+	case row.State == Suspended && isArtifact(need.Kind) && row.Revision == "":
+		return "is suspended and has no artifact"
+	case row.State == Suspended || row.State == Ready:
+		return ""
+	}
+	return row.State.String()
+}
+
+// canStillMove says whether a blocked object may become unblocked by itself:
+// each need that is not met must be on its way.
+func (a assessor) canStillMove(row Row, awaited map[Ref]bool, working bool) bool {
+	for _, need := range row.Needs {
+		if a.unmet(need) == "" {
+			continue
+		}
+		_, exists := a.rows[need]
+		if exists && !awaited[need] || !exists && !working {
+			return false
+		}
+	}
+	return true
+}
+
+// isArtifact says whether consumers of the kind need its artifact. Those of a
+// HelmRepository of type oci do not.
+func isArtifact(kind Kind) bool {
+	switch kind {
+	case GitRepository, OCIRepository, Bucket, HelmChart, ExternalArtifact:
+		return true
+	}
+	return false
+}
