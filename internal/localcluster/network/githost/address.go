@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"regexp"
 	"strings"
 )
 
@@ -68,7 +69,11 @@ func parseAddress(raw string) (address, error) {
 	if !ok {
 		return wrong("it needs a path without . and .. and control characters")
 	}
-	return address{host: cleanHost(host), path: path}, nil
+	host, ok = cleanHost(host)
+	if !ok {
+		return wrong("it needs the name or address of a host")
+	}
+	return address{host: host, path: path}, nil
 }
 
 // requestAddress is the address that a request is for. The port that a client
@@ -81,17 +86,23 @@ func requestAddress(host, path string) (address, bool) {
 			host = "[" + name + "]"
 		}
 	}
-	path, ok := cleanPath(path)
-	return address{host: cleanHost(host), path: path}, ok && host != ""
+	host, hostOK := cleanHost(host)
+	path, pathOK := cleanPath(path)
+	return address{host: host, path: path}, hostOK && pathOK
 }
 
-func cleanHost(host string) string {
+var hostForm = regexp.MustCompile(`^([a-z0-9_]([a-z0-9._-]*[a-z0-9_-])?|\[[0-9a-f:.]+\])(:[0-9]+)?$`)
+
+func cleanHost(host string) (string, bool) {
 	host = strings.ToLower(host)
-	name, port, ok := strings.Cut(host, ":")
-	if !ok || strings.HasPrefix(host, "[") {
-		return strings.TrimSuffix(host, ".")
+	if !strings.HasPrefix(host, "[") {
+		name, port, ok := strings.Cut(host, ":")
+		host = strings.TrimSuffix(name, ".")
+		if ok {
+			host += ":" + port
+		}
 	}
-	return strings.TrimSuffix(name, ".") + ":" + port
+	return host, hostForm.MatchString(host)
 }
 
 // cleanPath returns the path's segments joined by single slashes, without .git

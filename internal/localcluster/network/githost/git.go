@@ -51,6 +51,7 @@ var settings = [][2]string{
 	{"gc.auto", "0"},
 	{"maintenance.auto", "false"},
 	{"receive.autogc", "false"},
+	{"receive.unpackLimit", "1"}, // a pack is kept whole: unpacking may touch borrowed objects
 	{"http.receivepack", "true"},
 	{"http.getanyfile", "false"},
 	// As on the large hosts: a commit can be asked for by its ID if some

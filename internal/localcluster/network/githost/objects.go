@@ -11,11 +11,11 @@ import (
 )
 
 // epoch is the date of a commit without a parent.
-const epoch = "@0 +0000"
+const epoch = "0 +0000"
 
 // author signs the commits that are made here. The name is reserved to resolve
 // nowhere (RFC 2606).
-const author, authorMail = "tenure", "tenure@tenure.invalid"
+const author = "tenure <tenure@tenure.invalid>"
 
 // readCommit returns what a commit made on top of id takes from it.
 func (r *repository) readCommit(ctx context.Context, id string) (commitInfo, error) {
@@ -24,36 +24,34 @@ func (r *repository) readCommit(ctx context.Context, id string) (commitInfo, err
 		return commitInfo{}, fmt.Errorf("cannot read commit %s: %w", id, err)
 	}
 	tree, date, _ := strings.Cut(strings.TrimSpace(out), " ")
-	return commitInfo{id: id, tree: tree, date: "@" + date + " +0000"}, nil
+	return commitInfo{id: id, tree: tree, date: date + " +0000"}, nil
 }
 
 // writeCommit makes a commit that is a function of its arguments: the same tree,
 // parent and message give the same ID everywhere.
 func (r *repository) writeCommit(ctx context.Context, tree string, parent commitInfo, message string) (string, error) {
-	args := []string{"commit-tree", "-m", message}
+	text := &strings.Builder{}
+	fmt.Fprintf(text, "tree %s\n", tree)
 	date := epoch
 	if parent.id != "" {
-		args = append(args, "-p", parent.id)
+		fmt.Fprintf(text, "parent %s\n", parent.id)
 		date = parent.date
 	}
-	env := []string{
-		"GIT_AUTHOR_NAME=" + author, "GIT_AUTHOR_EMAIL=" + authorMail, "GIT_AUTHOR_DATE=" + date,
-		"GIT_COMMITTER_NAME=" + author, "GIT_COMMITTER_EMAIL=" + authorMail, "GIT_COMMITTER_DATE=" + date,
-	}
-	out, err := r.git(ctx, env, append(args, tree)...)
-	if err != nil {
-		return "", fmt.Errorf("cannot write a commit: %w", err)
-	}
-	return strings.TrimSpace(out), nil
+	fmt.Fprintf(text, "author %s %s\ncommitter %s %s\n\n%s\n", author, date, author, date, strings.TrimRight(message, "\n"))
+	return r.writeObject(ctx, "commit", text.String())
 }
 
 // writeBlob stores a file's content and returns its ID.
 func (r *repository) writeBlob(ctx context.Context, content []byte) (string, error) {
+	return r.writeObject(ctx, "blob", string(content))
+}
+
+func (r *repository) writeObject(ctx context.Context, kind, content string) (string, error) {
 	out, err := r.host.git.run(ctx, call{
-		env: r.env(), stdin: strings.NewReader(string(content)), args: []string{"hash-object", "-w", "--stdin", "--no-filters"},
+		env: r.writeEnv(), stdin: strings.NewReader(content), args: []string{"hash-object", "-w", "-t", kind, "--stdin", "--no-filters"},
 	})
 	if err != nil {
-		return "", fmt.Errorf("cannot store a file: %w", err)
+		return "", fmt.Errorf("cannot store a %s: %w", kind, err)
 	}
 	return strings.TrimSpace(out), nil
 }
@@ -90,7 +88,7 @@ func (r *repository) edit(ctx context.Context, tree string, files map[string]str
 	if err != nil {
 		return "", fmt.Errorf("cannot change the files of tree %s: %w", tree, err)
 	}
-	out, err := r.git(ctx, env, "write-tree", "--missing-ok")
+	out, err := r.host.git.run(ctx, call{env: append(r.writeEnv(), env...), args: []string{"write-tree", "--missing-ok"}})
 	if err != nil {
 		return "", fmt.Errorf("cannot write a tree: %w", err)
 	}
@@ -116,7 +114,7 @@ func (r *repository) keep(ctx context.Context, s *source) error {
 	if err != nil {
 		return fmt.Errorf("cannot list the files of commit %s: %w", commit, err)
 	}
-	pack := filepath.Join(r.path, "objects", "pack", "pack")
+	pack := filepath.Join(r.stores().own, "pack", "pack")
 	if err := os.MkdirAll(filepath.Dir(pack), 0o700); err != nil {
 		return fmt.Errorf("cannot write to the state folder: %w", err)
 	}

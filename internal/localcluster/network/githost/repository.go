@@ -31,6 +31,15 @@ type repository struct {
 
 func (r *repository) env() []string { return []string{"GIT_DIR=" + r.path} }
 
+func (r *repository) stores() stores {
+	return stores{all: filepath.Join(r.path, "objects"), own: filepath.Join(r.dir, "own")}
+}
+
+// writeEnv is env for what writes objects.
+func (r *repository) writeEnv() []string {
+	return append(r.env(), "GIT_OBJECT_DIRECTORY="+r.stores().own)
+}
+
 func (r *repository) git(ctx context.Context, env []string, args ...string) (string, error) {
 	return r.host.git.run(ctx, call{env: append(r.env(), env...), args: args})
 }
@@ -47,13 +56,18 @@ func (r *repository) create(ctx context.Context, format string) error {
 		return fmt.Errorf("cannot write to the state folder: %w", err)
 	}
 	r.format = format
-	return os.MkdirAll(filepath.Join(r.path, "objects", "info"), 0o700)
+	for _, folder := range []string{r.stores().own, filepath.Join(r.stores().all, "info")} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return fmt.Errorf("cannot write to the state folder: %w", err)
+		}
+	}
+	return r.lend()
 }
 
 // lend writes down where objects are borrowed and where history is cut off
 // (shallow clones, folders that vanished).
 func (r *repository) lend() error {
-	var alternates, shallow []string
+	alternates, shallow := []string{r.stores().own}, []string{}
 	for _, s := range r.sources {
 		switch {
 		case s.plain():
@@ -68,7 +82,7 @@ func (r *repository) lend() error {
 			}
 		}
 	}
-	if err := writeLines(filepath.Join(r.path, "objects", "info", "alternates"), alternates); err != nil {
+	if err := writeLines(filepath.Join(r.stores().all, "info", "alternates"), alternates); err != nil {
 		return err
 	}
 	return writeLines(filepath.Join(r.path, "shallow"), shallow)
@@ -104,7 +118,7 @@ func (r *repository) refresh(ctx context.Context, s *source) ([]Change, error) {
 	}
 	refs, head := map[string]string{}, s.branch
 	if s.plain() {
-		tree, err := s.snapshot(ctx, r.host.git, filepath.Join(r.path, "objects"))
+		tree, err := s.snapshot(ctx, r.host.git, r.stores())
 		if err != nil {
 			return nil, fmt.Errorf("cannot snapshot %s: %w", s.dir, err)
 		}
@@ -138,7 +152,7 @@ func (r *repository) refreshTree(ctx context.Context, s *source) (refs map[strin
 			return nil, "", fmt.Errorf("cannot serve %s: %w", s.dir, err)
 		}
 	}
-	tree, err := s.snapshot(ctx, r.host.git, filepath.Join(r.path, "objects"))
+	tree, err := s.snapshot(ctx, r.host.git, r.stores())
 	if err != nil {
 		return nil, "", fmt.Errorf("cannot snapshot %s: %w", s.dir, err)
 	}

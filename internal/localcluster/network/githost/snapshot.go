@@ -1,6 +1,7 @@
 package githost
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,15 @@ import (
 // kustomization would take a lock such as .#app.yaml for a manifest. In a plain
 // folder, which has no ignored files, everything is taken.
 const debris = ".#*\n\\#*#\n*~\n.*.sw?\n4913\n.DS_Store\n"
+
+// stores are the two views of a repository's objects.
+type stores struct {
+	// all is for reading: ours, what was pushed, and what is borrowed.
+	all string
+	// own is for writing. Git renews the time of an object that it would
+	// write but finds already there; in all, that may be the user's file.
+	own string
+}
 
 // prepareStage makes the Git folder with which a source is snapshotted. Nothing
 // of the user's configuration takes part: git is run with this folder as its
@@ -42,8 +52,8 @@ func (s *source) prepareStage(ctx context.Context, g *git, format string) error 
 	return nil
 }
 
-// stageEnv makes git see the folder through our index and write what it hashes
-// into our own store, which borrows the user's objects.
+// stageEnv makes git see the folder through our index. Objects are read from and
+// written to the store that is given.
 func (s *source) stageEnv(objects string) []string {
 	return []string{
 		"GIT_DIR=" + s.stage,
@@ -56,18 +66,18 @@ func (s *source) stageEnv(objects string) []string {
 // snapshot returns the tree of the folder's files as they are now. git add is
 // not used: it would run git status inside nested repositories, which obeys
 // their configuration.
-func (s *source) snapshot(ctx context.Context, g *git, objects string) (tree string, err error) {
+func (s *source) snapshot(ctx context.Context, g *git, st stores) (tree string, err error) {
 	if s.plain() {
-		return s.snapshotPlain(ctx, g, objects)
+		return s.snapshotPlain(ctx, g, st)
 	}
 	if err := s.copyExcludes(); err != nil {
 		return "", err
 	}
-	borrowed, err := s.copyIndex()
+	borrowed, err := s.copyIndex(ctx, g, st)
 	if err != nil {
 		return "", err
 	}
-	tree, err = s.snapshotTree(ctx, g, objects)
+	tree, err = s.snapshotTree(ctx, g, st)
 	if err == nil || !borrowed || ctx.Err() != nil {
 		return tree, err
 	}
@@ -77,14 +87,14 @@ func (s *source) snapshot(ctx context.Context, g *git, objects string) (tree str
 	if err := os.Remove(index); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("cannot write to the state folder: %w", err)
 	}
-	if _, err := g.run(ctx, call{env: s.stageEnv(objects), args: []string{"read-tree", s.base.tree}}); err != nil {
+	if _, err := g.run(ctx, call{env: s.stageEnv(st.all), args: []string{"read-tree", s.base.tree}}); err != nil {
 		return "", err
 	}
-	return s.snapshotTree(ctx, g, objects)
+	return s.snapshotTree(ctx, g, st)
 }
 
-func (s *source) snapshotTree(ctx context.Context, g *git, objects string) (string, error) {
-	list, err := g.run(ctx, call{dir: s.dir, env: s.stageEnv(objects), strict: true,
+func (s *source) snapshotTree(ctx context.Context, g *git, st stores) (string, error) {
+	list, err := g.run(ctx, call{dir: s.dir, env: s.stageEnv(st.all), strict: true,
 		args: []string{"ls-files", "-z", "--cached", "--others", "--exclude-standard"}})
 	if err != nil {
 		return "", err
@@ -98,13 +108,13 @@ func (s *source) snapshotTree(ctx context.Context, g *git, objects string) (stri
 			paths.WriteByte(0)
 		}
 	}
-	return s.writeTree(ctx, g, objects, strings.NewReader(paths.String()))
+	return s.writeTree(ctx, g, st, strings.NewReader(paths.String()))
 }
 
 // snapshotPlain takes every file, also those of repositories inside the folder,
 // but nothing called .git.
-func (s *source) snapshotPlain(ctx context.Context, g *git, objects string) (string, error) {
-	list, err := g.run(ctx, call{dir: s.dir, env: s.stageEnv(objects), args: []string{"ls-files", "-z", "--cached"}})
+func (s *source) snapshotPlain(ctx context.Context, g *git, st stores) (string, error) {
+	list, err := g.run(ctx, call{dir: s.dir, env: s.stageEnv(st.all), args: []string{"ls-files", "-z", "--cached"}})
 	if err != nil {
 		return "", err
 	}
@@ -139,13 +149,13 @@ func (s *source) snapshotPlain(ctx context.Context, g *git, objects string) (str
 	if err != nil {
 		return "", fmt.Errorf("cannot read the folder: %w", err)
 	}
-	return s.writeTree(ctx, g, objects, strings.NewReader(paths.String()))
+	return s.writeTree(ctx, g, st, strings.NewReader(paths.String()))
 }
 
 // writeTree brings the listed paths in the index up to date and returns the
 // tree. Files whose stat information has not changed are not read.
-func (s *source) writeTree(ctx context.Context, g *git, objects string, paths io.Reader) (string, error) {
-	env := s.stageEnv(objects)
+func (s *source) writeTree(ctx context.Context, g *git, st stores, paths io.Reader) (string, error) {
+	env := s.stageEnv(st.own)
 	update := []string{"update-index", "--add", "--remove", "--replace", "--ignore-skip-worktree-entries", "-z", "--stdin"}
 	if _, err := g.run(ctx, call{dir: s.dir, env: env, stdin: paths, args: update}); err != nil {
 		return "", err
@@ -158,7 +168,7 @@ func (s *source) writeTree(ctx context.Context, g *git, objects string, paths io
 // says which files are tracked though ignored, which are left out of a sparse
 // checkout, and that files which a filter or a line-end setting of the user
 // altered are as they were committed.
-func (s *source) copyIndex() (copied bool, err error) {
+func (s *source) copyIndex(ctx context.Context, g *git, st stores) (copied bool, err error) {
 	from, to := filepath.Join(s.tree.gitDir, "index"), filepath.Join(s.stage, "index")
 	info, err := os.Stat(from)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -183,6 +193,12 @@ func (s *source) copyIndex() (copied bool, err error) {
 		return false, fmt.Errorf("cannot write to the state folder: %w", err)
 	}
 	s.index = info
+	if !bytes.Contains(content, []byte(sparseIndex)) {
+		return true, nil
+	}
+	if err := s.spellOut(ctx, g, st); err != nil {
+		return false, fmt.Errorf("cannot read the sparse index of %s: %w", s.dir, err)
+	}
 	return true, nil
 }
 

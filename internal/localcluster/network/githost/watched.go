@@ -177,8 +177,7 @@ func (w *watcher) ignored(ctx context.Context, x *watched) map[string]bool {
 	if x.source.plain() {
 		return nil
 	}
-	objects := filepath.Join(x.repository.path, "objects")
-	list, err := w.host.git.run(ctx, call{dir: x.root, env: x.source.stageEnv(objects),
+	list, err := w.host.git.run(ctx, call{dir: x.root, env: x.source.stageEnv(x.repository.stores().all),
 		args: []string{"ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"}})
 	if err != nil {
 		return nil
