@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -159,6 +160,8 @@ func (g *git) command(ctx context.Context, c call) *exec.Cmd {
 	cmd.Env = append(append([]string{}, g.env...), c.env...)
 	cmd.Dir = c.dir
 	cmd.Stdin = c.stdin
+	// Asked to end, git takes its locks with it; killed, it leaves them.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	// A grandchild may keep the pipes open after git is gone.
 	cmd.WaitDelay = 2 * time.Second
 	return cmd

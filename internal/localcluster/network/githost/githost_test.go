@@ -3,7 +3,10 @@ package githost
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io/fs"
 	"log/slog"
+	"math/rand/v2"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -140,6 +143,37 @@ func workTreeOf(t testing.TB, content files) string {
 	git1(t, dir, "add", "-A")
 	git1(t, dir, "commit", "--quiet", "-m", "first")
 	return dir
+}
+
+// noise does not compress.
+func noise(n int) string {
+	bytes := make([]byte, n)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range bytes {
+		bytes[i] = byte(random.Uint32())
+	}
+	return string(bytes)
+}
+
+// snapshotOf lists everything in a folder with what shows that it was touched.
+func snapshotOf(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		all[path] = fmt.Sprint(info.Mode(), info.Size(), info.ModTime())
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func TestCleanWorkTreeServesTheUsersCommit(t *testing.T) {

@@ -3,6 +3,7 @@ package githost
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -320,7 +321,7 @@ func TestSSHRunsNothingElse(t *testing.T) {
 		}
 		out, err := session.Output(command)
 		var exit *ssh.ExitError
-		if !asExit(err, &exit) || exit.ExitStatus() != 128 || len(out) > 0 {
+		if !errors.As(err, &exit) || exit.ExitStatus() != 128 || len(out) > 0 {
 			t.Errorf("%q: want exit status 128 and no output, got %v %q", command, err, out)
 		}
 	}
