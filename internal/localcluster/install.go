@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 	"golang.org/x/crypto/ssh"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 )
 
 // loadFleet reads the fleet's folder and completes the maps with the fleet's
@@ -32,7 +33,7 @@ func (c *Cluster) loadFleet() error {
 	if err != nil {
 		return fmt.Errorf("cannot read the fleet: %w", err)
 	}
-	options := fleet.Options{Components: config.FluxComponents, ImageComponents: config.FluxImageComponents}
+	options := fleet.Options{Components: config.FluxComponents(), ImageComponents: config.FluxImageComponents()}
 	for _, m := range c.opts.Maps {
 		if abs, err := filepath.Abs(m.Dir); err == nil && abs == dir {
 			options.URL, options.Branch = m.URL, m.Branch
@@ -46,15 +47,69 @@ func (c *Cluster) loadFleet() error {
 	if err != nil {
 		return err
 	}
+	address, err := githost.Address(c.Fleet.Sync.URL)
+	if err != nil {
+		return fmt.Errorf("cannot map the fleet's own address: %w", err)
+	}
 	mapped := slices.ContainsFunc(c.opts.Maps, func(m network.Map) bool {
-		return m.Key() == network.AddressKey(c.Fleet.Sync.URL) && (m.Branch == "" || m.Branch == c.Fleet.Sync.Branch)
+		other, err := githost.Address(m.URL)
+		return err == nil && other == address && (m.Branch == "" || m.Branch == c.Fleet.Sync.Branch)
 	})
 	if !mapped {
-		m, err := network.ParseMap(c.Fleet.Sync.URL + "#" + c.Fleet.Sync.Branch + "=" + dir)
-		if err != nil {
-			return fmt.Errorf("cannot map the fleet's own address: %w", err)
+		// As the branch that the cluster follows, whatever is checked out:
+		// what runs is the fleet as it would be after the merge.
+		c.opts.Maps = append(c.opts.Maps, network.Map{
+			Kind: network.KindGit, URL: c.Fleet.Sync.URL, Branch: c.Fleet.Sync.Branch, Dir: dir,
+		})
+	}
+	return nil
+}
+
+// fleetObjects are what is applied before Flux takes over.
+type fleetObjects struct {
+	// kinds are the CRDs of Flux's manifests, system the rest of them, root
+	// the objects that make Flux look at the fleet.
+	kinds, system, root []*unstructured.Unstructured
+	// manual is what the admin applies by hand, and the root source's Secret.
+	manual []*unstructured.Unstructured
+}
+
+// readFleet builds the system folder as it is served, and reads what else there
+// is to apply: whatever is wrong with it shows before anything is started.
+func (c *Cluster) readFleet(ctx context.Context) error {
+	var err error
+	if c.objects.manual, err = c.readManual(); err != nil || c.Fleet == nil {
+		return err
+	}
+	checkout := filepath.Join(c.Dir, "fleet")
+	defer os.RemoveAll(checkout)
+	if err := c.Git.Export(ctx, c.Fleet.Sync.URL, c.Fleet.Sync.Branch, checkout); err != nil {
+		return err
+	}
+	objects, err := flux.Build(checkout, filepath.Join(checkout, filepath.FromSlash(c.Fleet.System)))
+	if err != nil {
+		return fmt.Errorf("cannot read the fleet: %s: %w", c.Fleet.System, err)
+	}
+	for _, u := range objects {
+		switch {
+		case u.GetKind() == "CustomResourceDefinition":
+			c.objects.kinds = append(c.objects.kinds, u)
+		case strings.HasSuffix(u.GroupVersionKind().Group, ".toolkit.fluxcd.io"):
+			c.objects.root = append(c.objects.root, u)
+		default:
+			c.objects.system = append(c.objects.system, u)
 		}
-		c.opts.Maps = append(c.opts.Maps, m)
+	}
+	c.setPlatform(objects)
+	secret, err := c.rootSecret(objects)
+	c.objects.manual = append(c.objects.manual, secret...)
+	return err
+}
+
+// installKinds applies Flux's CRDs.
+func (c *Cluster) installKinds(ctx context.Context, config *rest.Config) error {
+	if err := flux.ApplyManifests(ctx, config, c.objects.kinds); err != nil {
+		return fmt.Errorf("cannot install Flux's kinds: %w", err)
 	}
 	return nil
 }
@@ -62,49 +117,34 @@ func (c *Cluster) loadFleet() error {
 // installFlux does what a bootstrap does: it applies Flux's manifests as the
 // fleet has them, then what the admin adds by hand, then the root objects.
 func (c *Cluster) installFlux(ctx context.Context) error {
-	if c.Fleet == nil {
-		return nil
+	if err := flux.ApplyManifests(ctx, c.REST, c.objects.system); err != nil {
+		return fmt.Errorf("cannot install Flux: %w", err)
 	}
-	checkout := filepath.Join(c.Dir, "fleet")
-	if err := c.Git.Export(ctx, c.Fleet.Sync.URL, c.Fleet.Sync.Branch, checkout); err != nil {
+	if err := flux.ApplyManifests(ctx, c.REST, c.objects.manual); err != nil {
+		return fmt.Errorf("cannot apply what --apply names: %w", err)
+	}
+	if err := c.assume(ctx); err != nil {
 		return err
 	}
-	defer os.RemoveAll(checkout)
-	objects, err := flux.Build(checkout, filepath.Join(checkout, filepath.FromSlash(c.Fleet.System)))
-	if err != nil {
-		return fmt.Errorf("cannot build %s: %w", c.Fleet.System, err)
-	}
-	c.setPlatform(objects)
-	var system, root []*unstructured.Unstructured
-	for _, u := range objects {
-		if strings.HasSuffix(u.GroupVersionKind().Group, ".toolkit.fluxcd.io") {
-			root = append(root, u)
-			continue
-		}
-		system = append(system, u)
-	}
-	manual, err := c.readManual()
-	if err != nil {
-		return err
-	}
-	secret, err := c.rootSecret(objects)
-	if err != nil {
-		return err
-	}
-	if err := flux.Apply(ctx, c.REST, system); err != nil {
-		return fmt.Errorf("cannot install Flux from %s: %w", c.Fleet.System, err)
-	}
-	if err := flux.Apply(ctx, c.REST, append(manual, secret...)); err != nil {
-		return err
-	}
-	if len(c.opts.Assume) > 0 {
-		if err := c.assume(ctx); err != nil {
-			return err
-		}
-	}
-	if err := flux.Apply(ctx, c.REST, root); err != nil {
+	if err := flux.ApplyManifests(ctx, c.REST, c.objects.root); err != nil {
 		return fmt.Errorf("cannot apply the root objects in %s: %w", c.Fleet.System, err)
 	}
+	return nil
+}
+
+// assume makes the API server take the objects of --assume as ready.
+func (c *Cluster) assume(ctx context.Context) error {
+	if len(c.assumed) == 0 {
+		return nil
+	}
+	kube, err := flux.NewClient(c.REST)
+	if err != nil {
+		return err
+	}
+	if err := flux.SuspendAssumed(ctx, kube, c.assumed); err != nil {
+		return err
+	}
+	c.run("assumptions", func() error { return flux.KeepAssumed(c.life, kube, c.assumed) })
 	return nil
 }
 
@@ -146,7 +186,7 @@ func (c *Cluster) readManual() ([]*unstructured.Unstructured, error) {
 			if err != nil {
 				return nil, fmt.Errorf("cannot read --apply: %w", err)
 			}
-			parsed, err := flux.ParseManifests(content)
+			parsed, err := flux.ReadObjects(content)
 			if err != nil {
 				return nil, fmt.Errorf("cannot read --apply %s: %w", file, err)
 			}
@@ -203,7 +243,7 @@ func (c *Cluster) credentials(address string) (map[string]any, error) {
 
 // preview makes a change in a mapped folder a new revision at once: the sources
 // that fetch it are asked to look, instead of at their next interval.
-func (c *Cluster) preview(background context.Context) error {
+func (c *Cluster) preview(context.Context) error {
 	if c.Fleet == nil {
 		return nil
 	}
@@ -212,16 +252,16 @@ func (c *Cluster) preview(background context.Context) error {
 		return err
 	}
 	c.run("live preview", func() error {
-		return c.Git.Watch(background, func(change githost.Change) {
+		return c.Git.Watch(c.life, func(change githost.Change) {
 			if change.Err != nil {
 				c.opts.Report(change.Err)
 				return
 			}
-			sources, err := flux.SourcesOf(background, kube, change.URL)
+			sources, err := flux.SourcesOf(c.life, kube, change.URL)
 			for _, source := range sources {
-				err = errors.Join(err, flux.RequestReconcile(background, kube, source))
+				err = errors.Join(err, flux.RequestReconcile(c.life, kube, source))
 			}
-			if err != nil && background.Err() == nil {
+			if err != nil && c.life.Err() == nil {
 				c.log.Error("cannot ask the sources of a changed folder to look", "url", change.URL, "error", err)
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/cloud"
 	"github.com/tenure-dev/tenure/internal/localcluster/controlplane"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
@@ -81,6 +82,13 @@ type Cluster struct {
 	log    *slog.Logger
 	logTo  *os.File
 
+	assumed    []flux.Ref
+	objects    fleetObjects
+	platformMu sync.Mutex
+	platforms  map[string]bool
+
+	// life ends when the cluster is stopped.
+	life       context.Context
 	cancel     context.CancelFunc
 	background sync.WaitGroup
 	stopOnce   sync.Once
@@ -96,19 +104,19 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	var background context.Context
-	background, c.cancel = context.WithCancel(context.Background())
+	c.life, c.cancel = context.WithCancel(context.Background())
 	steps := []struct {
 		name string
 		run  func(context.Context) error
 	}{
 		{"", c.acquire},
-		{"", func(context.Context) error { return c.startNetwork(background) }},
+		{"", c.startNetwork},
 		{"repositories", c.mapWorld},
+		{"", c.readFleet},
 		{"", c.startControlPlane},
-		{"node", func(ctx context.Context) error { return c.startNode(ctx, background) }},
+		{"node", c.startNode},
 		{"Flux", c.installFlux},
-		{"", func(context.Context) error { return c.preview(background) }},
+		{"", c.preview},
 	}
 	for _, step := range steps {
 		done := func(error) {}
@@ -148,6 +156,13 @@ func (c *Cluster) complete() error {
 	if err := checkPrograms(c.opts.BinDir); err != nil {
 		return err
 	}
+	for _, name := range c.opts.Assume {
+		refs, err := flux.ParseAssumption(name)
+		if err != nil {
+			return err
+		}
+		c.assumed = append(c.assumed, refs...)
+	}
 	return c.loadFleet()
 }
 
@@ -177,7 +192,7 @@ func (c *Cluster) acquire(context.Context) error {
 	return err
 }
 
-func (c *Cluster) startNetwork(background context.Context) error {
+func (c *Cluster) startNetwork(context.Context) error {
 	ca, err := pki.NewAuthority("tenure-local-network")
 	if err != nil {
 		return err
@@ -192,21 +207,22 @@ func (c *Cluster) startNetwork(background context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.run("network", func() error { return c.Network.Run(background) })
+	c.run("network", func() error { return c.Network.Run(c.life) })
 	return nil
 }
 
 func (c *Cluster) startControlPlane(ctx context.Context) error {
 	var err error
 	c.plane, err = controlplane.Start(ctx, controlplane.Config{
-		Program:      filepath.Join(c.opts.BinDir, "tenure-cluster"),
-		Dir:          c.Dir,
-		Data:         c.opts.Data,
-		Durable:      c.durable(),
-		Group:        c.group,
-		EgressConfig: network.EgressConfig(filepath.Join(c.Dir, "egress.sock")),
-		OnCrash:      func(crash *supervise.CrashError) { c.opts.Report(crash) },
-		Step:         c.opts.Step,
+		Program:           filepath.Join(c.opts.BinDir, "tenure-cluster"),
+		Dir:               c.Dir,
+		Data:              c.opts.Data,
+		Durable:           c.durable(),
+		Group:             c.group,
+		EgressConfig:      network.EgressConfig(filepath.Join(c.Dir, "egress.sock")),
+		BeforeControllers: c.installKinds,
+		OnCrash:           func(crash *supervise.CrashError) { c.opts.Report(crash) },
+		Step:              c.opts.Step,
 	})
 	if err != nil {
 		return err
@@ -223,14 +239,14 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	return nil
 }
 
-func (c *Cluster) startNode(ctx, background context.Context) error {
+func (c *Cluster) startNode(ctx context.Context) error {
 	n, err := node.New(node.Config{
 		Client:    c.client,
 		Server:    c.plane.Server,
 		CAPEM:     c.plane.Keys.CA.CertPEM,
 		Name:      "tenure",
 		Serving:   c.plane.Keys.Node,
-		ClientCAs: c.plane.Keys.CA.CertPEM,
+		ClientCAs: c.plane.Keys.CA.CertPEM, ClientName: controlplane.KubeletClientName,
 		Dir:       filepath.Join(c.opts.Data, "pods"),
 		Programs:  node.FluxPrograms(c.opts.BinDir),
 		Platform:  c.platform,
@@ -242,14 +258,15 @@ func (c *Cluster) startNode(ctx, background context.Context) error {
 		return err
 	}
 	c.node = n
-	services, err := network.NewServices(background, c.client, n)
+	c.Network.AllowEgress(n.Endpoint())
+	services, err := network.NewServices(c.life, c.client, n)
 	if err != nil {
 		return err
 	}
 	c.Network.SetServices(services)
-	c.run("node", func() error { return n.Run(background) })
+	c.run("node", func() error { return n.Run(c.life) })
 	c.run("cloud", func() error {
-		return cloud.Run(background, cloud.Config{Client: c.client, Log: c.log.With("part", "cloud")})
+		return cloud.Run(c.life, cloud.Config{Client: c.client, Log: c.log.With("part", "cloud")})
 	})
 	select {
 	case <-n.Ready():

@@ -63,6 +63,9 @@ func (c *ControlPlane) controllerManagerArgs() []string {
 		"--leader-elect=false",
 		"--secure-port=0",
 		"--profiling=false",
+		// A quota that counts objects of a kind refuses all of them until
+		// its status says so, which for a new kind waits for this.
+		"--resource-quota-sync-period=15s",
 		// The defaults are meant for clusters whose API server must be
 		// spared; here they would make a start wait.
 		"--kube-api-qps=300",

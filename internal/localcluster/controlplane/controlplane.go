@@ -45,6 +45,10 @@ type Config struct {
 	// EgressConfig is an EgressSelectorConfiguration; empty means that the
 	// API server dials for itself.
 	EgressConfig []byte
+	// BeforeControllers, when set, is called when the API server is ready and
+	// before the controllers start: they learn the kinds that there are when
+	// they start, and after that only every half a minute.
+	BeforeControllers func(context.Context, *rest.Config) error
 	// OnCrash is told when a component ends without having been stopped.
 	OnCrash func(*supervise.CrashError)
 	// Step is called when a part of the start begins; what it returns is
@@ -195,7 +199,12 @@ func ended(p *supervise.Process) bool {
 	}
 }
 
-func (c *ControlPlane) startControllers(context.Context) error {
+func (c *ControlPlane) startControllers(ctx context.Context) error {
+	if c.cfg.BeforeControllers != nil {
+		if err := c.cfg.BeforeControllers(ctx, c.RESTConfig()); err != nil {
+			return err
+		}
+	}
 	for _, component := range []struct {
 		name   string
 		client pki.Pair

@@ -17,9 +17,12 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
+// KubeletClientName is the common name of the certificate with which the API
+// server calls the node.
+const KubeletClientName = "kube-apiserver-kubelet-client"
+
 const (
-	frontProxyName    = "front-proxy-client"
-	kubeletClientName = "kube-apiserver-kubelet-client"
+	frontProxyName = "front-proxy-client"
 	// kubernetesIP is the cluster IP of the Service kubernetes: the first of
 	// ServiceCIDR.
 	kubernetesIP = "10.96.0.1"
@@ -75,7 +78,7 @@ func loadKeys(data, dir string) (*Keys, error) {
 		to   *pki.Pair
 	}{
 		{ca, pki.Request{CommonName: "kube-apiserver", Hosts: serverNames}, "apiserver", nil},
-		{ca, pki.Request{CommonName: kubeletClientName, Organizations: []string{"system:masters"}}, "kubelet-client", nil},
+		{ca, pki.Request{CommonName: KubeletClientName, Organizations: []string{"system:masters"}}, "kubelet-client", nil},
 		{frontCA, pki.Request{CommonName: frontProxyName}, "front-proxy", nil},
 		{ca, pki.Request{CommonName: "tenure-admin", Organizations: []string{"system:masters"}}, "", &keys.Admin},
 		{ca, pki.Request{CommonName: "system:kube-controller-manager"}, "", &keys.ControllerManager},

@@ -45,6 +45,10 @@ func (n *Node) listen() error {
 	return nil
 }
 
+// Endpoint is the address, host:port, of the kubelet endpoint: where the API
+// server finds logs.
+func (n *Node) Endpoint() string { return n.listener.Addr().String() }
+
 func (n *Node) port() int { return n.listener.Addr().(*net.TCPAddr).Port }
 
 func (n *Node) serve() error {
