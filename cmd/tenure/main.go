@@ -1,0 +1,22 @@
+// Tenure makes a Kubernetes cluster with Flux multi-tenant, and proves it. See
+// `tenure --help`.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/tenure-dev/tenure/internal/cli"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// After the first signal the next one ends the program at once.
+	context.AfterFunc(ctx, stop)
+	code := cli.Run(ctx, ui.Std(), os.Args[1:])
+	stop()
+	os.Exit(code)
+}
