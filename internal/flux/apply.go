@@ -75,9 +75,7 @@ func ReadObjects(manifests []byte) ([]*unstructured.Unstructured, error) {
 // It does what fluxcd/pkg/ssa does for the flux command, without the dry run of
 // every object and the waits that cannot be cancelled.
 func ApplyManifests(ctx context.Context, config *rest.Config, objects []*unstructured.Unstructured) error {
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	c, err := client.New(config, client.Options{})
+	c, err := client.New(clientConfig(config), client.Options{})
 	if err != nil {
 		return fmt.Errorf("cannot apply manifests: %w", err)
 	}

@@ -40,13 +40,20 @@ func NewScheme() *runtime.Scheme {
 // soon as the CRD is. It reads from the server, not from a cache, and has no
 // rate limit of its own.
 func NewClient(config *rest.Config) (client.WithWatch, error) {
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	c, err := client.NewWithWatch(config, client.Options{Scheme: NewScheme(), Mapper: newMapper()})
+	c, err := client.NewWithWatch(clientConfig(config), client.Options{Scheme: NewScheme(), Mapper: newMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for flux's objects: %w", err)
 	}
 	return c, nil
+}
+
+// clientConfig has no rate limit and no warnings: the latter go to a log that
+// programs on a terminal do not have.
+func clientConfig(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	return config
 }
 
 // newMapper knows the kinds of this package without discovery.

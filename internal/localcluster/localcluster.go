@@ -186,7 +186,7 @@ func (c *Cluster) acquire(context.Context) error {
 	}
 	c.log = slog.New(slog.NewTextHandler(c.logTo, nil))
 	c.group, err = supervise.NewGroup(supervise.Options{
-		Reaper: []string{filepath.Join(c.opts.BinDir, "tenure"), ReapCommand},
+		Reaper: []string{filepath.Join(c.opts.BinDir, "tenure"), supervise.ReapCommand},
 		Remove: state.Paths(),
 	})
 	return err

@@ -19,10 +19,6 @@ var fluxPrograms = []string{
 // there.
 var ErrMissingProgram = errors.New("a program is missing")
 
-// ReapCommand is the argument with which the tenure program becomes the reaper
-// of a cluster's processes.
-const ReapCommand = "__reap"
-
 // BinDir returns the folder of the running program, in which the others are.
 func BinDir() (string, error) {
 	self, err := os.Executable()

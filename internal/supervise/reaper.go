@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// ReapCommand is the argument with which the tenure program becomes a reaper.
+const ReapCommand = "__reap"
+
 // orderly is what a parent that closes its group says to the reaper.
 const orderly = "done"
 

@@ -48,13 +48,11 @@ func detach(ctx context.Context, streams ui.IO) error {
 		if verdict[0] == settledReady {
 			return nil
 		}
-		return errNotReady
+		return ui.ErrReported
 	}
-	// It ended before it had settled, and has said why.
-	if err := cmd.Wait(); err != nil {
-		return ui.ErrSilent
-	}
-	return ui.ErrSilent
+	// It ended before the fleet had settled, and has said why.
+	_ = cmd.Wait()
+	return ui.ErrReported
 }
 
 // withoutDetach removes --detach from arguments.

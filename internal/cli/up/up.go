@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
 )
@@ -77,66 +80,112 @@ Ctrl-C stops everything and leaves nothing behind.`,
 	return cmd
 }
 
-// errNotReady is returned when the cluster runs but parts of the fleet are not
-// ready; the table has said which.
-var errNotReady = errors.New("the fleet is not ready")
-
 func run(ctx context.Context, streams ui.IO, o *options) (err error) {
 	if o.cluster.Fleet != "" && o.cluster.Path == "" {
-		return fmt.Errorf("--fleet needs --path: the cluster's folder in the fleet, such as clusters/staging")
+		return ui.WithHint(errors.New("--fleet needs --path"), "name the cluster's folder in the fleet: --path clusters/staging")
 	}
 	began := time.Now()
-	attached := attachment()
-	steps := ui.NewSteps(streams)
-	events := newEvents(streams)
-	o.cluster.Step = steps.Start
-	o.cluster.Report = events.report
-	cluster, err := localcluster.Start(ctx, o.cluster)
+	background := attachment()
+	d := &display{screen: streams.Stdout()}
+	cluster, err := start(ctx, d, o.cluster)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if stopErr := shutDown(streams, cluster); err == nil {
-			err = stopErr
-		}
-	}()
-	fmt.Fprintf(streams.Out, "Kubernetes answers at %s after %s\n", cluster.REST.Host, rounded(time.Since(began)))
+	defer func() { err = errors.Join(err, stop(d, cluster)) }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var rows <-chan []flux.Row
+	failed := make(<-chan error)
 	ready := true
 	if cluster.Fleet != nil {
-		if ready, err = settle(ctx, streams, cluster, events, o.timeout); err != nil {
+		if rows, failed, err = watch(ctx, cluster); err != nil {
 			return err
 		}
+		failures, err := d.settle(ctx, cluster, rows, o.timeout)
+		if err != nil {
+			return err
+		}
+		d.explain(cluster, failures)
+		ready = len(failures) == 0
 	}
-	farewell(streams, cluster, ready, time.Since(began))
-	if err := attached.release(ready); err != nil {
+	d.farewell(cluster, ready, background.pipe != nil, time.Since(began))
+	if err := background.release(ready); err != nil {
 		return err
 	}
-	return events.follow(ctx, cluster)
+	go d.follow(ctx, rows)
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-failed:
+		return err
+	}
 }
 
-func shutDown(streams ui.IO, cluster *localcluster.Cluster) error {
+func start(ctx context.Context, d *display, opts localcluster.Options) (*localcluster.Cluster, error) {
+	steps := ui.NewSteps(d.screen)
+	defer steps.Close()
+	opts.Report = d.report
+	opts.Step = func(name string) func(error) {
+		step := steps.Start(name)
+		return func(err error) {
+			if err != nil {
+				step.Fail(errors.New("failed"))
+				return
+			}
+			step.Done()
+		}
+	}
+	return localcluster.Start(ctx, opts)
+}
+
+func stop(d *display, cluster *localcluster.Cluster) error {
 	began := time.Now()
 	if err := cluster.Stop(); err != nil {
 		return fmt.Errorf("cannot stop the cluster cleanly: %w", err)
 	}
-	fmt.Fprintf(streams.Out, "stopped in %s\n", rounded(time.Since(began)))
+	d.println(fmt.Sprintf("%s stopped %s", d.screen.Paint(ui.Green, "✓"), d.screen.Paint(ui.Faint, seconds(time.Since(began)))))
 	return nil
 }
 
 // farewell says where the cluster is and what can be done with it.
-func farewell(streams ui.IO, cluster *localcluster.Cluster, ready bool, took time.Duration) {
-	verdict := "everything is ready"
+func (d *display) farewell(cluster *localcluster.Cluster, ready, detached bool, took time.Duration) {
+	verdict := d.screen.Paint(ui.Green, "✓") + " everything is ready"
 	if !ready {
-		verdict = "not everything is ready, see above"
+		verdict = d.screen.Paint(ui.Red, "✗") + " not everything is ready"
 	}
-	kubectl := filepath.Join(filepath.Dir(cluster.Programs()), "bin", "kubectl")
-	if dir, err := localcluster.BinDir(); err == nil {
-		kubectl = filepath.Join(dir, "kubectl")
+	end := "Ctrl-C stops the cluster and leaves nothing behind."
+	if detached {
+		end = fmt.Sprintf("The cluster runs in the background; `tenure down --name %s` stops it.", cluster.Name)
 	}
-	fmt.Fprintf(streams.Out, "\n%s after %s\n\nkubeconfig: %s\n\nTry:\n", verdict, rounded(took), cluster.Kubeconfig)
-	fmt.Fprintf(streams.Out, "  export KUBECONFIG=%s\n", cluster.Kubeconfig)
-	fmt.Fprintf(streams.Out, "  %s get pods -A\n", kubectl)
-	fmt.Fprintf(streams.Out, "  %s get all -A --watch\n\n", "tenure")
+	d.println(fmt.Sprintf(`%s %s
+
+kubeconfig: %s
+
+Try:
+  export KUBECONFIG=%s
+  %s get all -A
+  %s get pods -A
+
+%s`, verdict, d.screen.Paint(ui.Faint, seconds(took)), cluster.Kubeconfig, cluster.Kubeconfig, program("tenure"), program("kubectl"), end))
 }
 
-func rounded(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
+// program returns how a program is called from the working directory: by its
+// name alone when that finds one, otherwise as one that was built beside us.
+func program(name string) string {
+	if _, err := exec.LookPath(name); err == nil {
+		return name
+	}
+	dir, err := localcluster.BinDir()
+	if err != nil {
+		return name
+	}
+	file := filepath.Join(dir, name)
+	if wd, err := os.Getwd(); err == nil {
+		if rel, err := filepath.Rel(wd, file); err == nil && len(rel) < len(file) {
+			return rel
+		}
+	}
+	return file
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }

@@ -1,0 +1,69 @@
+// Package cli is the command tenure: the tree of its subcommands, and how their
+// errors become messages and exit codes. Each subcommand is a package below with
+// a function NewCommand(ui.IO) that [NewCommand] adds.
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenure-dev/tenure/internal/cli/down"
+	"github.com/tenure-dev/tenure/internal/cli/get"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/cli/up"
+	"github.com/tenure-dev/tenure/internal/cli/version"
+)
+
+// Run runs tenure with the arguments (without the program's name) and returns
+// its exit code: 0 for success, 1 for errors and wrong usage, 130 when the
+// context was cancelled before the work was done, or what a command's
+// documentation says. An error is printed once, on the error stream.
+func Run(ctx context.Context, streams ui.IO, args []string) int {
+	cmd := NewCommand(streams)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
+		return ui.ExitInterrupted // whoever interrupted knows why
+	}
+	if err != nil && !errors.Is(err, ui.ErrReported) {
+		ui.PrintError(streams.Stderr(), err)
+	}
+	return ui.ExitCode(err)
+}
+
+// NewCommand returns the root of the tree.
+func NewCommand(streams ui.IO) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tenure",
+		Short: "Make a Kubernetes cluster with Flux multi-tenant, and prove it",
+		Long: `Tenure turns a Kubernetes cluster with Flux into a multi-tenant platform and
+proves that its tenants are isolated.`,
+		Args:          cobra.NoArgs,
+		SilenceErrors: true, // Run prints them
+		SilenceUsage:  true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.SetIn(streams.In)
+	cmd.SetOut(streams.Out)
+	cmd.SetErr(streams.Err)
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
+	cmd.AddCommand(up.NewCommand(streams), down.NewCommand(streams), get.NewCommand(streams), version.NewCommand(streams))
+	checkArgs(cmd)
+	return cmd
+}
+
+// checkArgs gives errors about arguments the hint that those about flags have.
+func checkArgs(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error { return usageError(cmd, check(cmd, args)) }
+	}
+	for _, sub := range cmd.Commands() {
+		checkArgs(sub)
+	}
+}
+
+func usageError(cmd *cobra.Command, err error) error {
+	return ui.WithHint(err, "see `"+cmd.CommandPath()+" --help`")
+}

@@ -1,0 +1,235 @@
+// Package get is `tenure get`: Flux's objects and their status, in the columns,
+// with the flags and the aliases of `flux get`.
+package get
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/flux"
+)
+
+// NewCommand returns `get` with its subcommands.
+func NewCommand(streams ui.IO) *cobra.Command { return newCommand(streams, connect) }
+
+// connectFunc makes the client for a command.
+type connectFunc func(clusterFlags) (client.WithWatch, error)
+
+// command is one subcommand: the kinds it shows.
+type command struct {
+	use     string
+	aliases []string
+	what    string // in the help: "Get <what> and their status"
+	kinds   []flux.Kind
+}
+
+// several says whether the command shows more than one kind, a table for each.
+func (c command) several() bool { return len(c.kinds) > 1 }
+
+var (
+	kustomizations = command{"kustomizations", []string{"ks", "kustomization"}, "Kustomizations", []flux.Kind{flux.Kustomization}}
+	helmReleases   = command{"helmreleases", []string{"hr", "helmrelease"}, "HelmReleases", []flux.Kind{flux.HelmRelease}}
+	sources        = command{"sources", []string{"source"}, "all sources", flux.SourceKinds()}
+	everything     = command{"all", nil, "all objects", flux.AllKinds()}
+
+	sourceCommands = []command{
+		{"git", nil, "GitRepositories", []flux.Kind{flux.GitRepository}},
+		{"helm", nil, "HelmRepositories", []flux.Kind{flux.HelmRepository}},
+		{"oci", nil, "OCIRepositories", []flux.Kind{flux.OCIRepository}},
+		{"bucket", nil, "Buckets", []flux.Kind{flux.Bucket}},
+		{"chart", nil, "HelmCharts", []flux.Kind{flux.HelmChart}},
+		{"external", nil, "ExternalArtifacts", []flux.Kind{flux.ExternalArtifact}},
+		{"all", nil, "all sources", flux.SourceKinds()},
+	}
+)
+
+func newCommand(streams ui.IO, connect connectFunc) *cobra.Command {
+	o := &options{streams: streams, connect: connect}
+	cmd := &cobra.Command{
+		Use:   "get",
+		Short: "Show Flux's objects and their status",
+		Long:  "Show Flux's objects and their status, as `flux get` does.",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	o.addFlags(cmd)
+	sourcesCmd := o.subcommand(sources)
+	for _, c := range sourceCommands {
+		sourcesCmd.AddCommand(o.subcommand(c))
+	}
+	cmd.AddCommand(o.subcommand(kustomizations), o.subcommand(helmReleases), sourcesCmd, o.subcommand(everything))
+	return cmd
+}
+
+func (o *options) subcommand(c command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     c.use + " [NAME]",
+		Aliases: c.aliases,
+		Short:   "Show " + c.what + " and their status",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), c, strings.Join(args, ""))
+		},
+		ValidArgsFunction: o.completeNames(c),
+	}
+	if c.several() {
+		cmd.Use, cmd.Args, cmd.ValidArgsFunction = c.use, cobra.NoArgs, cobra.NoFileCompletions
+	}
+	if c.kinds[0] == flux.Kustomization || c.kinds[0] == flux.HelmRelease {
+		cmd.Flags().BoolVar(&o.showSource, "show-source", false, "show the source of each object")
+	}
+	return cmd
+}
+
+// options are the flags of all subcommands.
+type options struct {
+	streams ui.IO
+	connect connectFunc
+
+	cluster        clusterFlags
+	allNamespaces  bool
+	noHeader       bool
+	watch          bool
+	showSource     bool
+	labelSelector  string
+	statusSelector string
+}
+
+func (o *options) addFlags(cmd *cobra.Command) {
+	flags := cmd.PersistentFlags()
+	o.cluster.add(cmd)
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show the objects of all namespaces")
+	flags.BoolVar(&o.noHeader, "no-header", false, "leave out the header")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "go on and show changes")
+	flags.StringVarP(&o.labelSelector, "label-selector", "l", "", "show only objects with these labels")
+	flags.StringVar(&o.statusSelector, "status-selector", "", "show only objects with this status: ready=false, ready!=true")
+}
+
+func (o *options) run(ctx context.Context, c command, name string) error {
+	selection := flux.Selection{Kinds: c.kinds, Namespace: o.cluster.namespace, Name: name}
+	if o.allNamespaces {
+		selection.Namespace = ""
+	}
+	var err error
+	if selection.Labels, err = labels.Parse(o.labelSelector); err != nil {
+		return fmt.Errorf("cannot read --label-selector: %w", err)
+	}
+	keep, err := statusFilter(o.statusSelector)
+	if err != nil {
+		return err
+	}
+	kube, err := o.connect(o.cluster)
+	if err != nil {
+		return err
+	}
+	// A watch would wait for a server that cannot be reached, so the first
+	// look is always a list.
+	rows, err := flux.List(ctx, kube, selection)
+	if err != nil {
+		return explain(err)
+	}
+	if o.watch {
+		return o.follow(ctx, kube, c, selection, keep)
+	}
+	if len(rows) == 0 && !c.several() {
+		return o.nothingFound(c, name)
+	}
+	return o.print(c, slices.DeleteFunc(rows, func(r flux.Row) bool { return !keep(r) }))
+}
+
+// nothingFound is the error that `flux get` has.
+func (o *options) nothingFound(c command, name string) error {
+	namespace := "any"
+	if !o.allNamespaces {
+		namespace = fmt.Sprintf("%q", o.cluster.namespace)
+	}
+	err := fmt.Errorf("no %s objects found in %s namespace", c.kinds[0], namespace)
+	if name != "" {
+		err = fmt.Errorf("%s object '%s' not found in %s namespace", c.kinds[0], name, namespace)
+	}
+	if !o.allNamespaces {
+		err = ui.WithHint(err, "use -n NAMESPACE or -A to look elsewhere")
+	}
+	return err
+}
+
+// print prints a table for each kind that has rows.
+func (o *options) print(c command, rows []flux.Row) error {
+	screen := o.streams.Stdout()
+	for _, kind := range c.kinds {
+		var ofKind []flux.Row
+		for _, row := range rows {
+			if row.Kind == kind {
+				ofKind = append(ofKind, row)
+			}
+		}
+		if len(ofKind) == 0 {
+			continue
+		}
+		header, cells := flux.Table(kind, ofKind, o.tableOptions(c))
+		if err := (ui.Table{Header: header, Rows: cells, NoHeader: o.noHeader}).Print(screen); err != nil {
+			return err
+		}
+		if c.several() {
+			if _, err := fmt.Fprintln(screen); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (o *options) tableOptions(c command) flux.TableOptions {
+	return flux.TableOptions{Namespace: o.allNamespaces, KindInName: c.several(), Source: o.showSource}
+}
+
+// follow shows one table, also of several kinds: tables below each other could
+// not be followed in a pipe.
+func (o *options) follow(ctx context.Context, kube client.WithWatch, c command, selection flux.Selection, keep func(flux.Row) bool) (err error) {
+	live := ui.NewLive(o.streams.Stdout())
+	defer func() { err = errors.Join(err, live.Close()) }()
+	err = flux.Watch(ctx, kube, selection, func(rows []flux.Row) error {
+		rows = slices.DeleteFunc(rows, func(r flux.Row) bool { return !keep(r) })
+		table := ui.Table{NoHeader: o.noHeader}
+		if c.several() {
+			table.Header, table.Rows = flux.LiveTable(rows)
+		}
+		if !c.several() {
+			table.Header, table.Rows = flux.Table(c.kinds[0], rows, o.tableOptions(c))
+		}
+		return live.Set(table, "")
+	})
+	return explain(err)
+}
+
+// statusFilter reads ready=STATUS and ready!=STATUS.
+func statusFilter(selector string) (func(flux.Row) bool, error) {
+	if selector == "" {
+		return func(flux.Row) bool { return true }, nil
+	}
+	condition, status, ok := strings.Cut(selector, "=")
+	condition, negated := strings.CutSuffix(condition, "!")
+	if !ok || !strings.EqualFold(condition, "ready") {
+		return nil, ui.WithHint(fmt.Errorf("cannot read --status-selector %q", selector), "use ready=STATUS or ready!=STATUS")
+	}
+	return func(r flux.Row) bool { return strings.EqualFold(r.Ready, status) != negated }, nil
+}
+
+// explain adds what to do about an error of the cluster.
+func explain(err error) error {
+	if errors.Is(err, flux.ErrNotInstalled) {
+		return ui.WithHint(err, "install flux, or choose another cluster with --kubeconfig or --context")
+	}
+	if isUnreachable(err) {
+		return ui.WithHint(err, "is the cluster running? `tenure up` starts a local one and prints its kubeconfig")
+	}
+	return err
+}

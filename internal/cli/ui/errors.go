@@ -1,0 +1,84 @@
+package ui
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Exit codes of Tenure's commands. Like kubectl and flux, and unlike many other
+// programs, wrong usage is an error like others.
+const (
+	// ExitError is for every error that has no code of its own.
+	ExitError = 1
+	// ExitInterrupted is for a command that a signal ended before its work was
+	// done, as shells count Ctrl-C.
+	ExitInterrupted = 130
+)
+
+// ErrReported is for a command that fails and has already said why.
+var ErrReported = errors.New("reported before")
+
+type hintError struct {
+	error
+	hints []string
+}
+
+func (e *hintError) Unwrap() error { return e.error }
+
+// WithHint adds lines to an error that say what to do about it. They are
+// printed below the message and are no part of it.
+func WithHint(err error, hints ...string) error {
+	if err == nil {
+		return nil
+	}
+	return &hintError{err, hints}
+}
+
+type exitError struct {
+	error
+	code int
+}
+
+func (e *exitError) Unwrap() error { return e.error }
+
+// WithExitCode sets the exit code for an error, for commands whose codes mean
+// more than that something went wrong.
+func WithExitCode(err error, code int) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{err, code}
+}
+
+// ExitCode is the exit code for an error: 0 for nil, that of [WithExitCode], or
+// [ExitError].
+func ExitCode(err error) int {
+	var exit *exitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.code
+	}
+	return ExitError
+}
+
+// PrintError prints an error as `✗ message` with its hints below. A message of
+// several lines keeps them.
+func PrintError(screen *Screen, err error) {
+	var b strings.Builder
+	for i, line := range strings.Split(strings.TrimSpace(err.Error()), "\n") {
+		mark := " "
+		if i == 0 {
+			mark = screen.Paint(Red, "✗")
+		}
+		fmt.Fprintf(&b, "%s %s\n", mark, Clean(line))
+	}
+	for hint := (*hintError)(nil); errors.As(err, &hint); err = hint.error {
+		for _, line := range hint.hints {
+			fmt.Fprintf(&b, "  %s\n", Clean(line))
+		}
+	}
+	_, _ = fmt.Fprint(screen, b.String())
+}

@@ -1,0 +1,178 @@
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+)
+
+const (
+	// readyPause is how long the fleet has to stay ready until it counts as
+	// settled: an object that has just been made may not be seen yet.
+	readyPause = 500 * time.Millisecond
+	// failedPause is the same for a fleet with failures, some of which pass:
+	// what one object waits for may just be starting.
+	failedPause = 5 * time.Second
+)
+
+// display shows a cluster's Flux objects and what happens to the cluster.
+type display struct {
+	screen *ui.Screen
+
+	mu   sync.Mutex
+	live *ui.Live
+}
+
+// report prints a message above the table, if there is one.
+func (d *display) report(err error) {
+	d.println(d.screen.Paint(ui.Yellow, "!") + " " + err.Error())
+}
+
+func (d *display) println(line string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.live != nil {
+		_ = d.live.Println(line)
+		return
+	}
+	fmt.Fprintln(d.screen, line)
+}
+
+func (d *display) setLive(live *ui.Live) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.live = live
+}
+
+// settle shows the live table until the fleet has settled, and returns what has
+// failed.
+func (d *display) settle(ctx context.Context, cluster *localcluster.Cluster, rows <-chan []flux.Row, patience time.Duration) ([]flux.Finding, error) {
+	live := ui.NewLive(d.screen)
+	d.setLive(live)
+	defer func() {
+		d.setLive(nil)
+		_ = live.Close()
+	}()
+	root := flux.Ref{Kind: flux.Kustomization, Namespace: cluster.Fleet.Sync.Namespace, Name: cluster.Fleet.Sync.Kustomization}
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	quiet := time.NewTimer(time.Hour)
+	defer quiet.Stop()
+	var now flux.Assessment
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-deadline.C:
+			return append(now.Failed, now.Awaited...), nil
+		case <-quiet.C:
+			return now.Failed, nil
+		case seen := <-rows:
+			now = flux.Assess(seen)
+			header, cells := flux.LiveTable(seen)
+			if err := live.Set(ui.Table{Header: header, Rows: cells}, footer(now)); err != nil {
+				return nil, err
+			}
+			quiet.Stop()
+			if has(seen, root) && now.Settled() {
+				quiet.Reset(pause(now))
+			}
+		}
+	}
+}
+
+func pause(a flux.Assessment) time.Duration {
+	if len(a.Failed) > 0 {
+		return failedPause
+	}
+	return readyPause
+}
+
+func has(rows []flux.Row, ref flux.Ref) bool {
+	for _, row := range rows {
+		if row.Ref() == ref {
+			return true
+		}
+	}
+	return false
+}
+
+// footer says what is awaited.
+func footer(a flux.Assessment) string {
+	switch len(a.Awaited) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("waiting for %s: %s", a.Awaited[0].Row.Ref(), a.Awaited[0].Reason)
+	}
+	return fmt.Sprintf("waiting for %d objects, such as %s: %s", len(a.Awaited), a.Awaited[0].Row.Ref(), a.Awaited[0].Reason)
+}
+
+// follow prints a line for every change of an object's state until the context
+// ends: what a saved file did.
+func (d *display) follow(ctx context.Context, rows <-chan []flux.Row) {
+	var shown map[flux.Ref]string
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case seen := <-rows:
+			current := map[flux.Ref]string{}
+			for _, row := range seen {
+				state := fmt.Sprintf("%s  %s", row.Ready, row.Message)
+				current[row.Ref()] = state
+				// Progress between two states is not worth a line.
+				if before, known := shown[row.Ref()]; shown != nil && row.State != flux.Working && (!known || before != state) {
+					d.println(fmt.Sprintf("%s  %s  %s", time.Now().Format(time.TimeOnly), row.Ref(), state))
+				}
+			}
+			for ref := range shown {
+				if _, ok := current[ref]; !ok {
+					d.println(fmt.Sprintf("%s  %s  deleted", time.Now().Format(time.TimeOnly), ref))
+				}
+			}
+			shown = current
+		}
+	}
+}
+
+// watch follows the fleet's Flux objects until the context ends. Only the last
+// state is kept while nobody reads.
+func watch(ctx context.Context, cluster *localcluster.Cluster) (<-chan []flux.Row, <-chan error, error) {
+	kube, err := flux.NewClient(cluster.REST)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, failed := make(chan []flux.Row, 1), make(chan error, 1)
+	go func() {
+		err := flux.Watch(ctx, kube, flux.Selection{Kinds: flux.AllKinds()}, func(seen []flux.Row) error {
+			select {
+			case <-rows:
+			default:
+			}
+			rows <- seen
+			return nil
+		})
+		if ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+			failed <- err
+		}
+	}()
+	return rows, failed, nil
+}
+
+// explain prints what has failed in full, and which addresses were asked for and
+// are not mapped.
+func (d *display) explain(cluster *localcluster.Cluster, failures []flux.Finding) {
+	for _, f := range failures {
+		d.println(fmt.Sprintf("%s %s: %s", d.screen.Paint(ui.Red, "✗"), f.Row.Ref(), f.Reason))
+	}
+	for _, refusal := range cluster.Network.Refused() {
+		d.println(fmt.Sprintf("%s asked for %s: %v", d.screen.Paint(ui.Yellow, "!"), refusal.Address, refusal.Err))
+	}
+}
