@@ -43,8 +43,13 @@ func (e *CrashError) Error() string {
 	if !e.GaveUp {
 		return fmt.Sprintf("%s ended (%s) and is restarted", e.Name, how)
 	}
-	return fmt.Sprintf("%s ended (%s) and is given up after %d restarts; its last words:\n  %s",
-		e.Name, how, e.Restarts, strings.Join(e.Tail, "\n  "))
+	if e.Restarts > 0 {
+		how += fmt.Sprintf(", given up after %d restarts", e.Restarts)
+	}
+	if len(e.Tail) == 0 {
+		return fmt.Sprintf("%s ended (%s)", e.Name, how)
+	}
+	return fmt.Sprintf("%s ended (%s); its last words:\n  %s", e.Name, how, strings.Join(e.Tail, "\n  "))
 }
 
 func (e *CrashError) Unwrap() error { return e.Err }

@@ -65,13 +65,15 @@ type ControlPlane struct {
 
 	cfg  Config
 	kept []*supervise.Kept
+	// pickPort finds a port for the API server.
+	pickPort func() (int, error)
 }
 
 // Start starts the components in the order in which they need each other and
 // returns when the API server says that it is ready and the other two run.
 // When it fails, whatever it started is still in the Group: close that.
 func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
-	c := &ControlPlane{cfg: cfg}
+	c := &ControlPlane{cfg: cfg, pickPort: freePort}
 	steps := []struct {
 		name string
 		run  func(context.Context) error
@@ -131,17 +133,28 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	if !c.cfg.Durable {
 		args = append(args, "--unsafe-no-fsync")
 	}
-	kept, err := c.keep("etcd", args)
-	if err != nil {
-		return err
-	}
-	return c.await(ctx, "etcd", kept.Process(), func() error {
+	_, err := c.startReady(ctx, c.spec("etcd", args), func() error {
 		conn, err := net.Dial("unix", c.socket("etcd"))
 		if err != nil {
 			return err
 		}
 		return conn.Close()
 	})
+	return err
+}
+
+// startReady starts a component and waits until it is ready; only then is it
+// kept. One that ends before is broken, and another try would not mend it.
+func (c *ControlPlane) startReady(ctx context.Context, spec supervise.Spec, ready func() error) (*supervise.Process, error) {
+	p, err := c.cfg.Group.Start(spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.await(ctx, spec.Name, p, ready); err != nil {
+		return p, err
+	}
+	c.kept = append(c.kept, c.cfg.Group.KeepStarted(p, spec, supervise.DefaultRestart, c.cfg.OnCrash))
+	return p, nil
 }
 
 // portAttempts is how many loopback ports are tried: a port that was free can
@@ -155,7 +168,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	var err error
 	for range portAttempts {
 		var port int
-		if port, err = freePort(); err != nil {
+		if port, err = c.pickPort(); err != nil {
 			return err
 		}
 		if err = c.tryAPIServer(ctx, port); !errors.Is(err, errPortTaken) {
@@ -171,23 +184,21 @@ var errPortTaken = errors.New("the port is taken")
 func (c *ControlPlane) tryAPIServer(ctx context.Context, port int) error {
 	c.Server = "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	spec := c.spec("kube-apiserver", c.apiServerArgs(port))
-	// A first start of its own tells a taken port from a crash.
-	p, err := c.cfg.Group.Start(spec)
-	if err != nil {
-		return err
-	}
 	ready, err := c.readyProbe()
 	if err != nil {
 		return err
 	}
-	if err := c.await(ctx, "kube-apiserver", p, ready); err != nil {
-		if ended(p) && strings.Contains(strings.Join(supervise.Tail(spec.Log, 20), "\n"), "address already in use") {
-			return fmt.Errorf("cannot listen on 127.0.0.1:%d: %w", port, errPortTaken)
-		}
-		return err
+	p, err := c.startReady(ctx, spec, ready)
+	if err != nil && p != nil && ended(p) && strings.Contains(strings.Join(supervise.Tail(spec.Log, 20), "\n"), inUse(port)) {
+		return fmt.Errorf("cannot listen on 127.0.0.1:%d: %w", port, errPortTaken)
 	}
-	c.kept = append(c.kept, c.cfg.Group.KeepStarted(p, spec, supervise.DefaultRestart, c.cfg.OnCrash))
-	return nil
+	return err
+}
+
+// inUse is what the API server's last words say when somebody else listens on
+// its port. They name the port, so that those of an earlier try do not count.
+func inUse(port int) string {
+	return fmt.Sprintf("127.0.0.1:%d: bind: address already in use", port)
 }
 
 func ended(p *supervise.Process) bool {
@@ -216,9 +227,11 @@ func (c *ControlPlane) startControllers(ctx context.Context) error {
 		if err := c.WriteKubeconfig(c.kubeconfig(component.name), component.name, component.client); err != nil {
 			return err
 		}
-		if _, err := c.keep(component.name, component.args); err != nil {
+		kept, err := c.cfg.Group.Keep(c.spec(component.name, component.args), supervise.DefaultRestart, c.cfg.OnCrash)
+		if err != nil {
 			return err
 		}
+		c.kept = append(c.kept, kept)
 	}
 	return nil
 }
@@ -250,15 +263,6 @@ func stopTimeout(hasData bool) time.Duration {
 		return supervise.DefaultStopTimeout
 	}
 	return 500 * time.Millisecond
-}
-
-func (c *ControlPlane) keep(component string, args []string) (*supervise.Kept, error) {
-	kept, err := c.cfg.Group.Keep(c.spec(component, args), supervise.DefaultRestart, c.cfg.OnCrash)
-	if err != nil {
-		return nil, err
-	}
-	c.kept = append(c.kept, kept)
-	return kept, nil
 }
 
 // startPatience bounds how long one component may take to be ready on a slow
