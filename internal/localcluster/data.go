@@ -1,0 +1,33 @@
+package localcluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// ErrDataInUse says that a running cluster keeps its objects in a folder.
+var ErrDataInUse = errors.New("a running cluster keeps its objects there")
+
+// acquireData makes and locks the folder that keeps a durable cluster's objects.
+// The lock is on the folder itself and leaves no file in it. It ends with the
+// processes that hold it: two clusters would ruin each other's objects.
+func acquireData(dir string) (*os.File, error) {
+	if err := privateFolder(dir); err != nil {
+		return nil, fmt.Errorf("cannot use the data folder: %w; or choose another --data", err)
+	}
+	lock, err := os.Open(filepath.Clean(dir))
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the data folder: %w", err)
+	}
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return lock, nil
+	}
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = fmt.Errorf("%w; stop it with `tenure down`, or choose another --data", ErrDataInUse)
+	}
+	return nil, errors.Join(fmt.Errorf("cannot use the data folder %s: %w", dir, err), lock.Close())
+}
