@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -30,4 +31,22 @@ func acquireData(dir string) (*os.File, error) {
 		err = fmt.Errorf("%w; stop it with `tenure down`, or choose another --data", ErrDataInUse)
 	}
 	return nil, errors.Join(fmt.Errorf("cannot use the data folder %s: %w", dir, err), lock.Close())
+}
+
+// fullDisk are the ways in which the system, and programs that were told so by
+// the system, say that there is no room.
+var fullDisk = []string{
+	syscall.ENOSPC.Error(), syscall.EDQUOT.Error(), syscall.EFBIG.Error(), syscall.EROFS.Error(),
+	"file size limit exceeded",
+}
+
+// explainFull adds the way out to the error of a start for which there was no
+// room. Most of it is written by programs of others, so it goes by the words.
+func (c *Cluster) explainFull(err error) error {
+	for _, words := range fullDisk {
+		if strings.Contains(strings.ToLower(err.Error()), words) {
+			return fmt.Errorf("%w\nthere is no room for the cluster's files in %s: make some, or set TENURE_HOME (and --data, if you use it) to folders elsewhere", err, c.opts.Root)
+		}
+	}
+	return err
 }

@@ -138,7 +138,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 			if stopErr := c.Stop(); stopErr != nil {
 				c.opts.Report(fmt.Errorf("cannot stop the cluster cleanly: %w", stopErr))
 			}
-			return nil, err
+			return nil, c.explainFull(err)
 		}
 	}
 	return c, nil

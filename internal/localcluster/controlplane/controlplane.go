@@ -63,8 +63,10 @@ type ControlPlane struct {
 	// Server is the API server's address, https://127.0.0.1:PORT.
 	Server string
 
-	cfg  Config
-	kept []*supervise.Kept
+	cfg Config
+	// started are the components until all have started; then they are kept.
+	started []component
+	kept    []*supervise.Kept
 	// pickPort finds a port for the API server.
 	pickPort func() (int, error)
 }
@@ -91,6 +93,7 @@ func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
 			return nil, err
 		}
 	}
+	c.keep()
 	return c, nil
 }
 
@@ -133,28 +136,52 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	if !c.cfg.Durable {
 		args = append(args, "--unsafe-no-fsync")
 	}
-	_, err := c.startReady(ctx, c.spec("etcd", args), func() error {
+	return c.startReady(ctx, c.spec("etcd", args), func() error {
 		conn, err := net.Dial("unix", c.socket("etcd"))
 		if err != nil {
 			return err
 		}
 		return conn.Close()
 	})
-	return err
 }
 
-// startReady starts a component and waits until it is ready; only then is it
-// kept. One that ends before is broken, and another try would not mend it.
-func (c *ControlPlane) startReady(ctx context.Context, spec supervise.Spec, ready func() error) (*supervise.Process, error) {
+// component is a process that was started, and how.
+type component struct {
+	*supervise.Process
+	spec supervise.Spec
+}
+
+// crash returns how a component has ended, or nil while it runs.
+func (s component) crash() error {
+	select {
+	case <-s.Done():
+		return &supervise.CrashError{Name: s.spec.Name, Err: s.Err(), GaveUp: true, Tail: supervise.LastWords(s.Log())}
+	default:
+		return nil
+	}
+}
+
+// keep restarts the components from now on. One that ends earlier is broken,
+// and another try would not mend it.
+func (c *ControlPlane) keep() {
+	for _, s := range c.started {
+		c.kept = append(c.kept, c.cfg.Group.KeepStarted(s.Process, s.spec, supervise.DefaultRestart, c.cfg.OnCrash))
+	}
+	c.started = nil
+}
+
+// startReady starts a component and waits until it is ready.
+func (c *ControlPlane) startReady(ctx context.Context, spec supervise.Spec, ready func() error) error {
 	p, err := c.cfg.Group.Start(spec)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := c.await(ctx, spec.Name, p, ready); err != nil {
-		return p, err
+	s := component{p, spec}
+	if err := c.await(ctx, s, ready); err != nil {
+		return err
 	}
-	c.kept = append(c.kept, c.cfg.Group.KeepStarted(p, spec, supervise.DefaultRestart, c.cfg.OnCrash))
-	return p, nil
+	c.started = append(c.started, s)
+	return nil
 }
 
 // portAttempts is how many loopback ports are tried: a port that was free can
@@ -188,8 +215,9 @@ func (c *ControlPlane) tryAPIServer(ctx context.Context, port int) error {
 	if err != nil {
 		return err
 	}
-	p, err := c.startReady(ctx, spec, ready)
-	if err != nil && p != nil && ended(p) && strings.Contains(strings.Join(supervise.Tail(spec.Log, 20), "\n"), inUse(port)) {
+	err = c.startReady(ctx, spec, ready)
+	var crash *supervise.CrashError
+	if errors.As(err, &crash) && strings.Contains(strings.Join(supervise.Tail(spec.Log, 20), "\n"), inUse(port)) {
 		return fmt.Errorf("cannot listen on 127.0.0.1:%d: %w", port, errPortTaken)
 	}
 	return err
@@ -201,22 +229,13 @@ func inUse(port int) string {
 	return fmt.Sprintf("127.0.0.1:%d: bind: address already in use", port)
 }
 
-func ended(p *supervise.Process) bool {
-	select {
-	case <-p.Done():
-		return true
-	default:
-		return false
-	}
-}
-
 func (c *ControlPlane) startControllers(ctx context.Context) error {
 	if c.cfg.BeforeControllers != nil {
 		if err := c.cfg.BeforeControllers(ctx, c.RESTConfig()); err != nil {
 			return err
 		}
 	}
-	for _, component := range []struct {
+	for _, part := range []struct {
 		name   string
 		client pki.Pair
 		args   []string
@@ -224,14 +243,15 @@ func (c *ControlPlane) startControllers(ctx context.Context) error {
 		{"kube-controller-manager", c.Keys.ControllerManager, c.controllerManagerArgs()},
 		{"kube-scheduler", c.Keys.Scheduler, c.schedulerArgs()},
 	} {
-		if err := c.WriteKubeconfig(c.kubeconfig(component.name), component.name, component.client); err != nil {
+		if err := c.WriteKubeconfig(c.kubeconfig(part.name), part.name, part.client); err != nil {
 			return err
 		}
-		kept, err := c.cfg.Group.Keep(c.spec(component.name, component.args), supervise.DefaultRestart, c.cfg.OnCrash)
+		spec := c.spec(part.name, part.args)
+		p, err := c.cfg.Group.Start(spec)
 		if err != nil {
 			return err
 		}
-		c.kept = append(c.kept, kept)
+		c.started = append(c.started, component{p, spec})
 	}
 	return nil
 }
@@ -269,8 +289,9 @@ func stopTimeout(hasData bool) time.Duration {
 // and busy machine.
 const startPatience = 2 * time.Minute
 
-// await waits until ready returns nil, the process ends, or time is over.
-func (c *ControlPlane) await(ctx context.Context, name string, p *supervise.Process, ready func() error) error {
+// await waits until ready returns nil, the component or one that it needs ends,
+// or time is over.
+func (c *ControlPlane) await(ctx context.Context, s component, ready func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -280,14 +301,18 @@ func (c *ControlPlane) await(ctx context.Context, name string, p *supervise.Proc
 		if err == nil {
 			return nil
 		}
+		for _, needed := range append(c.started[:len(c.started):len(c.started)], s) {
+			if err := needed.crash(); err != nil {
+				return err
+			}
+		}
 		select {
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return fmt.Errorf("%s is not ready after %s: %w", name, startPatience, err)
+				return fmt.Errorf("%s is not ready after %s: %w", s.spec.Name, startPatience, err)
 			}
 			return context.Cause(ctx)
-		case <-p.Done():
-			return &supervise.CrashError{Name: name, Err: p.Err(), GaveUp: true, Tail: supervise.Tail(p.Log(), 10)}
+		case <-s.Done():
 		case <-tick.C:
 		}
 	}

@@ -133,6 +133,22 @@ func TestEtcdEndsAtOnce(t *testing.T) {
 	}
 }
 
+// etcd listens before it has a place to write to.
+func TestEtcdEndsBehindTheAPIServer(t *testing.T) {
+	t.Parallel()
+	c := plane(t, `if [ $1 = etcd ]; then echo no space left on device; exit 1; fi; exec sleep 300`)
+	spec := c.spec("etcd", nil)
+	p, err := c.cfg.Group.Start(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.started = []component{{p, spec}}
+	err = c.startAPIServer(t.Context())
+	if err == nil || !strings.HasPrefix(err.Error(), "etcd ended") || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("got %v, want what has happened to etcd", err)
+	}
+}
+
 func TestInterruptedWhileWaiting(t *testing.T) {
 	t.Parallel()
 	c := plane(t, `echo up; exec sleep 300`)
