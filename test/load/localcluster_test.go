@@ -67,14 +67,16 @@ func timeBareAPI(b *testing.B) time.Duration {
 	b.Helper()
 	dir := stateRoot(b)
 	program := filepath.Join(binDir(b), "tenure-cluster")
-	key := filepath.Join(dir, "sa.key")
+	key, public := filepath.Join(dir, "sa.key"), filepath.Join(dir, "sa.crt")
 	// Any private key will do for signing tokens; an authority's is at hand.
 	authority, err := pki.NewAuthority("bench")
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := os.WriteFile(key, authority.KeyPEM, 0o600); err != nil {
-		b.Fatal(err)
+	for file, content := range map[string][]byte{key: authority.KeyPEM, public: authority.CertPEM} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			b.Fatal(err)
+		}
 	}
 	client, peer, secure := freePort(b), freePort(b), freePort(b)
 	began := time.Now()
@@ -85,9 +87,12 @@ func timeBareAPI(b *testing.B) time.Duration {
 			"--initial-cluster=default=http://127.0.0.1:" + peer},
 		{"kube-apiserver", "--etcd-servers=http://127.0.0.1:" + client, "--bind-address=127.0.0.1", "--secure-port=" + secure,
 			"--cert-dir=" + filepath.Join(dir, "certs"), "--endpoint-reconciler-type=none", "--authorization-mode=RBAC",
-			"--service-account-issuer=https://bench", "--service-account-key-file=" + key, "--service-account-signing-key-file=" + key},
+			"--service-account-issuer=https://bench", "--service-account-key-file=" + public, "--service-account-signing-key-file=" + key},
 	} {
 		cmd := exec.Command(program, args...)
+		if testing.Verbose() {
+			cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+		}
 		if err := cmd.Start(); err != nil {
 			b.Fatal(err)
 		}
