@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster/pki"
 	"github.com/tenure-dev/tenure/internal/supervise"
 	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -102,19 +104,15 @@ func timeBareAPI(b *testing.B) time.Duration {
 		}()
 	}
 	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	for {
+	testwait.For(b, "the bare API server to be ready", time.Minute, func() (bool, string) {
 		resp, err := insecure.Get("https://127.0.0.1:" + secure + "/readyz")
-		if err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return time.Since(began)
-			}
+		if err != nil {
+			return false, err.Error()
 		}
-		if time.Since(began) > time.Minute {
-			b.Fatalf("the bare API server is not ready: %v", err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK, resp.Status
+	})
+	return time.Since(began)
 }
 
 // BenchmarkExampleFleet measures the example fleet: from the start to everything
@@ -221,7 +219,7 @@ func awaitReady(b *testing.B, cluster *localcluster.Cluster) {
 	}
 	ctx, cancel := context.WithTimeout(b.Context(), 3*time.Minute)
 	defer cancel()
-	errReady := fmt.Errorf("ready")
+	errReady := errors.New("ready")
 	err = flux.Watch(ctx, kube, flux.Selection{Kinds: flux.AllKinds()}, func(rows []flux.Row) error {
 		root := false
 		for _, row := range rows {
@@ -235,26 +233,17 @@ func awaitReady(b *testing.B, cluster *localcluster.Cluster) {
 		}
 		return errReady
 	})
-	if err != errReady {
+	if !errors.Is(err, errReady) {
 		b.Fatalf("the fleet is not ready: %v\n%s", err, testcluster.Logs(cluster, 5))
 	}
 }
 
 func awaitConfigMap(b *testing.B, client kubernetes.Interface, n string) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
-	defer cancel()
-	for {
-		saved, err := client.CoreV1().ConfigMaps("default").Get(ctx, "saved", metav1.GetOptions{})
-		if err == nil && saved.Data["n"] == n {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			b.Fatalf("a saved file was not applied within a minute: %v", err)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	testwait.For(b, "the saved file to be applied", time.Minute, func() (bool, string) {
+		saved, err := client.CoreV1().ConfigMaps("default").Get(b.Context(), "saved", metav1.GetOptions{})
+		return err == nil && saved.Data["n"] == n, fmt.Sprint(saved.Data, err)
+	})
 }
 
 // residentMB adds up the resident memory, in megabytes, of this process and of
@@ -319,4 +308,3 @@ func freePort(b *testing.B) string {
 	defer l.Close()
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
-

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
 // start runs a cloud over the objects until the test ends.
@@ -33,12 +35,7 @@ func start(t *testing.T, objects ...runtime.Object) *fake.Clientset {
 // poll waits for something with a reason and a deadline.
 func poll(t *testing.T, reason string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("%s: it did not happen in 20 s", reason)
+	testwait.For(t, reason, 20*time.Second, func() (bool, string) { return ok(), "it did not happen" })
 }
 
 func service(name string, change func(*corev1.Service)) *corev1.Service {

@@ -23,7 +23,7 @@ const (
 	// The clock on the wall decides, since a machine may sleep.
 	tokenCheck = 30 * time.Second
 	// tokenPath is where the API server's admission mounts the token.
-	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // a path, not a token
 )
 
 // credentials are the service account token and the kubeconfig of a Pod.

@@ -28,6 +28,8 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/localcluster/pki"
 	"github.com/tenure-dev/tenure/internal/supervise"
+
+	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
 // testProgram makes this test's executable the program that Pods become.
@@ -135,16 +137,16 @@ func newTestNode(t *testing.T) *testNode {
 func (n *testNode) await(t *testing.T, pod, reason string, ok func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
 	var last *corev1.Pod
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	testwait.For(t, reason, 20*time.Second, func() (bool, string) {
 		n.mu.Lock()
+		defer n.mu.Unlock()
 		last = n.reports[pod]
-		n.mu.Unlock()
-		if last != nil && ok(last) {
-			return last
+		if last == nil {
+			return false, "nothing was reported"
 		}
-	}
-	t.Fatalf("%s: it did not happen in 20 s; last report: %+v", reason, last)
-	return nil
+		return ok(last), fmt.Sprintf("last report: %+v", last.Status)
+	})
+	return last
 }
 
 func (n *testNode) get(t *testing.T, name, path string) (int, string, error) {
@@ -225,7 +227,7 @@ func TestProcessPod(t *testing.T) {
 		t.Errorf("got %v for a port at which the process does not listen", err)
 	}
 
-	if _, err := http.Get("http://" + address + "/crash"); err == nil {
+	if _, err := http.Get("http://" + address + "/crash"); err == nil { //nolint:bodyclose // there is none
 		t.Fatal("the program must not answer when it crashes")
 	}
 	pod = n.await(t, "p", "the crash shows", func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].LastTerminationState.Terminated != nil })
@@ -247,13 +249,11 @@ func TestProcessPod(t *testing.T) {
 // awaitGone polls until nothing of a Pod is left.
 func (n *testNode) awaitGone(t *testing.T, pod *corev1.Pod, dir string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	testwait.For(t, "nothing of the Pod to be left", 20*time.Second, func() (bool, string) {
 		_, statErr := os.Stat(dir)
-		if _, err := n.HostAddress(pod.Status.PodIP, 8080); errors.Is(err, ErrUnknownPod) && errors.Is(statErr, os.ErrNotExist) {
-			return
-		}
-	}
-	t.Fatal("a deleted Pod must lose its address and its folder: it did not in 20 s")
+		_, err := n.HostAddress(pod.Status.PodIP, 8080)
+		return errors.Is(err, ErrUnknownPod) && errors.Is(statErr, os.ErrNotExist), fmt.Sprintf("address: %v, folder: %v", err, statErr)
+	})
 }
 
 func TestPodsThatAreNotProcesses(t *testing.T) {
@@ -354,7 +354,7 @@ func TestFollowEndsWithTheProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = http.Get("http://" + address + "/crash")
+	_, _ = http.Get("http://" + address + "/crash") //nolint:bodyclose // there is none
 	select {
 	case body := <-got:
 		if body != "hello from the program\nlast words\n" && body != "hello from the program\n" {
