@@ -103,7 +103,7 @@ func TestKeepAssumed(t *testing.T) {
 	users := &kustomizev1.Kustomization{ObjectMeta: at("a", "users", 1), Spec: spec}
 	users.Spec.Suspend = true
 	release := &helmv2.HelmRelease{ObjectMeta: at("a", "release", 1)}
-	c := newFake(source, assumed, stale, users, release).Build()
+	c := newFake(source, assumed, stale, users, release).WithInterceptorFuncs(replay()).Build()
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
