@@ -49,7 +49,7 @@ spec: {type: slack}
 `
 
 // run runs `get` with the arguments on the fleet.
-func run(t *testing.T, ctx context.Context, out *buffer, args ...string) error {
+func run(ctx context.Context, t *testing.T, out *buffer, args ...string) error {
 	t.Helper()
 	objects, err := flux.ReadObjects([]byte(strings.ReplaceAll(fleet, `\e`, `\x1b`)))
 	if err != nil {
@@ -107,7 +107,7 @@ func TestGet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out := &buffer{}
-			if err := run(t, t.Context(), out, strings.Fields(tt.args)...); err != nil {
+			if err := run(t.Context(), t, out, strings.Fields(tt.args)...); err != nil {
 				t.Fatalf("%s\n%v", tt.reason, err)
 			}
 			golden := filepath.Join("testdata", name+".golden")
@@ -142,13 +142,13 @@ func TestGetErrors(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := run(t, t.Context(), &buffer{}, strings.Fields(tt.args)...)
+			err := run(t.Context(), t, &buffer{}, strings.Fields(tt.args)...)
 			if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 				t.Errorf("%s\nerror = %v, want %s", tt.reason, err, tt.want)
 			}
 		})
 	}
-	if err := run(t, t.Context(), &buffer{}, "all", "-n", "empty"); err != nil {
+	if err := run(t.Context(), t, &buffer{}, "all", "-n", "empty"); err != nil {
 		t.Errorf("`get all` of an empty namespace: %v; flux prints nothing and succeeds", err)
 	}
 }
@@ -159,7 +159,7 @@ func TestGetWatch(t *testing.T) {
 	defer cancel()
 	out := &buffer{}
 	ended := make(chan error, 1)
-	go func() { ended <- run(t, ctx, out, "all", "-A", "--watch") }()
+	go func() { ended <- run(ctx, t, out, "all", "-A", "--watch") }()
 	want := "NAMESPACE     KIND            NAME       READY   REVISION             MESSAGE\n"
 	for !strings.HasPrefix(out.String(), want) {
 		select {
@@ -182,7 +182,7 @@ func TestGetWatch(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	out := &buffer{}
-	if err := run(t, t.Context(), out, "__complete", "ks", "-n", "apps", ""); err != nil {
+	if err := run(t.Context(), t, out, "__complete", "ks", "-n", "apps", ""); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(out.String(), "dev-team\n:4\n") {
