@@ -35,7 +35,15 @@ func reaper() []string { return []string{os.Args[0], "reap"} }
 // parent starts a child and a grandchild, writes their PIDs and waits to be
 // killed.
 func parent(dir string) int {
-	g, err := NewGroup(Options{Reaper: reaper(), Remove: []string{filepath.Join(dir, "state")}})
+	lock, err := os.Create(filepath.Join(dir, "lock"))
+	if err == nil {
+		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	g, err := NewGroup(Options{Reaper: reaper(), Remove: []string{filepath.Join(dir, "state")}, Hold: []*os.File{lock}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -117,12 +125,19 @@ func TestChildrenDieWithKilledParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
+	lock, err := os.Open(filepath.Join(dir, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	await(t, "the lock to be given up", func() bool {
+		return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+	})
+	if _, err := os.Stat(state); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the lock was given up before the state folder was removed: %v", err)
+	}
 	await(t, "the child to die", func() bool { return gone(pid(t, filepath.Join(dir, "child"))) })
 	await(t, "the grandchild to die", func() bool { return gone(pid(t, filepath.Join(dir, "grandchild"))) })
-	await(t, "the state folder to vanish", func() bool {
-		_, err := os.Stat(state)
-		return errors.Is(err, os.ErrNotExist)
-	})
 }
 
 func TestCloseKillsWhatDoesNotListen(t *testing.T) {
