@@ -39,10 +39,10 @@ func detach(ctx context.Context, streams ui.IO) error {
 		return fmt.Errorf("cannot detach: %w", errors.Join(err, w.Close()))
 	}
 	_ = w.Close()
-	go func() {
-		<-ctx.Done()
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-	}()
+	// Only until this function returns: the context also ends when all went
+	// well, and the cluster has to outlive that.
+	keep := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	defer keep()
 	verdict := make([]byte, 1)
 	if n, _ := r.Read(verdict); n == 1 {
 		if verdict[0] == settledReady {
