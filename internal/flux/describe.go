@@ -124,7 +124,8 @@ func describeHelmRelease(row *Row, o *helmv2.HelmRelease) {
 	case o.Spec.Chart != nil:
 		ref := o.Spec.Chart.Spec.SourceRef
 		row.setSource(ref.Kind, ref.Namespace, ref.Name)
-		// helm-controller makes a HelmChart of the template, beside the source.
+		// helm-controller makes a HelmChart of the template, beside the source,
+		// and waits for that: the source is the chart's concern.
 		row.Needs = []Ref{{HelmChart, cmp.Or(ref.Namespace, o.Namespace), o.GetHelmChartName()}}
 	}
 	for _, dep := range o.Spec.DependsOn {
