@@ -100,6 +100,10 @@ func (c *Cluster) readFleet(ctx context.Context) error {
 			c.objects.system = append(c.objects.system, u)
 		}
 	}
+	folder := filepath.Join(checkout, filepath.FromSlash(c.Fleet.System))
+	if err := checkServed(c.objects.kinds, c.objects.root, folder, c.Fleet.System); err != nil {
+		return err
+	}
 	c.setPlatform(objects)
 	secret, err := c.rootSecret(objects)
 	c.objects.manual = append(c.objects.manual, secret...)
