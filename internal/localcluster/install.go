@@ -246,7 +246,8 @@ func (c *Cluster) credentials(address string) (map[string]any, error) {
 }
 
 // preview makes a change in a mapped folder a new revision at once: the sources
-// that fetch it are asked to look, instead of at their next interval.
+// that fetch it are asked to look, instead of at their next interval, and so is
+// what waits for a dependency.
 func (c *Cluster) preview(context.Context) error {
 	if c.Fleet == nil {
 		return nil
@@ -255,6 +256,7 @@ func (c *Cluster) preview(context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.run("wake-up of dependents", func() error { return flux.WakeDependents(c.life, kube) })
 	c.run("live preview", func() error {
 		return c.Git.Watch(c.life, func(change githost.Change) {
 			if change.Err != nil {
