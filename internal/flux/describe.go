@@ -148,6 +148,7 @@ func (r *Row) setStatus(conditions []metav1.Condition, static bool) {
 		r.Ready, r.Message = string(metav1.ConditionTrue), statusless[r.Kind]
 	case ready != nil:
 		r.Ready, r.Message = string(ready.Status), ready.Message
+		r.dependent = ready.Status == metav1.ConditionFalse && ready.Reason == meta.DependencyNotReadyReason
 		// A controller that fails sets no status.observedGeneration; the
 		// condition says which generation it is about.
 		observed = cmp.Or(ready.ObservedGeneration, observed)
