@@ -124,7 +124,8 @@ func describeHelmRelease(row *Row, o *helmv2.HelmRelease) {
 	case o.Spec.Chart != nil:
 		ref := o.Spec.Chart.Spec.SourceRef
 		row.setSource(ref.Kind, ref.Namespace, ref.Name)
-		// helm-controller makes a HelmChart of the template, beside the source.
+		// helm-controller makes a HelmChart of the template, beside the source,
+		// and waits for that: the source is the chart's concern.
 		row.Needs = []Ref{{HelmChart, cmp.Or(ref.Namespace, o.Namespace), o.GetHelmChartName()}}
 	}
 	for _, dep := range o.Spec.DependsOn {
@@ -147,6 +148,7 @@ func (r *Row) setStatus(conditions []metav1.Condition, static bool) {
 		r.Ready, r.Message = string(metav1.ConditionTrue), statusless[r.Kind]
 	case ready != nil:
 		r.Ready, r.Message = string(ready.Status), ready.Message
+		r.dependent = ready.Status == metav1.ConditionFalse && ready.Reason == meta.DependencyNotReadyReason
 		// A controller that fails sets no status.observedGeneration; the
 		// condition says which generation it is about.
 		observed = cmp.Or(ready.ObservedGeneration, observed)

@@ -86,6 +86,8 @@ type Row struct {
 	// dependsOn names. Namespaces are filled in.
 	Needs []Ref
 
+	// dependent is set while the object says that it waits for dependsOn.
+	dependent bool
 	// attempted is the revision that a Kustomization last tried; "" when it
 	// has not got that far.
 	attempted string

@@ -66,9 +66,9 @@ func Assess(rows []Row) Assessment {
 		ref := row.Ref()
 		switch {
 		case awaited[ref]:
-			result.Awaited = append(result.Awaited, Finding{row, a.reason[ref]})
+			result.Awaited = append(result.Awaited, Finding{row, ShortRevision(a.reason[ref])})
 		case a.state[ref] == Failed || a.state[ref] == Blocked:
-			result.Failed = append(result.Failed, Finding{row, a.reason[ref]})
+			result.Failed = append(result.Failed, Finding{row, ShortRevision(a.reason[ref])})
 		}
 	}
 	return result
@@ -89,7 +89,7 @@ func (a assessor) judge(row Row) (State, string) {
 	case Ready, Failed:
 		source, ok := a.source(row)
 		if ok && row.attempted != "" && source.Revision != "" && row.attempted != source.Revision {
-			return Working, "has not tried revision " + ShortRevision(source.Revision) + " of its source yet"
+			return Working, "has not tried revision " + source.Revision + " of its source yet"
 		}
 		return row.State, cmp.Or(row.Message, "says nothing about the reason")
 	case Blocked:

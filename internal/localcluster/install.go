@@ -100,6 +100,10 @@ func (c *Cluster) readFleet(ctx context.Context) error {
 			c.objects.system = append(c.objects.system, u)
 		}
 	}
+	folder := filepath.Join(checkout, filepath.FromSlash(c.Fleet.System))
+	if err := checkServed(c.objects.kinds, c.objects.root, folder, c.Fleet.System); err != nil {
+		return err
+	}
 	c.setPlatform(objects)
 	secret, err := c.rootSecret(objects)
 	c.objects.manual = append(c.objects.manual, secret...)
@@ -242,7 +246,8 @@ func (c *Cluster) credentials(address string) (map[string]any, error) {
 }
 
 // preview makes a change in a mapped folder a new revision at once: the sources
-// that fetch it are asked to look, instead of at their next interval.
+// that fetch it are asked to look, instead of at their next interval, and so is
+// what waits for a dependency.
 func (c *Cluster) preview(context.Context) error {
 	if c.Fleet == nil {
 		return nil
@@ -251,6 +256,7 @@ func (c *Cluster) preview(context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.run("wake-up of dependents", func() error { return flux.WakeDependents(c.life, kube) })
 	c.run("live preview", func() error {
 		return c.Git.Watch(c.life, func(change githost.Change) {
 			if change.Err != nil {

@@ -145,7 +145,6 @@ func (g *Group) Close(ctx context.Context) error {
 		return errors.Join(werr, err)
 	case <-time.After(reaperPatience):
 		_ = syscall.Kill(-g.reaper.Process.Pid, syscall.SIGKILL)
-		<-done
 		return errors.New("the reaper did not end by itself and was killed")
 	}
 }

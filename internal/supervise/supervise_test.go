@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
 // The test program is its own reaper and its own parent to be killed.
@@ -77,13 +79,7 @@ func newGroup(t *testing.T) *Group {
 
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("still waiting for %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	testwait.For(t, what, 20*time.Second, func() (bool, string) { return done(), "it has not happened" })
 }
 
 func pid(t *testing.T, file string) int {

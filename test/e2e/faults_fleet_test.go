@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
 // What is wrong with the part that Flux is started from shows before anything
@@ -49,7 +49,7 @@ func TestFaultsOfARunningFleet(t *testing.T) {
 	t.Parallel()
 	team := filepath.Join(t.TempDir(), "team")
 	const url = "https://git.example.com/acme/team"
-	write(t, team, map[string]string{"team.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: team, namespace: default}\n"})
+	writeFiles(t, team, map[string]string{"team.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: team, namespace: default}\n"})
 	fleet, args := newFleet(t, map[string]string{
 		"apps/kustomization.yaml":      "resources: [state.yaml]\npatches: nonsense\n",
 		"clusters/test/elsewhere.yaml": source("elsewhere", "https://elsewhere.example.net/x"),
@@ -58,7 +58,7 @@ func TestFaultsOfARunningFleet(t *testing.T) {
 	h := home(t)
 	r := tenure(t, h, append(args, "--map", url+"#main="+team)...)
 
-	at := r.says(0, `✗ not everything is ready`, start)
+	at := r.says(0, `✗ not everything is ready`, startup)
 	settled := r.out.String()[:at]
 	_, failures, _ := strings.Cut(settled, "\n✗ ")
 	for reason, words := range map[string][]string{
@@ -73,7 +73,7 @@ func TestFaultsOfARunningFleet(t *testing.T) {
 	}
 
 	// Saving the fix heals it.
-	write(t, fleet, map[string]string{"apps/kustomization.yaml": "resources: [state.yaml]\n"})
+	writeFiles(t, fleet, map[string]string{"apps/kustomization.yaml": "resources: [state.yaml]\n"})
 	at = r.says(at, `Kustomization/flux-system/apps +True +[Aa]pplied`, moment)
 
 	// A mapped folder that vanishes is reported, and taken up again.
@@ -81,7 +81,7 @@ func TestFaultsOfARunningFleet(t *testing.T) {
 		t.Fatal(err)
 	}
 	at = r.says(at, `(?m)^! .*`+team, moment)
-	write(t, team+".away", map[string]string{"more.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more, namespace: default}\n"})
+	writeFiles(t, team+".away", map[string]string{"more.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more, namespace: default}\n"})
 	if err := os.Rename(team+".away", team); err != nil {
 		t.Fatal(err)
 	}
@@ -90,13 +90,13 @@ func TestFaultsOfARunningFleet(t *testing.T) {
 	// A controller that is killed is restarted as a Pod's container is.
 	kill(t, h, "source-controller")
 	k := kubeconfig(t, h, "default")
-	testcluster.Wait(t, "the Pod of the killed controller to show a restart and be ready", start, func() (bool, string) {
+	testwait.For(t, "the Pod of the killed controller to show a restart and be ready", startup, func() (bool, string) {
 		out, err := k.kubectl("-n", "flux-system", "get", "pods", "-l", "app=source-controller",
 			"-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount} {.items[*].status.containerStatuses[*].ready}")
 		return err == nil && out == "1 true", out
 	})
-	write(t, fleet, map[string]string{"apps/state.yaml": configMap("second")})
-	testcluster.Wait(t, "a change after the crash to be applied", start, func() (bool, string) {
+	writeFiles(t, fleet, map[string]string{"apps/state.yaml": configMap("second")})
+	testwait.For(t, "a change after the crash to be applied", startup, func() (bool, string) {
 		out, err := k.kubectl("get", "configmap", "state", "-o", "jsonpath={.data.value}")
 		return err == nil && out == "second", out
 	})
@@ -119,7 +119,7 @@ spec: {interval: 1m, path: ./apps, prune: true, dependsOn: [{name: gate}], sourc
 		t.Run("After "+phase, func(t *testing.T) {
 			h := home(t)
 			r := tenure(t, h, args...)
-			r.says(0, `(?m)^✓ `+phase, start)
+			r.says(0, `(?m)^✓ `+phase, startup)
 			r.signal(syscall.SIGINT)
 			r.exits(130, moment)
 			nothingLeft(t, h)
@@ -137,7 +137,7 @@ func TestDetachedNotReady(t *testing.T) {
 	_, args := newFleet(t, map[string]string{"clusters/test/elsewhere.yaml": source("elsewhere", "https://elsewhere.example.net/x")})
 	h := home(t)
 	r := tenure(t, h, append(args, "--detach")...)
-	r.fails("Not everything is ready.", start, "not everything is ready", "elsewhere.example.net", "tenure down --name default")
+	r.fails("Not everything is ready.", startup, "not everything is ready", "elsewhere.example.net", "tenure down --name default")
 	k := kubeconfig(t, h, "default")
 	if out, err := k.kubectl("get", "namespace", "flux-system", "-o", "name"); err != nil {
 		t.Errorf("the cluster should stay: %v\n%s", err, out)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
 func number(t *testing.T, text string) int {
@@ -160,7 +161,7 @@ func TestFullDisk(t *testing.T) {
 			program := command(t, h, "up")
 			cmd := exec.Command("/bin/sh", "-c", fmt.Sprintf(`ulimit -f %d; exec "$0" up`, blocks), program.Path)
 			cmd.Env = program.Env
-			launch(t, cmd).fails("There is no room for state.", start, "no room", h, "TENURE_HOME")
+			launch(t, cmd).fails("There is no room for state.", startup, "no room", h, "TENURE_HOME")
 			nothingLeft(t, h)
 		})
 	}
@@ -172,9 +173,9 @@ func TestClustersSideBySide(t *testing.T) {
 	t.Parallel()
 	h := home(t)
 	one := tenure(t, h, "up")
-	one.says(0, ready, start)
+	one.says(0, ready, startup)
 	two := tenure(t, h, "up", "--name", "two")
-	two.says(0, ready, start)
+	two.says(0, ready, startup)
 
 	refused := tenure(t, h, "up")
 	refused.fails("The name is taken.", moment, "default", strconv.Itoa(one.cmd.Process.Pid), "tenure down --name default")
@@ -183,7 +184,7 @@ func TestClustersSideBySide(t *testing.T) {
 	<-one.done
 	// At once, while the dead one is being cleaned up.
 	again := tenure(t, h, "up")
-	again.says(0, ready, start)
+	again.says(0, ready, startup)
 	for _, name := range []string{"default", "two"} {
 		kubeconfig(t, h, name).must(t, "get", "namespace", "default")
 	}
@@ -205,7 +206,7 @@ func TestDetachedBare(t *testing.T) {
 	cmd := exec.Command("/bin/sh", "-c", `said=$("$0" up --detach); code=$?; echo "$said" | grep -c "`+ready+`"; exit $code`, program.Path)
 	cmd.Env = program.Env
 	r := launch(t, cmd)
-	r.exits(0, start)
+	r.exits(0, startup)
 	if got := strings.TrimSpace(r.out.String()); got != "1" {
 		t.Errorf("the output does not say %q: %s", ready, got)
 	}
@@ -234,18 +235,18 @@ func TestCrashingComponents(t *testing.T) {
 	cmd := exec.Command(filepath.Join(bin, "tenure"), "up")
 	cmd.Env = append(os.Environ(), "TENURE_HOME="+h)
 	r := launch(t, cmd)
-	at := r.says(0, ready, start)
+	at := r.says(0, ready, startup)
 	k := kubeconfig(t, h, "default")
 
 	kill(t, h, "kube-scheduler")
 	at = r.says(at, `(?m)^! kube-scheduler ended \(signal: killed\) and is restarted`, moment)
 	kill(t, h, "etcd", "--data-dir")
 	at = r.says(at, `(?m)^! etcd ended \(signal: killed\) and is restarted`, moment)
-	testcluster.Wait(t, "the cluster to take objects again", start, func() (bool, string) {
+	testwait.For(t, "the cluster to take objects again", startup, func() (bool, string) {
 		out, err := k.kubectl("create", "deployment", "web", "--image=images.example.com/web:1")
 		return err == nil || strings.Contains(out, "already exists"), out
 	})
-	testcluster.Wait(t, "a Pod to be scheduled and to run", start, func() (bool, string) {
+	testwait.For(t, "a Pod to be scheduled and to run", startup, func() (bool, string) {
 		out, err := k.kubectl("get", "deployment", "web", "-o", "jsonpath={.status.readyReplicas}")
 		return err == nil && out == "1", out
 	})
@@ -254,7 +255,7 @@ func TestCrashingComponents(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill(t, h, "etcd", "--data-dir")
-	r.says(at, `(?m)^✗ etcd ended \(exit status 3, given up after \d restarts\)`, 2*start)
+	r.says(at, `(?m)^✗ etcd ended \(exit status 3, given up after \d restarts\)`, 2*startup)
 	r.fails("It was given up.", moment, "my last words")
 	nothingLeft(t, h)
 }
@@ -265,7 +266,7 @@ func TestDurable(t *testing.T) {
 	h, data := home(t), filepath.Join(t.TempDir(), "data")
 	k := kubeconfig(t, h, "default")
 	first := tenure(t, h, "up", "--data", data)
-	first.says(0, ready, start)
+	first.says(0, ready, startup)
 	k.must(t, "create", "configmap", "kept", "--from-literal=value=kept")
 	k.must(t, "create", "deployment", "web", "--image=images.example.com/web:1")
 	k.must(t, "rollout", "status", "deployment/web", "--timeout=15s")
@@ -276,7 +277,7 @@ func TestDurable(t *testing.T) {
 	nothingLeft(t, h)
 
 	again := tenure(t, h, "up", "--data", data)
-	again.says(0, ready, start)
+	again.says(0, ready, startup)
 	if out, err := k.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.value}"); err != nil || out != "kept" {
 		t.Errorf("the object did not outlive the cluster: %q (%v)", out, err)
 	}

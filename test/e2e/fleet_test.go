@@ -1,58 +1,255 @@
 package e2e
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
-// The parts of a small fleet: the root, a Kustomization over a folder, and a
-// source with a Kustomization for another repository.
-const (
-	rootSync = `apiVersion: source.toolkit.fluxcd.io/v1
-kind: GitRepository
-metadata: {name: flux-system, namespace: flux-system}
-spec: {interval: 1m, url: https://git.example.com/acme/fleet, ref: {branch: main}}
----
-apiVersion: kustomize.toolkit.fluxcd.io/v1
-kind: Kustomization
-metadata: {name: flux-system, namespace: flux-system}
-spec: {interval: 1m, retryInterval: 2s, path: ./clusters/test, prune: true, sourceRef: {kind: GitRepository, name: flux-system}}
-`
-	appsSync = `apiVersion: kustomize.toolkit.fluxcd.io/v1
-kind: Kustomization
-metadata: {name: apps, namespace: flux-system}
-spec: {interval: 1m, retryInterval: 2s, path: ./apps, prune: true, sourceRef: {kind: GitRepository, name: flux-system}}
-`
-	system = "clusters/test/flux-system/"
-)
+// patience bounds every wait for Flux: far more than it takes, since several
+// clusters share the machine.
+const patience = 2 * time.Minute
 
-// source is the manifest of a GitRepository.
-func source(name, url string) string {
-	return fmt.Sprintf(`apiVersion: source.toolkit.fluxcd.io/v1
-kind: GitRepository
-metadata: {name: %s, namespace: flux-system}
-spec: {interval: 1m, url: %q, ref: {branch: main}}
-`, name, url)
-}
+// example is a copy of the example fleet and its tenants that a test may change.
+type example struct{ platform, devTeam, billing, charts, bootstrap string }
 
-// configMap is the manifest of a ConfigMap with one value.
-func configMap(value string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: state, namespace: default}\ndata: {value: %q}\n", value)
-}
-
-// newFleet writes a small fleet with more files and returns its folder and the
-// arguments that run it.
-func newFleet(t *testing.T, files map[string]string) (dir string, args []string) {
+func copyExample(t *testing.T) example {
 	t.Helper()
-	dir = filepath.Join(t.TempDir(), "fleet")
-	write(t, dir, map[string]string{
-		system + "gotk-sync.yaml":       rootSync,
-		system + "gotk-components.yaml": "# put in place\n",
-		system + "kustomization.yaml":   "resources: [gotk-components.yaml, gotk-sync.yaml]\n",
-		"clusters/test/apps.yaml":       appsSync,
-		"apps/state.yaml":               configMap("first"),
+	root, err := testcluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(root, "examples", "fleet"))); err != nil {
+		t.Fatal(err)
+	}
+	return example{
+		platform:  filepath.Join(dir, "platform"),
+		devTeam:   filepath.Join(dir, "dev-team"),
+		billing:   filepath.Join(dir, "billing"),
+		bootstrap: filepath.Join(dir, "bootstrap"),
+		charts:    filepath.Join(root, "examples", "charts"),
+	}
+}
+
+// options are those of `make up`, for another cluster's folder if need be.
+func (e example) options(t *testing.T, path string, maps ...string) localcluster.Options {
+	t.Helper()
+	return localcluster.Options{
+		Fleet: e.platform, Path: path, Apply: []string{e.bootstrap},
+		Maps: parseMaps(t, append(maps,
+			"https://git.example.com/acme/dev-team#main="+e.devTeam,
+			"https://charts.example.com="+e.charts)...),
+	}
+}
+
+func parseMaps(t *testing.T, values ...string) []network.Map {
+	t.Helper()
+	var maps []network.Map
+	for _, value := range values {
+		m, err := network.ParseMap(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps = append(maps, m)
+	}
+	return maps
+}
+
+// run is a cluster with what a test asks it.
+type run struct {
+	*localcluster.Cluster
+	t *testing.T
+}
+
+// start starts a cluster with a fleet and waits until that has settled. What
+// has failed is returned by its object.
+func start(t *testing.T, opts localcluster.Options) (run, map[string]string) {
+	t.Helper()
+	began := time.Now()
+	r := run{testcluster.Start(t, opts), t}
+	failed := r.settle()
+	t.Logf("settled %.1fs after the start", time.Since(began).Seconds())
+	return r, failed
+}
+
+// with is the same cluster for a subtest.
+func (r run) with(t *testing.T) run { return run{r.Cluster, t} }
+
+func (r run) rows() []flux.Row {
+	r.t.Helper()
+	kube, err := flux.NewClient(r.REST)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	rows, err := flux.List(r.t.Context(), kube, flux.Selection{Kinds: flux.AllKinds()})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return rows
+}
+
+// settle waits until nothing is awaited any more, twice in a row: what has
+// just been applied may not be there at the first look.
+func (r run) settle() map[string]string {
+	r.t.Helper()
+	failed, quiet := map[string]string{}, 0
+	testwait.For(r.t, "the fleet to settle", patience, func() (bool, string) {
+		rows := r.rows()
+		now := flux.Assess(rows)
+		if len(rows) < 3 || !now.Settled() {
+			quiet = 0
+			return false, fmt.Sprintf("%+v", now.Awaited)
+		}
+		quiet++
+		clear(failed)
+		for _, f := range now.Failed {
+			failed[f.Row.Ref().String()] = f.Reason
+		}
+		return quiet > 10, "quiet, but not for long"
 	})
-	write(t, dir, files)
-	return dir, []string{"up", "--fleet", dir, "--path", "clusters/test"}
+	return failed
+}
+
+// row returns an object by Kind/namespace/name.
+func (r run) row(ref string) (flux.Row, bool) {
+	r.t.Helper()
+	for _, row := range r.rows() {
+		if row.Ref().String() == ref {
+			return row, true
+		}
+	}
+	return flux.Row{}, false
+}
+
+// until waits until an object is as wanted.
+func (r run) until(ref, reason string, ok func(flux.Row) bool) flux.Row {
+	r.t.Helper()
+	var row flux.Row
+	testwait.For(r.t, ref+" "+reason, patience, func() (bool, string) {
+		var found bool
+		row, found = r.row(ref)
+		return found && ok(row), fmt.Sprintf("it says %s %s %q", row.Ready, row.Revision, row.Message)
+	})
+	return row
+}
+
+func (r run) kubectl(stdin string, args ...string) string {
+	r.t.Helper()
+	return mustKubectl(r.t, r.Cluster, stdin, args...)
+}
+
+// field is a JSONPath of an object, "" when there is no such object.
+func (r run) field(namespace, object, path string) string {
+	r.t.Helper()
+	return r.kubectl("", "-n", namespace, "get", object, "--ignore-not-found", "-o", "jsonpath={"+path+"}")
+}
+
+// process is one of the fleet's controllers as it really runs.
+type process struct {
+	pid     string
+	command []string
+	args    []string // what its Pod says
+}
+
+// processOf finds the process of a Pod of a Deployment in flux-system and its
+// command line as the system has it.
+func (r run) processOf(deployment string) process {
+	r.t.Helper()
+	var pods struct {
+		Items []struct {
+			Spec struct {
+				Containers []struct {
+					Args []string `json:"args"`
+				} `json:"containers"`
+			} `json:"spec"`
+			Status struct {
+				ContainerStatuses []struct {
+					ContainerID string `json:"containerID"`
+					Ready       bool   `json:"ready"`
+				} `json:"containerStatuses"`
+			} `json:"status"`
+		} `json:"items"`
+	}
+	out := r.kubectl("", "-n", "flux-system", "get", "pods", "-l", "app="+deployment, "-o", "json")
+	if err := json.Unmarshal([]byte(out), &pods); err != nil {
+		r.t.Fatal(err)
+	}
+	if len(pods.Items) != 1 || len(pods.Items[0].Status.ContainerStatuses) != 1 {
+		r.t.Fatalf("%s has not one Pod with one container:\n%s", deployment, out)
+	}
+	status := pods.Items[0].Status.ContainerStatuses[0]
+	pid, ok := strings.CutPrefix(status.ContainerID, "process://")
+	if !ok || !status.Ready {
+		r.t.Fatalf("%s is no ready process: %+v", deployment, status)
+	}
+	return process{pid, commandOf(r.t, pid), pods.Items[0].Spec.Containers[0].Args}
+}
+
+func commandOf(t *testing.T, pid string) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ps", "-ww", "-o", "args=", "-p", pid).Output()
+	if err != nil {
+		t.Fatalf("cannot see process %s: %v", pid, err)
+	}
+	return strings.Fields(string(out))
+}
+
+// edit replaces a string in a file that must be there.
+func edit(t *testing.T, old, replacement string, file ...string) {
+	t.Helper()
+	name := filepath.Join(file...)
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(content), old) {
+		t.Fatalf("%s does not hold %q:\n%s", name, old, content)
+	}
+	write(t, strings.ReplaceAll(string(content), old, replacement), name)
+}
+
+func write(t *testing.T, content string, file ...string) {
+	t.Helper()
+	name := filepath.Join(file...)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// git runs git in a folder, without the configuration of whoever runs the test.
+func git(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "git", append([]string{
+		"-C", dir, "-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false",
+	}, args...)...)
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func expectNothing(t *testing.T, reason string, failed map[string]string) {
+	t.Helper()
+	if diff := cmp.Diff(map[string]string{}, failed); diff != "" {
+		t.Errorf("%s: -want +got:\n%s", reason, diff)
+	}
 }

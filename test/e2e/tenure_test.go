@@ -16,13 +16,14 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
 // Patience for things that take a second or less on an idle machine, and for a
 // cluster to start on a busy one.
 const (
-	moment = 20 * time.Second
-	start  = 90 * time.Second
+	moment  = 20 * time.Second
+	startup = 90 * time.Second
 )
 
 // home is a TENURE_HOME of a test's own, with a path short enough for sockets.
@@ -88,7 +89,7 @@ line:
 func kill(t *testing.T, words ...string) {
 	t.Helper()
 	var pid int
-	testcluster.Wait(t, "a process to kill", moment, func() (bool, string) {
+	testwait.For(t, "a process to kill", moment, func() (bool, string) {
 		found := processes(t, words...)
 		for pid = range found {
 			break
@@ -118,8 +119,8 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// run is a running program.
-type run struct {
+// session is a running program.
+type session struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	out  output // both streams
@@ -139,14 +140,14 @@ func command(t *testing.T, home string, args ...string) *exec.Cmd {
 }
 
 // tenure starts tenure. It is interrupted when the test ends before it.
-func tenure(t *testing.T, home string, args ...string) *run {
+func tenure(t *testing.T, home string, args ...string) *session {
 	t.Helper()
 	return launch(t, command(t, home, args...))
 }
 
-func launch(t *testing.T, cmd *exec.Cmd) *run {
+func launch(t *testing.T, cmd *exec.Cmd) *session {
 	t.Helper()
-	r := &run{t: t, cmd: cmd, done: make(chan struct{})}
+	r := &session{t: t, cmd: cmd, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &r.out, &r.out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -169,7 +170,7 @@ func launch(t *testing.T, cmd *exec.Cmd) *run {
 	return r
 }
 
-func (r *run) signal(s syscall.Signal) {
+func (r *session) signal(s syscall.Signal) {
 	select {
 	case <-r.done:
 	default:
@@ -179,11 +180,11 @@ func (r *run) signal(s syscall.Signal) {
 
 // says waits until the output, from an offset on, matches the expression, and
 // returns the offset behind the match.
-func (r *run) says(from int, expression string, patience time.Duration) int {
+func (r *session) says(from int, expression string, patience time.Duration) int {
 	r.t.Helper()
 	re := regexp.MustCompile(expression)
 	end := 0
-	testcluster.Wait(r.t, "tenure to say "+expression, patience, func() (bool, string) {
+	testwait.For(r.t, "tenure to say "+expression, patience, func() (bool, string) {
 		ended := r.ended()
 		said := r.out.String()[from:]
 		if at := re.FindStringIndex(said); at != nil {
@@ -198,7 +199,7 @@ func (r *run) says(from int, expression string, patience time.Duration) int {
 	return end
 }
 
-func (r *run) ended() bool {
+func (r *session) ended() bool {
 	select {
 	case <-r.done:
 		return true
@@ -208,7 +209,7 @@ func (r *run) ended() bool {
 }
 
 // exits waits for the end and compares the exit code.
-func (r *run) exits(code int, patience time.Duration) {
+func (r *session) exits(code int, patience time.Duration) {
 	r.t.Helper()
 	select {
 	case <-r.done:
@@ -222,7 +223,7 @@ func (r *run) exits(code int, patience time.Duration) {
 
 // fails waits for an end with exit code 1 and looks for all the words in what
 // was said.
-func (r *run) fails(reason string, patience time.Duration, words ...string) {
+func (r *session) fails(reason string, patience time.Duration, words ...string) {
 	r.t.Helper()
 	r.exits(1, patience)
 	said := r.out.String()
@@ -235,8 +236,8 @@ func (r *run) fails(reason string, patience time.Duration, words ...string) {
 
 const ready = "everything is ready"
 
-// write writes files, by their paths below a folder.
-func write(t *testing.T, dir string, files map[string]string) {
+// writeFiles writes files, by their paths below a folder.
+func writeFiles(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
 		file := filepath.Join(dir, filepath.FromSlash(name))

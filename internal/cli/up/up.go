@@ -173,7 +173,8 @@ func (d *display) farewell(cluster *localcluster.Cluster, ready, detached bool, 
 	if detached {
 		end = fmt.Sprintf("The cluster runs in the background; `tenure down --name %s` stops it.", cluster.Name)
 	}
-	d.println(fmt.Sprintf(`%s %s
+	d.println(fmt.Sprintf(`
+%s %s
 
 kubeconfig: %s
 

@@ -1,0 +1,151 @@
+package flux
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func ks(name string, state State, needs ...Ref) Row {
+	ready := "False"
+	if state == Ready {
+		ready = "True"
+	}
+	return Row{Namespace: "flux-system", Kind: Kustomization, Name: name, State: state, Ready: ready, Message: name + "'s message", Needs: needs}
+}
+
+func git(name, revision string, state State) Row {
+	row := ks(name, state)
+	row.Kind, row.Revision = GitRepository, revision
+	return row
+}
+
+func tried(row Row, revision string) Row {
+	row.attempted = revision
+	return row
+}
+
+func ref(kind Kind, name string) Ref { return Ref{kind, "flux-system", name} }
+
+func TestAssess(t *testing.T) {
+	t.Parallel()
+	fleet := ref(GitRepository, "fleet")
+	tests := map[string]struct {
+		reason  string
+		rows    []Row
+		awaited map[string]string
+		failed  map[string]string
+	}{
+		"nothing": {reason: "an empty cluster has nothing to wait for"},
+		"all ready": {
+			reason: "ready at the source's revision is the aim",
+			rows:   []Row{git("fleet", "main@sha1:b", Ready), tried(ks("a", Ready, fleet), "main@sha1:b")},
+		},
+		"suspended": {
+			reason: "Flux leaves it alone, so nothing will change",
+			rows:   []Row{ks("a", Suspended)},
+		},
+		"working": {
+			reason:  "its status is going to change",
+			rows:    []Row{ks("a", Working)},
+			awaited: map[string]string{"a": "a's message"},
+		},
+		"failed": {
+			reason: "Flux said what is wrong",
+			rows:   []Row{ks("a", Failed)},
+			failed: map[string]string{"a": "a's message"},
+		},
+		"new revision after success": {
+			reason:  "the source has moved on and the Kustomization will notice",
+			rows:    []Row{git("fleet", "main@sha1:b", Ready), tried(ks("a", Ready, fleet), "main@sha1:a")},
+			awaited: map[string]string{"a": "has not tried revision main@sha1:b of its source yet"},
+		},
+		"new revision after failure": {
+			reason:  "the failure is about the old revision; the new one may mend it",
+			rows:    []Row{git("fleet", "main@sha1:b", Ready), tried(ks("a", Failed, fleet), "main@sha1:a")},
+			awaited: map[string]string{"a": "has not tried revision main@sha1:b of its source yet"},
+		},
+		"dependency on its way": {
+			reason:  "the dependent follows when the dependency is ready",
+			rows:    []Row{ks("infra", Working), ks("apps", Blocked, ref(Kustomization, "infra"))},
+			awaited: map[string]string{"infra": "infra's message", "apps": "waits for Kustomization/flux-system/infra (working)"},
+		},
+		"dependency ready": {
+			reason:  "Flux looks again only after --requeue-dependency",
+			rows:    []Row{ks("infra", Ready), ks("apps", Blocked, ref(Kustomization, "infra"))},
+			awaited: map[string]string{"apps": "what it waits for is ready, which it will see at its next look: apps's message"},
+		},
+		"dependency failed": {
+			reason: "a chain behind a failure never moves",
+			rows: []Row{
+				ks("infra", Failed), ks("apps", Blocked, ref(Kustomization, "infra")),
+				ks("more", Blocked, ref(Kustomization, "apps")),
+			},
+			failed: map[string]string{
+				"infra": "infra's message", "apps": "waits for Kustomization/flux-system/infra (failed)",
+				"more": "waits for Kustomization/flux-system/apps (blocked)",
+			},
+		},
+		"failure beside something that works": {
+			reason:  "what fails does not hide what is still awaited",
+			rows:    []Row{ks("infra", Failed), ks("apps", Blocked, ref(Kustomization, "infra")), ks("slow", Working)},
+			awaited: map[string]string{"slow": "slow's message"},
+			failed:  map[string]string{"infra": "infra's message", "apps": "waits for Kustomization/flux-system/infra (failed)"},
+		},
+		"missing and something works": {
+			reason:  "what works may create what is missing",
+			rows:    []Row{ks("root", Working), ks("apps", Blocked, fleet)},
+			awaited: map[string]string{"root": "root's message", "apps": "waits for GitRepository/flux-system/fleet (does not exist)"},
+		},
+		"missing and nothing works": {
+			reason: "nobody is left who could create it",
+			rows:   []Row{ks("root", Ready), ks("apps", Blocked, fleet)},
+			failed: map[string]string{"apps": "waits for GitRepository/flux-system/fleet (does not exist)"},
+		},
+		"cycle": {
+			reason: "two that wait for each other wait for ever",
+			rows:   []Row{ks("a", Blocked, ref(Kustomization, "b")), ks("b", Blocked, ref(Kustomization, "a"))},
+			failed: map[string]string{
+				"a": "waits for Kustomization/flux-system/b (blocked)", "b": "waits for Kustomization/flux-system/a (blocked)",
+			},
+		},
+		"dependency suspended": {
+			reason: "a suspended object that is not ready never will be",
+			rows:   []Row{ks("infra", Suspended), ks("apps", Blocked, ref(Kustomization, "infra"))},
+			failed: map[string]string{"apps": "waits for Kustomization/flux-system/infra (is suspended)"},
+		},
+		"assumed source": {
+			reason: "assuming a source does not give it an artifact, so its consumers cannot go on",
+			rows: []Row{
+				{Namespace: "flux-system", Kind: GitRepository, Name: "fleet", State: Suspended, Ready: "True"}, ks("apps", Blocked, fleet),
+			},
+			failed: map[string]string{"apps": "waits for GitRepository/flux-system/fleet (is suspended and has no artifact)"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := Assess(tt.rows)
+			if diff := cmp.Diff(tt.awaited, reasons(got.Awaited)); diff != "" {
+				t.Errorf("%s\nawaited (-want +got):\n%s", tt.reason, diff)
+			}
+			if diff := cmp.Diff(tt.failed, reasons(got.Failed)); diff != "" {
+				t.Errorf("%s\nfailed (-want +got):\n%s", tt.reason, diff)
+			}
+			if got.Settled() != (len(tt.awaited) == 0) {
+				t.Errorf("%s\nSettled() = %v", tt.reason, got.Settled())
+			}
+		})
+	}
+}
+
+func reasons(findings []Finding) map[string]string {
+	if len(findings) == 0 {
+		return nil
+	}
+	m := map[string]string{}
+	for _, f := range findings {
+		m[f.Row.Name] = f.Reason
+	}
+	return m
+}

@@ -1,0 +1,251 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// realFleet is the folder of a public fleet. The test is skipped where these
+// are not at hand: they are no part of the repository.
+func realFleet(t *testing.T, name string) string {
+	t.Helper()
+	root, err := testcluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, "..", "shared", "data", name)
+	if _, err := os.Stat(filepath.Join(dir, "main")); err != nil {
+		t.Skipf("the public fleet %s is not beside the repository, as %s", name, dir)
+	}
+	return dir
+}
+
+// shell runs a command line of tenure the way a user does, at the repository's
+// root with bin in PATH, and returns what it prints and its exit code.
+func shell(t *testing.T, home, line string) (string, int) {
+	t.Helper()
+	root, err := testcluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", line)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "TENURE_HOME="+home, "PATH="+filepath.Join(root, "bin")+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// shortDir is a temporary folder whose path is short enough for sockets.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tenure-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// expectGone checks that nothing runs with the state folder and that it has
+// been removed.
+func expectGone(t *testing.T, home string) {
+	t.Helper()
+	testwait.For(t, "every process of the cluster to be gone", 10*time.Second, func() (bool, string) {
+		out, err := exec.CommandContext(t.Context(), "ps", "-axww", "-o", "pid=,args=").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		for line := range strings.Lines(string(out)) {
+			if strings.Contains(line, home+"/") {
+				left = append(left, line)
+			}
+		}
+		return len(left) == 0, strings.Join(left, "")
+	})
+	if left, _ := filepath.Glob(filepath.Join(home, "*")); len(left) > 0 {
+		t.Errorf("files are left behind: %q", left)
+	}
+}
+
+// The unchanged public fleet with the command line of the documentation: the
+// platform part works, and the tenant's says truthfully what is wrong with it
+// on a Flux of today.
+func TestMultiTenancyUnchanged(t *testing.T) {
+	t.Parallel()
+	realFleet(t, "flux2-multi-tenancy")
+	home := shortDir(t)
+	t.Cleanup(func() {
+		if _, err := os.Stat(filepath.Join(home, "default")); err == nil { // the test has ended early
+			shell(t, home, "tenure down")
+		}
+	})
+	const line = `D=../shared/data/flux2-multi-tenancy; U=https://github.com/fluxcd/flux2-multi-tenancy; ` +
+		`tenure up --fleet $D/main --path clusters/staging --map $U#main=$D/main --map $U#dev-team=$D/dev-team ` +
+		`--assume flux-system/kyverno --assume flux-system/kyverno-policies`
+	out, code := shell(t, home, line+" --detach")
+	if code != 1 {
+		t.Errorf("exit code %d, want 1 since a tenant is not ready:\n%s", code, out)
+	}
+	const old = `no matches for kind "HelmRepository" in version "source.toolkit.fluxcd.io/v1beta1"`
+	if !strings.Contains(out, "Kustomization/apps/dev-team: HelmRepository/apps/podinfo dry-run failed: "+old) {
+		t.Errorf("what is wrong is not printed:\n%s", out)
+	}
+
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(home, "default", "kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run{&localcluster.Cluster{REST: config}, t}
+	got := map[string]string{}
+	for _, row := range r.rows() {
+		got[row.Ref().String()] = row.State.String()
+	}
+	want := map[string]string{
+		"GitRepository/flux-system/flux-system":      "ready",
+		"Kustomization/flux-system/flux-system":      "ready",
+		"Kustomization/flux-system/kyverno":          "suspended",
+		"Kustomization/flux-system/kyverno-policies": "suspended",
+		"Kustomization/flux-system/tenants":          "ready",
+		"GitRepository/apps/dev-team":                "ready",
+		"Kustomization/apps/dev-team":                "failed",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the states of the objects: -want +got:\n%s", diff)
+	}
+	if row, _ := r.row("GitRepository/apps/dev-team"); !strings.HasPrefix(row.Revision, "dev-team@sha1:") {
+		t.Errorf("the tenant's repository has revision %q, want one of its branch", row.Revision)
+	}
+	if row, _ := r.row("Kustomization/apps/dev-team"); !strings.Contains(row.Message, old) {
+		t.Errorf("the tenant's Kustomization says %q", row.Message)
+	}
+	if out, code := shell(t, home, "tenure down"); code != 0 {
+		t.Errorf("tenure down ends with %d: %s", code, out)
+	}
+	expectGone(t, home)
+}
+
+// The same fleet with API versions that Flux serves becomes ready altogether.
+func TestMultiTenancyConverted(t *testing.T) {
+	t.Parallel()
+	d, u := realFleet(t, "flux2-multi-tenancy-v1"), "https://github.com/fluxcd/flux2-multi-tenancy"
+	charts := t.TempDir()
+	writeChart(t, charts, "podinfo", "6.9.0", `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: podinfo}
+spec:
+  replicas: {{ .Values.replicaCount }}
+  selector: {matchLabels: {app: podinfo}}
+  template:
+    metadata: {labels: {app: podinfo}}
+    spec: {containers: [{name: podinfo, image: images.example.com/podinfo:1}]}
+`)
+	r, failed := start(t, localcluster.Options{
+		Fleet: filepath.Join(d, "main"), Path: "clusters/staging",
+		Maps: parseMaps(t, u+"#main="+filepath.Join(d, "main"), u+"#dev-team="+filepath.Join(d, "dev-team"),
+			"https://stefanprodan.github.io/podinfo="+charts),
+		Assume: []string{"flux-system/kyverno", "flux-system/kyverno-policies"},
+	})
+	expectNothing(t, "the converted fleet becomes ready altogether", failed)
+	if row, _ := r.row("HelmRelease/apps/podinfo"); row.State != flux.Ready || row.Revision != "6.9.0" {
+		t.Errorf("podinfo is %s at %q: %s", row.State, row.Revision, row.Message)
+	}
+	if ready := r.field("apps", "deployment/podinfo", ".status.readyReplicas"); ready != "1" {
+		t.Errorf("podinfo has %q ready Pods, want the one of staging", ready)
+	}
+}
+
+func writeChart(t *testing.T, dir, name, version, template string) {
+	t.Helper()
+	write(t, "apiVersion: v2\nname: "+name+"\nversion: "+version+"\n", dir, name, "Chart.yaml")
+	write(t, template, dir, name, "templates", "objects.yaml")
+}
+
+// The Capsule fleet of 2022 cannot run on a Flux of today, at its very root.
+func TestCapsuleUnchanged(t *testing.T) {
+	t.Parallel()
+	realFleet(t, "flux2-capsule-multi-tenancy")
+	home := shortDir(t)
+	out, code := shell(t, home, `D=../shared/data/flux2-capsule-multi-tenancy; U=ssh://git@github.com/clastix/flux2-capsule-multi-tenancy; `+
+		`tenure up --fleet $D/main --path clusters/staging --map $U#main=$D/main --map $U#dev-team=$D/dev-team`)
+	if code != 1 {
+		t.Errorf("exit code %d, want 1:\n%s", code, out)
+	}
+	for _, part := range []string{
+		"clusters/staging/flux-system/gotk-sync.yaml",
+		"GitRepository flux-system/flux-system has apiVersion source.toolkit.fluxcd.io/v1beta2",
+		"Kustomization flux-system/flux-system has apiVersion kustomize.toolkit.fluxcd.io/v1beta2",
+		"does not serve any more", "change it to kustomize.toolkit.fluxcd.io/v1", "flux migrate -f .",
+	} {
+		if !strings.Contains(out, part) {
+			t.Errorf("the message lacks %q:\n%s", part, out)
+		}
+	}
+	expectGone(t, home)
+}
+
+// capsuleKinds are the kinds that Capsule's chart would bring.
+const capsuleKinds = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: tenants.capsule.clastix.io}
+spec:
+  group: capsule.clastix.io
+  scope: Cluster
+  names: {kind: Tenant, plural: tenants}
+  versions: [{name: v1beta1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: capsuleconfigurations.capsule.clastix.io}
+spec:
+  group: capsule.clastix.io
+  scope: Cluster
+  names: {kind: CapsuleConfiguration, plural: capsuleconfigurations}
+  versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+`
+
+// The converted Capsule fleet, with charts that bring Capsule's kinds and
+// nothing that acts on them: the platform's part becomes ready, and the tenant
+// waits for the kubeconfig that Capsule's addon would have made.
+func TestCapsuleConverted(t *testing.T) {
+	t.Parallel()
+	d, u := realFleet(t, "flux2-capsule-multi-tenancy-v1"), "https://github.com/clastix/flux2-capsule-multi-tenancy.git"
+	charts := t.TempDir()
+	writeChart(t, charts, "capsule", "0.1.0", capsuleKinds)
+	writeChart(t, charts, "capsule-proxy", "0.1.0", "")
+	r, failed := start(t, localcluster.Options{
+		Fleet: filepath.Join(d, "main"), Path: "clusters/staging",
+		Maps: parseMaps(t, u+"#main="+filepath.Join(d, "main"), u+"#dev-team="+filepath.Join(d, "dev-team"),
+			"https://clastix.github.io/charts="+charts),
+	})
+	const tenant = "Kustomization/dev-team/dev-team"
+	if reason := failed[tenant]; !strings.Contains(reason, `"gitops-reconciler-kubeconfig" not found`) {
+		t.Errorf("the tenant's Kustomization says %q, want which Secret is missing", reason)
+	}
+	delete(failed, tenant)
+	expectNothing(t, "everything but the tenant becomes ready", failed)
+	if row, _ := r.row("GitRepository/dev-team/dev-team"); !strings.HasPrefix(row.Revision, "dev-team@sha1:") {
+		t.Errorf("the tenant's repository has revision %q, want one of its branch", row.Revision)
+	}
+}
