@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -167,10 +168,15 @@ func TestLockdown(t *testing.T) {
 	}
 }
 
+// building keeps builds apart: kustomize has global state.
+var building sync.Mutex
+
 // build runs kustomize on a folder as Flux does: within the folder's
 // repository.
 func build(t *testing.T, dir string) resmap.ResMap {
 	t.Helper()
+	building.Lock()
+	defer building.Unlock()
 	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
 		t.Fatalf("cannot build %s: %v", dir, err)

@@ -79,6 +79,11 @@ func ApplyManifests(ctx context.Context, config *rest.Config, objects []*unstruc
 	if err != nil {
 		return fmt.Errorf("cannot apply manifests: %w", err)
 	}
+	return applyAll(ctx, c, objects)
+}
+
+// applyAll applies what defines others first.
+func applyAll(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
 	var definitions, rest []*unstructured.Unstructured
 	for _, obj := range objects {
 		switch obj.GetKind() {

@@ -2,6 +2,7 @@ package flux
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -102,7 +103,7 @@ func TestKeepAssumed(t *testing.T) {
 	users := &kustomizev1.Kustomization{ObjectMeta: at("a", "users", 1), Spec: spec}
 	users.Spec.Suspend = true
 	release := &helmv2.HelmRelease{ObjectMeta: at("a", "release", 1)}
-	c := newFake(source, assumed, stale, users, release).Build()
+	c := newFake(source, assumed, stale, users, release).WithInterceptorFuncs(replay()).Build()
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -146,12 +147,16 @@ func TestKeepAssumed(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually("the Kustomization follows its source", atRevision("main@sha1:b"))
-	if !get(&kustomizev1.Kustomization{ObjectMeta: at("a", "users", 0)}).(*kustomizev1.Kustomization).Spec.Suspend {
+	users, ok := get(&kustomizev1.Kustomization{ObjectMeta: at("a", "users", 0)}).(*kustomizev1.Kustomization)
+	if !ok || !users.Spec.Suspend {
 		t.Error("what the user suspended was resumed")
 	}
 	cancel()
 	select {
-	case <-ended:
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("KeepAssumed ended with %v", err)
+		}
 	case <-time.After(patience):
 		t.Fatal("KeepAssumed does not end with its context")
 	}

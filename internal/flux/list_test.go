@@ -54,6 +54,7 @@ func TestList(t *testing.T) {
 		&sourcev1.GitRepository{ObjectMeta: at("a", "src", 1)},
 	}
 	noBuckets := missing(func(list client.ObjectList) bool { _, ok := list.(*sourcev1.BucketList); return ok })
+	c := newFake(objects...).WithInterceptorFuncs(noBuckets).Build()
 	tests := map[string]struct {
 		reason    string
 		selection Selection
@@ -88,7 +89,7 @@ func TestList(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rows, err := List(t.Context(), newFake(objects...).WithInterceptorFuncs(noBuckets).Build(), tt.selection)
+			rows, err := List(t.Context(), c, tt.selection)
 			if !errors.Is(err, tt.err) {
 				t.Fatalf("%s\nerror = %v, want %v", tt.reason, err, tt.err)
 			}

@@ -128,7 +128,7 @@ func (w *watcher) update(row Row, deleted bool) {
 	switch {
 	case deleted && had:
 		delete(rows, name)
-	case !deleted && !(had && old.Equal(row)):
+	case !deleted && (!had || !old.Equal(row)):
 		rows[name] = row
 	default:
 		return

@@ -27,7 +27,7 @@ func (c *Cluster) mapWorld(ctx context.Context) error {
 	}
 	for _, m := range c.opts.Maps {
 		if err := c.mapOne(ctx, m); err != nil {
-			return fmt.Errorf("cannot map %s: %w", m.URL, err)
+			return err
 		}
 	}
 	for _, host := range c.Git.Hosts() {
@@ -44,14 +44,14 @@ func (c *Cluster) mapOne(ctx context.Context, m network.Map) error {
 	case network.KindHelm:
 		u, err := url.Parse(m.URL)
 		if err != nil {
-			return err
+			return fmt.Errorf("cannot map %s: %w", m.URL, err)
 		}
 		host, err := helmhost.New(m.Dir, u.Path)
 		if err != nil {
-			return err
+			return fmt.Errorf("cannot map %s: %w", m.URL, err)
 		}
 		c.Network.Handle(u.Hostname(), u.Path, host)
 		return nil
 	}
-	return fmt.Errorf("an %s cannot be served yet", m.Kind)
+	return fmt.Errorf("cannot map %s: an %s cannot be served yet", m.URL, m.Kind)
 }

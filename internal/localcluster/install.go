@@ -260,7 +260,7 @@ func (c *Cluster) preview(context.Context) error {
 	c.run("live preview", func() error {
 		return c.Git.Watch(c.life, func(change githost.Change) {
 			if change.Err != nil {
-				c.opts.Report(change.Err)
+				c.report(change.Err)
 				return
 			}
 			sources, err := flux.SourcesOf(c.life, kube, change.URL)

@@ -75,6 +75,7 @@ type Cluster struct {
 
 	opts   Options
 	state  *State
+	data   *os.File
 	group  *supervise.Group
 	plane  *controlplane.ControlPlane
 	node   *node.Node
@@ -87,9 +88,9 @@ type Cluster struct {
 	platformMu sync.Mutex
 	platforms  map[string]bool
 
-	// life ends when the cluster is stopped.
+	// life ends when the cluster is stopped or its control plane given up.
 	life       context.Context
-	cancel     context.CancelFunc
+	end        context.CancelCauseFunc
 	background sync.WaitGroup
 	stopOnce   sync.Once
 	stopErr    error
@@ -104,7 +105,11 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	c.life, c.cancel = context.WithCancel(context.Background())
+	c.life, c.end = context.WithCancelCause(context.Background())
+	// A control plane that is given up ends the start.
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	defer context.AfterFunc(c.life, func() { giveUp(context.Cause(c.life)) })()
 	steps := []struct {
 		name string
 		run  func(context.Context) error
@@ -124,9 +129,16 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 			done = c.opts.Step(step.name)
 		}
 		err := step.run(ctx)
+		if ctx.Err() != nil {
+			// What the step says then is a consequence.
+			err = context.Cause(ctx)
+		}
 		done(err)
 		if err != nil {
-			return nil, errors.Join(err, c.Stop())
+			if stopErr := c.Stop(); stopErr != nil {
+				c.opts.Report(fmt.Errorf("cannot stop the cluster cleanly: %w", stopErr))
+			}
+			return nil, c.explainFull(err)
 		}
 	}
 	return c, nil
@@ -153,9 +165,6 @@ func (c *Cluster) complete() error {
 		c.opts.BinDir = dir
 	}
 	c.Name = c.opts.Name
-	if err := checkPrograms(c.opts.BinDir); err != nil {
-		return err
-	}
 	for _, name := range c.opts.Assume {
 		refs, err := flux.ParseAssumption(name)
 		if err != nil {
@@ -163,11 +172,15 @@ func (c *Cluster) complete() error {
 		}
 		c.assumed = append(c.assumed, refs...)
 	}
-	return c.loadFleet()
+	// What is wrong with the input is said first: it is there on any machine.
+	if err := c.loadFleet(); err != nil {
+		return err
+	}
+	return checkPrograms(c.opts.BinDir)
 }
 
-func (c *Cluster) acquire(context.Context) error {
-	state, err := AcquireState(c.opts.Root, c.Name)
+func (c *Cluster) acquire(ctx context.Context) error {
+	state, err := AcquireState(ctx, c.opts.Root, c.Name)
 	if err != nil {
 		return err
 	}
@@ -178,7 +191,7 @@ func (c *Cluster) acquire(context.Context) error {
 	if c.opts.Data, err = filepath.Abs(c.opts.Data); err != nil {
 		return fmt.Errorf("cannot use the data folder: %w", err)
 	}
-	if err := privateFolder(c.opts.Data); err != nil {
+	if c.data, err = acquireData(c.opts.Data); err != nil {
 		return err
 	}
 	if c.logTo, err = os.OpenFile(filepath.Join(c.Dir, "log", "tenure.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
@@ -188,6 +201,7 @@ func (c *Cluster) acquire(context.Context) error {
 	c.group, err = supervise.NewGroup(supervise.Options{
 		Reaper: []string{filepath.Join(c.opts.BinDir, "tenure"), supervise.ReapCommand},
 		Remove: state.Paths(),
+		Hold:   []*os.File{state.lock, c.data},
 	})
 	return err
 }
@@ -221,7 +235,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		Group:             c.group,
 		EgressConfig:      network.EgressConfig(filepath.Join(c.Dir, "egress.sock")),
 		BeforeControllers: c.installKinds,
-		OnCrash:           func(crash *supervise.CrashError) { c.opts.Report(crash) },
+		OnCrash:           c.onCrash,
 		Step:              c.opts.Step,
 	})
 	if err != nil {
@@ -285,10 +299,43 @@ const nodePatience = time.Minute
 func (c *Cluster) run(name string, part func() error) {
 	c.background.Go(func() {
 		if err := part(); err != nil && !errors.Is(err, context.Canceled) {
-			c.log.Error("a part of the cluster has failed", "part", name, "error", err)
-			c.opts.Report(fmt.Errorf("the local cluster's %s has failed: %w", name, err))
+			c.report(fmt.Errorf("the local cluster's %s has failed: %w", name, err))
 		}
 	})
+}
+
+// report tells the user, and the log for when nobody is looking.
+func (c *Cluster) report(err error) {
+	c.log.Error("something happened to the cluster", "error", err)
+	c.opts.Report(err)
+}
+
+// onCrash reports a component that ended by itself. One that is given up is the
+// cluster's end, which is reported by Err.
+func (c *Cluster) onCrash(crash *supervise.CrashError) {
+	if crash.GaveUp {
+		c.log.Error("the cluster ends", "error", crash)
+		c.end(crash)
+		return
+	}
+	c.report(crash)
+}
+
+// errStopped is why a cluster that was stopped has ended.
+var errStopped = errors.New("the cluster was stopped")
+
+// Done is closed when the cluster has been stopped or has failed for good.
+func (c *Cluster) Done() <-chan struct{} { return c.life.Done() }
+
+// Err says why a cluster that has failed cannot go on: a [supervise.CrashError]
+// about a component of the control plane that was restarted in vain. It is nil
+// as long as the cluster works, and when it was stopped before it failed. A
+// failed cluster still has to be stopped.
+func (c *Cluster) Err() error {
+	if err := context.Cause(c.life); !errors.Is(err, errStopped) {
+		return err
+	}
+	return nil
 }
 
 func (c *Cluster) durable() bool { return filepath.Dir(c.opts.Data) != c.Dir }
@@ -304,7 +351,7 @@ func (c *Cluster) Stop() error {
 }
 
 func (c *Cluster) stop() error {
-	c.cancel()
+	c.end(errStopped)
 	var errs []error
 	if c.plane != nil && c.durable() {
 		c.plane.Stop(context.Background())
@@ -317,6 +364,9 @@ func (c *Cluster) stop() error {
 	c.background.Wait()
 	if c.logTo != nil {
 		errs = append(errs, c.logTo.Close())
+	}
+	if c.data != nil {
+		errs = append(errs, c.data.Close())
 	}
 	if c.state != nil {
 		errs = append(errs, c.state.Release())

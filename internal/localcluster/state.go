@@ -1,6 +1,7 @@
 package localcluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -53,20 +54,22 @@ type State struct {
 }
 
 // AcquireState makes and locks the state folder of a cluster. What a cluster of
-// that name that was killed has left there is removed. It fails with an error
-// that wraps ErrRunning when the folder is in use.
-func AcquireState(root, name string) (*State, error) {
+// that name that was killed has left there is removed; while its processes are
+// still being killed this waits. It fails with an error that wraps ErrRunning
+// when the folder is in use.
+func AcquireState(ctx context.Context, root, name string) (*State, error) {
 	if !validName.MatchString(name) {
 		return nil, fmt.Errorf("%q cannot be a cluster's name: use up to 32 of a-z, 0-9 and -", name)
 	}
-	if err := privateFolder(root); err != nil {
-		return nil, err
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the state folder: %w", err)
 	}
 	dir := filepath.Join(root, name)
 	if longest := filepath.Join(dir, "egress.sock"); len(longest) > maxSocketPath {
 		return nil, fmt.Errorf("the path of the state folder %s is too long for sockets in it: set TENURE_HOME to a shorter one", dir)
 	}
-	lock, err := lockFile(filepath.Join(root, name+".lock"))
+	lock, err := lockFile(ctx, root, name)
 	if err != nil {
 		return nil, err
 	}
@@ -77,33 +80,72 @@ func AcquireState(root, name string) (*State, error) {
 	return s, nil
 }
 
-// lockFile opens and locks a file, which it makes if need be. A cluster that
-// ends removes its file, so one that was opened just before may be locked in
-// vain: then the next file of that name is tried.
-func lockFile(file string) (*os.File, error) {
-	name := strings.TrimSuffix(filepath.Base(file), ".lock")
+// takeoverPatience is how long a lock may be held by nobody alive: by the reaper
+// of a cluster that was killed, which is a matter of two seconds, or for an
+// instant by somebody who looks whether it is held.
+const takeoverPatience = 5 * time.Second
+
+// lockFile opens and locks the cluster's file, which it makes if need be, in
+// the folder root, which it makes too: the last cluster to end removes both.
+func lockFile(ctx context.Context, root, name string) (*os.File, error) {
+	deadline := time.Now().Add(takeoverPatience)
 	for {
-		lock, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
-		if err != nil {
-			return nil, fmt.Errorf("cannot make the state folder: %w", err)
+		if err := stateFolder(root); err != nil {
+			return nil, err
 		}
-		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-			owner := readPID(lock)
-			lock.Close()
-			if errors.Is(err, syscall.EWOULDBLOCK) {
+		lock, owner, err := tryLock(filepath.Join(root, name+".lock"))
+		switch {
+		case err == nil && lock != nil:
+			return lock, nil
+		case errors.Is(err, ErrRunning):
+			if alive(owner) || time.Now().After(deadline) {
 				return nil, fmt.Errorf("%w: %s (process %d); stop it with `tenure down --name %s`, or choose another --name", ErrRunning, name, owner, name)
 			}
-			return nil, fmt.Errorf("cannot lock the state folder: %w", err)
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("cannot lock the state folder: %w; set TENURE_HOME to a folder that you can write to", err)
 		}
-		locked, err := lock.Stat()
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("cannot lock the state folder: %w", err), lock.Close())
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
 		}
-		if current, err := os.Stat(file); err == nil && os.SameFile(locked, current) {
-			return lock, nil
-		}
-		lock.Close()
 	}
+}
+
+// tryLock returns the locked file, or ErrRunning and who holds it, or neither
+// when the file that was locked is not that of the name any more: a cluster that
+// ends removes its file, so one that was opened just before is locked in vain.
+func tryLock(file string) (*os.File, int, error) {
+	lock, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		owner := readPID(lock)
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = ErrRunning
+		}
+		return nil, owner, errors.Join(err, lock.Close())
+	}
+	if !names(file, lock) {
+		return nil, 0, lock.Close()
+	}
+	return lock, 0, nil
+}
+
+// names says whether the path still leads to the open file.
+func names(path string, f *os.File) bool {
+	opened, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	current, err := os.Stat(path)
+	return err == nil && os.SameFile(opened, current)
+}
+
+// alive says whether a process exists. That of another user does.
+func alive(pid int) bool {
+	return pid > 1 && !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
 // Paths are the folder and its lock, for whoever cleans up when the process
@@ -126,7 +168,8 @@ func (s *State) prepare() error {
 	return nil
 }
 
-// Release removes the folder and gives up its lock.
+// Release removes the folder and gives up its lock, in this order: whoever gets
+// the lock finds nothing of ours.
 func (s *State) Release() error {
 	err := errors.Join(os.RemoveAll(s.Dir), os.Remove(s.lock.Name()), s.lock.Close())
 	// The last cluster takes the root with it; others keep it.
@@ -134,20 +177,36 @@ func (s *State) Release() error {
 	return err
 }
 
+// stateFolder makes sure that there is a private folder for state.
+func stateFolder(dir string) error {
+	if err := privateFolder(dir); err != nil {
+		return fmt.Errorf("cannot use the state folder: %w; or set TENURE_HOME to another folder", err)
+	}
+	return nil
+}
+
 // privateFolder makes a folder that its owner alone can enter, or makes sure
 // that an existing one is: others on this machine could otherwise put their
-// own files in the place of ours.
+// own files in the place of ours. Its errors end in what to do.
 func privateFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("cannot make the state folder: %w; set TENURE_HOME to a folder that you can write to", err)
+		return fmt.Errorf("%w: choose a place that you can write to", err)
 	}
 	info, err := os.Lstat(dir)
-	if err != nil {
-		return fmt.Errorf("cannot use the state folder: %w", err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return privateFolder(dir) // somebody who ended has just removed it
 	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || !ok || int(owner.Uid) != os.Getuid() {
-		return fmt.Errorf("the state folder %s must be a folder of yours that nobody else can enter (mode 0700); set TENURE_HOME to another", dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is not a folder: remove it", dir)
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || int(owner.Uid) != os.Getuid() {
+		return fmt.Errorf("%s belongs to another user: remove it", dir)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return fmt.Errorf("%s can be entered by others (mode %04o): run `chmod 700 %s`", dir, mode, dir)
 	}
 	return nil
 }
@@ -166,9 +225,14 @@ func Stop(root, name string, patience time.Duration) error {
 	defer lock.Close()
 	free := func() bool { return syscall.Flock(int(lock.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil }
 	if free() {
-		// Left by one that was killed, reaper and all.
-		_ = os.RemoveAll(filepath.Join(root, name))
-		_ = os.Remove(lock.Name())
+		// Left by one that was killed, reaper and all. Whoever starts now
+		// finds the lock taken and waits; one that started before the lock
+		// was taken has a file of its own.
+		if names(lock.Name(), lock) {
+			_ = os.RemoveAll(filepath.Join(root, name))
+			_ = os.Remove(lock.Name())
+			_ = os.Remove(root)
+		}
 		return fmt.Errorf("%w: %s", ErrNotRunning, name)
 	}
 	pid := readPID(lock)

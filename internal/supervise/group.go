@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -27,6 +28,10 @@ type Options struct {
 	// Remove are folders that the reaper deletes when the parent dies
 	// without having closed the group.
 	Remove []string
+	// Hold are open files, such as locks, that stay open in the reaper until
+	// the children are gone and the folders removed: whoever gets such a lock
+	// knows that nothing of the group is left.
+	Hold []*os.File
 }
 
 // Group is a set of child processes that end with their parent.
@@ -49,6 +54,7 @@ func NewGroup(opts Options) (*Group, error) {
 	}
 	cmd := exec.Command(opts.Reaper[0], append(opts.Reaper[1:len(opts.Reaper):len(opts.Reaper)], opts.Remove...)...)
 	cmd.Env = []string{"HOME=/", "PATH=/usr/bin:/bin"}
+	cmd.ExtraFiles = opts.Hold
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	pipe, err := cmd.StdinPipe()
 	if err != nil {
@@ -138,7 +144,6 @@ func (g *Group) Close(ctx context.Context) error {
 		return errors.Join(werr, err)
 	case <-time.After(reaperPatience):
 		_ = syscall.Kill(-g.reaper.Process.Pid, syscall.SIGKILL)
-		<-done
 		return errors.New("the reaper did not end by itself and was killed")
 	}
 }

@@ -43,8 +43,13 @@ func (e *CrashError) Error() string {
 	if !e.GaveUp {
 		return fmt.Sprintf("%s ended (%s) and is restarted", e.Name, how)
 	}
-	return fmt.Sprintf("%s ended (%s) and is given up after %d restarts; its last words:\n  %s",
-		e.Name, how, e.Restarts, strings.Join(e.Tail, "\n  "))
+	if e.Restarts > 0 {
+		how += fmt.Sprintf(", given up after %d restarts", e.Restarts)
+	}
+	if len(e.Tail) == 0 {
+		return fmt.Sprintf("%s ended (%s)", e.Name, how)
+	}
+	return fmt.Sprintf("%s ended (%s); its last words:\n  %s", e.Name, how, strings.Join(e.Tail, "\n  "))
 }
 
 func (e *CrashError) Unwrap() error { return e.Err }
@@ -94,7 +99,7 @@ func (k *Kept) watch(ctx context.Context, g *Group, spec Spec, restart Restart, 
 		if time.Since(started) >= restart.Healthy {
 			restarts, pause = 0, restart.First
 		}
-		crash := &CrashError{Name: spec.Name, Err: p.Err(), Restarts: restarts, Tail: Tail(spec.Log, 10)}
+		crash := &CrashError{Name: spec.Name, Err: p.Err(), Restarts: restarts, Tail: LastWords(spec.Log)}
 		for {
 			crash.GaveUp = restarts >= restart.Max
 			onCrash(crash)

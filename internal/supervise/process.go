@@ -1,12 +1,10 @@
 package supervise
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -106,28 +104,3 @@ func (p *Process) Stop(ctx context.Context) {
 
 // Log is the file that holds the process's output.
 func (p *Process) Log() string { return p.spec.Log }
-
-// tailWindow bounds how much of a log Tail reads.
-const tailWindow = 64 << 10
-
-// Tail returns up to n last lines of a log file, at most the last 64 KiB, and
-// nothing when the file cannot be read.
-func Tail(file string, n int) []string {
-	f, err := os.Open(filepath.Clean(file))
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil
-	}
-	offset := max(info.Size()-tailWindow, 0)
-	buf := make([]byte, info.Size()-offset)
-	read, _ := f.ReadAt(buf, offset)
-	var lines []string
-	for _, line := range bytes.Split(bytes.TrimRight(buf[:read], "\n"), []byte("\n")) {
-		lines = append(lines, string(line))
-	}
-	return lines[max(len(lines)-n, 0):]
-}

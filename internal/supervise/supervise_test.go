@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
 // The test program is its own reaper and its own parent to be killed.
@@ -33,7 +35,15 @@ func reaper() []string { return []string{os.Args[0], "reap"} }
 // parent starts a child and a grandchild, writes their PIDs and waits to be
 // killed.
 func parent(dir string) int {
-	g, err := NewGroup(Options{Reaper: reaper(), Remove: []string{filepath.Join(dir, "state")}})
+	lock, err := os.Create(filepath.Join(dir, "lock"))
+	if err == nil {
+		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	g, err := NewGroup(Options{Reaper: reaper(), Remove: []string{filepath.Join(dir, "state")}, Hold: []*os.File{lock}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -69,13 +79,7 @@ func newGroup(t *testing.T) *Group {
 
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("still waiting for %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	testwait.For(t, what, 20*time.Second, func() (bool, string) { return done(), "it has not happened" })
 }
 
 func pid(t *testing.T, file string) int {
@@ -121,12 +125,19 @@ func TestChildrenDieWithKilledParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
+	lock, err := os.Open(filepath.Join(dir, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	await(t, "the lock to be given up", func() bool {
+		return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+	})
+	if _, err := os.Stat(state); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the lock was given up before the state folder was removed: %v", err)
+	}
 	await(t, "the child to die", func() bool { return gone(pid(t, filepath.Join(dir, "child"))) })
 	await(t, "the grandchild to die", func() bool { return gone(pid(t, filepath.Join(dir, "grandchild"))) })
-	await(t, "the state folder to vanish", func() bool {
-		_, err := os.Stat(state)
-		return errors.Is(err, os.ErrNotExist)
-	})
 }
 
 func TestCloseKillsWhatDoesNotListen(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/supervise"
@@ -102,30 +101,6 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	return code
-}
-
-// Wait polls until ok returns true, and fails the test with the reason and what
-// ok said last when the patience is over. What ok says should name what is
-// still missing.
-func Wait(t testing.TB, reason string, patience time.Duration, ok func() (bool, string)) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		done, missing := ok()
-		if done {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("still waiting after %s for %s: %s", patience, reason, missing)
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatalf("interrupted while waiting for %s: %s", reason, missing)
-		case <-tick.C:
-		}
-	}
 }
 
 // Logs returns the last lines of every log of the cluster.

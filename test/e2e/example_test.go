@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
 // crossing is what a tenant writes to get at another tenant's source.
@@ -121,7 +121,7 @@ func testLockdown(r run) {
 func (r run) applied(what string, bound time.Duration, done func() bool) {
 	r.t.Helper()
 	began := time.Now()
-	testcluster.Wait(r.t, what+" to be applied", bound, func() (bool, string) { return done(), "nothing has changed" })
+	testwait.For(r.t, what+" to be applied", bound, func() (bool, string) { return done(), "nothing has changed" })
 	r.t.Logf("%s was applied after %.2fs", what, time.Since(began).Seconds())
 }
 

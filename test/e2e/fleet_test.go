@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
 	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
 // patience bounds every wait for Flux: far more than it takes, since several
@@ -106,7 +107,7 @@ func (r run) rows() []flux.Row {
 func (r run) settle() map[string]string {
 	r.t.Helper()
 	failed, quiet := map[string]string{}, 0
-	testcluster.Wait(r.t, "the fleet to settle", patience, func() (bool, string) {
+	testwait.For(r.t, "the fleet to settle", patience, func() (bool, string) {
 		rows := r.rows()
 		now := flux.Assess(rows)
 		if len(rows) < 3 || !now.Settled() {
@@ -138,7 +139,7 @@ func (r run) row(ref string) (flux.Row, bool) {
 func (r run) until(ref, reason string, ok func(flux.Row) bool) flux.Row {
 	r.t.Helper()
 	var row flux.Row
-	testcluster.Wait(r.t, ref+" "+reason, patience, func() (bool, string) {
+	testwait.For(r.t, ref+" "+reason, patience, func() (bool, string) {
 		var found bool
 		row, found = r.row(ref)
 		return found && ok(row), fmt.Sprintf("it says %s %s %q", row.Ready, row.Revision, row.Message)

@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -68,7 +69,7 @@ func shortDir(t *testing.T) string {
 // been removed.
 func expectGone(t *testing.T, home string) {
 	t.Helper()
-	testcluster.Wait(t, "every process of the cluster to be gone", 10*time.Second, func() (bool, string) {
+	testwait.For(t, "every process of the cluster to be gone", 10*time.Second, func() (bool, string) {
 		out, err := exec.CommandContext(t.Context(), "ps", "-axww", "-o", "pid=,args=").Output()
 		if err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster/pki"
 	"github.com/tenure-dev/tenure/internal/supervise"
 	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -67,14 +69,16 @@ func timeBareAPI(b *testing.B) time.Duration {
 	b.Helper()
 	dir := stateRoot(b)
 	program := filepath.Join(binDir(b), "tenure-cluster")
-	key := filepath.Join(dir, "sa.key")
+	key, public := filepath.Join(dir, "sa.key"), filepath.Join(dir, "sa.crt")
 	// Any private key will do for signing tokens; an authority's is at hand.
 	authority, err := pki.NewAuthority("bench")
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := os.WriteFile(key, authority.KeyPEM, 0o600); err != nil {
-		b.Fatal(err)
+	for file, content := range map[string][]byte{key: authority.KeyPEM, public: authority.CertPEM} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			b.Fatal(err)
+		}
 	}
 	client, peer, secure := freePort(b), freePort(b), freePort(b)
 	began := time.Now()
@@ -85,9 +89,12 @@ func timeBareAPI(b *testing.B) time.Duration {
 			"--initial-cluster=default=http://127.0.0.1:" + peer},
 		{"kube-apiserver", "--etcd-servers=http://127.0.0.1:" + client, "--bind-address=127.0.0.1", "--secure-port=" + secure,
 			"--cert-dir=" + filepath.Join(dir, "certs"), "--endpoint-reconciler-type=none", "--authorization-mode=RBAC",
-			"--service-account-issuer=https://bench", "--service-account-key-file=" + key, "--service-account-signing-key-file=" + key},
+			"--service-account-issuer=https://bench", "--service-account-key-file=" + public, "--service-account-signing-key-file=" + key},
 	} {
 		cmd := exec.Command(program, args...)
+		if testing.Verbose() {
+			cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+		}
 		if err := cmd.Start(); err != nil {
 			b.Fatal(err)
 		}
@@ -97,19 +104,15 @@ func timeBareAPI(b *testing.B) time.Duration {
 		}()
 	}
 	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	for {
+	testwait.For(b, "the bare API server to be ready", time.Minute, func() (bool, string) {
 		resp, err := insecure.Get("https://127.0.0.1:" + secure + "/readyz")
-		if err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return time.Since(began)
-			}
+		if err != nil {
+			return false, err.Error()
 		}
-		if time.Since(began) > time.Minute {
-			b.Fatalf("the bare API server is not ready: %v", err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK, resp.Status
+	})
+	return time.Since(began)
 }
 
 // BenchmarkExampleFleet measures the example fleet: from the start to everything
@@ -216,7 +219,7 @@ func awaitReady(b *testing.B, cluster *localcluster.Cluster) {
 	}
 	ctx, cancel := context.WithTimeout(b.Context(), 3*time.Minute)
 	defer cancel()
-	errReady := fmt.Errorf("ready")
+	errReady := errors.New("ready")
 	err = flux.Watch(ctx, kube, flux.Selection{Kinds: flux.AllKinds()}, func(rows []flux.Row) error {
 		root := false
 		for _, row := range rows {
@@ -230,26 +233,17 @@ func awaitReady(b *testing.B, cluster *localcluster.Cluster) {
 		}
 		return errReady
 	})
-	if err != errReady {
+	if !errors.Is(err, errReady) {
 		b.Fatalf("the fleet is not ready: %v\n%s", err, testcluster.Logs(cluster, 5))
 	}
 }
 
 func awaitConfigMap(b *testing.B, client kubernetes.Interface, n string) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
-	defer cancel()
-	for {
-		saved, err := client.CoreV1().ConfigMaps("default").Get(ctx, "saved", metav1.GetOptions{})
-		if err == nil && saved.Data["n"] == n {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			b.Fatalf("a saved file was not applied within a minute: %v", err)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	testwait.For(b, "the saved file to be applied", time.Minute, func() (bool, string) {
+		saved, err := client.CoreV1().ConfigMaps("default").Get(b.Context(), "saved", metav1.GetOptions{})
+		return err == nil && saved.Data["n"] == n, fmt.Sprint(saved.Data, err)
+	})
 }
 
 // residentMB adds up the resident memory, in megabytes, of this process and of
@@ -314,4 +308,3 @@ func freePort(b *testing.B) string {
 	defer l.Close()
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
-

@@ -3,7 +3,9 @@
 package down
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +25,11 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			began := time.Now()
-			if err := localcluster.Stop(localcluster.Root(), name, patience); err != nil {
+			err := localcluster.Stop(localcluster.Root(), name, patience)
+			if errors.Is(err, localcluster.ErrNotRunning) {
+				return ui.WithHint(err, notRunningHint())
+			}
+			if err != nil {
 				return err
 			}
 			fmt.Fprintf(streams.Out, "cluster %s stopped in %s\n", name, time.Since(began).Round(100*time.Millisecond))
@@ -39,4 +45,13 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		return names, cobra.ShellCompDirectiveNoFileComp
 	})
 	return cmd
+}
+
+// notRunningHint says which clusters there are instead.
+func notRunningHint() string {
+	names, err := localcluster.Running(localcluster.Root())
+	if err != nil || len(names) == 0 {
+		return "none is running at all: `tenure up` starts one"
+	}
+	return "running: " + strings.Join(names, ", ") + "; choose one with --name"
 }

@@ -23,6 +23,7 @@ type Live struct {
 	canvas canvas
 	table  Table
 	footer string
+	size   [2]int // the terminal's when the table was drawn
 	widths []int
 	shown  map[string]bool // rows of the last table, in a pipe
 	stop   chan struct{}
@@ -80,28 +81,30 @@ func (l *Live) Close() error {
 func (l *Live) followSize() {
 	ticker := time.NewTicker(resizePoll)
 	defer ticker.Stop()
-	width, height := l.screen.Size()
 	for {
 		select {
 		case <-l.stop:
 			return
 		case <-ticker.C:
 		}
-		w, h := l.screen.Size()
-		if w == width && h == height {
-			continue
-		}
-		width, height = w, h
 		l.mu.Lock()
-		_ = l.draw() // the next Set reports what is wrong with the terminal
+		if l.size != l.currentSize() {
+			_ = l.draw() // the next Set reports what is wrong with the terminal
+		}
 		l.mu.Unlock()
 	}
+}
+
+func (l *Live) currentSize() [2]int {
+	width, height := l.screen.Size()
+	return [2]int{width, height}
 }
 
 func (l *Live) draw() error {
 	if l.table.Header == nil {
 		return nil
 	}
+	l.size = l.currentSize()
 	room := l.canvas.height()
 	var below []string
 	if l.footer != "" {
@@ -118,11 +121,7 @@ func (l *Live) draw() error {
 		below = append([]string{l.screen.Paint(Faint, fmt.Sprintf("%s and %d more", ellipsis, hidden))}, below...)
 	}
 	var widths []int
-	header, lines := table.lay(l.screen, &widths)
-	if !table.NoHeader {
-		lines = append([]string{header}, lines...)
-	}
-	lines = append(lines, below...)
+	lines := append(table.lay(l.screen, &widths), below...)
 	return l.canvas.draw(lines[max(0, len(lines)-l.canvas.height()):])
 }
 
@@ -154,10 +153,7 @@ func (l *Live) printChanged() error {
 		return nil
 	}
 	l.shown = now
-	header, lines := changed.lay(l.screen, &l.widths)
-	if !changed.NoHeader {
-		lines = append([]string{header}, lines...)
-	}
+	lines := changed.lay(l.screen, &l.widths)
 	if len(lines) == 0 {
 		return nil
 	}

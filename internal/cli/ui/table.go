@@ -30,10 +30,7 @@ type Table struct {
 // Print writes the table.
 func (t Table) Print(screen *Screen) error {
 	var widths []int
-	header, lines := t.lay(screen, &widths)
-	if !t.NoHeader {
-		lines = append([]string{header}, lines...)
-	}
+	lines := t.lay(screen, &widths)
 	if len(lines) == 0 {
 		return nil
 	}
@@ -44,8 +41,11 @@ func (t Table) Print(screen *Screen) error {
 // lay makes the lines of a table. The columns are as wide as widths at least,
 // and widths grows to what they are, so that rows printed one after the other
 // stay aligned.
-func (t Table) lay(screen *Screen, widths *[]int) (header string, lines []string) {
-	cells := [][]string{t.Header}
+func (t Table) lay(screen *Screen, widths *[]int) []string {
+	var cells [][]string
+	if !t.NoHeader {
+		cells = append(cells, t.Header)
+	}
 	for _, row := range t.Rows {
 		clean := make([]string, len(row))
 		for i, cell := range row {
@@ -53,10 +53,7 @@ func (t Table) lay(screen *Screen, widths *[]int) (header string, lines []string
 		}
 		cells = append(cells, clean)
 	}
-	for i, row := range cells {
-		if i == 0 && t.NoHeader {
-			continue
-		}
+	for _, row := range cells {
 		for column, cell := range row {
 			if column == len(*widths) {
 				*widths = append(*widths, 0)
@@ -65,17 +62,18 @@ func (t Table) lay(screen *Screen, widths *[]int) (header string, lines []string
 		}
 	}
 	ready := slices.Index(t.Header, "READY")
+	lines := make([]string, len(cells))
 	for i, row := range cells {
-		colour := -1
-		if i > 0 {
-			colour = ready
+		if i == 0 && !t.NoHeader {
+			lines[i] = line(screen, row, *widths, -1)
+			continue
 		}
-		lines = append(lines, line(screen, row, *widths, colour))
+		lines[i] = line(screen, row, *widths, ready)
 	}
-	return lines[0], lines[1:]
+	return lines
 }
 
-// line aligns the cells of a row.
+// line aligns the cells of a row and colours the one at index ready, if any.
 func line(screen *Screen, row []string, widths []int, ready int) string {
 	var b strings.Builder
 	used := 0

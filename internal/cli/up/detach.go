@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -14,8 +15,11 @@ import (
 )
 
 // attachEnv tells a process that it is the background half of --detach: its
-// file descriptor 3 leads to the process that the user started.
+// file descriptor attachFD leads to the process that the user started.
 const attachEnv = "TENURE_ATTACHED"
+
+// attachFD is the first of exec.Cmd's ExtraFiles.
+const attachFD = 3
 
 // detach starts this program anew in a session of its own, with the same
 // terminal, and returns when that one says that its fleet has settled, or ends.
@@ -30,7 +34,7 @@ func detach(ctx context.Context, streams ui.IO) error {
 		return fmt.Errorf("cannot detach: %w", err)
 	}
 	defer r.Close()
-	cmd := exec.Command(self, withoutDetach(os.Args[1:])...)
+	cmd := exec.Command(self, os.Args[1:]...)
 	cmd.Stdout, cmd.Stderr = streams.Out, streams.Err
 	cmd.Env = append(os.Environ(), attachEnv+"=1")
 	cmd.ExtraFiles = []*os.File{w}
@@ -41,32 +45,28 @@ func detach(ctx context.Context, streams ui.IO) error {
 	_ = w.Close()
 	// Only until this function returns: the context also ends when all went
 	// well, and the cluster has to outlive that.
-	keep := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
-	defer keep()
-	verdict := make([]byte, 1)
-	if n, _ := r.Read(verdict); n == 1 {
-		if verdict[0] == settledReady {
+	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })()
+	return verdict(r, cmd)
+}
+
+// verdict reads what the background half has to say, and returns how it ended
+// when it ends before: then it has said why itself, unless it was killed.
+func verdict(r io.Reader, cmd *exec.Cmd) error {
+	said := make([]byte, 1)
+	if n, _ := r.Read(said); n == 1 {
+		if said[0] == settledReady {
 			return nil
 		}
 		return ui.ErrReported
 	}
-	// It ended before the fleet had settled, and has said why.
-	_ = cmd.Wait()
-	return ui.ErrReported
-}
-
-// withoutDetach removes --detach from arguments.
-func withoutDetach(args []string) []string {
-	var kept []string
-	for _, arg := range args {
-		if arg == "--" {
-			break
-		}
-		if arg != "--detach" && arg != "--detach=true" {
-			kept = append(kept, arg)
-		}
+	err := cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code > 0 {
+		return ui.WithExitCode(ui.ErrReported, code)
 	}
-	return kept
+	if err == nil {
+		err = errors.New("it ended by itself")
+	}
+	return fmt.Errorf("cannot detach: the cluster's process ended before its fleet had settled: %w", err)
 }
 
 const (
@@ -77,18 +77,26 @@ const (
 // attached is the background half's way to let go of the foreground.
 type attached struct{ pipe *os.File }
 
+// attachment must be called once, before anything else opens files or starts
+// processes.
 func attachment() attached {
 	if os.Getenv(attachEnv) == "" {
 		return attached{}
 	}
 	_ = os.Unsetenv(attachEnv)
-	return attached{pipe: os.NewFile(3, "attachment")}
+	// Processes that inherited it would keep the foreground waiting when
+	// this one is killed.
+	syscall.CloseOnExec(attachFD)
+	return attached{pipe: os.NewFile(attachFD, "attachment")}
 }
+
+// is says whether this is the background half.
+func (a attached) is() bool { return a.pipe != nil }
 
 // release tells the foreground that the fleet has settled and lets go of the
 // terminal. In a process that is not the background half it does nothing.
 func (a attached) release(ready bool) error {
-	if a.pipe == nil {
+	if !a.is() {
 		return nil
 	}
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)

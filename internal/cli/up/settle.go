@@ -142,14 +142,15 @@ func (d *display) follow(ctx context.Context, rows <-chan []flux.Row) {
 	}
 }
 
-// watch follows the fleet's Flux objects until the context ends. Only the last
-// state is kept while nobody reads.
-func watch(ctx context.Context, cluster *localcluster.Cluster) (<-chan []flux.Row, <-chan error, error) {
+// watch follows the fleet's Flux objects until the context ends, which it ends
+// itself when that cannot be done. Only the last state is kept while nobody
+// reads.
+func watch(ctx context.Context, cluster *localcluster.Cluster, fail context.CancelCauseFunc) (<-chan []flux.Row, error) {
 	kube, err := flux.NewClient(cluster.REST)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	rows, failed := make(chan []flux.Row, 1), make(chan error, 1)
+	rows := make(chan []flux.Row, 1)
 	go func() {
 		err := flux.Watch(ctx, kube, flux.Selection{Kinds: flux.AllKinds()}, func(seen []flux.Row) error {
 			select {
@@ -160,10 +161,10 @@ func watch(ctx context.Context, cluster *localcluster.Cluster) (<-chan []flux.Ro
 			return nil
 		})
 		if ctx.Err() == nil && !errors.Is(err, context.Canceled) {
-			failed <- err
+			fail(err)
 		}
 	}()
-	return rows, failed, nil
+	return rows, nil
 }
 
 // explain prints what has failed in full, and which addresses were asked for and

@@ -50,6 +50,9 @@ Ctrl-C stops everything and leaves nothing behind.`,
   tenure up --fleet . --path clusters/staging --detach && tenure down`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.cluster.Fleet != "" && o.cluster.Path == "" {
+				return ui.WithHint(errors.New("--fleet needs --path"), "name the cluster's folder in the fleet: --path clusters/staging")
+			}
 			for _, value := range o.maps {
 				m, err := network.ParseMap(value)
 				if err != nil {
@@ -57,10 +60,11 @@ Ctrl-C stops everything and leaves nothing behind.`,
 				}
 				o.cluster.Maps = append(o.cluster.Maps, m)
 			}
-			if o.detach {
+			background := attachment()
+			if o.detach && !background.is() {
 				return detach(cmd.Context(), streams)
 			}
-			return run(cmd.Context(), streams, o)
+			return run(cmd.Context(), streams, o, background)
 		},
 	}
 	flags := cmd.Flags()
@@ -80,25 +84,33 @@ Ctrl-C stops everything and leaves nothing behind.`,
 	return cmd
 }
 
-func run(ctx context.Context, streams ui.IO, o *options) (err error) {
-	if o.cluster.Fleet != "" && o.cluster.Path == "" {
-		return ui.WithHint(errors.New("--fleet needs --path"), "name the cluster's folder in the fleet: --path clusters/staging")
-	}
+func run(ctx context.Context, streams ui.IO, o *options, background attached) (err error) {
 	began := time.Now()
-	background := attachment()
 	d := &display{screen: streams.Stdout()}
 	cluster, err := start(ctx, d, o.cluster)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop(d, cluster)) }()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	defer func() {
+		if stopErr := stop(d, cluster); err == nil {
+			err = stopErr
+		}
+	}()
+	interrupted := ctx
+	// What is shown ends with the cluster, and says why it ended.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-cluster.Done():
+			cancel(cluster.Err())
+		case <-ctx.Done():
+		}
+	}()
 	var rows <-chan []flux.Row
-	failed := make(<-chan error)
 	ready := true
 	if cluster.Fleet != nil {
-		if rows, failed, err = watch(ctx, cluster); err != nil {
+		if rows, err = watch(ctx, cluster, cancel); err != nil {
 			return err
 		}
 		failures, err := d.settle(ctx, cluster, rows, o.timeout)
@@ -108,17 +120,15 @@ func run(ctx context.Context, streams ui.IO, o *options) (err error) {
 		d.explain(cluster, failures)
 		ready = len(failures) == 0
 	}
-	d.farewell(cluster, ready, background.pipe != nil, time.Since(began))
+	d.farewell(cluster, ready, background.is(), time.Since(began))
 	if err := background.release(ready); err != nil {
 		return err
 	}
-	go d.follow(ctx, rows)
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-failed:
-		return err
+	d.follow(ctx, rows)
+	if interrupted.Err() != nil {
+		return nil // that is how it is meant to end
 	}
+	return context.Cause(ctx)
 }
 
 func start(ctx context.Context, d *display, opts localcluster.Options) (*localcluster.Cluster, error) {
@@ -128,20 +138,26 @@ func start(ctx context.Context, d *display, opts localcluster.Options) (*localcl
 	opts.Step = func(name string) func(error) {
 		step := steps.Start(name)
 		return func(err error) {
-			if err != nil {
+			switch {
+			case ctx.Err() != nil:
+				step.Fail(errors.New("interrupted"))
+			case err != nil:
 				step.Fail(errors.New("failed"))
-				return
+			default:
+				step.Done()
 			}
-			step.Done()
 		}
 	}
 	return localcluster.Start(ctx, opts)
 }
 
+// stop stops the cluster and says so, or what went wrong: that is no reason to
+// hide why it is stopped.
 func stop(d *display, cluster *localcluster.Cluster) error {
 	began := time.Now()
 	if err := cluster.Stop(); err != nil {
-		return fmt.Errorf("cannot stop the cluster cleanly: %w", err)
+		d.report(fmt.Errorf("cannot stop the cluster cleanly: %w", err))
+		return ui.ErrReported
 	}
 	d.println(fmt.Sprintf("%s stopped %s", d.screen.Paint(ui.Green, "✓"), d.screen.Paint(ui.Faint, seconds(time.Since(began)))))
 	return nil
@@ -157,7 +173,8 @@ func (d *display) farewell(cluster *localcluster.Cluster, ready, detached bool, 
 	if detached {
 		end = fmt.Sprintf("The cluster runs in the background; `tenure down --name %s` stops it.", cluster.Name)
 	}
-	d.println(fmt.Sprintf(`%s %s
+	d.println(fmt.Sprintf(`
+%s %s
 
 kubeconfig: %s
 

@@ -63,15 +63,19 @@ type ControlPlane struct {
 	// Server is the API server's address, https://127.0.0.1:PORT.
 	Server string
 
-	cfg  Config
-	kept []*supervise.Kept
+	cfg Config
+	// started are the components until all have started; then they are kept.
+	started []component
+	kept    []*supervise.Kept
+	// pickPort finds a port for the API server.
+	pickPort func() (int, error)
 }
 
 // Start starts the components in the order in which they need each other and
 // returns when the API server says that it is ready and the other two run.
 // When it fails, whatever it started is still in the Group: close that.
 func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
-	c := &ControlPlane{cfg: cfg}
+	c := &ControlPlane{cfg: cfg, pickPort: freePort}
 	steps := []struct {
 		name string
 		run  func(context.Context) error
@@ -89,6 +93,7 @@ func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
 			return nil, err
 		}
 	}
+	c.keep()
 	return c, nil
 }
 
@@ -131,17 +136,52 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	if !c.cfg.Durable {
 		args = append(args, "--unsafe-no-fsync")
 	}
-	kept, err := c.keep("etcd", args)
-	if err != nil {
-		return err
-	}
-	return c.await(ctx, "etcd", kept.Process(), func() error {
+	return c.startReady(ctx, c.spec("etcd", args), func() error {
 		conn, err := net.Dial("unix", c.socket("etcd"))
 		if err != nil {
 			return err
 		}
 		return conn.Close()
 	})
+}
+
+// component is a process that was started, and how.
+type component struct {
+	*supervise.Process
+	spec supervise.Spec
+}
+
+// crash returns how a component has ended, or nil while it runs.
+func (s component) crash() error {
+	select {
+	case <-s.Done():
+		return &supervise.CrashError{Name: s.spec.Name, Err: s.Err(), GaveUp: true, Tail: supervise.LastWords(s.Log())}
+	default:
+		return nil
+	}
+}
+
+// keep restarts the components from now on. One that ends earlier is broken,
+// and another try would not mend it.
+func (c *ControlPlane) keep() {
+	for _, s := range c.started {
+		c.kept = append(c.kept, c.cfg.Group.KeepStarted(s.Process, s.spec, supervise.DefaultRestart, c.cfg.OnCrash))
+	}
+	c.started = nil
+}
+
+// startReady starts a component and waits until it is ready.
+func (c *ControlPlane) startReady(ctx context.Context, spec supervise.Spec, ready func() error) error {
+	p, err := c.cfg.Group.Start(spec)
+	if err != nil {
+		return err
+	}
+	s := component{p, spec}
+	if err := c.await(ctx, s, ready); err != nil {
+		return err
+	}
+	c.started = append(c.started, s)
+	return nil
 }
 
 // portAttempts is how many loopback ports are tried: a port that was free can
@@ -155,7 +195,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	var err error
 	for range portAttempts {
 		var port int
-		if port, err = freePort(); err != nil {
+		if port, err = c.pickPort(); err != nil {
 			return err
 		}
 		if err = c.tryAPIServer(ctx, port); !errors.Is(err, errPortTaken) {
@@ -171,32 +211,22 @@ var errPortTaken = errors.New("the port is taken")
 func (c *ControlPlane) tryAPIServer(ctx context.Context, port int) error {
 	c.Server = "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	spec := c.spec("kube-apiserver", c.apiServerArgs(port))
-	// A first start of its own tells a taken port from a crash.
-	p, err := c.cfg.Group.Start(spec)
-	if err != nil {
-		return err
-	}
 	ready, err := c.readyProbe()
 	if err != nil {
 		return err
 	}
-	if err := c.await(ctx, "kube-apiserver", p, ready); err != nil {
-		if ended(p) && strings.Contains(strings.Join(supervise.Tail(spec.Log, 20), "\n"), "address already in use") {
-			return fmt.Errorf("cannot listen on 127.0.0.1:%d: %w", port, errPortTaken)
-		}
-		return err
+	err = c.startReady(ctx, spec, ready)
+	var crash *supervise.CrashError
+	if errors.As(err, &crash) && strings.Contains(strings.Join(supervise.Tail(spec.Log, 20), "\n"), inUse(port)) {
+		return fmt.Errorf("cannot listen on 127.0.0.1:%d: %w", port, errPortTaken)
 	}
-	c.kept = append(c.kept, c.cfg.Group.KeepStarted(p, spec, supervise.DefaultRestart, c.cfg.OnCrash))
-	return nil
+	return err
 }
 
-func ended(p *supervise.Process) bool {
-	select {
-	case <-p.Done():
-		return true
-	default:
-		return false
-	}
+// inUse is what the API server's last words say when somebody else listens on
+// its port. They name the port, so that those of an earlier try do not count.
+func inUse(port int) string {
+	return fmt.Sprintf("127.0.0.1:%d: bind: address already in use", port)
 }
 
 func (c *ControlPlane) startControllers(ctx context.Context) error {
@@ -205,7 +235,7 @@ func (c *ControlPlane) startControllers(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, component := range []struct {
+	for _, part := range []struct {
 		name   string
 		client pki.Pair
 		args   []string
@@ -213,12 +243,15 @@ func (c *ControlPlane) startControllers(ctx context.Context) error {
 		{"kube-controller-manager", c.Keys.ControllerManager, c.controllerManagerArgs()},
 		{"kube-scheduler", c.Keys.Scheduler, c.schedulerArgs()},
 	} {
-		if err := c.WriteKubeconfig(c.kubeconfig(component.name), component.name, component.client); err != nil {
+		if err := c.WriteKubeconfig(c.kubeconfig(part.name), part.name, part.client); err != nil {
 			return err
 		}
-		if _, err := c.keep(component.name, component.args); err != nil {
+		spec := c.spec(part.name, part.args)
+		p, err := c.cfg.Group.Start(spec)
+		if err != nil {
 			return err
 		}
+		c.started = append(c.started, component{p, spec})
 	}
 	return nil
 }
@@ -252,21 +285,13 @@ func stopTimeout(hasData bool) time.Duration {
 	return 500 * time.Millisecond
 }
 
-func (c *ControlPlane) keep(component string, args []string) (*supervise.Kept, error) {
-	kept, err := c.cfg.Group.Keep(c.spec(component, args), supervise.DefaultRestart, c.cfg.OnCrash)
-	if err != nil {
-		return nil, err
-	}
-	c.kept = append(c.kept, kept)
-	return kept, nil
-}
-
 // startPatience bounds how long one component may take to be ready on a slow
 // and busy machine.
 const startPatience = 2 * time.Minute
 
-// await waits until ready returns nil, the process ends, or time is over.
-func (c *ControlPlane) await(ctx context.Context, name string, p *supervise.Process, ready func() error) error {
+// await waits until ready returns nil, the component or one that it needs ends,
+// or time is over.
+func (c *ControlPlane) await(ctx context.Context, s component, ready func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -276,14 +301,18 @@ func (c *ControlPlane) await(ctx context.Context, name string, p *supervise.Proc
 		if err == nil {
 			return nil
 		}
+		for _, needed := range append(c.started[:len(c.started):len(c.started)], s) {
+			if err := needed.crash(); err != nil {
+				return err
+			}
+		}
 		select {
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return fmt.Errorf("%s is not ready after %s: %w", name, startPatience, err)
+				return fmt.Errorf("%s is not ready after %s: %w", s.spec.Name, startPatience, err)
 			}
 			return context.Cause(ctx)
-		case <-p.Done():
-			return &supervise.CrashError{Name: name, Err: p.Err(), GaveUp: true, Tail: supervise.Tail(p.Log(), 10)}
+		case <-s.Done():
 		case <-tick.C:
 		}
 	}

@@ -115,7 +115,11 @@ func lastingAuthority(dir, name, commonName string) (*pki.Authority, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot load the cluster's certificates: %w", err)
 		}
-		return pki.LoadAuthority(cert, key)
+		authority, err := pki.LoadAuthority(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("cannot use %s and %s.key: %w; a --data folder without them gets new ones, which old tokens and kubeconfigs do not fit", certFile, name, err)
+		}
+		return authority, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot load the cluster's certificates: %w", err)

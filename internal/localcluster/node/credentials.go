@@ -23,7 +23,7 @@ const (
 	// The clock on the wall decides, since a machine may sleep.
 	tokenCheck = 30 * time.Second
 	// tokenPath is where the API server's admission mounts the token.
-	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // a path, not a token
 )
 
 // credentials are the service account token and the kubeconfig of a Pod.
@@ -51,9 +51,7 @@ func (c *credentials) ensure(ctx context.Context, container *corev1.Container) (
 		}
 		if !c.renewing {
 			c.renewing = true
-			// For the life of the Pod's node, not of one start: a Pod that is
-			// updated keeps its token.
-			c.pod.n.running.Go(func() { c.keep(c.pod.ctx, token) })
+			c.pod.n.running.Go(func() { c.keep(c.pod.life, token) })
 		}
 	}
 	file := filepath.Join(c.pod.dir, "containers", container.Name, "kubeconfig")
@@ -105,16 +103,13 @@ func (c *credentials) renewLocked(ctx context.Context, file string) error {
 	return nil
 }
 
-// keep renews the token until the context ends.
+// keep renews the token until the Pod ends.
 func (c *credentials) keep(ctx context.Context, file string) {
 	ticker := time.NewTicker(tokenCheck)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			c.mu.Lock()
-			c.renewing = false
-			c.mu.Unlock()
 			return
 		case <-ticker.C:
 		}

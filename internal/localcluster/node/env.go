@@ -182,12 +182,13 @@ func resourceValue(c *corev1.Container, ref *corev1.ResourceFieldSelector, alloc
 		return "", fmt.Errorf("resource %q is not supported", ref.Resource)
 	}
 	list, res := c.Resources.Requests, corev1.ResourceName(name)
-	quantity, set := list[res]
+	quantity := list[res]
 	if which == "limits" {
-		quantity, set = c.Resources.Limits[res]
+		limit, set := c.Resources.Limits[res]
 		if !set {
-			quantity = allocatable[res]
+			limit = allocatable[res]
 		}
+		quantity = limit
 	}
 	divisor := ref.Divisor
 	if divisor.IsZero() {

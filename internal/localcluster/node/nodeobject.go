@@ -50,7 +50,7 @@ func nodeObject(name, version string, port int) *corev1.Node {
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(port)}},
 			NodeInfo: corev1.NodeSystemInfo{
 				Architecture: runtime.GOARCH, OperatingSystem: "linux", OSImage: "tenure local cluster",
-				ContainerRuntimeVersion: "tenure://1", KubeletVersion: version, KubeProxyVersion: version,
+				ContainerRuntimeVersion: "tenure://1", KubeletVersion: version,
 			},
 			Conditions: []corev1.NodeCondition{
 				condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "the node of the local cluster is ready"),

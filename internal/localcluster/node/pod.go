@@ -30,7 +30,10 @@ type podState struct {
 	dir             string
 	creds           *credentials
 
-	// ctx ends when the processes must.
+	// life ends when the Pod does, ctx already when its processes are
+	// started anew.
+	life   context.Context
+	die    context.CancelFunc
 	ctx    context.Context
 	cancel context.CancelFunc
 	ending sync.Once
@@ -54,7 +57,8 @@ func newPodState(n *Node, pod *corev1.Pod, ip netip.Addr) *podState {
 		grace: gracePeriod(pod),
 	}
 	p.creds = &credentials{pod: p}
-	p.ctx, p.cancel = context.WithCancel(n.runCtx)
+	p.life, p.die = context.WithCancel(n.runCtx)
+	p.ctx, p.cancel = context.WithCancel(p.life)
 	p.take(pod, map[string]*containerState{})
 	p.conditions = pod.Status.Conditions
 	return p
@@ -140,7 +144,7 @@ func (p *podState) update(pod *corev1.Pod) {
 		return
 	}
 	stop, old := p.cancel, p.runners
-	p.ctx, p.cancel = context.WithCancel(p.n.runCtx)
+	p.ctx, p.cancel = context.WithCancel(p.life)
 	p.mu.Unlock()
 	stop()
 	for _, r := range old {
@@ -212,9 +216,9 @@ const exitTerminated = 128 + 15
 
 func (p *podState) stopProcesses() {
 	p.mu.Lock()
-	stop, runners := p.cancel, p.runners
+	runners := p.runners
 	p.mu.Unlock()
-	stop()
+	p.die()
 	for _, r := range runners {
 		<-r.done
 	}

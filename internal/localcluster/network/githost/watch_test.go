@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
 // patience is how long a test waits for what should take a fraction of a second.
@@ -320,18 +322,11 @@ func (f *fixture) onlySource(t testing.TB) *source { return f.onlyRepository(t).
 func (f *fixture) waitKept(t testing.TB) {
 	t.Helper()
 	r, s := f.onlyRepository(t), f.onlySource(t)
-	for deadline := time.Now().Add(patience); ; {
+	testwait.For(t, "the commit to be copied", patience, func() (bool, string) {
 		r.mu.Lock()
-		done := s.plain() || s.kept == s.base.id
-		r.mu.Unlock()
-		if done {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("commit %s is not copied", s.base.id)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		defer r.mu.Unlock()
+		return s.plain() || s.kept == s.base.id, s.base.id
+	})
 }
 
 func rename(t testing.TB, from, to string) {

@@ -1,0 +1,54 @@
+package cli_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/tenure-dev/tenure/internal/cli"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"tenure": func() { os.Exit(cli.Run(context.Background(), ui.Std(), os.Args[1:])) },
+	})
+}
+
+// TestScripts runs testdata/*.txtar: each is a session with the command, with
+// the output and the errors that a user sees.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true})
+}
+
+func TestRunInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	kubeconfig := t.TempDir() + "/config"
+	if err := os.WriteFile(kubeconfig, []byte(unreachable), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs writer
+	code := cli.Run(ctx, ui.IO{Out: &out, Err: &errs}, []string{"get", "ks", "--kubeconfig", kubeconfig})
+	if code != ui.ExitInterrupted || out+errs != "" {
+		t.Errorf("exit code %d, output %q: want %d without a message, whoever interrupts knows why", code, out+errs, ui.ExitInterrupted)
+	}
+}
+
+type writer string
+
+func (w *writer) Write(p []byte) (int, error) {
+	*w += writer(p)
+	return len(p), nil
+}
+
+const unreachable = `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: c, context: {cluster: c}}]
+current-context: c
+`

@@ -1,0 +1,225 @@
+package ui
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/google/go-cmp/cmp"
+)
+
+// pipe is a screen that can do nothing.
+func pipe() (*Screen, *bytes.Buffer) {
+	var b bytes.Buffer
+	return NewScreen(&b), &b
+}
+
+func TestTablePrint(t *testing.T) {
+	t.Parallel()
+	header := []string{"NAME", "READY", "MESSAGE"}
+	tests := map[string]struct {
+		reason string
+		table  Table
+		width  int
+		colour bool
+		want   string
+	}{
+		"aligned": {
+			reason: "columns are as wide as their widest cell, without space at the end",
+			table:  Table{Header: header, Rows: [][]string{{"a", "True", "ok"}, {"longer", "False", ""}}},
+			want:   "NAME     READY   MESSAGE\na        True    ok\nlonger   False\n",
+		},
+		"no header": {
+			reason: "the header takes no part in the widths when it is not shown",
+			table:  Table{Header: header, NoHeader: true, Rows: [][]string{{"a", "True", "ok"}}},
+			want:   "a   True   ok\n",
+		},
+		"no rows": {
+			reason: "nothing but a header that is left out is nothing",
+			table:  Table{Header: header, NoHeader: true},
+			want:   "",
+		},
+		"wide characters": {
+			reason: "widths are columns of the terminal, not bytes or letters",
+			table:  Table{Header: header, Rows: [][]string{{"日本", "True", "ok"}, {"abcd", "True", "ok"}}},
+			want:   "NAME   READY   MESSAGE\n日本   True    ok\nabcd   True    ok\n",
+		},
+		"several lines": {
+			reason: "a row is a line, whatever a tenant writes into a message",
+			table:  Table{Header: header, Rows: [][]string{{"a", "False", "one\n\ttwo\x1b[2J\x07 three\u202e"}}},
+			want:   "NAME   READY   MESSAGE\na      False   one two three\n",
+		},
+		"pipe does not cut": {
+			reason: "programs want the whole message",
+			table:  Table{Header: header, Rows: [][]string{{"a", "False", strings.Repeat("x", 300)}}},
+			want:   "NAME   READY   MESSAGE\na      False   " + strings.Repeat("x", 300) + "\n",
+		},
+		"terminal cuts": {
+			reason: "a message that wraps makes a table unreadable",
+			table:  Table{Header: header, Rows: [][]string{{"a", "False", strings.Repeat("x", 300)}}},
+			width:  30,
+			want:   "NAME   READY   MESSAGE\na      False   xxxxxxxxxxxxxx…\n",
+		},
+		"narrow terminal": {
+			reason: "no line is ever longer than the terminal is wide",
+			table:  Table{Header: header, Rows: [][]string{{"a-long-name", "False", "message"}}},
+			width:  12,
+			want:   "NAME       …\na-long-name…\n",
+		},
+		"colour": {
+			reason: "READY is green, red or, when it is not known, yellow; colours take no room",
+			table:  Table{Header: header, Rows: [][]string{{"a", "True", "x"}, {"b", "False", "x"}, {"c", "Unknown", "x"}}},
+			width:  80, colour: true,
+			want: "NAME   READY     MESSAGE\na      \x1b[32mTrue\x1b[m      x\nb      \x1b[31mFalse\x1b[m     x\nc      \x1b[33mUnknown\x1b[m   x\n",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var b bytes.Buffer
+			screen := &Screen{Writer: &b, Interactive: tt.width > 0, Colour: tt.colour, Size: func() (int, int) { return tt.width, 24 }}
+			if err := tt.table.Print(screen); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, b.String()); diff != "" {
+				t.Errorf("%s\n(-want +got):\n%s", tt.reason, diff)
+			}
+		})
+	}
+}
+
+func FuzzCleanAndCut(f *testing.F) {
+	for _, seed := range []string{"", "plain", "日本語", "a\nb", "\x1b[31mred\x1b[m", "\x9b31m", "e\u0301", "👩‍👩‍👧", "\xff\xfe", "\x1b]0;title\x07x", "\u202eabc"} {
+		f.Add(seed, 5)
+	}
+	f.Fuzz(func(t *testing.T, s string, width int) {
+		clean := Clean(s)
+		if !utf8.ValidString(clean) {
+			t.Errorf("Clean(%q) = %q is not valid UTF-8", s, clean)
+		}
+		if strings.ContainsFunc(clean, unicode.IsControl) {
+			t.Errorf("Clean(%q) = %q has control characters", s, clean)
+		}
+		cut := Cut(clean, width)
+		if width > 0 && ansi.StringWidth(cut) > width {
+			t.Errorf("Cut(%q, %d) = %q takes %d columns", clean, width, cut, ansi.StringWidth(cut))
+		}
+		if (width < 1 || ansi.StringWidth(clean) <= width) && cut != clean {
+			t.Errorf("Cut(%q, %d) = %q changed text that fits", clean, width, cut)
+		}
+	})
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	base := errors.New("cannot do it: no")
+	tests := map[string]struct {
+		reason string
+		err    error
+		text   string
+		code   int
+	}{
+		"plain":    {"a message and the general code", base, "✗ cannot do it: no\n", 1},
+		"hint":     {"a hint is below the message", WithHint(base, "try this", "or that"), "✗ cannot do it: no\n  try this\n  or that\n", 1},
+		"wrapped":  {"hints are found below other errors", fmt.Errorf("cannot start: %w", WithHint(base, "try this")), "✗ cannot start: cannot do it: no\n  try this\n", 1},
+		"two":      {"an outer hint does not hide an inner one", WithHint(WithHint(base, "inner"), "outer"), "✗ cannot do it: no\n  outer\n  inner\n", 1},
+		"code":     {"a code changes nothing in the text", WithExitCode(WithHint(base, "x"), 2), "✗ cannot do it: no\n  x\n", 2},
+		"lines":    {"joined errors stay lines", errors.Join(base, errors.New("and no")), "✗ cannot do it: no\n  and no\n", 1},
+		"sequence": {"messages quote what others wrote", errors.New("bad \x1b[2Jname"), "✗ bad name\n", 1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			screen, b := pipe()
+			PrintError(screen, tt.err)
+			if diff := cmp.Diff(tt.text, b.String()); diff != "" {
+				t.Errorf("%s\n(-want +got):\n%s", tt.reason, diff)
+			}
+			if got := ExitCode(tt.err); got != tt.code {
+				t.Errorf("%s\nExitCode = %d, want %d", tt.reason, got, tt.code)
+			}
+		})
+	}
+	if ExitCode(nil) != 0 || WithHint(nil, "x") != nil || WithExitCode(nil, 2) != nil {
+		t.Error("nil must stay nil and mean success")
+	}
+}
+
+// terminal is a fake terminal: it keeps a grid of rows as a real one would.
+type terminal struct {
+	mu            sync.Mutex
+	width, height int
+	rows          []string // everything, also what has scrolled out
+	row           int      // the cursor's, in rows
+	lost          bool     // the cursor was moved out of the screen
+}
+
+func (t *terminal) screen() *Screen {
+	return &Screen{Writer: t, Interactive: true, Size: func() (int, int) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.width, t.height
+	}}
+}
+
+// Write understands what canvas writes: lines, cursor up, erase below.
+func (t *terminal) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := string(p)
+	for s != "" {
+		var n int
+		switch {
+		case strings.HasPrefix(s, ansi.EraseScreenBelow):
+			t.rows = t.rows[:min(t.row, len(t.rows))]
+			s = s[len(ansi.EraseScreenBelow):]
+		case strings.HasPrefix(s, "\r"):
+			s = s[1:]
+		case strings.HasPrefix(s, "\x1b["):
+			if _, err := fmt.Sscanf(s, "\x1b[%dA", &n); err != nil {
+				n = 1
+			}
+			top := max(0, len(t.rows)+1-t.height)
+			if t.row -= n; t.row < top {
+				t.lost, t.row = true, top
+			}
+			s = s[strings.IndexByte(s, 'A')+1:]
+		default:
+			line, rest, _ := strings.Cut(s, "\n")
+			for ok := true; ok; ok = line != "" {
+				part := ansi.Truncate(line, t.width, "")
+				t.rows = append(t.rows[:t.row], part)
+				t.row++
+				line = strings.TrimPrefix(line, part)
+			}
+			s = rest
+		}
+	}
+	return len(p), nil
+}
+
+// resize wraps the rows anew, as terminals do.
+func (t *terminal) resize(width, height int) {
+	t.mu.Lock()
+	old := t.rows
+	t.rows, t.row, t.width, t.height = nil, 0, width, height
+	t.mu.Unlock()
+	for _, row := range old {
+		_, _ = t.Write([]byte(row + "\n"))
+	}
+}
+
+func (t *terminal) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lost {
+		return "the cursor left the screen"
+	}
+	return strings.Join(t.rows, "\n")
+}

@@ -1,0 +1,197 @@
+package cloud
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/tenure-dev/tenure/internal/testwait"
+)
+
+// start runs a cloud over the objects until the test ends.
+func start(t *testing.T, objects ...runtime.Object) *fake.Clientset {
+	t.Helper()
+	client := fake.NewClientset(objects...)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, Config{Client: client}) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+// poll waits for something with a reason and a deadline.
+func poll(t *testing.T, reason string, ok func() bool) {
+	t.Helper()
+	testwait.For(t, reason, 20*time.Second, func() (bool, string) { return ok(), "it did not happen" })
+}
+
+func service(name string, change func(*corev1.Service)) *corev1.Service {
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+	change(s)
+	return s
+}
+
+func TestLoadBalancers(t *testing.T) {
+	t.Parallel()
+	class := "example.com/other"
+	client := start(t,
+		service("kept", func(s *corev1.Service) {
+			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.1"}}
+		}),
+		service("classy", func(s *corev1.Service) { s.Spec.LoadBalancerClass = &class }),
+		service("internal", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }),
+		service("new", func(*corev1.Service) {}))
+	address := func(name string) string {
+		s, err := client.CoreV1().Services("ns").Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ourAddress(s)
+	}
+	poll(t, "a new load balancer gets an address", func() bool { return address("new") != "" })
+	got := map[string]string{}
+	for _, name := range []string{"kept", "classy", "internal", "new"} {
+		got[name] = address(name)
+	}
+	want := map[string]string{"kept": "203.0.113.1", "classy": "", "internal": "", "new": "203.0.113.2"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("one address each, kept over a restart, none for others: -want +got\n%s", diff)
+	}
+}
+
+func TestAddressesRunOut(t *testing.T) {
+	t.Parallel()
+	c := &cloud{addresses: map[string]string{}}
+	seen := map[string]bool{}
+	for i := range 254 {
+		ip, err := c.allocate(strconv.Itoa(i), "", "10.0.0.1")
+		if err != nil || seen[ip] {
+			t.Fatalf("got %q, %v after %d addresses", ip, err, i)
+		}
+		seen[ip] = true
+	}
+	if ip, err := c.allocate("one too many"); err == nil {
+		t.Errorf("got %q: there is no address left", ip)
+	}
+	c.release("7")
+	if _, err := c.allocate("one too many"); err != nil {
+		t.Errorf("an address was given back: %v", err)
+	}
+}
+
+func claim(name, class string, annotations map[string]string) *corev1.PersistentVolumeClaim {
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "u", Annotations: annotations}}
+	if class != "" {
+		c.Spec.StorageClassName = &class
+	}
+	return c
+}
+
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	client := start(t,
+		claim("mine", DefaultClass, map[string]string{annProvisioner: Provisioner}),
+		claim("classless", "", nil),
+		&corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "released"},
+			Spec:       corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete},
+			Status:     corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
+		},
+		&corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "retained"},
+			Spec:       corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain},
+			Status:     corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
+		})
+	poll(t, "the claim has its volume, what may go is gone, what must stay is there", func() bool {
+		volumes, err := client.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, v := range volumes.Items {
+			names = append(names, v.Name)
+		}
+		return cmp.Equal(names, []string{"pvc-u", "retained"})
+	})
+	volume, err := client.CoreV1().PersistentVolumes().Get(t.Context(), "pvc-u", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ref := volume.Spec.ClaimRef; ref == nil || ref.Name != "mine" || ref.UID != "u" || volume.Spec.StorageClassName != DefaultClass {
+		t.Errorf("the volume must be for exactly this claim: %+v", volume.Spec)
+	}
+}
+
+func TestWantsVolume(t *testing.T) {
+	t.Parallel()
+	wait, immediate := storagev1.VolumeBindingWaitForFirstConsumer, storagev1.VolumeBindingImmediate
+	asked := map[string]string{annProvisioner: "x"}
+	tests := map[string]struct {
+		reason      string
+		provisioner string
+		mode        storagev1.VolumeBindingMode
+		annotations map[string]string
+		bound       string
+		want        bool
+	}{
+		"asked for":           {"the volume controller wants one", "x", immediate, asked, "", true},
+		"not asked for":       {"a volume that exists may still match", "x", immediate, nil, "", false},
+		"once in tree":        {"nobody asks for these", "kubernetes.io/aws-ebs", immediate, nil, "", true},
+		"static":              {"volumes are made by hand", noProvisioner, immediate, asked, "", false},
+		"no consumer":         {"the scheduler decides first", "x", wait, asked, "", false},
+		"with a consumer":     {"the scheduler has decided", "x", wait, map[string]string{annProvisioner: "x", annSelectedNode: "n"}, "", true},
+		"volume was chosen":   {"it has one", "x", immediate, asked, "pv", false},
+		"static, no consumer": {"neither", noProvisioner, wait, nil, "", false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := claim("c", "k", tc.annotations)
+			c.Spec.VolumeName = tc.bound
+			if got := wantsVolume(c, &storagev1.StorageClass{Provisioner: tc.provisioner, VolumeBindingMode: &tc.mode}); got != tc.want {
+				t.Errorf("%s: got %t, want %t", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestDefaultClass(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason  string
+		objects []runtime.Object
+		want    []string
+	}{
+		{"a cluster without a class gets one", nil, []string{DefaultClass}},
+		{"a cluster with one keeps it", []runtime.Object{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "own"}}}, []string{"own"}},
+	} {
+		c := &cloud{client: fake.NewClientset(tc.objects...)}
+		if err := c.ensureClass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		classes, err := c.client.StorageV1().StorageClasses().List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, class := range classes.Items {
+			names = append(names, class.Name)
+		}
+		if diff := cmp.Diff(tc.want, names); diff != "" {
+			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+		}
+	}
+}

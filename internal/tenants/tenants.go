@@ -1,0 +1,272 @@
+// Package tenants finds out who the tenants of a cluster with Flux are, whoever
+// onboarded them and however: by the label that `flux create tenant` writes, by
+// Flux objects outside the platform's namespaces, and by the accounts as which
+// those reconcile.
+package tenants
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Label is what `flux create tenant` puts on everything that it writes.
+const Label = "toolkit.fluxcd.io/tenant"
+
+// Tenant is a team on the cluster.
+type Tenant struct {
+	// Name is the value of the label, or the namespace's name for a tenant
+	// that has none.
+	Name string
+	// Namespaces are the tenant's, sorted.
+	Namespaces []string
+	// Accounts are the service accounts as which Flux applies what the
+	// tenant delivers, and those that carry the tenant's label; sorted.
+	Accounts []Account
+	// Repositories are the Git repositories that the tenant delivers from.
+	Repositories []Repository
+	// Roles are the roles that the accounts have in the tenant's namespaces,
+	// as KIND/NAME; sorted.
+	Roles []string
+	// Shape is equal for tenants whose accounts have the same rights and
+	// whose namespaces carry the same labels, names aside.
+	Shape string
+}
+
+// Account is a service account.
+type Account struct{ Namespace, Name string }
+
+func (a Account) String() string { return a.Namespace + "/" + a.Name }
+
+// User is the account's user name.
+func (a Account) User() string { return "system:serviceaccount:" + a.Namespace + ":" + a.Name }
+
+// Groups are the groups that every service account is in.
+func (a Account) Groups() []string {
+	return []string{"system:serviceaccounts", "system:serviceaccounts:" + a.Namespace, "system:authenticated"}
+}
+
+// Repository is a Git repository of a tenant.
+type Repository struct {
+	// Source is the GitRepository object.
+	Source flux.Ref
+	// URL and Branch are what it fetches.
+	URL, Branch string
+	// Path is the folder that a Kustomization of the tenant applies, with a
+	// slash at its end; and Kustomization is that object.
+	Path          string
+	Kustomization flux.Ref
+}
+
+// HasClusterAdmin says whether an account of the tenant is bound to the role
+// cluster-admin: then admission and RBAC cannot keep it from acting as any other
+// account of its namespaces.
+func (t Tenant) HasClusterAdmin() bool { return slices.Contains(t.Roles, "ClusterRole/cluster-admin") }
+
+// Discover reads the tenants, sorted by name. The platform's namespaces are
+// those with the Deployments of Flux, and those that Kubernetes makes itself.
+func Discover(ctx context.Context, c client.Reader) ([]Tenant, error) {
+	d := discovery{tenants: map[string]*Tenant{}, byNamespace: map[string]*Tenant{}}
+	if err := d.read(ctx, c); err != nil {
+		return nil, fmt.Errorf("cannot find the tenants: %w", err)
+	}
+	d.assignNamespaces()
+	d.assignAccounts()
+	d.assignRepositories()
+	d.assignRights()
+	found := slices.Collect(maps.Values(d.tenants))
+	slices.SortFunc(found, func(a, b *Tenant) int { return cmp.Compare(a.Name, b.Name) })
+	var tenants []Tenant
+	for _, t := range found {
+		tenants = append(tenants, *t)
+	}
+	return tenants, nil
+}
+
+type discovery struct {
+	namespaces     []corev1.Namespace
+	accounts       []corev1.ServiceAccount
+	bindings       []rbacv1.RoleBinding
+	kustomizations []unstructured.Unstructured
+	releases       []unstructured.Unstructured
+	repositories   []unstructured.Unstructured
+	platform       map[string]bool
+
+	tenants     map[string]*Tenant
+	byNamespace map[string]*Tenant
+}
+
+// kubernetesNamespaces are made by Kubernetes itself.
+var kubernetesNamespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
+
+func (d *discovery) read(ctx context.Context, c client.Reader) error {
+	var namespaces corev1.NamespaceList
+	var accounts corev1.ServiceAccountList
+	var bindings rbacv1.RoleBindingList
+	for _, list := range []client.ObjectList{&namespaces, &accounts, &bindings} {
+		if err := c.List(ctx, list); err != nil {
+			return err
+		}
+	}
+	d.namespaces, d.accounts, d.bindings = namespaces.Items, accounts.Items, bindings.Items
+	for kind, to := range map[flux.Kind]*[]unstructured.Unstructured{
+		flux.Kustomization: &d.kustomizations, flux.HelmRelease: &d.releases, flux.GitRepository: &d.repositories,
+	} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersionKind())
+		if err := c.List(ctx, list); err != nil {
+			return err
+		}
+		*to = list.Items
+	}
+	d.platform = map[string]bool{}
+	for _, name := range kubernetesNamespaces {
+		d.platform[name] = true
+	}
+	for _, a := range d.accounts {
+		if a.Name == "kustomize-controller" || a.Name == "source-controller" {
+			d.platform[a.Namespace] = true
+		}
+	}
+	return nil
+}
+
+func (d *discovery) assign(namespace, name string) {
+	t := d.tenants[name]
+	if t == nil {
+		t = &Tenant{Name: name}
+		d.tenants[name] = t
+	}
+	if d.byNamespace[namespace] == nil {
+		d.byNamespace[namespace] = t
+		t.Namespaces = append(t.Namespaces, namespace)
+		slices.Sort(t.Namespaces)
+	}
+}
+
+// assignNamespaces finds the tenants: first by label, which is what an admin
+// said, then by Flux objects in namespaces that nobody said anything about.
+func (d *discovery) assignNamespaces() {
+	for _, ns := range d.namespaces {
+		if name := ns.Labels[Label]; name != "" && !d.platform[ns.Name] {
+			d.assign(ns.Name, name)
+		}
+	}
+	for _, a := range d.accounts {
+		if name := a.Labels[Label]; name != "" && !d.platform[a.Namespace] {
+			d.assign(a.Namespace, name)
+		}
+	}
+	for _, u := range slices.Concat(d.kustomizations, d.releases, d.repositories) {
+		if !d.platform[u.GetNamespace()] && d.byNamespace[u.GetNamespace()] == nil {
+			d.assign(u.GetNamespace(), u.GetNamespace())
+		}
+	}
+}
+
+func (d *discovery) assignAccounts() {
+	add := func(namespace, name string) {
+		t := d.byNamespace[namespace]
+		account := Account{namespace, name}
+		if t != nil && name != "" && !slices.Contains(t.Accounts, account) {
+			t.Accounts = append(t.Accounts, account)
+		}
+	}
+	for _, a := range d.accounts {
+		if a.Labels[Label] != "" {
+			add(a.Namespace, a.Name)
+		}
+	}
+	for _, u := range slices.Concat(d.kustomizations, d.releases) {
+		name, _, _ := unstructured.NestedString(u.Object, "spec", "serviceAccountName")
+		add(u.GetNamespace(), name)
+	}
+	for _, t := range d.tenants {
+		slices.SortFunc(t.Accounts, func(a, b Account) int { return cmp.Compare(a.String(), b.String()) })
+	}
+}
+
+func (d *discovery) assignRepositories() {
+	for _, k := range d.kustomizations {
+		t := d.byNamespace[k.GetNamespace()]
+		source := nested(k, "spec", "sourceRef", "name")
+		if t == nil || nested(k, "spec", "sourceRef", "kind") != string(flux.GitRepository) {
+			continue
+		}
+		for _, r := range d.repositories {
+			if r.GetName() != source || r.GetNamespace() != cmp.Or(nested(k, "spec", "sourceRef", "namespace"), k.GetNamespace()) {
+				continue
+			}
+			t.Repositories = append(t.Repositories, Repository{
+				Source:        flux.Ref{Kind: flux.GitRepository, Namespace: r.GetNamespace(), Name: r.GetName()},
+				URL:           nested(r, "spec", "url"),
+				Branch:        cmp.Or(nested(r, "spec", "ref", "branch"), "master"),
+				Path:          strings.TrimPrefix(strings.TrimSuffix(nested(k, "spec", "path"), "/")+"/", "./"),
+				Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: k.GetNamespace(), Name: k.GetName()},
+			})
+		}
+	}
+}
+
+// assignRights collects the roles of the tenants' accounts. The shape leaves out
+// what differs between tenants by its nature: names.
+func (d *discovery) assignRights() {
+	for _, t := range d.tenants {
+		var shape []string
+		for _, b := range d.bindings {
+			if !slices.Contains(t.Namespaces, b.Namespace) || !slices.ContainsFunc(b.Subjects, t.is) {
+				continue
+			}
+			role := b.RoleRef.Kind + "/" + b.RoleRef.Name
+			if !slices.Contains(t.Roles, role) {
+				t.Roles = append(t.Roles, role)
+			}
+		}
+		slices.Sort(t.Roles)
+		shape = append(shape, t.Roles...)
+		for _, ns := range d.namespaces {
+			if slices.Contains(t.Namespaces, ns.Name) {
+				shape = append(shape, "namespace "+labelShape(ns.Labels))
+			}
+		}
+		shape = append(shape, fmt.Sprintf("repositories %t", len(t.Repositories) > 0))
+		slices.Sort(shape)
+		sum := sha256.Sum256([]byte(strings.Join(slices.Compact(shape), "\n")))
+		t.Shape = hex.EncodeToString(sum[:4])
+	}
+}
+
+func (t *Tenant) is(s rbacv1.Subject) bool {
+	return s.Kind == rbacv1.ServiceAccountKind && slices.Contains(t.Accounts, Account{s.Namespace, s.Name})
+}
+
+// labelShape writes the labels of a namespace that decide about rights: not
+// those that name the namespace, its tenant, or who applied it.
+func labelShape(labels map[string]string) string {
+	var kept []string
+	for key, value := range labels {
+		switch {
+		case key == Label, key == corev1.LabelMetadataName, strings.HasPrefix(key, "kustomize.toolkit.fluxcd.io/"):
+		default:
+			kept = append(kept, key+"="+value)
+		}
+	}
+	slices.Sort(kept)
+	return strings.Join(kept, ",")
+}
+
+func nested(u unstructured.Unstructured, fields ...string) string {
+	s, _, _ := unstructured.NestedString(u.Object, fields...)
+	return s
+}
