@@ -18,10 +18,19 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs testdata/*.txtar: each is a session with the command, with
-// the output and the errors that a user sees.
+// the output and the errors that a user sees. They have the command's real tree,
+// but none of the programs beside it: no cluster ever starts.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true})
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("TENURE_HOME", env.WorkDir+"/home")
+			return nil
+		},
+	})
 }
 
 func TestRunInterrupted(t *testing.T) {
