@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/localcluster"
-	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
 const (
@@ -263,7 +263,7 @@ func (r run) hostilePods() {
 		"environment": "process",
 	}
 	var got map[string]string
-	testcluster.Wait(r.t, "every hostile Pod to have got as far as it gets", patience, func() (bool, string) {
+	testwait.For(r.t, "every hostile Pod to have got as far as it gets", patience, func() (bool, string) {
 		got = r.podStates(want)
 		diff := cmp.Diff(want, got)
 		return diff == "", diff
