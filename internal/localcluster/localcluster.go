@@ -298,7 +298,9 @@ const nodePatience = time.Minute
 // run runs a part of the cluster in the background and reports its failure.
 func (c *Cluster) run(name string, part func() error) {
 	c.background.Go(func() {
-		if err := part(); err != nil && !errors.Is(err, context.Canceled) {
+		err := part()
+		// A part that only says why the cluster ended has not failed.
+		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(c.life)) {
 			c.report(fmt.Errorf("the local cluster's %s has failed: %w", name, err))
 		}
 	})
