@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/tenants"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Options say what is attacked.
@@ -65,7 +66,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if opts.Progress == nil {
 		opts.Progress = func(Result) {}
 	}
-	admin, err := flux.NewClient(opts.Config)
+	admin, err := client.NewWithWatch(opts.Config, client.Options{})
 	if err != nil {
 		return Report{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/get"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/cli/up"
+	"github.com/tenure-dev/tenure/internal/cli/verify"
 	"github.com/tenure-dev/tenure/internal/cli/version"
 )
 
@@ -49,7 +50,7 @@ proves that its tenants are isolated.`,
 	cmd.SetOut(streams.Out)
 	cmd.SetErr(streams.Err)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
-	cmd.AddCommand(up.NewCommand(streams), down.NewCommand(streams), get.NewCommand(streams), version.NewCommand(streams))
+	cmd.AddCommand(up.NewCommand(streams), down.NewCommand(streams), verify.NewCommand(streams), get.NewCommand(streams), version.NewCommand(streams))
 	checkArgs(cmd)
 	return cmd
 }

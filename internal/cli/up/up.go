@@ -4,7 +4,6 @@ package up
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,17 +11,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
-	"github.com/tenure-dev/tenure/internal/localcluster/network"
 )
 
 type options struct {
-	cluster localcluster.Options
-	maps    []string
-	detach  bool
-	timeout time.Duration
+	fleet  local.Flags
+	detach bool
 }
 
 // NewCommand returns the command.
@@ -50,15 +47,8 @@ Ctrl-C stops everything and leaves nothing behind.`,
   tenure up --fleet . --path clusters/staging --detach && tenure down`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.cluster.Fleet != "" && o.cluster.Path == "" {
-				return ui.WithHint(errors.New("--fleet needs --path"), "name the cluster's folder in the fleet: --path clusters/staging")
-			}
-			for _, value := range o.maps {
-				m, err := network.ParseMap(value)
-				if err != nil {
-					return err
-				}
-				o.cluster.Maps = append(o.cluster.Maps, m)
+			if err := o.fleet.Complete(); err != nil {
+				return err
 			}
 			background := attachment()
 			if o.detach && !background.is() {
@@ -68,31 +58,23 @@ Ctrl-C stops everything and leaves nothing behind.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.cluster.Fleet, "fleet", "", "folder of the platform's repository; without it the cluster is a bare Kubernetes")
-	flags.StringVar(&o.cluster.Path, "path", "", "the cluster's folder in the fleet, such as clusters/staging")
-	flags.StringArrayVar(&o.maps, "map", nil, "where an outside address is found on disk, as URL[#BRANCH]=DIR: a Git repository, a plain folder served as BRANCH, a folder of charts, or oci://…; repeatable")
-	flags.StringArrayVar(&o.cluster.Assume, "assume", nil, "a Flux object, as NAMESPACE/NAME, to be taken as ready because it cannot run here; repeatable")
-	flags.StringArrayVar(&o.cluster.Apply, "apply", nil, "a file or folder of manifests that an admin applies by hand before the fleet, such as decryption keys; repeatable")
-	flags.BoolVar(&o.cluster.Online, "online", false, "let requests for hosts that are not mapped through to the network")
-	flags.StringVar(&o.cluster.Name, "name", localcluster.DefaultName, "name of the cluster; several can run side by side")
-	flags.StringVar(&o.cluster.Data, "data", "", "folder that keeps the cluster's objects beyond its end; without it nothing is kept")
+	o.fleet.Add(cmd)
+	flags.StringVar(&o.fleet.Cluster.Name, "name", localcluster.DefaultName, "name of the cluster; several can run side by side")
+	flags.StringVar(&o.fleet.Cluster.Data, "data", "", "folder that keeps the cluster's objects beyond its end; without it nothing is kept")
 	flags.BoolVar(&o.detach, "detach", false, "return when the fleet has settled and leave the cluster running; stop it with `tenure down`")
-	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "how long to wait for the fleet to settle")
-	for _, name := range []string{"fleet", "data"} {
-		_ = cmd.MarkFlagDirname(name)
-	}
+	_ = cmd.MarkFlagDirname("data")
 	return cmd
 }
 
 func run(ctx context.Context, streams ui.IO, o *options, background attached) (err error) {
 	began := time.Now()
-	d := &display{screen: streams.Stdout()}
-	cluster, err := start(ctx, d, o.cluster)
+	d := &local.Display{Screen: streams.Stdout()}
+	cluster, err := d.Start(ctx, o.fleet.Cluster)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if stopErr := stop(d, cluster); err == nil {
+		if stopErr := d.Stop(cluster); err == nil {
 			err = stopErr
 		}
 	}()
@@ -110,70 +92,38 @@ func run(ctx context.Context, streams ui.IO, o *options, background attached) (e
 	var rows <-chan []flux.Row
 	ready := true
 	if cluster.Fleet != nil {
-		if rows, err = watch(ctx, cluster, cancel); err != nil {
+		if rows, err = local.Watch(ctx, cluster, cancel); err != nil {
 			return err
 		}
-		failures, err := d.settle(ctx, cluster, rows, o.timeout)
+		failures, err := d.Settle(ctx, cluster, rows, o.fleet.Timeout)
 		if err != nil {
 			return err
 		}
-		d.explain(cluster, failures)
+		d.Explain(cluster, failures)
 		ready = len(failures) == 0
 	}
-	d.farewell(cluster, ready, background.is(), time.Since(began))
+	farewell(d, cluster, ready, background.is(), time.Since(began))
 	if err := background.release(ready); err != nil {
 		return err
 	}
-	d.follow(ctx, rows)
+	d.Follow(ctx, rows)
 	if interrupted.Err() != nil {
 		return nil // that is how it is meant to end
 	}
 	return context.Cause(ctx)
 }
 
-func start(ctx context.Context, d *display, opts localcluster.Options) (*localcluster.Cluster, error) {
-	steps := ui.NewSteps(d.screen)
-	defer steps.Close()
-	opts.Report = d.report
-	opts.Step = func(name string) func(error) {
-		step := steps.Start(name)
-		return func(err error) {
-			switch {
-			case ctx.Err() != nil:
-				step.Fail(errors.New("interrupted"))
-			case err != nil:
-				step.Fail(errors.New("failed"))
-			default:
-				step.Done()
-			}
-		}
-	}
-	return localcluster.Start(ctx, opts)
-}
-
-// stop stops the cluster and says so, or what went wrong: that is no reason to
-// hide why it is stopped.
-func stop(d *display, cluster *localcluster.Cluster) error {
-	began := time.Now()
-	if err := cluster.Stop(); err != nil {
-		d.report(fmt.Errorf("cannot stop the cluster cleanly: %w", err))
-		return ui.ErrReported
-	}
-	d.println(fmt.Sprintf("%s stopped %s", d.screen.Paint(ui.Green, "✓"), d.screen.Paint(ui.Faint, seconds(time.Since(began)))))
-	return nil
-}
-
 // farewell says where the cluster is and what can be done with it.
-func (d *display) farewell(cluster *localcluster.Cluster, ready, detached bool, took time.Duration) {
-	verdict := d.screen.Paint(ui.Green, "✓") + " everything is ready"
+func farewell(d *local.Display, cluster *localcluster.Cluster, ready, detached bool, took time.Duration) {
+	verdict := d.Screen.Paint(ui.Green, "✓") + " everything is ready"
 	if !ready {
-		verdict = d.screen.Paint(ui.Red, "✗") + " not everything is ready"
+		verdict = d.Screen.Paint(ui.Red, "✗") + " not everything is ready"
 	}
 	end := "Ctrl-C stops the cluster and leaves nothing behind."
 	if detached {
 		end = fmt.Sprintf("The cluster runs in the background; `tenure down --name %s` stops it.", cluster.Name)
 	}
-	d.println(fmt.Sprintf(`
+	d.Println(fmt.Sprintf(`
 %s %s
 
 kubeconfig: %s
@@ -183,7 +133,7 @@ Try:
   %s get all -A
   %s get pods -A
 
-%s`, verdict, d.screen.Paint(ui.Faint, seconds(took)), cluster.Kubeconfig, cluster.Kubeconfig, program("tenure"), program("kubectl"), end))
+%s`, verdict, d.Screen.Paint(ui.Faint, local.Seconds(took)), cluster.Kubeconfig, cluster.Kubeconfig, program("tenure"), program("kubectl"), end))
 }
 
 // program returns how a program is called from the working directory: by its
@@ -204,5 +154,3 @@ func program(name string) string {
 	}
 	return file
 }
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }

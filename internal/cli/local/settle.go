@@ -1,4 +1,4 @@
-package up
+package local
 
 import (
 	"context"
@@ -21,39 +21,40 @@ const (
 	failedPause = 5 * time.Second
 )
 
-// display shows a cluster's Flux objects and what happens to the cluster.
-type display struct {
-	screen *ui.Screen
+// Display shows a cluster's Flux objects and what happens to the cluster.
+type Display struct {
+	// Screen is where it is shown.
+	Screen *ui.Screen
 
 	mu   sync.Mutex
 	live *ui.Live
 }
 
-// report prints a message above the table, if there is one.
-func (d *display) report(err error) {
-	d.println(d.screen.Paint(ui.Yellow, "!") + " " + err.Error())
+// Report prints a message above the table, if there is one.
+func (d *Display) Report(err error) {
+	d.Println(d.Screen.Paint(ui.Yellow, "!") + " " + err.Error())
 }
 
-func (d *display) println(line string) {
+func (d *Display) Println(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.live != nil {
 		_ = d.live.Println(line)
 		return
 	}
-	fmt.Fprintln(d.screen, line)
+	fmt.Fprintln(d.Screen, line)
 }
 
-func (d *display) setLive(live *ui.Live) {
+func (d *Display) setLive(live *ui.Live) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.live = live
 }
 
-// settle shows the live table until the fleet has settled, and returns what has
+// Settle shows the live table until the fleet has settled, and returns what has
 // failed.
-func (d *display) settle(ctx context.Context, cluster *localcluster.Cluster, rows <-chan []flux.Row, patience time.Duration) ([]flux.Finding, error) {
-	live := ui.NewLive(d.screen)
+func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, rows <-chan []flux.Row, patience time.Duration) ([]flux.Finding, error) {
+	live := ui.NewLive(d.Screen)
 	d.setLive(live)
 	defer func() {
 		d.setLive(nil)
@@ -132,9 +133,9 @@ func footer(a flux.Assessment) string {
 	return fmt.Sprintf("waiting for %d objects, such as %s: %s", len(a.Awaited), a.Awaited[0].Row.Ref(), a.Awaited[0].Reason)
 }
 
-// follow prints a line for every change of an object's state until the context
+// Follow prints a line for every change of an object's state until the context
 // ends: what a saved file did.
-func (d *display) follow(ctx context.Context, rows <-chan []flux.Row) {
+func (d *Display) Follow(ctx context.Context, rows <-chan []flux.Row) {
 	var shown map[flux.Ref]string
 	for {
 		select {
@@ -147,12 +148,12 @@ func (d *display) follow(ctx context.Context, rows <-chan []flux.Row) {
 				current[row.Ref()] = state
 				// Progress between two states is not worth a line.
 				if before, known := shown[row.Ref()]; shown != nil && row.State != flux.Working && (!known || before != state) {
-					d.println(fmt.Sprintf("%s  %s  %s", time.Now().Format(time.TimeOnly), row.Ref(), state))
+					d.Println(fmt.Sprintf("%s  %s  %s", time.Now().Format(time.TimeOnly), row.Ref(), state))
 				}
 			}
 			for ref := range shown {
 				if _, ok := current[ref]; !ok {
-					d.println(fmt.Sprintf("%s  %s  deleted", time.Now().Format(time.TimeOnly), ref))
+					d.Println(fmt.Sprintf("%s  %s  deleted", time.Now().Format(time.TimeOnly), ref))
 				}
 			}
 			shown = current
@@ -160,10 +161,10 @@ func (d *display) follow(ctx context.Context, rows <-chan []flux.Row) {
 	}
 }
 
-// watch follows the fleet's Flux objects until the context ends, which it ends
+// Watch follows the fleet's Flux objects until the context ends, which it ends
 // itself when that cannot be done. Only the last state is kept while nobody
 // reads.
-func watch(ctx context.Context, cluster *localcluster.Cluster, fail context.CancelCauseFunc) (<-chan []flux.Row, error) {
+func Watch(ctx context.Context, cluster *localcluster.Cluster, fail context.CancelCauseFunc) (<-chan []flux.Row, error) {
 	kube, err := flux.NewClient(cluster.REST)
 	if err != nil {
 		return nil, err
@@ -185,13 +186,13 @@ func watch(ctx context.Context, cluster *localcluster.Cluster, fail context.Canc
 	return rows, nil
 }
 
-// explain prints what has failed in full, and which addresses were asked for and
+// Explain prints what has failed in full, and which addresses were asked for and
 // are not mapped.
-func (d *display) explain(cluster *localcluster.Cluster, failures []flux.Finding) {
+func (d *Display) Explain(cluster *localcluster.Cluster, failures []flux.Finding) {
 	for _, f := range failures {
-		d.println(fmt.Sprintf("%s %s: %s", d.screen.Paint(ui.Red, "✗"), f.Row.Ref(), f.Reason))
+		d.Println(fmt.Sprintf("%s %s: %s", d.Screen.Paint(ui.Red, "✗"), f.Row.Ref(), f.Reason))
 	}
 	for _, refusal := range cluster.Network.Refused() {
-		d.println(fmt.Sprintf("%s asked for %s: %v", d.screen.Paint(ui.Yellow, "!"), refusal.Address, refusal.Err))
+		d.Println(fmt.Sprintf("%s asked for %s: %v", d.Screen.Paint(ui.Yellow, "!"), refusal.Address, refusal.Err))
 	}
 }

@@ -1,0 +1,89 @@
+// Package local is what commands share that run a fleet on a local cluster: the
+// flags that say what to run, and a display of how that goes.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/localcluster/network"
+)
+
+// Flags say which fleet to run, and what is found where.
+type Flags struct {
+	// Cluster is what the flags fill in.
+	Cluster localcluster.Options
+	// Timeout bounds the wait for the fleet to settle.
+	Timeout time.Duration
+
+	maps []string
+}
+
+// Add adds the flags to a command.
+func (f *Flags) Add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.Cluster.Fleet, "fleet", "", "folder of the platform's repository; without it the cluster is a bare Kubernetes")
+	flags.StringVar(&f.Cluster.Path, "path", "", "the cluster's folder in the fleet, such as clusters/staging")
+	flags.StringArrayVar(&f.maps, "map", nil, "where an outside address is found on disk, as URL[#BRANCH]=DIR: a Git repository, a plain folder served as BRANCH, a folder of charts, or oci://…; repeatable")
+	flags.StringArrayVar(&f.Cluster.Assume, "assume", nil, "a Flux object, as NAMESPACE/NAME, to be taken as ready because it cannot run here; repeatable")
+	flags.StringArrayVar(&f.Cluster.Apply, "apply", nil, "a file or folder of manifests that an admin applies by hand before the fleet, such as decryption keys; repeatable")
+	flags.BoolVar(&f.Cluster.Online, "online", false, "let requests for hosts that are not mapped through to the network")
+	flags.DurationVar(&f.Timeout, "timeout", 10*time.Minute, "how long to wait for the fleet to settle")
+	_ = cmd.MarkFlagDirname("fleet")
+}
+
+// Complete checks the flags and reads the maps.
+func (f *Flags) Complete() error {
+	if f.Cluster.Fleet != "" && f.Cluster.Path == "" {
+		return ui.WithHint(errors.New("--fleet needs --path"), "name the cluster's folder in the fleet: --path clusters/staging")
+	}
+	for _, value := range f.maps {
+		m, err := network.ParseMap(value)
+		if err != nil {
+			return err
+		}
+		f.Cluster.Maps = append(f.Cluster.Maps, m)
+	}
+	return nil
+}
+
+// Start starts a cluster and shows the steps of the start.
+func (d *Display) Start(ctx context.Context, opts localcluster.Options) (*localcluster.Cluster, error) {
+	steps := ui.NewSteps(d.Screen)
+	defer steps.Close()
+	opts.Report = d.Report
+	opts.Step = func(name string) func(error) {
+		step := steps.Start(name)
+		return func(err error) {
+			switch {
+			case ctx.Err() != nil:
+				step.Fail(errors.New("interrupted"))
+			case err != nil:
+				step.Fail(errors.New("failed"))
+			default:
+				step.Done()
+			}
+		}
+	}
+	return localcluster.Start(ctx, opts)
+}
+
+// Stop stops the cluster and says so, or what went wrong: that is no reason to
+// hide why it is stopped.
+func (d *Display) Stop(cluster *localcluster.Cluster) error {
+	began := time.Now()
+	if err := cluster.Stop(); err != nil {
+		d.Report(fmt.Errorf("cannot stop the cluster cleanly: %w", err))
+		return ui.ErrReported
+	}
+	d.Println(fmt.Sprintf("%s stopped %s", d.Screen.Paint(ui.Green, "✓"), d.Screen.Paint(ui.Faint, Seconds(time.Since(began)))))
+	return nil
+}
+
+// Seconds writes a duration as the display does.
+func Seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }
