@@ -2,6 +2,7 @@ package flux
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
@@ -27,6 +28,15 @@ var blockedReasons = map[string]bool{
 	"SourceNotReady":              true,
 	"NoSourceArtifact":            true,
 	"SourceUnavailable":           true,
+}
+
+// pathMissing begins the message of a Kustomization whose path is not in its
+// source (kustomize-controller v1.9, reconcile). The reason is that of a source
+// that is not ready, but here nothing is left to wait for.
+const pathMissing = "kustomization path not found"
+
+func isPathMissing(ready *metav1.Condition) bool {
+	return ready.Reason == meta.ArtifactFailedReason && strings.HasPrefix(ready.Message, pathMissing)
 }
 
 // statusless are the messages that `flux get` invents for kinds without a
@@ -148,6 +158,10 @@ func (r *Row) setStatus(conditions []metav1.Condition, static bool) {
 		r.Ready, r.Message = string(metav1.ConditionTrue), statusless[r.Kind]
 	case ready != nil:
 		r.Ready, r.Message = string(ready.Status), ready.Message
+		if isPathMissing(ready) {
+			// Flux leaves the revision that was tried before in the status.
+			r.attempted = ""
+		}
 		r.dependent = ready.Status == metav1.ConditionFalse && ready.Reason == meta.DependencyNotReadyReason
 		// A controller that fails sets no status.observedGeneration; the
 		// condition says which generation it is about.
@@ -174,7 +188,7 @@ func stateOf(r Row, conditions []metav1.Condition, ready *metav1.Condition, curr
 		return Ready
 	case ready == nil || ready.Status != metav1.ConditionFalse:
 		return Working
-	case blockedReasons[ready.Reason]:
+	case blockedReasons[ready.Reason] && !isPathMissing(ready):
 		return Blocked
 	case ready.Reason == meta.ProgressingReason || ready.Reason == meta.HealthCheckCanceledReason:
 		return Working

@@ -63,6 +63,22 @@ func TestDescribe(t *testing.T) {
 				Needs: []Ref{{GitRepository, "a", "fleet"}, {Kustomization, "a", "x"}, {Kustomization, "other", "y"}},
 			},
 		},
+		"path missing": {
+			reason: "Flux gives it the reason of a source that is not ready, but nothing is awaited",
+			obj: &kustomizev1.Kustomization{
+				ObjectMeta: at("a", "b", 1),
+				Spec:       kustomizev1.KustomizationSpec{SourceRef: kustomizev1.CrossNamespaceSourceReference{Kind: "GitRepository", Name: "fleet"}},
+				Status: kustomizev1.KustomizationStatus{
+					ObservedGeneration: -1, LastAttemptedRevision: revisionA,
+					Conditions: ready("False", meta.ArtifactFailedReason, "kustomization path not found: stat /tmp/x: no such file or directory", 1),
+				},
+			},
+			want: Row{
+				Namespace: "a", Kind: Kustomization, Name: "b", Source: "GitRepository/a/fleet",
+				Ready: "False", Message: "kustomization path not found: stat /tmp/x: no such file or directory",
+				State: Failed, Needs: []Ref{{GitRepository, "a", "fleet"}},
+			},
+		},
 		"ready at an old generation": {
 			reason: "the status is about a spec that is no more",
 			obj: &sourcev1.GitRepository{ObjectMeta: at("a", "b", 2), Status: sourcev1.GitRepositoryStatus{

@@ -1,0 +1,97 @@
+// Package attack is a catalogue of ways in which a tenant of a cluster with Flux
+// may try to reach what is not its own, and runs them on a local cluster. Each
+// attack is a file of its own that registers itself; each says what would stop
+// it, and ends in one of three ways:
+//
+//   - stopped: something refused it, and the same steps aimed at what the tenant
+//     owns do work;
+//   - got through: a canary was touched that only a successful attack can touch;
+//   - not proven: it could not be tried here, and why.
+//
+// An attack leaves the cluster as it was: requests are dry runs where the API
+// server's answer is the whole point, and what has to be written really is
+// removed afterwards.
+package attack
+
+import (
+	"cmp"
+	"context"
+	"slices"
+)
+
+// Outcome is how an attack ended.
+type Outcome string
+
+// The outcomes, worst first.
+const (
+	GotThrough Outcome = "got through"
+	NotProven  Outcome = "not proven"
+	Stopped    Outcome = "stopped"
+)
+
+// Via is the way that an attack takes.
+type Via string
+
+// The ways.
+const (
+	API Via = "api" // requests with the tenant's own identity
+	Git Via = "git" // a commit to the tenant's repository
+)
+
+// Attack is an entry of the catalogue.
+type Attack struct {
+	// ID is the name of its row, such as I4; a letter for the group and a
+	// number.
+	ID string
+	// Via is the way that it takes; an ID may have an attack for each.
+	Via Via
+	// Title says what the tenant tries, in the present tense.
+	Title string
+	// Controls are what is meant to stop it.
+	Controls []string
+	// References are published sources: advisories, documents, RFCs.
+	References []string
+	// Fix is the advice for a platform admin when it gets through.
+	Fix string
+	// Files are what the attack needs in the tenant's repository, by path below
+	// a folder of its own; see [Env.folder].
+	Files func(*Env) map[string]string
+	// Run tries it.
+	Run func(context.Context, *Env) Finding
+}
+
+// Finding is what came of an attack.
+type Finding struct {
+	Outcome Outcome
+	// Control is what stopped it.
+	Control string
+	// Message is what the tenant was told, in the words of whoever refused.
+	Message string
+	// Evidence says what was touched.
+	Evidence string
+	// Reason says why nothing is proven.
+	Reason string
+}
+
+var catalogue []Attack
+
+// register adds attacks to the catalogue. It is called when the package is
+// initialized.
+func register(attacks ...Attack) { catalogue = append(catalogue, attacks...) }
+
+// Catalogue returns all attacks, by group, number and way.
+func Catalogue() []Attack {
+	sorted := slices.Clone(catalogue)
+	slices.SortStableFunc(sorted, func(a, b Attack) int {
+		return cmp.Or(cmp.Compare(a.ID[0], b.ID[0]), cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Via, b.Via))
+	})
+	return sorted
+}
+
+func stopped(control, message string) Finding {
+	return Finding{Outcome: Stopped, Control: control, Message: message}
+}
+
+func through(evidence string) Finding { return Finding{Outcome: GotThrough, Evidence: evidence} }
+
+func unproven(reason string) Finding { return Finding{Outcome: NotProven, Reason: reason} }

@@ -1,0 +1,37 @@
+package attack
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func init() {
+	binding := func(e *Env) *unstructured.Unstructured {
+		return object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", name("i4"), map[string]any{
+			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+			"subjects": []any{map[string]any{"kind": "ServiceAccount", "name": e.Account.Name, "namespace": e.Account.Namespace}},
+		})
+	}
+	role := func(e *Env) *unstructured.Unstructured {
+		return object("rbac.authorization.k8s.io/v1", "Role", e.Victim.Namespace, name("i4"), map[string]any{
+			"rules": []any{map[string]any{"apiGroups": []any{"*"}, "resources": []any{"*"}, "verbs": []any{"*"}}},
+		})
+	}
+	attack := Attack{
+		ID:         "I4",
+		Title:      "grants itself more rights than it has",
+		Controls:   []string{"RBAC (bind, escalate)"},
+		References: []string{"MTB-PL2-CC-TI-1"},
+		Fix:        "give the tenant's role no verbs on cluster roles and their bindings, and neither bind nor escalate",
+	}
+	attack.Via = API
+	attack.Run = requests(
+		request{what: "bind itself to cluster-admin", aimed: creating(binding)},
+		request{what: "make a role for everything in another tenant's namespace", aimed: creating(role)},
+	)
+	register(attack)
+	attack.Via = Git
+	attack.Run = func(ctx context.Context, e *Env) Finding { return e.pushes(ctx, "I4", binding(e)) }
+	register(attack)
+}

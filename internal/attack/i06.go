@@ -1,0 +1,44 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	register(Attack{
+		ID: "I6", Via: API,
+		Title:      "changes the labels of its own namespace that keep it in bounds",
+		Controls:   []string{"RBAC", "policy on Namespaces"},
+		References: []string{"CVE-2022-46167", "CVE-2026-30963"},
+		Fix:        "give the tenant's role no write verb on namespaces and their subresources",
+		Run: requests(
+			request{what: "switch off Pod Security in its namespace", aimed: patchNamespace("", `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)},
+			request{what: "write its namespace's status", aimed: patchNamespace("status", `{"status":{"phase":"Active"}}`)},
+			request{what: "finalize its namespace", aimed: func(ctx context.Context, e *Env) error {
+				ns := &corev1.Namespace{}
+				if err := e.Admin.Get(ctx, client.ObjectKey{Name: e.Namespace}, ns); err != nil {
+					return fmt.Errorf("cannot read the namespace: %w", err)
+				}
+				return e.As.SubResource("finalize").Update(ctx, ns, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
+			}},
+		),
+	})
+}
+
+// patchNamespace patches the tenant's own namespace, or a subresource of it.
+func patchNamespace(subresource, patch string) func(context.Context, *Env) error {
+	return func(ctx context.Context, e *Env) error {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: e.Namespace}}
+		p := client.RawPatch(types.MergePatchType, []byte(patch))
+		if subresource == "" {
+			return e.As.Patch(ctx, ns, p, client.DryRunAll)
+		}
+		return e.As.SubResource(subresource).Patch(ctx, ns, p, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+	}
+}

@@ -1,0 +1,53 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// reconciles runs an attack by a Kustomization of the tenant's. The folder of
+// the attack has two subfolders: aimed holds a canary outside of what the tenant
+// owns, own the same within. The Kustomization for aimed is changed as the
+// attack wants; that for own is an honest one.
+func (e *Env) reconciles(ctx context.Context, id string, canary, own *unstructured.Unstructured, change func(spec map[string]any)) Finding {
+	if e.Repository == nil {
+		return unproven("no repository of the tenant is mapped")
+	}
+	said, err := e.apply(ctx, e.kustomization(id, folder(id)+"/aimed", change), fluxPatience)
+	touched, lookErr := e.exists(ctx, canary)
+	switch {
+	case lookErr != nil:
+		return unproven("cannot look after the canary: " + firstLine(lookErr.Error()))
+	case touched || said.ready == "True":
+		e.remove(canary)
+		return through(fmt.Sprintf("Flux made %s %s/%s for it", canary.GetKind(), canary.GetNamespace(), canary.GetName()))
+	case err != nil:
+		return e.confirm(ctx, id, own, judge(err, ""))
+	case said.ready == "":
+		return unproven("Flux gave no answer in time: " + firstLine(said.message))
+	}
+	control, ok := controlOf(said.message)
+	if !ok {
+		return unproven("the answer is neither yes nor a refusal: " + firstLine(said.message))
+	}
+	return e.confirm(ctx, id, own, stopped(control, firstLine(said.message)))
+}
+
+// confirm runs the honest Kustomization: what was stopped is only stopped if
+// that one works.
+func (e *Env) confirm(ctx context.Context, id string, own *unstructured.Unstructured, f Finding) Finding {
+	if f.Outcome != Stopped {
+		return f
+	}
+	said, err := e.apply(ctx, e.kustomization(id+"-own", folder(id)+"/own", nil), fluxPatience)
+	if err != nil {
+		return unproven("the tenant cannot do it to its own either: " + firstLine(err.Error()))
+	}
+	if said.ready != "True" {
+		return unproven("the tenant's own Kustomization does not work either: " + firstLine(said.message))
+	}
+	e.remove(own)
+	return f
+}

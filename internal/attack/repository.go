@@ -1,0 +1,167 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// attackFolder is where the files of attacks are in a tenant's repository.
+const attackFolder = "tenure-attack"
+
+// folder is the path of an attack's own folder in the tenant's repository.
+func folder(id string) string { return path.Join(attackFolder, strings.ToLower(id)) }
+
+// commit changes the tenant's repository as it is served, and asks the source
+// to look. It returns the revision.
+func (e *Env) commit(ctx context.Context, message string, edit func(*githost.Tree) error) (string, error) {
+	revision, err := e.git.Commit(ctx, e.Repository.URL, e.Repository.Branch, message, edit)
+	if err != nil {
+		return "", err
+	}
+	return revision, flux.RequestReconcile(ctx, e.Admin, e.Repository.Source)
+}
+
+// plant puts the files of the attacks into the tenant's repository and waits
+// until Flux has fetched them. What it returns takes them out again.
+func (e *Env) plant(ctx context.Context, attacks []Attack) (func(context.Context) error, error) {
+	files := map[string]string{}
+	for _, a := range attacks {
+		if a.Files == nil {
+			continue
+		}
+		for name, content := range a.Files(e) {
+			files[path.Join(folder(a.ID), name)] = content
+		}
+	}
+	nothing := func(context.Context) error { return nil }
+	if len(files) == 0 {
+		return nothing, nil
+	}
+	revision, err := e.commit(ctx, "attacks", func(t *githost.Tree) error {
+		for name, content := range files {
+			if err := t.WriteFile(name, []byte(content)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nothing, fmt.Errorf("cannot commit to %s: %w", e.Repository.URL, err)
+	}
+	restore := func(ctx context.Context) error {
+		_, err := e.commit(ctx, "no attacks", func(t *githost.Tree) error {
+			var errs []error
+			for name := range files {
+				errs = append(errs, t.Remove(name))
+			}
+			return errors.Join(errs...)
+		})
+		return err
+	}
+	return restore, e.awaitSource(ctx, revision)
+}
+
+// awaitSource waits until the tenant's source has the revision.
+func (e *Env) awaitSource(ctx context.Context, revision string) error {
+	return e.until(ctx, e.Repository.Source, "fetch the commit", func(u *unstructured.Unstructured) bool {
+		got, _, _ := unstructured.NestedString(u.Object, "status", "artifact", "revision")
+		return strings.HasSuffix(got, revision)
+	})
+}
+
+// until polls an object of Flux: its state comes from the watch cache of the API
+// server, so looking costs little.
+func (e *Env) until(ctx context.Context, ref flux.Ref, what string, done func(*unstructured.Unstructured) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, fluxPatience)
+	defer cancel()
+	u := object(ref.Kind.GroupVersionKind().GroupVersion().String(), string(ref.Kind), ref.Namespace, ref.Name, nil)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if err := e.Admin.Get(ctx, keyOf(u), u); err == nil && done(u) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s did not %s in %s", ref, what, fluxPatience)
+		case <-tick.C:
+		}
+	}
+}
+
+// push commits manifests to where the tenant's own Kustomization applies them,
+// waits for Flux's answer, and takes the commit back.
+func (e *Env) push(ctx context.Context, id, manifests string) (answer, error) {
+	file := path.Join(e.Repository.Path, name(id)+".yaml")
+	kustomization := path.Join(e.Repository.Path, "kustomization.yaml")
+	var before []byte
+	revision, err := e.commit(ctx, "attack "+id, func(t *githost.Tree) error {
+		var err error
+		if before, err = t.ReadFile(kustomization); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if before != nil {
+			after, err := withResource(before, path.Base(file))
+			if err != nil {
+				return err
+			}
+			if err := t.WriteFile(kustomization, after); err != nil {
+				return err
+			}
+		}
+		return t.WriteFile(file, []byte(manifests))
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	said, err := e.answerAt(ctx, revision)
+	restored, restoreErr := e.commit(context.WithoutCancel(ctx), "no attack "+id, func(t *githost.Tree) error {
+		if before != nil {
+			if err := t.WriteFile(kustomization, before); err != nil {
+				return err
+			}
+		}
+		return t.Remove(file)
+	})
+	if restoreErr != nil {
+		return said, errors.Join(err, restoreErr)
+	}
+	if _, settleErr := e.answerAt(context.WithoutCancel(ctx), restored); settleErr != nil {
+		err = errors.Join(err, settleErr)
+	}
+	return said, err
+}
+
+// answerAt waits until the tenant's Kustomization has tried a revision.
+func (e *Env) answerAt(ctx context.Context, revision string) (answer, error) {
+	var said answer
+	err := e.until(ctx, e.Repository.Kustomization, "try the commit", func(u *unstructured.Unstructured) bool {
+		tried, _, _ := unstructured.NestedString(u.Object, "status", "lastAttemptedRevision")
+		a, final := answerOf(u)
+		said = a
+		return final && strings.HasSuffix(tried, revision)
+	})
+	return said, err
+}
+
+// withResource adds a resource to a kustomization.
+func withResource(content []byte, resource string) ([]byte, error) {
+	kustomization := map[string]any{}
+	if err := yaml.Unmarshal(content, &kustomization); err != nil {
+		return nil, fmt.Errorf("cannot read the tenant's kustomization.yaml: %w", err)
+	}
+	resources, _ := kustomization["resources"].([]any)
+	kustomization["resources"] = append(slices.Clone(resources), resource)
+	return yaml.Marshal(kustomization)
+}

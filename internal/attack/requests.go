@@ -1,0 +1,57 @@
+package attack
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// request is a request of the tenant's at what is not its own, and the same at
+// what is.
+type request struct {
+	// what completes "it could …".
+	what string
+	// aimed makes the request, as a dry run if it would write.
+	aimed func(context.Context, *Env) error
+	// own makes the same at what the tenant owns. Where a tenant owns nothing
+	// of the kind, it is nil, and that the identity works shows elsewhere.
+	own func(context.Context, *Env) error
+}
+
+// requests runs an attack that consists of requests alone: each of them has to
+// be refused, and each that has one has to have its own accepted.
+func requests(all ...request) func(context.Context, *Env) Finding {
+	return func(ctx context.Context, e *Env) Finding {
+		var controls, messages []string
+		for _, r := range all {
+			f := judge(r.aimed(ctx, e), "it could "+r.what)
+			if f.Outcome != Stopped {
+				return f
+			}
+			own := r.own
+			if own == nil {
+				own = identityWorks
+			}
+			if err := own(ctx, e); err != nil {
+				return unproven("the tenant cannot do it to its own either: " + firstLine(err.Error()))
+			}
+			if len(controls) == 0 || controls[len(controls)-1] != f.Control {
+				controls = append(controls, f.Control)
+			}
+			messages = append(messages, f.Message)
+		}
+		return stopped(strings.Join(controls, ", "), messages[0])
+	}
+}
+
+// identityWorks shows that the tenant's identity is one that the API server
+// serves: otherwise everything would be refused.
+func identityWorks(ctx context.Context, e *Env) error {
+	return e.tryCreate(ctx, configMap(e.Namespace, name("control")))
+}
+
+// creating is a request that creates an object.
+func creating(make func(*Env) *unstructured.Unstructured) func(context.Context, *Env) error {
+	return func(ctx context.Context, e *Env) error { return e.tryCreate(ctx, make(e)) }
+}

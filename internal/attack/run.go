@@ -1,0 +1,163 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
+	"github.com/tenure-dev/tenure/internal/tenants"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+)
+
+// Options say what is attacked.
+type Options struct {
+	// Config is an admin's, for a local cluster: attacks write.
+	Config *rest.Config
+	// Git serves the repositories of the tenants.
+	Git *githost.Host
+	// Platform is the namespace of Flux, Root the platform's own source.
+	Platform string
+	Root     flux.Ref
+	// Progress is told of each attack that has ended; nil means nobody is.
+	Progress func(Result)
+}
+
+// Result is an attack of one tenant, and what came of it.
+type Result struct {
+	Attack  Attack
+	Tenant  string
+	Finding Finding
+	Took    time.Duration
+}
+
+// Report is what came of all attacks.
+type Report struct {
+	Tenants []tenants.Tenant
+	Results []Result
+	// Like says, for a tenant that was not attacked in full, which tenant of
+	// the same shape was: its findings hold for both.
+	Like map[string]string
+}
+
+// Count returns how many attacks ended so.
+func (r Report) Count(outcome Outcome) int {
+	n := 0
+	for _, result := range r.Results {
+		if result.Finding.Outcome == outcome {
+			n++
+		}
+	}
+	return n
+}
+
+// apiAttacks is how many attacks run at a time.
+const apiAttacks = 4
+
+// Run finds the tenants and attacks as each of them. Of several tenants with the
+// same rights, the first is attacked in full and the others with the attacks
+// that need no repository.
+func Run(ctx context.Context, opts Options) (_ Report, err error) {
+	if opts.Progress == nil {
+		opts.Progress = func(Result) {}
+	}
+	admin, err := flux.NewClient(opts.Config)
+	if err != nil {
+		return Report{}, err
+	}
+	report := Report{Like: map[string]string{}}
+	if report.Tenants, err = tenants.Discover(ctx, admin); err != nil {
+		return Report{}, err
+	}
+	if len(report.Tenants) == 0 {
+		return report, nil
+	}
+	victim, removeVictim, err := newVictim(ctx, admin)
+	if err != nil {
+		return report, err
+	}
+	defer removeVictim()
+	first := map[string]string{}
+	for _, t := range report.Tenants {
+		attacks := Catalogue()
+		if like, seen := first[t.Shape]; seen {
+			report.Like[t.Name] = like
+			attacks = slices.DeleteFunc(attacks, func(a Attack) bool { return a.Via == Git || a.Files != nil })
+		} else {
+			first[t.Shape] = t.Name
+		}
+		results := func(f func(Attack) Finding) []Result {
+			var all []Result
+			for _, a := range attacks {
+				all = append(all, Result{Attack: a, Tenant: t.Name, Finding: f(a)})
+			}
+			return all
+		}
+		e, err := newEnv(opts.Config, admin, opts.Git, opts.Platform, victim, t)
+		if err != nil {
+			report.Results = append(report.Results, results(func(Attack) Finding { return unproven(err.Error()) })...)
+			continue
+		}
+		e.Root = opts.Root
+		tried, err := e.run(ctx, attacks, opts.Progress)
+		report.Results = append(report.Results, tried...)
+		if err != nil {
+			return report, fmt.Errorf("cannot finish the attacks of tenant %s: %w", t.Name, err)
+		}
+	}
+	return report, nil
+}
+
+// run tries the attacks of one tenant: those through the API side by side, those
+// through Git one after the other, for they share a branch.
+func (e *Env) run(ctx context.Context, attacks []Attack, progress func(Result)) ([]Result, error) {
+	planted := attacks
+	if e.Repository == nil {
+		planted = nil
+	}
+	restore, err := e.plant(ctx, planted)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	var results []Result
+	try := func(a Attack) {
+		began := time.Now()
+		r := Result{Attack: a, Tenant: e.Tenant.Name}
+		if a.Via == Git && e.Repository == nil || a.Files != nil && e.Repository == nil {
+			r.Finding = unproven("no repository of the tenant is mapped")
+		} else {
+			r.Finding = a.Run(ctx, e)
+		}
+		r.Took = time.Since(began)
+		mu.Lock()
+		defer mu.Unlock()
+		results = append(results, r)
+		progress(r)
+	}
+	var group errgroup.Group
+	group.SetLimit(apiAttacks)
+	for _, a := range attacks {
+		if a.Via == API {
+			group.Go(func() error {
+				try(a)
+				return ctx.Err()
+			})
+		}
+	}
+	err = group.Wait()
+	if restoreErr := restore(context.WithoutCancel(ctx)); err == nil {
+		err = restoreErr
+	}
+	for _, a := range attacks {
+		if a.Via == Git && err == nil {
+			try(a)
+			err = ctx.Err()
+		}
+	}
+	return results, err
+}

@@ -1,0 +1,25 @@
+package attack
+
+import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+func init() {
+	source := func(kind, url string) func(*Env) *unstructured.Unstructured {
+		return func(e *Env) *unstructured.Unstructured {
+			return object("source.toolkit.fluxcd.io/v1", kind, e.Namespace, name("s9"), map[string]any{"spec": map[string]any{
+				"interval": "1h", "url": url,
+			}})
+		}
+	}
+	register(Attack{
+		ID: "S9", Via: API,
+		Title:      "fetches from an address that nobody has approved, or from within the cluster",
+		Controls:   []string{"policy on the addresses of sources"},
+		References: []string{"flux2-multi-tenancy: tenancy policies"},
+		Fix:        "allow sources of tenants by address, with a ValidatingAdmissionPolicy on GitRepository, HelmRepository, OCIRepository and Bucket",
+		Run: requests(
+			request{what: "name any Git host", aimed: creating(source("GitRepository", "https://git.unapproved.example.net/any/thing"))},
+			request{what: "name any Helm repository", aimed: creating(source("HelmRepository", "https://charts.unapproved.example.net"))},
+			request{what: "name a Service of the cluster as a Git host", aimed: creating(source("GitRepository", "http://source-controller.flux-system.svc.cluster.local/any"))},
+		),
+	})
+}

@@ -1,0 +1,53 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// victimName is the namespace of a tenant that nobody is, made for the attacks.
+const victimName = "tenure-canary"
+
+// Victim is a namespace with things in it that a tenant must not reach.
+type Victim struct {
+	// Namespace is its name.
+	Namespace string
+	// Account is a service account that may do all in it.
+	Account string
+	// Secret and ConfigMap are objects in it.
+	Secret, ConfigMap string
+}
+
+// newVictim makes the namespace, and returns what removes it.
+func newVictim(ctx context.Context, admin client.Client) (Victim, func(), error) {
+	v := Victim{Namespace: victimName, Account: "canary", Secret: "canary", ConfigMap: "canary"}
+	in := metav1.ObjectMeta{Namespace: v.Namespace, Name: "canary"}
+	objects := []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v.Namespace}},
+		&corev1.ServiceAccount{ObjectMeta: in},
+		&corev1.Secret{ObjectMeta: in, StringData: map[string]string{"canary": "sings"}},
+		&corev1.ConfigMap{ObjectMeta: in, Data: map[string]string{"canary": "sings"}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: in,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: v.Namespace, Name: "canary"}},
+		},
+	}
+	remove := func() {
+		_ = admin.Delete(context.WithoutCancel(ctx), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v.Namespace}})
+	}
+	for _, o := range objects {
+		if err := admin.Create(ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
+			remove()
+			return Victim{}, nil, errors.Join(errors.New("cannot make the namespace that is attacked"), fmt.Errorf("%T: %w", o, err))
+		}
+	}
+	return v, remove, nil
+}
