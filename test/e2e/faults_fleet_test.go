@@ -85,7 +85,7 @@ func TestFaultsOfARunningFleet(t *testing.T) {
 	if err := os.Rename(team+".away", team); err != nil {
 		t.Fatal(err)
 	}
-	at = r.says(at, `GitRepository/flux-system/team +True +stored artifact`, moment)
+	r.says(at, `GitRepository/flux-system/team +True +stored artifact`, moment)
 
 	// A controller that is killed is restarted as a Pod's container is.
 	kill(t, h, "source-controller")

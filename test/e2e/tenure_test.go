@@ -46,6 +46,9 @@ func home(t *testing.T) string {
 func nothingLeft(t *testing.T, home string) {
 	t.Helper()
 	deadline := time.Now().Add(moment)
+	// Not testwait, whose context has ended when tests clean up.
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
 	for {
 		left := processes(t, home)
 		_, err := os.Lstat(home)
@@ -57,7 +60,7 @@ func nothingLeft(t *testing.T, home string) {
 			t.Errorf("left behind: %s with %q, processes %v", home, files, left)
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
+		<-tick.C
 	}
 }
 
