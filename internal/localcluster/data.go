@@ -45,7 +45,7 @@ var fullDisk = []string{
 func (c *Cluster) explainFull(err error) error {
 	for _, words := range fullDisk {
 		if strings.Contains(strings.ToLower(err.Error()), words) {
-			return fmt.Errorf("%w\nthere is no room for the cluster's files in %s: make some, or set TENURE_HOME (and --data, if you use it) to folders elsewhere", err, c.opts.Root)
+			return fmt.Errorf("%w\nthere is no room for the cluster's files in %s, or it is read-only: make room, or set TENURE_HOME (and --data, if you use it) to folders elsewhere", err, c.opts.Root)
 		}
 	}
 	return err

@@ -295,12 +295,11 @@ func (c *Cluster) startNode(ctx context.Context) error {
 // nodePatience bounds the wait for the node on a slow and busy machine.
 const nodePatience = time.Minute
 
-// run runs a part of the cluster in the background and reports its failure.
+// run runs a part of the cluster in the background and reports its failure. What
+// a part says when the cluster has ended is a consequence.
 func (c *Cluster) run(name string, part func() error) {
 	c.background.Go(func() {
-		err := part()
-		// A part that only says why the cluster ended has not failed.
-		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(c.life)) {
+		if err := part(); err != nil && c.life.Err() == nil {
 			c.report(fmt.Errorf("the local cluster's %s has failed: %w", name, err))
 		}
 	})

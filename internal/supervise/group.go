@@ -26,7 +26,8 @@ type Options struct {
 	// folders of Remove are appended to it as arguments.
 	Reaper []string
 	// Remove are folders that the reaper deletes when the parent dies
-	// without having closed the group.
+	// without having closed the group. The folder above goes too when it is
+	// left empty.
 	Remove []string
 	// Hold are open files, such as locks, that stay open in the reaper until
 	// the children are gone and the folders removed: whoever gets such a lock

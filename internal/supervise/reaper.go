@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,6 +46,7 @@ func RunReaper(in io.Reader, remove []string) {
 	awaitGone(children, 2*time.Second)
 	for _, dir := range remove {
 		_ = os.RemoveAll(dir)
+		_ = os.Remove(filepath.Dir(dir))
 	}
 	_ = syscall.Kill(0, syscall.SIGKILL)
 }

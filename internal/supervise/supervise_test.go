@@ -43,7 +43,7 @@ func parent(dir string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	g, err := NewGroup(Options{Reaper: reaper(), Remove: []string{filepath.Join(dir, "state")}, Hold: []*os.File{lock}})
+	g, err := NewGroup(Options{Reaper: reaper(), Remove: []string{filepath.Join(dir, "root", "state")}, Hold: []*os.File{lock}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -108,7 +108,7 @@ func gone(pid int) bool {
 func TestChildrenDieWithKilledParent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	state := filepath.Join(dir, "state")
+	state := filepath.Join(dir, "root", "state")
 	if err := os.MkdirAll(filepath.Join(state, "deep"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +133,8 @@ func TestChildrenDieWithKilledParent(t *testing.T) {
 	await(t, "the lock to be given up", func() bool {
 		return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 	})
-	if _, err := os.Stat(state); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the lock was given up before the state folder was removed: %v", err)
+	if _, err := os.Stat(filepath.Dir(state)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the lock was given up before the state folder was removed, and the empty one above it: %v", err)
 	}
 	await(t, "the child to die", func() bool { return gone(pid(t, filepath.Join(dir, "child"))) })
 	await(t, "the grandchild to die", func() bool { return gone(pid(t, filepath.Join(dir, "grandchild"))) })

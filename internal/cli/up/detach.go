@@ -46,12 +46,12 @@ func detach(ctx context.Context, streams ui.IO) error {
 	// Only until this function returns: the context also ends when all went
 	// well, and the cluster has to outlive that.
 	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })()
-	return verdict(r, cmd)
+	return awaitSettled(r, cmd)
 }
 
-// verdict reads what the background half has to say, and returns how it ended
+// awaitSettled reads what the background half has to say, and returns how it ended
 // when it ends before: then it has said why itself, unless it was killed.
-func verdict(r io.Reader, cmd *exec.Cmd) error {
+func awaitSettled(r io.Reader, cmd *exec.Cmd) error {
 	said := make([]byte, 1)
 	if n, _ := r.Read(said); n == 1 {
 		if said[0] == settledReady {

@@ -65,6 +65,7 @@ func (d *display) settle(ctx context.Context, cluster *localcluster.Cluster, row
 	quiet := time.NewTimer(time.Hour)
 	defer quiet.Stop()
 	var now flux.Assessment
+	failures, planned := retries{}, ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -74,17 +75,34 @@ func (d *display) settle(ctx context.Context, cluster *localcluster.Cluster, row
 		case <-quiet.C:
 			return now.Failed, nil
 		case seen := <-rows:
-			now = flux.Assess(seen)
+			now = flux.Assess(failures.steady(seen))
 			header, cells := flux.LiveTable(seen)
 			if err := live.Set(ui.Table{Header: header, Rows: cells}, footer(now)); err != nil {
 				return nil, err
 			}
-			quiet.Stop()
+			plan := ""
 			if has(seen, root) && now.Settled() {
+				plan = verdict(now)
+			}
+			// The same failures, tried again, do not begin a new pause.
+			if plan == "" || plan != planned || len(now.Failed) == 0 {
+				quiet.Stop()
+			}
+			if plan != "" && (plan != planned || len(now.Failed) == 0) {
 				quiet.Reset(pause(now))
 			}
+			planned = plan
 		}
 	}
+}
+
+// verdict tells the states apart in which a fleet can settle. It is never empty.
+func verdict(a flux.Assessment) string {
+	text := "settled"
+	for _, f := range a.Failed {
+		text += fmt.Sprintf("\n%s: %s", f.Row.Ref(), f.Reason)
+	}
+	return text
 }
 
 func pause(a flux.Assessment) time.Duration {
