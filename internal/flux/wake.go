@@ -2,6 +2,9 @@ package flux
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -12,29 +15,41 @@ import (
 // context ends, whose cause it returns, or the server says that the user may
 // not read the objects.
 func WakeDependents(ctx context.Context, c client.WithWatch) error {
-	asked := map[Ref]bool{}
+	asked := map[Ref]string{}
 	return Watch(ctx, c, Selection{Kinds: DeployKinds()}, func(rows []Row) error {
-		due := map[Ref]bool{}
-		for _, ref := range unblocked(rows) {
-			// Once: what the object says until it has looked is old. What
-			// could not be asked is asked at the next change, or looks by
-			// itself.
-			due[ref] = asked[ref] || RequestReconcile(ctx, c, ref) == nil
+		for _, row := range unblocked(rows) {
+			// Once for each state of what it needs: Flux may see reasons to
+			// wait that are not seen here. What could not be asked is asked
+			// at the next change, or looks by itself.
+			state := needsOf(row, rows)
+			if asked[row.Ref()] != state && RequestReconcile(ctx, c, row.Ref()) == nil {
+				asked[row.Ref()] = state
+			}
 		}
-		asked = due
 		return nil
 	})
+}
+
+// needsOf writes down the state of what an object needs.
+func needsOf(row Row, rows []Row) string {
+	var state strings.Builder
+	for _, other := range rows {
+		if slices.Contains(row.Needs, other.Ref()) {
+			fmt.Fprintf(&state, "%s %s %s %d\n", other.Ref(), other.State, other.Revision, other.generation)
+		}
+	}
+	return state.String()
 }
 
 // unblocked returns the objects that say that they wait for what they depend
 // on, although there is nothing left to wait for. Those that wait for a source
 // are not among them: Flux's controllers watch sources.
-func unblocked(rows []Row) []Ref {
+func unblocked(rows []Row) []Row {
 	a := assessor{rows: map[Ref]Row{}}
 	for _, row := range rows {
 		a.rows[row.Ref()] = row
 	}
-	var refs []Ref
+	var due []Row
 	for _, row := range rows {
 		if row.State != Blocked || !row.dependent {
 			continue
@@ -44,18 +59,20 @@ func unblocked(rows []Row) []Ref {
 			met = met && a.serves(need)
 		}
 		if met {
-			refs = append(refs, row.Ref())
+			due = append(due, row)
 		}
 	}
-	return refs
+	return due
 }
 
 // serves says whether a needed object is there for those that need it, at the
-// revision of its own source.
+// revision of its own source. A Kustomization is Ready a moment before it says
+// which revision it has applied, which its dependents ask for.
 func (a assessor) serves(need Ref) bool {
 	if a.unmet(need) != "" {
 		return false
 	}
-	state, _ := a.judge(a.rows[need])
-	return state != Working
+	row := a.rows[need]
+	state, _ := a.judge(row)
+	return state != Working && (state == Suspended || row.Revision == row.attempted || need.Kind != Kustomization)
 }

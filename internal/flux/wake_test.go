@@ -14,6 +14,10 @@ func TestUnblocked(t *testing.T) {
 		return row
 	}
 	waiting := dependent(ks("a", Blocked, fleet, ref(Kustomization, "b")))
+	applied := func(row Row, revision string) Row {
+		row.Revision = revision
+		return tried(row, revision)
+	}
 	assumed := ks("b", Suspended, fleet)
 	assumed.Ready = "True"
 	tests := map[string]struct {
@@ -23,8 +27,12 @@ func TestUnblocked(t *testing.T) {
 	}{
 		"met": {
 			reason: "its last look was before the dependency became ready",
-			rows:   []Row{git("fleet", "main@sha1:a", Ready), tried(ks("b", Ready, fleet), "main@sha1:a"), waiting},
+			rows:   []Row{git("fleet", "main@sha1:a", Ready), applied(ks("b", Ready, fleet), "main@sha1:a"), waiting},
 			want:   []Ref{ref(Kustomization, "a")},
+		},
+		"revision not said": {
+			reason: "Flux would find the dependency at no revision",
+			rows:   []Row{git("fleet", "main@sha1:a", Ready), tried(ks("b", Ready, fleet), "main@sha1:a"), waiting},
 		},
 		"assumed": {
 			reason: "--assume makes a dependency ready too",
@@ -33,11 +41,11 @@ func TestUnblocked(t *testing.T) {
 		},
 		"not ready": {
 			reason: "asking would only find the same again",
-			rows:   []Row{git("fleet", "main@sha1:a", Ready), tried(ks("b", Failed, fleet), "main@sha1:a"), waiting},
+			rows:   []Row{git("fleet", "main@sha1:a", Ready), applied(ks("b", Failed, fleet), "main@sha1:a"), waiting},
 		},
 		"old revision": {
 			reason: "Flux compares the dependency's revision with the source's",
-			rows:   []Row{git("fleet", "main@sha1:b", Ready), tried(ks("b", Ready, fleet), "main@sha1:a"), waiting},
+			rows:   []Row{git("fleet", "main@sha1:b", Ready), applied(ks("b", Ready, fleet), "main@sha1:a"), waiting},
 		},
 		"missing": {
 			reason: "a dependency that does not exist is not met",
@@ -51,7 +59,11 @@ func TestUnblocked(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, unblocked(tc.rows)); diff != "" {
+			var got []Ref
+			for _, row := range unblocked(tc.rows) {
+				got = append(got, row.Ref())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 		})
