@@ -60,6 +60,11 @@ type Attack struct {
 	Run func(context.Context, *Env) Finding
 }
 
+func (a Attack) is(b Attack) bool { return a.key() == b.key() }
+
+// key names the attack where the ways have to be told apart.
+func (a Attack) key() string { return a.ID + "-" + string(a.Via) }
+
 // Finding is what came of an attack.
 type Finding struct {
 	Outcome Outcome

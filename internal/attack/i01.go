@@ -16,7 +16,7 @@ func init() {
 			}
 		},
 		Run: func(ctx context.Context, e *Env) Finding {
-			return e.reconciles(ctx, "I1", configMap(e.Victim.Namespace, name("i1")), configMap(e.Namespace, name("i1")), func(spec map[string]any) {
+			return e.reconciles(ctx, "I1-api", configMap(e.Victim.Namespace, name("i1")), configMap(e.Namespace, name("i1")), func(spec map[string]any) {
 				delete(spec, "serviceAccountName")
 			})
 		},

@@ -1,8 +1,6 @@
 package attack
 
 import (
-	"context"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -30,9 +28,5 @@ func init() {
 		request{what: "create a Kustomization in another tenant's namespace", aimed: creating(kustomizationIn(func(e *Env) string { return e.Victim.Namespace })), own: own},
 	)
 	register(attack)
-	attack.Via = Git
-	attack.Run = func(ctx context.Context, e *Env) Finding {
-		return e.pushes(ctx, "I3", kustomizationIn(func(e *Env) string { return e.Victim.Namespace })(e))
-	}
-	register(attack)
+	register(delivers(attack, kustomizationIn(func(e *Env) string { return e.Victim.Namespace }), kustomizationIn(func(e *Env) string { return e.Namespace })))
 }

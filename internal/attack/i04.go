@@ -1,8 +1,6 @@
 package attack
 
 import (
-	"context"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -31,7 +29,5 @@ func init() {
 		request{what: "make a role for everything in another tenant's namespace", aimed: creating(role)},
 	)
 	register(attack)
-	attack.Via = Git
-	attack.Run = func(ctx context.Context, e *Env) Finding { return e.pushes(ctx, "I4", binding(e)) }
-	register(attack)
+	register(delivers(attack, binding, ownConfigMap("i4")))
 }

@@ -1,8 +1,6 @@
 package attack
 
 import (
-	"context"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -42,7 +40,5 @@ func init() {
 		request{what: "make a CustomResourceDefinition", aimed: creating(kind)},
 	)
 	register(attack)
-	attack.Via = Git
-	attack.Run = func(ctx context.Context, e *Env) Finding { return e.pushes(ctx, "I5", namespace(e)) }
-	register(attack)
+	register(delivers(attack, namespace, ownConfigMap("i5")))
 }

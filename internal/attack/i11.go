@@ -1,6 +1,10 @@
 package attack
 
-import "context"
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
 
 func init() {
 	attack := Attack{
@@ -10,11 +14,9 @@ func init() {
 		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
 		Fix:        "make Flux impersonate the tenant's account (spec.serviceAccountName, --default-service-account), and bind that account in the tenant's namespaces only",
 	}
-	attack.Via = Git
-	attack.Run = func(ctx context.Context, e *Env) Finding {
-		return e.pushes(ctx, "I11", configMap(e.Victim.Namespace, name("i11")))
-	}
-	register(attack)
+	register(delivers(attack, func(e *Env) *unstructured.Unstructured {
+		return configMap(e.Victim.Namespace, name("i11"))
+	}, ownConfigMap("i11")))
 	attack.Via = API
 	attack.Title = "aims a Kustomization at another tenant's namespace (spec.targetNamespace)"
 	attack.Files = func(e *Env) map[string]string {
@@ -24,7 +26,7 @@ func init() {
 		}
 	}
 	attack.Run = func(ctx context.Context, e *Env) Finding {
-		return e.reconciles(ctx, "I11", configMap(e.Victim.Namespace, name("i11-target")), configMap(e.Namespace, name("i11-target")), func(spec map[string]any) {
+		return e.reconciles(ctx, attack.key(), configMap(e.Victim.Namespace, name("i11-target")), configMap(e.Namespace, name("i11-target")), func(spec map[string]any) {
 			spec["targetNamespace"] = e.Victim.Namespace
 		})
 	}

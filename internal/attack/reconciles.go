@@ -20,7 +20,7 @@ func (e *Env) reconciles(ctx context.Context, id string, canary, own *unstructur
 	switch {
 	case lookErr != nil:
 		return unproven("cannot look after the canary: " + firstLine(lookErr.Error()))
-	case touched || said.ready == "True":
+	case touched:
 		e.remove(canary)
 		return through(fmt.Sprintf("Flux made %s %s/%s for it", canary.GetKind(), canary.GetNamespace(), canary.GetName()))
 	case err != nil:
@@ -50,4 +50,23 @@ func (e *Env) confirm(ctx context.Context, id string, own *unstructured.Unstruct
 	}
 	e.remove(own)
 	return f
+}
+
+// delivers makes the attack that commits a canary to the tenant's repository and
+// has it applied by a Kustomization that is honest otherwise: own says what the
+// same would be within what the tenant owns.
+func delivers(a Attack, canary, own func(*Env) *unstructured.Unstructured) Attack {
+	a.Via = Git
+	a.Files = func(e *Env) map[string]string {
+		return map[string]string{"aimed/canary.yaml": manifest(canary(e)), "own/canary.yaml": manifest(own(e))}
+	}
+	a.Run = func(ctx context.Context, e *Env) Finding {
+		return e.reconciles(ctx, a.key(), canary(e), own(e), nil)
+	}
+	return a
+}
+
+// ownConfigMap is what a tenant may deliver in any case.
+func ownConfigMap(id string) func(*Env) *unstructured.Unstructured {
+	return func(e *Env) *unstructured.Unstructured { return configMap(e.Namespace, name(id+"-own")) }
 }

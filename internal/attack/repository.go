@@ -4,23 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 )
 
 // attackFolder is where the files of attacks are in a tenant's repository.
 const attackFolder = "tenure-attack"
 
 // folder is the path of an attack's own folder in the tenant's repository.
-func folder(id string) string { return path.Join(attackFolder, strings.ToLower(id)) }
+func folder(key string) string { return path.Join(attackFolder, strings.ToLower(key)) }
 
 // commit changes the tenant's repository as it is served, and asks the source
 // to look. It returns the revision.
@@ -41,7 +38,7 @@ func (e *Env) plant(ctx context.Context, attacks []Attack) (func(context.Context
 			continue
 		}
 		for name, content := range a.Files(e) {
-			files[path.Join(folder(a.ID), name)] = content
+			files[path.Join(folder(a.key()), name)] = content
 		}
 	}
 	nothing := func(context.Context) error { return nil }
@@ -98,70 +95,4 @@ func (e *Env) until(ctx context.Context, ref flux.Ref, what string, done func(*u
 		case <-tick.C:
 		}
 	}
-}
-
-// push commits manifests to where the tenant's own Kustomization applies them,
-// waits for Flux's answer, and takes the commit back.
-func (e *Env) push(ctx context.Context, id, manifests string) (answer, error) {
-	file := path.Join(e.Repository.Path, name(id)+".yaml")
-	kustomization := path.Join(e.Repository.Path, "kustomization.yaml")
-	var before []byte
-	revision, err := e.commit(ctx, "attack "+id, func(t *githost.Tree) error {
-		var err error
-		if before, err = t.ReadFile(kustomization); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if before != nil {
-			after, err := withResource(before, path.Base(file))
-			if err != nil {
-				return err
-			}
-			if err := t.WriteFile(kustomization, after); err != nil {
-				return err
-			}
-		}
-		return t.WriteFile(file, []byte(manifests))
-	})
-	if err != nil {
-		return answer{}, err
-	}
-	said, err := e.answerAt(ctx, revision)
-	restored, restoreErr := e.commit(context.WithoutCancel(ctx), "no attack "+id, func(t *githost.Tree) error {
-		if before != nil {
-			if err := t.WriteFile(kustomization, before); err != nil {
-				return err
-			}
-		}
-		return t.Remove(file)
-	})
-	if restoreErr != nil {
-		return said, errors.Join(err, restoreErr)
-	}
-	if _, settleErr := e.answerAt(context.WithoutCancel(ctx), restored); settleErr != nil {
-		err = errors.Join(err, settleErr)
-	}
-	return said, err
-}
-
-// answerAt waits until the tenant's Kustomization has tried a revision.
-func (e *Env) answerAt(ctx context.Context, revision string) (answer, error) {
-	var said answer
-	err := e.until(ctx, e.Repository.Kustomization, "try the commit", func(u *unstructured.Unstructured) bool {
-		tried, _, _ := unstructured.NestedString(u.Object, "status", "lastAttemptedRevision")
-		a, final := answerOf(u)
-		said = a
-		return final && strings.HasSuffix(tried, revision)
-	})
-	return said, err
-}
-
-// withResource adds a resource to a kustomization.
-func withResource(content []byte, resource string) ([]byte, error) {
-	kustomization := map[string]any{}
-	if err := yaml.Unmarshal(content, &kustomization); err != nil {
-		return nil, fmt.Errorf("cannot read the tenant's kustomization.yaml: %w", err)
-	}
-	resources, _ := kustomization["resources"].([]any)
-	kustomization["resources"] = append(slices.Clone(resources), resource)
-	return yaml.Marshal(kustomization)
 }

@@ -2,6 +2,7 @@ package attack
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,7 +37,7 @@ func requests(all ...request) func(context.Context, *Env) Finding {
 			if err := own(ctx, e); err != nil {
 				return unproven("the tenant cannot do it to its own either: " + firstLine(err.Error()))
 			}
-			if len(controls) == 0 || controls[len(controls)-1] != f.Control {
+			if !slices.Contains(controls, f.Control) {
 				controls = append(controls, f.Control)
 			}
 			messages = append(messages, f.Message)

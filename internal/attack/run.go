@@ -1,7 +1,9 @@
 package attack
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -56,8 +58,9 @@ func (r Report) Count(outcome Outcome) int {
 	return n
 }
 
-// apiAttacks is how many attacks run at a time.
-const apiAttacks = 4
+// atATime is how many attacks run at a time: as many as kustomize-controller
+// has workers by default.
+const atATime = 4
 
 // Run finds the tenants and attacks as each of them. Of several tenants with the
 // same rights, the first is attacked in full and the others with the attacks
@@ -87,7 +90,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 		attacks := Catalogue()
 		if like, seen := first[t.Shape]; seen {
 			report.Like[t.Name] = like
-			attacks = slices.DeleteFunc(attacks, func(a Attack) bool { return a.Via == Git || a.Files != nil })
+			attacks = slices.DeleteFunc(attacks, func(a Attack) bool { return a.Files != nil })
 		} else {
 			first[t.Shape] = t.Name
 		}
@@ -113,8 +116,8 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	return report, nil
 }
 
-// run tries the attacks of one tenant: those through the API side by side, those
-// through Git one after the other, for they share a branch.
+// run tries the attacks of one tenant, several at a time. What they need in the
+// tenant's repository is committed before, in one go, and taken out after.
 func (e *Env) run(ctx context.Context, attacks []Attack, progress func(Result)) ([]Result, error) {
 	planted := attacks
 	if e.Repository == nil {
@@ -129,7 +132,7 @@ func (e *Env) run(ctx context.Context, attacks []Attack, progress func(Result)) 
 	try := func(a Attack) {
 		began := time.Now()
 		r := Result{Attack: a, Tenant: e.Tenant.Name}
-		if a.Via == Git && e.Repository == nil || a.Files != nil && e.Repository == nil {
+		if a.Files != nil && e.Repository == nil {
 			r.Finding = unproven("no repository of the tenant is mapped")
 		} else {
 			r.Finding = a.Run(ctx, e)
@@ -141,24 +144,18 @@ func (e *Env) run(ctx context.Context, attacks []Attack, progress func(Result)) 
 		progress(r)
 	}
 	var group errgroup.Group
-	group.SetLimit(apiAttacks)
+	group.SetLimit(atATime)
 	for _, a := range attacks {
-		if a.Via == API {
-			group.Go(func() error {
+		group.Go(func() error {
+			if ctx.Err() == nil {
 				try(a)
-				return ctx.Err()
-			})
-		}
+			}
+			return ctx.Err()
+		})
 	}
 	err = group.Wait()
-	if restoreErr := restore(context.WithoutCancel(ctx)); err == nil {
-		err = restoreErr
-	}
-	for _, a := range attacks {
-		if a.Via == Git && err == nil {
-			try(a)
-			err = ctx.Err()
-		}
-	}
-	return results, err
+	slices.SortStableFunc(results, func(a, b Result) int {
+		return cmp.Compare(slices.IndexFunc(attacks, a.Attack.is), slices.IndexFunc(attacks, b.Attack.is))
+	})
+	return results, errors.Join(err, restore(context.WithoutCancel(ctx)))
 }

@@ -13,14 +13,14 @@ func init() {
 			return map[string]string{
 				// An address that is always served here, and that Flux has
 				// no source for: the tenant's own repository as a base.
-				"aimed/kustomization.yaml": "resources: [\"" + e.Repository.URL + "//" + folder("S7") + "/own?ref=" + e.Repository.Branch + "\"]\n",
+				"aimed/kustomization.yaml": "resources: [\"" + e.Repository.URL + "//" + folder("S7-api") + "/own?ref=" + e.Repository.Branch + "\"]\n",
 				"own/kustomization.yaml":   "resources: [canary.yaml]\n",
 				"own/canary.yaml":          manifest(configMap(e.Namespace, name("s7"))),
 			}
 		},
 		Run: func(ctx context.Context, e *Env) Finding {
 			own := configMap(e.Namespace, name("s7"))
-			return e.reconciles(ctx, "S7", own, own, nil)
+			return e.reconciles(ctx, "S7-api", own, own, nil)
 		},
 	})
 }
