@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -259,7 +260,7 @@ func (c *Cluster) startNode(ctx context.Context) error {
 	}
 	c.node = n
 	c.Network.AllowEgress(n.Endpoint())
-	services, err := network.NewServices(c.life, c.client, n)
+	services, err := network.NewServices(c.life, c.client, n, strings.TrimPrefix(c.plane.Server, "https://"))
 	if err != nil {
 		return err
 	}
