@@ -54,6 +54,9 @@ func (n *Network) absolute(w http.ResponseWriter, r *http.Request) {
 // forward passes a request on to a destination that is not served here. The
 // client's own Host header names the server that it means.
 func (n *Network) forward(w http.ResponseWriter, r *http.Request, d destination, secure bool) {
+	// Without it an answer would begin only after the end of the request. Not
+	// every protocol needs or knows it.
+	_ = http.NewResponseController(w).EnableFullDuplex()
 	scheme, address, transport := "http", d.address(), n.outside
 	if secure {
 		scheme = "https"

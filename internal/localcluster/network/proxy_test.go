@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -41,6 +42,9 @@ func TestStreaming(t *testing.T) {
 		{"a Service in absolute form", "http://echo.ns.svc/"},
 	} {
 		body, sent := io.Pipe()
+		// A client whose request never ends would wait for ever.
+		limit := time.AfterFunc(patience, func() { _ = sent.Close() })
+		t.Cleanup(func() { limit.Stop() })
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, tc.url, body)
 		if err != nil {
 			t.Fatal(err)
