@@ -22,6 +22,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster/controlplane"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
 	"github.com/tenure-dev/tenure/internal/localcluster/node"
 	"github.com/tenure-dev/tenure/internal/localcluster/pki"
 	"github.com/tenure-dev/tenure/internal/supervise"
@@ -74,6 +75,8 @@ type Cluster struct {
 	// Fleet is the fleet that runs, or nil.
 	Fleet *fleet.Fleet
 
+	// oci serves the mapped OCI artifacts.
+	oci    *ocihost.Host
 	opts   Options
 	state  *State
 	group  *supervise.Group
