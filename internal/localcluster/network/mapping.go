@@ -138,6 +138,16 @@ func (m Map) Place() (host, path string, err error) {
 	return cleanHost(u.Host), strings.TrimRight(u.Path, "/"), nil
 }
 
+// Source is the address as Flux's sources name it: an OCI artifact's tag stands in
+// a field of its own there.
+func (m Map) Source() string {
+	if address, err := ocihost.ParseAddress(m.URL); m.Kind == KindOCI && err == nil {
+		address.Tag = ""
+		return address.String()
+	}
+	return m.URL
+}
+
 // key is what no other map of the kind may have too. A Helm repository's has no
 // port, for a host is served on all of its ports.
 func (m Map) key() (string, error) {

@@ -83,9 +83,6 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(content)
 }
 
-// Stamp returns a text that changes when a file of the folder does.
-func (h *Host) Stamp() (string, error) { return archive.Stamp(h.dir) }
-
 // current returns the index and the archives as the folder is now.
 func (h *Host) current() (index []byte, files map[string][]byte, err error) {
 	h.mu.Lock()
