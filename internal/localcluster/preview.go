@@ -2,6 +2,7 @@ package localcluster
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/flux"
@@ -30,7 +31,8 @@ const (
 )
 
 // followFolders makes a change in a folder that is no Git repository known at
-// once. It returns when the cluster is stopped.
+// once, and reports a folder that cannot be read any more. It returns when the
+// cluster is stopped.
 func (c *Cluster) followFolders(kube client.Client) error {
 	stamps := map[string]string{}
 	var folders []network.Map
@@ -55,11 +57,16 @@ func (c *Cluster) followFolders(kube client.Client) error {
 		began := time.Now()
 		changed := map[string]bool{}
 		for dir, before := range stamps {
+			// The stamp of what cannot be read is empty: reported once.
 			stamp, err := archive.Stamp(dir)
-			if err != nil || stamp == before {
+			if stamp == before {
 				continue
 			}
-			stamps[dir], changed[dir] = stamp, true
+			if stamps[dir] = stamp; err != nil {
+				c.opts.Report(fmt.Errorf("a mapped folder is not served any more: %w", err))
+				continue
+			}
+			changed[dir] = true
 		}
 		timer.Reset(max(followInterval, followShare*time.Since(began)))
 		for _, m := range folders {
