@@ -118,25 +118,6 @@ func TestRequestReconcile(t *testing.T) {
 	}
 }
 
-func TestSourcesOf(t *testing.T) {
-	t.Parallel()
-	source := func(name, url string) *sourcev1.GitRepository {
-		return &sourcev1.GitRepository{ObjectMeta: at("a", name, 1), Spec: sourcev1.GitRepositorySpec{URL: url}}
-	}
-	c := newFake(
-		source("https", "https://github.com/acme/fleet.git"), source("ssh", "ssh://git@GitHub.com/acme/fleet"),
-		source("other", "https://github.com/acme/fleet2"),
-	).Build()
-	got, err := SourcesOf(t.Context(), c, "https://github.com/acme/fleet/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []Ref{{GitRepository, "a", "https"}, {GitRepository, "a", "ssh"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestNormalizeURL(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ reason, in, want string }{

@@ -29,18 +29,45 @@ func RequestReconcile(ctx context.Context, c client.Writer, ref Ref) error {
 	return nil
 }
 
-// SourcesOf returns the GitRepositories, in all namespaces, whose address is
-// that of the repository, after [NormalizeURL] of both.
-func SourcesOf(ctx context.Context, c client.Reader, repository string) ([]Ref, error) {
-	var list sourcev1.GitRepositoryList
-	if err := c.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("cannot look for the sources of %s: %w", repository, err)
+// SourcesOf returns the sources, in all namespaces, that fetch from an address:
+// GitRepositories, OCIRepositories and HelmRepositories whose URL is the same
+// after [NormalizeURL] of both, and HelmCharts that are an OCI artifact there. A
+// HelmChart of an ordinary HelmRepository follows by itself.
+func SourcesOf(ctx context.Context, c client.Reader, address string) ([]Ref, error) {
+	var git sourcev1.GitRepositoryList
+	var oci sourcev1.OCIRepositoryList
+	var helm sourcev1.HelmRepositoryList
+	var charts sourcev1.HelmChartList
+	for _, list := range []client.ObjectList{&git, &oci, &helm, &charts} {
+		if err := c.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("cannot look for the sources of %s: %w", address, err)
+		}
 	}
-	want := NormalizeURL(repository)
+	want := NormalizeURL(address)
 	var refs []Ref
-	for _, item := range list.Items {
-		if NormalizeURL(item.Spec.URL) == want {
-			refs = append(refs, Ref{GitRepository, item.Namespace, item.Name})
+	add := func(url string, kind Kind, o client.Object) {
+		if NormalizeURL(url) == want {
+			refs = append(refs, Ref{kind, o.GetNamespace(), o.GetName()})
+		}
+	}
+	for _, item := range git.Items {
+		add(item.Spec.URL, GitRepository, &item)
+	}
+	for _, item := range oci.Items {
+		add(item.Spec.URL, OCIRepository, &item)
+	}
+	registries := map[types.NamespacedName]string{}
+	for _, item := range helm.Items {
+		if item.Spec.Type == sourcev1.HelmRepositoryTypeOCI {
+			registries[types.NamespacedName{Namespace: item.Namespace, Name: item.Name}] = item.Spec.URL
+			continue
+		}
+		add(item.Spec.URL, HelmRepository, &item)
+	}
+	for _, item := range charts.Items {
+		name := types.NamespacedName{Namespace: item.Namespace, Name: item.Spec.SourceRef.Name}
+		if url := registries[name]; url != "" && item.Spec.SourceRef.Kind == sourcev1.HelmRepositoryKind {
+			add(strings.TrimRight(url, "/")+"/"+item.Spec.Chart, HelmChart, &item)
 		}
 	}
 	return refs, nil

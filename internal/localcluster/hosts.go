@@ -3,21 +3,26 @@ package localcluster
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"path/filepath"
+	"strings"
 
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/helmhost"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
 )
 
 // mapWorld serves every mapped folder at its address.
 func (c *Cluster) mapWorld(ctx context.Context) error {
-	var err error
+	err := network.CheckMaps(c.opts.Maps)
+	if err != nil {
+		return err
+	}
 	c.Git, err = githost.New(ctx, githost.Config{Dir: filepath.Join(c.Dir, "git"), Log: c.log.With("part", "git")})
 	if err != nil {
 		return err
 	}
+	c.oci = ocihost.New()
 	if c.Fleet != nil {
 		for path, content := range c.Fleet.Overlay {
 			if err := c.Git.Overlay(ctx, c.Fleet.Sync.URL, c.Fleet.Sync.Branch, path, content); err != nil {
@@ -31,27 +36,42 @@ func (c *Cluster) mapWorld(ctx context.Context) error {
 		}
 	}
 	for _, host := range c.Git.Hosts() {
-		c.Network.Handle(host, "", c.Git)
 		c.Network.HandleSSH(host, c.Git.ServeSSH)
+	}
+	for _, host := range c.oci.Hosts() {
+		c.Network.Handle(host, "/v2", c.oci)
 	}
 	return nil
 }
 
+// mapOne serves a folder where its address says, so that one host may have
+// repositories of several kinds.
 func (c *Cluster) mapOne(ctx context.Context, m network.Map) error {
+	host, path, err := m.Place()
+	if err != nil {
+		return err
+	}
 	switch m.Kind {
 	case network.KindGit:
-		return c.Git.Add(ctx, githost.Mapping{URL: m.URL, Branch: m.Branch, Dir: m.Dir})
+		if err := c.Git.Add(ctx, githost.Mapping{URL: m.URL, Branch: m.Branch, Dir: m.Dir}); err != nil {
+			return err
+		}
+		c.Network.Handle(host, path, c.Git)
+		c.Network.Handle(host, path+".git", c.Git)
 	case network.KindHelm:
-		u, err := url.Parse(m.URL)
+		charts, err := helmhost.New(m.Dir, path)
 		if err != nil {
 			return fmt.Errorf("cannot map %s: %w", m.URL, err)
 		}
-		host, err := helmhost.New(m.Dir, u.Path)
+		c.Network.Handle(host, path, charts)
+	case network.KindOCI:
+		address, err := ocihost.ParseAddress(m.URL)
 		if err != nil {
 			return fmt.Errorf("cannot map %s: %w", m.URL, err)
 		}
-		c.Network.Handle(u.Hostname(), u.Path, host)
-		return nil
+		return c.oci.Add(address, m.Dir)
+	default:
+		return fmt.Errorf("a folder cannot be served as %s", strings.ToLower(string(m.Kind)))
 	}
-	return fmt.Errorf("cannot map %s: an %s cannot be served yet", m.URL, m.Kind)
+	return nil
 }

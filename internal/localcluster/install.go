@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -263,14 +262,9 @@ func (c *Cluster) preview(context.Context) error {
 				c.report(change.Err)
 				return
 			}
-			sources, err := flux.SourcesOf(c.life, kube, change.URL)
-			for _, source := range sources {
-				err = errors.Join(err, flux.RequestReconcile(c.life, kube, source))
-			}
-			if err != nil && c.life.Err() == nil {
-				c.log.Error("cannot ask the sources of a changed folder to look", "url", change.URL, "error", err)
-			}
+			c.askSources(kube, change.URL)
 		})
 	})
+	c.run("live preview", func() error { return c.followFolders(kube) })
 	return nil
 }

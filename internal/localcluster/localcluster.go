@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster/controlplane"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
 	"github.com/tenure-dev/tenure/internal/localcluster/node"
 	"github.com/tenure-dev/tenure/internal/localcluster/pki"
 	"github.com/tenure-dev/tenure/internal/supervise"
@@ -73,6 +75,8 @@ type Cluster struct {
 	// Fleet is the fleet that runs, or nil.
 	Fleet *fleet.Fleet
 
+	// oci serves the mapped OCI artifacts.
+	oci    *ocihost.Host
 	opts   Options
 	state  *State
 	data   *os.File
@@ -273,7 +277,7 @@ func (c *Cluster) startNode(ctx context.Context) error {
 	}
 	c.node = n
 	c.Network.AllowEgress(n.Endpoint())
-	services, err := network.NewServices(c.life, c.client, n)
+	services, err := network.NewServices(c.life, c.client, n, strings.TrimPrefix(c.plane.Server, "https://"))
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func TestFaultsOfARunningFleet(t *testing.T) {
 			"-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount} {.items[*].status.containerStatuses[*].ready}")
 		return err == nil && out == "1 true", out
 	})
-	writeFiles(t, fleet, map[string]string{"apps/state.yaml": configMap("second")})
+	writeFiles(t, fleet, map[string]string{"apps/state.yaml": configMap("state", "second")})
 	testwait.For(t, "a change after the crash to be applied", startup, func() (bool, string) {
 		out, err := k.kubectl("get", "configmap", "state", "-o", "jsonpath={.data.value}")
 		return err == nil && out == "second", out

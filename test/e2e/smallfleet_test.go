@@ -37,8 +37,8 @@ spec: {interval: 1m, url: %q, ref: {branch: main}}
 }
 
 // configMap is the manifest of a ConfigMap with one value.
-func configMap(value string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: state, namespace: default}\ndata: {value: %q}\n", value)
+func configMap(name, value string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: default}\ndata: {value: %q}\n", name, value)
 }
 
 // newFleet writes a small fleet with more files and returns its folder and the
@@ -51,7 +51,7 @@ func newFleet(t *testing.T, files map[string]string) (dir string, args []string)
 		system + "gotk-components.yaml": "# put in place\n",
 		system + "kustomization.yaml":   "resources: [gotk-components.yaml, gotk-sync.yaml]\n",
 		"clusters/test/apps.yaml":       appsSync,
-		"apps/state.yaml":               configMap("first"),
+		"apps/state.yaml":               configMap("state", "first"),
 	})
 	writeFiles(t, dir, files)
 	return dir, []string{"up", "--fleet", dir, "--path", "clusters/test"}

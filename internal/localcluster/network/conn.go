@@ -3,17 +3,15 @@ package network
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/localcluster/pki"
 )
-
-type syscallConn = syscall.RawConn
 
 // queue is a listener whose connections come from within the process.
 type queue struct {
@@ -51,6 +49,104 @@ func (q *queue) Close() error {
 // Addr implements net.Listener.
 func (q *queue) Addr() net.Addr { return &net.UnixAddr{Name: "within", Net: "unix"} }
 
+// tracker knows the clients' connections, so that at the end none is left open:
+// http.Server forgets those that became tunnels.
+type tracker struct {
+	mu     sync.Mutex
+	closed bool
+	conns  map[*trackedConn]bool
+	// serving counts what still works for clients.
+	serving sync.WaitGroup
+}
+
+// trackedListener hands out connections that the tracker knows.
+type trackedListener struct {
+	net.Listener
+	tracker *tracker
+}
+
+// Accept implements net.Listener.
+func (l trackedListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &trackedConn{Conn: conn, tracker: l.tracker}
+	l.tracker.mu.Lock()
+	defer l.tracker.mu.Unlock()
+	if l.tracker.closed {
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	if l.tracker.conns == nil {
+		l.tracker.conns = map[*trackedConn]bool{}
+	}
+	l.tracker.conns[c] = true
+	return c, nil
+}
+
+type trackedConn struct {
+	net.Conn
+	tracker *tracker
+}
+
+// Close implements net.Conn.
+func (c *trackedConn) Close() error {
+	c.tracker.mu.Lock()
+	delete(c.tracker.conns, c)
+	c.tracker.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// CloseWrite tells the other side that nothing more comes.
+func (c *trackedConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+// begin counts one more that serves, unless all is over.
+func (t *tracker) begin() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.serving.Add(1)
+	return true
+}
+
+// close closes all connections and waits, up to the patience, until nobody
+// serves any more.
+func (t *tracker) close(patience time.Duration) error {
+	t.mu.Lock()
+	t.closed = true
+	open := make([]*trackedConn, 0, len(t.conns))
+	for c := range t.conns {
+		open = append(open, c)
+	}
+	t.mu.Unlock()
+	for _, c := range open {
+		_ = c.Close()
+	}
+	done := make(chan struct{})
+	go func() {
+		t.serving.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-time.After(patience):
+		return errors.New("a client of the network is still being served")
+	}
+}
+
+var errNoHalfClose = errors.New("the connection cannot be closed by half")
+
+func closeWrite(c net.Conn) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errNoHalfClose
+}
+
 // peekedConn is a connection some of whose bytes have been looked at.
 type peekedConn struct {
 	net.Conn
@@ -60,26 +156,25 @@ type peekedConn struct {
 // Read implements net.Conn.
 func (c *peekedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 
+// CloseWrite tells the other side that nothing more comes.
+func (c *peekedConn) CloseWrite() error { return closeWrite(c.Conn) }
+
 // peekPatience is how long a client may take to send its first byte.
 const peekPatience = 30 * time.Second
 
 // peek waits for the first byte of a connection and returns it together with a
-// connection on which it can be read again.
+// connection on which it can be read again. On an error it closes the
+// connection.
 func peek(c net.Conn) (net.Conn, byte, error) {
 	_ = c.SetReadDeadline(time.Now().Add(peekPatience))
 	r := bufio.NewReader(c)
 	first, err := r.Peek(1)
 	if err != nil {
+		_ = c.Close()
 		return nil, 0, err
 	}
 	_ = c.SetReadDeadline(time.Time{})
 	return &peekedConn{Conn: c, r: r}, first[0], nil
-}
-
-// namedConn remembers which host a connection was made to.
-type namedConn struct {
-	net.Conn
-	name string
 }
 
 // certificates issues and keeps certificates for mapped hosts.
@@ -93,10 +188,11 @@ type certificates struct {
 // the connection was made to, whatever the client asks for, so that a client
 // that checks the name notices a difference.
 func (c *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	name := hello.ServerName
-	if named, ok := hello.Conn.(*namedConn); ok {
-		name = named.name
+	conn, ok := hello.Conn.(*mappedConn)
+	if !ok {
+		return nil, errors.New("the connection leads to no mapped host")
 	}
+	name := conn.to.name
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cert := c.by[name]; cert != nil {
@@ -132,17 +228,15 @@ func systemRoots() []byte {
 }
 
 // tunnel copies both ways until both sides have ended. A side that has ended
-// its stream is told to the other one (a half close), as far as it can be.
+// its stream is told to the other one (a half close).
 func tunnel(a, b net.Conn) {
 	var both sync.WaitGroup
 	pump := func(dst, src net.Conn) {
-		_, err := io.Copy(dst, src)
-		half, ok := dst.(interface{ CloseWrite() error })
-		if err == nil && ok {
-			_ = half.CloseWrite()
-			return
+		if _, err := io.Copy(dst, src); err != nil || closeWrite(dst) != nil {
+			// Nothing can be said any more, so the other way ends too.
+			_ = dst.Close()
+			_ = src.Close()
 		}
-		_ = dst.Close()
 	}
 	both.Go(func() { pump(a, b) })
 	both.Go(func() { pump(b, a) })

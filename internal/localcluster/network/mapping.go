@@ -7,8 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/helmhost"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
 )
 
 // Kind says as what a mapped folder is served.
@@ -38,79 +41,159 @@ type Map struct {
 var ErrMap = errors.New("cannot use --map")
 
 // ParseMap reads URL[#BRANCH]=DIR and looks at the folder to see what it is: with
-// #BRANCH any folder, served as that branch of a Git repository; with oci:// an
-// OCI artifact; the top of a Git work tree; or a folder of Helm charts, that is
+// oci:// an OCI artifact; with #BRANCH any folder, served as that branch of a Git
+// repository; the top of a Git work tree; or a folder of Helm charts, that is
 // one with a Chart.yaml, with subfolders that have one, or with *.tgz files.
 //
-// The value is split at the first = behind the address's path begins, so that
-// folders may have = in their names and addresses may not.
+// The value is split at the first =, so that folders may have one in their names;
+// in an address it is written %3D. The error is ErrMap.
 func ParseMap(value string) (Map, error) {
+	m, err := parseMap(value)
+	if err != nil {
+		return Map{}, fmt.Errorf("%w %q: %w", ErrMap, value, err)
+	}
+	return m, nil
+}
+
+func parseMap(value string) (Map, error) {
 	address, dir, ok := strings.Cut(value, "=")
 	if !ok || address == "" || dir == "" {
-		return Map{}, fmt.Errorf("%w %q: it must be URL[#BRANCH]=DIR, such as https://github.com/acme/dev-team=../dev-team", ErrMap, value)
+		return Map{}, errors.New("it must be URL[#BRANCH]=DIR, such as https://github.com/acme/dev-team=../dev-team")
 	}
 	m := Map{}
 	var hasBranch bool
 	m.URL, m.Branch, hasBranch = strings.Cut(address, "#")
-	if hasBranch && m.Branch == "" {
-		return Map{}, fmt.Errorf("%w %q: # is followed by no branch", ErrMap, value)
+	if hasBranch && !isBranch(m.Branch) {
+		return Map{}, fmt.Errorf("%q behind # is not the name of a branch", m.Branch)
 	}
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return Map{}, fmt.Errorf("%w %q: %w", ErrMap, value, err)
+	if strings.ContainsRune(dir, 0) {
+		return Map{}, errors.New("the folder's name has a zero byte")
 	}
-	m.Dir = abs
-	info, err := os.Stat(abs)
+	var err error
+	if m.Dir, err = filepath.Abs(dir); err != nil {
+		return Map{}, err
+	}
+	info, err := os.Stat(m.Dir)
 	if err != nil {
-		return Map{}, fmt.Errorf("%w %q: %w", ErrMap, value, err)
+		return Map{}, err
 	}
 	if !info.IsDir() {
-		return Map{}, fmt.Errorf("%w %q: %s is not a folder", ErrMap, value, dir)
+		return Map{}, fmt.Errorf("%s is not a folder", dir)
 	}
 	if m.Kind, err = m.kind(); err != nil {
-		return Map{}, fmt.Errorf("%w %q: %w", ErrMap, value, err)
+		return Map{}, err
 	}
-	return m, m.checkURL(value)
+	_, err = m.key()
+	return m, err
+}
+
+// isBranch accepts less than git-check-ref-format(1) and nothing else.
+func isBranch(name string) bool {
+	if name == "" || name == "@" || strings.ContainsAny(name, " ~^:?*[\\") || strings.Contains(name, "..") || strings.Contains(name, "@{") {
+		return false
+	}
+	for segment := range strings.SplitSeq(name, "/") {
+		if segment == "" || segment[0] == '.' || segment[0] == '-' || strings.HasSuffix(segment, ".") || strings.HasSuffix(segment, ".lock") {
+			return false
+		}
+	}
+	return !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError })
 }
 
 func (m Map) kind() (Kind, error) {
 	switch {
+	case strings.HasPrefix(m.URL, "oci://") && m.Branch != "":
+		return "", fmt.Errorf("an OCI artifact has no branches; write its tag as %s:%s", m.URL, m.Branch)
 	case strings.HasPrefix(m.URL, "oci://"):
 		return KindOCI, nil
 	case m.Branch != "":
 		return KindGit, nil
 	case exists(m.Dir, ".git"):
 		return KindGit, nil
-	case isCharts(m.Dir):
+	case helmhost.HasCharts(m.Dir):
 		return KindHelm, nil
 	}
 	return "", fmt.Errorf("%s is neither the top of a Git work tree nor a folder of Helm charts; to serve it as a branch of a Git repository, write %s#main=%s", m.Dir, m.URL, m.Dir)
 }
 
-func (m Map) checkURL(value string) error {
-	if m.Kind == KindGit {
-		if _, err := githost.Address(m.URL); err != nil {
-			return fmt.Errorf("%w %q: %w", ErrMap, value, err)
+// Place is where the folder is served: a host, which may have a port, and a path
+// without a slash at its end. It fails if the address is not one of its kind.
+func (m Map) Place() (host, path string, err error) {
+	switch m.Kind {
+	case KindGit:
+		address, err := githost.Address(m.URL)
+		if err != nil {
+			return "", "", err
 		}
-		return nil
+		host, path, _ := strings.Cut(address, "/")
+		return host, "/" + path, nil
+	case KindOCI:
+		address, err := ocihost.ParseAddress(m.URL)
+		return address.Host, "/" + address.Repository, err
 	}
 	u, err := url.Parse(m.URL)
-	if err != nil || u.Hostname() == "" || (u.Scheme != "https" && u.Scheme != "http" && u.Scheme != "oci") {
-		return fmt.Errorf("%w %q: %s is not an address of a %s", ErrMap, value, m.URL, m.Kind)
+	if err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.ForceQuery || strings.Contains(u.Path, "//") {
+		return "", "", fmt.Errorf("%s is not the address of a %s: it must be https://host/path, without a query", m.URL, m.Kind)
 	}
-	return nil
+	return cleanHost(u.Host), strings.TrimRight(u.Path, "/"), nil
 }
 
-func isCharts(dir string) bool {
-	if exists(dir, "Chart.yaml") {
-		return true
+// Source is the address as Flux's sources name it: an OCI artifact's tag stands in
+// a field of its own there.
+func (m Map) Source() string {
+	if address, err := ocihost.ParseAddress(m.URL); m.Kind == KindOCI && err == nil {
+		address.Tag = ""
+		return address.String()
 	}
-	for _, pattern := range []string{"*/Chart.yaml", "*.tgz"} {
-		if found, _ := filepath.Glob(filepath.Join(dir, pattern)); len(found) > 0 {
-			return true
+	return m.URL
+}
+
+// key is what no other map of the kind may have too. A Helm repository's has no
+// port, for a host is served on all of its ports.
+func (m Map) key() (string, error) {
+	host, path, err := m.Place()
+	if err != nil {
+		return "", err
+	}
+	switch m.Kind {
+	case KindGit:
+		return "git " + host + path + "#" + m.Branch, nil
+	case KindOCI:
+		address, err := ocihost.ParseAddress(m.URL)
+		return address.String(), err
+	}
+	return "helm " + hostOnly(host) + path, nil
+}
+
+// CheckMaps returns an error, which names both folders, if two of the maps claim
+// the same address: as branches of the same name, as one and the same Helm
+// repository or OCI artifact, or as a Git and a Helm repository. It is ErrMap.
+func CheckMaps(maps []Map) error {
+	taken := map[string]Map{}
+	places := map[string]Map{}
+	for _, m := range maps {
+		key, err := m.key()
+		if err != nil {
+			return fmt.Errorf("%w %q: %w", ErrMap, m.URL, err)
 		}
+		if other, ok := taken[key]; ok {
+			return fmt.Errorf("%w: both %s and %s are mapped to %s: drop one, or name different branches (URL#BRANCH=DIR)", ErrMap, other.Dir, m.Dir, m.URL)
+		}
+		taken[key] = m
+		if m.Kind == KindOCI {
+			continue
+		}
+		host, path, err := m.Place()
+		if err != nil {
+			return fmt.Errorf("%w %q: %w", ErrMap, m.URL, err)
+		}
+		place := hostOnly(host) + path
+		if other, ok := places[place]; ok && other.Kind != m.Kind {
+			return fmt.Errorf("%w: %s is mapped to %s as a %s and to %s as a %s: drop one", ErrMap, m.URL, other.Dir, other.Kind, m.Dir, m.Kind)
+		}
+		places[place] = m
 	}
-	return false
+	return nil
 }
 
 func exists(elements ...string) bool {

@@ -34,7 +34,7 @@ import (
 // Config says how a Network is set up.
 type Config struct {
 	// CA issues certificates for mapped hosts. Its certificate is trusted by
-	// whoever has the environment of Env, and its key never leaves memory.
+	// whoever has the environment of Env, so its key must not leave memory.
 	CA *pki.Authority
 	// Dir is the folder for the CA bundle that Env names.
 	Dir string
@@ -44,14 +44,6 @@ type Config struct {
 	Online bool
 	// Log gets every refused request. It must not be nil.
 	Log *slog.Logger
-}
-
-// Resolver answers where an address of the cluster is served on this machine.
-type Resolver interface {
-	// Resolve returns ok=false when the host is no address of the cluster.
-	// The error says why one that is has nothing behind it. An answer with
-	// another host (an ExternalName) is in outside.
-	Resolve(ctx context.Context, host string, port int) (address string, ok bool, err error)
 }
 
 // Network is a set of proxies. It listens from New on and serves in Run.
@@ -71,6 +63,10 @@ type Network struct {
 
 	// plain and secure serve connections that were made to mapped hosts.
 	plain, secure *queue
+	clients       tracker
+	// inside and outside forward requests: to the cluster, to the real
+	// network.
+	inside, outside *http.Transport
 }
 
 // New opens the listeners on free loopback ports and on the egress socket.
@@ -84,6 +80,8 @@ func New(cfg Config) (_ *Network, err error) {
 		refused: map[string]*Refusal{},
 		plain:   newQueue(),
 		secure:  newQueue(),
+		inside:  newTransport((&net.Dialer{}).DialContext),
+		outside: newTransport(dialOutside),
 	}
 	defer func() {
 		if err != nil {
@@ -152,22 +150,15 @@ func (n *Network) Env() []string {
 	return env
 }
 
+// Go clients may keep connections open for ever; headers must not take so, and
+// what is still served at the end must not hold up the cluster.
+const (
+	headerPatience = 30 * time.Second
+	stopPatience   = 2 * time.Second
+)
+
 // Run serves until the context ends, then closes every connection.
 func (n *Network) Run(ctx context.Context) error {
-	// Go clients may keep connections open for ever; headers must not take so.
-	const headerPatience = 30 * time.Second
-	quiet := slog.NewLogLogger(n.cfg.Log.Handler(), slog.LevelDebug)
-	servers := map[*http.Server]net.Listener{
-		{Handler: n.proxyHandler(), ReadHeaderTimeout: headerPatience, ErrorLog: quiet}:                n.http,
-		{Handler: n.egressHandler(), ReadHeaderTimeout: headerPatience, ErrorLog: quiet}:               n.egress,
-		{Handler: http.HandlerFunc(n.serveMapped), ReadHeaderTimeout: headerPatience, ErrorLog: quiet}: n.plain,
-	}
-	secure := &http.Server{
-		Handler: http.HandlerFunc(n.serveMapped), ReadHeaderTimeout: headerPatience, ErrorLog: quiet,
-		TLSConfig: &tls.Config{GetCertificate: n.certs.get, MinVersion: tls.VersionTLS12},
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	serve := func(run func() error, stop func() error) {
 		group.Go(func() error {
@@ -181,10 +172,44 @@ func (n *Network) Run(ctx context.Context) error {
 			return stop()
 		})
 	}
-	for server, listener := range servers {
-		serve(func() error { return server.Serve(listener) }, server.Close)
+	for _, s := range []struct {
+		listener net.Listener
+		handler  http.Handler
+	}{
+		{trackedListener{n.http, &n.clients}, n.proxyHandler()},
+		{trackedListener{n.egress, &n.clients}, n.egressHandler()},
+		{n.plain, n.mappedHandler()},
+	} {
+		server := n.server(ctx, s.handler)
+		serve(func() error { return server.Serve(s.listener) }, server.Close)
 	}
+	secure := n.server(ctx, n.mappedHandler())
+	secure.TLSConfig = &tls.Config{GetCertificate: n.certs.get, MinVersion: tls.VersionTLS12}
 	serve(func() error { return secure.ServeTLS(n.secure, "", "") }, secure.Close)
-	serve(func() error { return n.serveSOCKS(ctx) }, n.socks.Close)
-	return group.Wait()
+	serve(func() error { return n.serveSOCKS(ctx, trackedListener{n.socks, &n.clients}) }, n.socks.Close)
+	err := group.Wait()
+	if left := n.clients.close(stopPatience); left != nil {
+		n.cfg.Log.Warn("the network has ended too early", "reason", left)
+	}
+	n.inside.CloseIdleConnections()
+	n.outside.CloseIdleConnections()
+	return err
+}
+
+// server makes a server whose requests end with the context.
+func (n *Network) server(ctx context.Context, handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !n.clients.begin() {
+				http.Error(w, "the cluster is being stopped", http.StatusServiceUnavailable)
+				return
+			}
+			defer n.clients.serving.Done()
+			handler.ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: headerPatience,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext:       rememberMapped,
+		ErrorLog:          slog.NewLogLogger(n.cfg.Log.Handler(), slog.LevelDebug),
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -15,76 +16,129 @@ import (
 // proxyHandler is the HTTP proxy of the processes: CONNECT, and requests in
 // absolute form (RFC 9110, 7.1 and 9.3.6).
 func (n *Network) proxyHandler() http.Handler {
-	forward := n.forwarder()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method == http.MethodConnect:
-			n.connect(w, r, n.dial)
+			n.connect(w, r, n.connectTo)
 		case r.URL.IsAbs() && r.URL.Scheme == "http":
-			forward.ServeHTTP(w, r)
+			n.absolute(w, r)
 		default:
 			http.Error(w, "this is a proxy: it takes CONNECT and requests for http:// addresses", http.StatusBadRequest)
 		}
 	})
 }
 
-// forwarder passes on requests in absolute form.
-func (n *Network) forwarder() http.Handler {
-	return &httputil.ReverseProxy{
-		// The client's own Host header names the server that it means.
-		Rewrite: func(pr *httputil.ProxyRequest) { pr.Out.Host = pr.In.Host },
-		Transport: &http.Transport{
-			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-				host, port, err := splitAddress(address)
-				if err != nil {
-					return nil, err
-				}
-				return n.dial(ctx, host, port)
-			},
-			IdleConnTimeout:    10 * time.Second,
-			DisableCompression: true,
+// absolute answers a request in absolute form.
+func (n *Network) absolute(w http.ResponseWriter, r *http.Request) {
+	address := r.URL.Host
+	if r.URL.Port() == "" {
+		address = net.JoinHostPort(r.URL.Hostname(), "80")
+	}
+	host, port, err := splitAddress(address)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	d, err := n.route(r.Context(), host, port)
+	switch {
+	case err != nil:
+		n.refuse(address, err)
+		http.Error(w, err.Error(), http.StatusBadGateway)
+	case d.mapped != nil:
+		n.serveMapped(w, r, d)
+	default:
+		n.forward(w, r, d, false)
+	}
+}
+
+// forward passes a request on to a destination that is not served here. The
+// client's own Host header names the server that it means.
+func (n *Network) forward(w http.ResponseWriter, r *http.Request, d destination, secure bool) {
+	// Without it an answer would begin only after the end of the request. Not
+	// every protocol needs or knows it.
+	_ = http.NewResponseController(w).EnableFullDuplex()
+	scheme, address, transport := "http", d.address(), n.outside
+	if secure {
+		scheme = "https"
+	}
+	if d.cluster != "" {
+		address, transport = d.cluster, n.inside
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(pr *httputil.ProxyRequest) {
+			pr.Out.URL.Scheme, pr.Out.URL.Host, pr.Out.Host = scheme, address, pr.In.Host
 		},
+		Transport:     transport,
 		FlushInterval: -1,
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			n.refuse(r.URL.Host, err)
-			http.Error(w, err.Error(), http.StatusBadGateway)
+		ErrorLog:      slog.NewLogLogger(n.cfg.Log.Handler(), slog.LevelDebug),
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			n.refuse(d.address(), err)
+			http.Error(w, fmt.Sprintf("cannot reach %s: %v", d.address(), err), http.StatusBadGateway)
 		},
 	}
+	proxy.ServeHTTP(w, r)
+}
+
+// newTransport makes what forwards requests.
+func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+	return &http.Transport{
+		DialContext:         dial,
+		TLSHandshakeTimeout: outsidePatience,
+		IdleConnTimeout:     10 * time.Second,
+		DisableCompression:  true,
+	}
+}
+
+// connector finds a destination and connects to it, unless it is served here.
+type connector func(ctx context.Context, host string, port int) (destination, net.Conn, error)
+
+// connectTo is the connector of the processes.
+func (n *Network) connectTo(ctx context.Context, host string, port int) (destination, net.Conn, error) {
+	d, err := n.route(ctx, host, port)
+	if err != nil || d.mapped != nil {
+		return d, nil, err
+	}
+	there, err := d.dial(ctx)
+	if err != nil {
+		return d, nil, fmt.Errorf("cannot reach %s: %w", d.address(), err)
+	}
+	return d, there, nil
 }
 
 // egressHandler is the API server's proxy. Besides what processes may reach, it
 // leads to the addresses of AllowEgress.
 func (n *Network) egressHandler() http.Handler {
-	dial := func(ctx context.Context, host string, port int) (net.Conn, error) {
-		address := net.JoinHostPort(host, strconv.Itoa(port))
+	to := func(ctx context.Context, host string, port int) (destination, net.Conn, error) {
+		d := destination{name: host, port: port}
 		n.mu.RLock()
-		allowed := n.direct[address]
+		allowed := n.direct[d.address()]
 		n.mu.RUnlock()
-		if allowed {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if !allowed {
+			return n.connectTo(ctx, host, port)
 		}
-		return n.dial(ctx, host, port)
+		there, err := (&net.Dialer{}).DialContext(ctx, "tcp", d.address())
+		return d, there, err
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect {
 			http.Error(w, "this proxy takes CONNECT only", http.StatusMethodNotAllowed)
 			return
 		}
-		n.connect(w, r, dial)
+		n.connect(w, r, to)
 	})
 }
 
 // connect answers a CONNECT request. Of a refusal, clients made with Go show the
 // status line alone, so the reason stands there.
-func (n *Network) connect(w http.ResponseWriter, r *http.Request, dial func(context.Context, string, int) (net.Conn, error)) {
+func (n *Network) connect(w http.ResponseWriter, r *http.Request, to connector) {
 	host, port, err := splitAddress(r.Host)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	there, dialErr := dial(r.Context(), host, port)
-	if dialErr != nil {
-		n.refuse(r.Host, dialErr)
+	d, there, refusal := to(r.Context(), host, port)
+	if refusal != nil {
+		n.refuse(r.Host, refusal)
 	}
 	here, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -94,20 +148,30 @@ func (n *Network) connect(w http.ResponseWriter, r *http.Request, dial func(cont
 		http.Error(w, "this connection cannot become a tunnel", http.StatusInternalServerError)
 		return
 	}
-	if dialErr != nil {
+	_ = here.SetWriteDeadline(time.Now().Add(headerPatience))
+	if refusal != nil {
 		defer here.Close()
-		reason := oneLine(dialErr.Error())
+		reason := oneLine(refusal.Error())
 		fmt.Fprintf(here, "HTTP/1.1 502 %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n", reason, len(reason)+1, reason)
 		return
 	}
 	if _, err := io.WriteString(here, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
-		_ = here.Close()
-		_ = there.Close()
-		return
+		n.cfg.Log.Debug("a proxy client is gone", "error", err)
 	}
+	_ = here.SetWriteDeadline(time.Time{})
 	// What the client has sent in advance belongs to the tunnel.
-	if pending := buffered.Reader.Buffered(); pending > 0 {
+	if buffered.Reader.Buffered() > 0 {
 		here = &peekedConn{Conn: here, r: buffered.Reader}
+	}
+	n.join(here, d, there)
+}
+
+// join leads a client's connection to where it belongs, and closes it in the
+// end.
+func (n *Network) join(here net.Conn, d destination, there net.Conn) {
+	if d.mapped != nil {
+		n.takeOver(here, d)
+		return
 	}
 	tunnel(here, there)
 }
@@ -128,7 +192,7 @@ func splitAddress(address string) (host string, port int, err error) {
 		return "", 0, fmt.Errorf("cannot use the address %q: it must be host:port", address)
 	}
 	number, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || host == "" {
+	if err != nil || host == "" || number == 0 {
 		return "", 0, fmt.Errorf("cannot use the address %q: it must be host:port", address)
 	}
 	return host, int(number), nil

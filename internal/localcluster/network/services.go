@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,12 +39,13 @@ type Pods interface {
 
 // Services resolves the addresses of a cluster as Kubernetes does, from its
 // Services and EndpointSlices; the last step, from a Pod to a port of this
-// machine, is the node's. It implements [Resolver].
+// machine, is the node's. It implements [Resolver]. The cluster has IPv4 alone.
 type Services struct {
-	pods     Pods
-	services corelisters.ServiceLister
-	slices   discoverylisters.EndpointSliceLister
-	pick     atomic.Uint32
+	pods      Pods
+	apiServer string
+	services  corelisters.ServiceLister
+	slices    discoverylisters.EndpointSliceLister
+	pick      atomic.Uint32
 }
 
 var (
@@ -52,13 +54,15 @@ var (
 )
 
 // NewServices watches the cluster's Services until the context ends. It returns
-// when it knows those that are there.
-func NewServices(ctx context.Context, client kubernetes.Interface, pods Pods) (*Services, error) {
+// when it knows those that are there. apiServer is host:port on this machine,
+// where the Service default/kubernetes leads: it has no Pods.
+func NewServices(ctx context.Context, client kubernetes.Interface, pods Pods, apiServer string) (*Services, error) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	s := &Services{
-		pods:     pods,
-		services: factory.Core().V1().Services().Lister(),
-		slices:   factory.Discovery().V1().EndpointSlices().Lister(),
+		pods:      pods,
+		apiServer: apiServer,
+		services:  factory.Core().V1().Services().Lister(),
+		slices:    factory.Discovery().V1().EndpointSlices().Lister(),
 	}
 	factory.Start(ctx.Done())
 	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
@@ -69,106 +73,167 @@ func NewServices(ctx context.Context, client kubernetes.Interface, pods Pods) (*
 	return s, nil
 }
 
-// Resolve implements [Resolver].
-func (s *Services) Resolve(_ context.Context, host string, port int) (string, bool, error) {
+// Resolve implements [Resolver] for Pod IPs, cluster IPs and the names that the
+// cluster's DNS has (the DNS specification of Kubernetes, 2.3 and 2.4):
+// NAME.NAMESPACE.svc[.cluster.local], POD.NAME.NAMESPACE.svc[.cluster.local] of a
+// headless Service, and NAME.NAMESPACE, which Pods find through their search
+// domains, if there is such a Service.
+func (s *Services) Resolve(_ context.Context, host string, port int) (Answer, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
+		ip = ip.Unmap()
 		switch {
 		case podCIDR.Contains(ip):
-			address, err := s.pods.HostAddress(host, port)
-			return address, true, err
+			return located(s.pods.HostAddress(ip.String(), port))
 		case serviceCIDR.Contains(ip):
-			address, err := s.byIP(host, port)
-			return address, true, err
+			return s.byIP(ip.String(), port)
 		}
-		return "", false, nil
+		return Answer{}, nil
 	}
-	name, namespace, ok := serviceName(host)
+	name, ok := parseServiceName(host)
 	if !ok {
-		return "", false, nil
+		return Answer{}, nil
 	}
-	service, err := s.services.Services(namespace).Get(name)
-	if apierrors.IsNotFound(err) {
-		return "", true, fmt.Errorf("%w: %s/%s", ErrNoService, namespace, name)
+	service, err := s.services.Services(name.namespace).Get(name.service)
+	switch {
+	case apierrors.IsNotFound(err) && name.short:
+		return Answer{}, nil
+	case apierrors.IsNotFound(err):
+		return Answer{}, fmt.Errorf("%w: %s/%s", ErrNoService, name.namespace, name.service)
+	case err != nil:
+		return Answer{}, err
 	}
+	return s.service(service, name.pod, port)
+}
+
+func located(address string, err error) (Answer, error) {
 	if err != nil {
-		return "", true, err
+		return Answer{}, err
 	}
-	address, err := s.endpoint(service, port)
-	return address, true, err
+	return Answer{Address: address}, nil
 }
 
-// serviceName splits NAME.NAMESPACE.svc and NAME.NAMESPACE.svc.cluster.local.
-func serviceName(host string) (name, namespace string, ok bool) {
-	rest, found := strings.CutSuffix(strings.TrimSuffix(host, ".cluster.local"), ".svc")
-	if !found {
-		return "", "", false
-	}
-	name, namespace, ok = strings.Cut(rest, ".")
-	return name, namespace, ok && name != "" && namespace != "" && !strings.Contains(namespace, ".")
+// serviceName is a name in the cluster's DNS.
+type serviceName struct {
+	// pod is a Pod's host name, or empty.
+	pod, service, namespace string
+	// short names may as well be those of outside hosts.
+	short bool
 }
 
-func (s *Services) byIP(ip string, port int) (string, error) {
+func parseServiceName(host string) (serviceName, bool) {
+	rest, full := strings.CutSuffix(strings.TrimSuffix(host, ".cluster.local"), ".svc")
+	labels := strings.Split(rest, ".")
+	switch {
+	case slices.Contains(labels, ""):
+		return serviceName{}, false
+	case len(labels) == 2:
+		return serviceName{service: labels[0], namespace: labels[1], short: !full}, true
+	case len(labels) == 3 && full:
+		return serviceName{pod: labels[0], service: labels[1], namespace: labels[2]}, true
+	}
+	return serviceName{}, false
+}
+
+func (s *Services) byIP(ip string, port int) (Answer, error) {
 	all, err := s.services.List(labels.Everything())
 	if err != nil {
-		return "", err
+		return Answer{}, err
 	}
 	for _, service := range all {
 		if slices.Contains(service.Spec.ClusterIPs, ip) {
-			return s.endpoint(service, port)
+			return s.service(service, "", port)
 		}
 	}
-	return "", fmt.Errorf("%w: none has the cluster IP %s", ErrNoService, ip)
+	return Answer{}, fmt.Errorf("%w: none has the cluster IP %s", ErrNoService, ip)
 }
 
-// endpoint picks a ready endpoint behind a Service's port, each in turn.
-func (s *Services) endpoint(service *corev1.Service, port int) (string, error) {
-	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return int(p.Port) == port })
-	if i < 0 {
-		// A headless Service leads to its Pods' own ports.
-		if service.Spec.ClusterIP != corev1.ClusterIPNone {
-			return "", fmt.Errorf("%w: %s/%s, port %d", ErrNoPort, service.Namespace, service.Name, port)
-		}
+// service finds out where a Service leads.
+func (s *Services) service(service *corev1.Service, pod string, port int) (Answer, error) {
+	name := service.Namespace + "/" + service.Name
+	if service.Spec.Type == corev1.ServiceTypeExternalName {
+		return Answer{Alias: service.Spec.ExternalName}, nil
 	}
-	endpointSlices, err := s.slices.EndpointSlices(service.Namespace).List(labels.SelectorFromSet(labels.Set{
+	var named *corev1.ServicePort
+	// A headless Service leads to its Pods' own ports: there is nothing that
+	// could translate them.
+	if headless := service.Spec.ClusterIP == corev1.ClusterIPNone; !headless {
+		i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
+			return int(p.Port) == port && isTCP(p.Protocol)
+		})
+		if i < 0 {
+			return Answer{}, fmt.Errorf("%w: %s, port %d", ErrNoPort, name, port)
+		}
+		named = &service.Spec.Ports[i]
+	}
+	if name == "default/kubernetes" {
+		return Answer{Address: s.apiServer}, nil
+	}
+	ready, others, err := s.endpoints(service, named, pod, port)
+	if err != nil {
+		return Answer{}, err
+	}
+	if len(ready) == 0 {
+		return Answer{}, fmt.Errorf("%w: %s (%d are not ready)", ErrNoEndpoint, name, others)
+	}
+	to := ready[int(s.pick.Add(1)%uint32(len(ready)))]
+	answer, err := located(s.pods.HostAddress(to.ip, to.port))
+	if err != nil {
+		return Answer{}, fmt.Errorf("the Pod %s behind the Service %s: %w", net.JoinHostPort(to.ip, strconv.Itoa(to.port)), name, err)
+	}
+	return answer, nil
+}
+
+type endpoint struct {
+	ip   string
+	port int
+}
+
+// endpoints returns the ready endpoints of a Service in the order of their
+// addresses, and the number of the others. The EndpointSlices say that Pods are
+// ready which are not if the Service publishes them all the same. Without a
+// named port, the Pods' own port is meant.
+func (s *Services) endpoints(service *corev1.Service, named *corev1.ServicePort, pod string, port int) (ready []endpoint, others int, err error) {
+	all, err := s.slices.EndpointSlices(service.Namespace).List(labels.SelectorFromSet(labels.Set{
 		discoveryv1.LabelServiceName: service.Name,
 	}))
 	if err != nil {
-		return "", err
+		return nil, 0, err
 	}
-	type target struct {
-		ip   string
-		port int
-	}
-	var ready []target
-	for _, slice := range endpointSlices {
-		number := port
-		if i >= 0 {
-			if number = portOf(slice, service.Spec.Ports[i].Name); number == 0 {
+	for _, slice := range all {
+		if slice.AddressType != discoveryv1.AddressTypeIPv4 {
+			continue
+		}
+		if named != nil {
+			if port = portOf(slice, named.Name); port == 0 {
 				continue
 			}
 		}
 		for _, e := range slice.Endpoints {
-			if len(e.Addresses) > 0 && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
-				ready = append(ready, target{e.Addresses[0], number})
+			switch {
+			case len(e.Addresses) == 0, pod != "" && (e.Hostname == nil || *e.Hostname != pod):
+			case e.Conditions.Ready == nil || *e.Conditions.Ready:
+				ready = append(ready, endpoint{e.Addresses[0], port})
+			default:
+				others++
 			}
 		}
 	}
-	if len(ready) == 0 {
-		return "", fmt.Errorf("%w: %s/%s", ErrNoEndpoint, service.Namespace, service.Name)
-	}
-	t := ready[int(s.pick.Add(1))%len(ready)]
-	address, err := s.pods.HostAddress(t.ip, t.port)
-	if err != nil {
-		return "", fmt.Errorf("cannot reach the Pod %s behind Service %s/%s: %w", net.JoinHostPort(t.ip, strconv.Itoa(t.port)), service.Namespace, service.Name, err)
-	}
-	return address, nil
+	slices.SortFunc(ready, func(a, b endpoint) int {
+		return cmp.Or(strings.Compare(a.ip, b.ip), cmp.Compare(a.port, b.port))
+	})
+	return ready, others, nil
 }
 
+// portOf returns the number that a Service's port has on the Pods of a slice:
+// targetPort, names resolved.
 func portOf(slice *discoveryv1.EndpointSlice, name string) int {
 	for _, p := range slice.Ports {
-		if p.Port != nil && (p.Name == nil && name == "" || p.Name != nil && *p.Name == name) {
+		tcp := p.Protocol == nil || isTCP(*p.Protocol)
+		if p.Port != nil && tcp && (p.Name == nil && name == "" || p.Name != nil && *p.Name == name) {
 			return int(*p.Port)
 		}
 	}
 	return 0
 }
+
+func isTCP(p corev1.Protocol) bool { return p == "" || p == corev1.ProtocolTCP }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"sync"
+	"strconv"
 	"time"
 )
 
@@ -31,42 +30,54 @@ const (
 // socksPatience bounds the greeting.
 const socksPatience = 10 * time.Second
 
-func (n *Network) serveSOCKS(ctx context.Context) error {
-	var conns sync.WaitGroup
-	defer conns.Wait()
+// acceptPause is how long to wait when the system has no more connections to
+// give, as http.Server does.
+const acceptPause = 50 * time.Millisecond
+
+func (n *Network) serveSOCKS(ctx context.Context, listener net.Listener) error {
 	for {
-		conn, err := n.socks.Accept()
-		if err != nil {
+		conn, err := listener.Accept()
+		switch {
+		case err == nil && n.clients.begin():
+			go func() {
+				defer n.clients.serving.Done()
+				n.socksConn(ctx, conn)
+			}()
+		case err == nil:
+			_ = conn.Close()
+		case errors.Is(err, net.ErrClosed):
 			return err
+		default:
+			n.cfg.Log.Warn("cannot accept a connection", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(acceptPause):
+			}
 		}
-		conns.Go(func() {
-			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-			defer stop()
-			defer conn.Close()
-			n.socksConn(ctx, conn)
-		})
 	}
 }
 
+// socksConn serves one client. It closes the connection or hands it on.
 func (n *Network) socksConn(ctx context.Context, conn net.Conn) {
 	_ = conn.SetDeadline(time.Now().Add(socksPatience))
 	host, port, err := socksRequest(conn)
 	if err != nil {
 		n.cfg.Log.Debug("a SOCKS client was not understood", "error", err)
-		return
-	}
-	there, err := n.dial(ctx, host, port)
-	if err != nil {
-		n.refuse(fmt.Sprintf("%s:%d", host, port), err)
-		_ = socksReply(conn, socksNotAllowed)
-		return
-	}
-	if socksReply(conn, socksOK) != nil {
-		_ = there.Close()
+		_ = conn.Close()
 		return
 	}
 	_ = conn.SetDeadline(time.Time{})
-	tunnel(conn, there)
+	d, there, err := n.connectTo(ctx, host, port)
+	if err != nil {
+		n.refuse(net.JoinHostPort(host, strconv.Itoa(port)), err)
+		_ = socksReply(conn, socksNotAllowed)
+		_ = conn.Close()
+		return
+	}
+	if err := socksReply(conn, socksOK); err != nil {
+		n.cfg.Log.Debug("a SOCKS client is gone", "error", err)
+	}
+	n.join(conn, d, there)
 }
 
 var errSOCKS = errors.New("not a SOCKS 5 CONNECT request without authentication")
@@ -117,7 +128,11 @@ func socksRequest(conn io.ReadWriter) (host string, port int, err error) {
 	if request[3] != socksDomain {
 		host = net.IP(address[:size]).String()
 	}
-	return host, int(binary.BigEndian.Uint16(address[size:])), nil
+	port = int(binary.BigEndian.Uint16(address[size:]))
+	if port == 0 {
+		return "", 0, errors.Join(errSOCKS, socksReply(conn, socksNotAllowed))
+	}
+	return host, port, nil
 }
 
 // socksReply answers a request. The bound address that it has to name is of no

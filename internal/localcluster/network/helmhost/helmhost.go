@@ -17,16 +17,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"sync"
-	"time"
 
+	"github.com/tenure-dev/tenure/internal/localcluster/network/archive"
 	"sigs.k8s.io/yaml"
 )
 
@@ -36,13 +35,6 @@ var ErrNoCharts = errors.New("no Helm charts in the folder")
 // created is the time that every chart version claims. Real times would make
 // the same charts look new after each checkout.
 const created = "2020-01-01T00:00:00Z"
-
-// maxFile and maxChart bound what is read into memory, in bytes. Helm's own
-// limits are of this size.
-const (
-	maxFile  = 5 << 20
-	maxChart = 100 << 20
-)
 
 // Host is an http.Handler that serves one folder.
 type Host struct {
@@ -66,6 +58,11 @@ func New(dir, prefix string) (*Host, error) {
 
 // ServeHTTP implements http.Handler.
 func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "a Helm repository can only be read", http.StatusMethodNotAllowed)
+		return
+	}
 	index, files, err := h.current()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -90,7 +87,7 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Host) current() (index []byte, files map[string][]byte, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	stamp, err := stampOf(h.dir)
+	stamp, err := archive.Stamp(h.dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -104,31 +101,14 @@ func (h *Host) current() (index []byte, files map[string][]byte, err error) {
 	return index, files, nil
 }
 
-// stampOf changes when a file of the folder does.
-func stampOf(dir string) (string, error) {
-	sum := sha256.New()
-	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(sum, file, info.Size(), info.ModTime().UnixNano(), info.Mode())
-		return nil
-	})
-	if err != nil {
-		return "", fmt.Errorf("cannot read the charts: %w", err)
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
-}
-
 // build packages every chart of a folder and writes their index.
 func build(dir string) (index []byte, files map[string][]byte, err error) {
 	files = map[string][]byte{}
 	entries := map[string][]any{}
-	add := func(name string, archive []byte, metadata map[string]any) {
+	add := func(name string, archive []byte, metadata map[string]any) error {
+		if files[name] != nil {
+			return fmt.Errorf("cannot serve %s: two charts in it are %s", dir, name)
+		}
 		chart, _ := metadata["name"].(string)
 		sum := sha256.Sum256(archive)
 		entry := map[string]any{}
@@ -138,8 +118,9 @@ func build(dir string) (index []byte, files map[string][]byte, err error) {
 		entry["created"], entry["digest"], entry["urls"] = created, hex.EncodeToString(sum[:]), []string{name}
 		entries[chart] = append(entries[chart], entry)
 		files[name] = archive
+		return nil
 	}
-	folders, err := chartFolders(dir)
+	folders, packed, err := charts(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -148,22 +129,18 @@ func build(dir string) (index []byte, files map[string][]byte, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		add(fmt.Sprintf("%s-%s.tgz", metadata["name"], metadata["version"]), archive, metadata)
-	}
-	packed, err := filepath.Glob(filepath.Join(dir, "*.tgz"))
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot read the charts: %w", err)
+		if err := add(fmt.Sprintf("%s-%s.tgz", metadata["name"], metadata["version"]), archive, metadata); err != nil {
+			return nil, nil, err
+		}
 	}
 	for _, file := range packed {
-		archive, err := os.ReadFile(file)
-		if err != nil {
-			return nil, nil, fmt.Errorf("cannot read the charts: %w", err)
-		}
-		metadata, err := metadataOf(archive)
+		archive, metadata, err := readPacked(file)
 		if err != nil {
 			return nil, nil, fmt.Errorf("cannot read the chart %s: %w", file, err)
 		}
-		add(filepath.Base(file), archive, metadata)
+		if err := add(filepath.Base(file), archive, metadata); err != nil {
+			return nil, nil, err
+		}
 	}
 	if len(files) == 0 {
 		return nil, nil, fmt.Errorf("%w %s: it needs a Chart.yaml, folders with one, or *.tgz files", ErrNoCharts, dir)
@@ -172,80 +149,82 @@ func build(dir string) (index []byte, files map[string][]byte, err error) {
 	return index, files, err
 }
 
-func chartFolders(dir string) ([]string, error) {
-	if _, err := os.Stat(filepath.Join(dir, "Chart.yaml")); err == nil {
-		return []string{dir}, nil
+// charts finds the folders and archives of charts in a folder. Links are not
+// followed: see package archive.
+func charts(dir string) (folders, packed []string, err error) {
+	if IsChart(dir) {
+		return []string{dir}, nil, nil
 	}
-	found, err := filepath.Glob(filepath.Join(dir, "*", "Chart.yaml"))
+	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the charts: %w", err)
+		return nil, nil, fmt.Errorf("cannot read the charts: %w", err)
 	}
-	for i := range found {
-		found[i] = filepath.Dir(found[i])
+	for _, e := range entries {
+		file := filepath.Join(dir, e.Name())
+		switch {
+		case e.IsDir() && IsChart(file):
+			folders = append(folders, file)
+		case e.Type().IsRegular() && strings.HasSuffix(file, ".tgz"):
+			packed = append(packed, file)
+		}
 	}
-	return found, nil
+	return folders, packed, nil
+}
+
+// HasCharts says whether New finds charts in a folder, good or bad ones.
+func HasCharts(dir string) bool {
+	folders, packed, err := charts(dir)
+	return err == nil && len(folders)+len(packed) > 0
+}
+
+// IsChart says whether a folder is a chart: whether it has a Chart.yaml.
+func IsChart(dir string) bool {
+	info, err := os.Lstat(filepath.Join(dir, "Chart.yaml"))
+	return err == nil && info.Mode().IsRegular()
 }
 
 // Package makes the archive of the chart in a folder, and returns the content
-// of its Chart.yaml. The same files give the same bytes.
-func Package(dir string) (archive []byte, metadata map[string]any, err error) {
-	content, err := os.ReadFile(filepath.Join(dir, "Chart.yaml"))
+// of its Chart.yaml, of which name and version are there and can be part of a
+// file name. The same files give the same bytes.
+func Package(dir string) (content []byte, metadata map[string]any, err error) {
+	description, err := os.ReadFile(filepath.Join(dir, "Chart.yaml"))
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the chart: %w", err)
 	}
-	if metadata, err = parseMetadata(content); err != nil {
+	if metadata, err = parseMetadata(description); err != nil {
 		return nil, nil, fmt.Errorf("cannot read the chart %s: %w", dir, err)
 	}
-	var names []string
-	err = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			names = append(names, file)
-		}
-		return err
-	})
+	name, _ := metadata["name"].(string)
+	pack, err := archive.New(dir, name, func(string) bool { return true })
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot read the chart %s: %w", dir, err)
+		return nil, nil, fmt.Errorf("cannot package the chart: %w", err)
 	}
-	slices.Sort(names)
-	var out bytes.Buffer
-	zip := gzip.NewWriter(&out)
-	tape := tar.NewWriter(zip)
-	for _, name := range names {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			return nil, nil, fmt.Errorf("cannot read the chart %s: %w", dir, err)
-		}
-		rel, err := filepath.Rel(dir, name)
-		if err != nil {
-			return nil, nil, fmt.Errorf("cannot read the chart %s: %w", dir, err)
-		}
-		if len(content) > maxFile || out.Len() > maxChart {
-			return nil, nil, fmt.Errorf("cannot package the chart %s: %s is too large", dir, rel)
-		}
-		header := &tar.Header{
-			Name: path.Join(metadata["name"].(string), filepath.ToSlash(rel)),
-			Mode: 0o644, Size: int64(len(content)), ModTime: time.Unix(0, 0), Format: tar.FormatPAX,
-		}
-		if err := tape.WriteHeader(header); err != nil {
-			return nil, nil, fmt.Errorf("cannot package the chart %s: %w", dir, err)
-		}
-		if _, err := tape.Write(content); err != nil {
-			return nil, nil, fmt.Errorf("cannot package the chart %s: %w", dir, err)
-		}
-	}
-	if err := errors.Join(tape.Close(), zip.Close()); err != nil {
-		return nil, nil, fmt.Errorf("cannot package the chart %s: %w", dir, err)
-	}
-	return out.Bytes(), metadata, nil
+	return pack.Gzip, metadata, nil
 }
 
-// metadataOf reads Chart.yaml out of an archive.
-func metadataOf(archive []byte) (map[string]any, error) {
-	zip, err := gzip.NewReader(bytes.NewReader(archive))
+func readPacked(file string) (content []byte, metadata map[string]any, err error) {
+	info, err := os.Lstat(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	if info.Size() > archive.MaxTotal {
+		return nil, nil, fmt.Errorf("it is %w", archive.ErrTooLarge)
+	}
+	if content, err = os.ReadFile(file); err != nil {
+		return nil, nil, err
+	}
+	metadata, err = metadataOf(content)
+	return content, metadata, err
+}
+
+// metadataOf reads Chart.yaml out of an archive. Nothing is unpacked, so the
+// names in it can do no harm here.
+func metadataOf(content []byte) (map[string]any, error) {
+	zip, err := gzip.NewReader(bytes.NewReader(content))
 	if err != nil {
 		return nil, err
 	}
-	tape := tar.NewReader(io.LimitReader(zip, maxChart))
+	tape := tar.NewReader(io.LimitReader(zip, archive.MaxTotal))
 	for {
 		header, err := tape.Next()
 		if errors.Is(err, io.EOF) {
@@ -254,25 +233,33 @@ func metadataOf(archive []byte) (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if dir, name := path.Split(path.Clean(header.Name)); name == "Chart.yaml" && strings.Count(dir, "/") == 1 {
-			content, err := io.ReadAll(io.LimitReader(tape, maxFile))
-			if err != nil {
-				return nil, err
-			}
-			return parseMetadata(content)
+		dir, name, _ := strings.Cut(header.Name, "/")
+		if header.Typeflag != tar.TypeReg || name != "Chart.yaml" || !chartName.MatchString(dir) {
+			continue
 		}
+		description, err := io.ReadAll(io.LimitReader(tape, archive.MaxFile))
+		if err != nil {
+			return nil, err
+		}
+		return parseMetadata(description)
 	}
 }
+
+// What may be part of a file name and a URL. Helm asks for lower case letters in
+// names and for semantic versions, but not everybody listens.
+var (
+	chartName    = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`)
+	chartVersion = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9.+-]*$`)
+)
 
 func parseMetadata(content []byte) (map[string]any, error) {
 	var metadata map[string]any
 	if err := yaml.Unmarshal(content, &metadata); err != nil {
 		return nil, fmt.Errorf("cannot parse Chart.yaml: %w", err)
 	}
-	for _, field := range []string{"name", "version"} {
-		value, _ := metadata[field].(string)
-		if value == "" || strings.ContainsAny(value, "/\\") {
-			return nil, fmt.Errorf("its Chart.yaml has no usable %s", field)
+	for field, form := range map[string]*regexp.Regexp{"name": chartName, "version": chartVersion} {
+		if value, _ := metadata[field].(string); !form.MatchString(value) {
+			return nil, fmt.Errorf("its Chart.yaml has no usable %s (a text of letters, digits, dots and dashes)", field)
 		}
 	}
 	return metadata, nil

@@ -1,0 +1,241 @@
+// Package ocihost serves folders of this machine as OCI artifacts, to clients
+// such as Flux and Helm, by the read-only part of the OCI distribution
+// specification: manifests, blobs and lists of tags.
+//
+// A folder with a Chart.yaml is served as a Helm chart, any other as what `flux
+// push artifact` makes of it. The same files give the same digest, and a file that
+// changes shows at the next request.
+//
+// The handler is our own because upstream's registry for tests takes pushes and
+// keeps whatever it was ever given; the types are upstream's.
+package ocihost
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Address is where an artifact is, as in oci://host/repository:tag.
+type Address struct {
+	// Host is lower case; it keeps a port that is not 443 or 80.
+	Host string
+	// Repository is the path, without a slash at the ends.
+	Repository string
+	// Tag is empty if the address names none.
+	Tag string
+}
+
+func (a Address) String() string {
+	s := "oci://" + a.Host + "/" + a.Repository
+	if a.Tag != "" {
+		s += ":" + a.Tag
+	}
+	return s
+}
+
+// The forms of the OCI distribution specification, and of host names.
+var (
+	hostForm       = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?$`)
+	repositoryForm = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
+	tagForm        = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+)
+
+// ParseAddress reads oci://host[:port]/repository[:tag].
+func ParseAddress(raw string) (Address, error) {
+	rest, ok := strings.CutPrefix(raw, "oci://")
+	host, path, hasPath := strings.Cut(rest, "/")
+	path, tag, hasTag := strings.Cut(strings.TrimSuffix(path, "/"), ":")
+	a := Address{Host: cleanHost(host), Repository: path, Tag: tag}
+	if !ok || !hasPath || !hostForm.MatchString(a.Host) || !repositoryForm.MatchString(path) || hasTag && !tagForm.MatchString(tag) {
+		return Address{}, fmt.Errorf("cannot use %q as the address of an OCI artifact: it must be oci://host/repository or oci://host/repository:tag, in lower case", raw)
+	}
+	return a, nil
+}
+
+// cleanHost makes hosts comparable. The default ports of both schemes are left
+// out, for an oci:// address does not say which it means.
+func cleanHost(host string) string {
+	host = strings.ToLower(host)
+	if name, port, err := net.SplitHostPort(host); err == nil {
+		name = strings.TrimSuffix(name, ".")
+		if port == "443" || port == "80" {
+			return name
+		}
+		return name + ":" + port
+	}
+	return strings.TrimSuffix(host, ".")
+}
+
+// Host is an http.Handler that serves any number of artifacts. Its methods may
+// be called at the same time.
+type Host struct {
+	mu           sync.RWMutex
+	repositories map[Address][]*source // by address without a tag
+}
+
+// New makes a Host without artifacts.
+func New() *Host { return &Host{repositories: map[Address][]*source{}} }
+
+// Add begins to serve a folder. Without a tag in the address, it is latest or, of
+// a chart, the chart's version. The error names the folder that has the tag
+// already, or says what is wrong with this one.
+func (h *Host) Add(a Address, dir string) error {
+	s := &source{address: a, dir: dir}
+	one, err := s.current()
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := Address{Host: a.Host, Repository: a.Repository}
+	for _, other := range h.repositories[key] {
+		if there, err := other.current(); err == nil && there.tag == one.tag {
+			return fmt.Errorf("both %s and %s are mapped to %s:%s: name different tags or drop one", other.dir, dir, key, one.tag)
+		}
+	}
+	h.repositories[key] = append(h.repositories[key], s)
+	return nil
+}
+
+// Hosts returns the names of the hosts that addresses name, sorted, with a port
+// where it is an unusual one.
+func (h *Host) Hosts() []string {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	names := map[string]bool{}
+	for a := range h.repositories {
+		names[a.Host] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		fail(w, http.StatusMethodNotAllowed, "UNSUPPORTED", "mapped folders can only be read here")
+		return
+	}
+	if r.URL.Path == "/v2/" || r.URL.Path == "/v2" {
+		w.Header().Set("Docker-Distribution-API-Version", "registry/2.0")
+		return
+	}
+	repository, kind, reference, ok := parsePath(r.URL.Path)
+	if !ok {
+		fail(w, http.StatusNotFound, "UNSUPPORTED", "manifests, blobs and tags are served here, nothing else")
+		return
+	}
+	key := Address{Host: cleanHost(r.Host), Repository: repository}
+	h.mu.RLock()
+	sources := slices.Clone(h.repositories[key])
+	h.mu.RUnlock()
+	if len(sources) == 0 {
+		fail(w, http.StatusNotFound, "NAME_UNKNOWN", fmt.Sprintf("%s is not mapped (add --map %s=DIR)", key, key))
+		return
+	}
+	artifacts := make([]*artifact, 0, len(sources))
+	for _, s := range sources {
+		one, err := s.current()
+		if err != nil {
+			fail(w, http.StatusInternalServerError, "UNKNOWN", err.Error())
+			return
+		}
+		artifacts = append(artifacts, one)
+	}
+	switch kind {
+	case "tags":
+		serveTags(w, r, repository, artifacts)
+	case "manifests":
+		serveManifest(w, reference, artifacts)
+	default:
+		serveBlob(w, reference, artifacts)
+	}
+}
+
+// parsePath splits /v2/REPOSITORY/(manifests|blobs|tags)/REFERENCE.
+func parsePath(path string) (repository, kind, reference string, ok bool) {
+	segments := strings.Split(path, "/")
+	last := len(segments) - 1
+	if last < 4 || segments[0] != "" || segments[1] != "v2" {
+		return "", "", "", false
+	}
+	kind, reference = segments[last-1], segments[last]
+	known := kind == "manifests" || kind == "blobs" || kind == "tags" && reference == "list"
+	return strings.Join(segments[2:last-1], "/"), kind, reference, known
+}
+
+func serveManifest(w http.ResponseWriter, reference string, artifacts []*artifact) {
+	for _, a := range artifacts {
+		if digest := digestOf(a.manifest); reference == a.tag || reference == digest {
+			w.Header().Set("Docker-Content-Digest", digest)
+			send(w, string(types.OCIManifestSchema1), a.manifest)
+			return
+		}
+	}
+	fail(w, http.StatusNotFound, "MANIFEST_UNKNOWN", fmt.Sprintf("there is no %s here, only the tags %s", reference, strings.Join(tagsOf(artifacts), ", ")))
+}
+
+func serveBlob(w http.ResponseWriter, digest string, artifacts []*artifact) {
+	for _, a := range artifacts {
+		if content, ok := a.blobs[digest]; ok {
+			w.Header().Set("Docker-Content-Digest", digest)
+			send(w, "application/octet-stream", content)
+			return
+		}
+	}
+	fail(w, http.StatusNotFound, "BLOB_UNKNOWN", fmt.Sprintf("there is no blob %s here; the folder may have changed", digest))
+}
+
+// serveTags lists tags, in pages of n after the tag last if the client asks for
+// that.
+func serveTags(w http.ResponseWriter, r *http.Request, repository string, artifacts []*artifact) {
+	tags := tagsOf(artifacts)
+	query := r.URL.Query()
+	if last := query.Get("last"); last != "" {
+		tags = slices.DeleteFunc(tags, func(tag string) bool { return tag <= last })
+	}
+	if n, err := strconv.Atoi(query.Get("n")); err == nil && n >= 0 && n < len(tags) {
+		tags = tags[:n]
+		if n > 0 {
+			w.Header().Set("Link", fmt.Sprintf(`</v2/%s/tags/list?n=%d&last=%s>; rel="next"`, repository, n, tags[n-1]))
+		}
+	}
+	content, err := json.Marshal(map[string]any{"name": repository, "tags": tags})
+	if err != nil {
+		fail(w, http.StatusInternalServerError, "UNKNOWN", err.Error())
+		return
+	}
+	send(w, "application/json", content)
+}
+
+func tagsOf(artifacts []*artifact) []string {
+	tags := make([]string, 0, len(artifacts))
+	for _, a := range artifacts {
+		tags = append(tags, a.tag)
+	}
+	slices.Sort(tags)
+	return tags
+}
+
+func send(w http.ResponseWriter, mediaType string, content []byte) {
+	w.Header().Set("Content-Type", mediaType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+	_, _ = w.Write(content) // the server leaves out the body of an answer to HEAD
+}
+
+// fail answers with an error in the form of the specification, whose message
+// clients show.
+func fail(w http.ResponseWriter, status int, code, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"errors": []any{map[string]string{"code": code, "message": message}}})
+}
