@@ -93,15 +93,18 @@ func (e *Env) tryCreate(ctx context.Context, u *unstructured.Unstructured) error
 // fluxPatience bounds the wait for Flux's answer to one object.
 const fluxPatience = 40 * time.Second
 
-// apply creates a Flux object as the tenant, waits for Flux's answer and removes
-// it again. The error is the API server's, for an object that it refuses.
-func (e *Env) apply(ctx context.Context, u *unstructured.Unstructured, patience time.Duration) (answer, error) {
+// apply creates a Flux object as the tenant, waits for Flux's answer, looks at
+// what came of it and removes it again, with all that Flux has made for it. The
+// error is the API server's, for an object that it refuses.
+func (e *Env) apply(ctx context.Context, u *unstructured.Unstructured, look func()) (answer, error) {
 	u = u.DeepCopy()
 	if err := e.As.Create(ctx, u); err != nil {
 		return answer{}, err
 	}
 	defer e.remove(u)
-	return e.await(ctx, u, patience)
+	said, err := e.await(ctx, u)
+	look()
+	return said, err
 }
 
 // remove deletes an object, also when its own end is what was attacked.
@@ -138,8 +141,8 @@ type answer struct {
 }
 
 // await waits until Flux has tried an object, and returns what came of it.
-func (e *Env) await(ctx context.Context, u *unstructured.Unstructured, patience time.Duration) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (e *Env) await(ctx context.Context, u *unstructured.Unstructured) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, fluxPatience)
 	defer cancel()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(u.GroupVersionKind())

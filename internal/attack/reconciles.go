@@ -15,8 +15,9 @@ func (e *Env) reconciles(ctx context.Context, id string, canary, own *unstructur
 	if e.Repository == nil {
 		return unproven("no repository of the tenant is mapped")
 	}
-	said, err := e.apply(ctx, e.kustomization(id, folder(id)+"/aimed", change), fluxPatience)
-	touched, lookErr := e.exists(ctx, canary)
+	var touched bool
+	var lookErr error
+	said, err := e.apply(ctx, e.kustomization(id, folder(id)+"/aimed", change), func() { touched, lookErr = e.exists(ctx, canary) })
 	switch {
 	case lookErr != nil:
 		return unproven("cannot look after the canary: " + firstLine(lookErr.Error()))
@@ -41,7 +42,7 @@ func (e *Env) confirm(ctx context.Context, id string, own *unstructured.Unstruct
 	if f.Outcome != Stopped {
 		return f
 	}
-	said, err := e.apply(ctx, e.kustomization(id+"-own", folder(id)+"/own", nil), fluxPatience)
+	said, err := e.apply(ctx, e.kustomization(id+"-own", folder(id)+"/own", nil), func() {})
 	if err != nil {
 		return unproven("the tenant cannot do it to its own either: " + firstLine(err.Error()))
 	}

@@ -20,8 +20,7 @@ var refusals = []struct {
 	{regexp.MustCompile(`violates PodSecurity "([^"]+)"`), func(m []string) string { return "Pod Security " + m[1] }},
 	{regexp.MustCompile(`exceeded quota: ([^,]+)`), func(m []string) string { return "quota " + m[1] }},
 	{regexp.MustCompile(`attempting to grant RBAC permissions not currently held`), constant("RBAC (escalation)")},
-	{regexp.MustCompile(`cross-namespace references have been blocked|cross-namespace references are not allowed|cross-namespace reference`), constant("flag --no-cross-namespace-refs")},
-	{regexp.MustCompile(`remote base|remote resources|URL is a git repository|is a remote`), constant("flag --no-remote-bases")},
+	{regexp.MustCompile(`cross-namespace reference`), constant("flag --no-cross-namespace-refs")},
 	{regexp.MustCompile(`cannot [a-z]+ resource|is forbidden: User|cannot (?:get|list|create|patch|update|delete|impersonate)`), constant("RBAC")},
 }
 

@@ -31,7 +31,7 @@ func crossNamespaceSource(ctx context.Context, e *Env) Finding {
 	const nowhere = "tenure-attack/nowhere"
 	said, err := e.apply(ctx, e.kustomization("s1", nowhere, func(spec map[string]any) {
 		spec["sourceRef"] = map[string]any{"kind": "GitRepository", "name": e.Root.Name, "namespace": e.Root.Namespace}
-	}), fluxPatience)
+	}), func() {})
 	var f Finding
 	control, refused := controlOf(said.message)
 	switch {
@@ -46,7 +46,7 @@ func crossNamespaceSource(ctx context.Context, e *Env) Finding {
 	default:
 		return unproven("the answer is neither yes nor a refusal: " + firstLine(said.message))
 	}
-	own, err := e.apply(ctx, e.kustomization("s1-own", nowhere, nil), fluxPatience)
+	own, err := e.apply(ctx, e.kustomization("s1-own", nowhere, nil), func() {})
 	if err != nil || !pathNotFound.MatchString(own.message) {
 		return unproven("the same with the tenant's own source does not reach its artifact: " + firstLine(own.message))
 	}

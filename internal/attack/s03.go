@@ -1,43 +1,16 @@
 package attack
 
-import (
-	"context"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-)
+import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 func init() {
-	register(
-		Attack{
-			ID: "S3", Via: API,
-			Title:      "makes an ExternalArtifact of its own",
-			Controls:   []string{"RBAC", "policy that leaves ExternalArtifacts to the platform"},
-			References: []string{"RFC-0012"},
-			Fix:        "give the tenant's role no write verb on externalartifacts and externalartifacts/status",
-			Run: requests(request{what: "make an ExternalArtifact", aimed: creating(func(e *Env) *unstructured.Unstructured {
-				return object("source.toolkit.fluxcd.io/v1", "ExternalArtifact", e.Namespace, name("s3"), map[string]any{"spec": map[string]any{}})
-			})}),
-		},
-		Attack{
-			ID: "S4", Via: API,
-			Title:      "writes the status of its own source, which says where the artifact is",
-			Controls:   []string{"RBAC", "policy that leaves status to Flux"},
-			References: []string{"RFC-0003"},
-			Fix:        "give the tenant's role no verb on the status of Flux objects: list resources by name instead of *, and do not aggregate flux-edit into it",
-			Run:        requests(request{what: "write the status of its GitRepository", aimed: writeSourceStatus}),
-		},
-	)
-}
-
-func writeSourceStatus(ctx context.Context, e *Env) error {
-	source := name("s4")
-	if e.Repository != nil {
-		source = e.Repository.Source.Name
-	}
-	u := object("source.toolkit.fluxcd.io/v1", "GitRepository", e.Namespace, source, nil)
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"observedGeneration":1}}`))
-	return e.As.SubResource("status").Patch(ctx, u, patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+	register(Attack{
+		ID: "S3", Via: API,
+		Title:      "makes an ExternalArtifact of its own",
+		Controls:   []string{"RBAC", "policy that leaves ExternalArtifacts to the platform"},
+		References: []string{"Flux RFC-0012"},
+		Fix:        "give the tenant's role no write verb on externalartifacts and externalartifacts/status",
+		Run: requests(request{what: "make an ExternalArtifact", aimed: creating(func(e *Env) *unstructured.Unstructured {
+			return object("source.toolkit.fluxcd.io/v1", "ExternalArtifact", e.Namespace, name("s3"), map[string]any{"spec": map[string]any{}})
+		})}),
+	})
 }

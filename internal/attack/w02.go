@@ -2,29 +2,13 @@ package attack
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func init() {
-	attack := Attack{
-		ID: "W3", Via: API,
-		Title:      "runs a Pod that owns its node",
-		Controls:   []string{"Pod Security admission at baseline or restricted"},
-		References: []string{"MTB-PL1-BC-CPI-3", "MTB-PL1-BC-HI-1"},
-		Fix:        "label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted (or baseline)",
-		Run: requests(
-			request{what: "run a privileged container", aimed: creating(pod(map[string]any{}, map[string]any{"privileged": true}))},
-			request{what: "use the node's network and processes", aimed: creating(pod(map[string]any{"hostNetwork": true, "hostPID": true}, nil))},
-			request{what: "mount the node's file system", aimed: creating(pod(map[string]any{
-				"volumes": []any{map[string]any{"name": "host", "hostPath": map[string]any{"path": "/"}}},
-			}, nil))},
-		),
-	}
-	register(attack, Attack{
+	register(Attack{
 		ID: "W2", Via: API,
 		Title:      "reads what belongs to another tenant",
 		Controls:   []string{"RBAC"},
@@ -49,27 +33,9 @@ func init() {
 			request{
 				what: "list the Secrets of the whole cluster",
 				aimed: func(ctx context.Context, e *Env) error {
-					if err := e.As.List(ctx, &corev1.SecretList{}); err != nil {
-						return fmt.Errorf("cannot list: %w", err)
-					}
-					return nil
+					return e.As.List(ctx, &corev1.SecretList{})
 				},
 			},
 		),
 	})
-}
-
-// pod makes a Pod that a tenant's account may not run.
-func pod(spec, securityContext map[string]any) func(*Env) *unstructured.Unstructured {
-	return func(e *Env) *unstructured.Unstructured {
-		container := map[string]any{"name": "canary", "image": "images.example.com/canary:1"}
-		if securityContext != nil {
-			container["securityContext"] = securityContext
-		}
-		full := map[string]any{"containers": []any{container}}
-		for key, value := range spec {
-			full[key] = value
-		}
-		return object("v1", "Pod", e.Namespace, name("w3"), map[string]any{"spec": full})
-	}
 }
