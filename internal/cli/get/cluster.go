@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,12 +54,20 @@ func (f *clusterFlags) config() clientcmd.ClientConfig {
 }
 
 func connect(f clusterFlags) (client.WithWatch, error) {
+	config, err := f.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	return flux.NewClient(config)
+}
+
+func (f *clusterFlags) restConfig() (*rest.Config, error) {
 	config, err := f.config().ClientConfig()
 	if err != nil {
 		return nil, ui.WithHint(fmt.Errorf("cannot find a cluster: %w", err),
 			"name one with --kubeconfig or $KUBECONFIG; `tenure up` starts a local one and prints its kubeconfig")
 	}
-	return flux.NewClient(config)
+	return config, nil
 }
 
 // isUnreachable says whether an error comes from below HTTP: nobody answers at
