@@ -16,6 +16,7 @@ package network
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -61,6 +62,10 @@ type Network struct {
 	direct   map[string]bool
 	refused  map[string]*Refusal
 
+	// secret is what a client of the proxies must say: loopback is open to
+	// every user of the machine, the mapped folders are not.
+	secret string
+
 	// plain and secure serve connections that were made to mapped hosts.
 	plain, secure *queue
 	clients       tracker
@@ -78,6 +83,7 @@ func New(cfg Config) (_ *Network, err error) {
 		hosts:   map[string]*host{},
 		direct:  map[string]bool{},
 		refused: map[string]*Refusal{},
+		secret:  rand.Text(),
 		plain:   newQueue(),
 		secure:  newQueue(),
 		inside:  newTransport((&net.Dialer{}).DialContext),
@@ -131,11 +137,15 @@ func (n *Network) AllowEgress(address string) {
 	n.direct[address] = true
 }
 
+// proxyUser is the user name that goes with the secret.
+const proxyUser = "tenure"
+
 // Env is the environment that leads a process through the proxies. It trusts
-// the network's authority alone (online, the system's too).
+// the network's authority alone (online, the system's too). It holds the secret
+// of the proxies: whoever has it reads the mapped folders.
 func (n *Network) Env() []string {
-	proxy := "http://" + n.http.Addr().String()
-	socks := "socks5h://" + n.socks.Addr().String()
+	proxy := "http://" + proxyUser + ":" + n.secret + "@" + n.http.Addr().String()
+	socks := "socks5h://" + proxyUser + ":" + n.secret + "@" + n.socks.Addr().String()
 	const local = "127.0.0.1,localhost"
 	env := []string{
 		"HTTP_PROXY=" + proxy, "http_proxy=" + proxy,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"io"
 	"log/slog"
@@ -130,7 +131,7 @@ func (r *running) connect(network, proxy, address string) (net.Conn, error) {
 	}
 	r.t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	if _, err := io.WriteString(conn, "CONNECT "+address+" HTTP/1.1\r\nHost: "+address+"\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, r.authorized("CONNECT "+address+" HTTP/1.1\r\nHost: "+address+"\r\n\r\n")); err != nil {
 		r.t.Fatal(err)
 	}
 	// Byte by byte: what follows the header belongs to the tunnel.
@@ -145,6 +146,12 @@ func (r *running) connect(network, proxy, address string) (net.Conn, error) {
 		return nil, errors.New(status)
 	}
 	return conn, nil
+}
+
+// authorized adds the proxy's credentials to the head of a request.
+func (r *running) authorized(request string) string {
+	credentials := base64.StdEncoding.EncodeToString([]byte(proxyUser + ":" + r.secret))
+	return strings.Replace(request, "\r\n", "\r\nProxy-Authorization: Basic "+credentials+"\r\n", 1)
 }
 
 func (r *running) viaProxy(address string) (net.Conn, error) {

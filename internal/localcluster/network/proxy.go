@@ -2,6 +2,8 @@ package network
 
 import (
 	"context"
+	"crypto/subtle"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +20,9 @@ import (
 func (n *Network) proxyHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
+		case !n.knows(r.Header.Get("Proxy-Authorization")):
+			w.Header().Set("Proxy-Authenticate", `Basic realm="tenure"`)
+			http.Error(w, "this proxy is for the processes of a local cluster", http.StatusProxyAuthRequired)
 		case r.Method == http.MethodConnect:
 			n.connect(w, r, n.connectTo)
 		case r.URL.IsAbs() && r.URL.Scheme == "http":
@@ -26,6 +31,12 @@ func (n *Network) proxyHandler() http.Handler {
 			http.Error(w, "this is a proxy: it takes CONNECT and requests for http:// addresses", http.StatusBadRequest)
 		}
 	})
+}
+
+// knows says whether credentials (RFC 7617) are those of the proxies.
+func (n *Network) knows(credentials string) bool {
+	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(proxyUser+":"+n.secret))
+	return subtle.ConstantTimeCompare([]byte(credentials), []byte(want)) == 1
 }
 
 // absolute answers a request in absolute form.

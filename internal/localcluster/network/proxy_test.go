@@ -103,7 +103,7 @@ func TestEagerClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "CONNECT example.com:80 HTTP/1.1\r\nHost: example.com:80\r\n\r\nGET /x HTTP/1.0\r\nHost: example.com\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, n.authorized("CONNECT example.com:80 HTTP/1.1\r\nHost: example.com:80\r\n\r\nGET /x HTTP/1.0\r\nHost: example.com\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}
 	if all, _ := io.ReadAll(conn); !strings.HasSuffix(string(all), "root HTTP/1.0 example.com/x") {
@@ -137,11 +137,12 @@ func TestUpgrade(t *testing.T) {
 	}
 	defer direct.Close()
 	for reason, conn := range map[string]net.Conn{"through a tunnel": tunnelled, "in absolute form": direct} {
-		target := "/"
+		const header = " HTTP/1.1\r\nHost: up.ns.svc\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+		request := "GET /" + header
 		if conn == direct {
-			target = "http://up.ns.svc/"
+			request = n.authorized("GET http://up.ns.svc/" + header)
 		}
-		if _, err := io.WriteString(conn, "GET "+target+" HTTP/1.1\r\nHost: up.ns.svc\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(conn, request); err != nil {
 			t.Fatal(err)
 		}
 		reader := bufio.NewReader(conn)
@@ -173,9 +174,9 @@ func TestForwardedHeaders(t *testing.T) {
 	}
 	defer conn.Close()
 	const head = "GET http://web.ns.svc:8080/a%2Fb?q=1 HTTP/1.1\r\nHost: other.example.com\r\n" +
-		"Proxy-Connection: keep-alive\r\nProxy-Authorization: Basic c2VjcmV0\r\nConnection: close, X-Private\r\nX-Private: 1\r\n" +
+		"Proxy-Connection: keep-alive\r\nConnection: close, X-Private\r\nX-Private: 1\r\n" +
 		"Authorization: Bearer t\r\nX-Public: 2\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n"
-	if _, err := io.WriteString(conn, head); err != nil {
+	if _, err := io.WriteString(conn, n.authorized(head)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadAll(conn); err != nil {
@@ -207,7 +208,7 @@ func TestProxyRefusesWhatIsNoProxyRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.WriteString(conn, tc.request); err != nil {
+		if _, err := io.WriteString(conn, n.authorized(tc.request)); err != nil {
 			t.Fatal(err)
 		}
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -377,5 +378,32 @@ func TestAliasOfMapped(t *testing.T) {
 	}
 	if all, _ := io.ReadAll(conn); !strings.HasSuffix(string(all), "root HTTP/1.0 example.com/x") {
 		t.Errorf("got %q, want the mapped host", all)
+	}
+}
+
+// Whoever does not know the secret gets nothing from the proxies, whatever is
+// asked for and however it comes.
+func TestStrangersAreRefused(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	n.Handle("example.com", "", say("root"))
+	for _, tc := range []struct{ reason, request string }{
+		{"a tunnel", "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n"},
+		{"a request in absolute form", "GET http://example.com/ HTTP/1.1\r\nHost: example.com\r\n\r\n"},
+		{"another password", "GET http://example.com/ HTTP/1.1\r\nHost: example.com\r\nProxy-Authorization: Basic dGVudXJlOndyb25n\r\n\r\n"},
+	} {
+		conn, err := net.Dial("tcp", n.http.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		if _, err := io.WriteString(conn, tc.request); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || response.StatusCode != http.StatusProxyAuthRequired {
+			t.Errorf("%s: got %v, %v, want 407", tc.reason, response, err)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"crypto/subtle"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -10,13 +11,15 @@ import (
 	"time"
 )
 
-// The parts of SOCKS 5 (RFC 1928) that go-git's SSH transport uses: no
-// authentication, CONNECT, and the three forms of addresses. Libraries for the
+// The parts of SOCKS 5 (RFC 1928) that go-git's SSH transport uses: a password
+// (RFC 1929), CONNECT, and the three forms of addresses. Libraries for the
 // server side bring a dialer and rules of their own, which here are the point.
 const (
 	socksVersion       = 5
-	socksNoAuth        = 0
+	socksPassword      = 2
 	socksNoMethod      = 0xff
+	socksAuthVersion   = 1
+	socksAuthFailed    = 1
 	socksConnect       = 1
 	socksIPv4          = 1
 	socksDomain        = 3
@@ -60,7 +63,7 @@ func (n *Network) serveSOCKS(ctx context.Context, listener net.Listener) error {
 // socksConn serves one client. It closes the connection or hands it on.
 func (n *Network) socksConn(ctx context.Context, conn net.Conn) {
 	_ = conn.SetDeadline(time.Now().Add(socksPatience))
-	host, port, err := socksRequest(conn)
+	host, port, err := socksRequest(conn, n.secret)
 	if err != nil {
 		n.cfg.Log.Debug("a SOCKS client was not understood", "error", err)
 		_ = conn.Close()
@@ -80,11 +83,11 @@ func (n *Network) socksConn(ctx context.Context, conn net.Conn) {
 	n.join(conn, d, there)
 }
 
-var errSOCKS = errors.New("not a SOCKS 5 CONNECT request without authentication")
+var errSOCKS = errors.New("not a SOCKS 5 CONNECT request with the password of this proxy")
 
 // socksRequest reads the greeting and the request of a client and answers what
 // has to be answered in between, or when it is refused.
-func socksRequest(conn io.ReadWriter) (host string, port int, err error) {
+func socksRequest(conn io.ReadWriter, secret string) (host string, port int, err error) {
 	head := make([]byte, 2)
 	if _, err := io.ReadFull(conn, head); err != nil || head[0] != socksVersion {
 		return "", 0, errors.Join(errSOCKS, err)
@@ -95,11 +98,14 @@ func socksRequest(conn io.ReadWriter) (host string, port int, err error) {
 	}
 	method := byte(socksNoMethod)
 	for _, m := range methods {
-		if m == socksNoAuth {
-			method = socksNoAuth
+		if m == socksPassword {
+			method = socksPassword
 		}
 	}
 	if _, err := conn.Write([]byte{socksVersion, method}); err != nil || method == socksNoMethod {
+		return "", 0, errors.Join(errSOCKS, err)
+	}
+	if err := socksLogin(conn, secret); err != nil {
 		return "", 0, errors.Join(errSOCKS, err)
 	}
 	request := make([]byte, 4)
@@ -133,6 +139,31 @@ func socksRequest(conn io.ReadWriter) (host string, port int, err error) {
 		return "", 0, errors.Join(errSOCKS, socksReply(conn, socksNotAllowed))
 	}
 	return host, port, nil
+}
+
+// socksLogin reads a user name and a password and says whether they are right.
+func socksLogin(conn io.ReadWriter, secret string) error {
+	version := make([]byte, 1)
+	if _, err := io.ReadFull(conn, version); err != nil || version[0] != socksAuthVersion {
+		return errors.Join(errSOCKS, err)
+	}
+	var said [2][]byte
+	for i := range said {
+		length := make([]byte, 1)
+		if _, err := io.ReadFull(conn, length); err != nil {
+			return err
+		}
+		said[i] = make([]byte, length[0])
+		if _, err := io.ReadFull(conn, said[i]); err != nil {
+			return err
+		}
+	}
+	if subtle.ConstantTimeCompare(said[0], []byte(proxyUser))&subtle.ConstantTimeCompare(said[1], []byte(secret)) != 1 {
+		_, err := conn.Write([]byte{socksAuthVersion, socksAuthFailed})
+		return errors.Join(errors.New("wrong password"), err)
+	}
+	_, err := conn.Write([]byte{socksAuthVersion, socksOK})
+	return err
 }
 
 // socksReply answers a request. The bound address that it has to name is of no

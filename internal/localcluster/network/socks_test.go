@@ -15,7 +15,11 @@ type readWriter struct {
 	io.Writer
 }
 
-const greeting = "\x05\x01\x00"
+// greeting offers a password and says it, welcome is the answer.
+const (
+	greeting = "\x05\x01\x02\x01\x06tenure\x06secret"
+	welcome  = "\x05\x02\x01\x00"
+)
 
 func TestSOCKSRequest(t *testing.T) {
 	t.Parallel()
@@ -25,20 +29,21 @@ func TestSOCKSRequest(t *testing.T) {
 		answer             string
 		fails              bool
 	}{
-		{"a name", greeting + "\x05\x01\x00\x03\x0bexample.com\x00\x16", "example.com", 22, "\x05\x00", false},
-		{"an IPv4 address", greeting + "\x05\x01\x00\x01\xc6\x12\x00\x05\x01\xbb", "198.18.0.5", 443, "\x05\x00", false},
-		{"an IPv6 address", greeting + "\x05\x01\x00\x04" + strings.Repeat("\x00", 15) + "\x01\x00\x16", "::1", 22, "\x05\x00", false},
-		{"one of several methods", "\x05\x02\x02\x00\x05\x01\x00\x03\x01a\x00\x16", "a", 22, "\x05\x00", false},
-		{"no method that we have", "\x05\x01\x02", "", 0, "\x05\xff", true},
+		{"a name", greeting + "\x05\x01\x00\x03\x0bexample.com\x00\x16", "example.com", 22, welcome, false},
+		{"an IPv4 address", greeting + "\x05\x01\x00\x01\xc6\x12\x00\x05\x01\xbb", "198.18.0.5", 443, welcome, false},
+		{"an IPv6 address", greeting + "\x05\x01\x00\x04" + strings.Repeat("\x00", 15) + "\x01\x00\x16", "::1", 22, welcome, false},
+		{"one of several methods", "\x05\x02\x00\x02\x01\x06tenure\x06secret\x05\x01\x00\x03\x01a\x00\x16", "a", 22, welcome, false},
+		{"no password", "\x05\x01\x00\x05\x01\x00\x03\x01a\x00\x16", "", 0, "\x05\xff", true},
+		{"a wrong password", "\x05\x01\x02\x01\x06tenure\x06wrongs\x05\x01\x00\x03\x01a\x00\x16", "", 0, "\x05\x02\x01\x01", true},
 		{"SOCKS 4", "\x04\x01\x00\x16", "", 0, "", true},
-		{"BIND is not served", greeting + "\x05\x02\x00\x03\x01a\x00\x16", "", 0, "\x05\x00\x05\x07\x00\x01\x00\x00\x00\x00\x00\x00", true},
-		{"an unknown form of address", greeting + "\x05\x01\x00\x02\x01a\x00\x16", "", 0, "\x05\x00\x05\x08\x00\x01\x00\x00\x00\x00\x00\x00", true},
-		{"an empty name", greeting + "\x05\x01\x00\x03\x00\x00\x16", "", 0, "\x05\x00\x05\x08\x00\x01\x00\x00\x00\x00\x00\x00", true},
-		{"port 0", greeting + "\x05\x01\x00\x03\x01a\x00\x00", "", 0, "\x05\x00\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00", true},
-		{"an end in the middle", greeting + "\x05\x01\x00\x03\x05a", "", 0, "\x05\x00", true},
+		{"BIND is not served", greeting + "\x05\x02\x00\x03\x01a\x00\x16", "", 0, welcome + "\x05\x07\x00\x01\x00\x00\x00\x00\x00\x00", true},
+		{"an unknown form of address", greeting + "\x05\x01\x00\x02\x01a\x00\x16", "", 0, welcome + "\x05\x08\x00\x01\x00\x00\x00\x00\x00\x00", true},
+		{"an empty name", greeting + "\x05\x01\x00\x03\x00\x00\x16", "", 0, welcome + "\x05\x08\x00\x01\x00\x00\x00\x00\x00\x00", true},
+		{"port 0", greeting + "\x05\x01\x00\x03\x01a\x00\x00", "", 0, welcome + "\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00", true},
+		{"an end in the middle", greeting + "\x05\x01\x00\x03\x05a", "", 0, welcome, true},
 	} {
 		var answer bytes.Buffer
-		host, port, err := socksRequest(readWriter{strings.NewReader(tc.sent), &answer})
+		host, port, err := socksRequest(readWriter{strings.NewReader(tc.sent), &answer}, "secret")
 		if host != tc.host || port != tc.port || (err != nil) != tc.fails || answer.String() != tc.answer {
 			t.Errorf("%s: got %q, %d, %v and the answer %q, want %q, %d and %q", tc.reason, host, port, err, answer.String(), tc.host, tc.port, tc.answer)
 		}
@@ -50,7 +55,7 @@ func FuzzSOCKSRequest(f *testing.F) {
 	f.Add([]byte(greeting + "\x05\x01\x00\x01\xc6\x12\x00\x05\x01\xbb"))
 	f.Add([]byte("\x05\xff"))
 	f.Fuzz(func(t *testing.T, sent []byte) {
-		host, port, err := socksRequest(readWriter{bytes.NewReader(sent), io.Discard})
+		host, port, err := socksRequest(readWriter{bytes.NewReader(sent), io.Discard}, "secret")
 		if err != nil {
 			if host != "" || port != 0 {
 				t.Errorf("%q, %d together with %v", host, port, err)
@@ -71,22 +76,22 @@ func FuzzSOCKSRequest(f *testing.F) {
 // viaSOCKS opens a connection to a name and returns the proxy's answer code.
 func (r *running) viaSOCKS(host string, port uint16) (net.Conn, byte) {
 	r.t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(r.env("ALL_PROXY"), "socks5h://"))
+	conn, err := net.Dial("tcp", r.socks.Addr().String())
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	request := append([]byte(greeting+"\x05\x01\x00\x03"), byte(len(host)))
+	request := append([]byte("\x05\x01\x02\x01\x06tenure"+string(rune(len(r.secret)))+r.secret+"\x05\x01\x00\x03"), byte(len(host)))
 	request = binary.BigEndian.AppendUint16(append(request, host...), port)
 	if _, err := conn.Write(request); err != nil {
 		r.t.Fatal(err)
 	}
-	answer := make([]byte, 12)
+	answer := make([]byte, len(welcome)+10)
 	if _, err := io.ReadFull(conn, answer); err != nil {
 		r.t.Fatal(err)
 	}
-	return conn, answer[3]
+	return conn, answer[len(welcome)+1]
 }
 
 // SSH is served at port 22 before the client says a word, and at other ports to
