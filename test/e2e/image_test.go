@@ -112,13 +112,26 @@ func TestImageAutomation(t *testing.T) {
 	}
 }
 
-// TestNoImageAutomation is the other half: nobody pays for controllers that the
-// fleet does not ask for.
-func TestNoImageAutomation(t *testing.T) {
+// generatorSync is an object of source-watcher.
+const generatorSync = `apiVersion: source.extensions.fluxcd.io/v1beta1
+kind: ArtifactGenerator
+metadata: {name: parts, namespace: flux-system}
+spec:
+  sources: [{alias: fleet, kind: GitRepository, name: flux-system}]
+  artifacts: [{name: apps, copy: [{from: "@fleet/apps/**", to: "@artifact/"}]}]
+`
+
+// TestArtifactGenerator runs a fleet with an object of source-watcher, which
+// cannot be built here: it is accepted and nothing happens to it, and no
+// controller runs that the fleet does not ask for.
+func TestArtifactGenerator(t *testing.T) {
 	t.Parallel()
-	dir, _ := newFleet(t, nil)
+	dir, _ := newFleet(t, map[string]string{"clusters/test/generator.yaml": generatorSync})
 	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test"})
-	expectNothing(t, "a small fleet is ready", failed)
+	expectNothing(t, "a fleet with an ArtifactGenerator is ready", failed)
+	if got := r.field("flux-system", "artifactgenerators", ".items[*].metadata.name"); got != "parts" {
+		t.Errorf("the cluster has the generators %q, want the fleet's", got)
+	}
 	want := "helm-controller kustomize-controller notification-controller source-controller"
 	if got := r.field("flux-system", "deployments", ".items[*].metadata.name"); got != want {
 		t.Errorf("the fleet runs %q, want %q", got, want)
