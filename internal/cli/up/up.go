@@ -61,7 +61,7 @@ Ctrl-C stops everything and leaves nothing behind.`,
 	o.fleet.Add(cmd)
 	flags.StringVar(&o.fleet.Cluster.Name, "name", localcluster.DefaultName, "name of the cluster; several can run side by side")
 	flags.StringVar(&o.fleet.Cluster.Data, "data", "", "folder that keeps the cluster's objects beyond its end; without it nothing is kept")
-	flags.BoolVar(&o.detach, "detach", false, "return when the fleet has settled and leave the cluster running; stop it with `tenure down`")
+	flags.BoolVar(&o.detach, "detach", false, "return when the fleet has settled and leave the cluster running until tenure down")
 	_ = cmd.MarkFlagDirname("data")
 	return cmd
 }
