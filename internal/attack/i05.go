@@ -29,7 +29,7 @@ func init() {
 		ID:         "I5",
 		Title:      "makes objects that belong to the whole cluster",
 		Controls:   []string{"RBAC"},
-		References: []string{"RFC-0003", "CVE-2022-24817"},
+		References: []string{"RFC-0003"},
 		Fix:        "give the tenant's account rights by RoleBindings alone, which cannot grant anything cluster-scoped",
 	}
 	attack.Via = API

@@ -5,10 +5,9 @@ import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 func init() {
 	register(Attack{
 		ID: "S3", Via: API,
-		Title:      "makes an ExternalArtifact of its own",
-		Controls:   []string{"RBAC", "policy that leaves ExternalArtifacts to the platform"},
-		References: []string{"Flux RFC-0012"},
-		Fix:        "give the tenant's role no write verb on externalartifacts and externalartifacts/status",
+		Title:    "makes an ExternalArtifact of its own",
+		Controls: []string{"RBAC", "policy that leaves ExternalArtifacts to the platform"},
+		Fix:      "give the tenant's role no write verb on externalartifacts and externalartifacts/status",
 		Run: requests(request{what: "make an ExternalArtifact", aimed: creating(func(e *Env) *unstructured.Unstructured {
 			return object("source.toolkit.fluxcd.io/v1", "ExternalArtifact", e.Namespace, name("s3"), map[string]any{"spec": map[string]any{}})
 		})}),

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,12 +56,20 @@ func (f *clusterFlags) config() clientcmd.ClientConfig {
 }
 
 func connect(f clusterFlags) (client.WithWatch, error) {
+	config, err := f.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	return flux.NewClient(config)
+}
+
+func (f *clusterFlags) restConfig() (*rest.Config, error) {
 	config, err := f.config().ClientConfig()
 	if err != nil {
 		return nil, ui.WithHint(fmt.Errorf("cannot find a cluster: %w", err),
 			localHint(localcluster.Root(), "name one with --kubeconfig or $KUBECONFIG"))
 	}
-	return flux.NewClient(config)
+	return config, nil
 }
 
 // localHint says how to get to the local cluster: what is advised, and then the

@@ -66,7 +66,7 @@ func newCommand(streams ui.IO, connect connectFunc) *cobra.Command {
 	for _, c := range sourceCommands {
 		sourcesCmd.AddCommand(o.subcommand(c))
 	}
-	cmd.AddCommand(o.subcommand(kustomizations), o.subcommand(helmReleases), sourcesCmd, o.subcommand(everything))
+	cmd.AddCommand(o.subcommand(kustomizations), o.subcommand(helmReleases), sourcesCmd, o.subcommand(everything), o.tenants())
 	return cmd
 }
 

@@ -35,6 +35,7 @@ func (d *Display) Report(err error) {
 	d.Println(d.Screen.Paint(ui.Yellow, "!") + " " + err.Error())
 }
 
+// Println prints a line, above the table if there is one.
 func (d *Display) Println(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

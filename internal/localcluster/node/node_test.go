@@ -227,7 +227,7 @@ func TestProcessPod(t *testing.T) {
 		t.Errorf("got %v for a port at which the process does not listen", err)
 	}
 
-	if _, err := http.Get("http://" + address + "/crash"); err == nil { //nolint:bodyclose // there is none
+	if _, err := http.Get("http://" + address + "/crash"); err == nil {
 		t.Fatal("the program must not answer when it crashes")
 	}
 	pod = n.await(t, "p", "the crash shows", func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].LastTerminationState.Terminated != nil })
@@ -354,7 +354,7 @@ func TestFollowEndsWithTheProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = http.Get("http://" + address + "/crash") //nolint:bodyclose // there is none
+	_, _ = http.Get("http://" + address + "/crash")
 	select {
 	case body := <-got:
 		if body != "hello from the program\nlast words\n" && body != "hello from the program\n" {

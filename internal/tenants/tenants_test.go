@@ -1,0 +1,137 @@
+package tenants
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/flux"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+func namespace(name string, labels map[string]string) client.Object {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
+
+func account(namespace, name string, labels map[string]string) client.Object {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
+}
+
+func binding(namespace, role, account string) client.Object {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "reconciler"},
+		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
+	}
+}
+
+func fluxObject(kind flux.Kind, namespace, name string, spec map[string]any) client.Object {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	u.SetGroupVersionKind(kind.GroupVersionKind())
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+func discover(t *testing.T, objects ...client.Object) []Tenant {
+	t.Helper()
+	s := scheme.Scheme
+	builder := fake.NewClientBuilder().WithScheme(s).WithObjects(append(objects,
+		namespace("kube-system", nil), namespace("flux-system", nil), account("flux-system", "kustomize-controller", nil),
+		fluxObject(flux.Kustomization, "flux-system", "flux-system", map[string]any{"serviceAccountName": "kustomize-controller"}),
+	)...)
+	found, err := Discover(t.Context(), builder.Build())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestDiscover(t *testing.T) {
+	t.Parallel()
+	labelled := map[string]string{Label: "dev-team"}
+	source := map[string]any{"url": "https://git.example.com/acme/dev-team", "ref": map[string]any{"branch": "main"}}
+	sync := map[string]any{"path": "./staging", "serviceAccountName": "deployer", "sourceRef": map[string]any{"kind": "GitRepository", "name": "dev-team"}}
+	for name, tc := range map[string]struct {
+		reason  string
+		objects []client.Object
+		want    []Tenant
+	}{
+		"nobody": {reason: "the platform is no tenant"},
+		"labelled": {
+			reason: "two namespaces with one label are one tenant, with the accounts that carry it",
+			objects: []client.Object{
+				namespace("apps", labelled), namespace("apps-preview", labelled), account("apps", "dev-team", labelled),
+				binding("apps", "cluster-admin", "dev-team"),
+			},
+			want: []Tenant{{
+				Name: "dev-team", Namespaces: []string{"apps", "apps-preview"},
+				Accounts: []Account{{"apps", "dev-team"}}, Roles: []string{"ClusterRole/cluster-admin"},
+			}},
+		},
+		"found by its Flux objects": {
+			reason: "a namespace that nobody labelled is a tenant when Flux delivers from it",
+			objects: []client.Object{
+				namespace("shop", nil), namespace("empty", nil), account("shop", "deployer", nil), binding("shop", "edit", "deployer"),
+				fluxObject(flux.GitRepository, "shop", "dev-team", source),
+				fluxObject(flux.Kustomization, "shop", "shop", sync),
+			},
+			want: []Tenant{{
+				Name: "shop", Namespaces: []string{"shop"}, Accounts: []Account{{"shop", "deployer"}}, Roles: []string{"ClusterRole/edit"},
+				Repositories: []Repository{{
+					Source: flux.Ref{Kind: flux.GitRepository, Namespace: "shop", Name: "dev-team"},
+					URL:    "https://git.example.com/acme/dev-team", Branch: "main", Path: "staging/",
+					Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: "shop", Name: "shop"},
+				}},
+			}},
+		},
+		"platform label": {
+			reason:  "a label does not make the platform's namespace a tenant's",
+			objects: []client.Object{account("flux-system", "source-controller", labelled)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := discover(t, tc.objects...)
+			for i := range got {
+				got[i].Shape = ""
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestShape(t *testing.T) {
+	t.Parallel()
+	team := func(name, role string, labels map[string]string) []client.Object {
+		all := map[string]string{Label: name, corev1.LabelMetadataName: name}
+		for k, v := range labels {
+			all[k] = v
+		}
+		return []client.Object{namespace(name, all), account(name, name, map[string]string{Label: name}), binding(name, role, name)}
+	}
+	restricted := map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
+	objects := append(team("a", "edit", restricted), team("b", "edit", restricted)...)
+	objects = append(objects, team("c", "admin", restricted)...)
+	objects = append(objects, team("d", "edit", nil)...)
+	shapes := map[string]string{}
+	for _, tenant := range discover(t, objects...) {
+		shapes[tenant.Name] = tenant.Shape
+	}
+	if shapes["a"] != shapes["b"] {
+		t.Error("tenants that differ by name alone must have the same shape")
+	}
+	if shapes["a"] == shapes["c"] {
+		t.Error("another role must make another shape")
+	}
+	if shapes["a"] == shapes["d"] {
+		t.Error("another Pod Security level must make another shape")
+	}
+}
