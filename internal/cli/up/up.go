@@ -121,7 +121,7 @@ func farewell(d *local.Display, cluster *localcluster.Cluster, ready, detached b
 	}
 	end := "Ctrl-C stops the cluster and leaves nothing behind."
 	if detached {
-		end = fmt.Sprintf("The cluster runs in the background; `tenure down --name %s` stops it.", cluster.Name)
+		end = fmt.Sprintf("The cluster runs in the background; `%s down --name %s` stops it.", program("tenure"), cluster.Name)
 	}
 	d.Println(fmt.Sprintf(`
 %s %s
