@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -40,7 +41,11 @@ func fluxObject(kind flux.Kind, namespace, name string, spec map[string]any) cli
 
 func discover(t *testing.T, objects ...client.Object) []Tenant {
 	t.Helper()
-	s := scheme.Scheme
+	// The fake client adds kinds to its scheme, so it gets one of its own.
+	s := runtime.NewScheme()
+	if err := scheme.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
 	builder := fake.NewClientBuilder().WithScheme(s).WithObjects(append(objects,
 		namespace("kube-system", nil), namespace("flux-system", nil), account("flux-system", "kustomize-controller", nil),
 		fluxObject(flux.Kustomization, "flux-system", "flux-system", map[string]any{"serviceAccountName": "kustomize-controller"}),
