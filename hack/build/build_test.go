@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
 )
 
 func TestRequirement(t *testing.T) {
@@ -77,29 +79,34 @@ func TestVersion(t *testing.T) {
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(0, 0)
-	p := &progress{name: "x", total: -1, began: began, now: func() time.Time { return began.Add(3 * time.Second) }}
-	steps := []struct {
+	steps := ui.NewSteps(&ui.Screen{Writer: io.Discard})
+	defer steps.Close()
+	p := &progress{name: "x", step: steps.Start("x"), total: -1, began: began, now: func() time.Time { return began.Add(3 * time.Second) }}
+	cases := []struct {
 		reason string
 		do     func() bool
 		used   bool
 		want   string
 	}{
-		{"Nothing is known at first.", func() bool { return true }, true, "x: looking for what is to be built (3 s)"},
-		{"Downloads come before anything can be counted.", func() bool { return p.line("go: downloading example.com/m v1.0.0") }, true, "x: 1 modules downloaded (3 s)"},
-		{"Then the packages are counted.", func() bool { p.compile(2); return true }, true, "x: 2 of 2 packages left (3 s)"},
-		{"A package's path is one package less.", func() bool { return p.line("example.com/m/pkg") }, true, "x: 1 of 2 packages left (3 s)"},
-		{"An error of the compiler is for the user.", func() bool { return p.line("pkg/x.go:1:2: undefined: y") }, false, "x: 1 of 2 packages left (3 s)"},
-		{"So is its heading.", func() bool { return p.line("# example.com/m/pkg") }, false, "x: 1 of 2 packages left (3 s)"},
-		{"After the last package comes the link.", func() bool { return p.line("runtime") }, true, "x: the last packages, and linking (3 s)"},
-		{"More packages than counted are no negative rest.", func() bool { return p.line("example.com/m") }, true, "x: the last packages, and linking (3 s)"},
+		{"Nothing is known at first.", func() bool { return true }, true, "looking for what is to be built"},
+		{"Downloads come before anything can be counted.", func() bool { return p.line("go: downloading example.com/m v1.0.0") }, true, "modules downloaded: 1"},
+		{"Then the packages are counted.", func() bool { p.compile(2); return true }, true, "2 of 2 packages left"},
+		{"A package's path is one package less.", func() bool { return p.line("example.com/m/pkg") }, true, "1 of 2 packages left"},
+		{"An error of the compiler is for the user.", func() bool { return p.line("pkg/x.go:1:2: undefined: y") }, false, "1 of 2 packages left"},
+		{"So is its heading.", func() bool { return p.line("# example.com/m/pkg") }, false, "1 of 2 packages left"},
+		{"After the last package comes the link.", func() bool { return p.line("runtime") }, true, "the last packages, and linking"},
+		{"More packages than counted are no negative rest.", func() bool { return p.line("example.com/m") }, true, "the last packages, and linking"},
 	}
-	for _, s := range steps {
+	for _, s := range cases {
 		if used := s.do(); used != s.used {
 			t.Errorf("%s: the line was taken as progress: %v", s.reason, used)
 		}
 		if got := p.state(); got != s.want {
 			t.Errorf("%s: want %q, got %q", s.reason, s.want, got)
 		}
+	}
+	if got, want := p.report(), "  x 3s the last packages, and linking\n"; got != want {
+		t.Errorf("the line in a log: want %q, got %q", want, got)
 	}
 }
 
@@ -163,7 +170,7 @@ func TestRun(t *testing.T) {
 			reason: "A failed build leaves the old program alone, and nothing half-written.",
 			script: `echo half > "$out"; echo "link: write x: no space left on device" >&2; exit 1`,
 			code:   1,
-			out:    "✗ tenure-cluster",
+			out:    "✗ tenure-cluster: not built",
 			errOut: "the disk is full",
 			bin:    map[string]string{"tenure-cluster": "old\n"},
 		},

@@ -1,29 +1,33 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tenure-dev/tenure/internal/cli/ui"
 )
 
-const (
-	// redraw is how often the line on a terminal is drawn anew.
-	redraw = 200 * time.Millisecond
-	// report is how often a line is written where there is no terminal, so
-	// that whoever watches a log knows that the build is alive.
-	report = 10 * time.Second
-)
+// report is how often a line is written where there is no terminal, so that
+// whoever watches a log knows that the build is alive.
+const report = 10 * time.Second
 
-// progress shows how the build of one program goes.
+// errNotBuilt is what the step of a failed build says; why it failed is printed
+// below it, in full.
+var errNotBuilt = errors.New("not built")
+
+// progress shows how the build of one program goes, in the way of `tenure up`.
 type progress struct {
-	out      io.Writer
-	name     string
-	terminal bool
-	every    time.Duration
-	now      func() time.Time
+	out  io.Writer
+	name string
+	now  func() time.Time
+
+	steps *ui.Steps
+	step  *ui.Step
 
 	mu         sync.Mutex
 	began      time.Time
@@ -38,25 +42,28 @@ type progress struct {
 // newProgress returns a progress that draws on a terminal, and reports in lines
 // otherwise.
 func newProgress(out *os.File, name string) *progress {
-	p := &progress{out: out, name: name, every: report, now: time.Now, total: -1, stop: make(chan struct{})}
-	if info, err := out.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb" {
-		p.terminal, p.every = true, redraw
-	}
-	return p
+	return &progress{out: out, name: name, now: time.Now, total: -1, stop: make(chan struct{})}
 }
 
 // start begins to show. finish must follow.
 func (p *progress) start() {
 	p.began = p.now()
+	screen := ui.NewScreen(p.out)
+	p.steps = ui.NewSteps(screen)
+	p.step = p.steps.Start(p.name)
+	p.step.Update(p.state())
+	if screen.Interactive {
+		return
+	}
 	p.idle.Go(func() {
-		tick := time.NewTicker(p.every)
+		tick := time.NewTicker(report)
 		defer tick.Stop()
 		for {
 			select {
 			case <-p.stop:
 				return
 			case <-tick.C:
-				p.show(p.state())
+				_, _ = io.WriteString(p.out, p.report())
 			}
 		}
 	})
@@ -65,14 +72,23 @@ func (p *progress) start() {
 // compile says how many packages are left to compile.
 func (p *progress) compile(packages int) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.total, p.done = packages, 0
+	p.mu.Unlock()
+	p.step.Update(p.state())
 }
 
 // line takes a line that the go command wrote and says whether it was about
 // progress: the import path of a package that is being compiled (go build -v),
 // or a module that is being downloaded.
 func (p *progress) line(text string) bool {
+	if !p.count(text) {
+		return false
+	}
+	p.step.Update(p.state())
+	return true
+}
+
+func (p *progress) count(text string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if strings.HasPrefix(text, "go: downloading ") {
@@ -90,45 +106,35 @@ func (p *progress) line(text string) bool {
 	return true
 }
 
-// state is the line to show.
+// state says how far the build is.
 func (p *progress) state() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seconds := int(p.now().Sub(p.began).Seconds())
 	switch {
 	case p.total < 0 && p.downloaded > 0:
-		return fmt.Sprintf("%s: %d modules downloaded (%d s)", p.name, p.downloaded, seconds)
+		return fmt.Sprintf("modules downloaded: %d", p.downloaded)
 	case p.total < 0:
-		return fmt.Sprintf("%s: looking for what is to be built (%d s)", p.name, seconds)
+		return "looking for what is to be built"
 	case p.done < p.total:
-		return fmt.Sprintf("%s: %d of %d packages left (%d s)", p.name, p.total-p.done, p.total, seconds)
+		return fmt.Sprintf("%d of %d packages left", p.total-p.done, p.total)
 	}
 	// The go command announces a package when it begins with it.
-	return fmt.Sprintf("%s: the last packages, and linking (%d s)", p.name, seconds)
+	return "the last packages, and linking"
+}
+
+// report is the line for where there is no terminal.
+func (p *progress) report() string {
+	return fmt.Sprintf("  %s %.0fs %s\n", p.name, p.now().Sub(p.began).Seconds(), p.state())
 }
 
 // finish ends the show with a line that stays.
 func (p *progress) finish(err error) {
 	close(p.stop)
 	p.idle.Wait()
-	took := p.now().Sub(p.began).Round(100 * time.Millisecond)
-	mark := "✓"
 	if err != nil {
-		mark = "✗"
-	}
-	text := fmt.Sprintf("%s %s (%s)", mark, p.name, took)
-	if p.terminal {
-		text = "\r\x1b[K" + text
-	}
-	_, _ = fmt.Fprintln(p.out, text)
-}
-
-func (p *progress) show(text string) {
-	if p.terminal {
-		// Cut before the edge: a line that wraps cannot be taken back.
-		text = "\r\x1b[K  " + text[:min(len(text), 76)]
+		p.step.Fail(errNotBuilt)
 	} else {
-		text = "  " + text + "\n"
+		p.step.Done()
 	}
-	_, _ = io.WriteString(p.out, text)
+	p.steps.Close()
 }

@@ -6,6 +6,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -58,7 +60,14 @@ proves that its tenants are isolated.`,
 // checkArgs gives errors about arguments the hint that those about flags have.
 func checkArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error { return usageError(cmd, check(cmd, args)) }
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if err != nil && !cmd.HasSubCommands() && strings.HasPrefix(err.Error(), "unknown command") {
+				// What cobra says where there is no command to be known.
+				err = fmt.Errorf("%s takes no arguments, but was given %q", cmd.CommandPath(), args[0])
+			}
+			return usageError(cmd, err)
+		}
 	}
 	for _, sub := range cmd.Commands() {
 		checkArgs(sub)

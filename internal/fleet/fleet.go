@@ -37,9 +37,17 @@ type Options struct {
 	URL, Branch string
 	// Components are Flux's manifests for a fleet that does not hold them.
 	Components []byte
-	// ImageComponents are added to Components when the fleet has objects of
-	// the image automation APIs.
-	ImageComponents []byte
+	// Optional are parts of Flux that not every fleet needs.
+	Optional []Optional
+}
+
+// Optional are manifests that are added to the components of a fleet that has
+// objects of their API.
+type Optional struct {
+	// Group is the API's group, such as image.toolkit.fluxcd.io.
+	Group string
+	// Manifests is a YAML stream.
+	Manifests []byte
 }
 
 // Fleet is a platform's repository as one cluster sees it.
@@ -88,8 +96,10 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 	}
 	if !slices.ContainsFunc(objects, isFluxDeployment) {
 		components := opts.Components
-		if f.usesImageAutomation() {
-			components = slices.Concat(components, []byte("\n---\n"), opts.ImageComponents)
+		for _, optional := range opts.Optional {
+			if f.uses(optional.Group) {
+				components = slices.Concat(components, []byte("\n---\n"), optional.Manifests)
+			}
 		}
 		f.Overlay[path.Join(f.System, componentsFile)] = components
 	}
@@ -207,9 +217,8 @@ func isFluxDeployment(u unstructured.Unstructured) bool {
 	return u.GetKind() == "Deployment" && (u.GetName() == "source-controller" || u.GetName() == "kustomize-controller")
 }
 
-// usesImageAutomation says whether any manifest of the fleet names an API of
-// the image automation controllers.
-func (f *Fleet) usesImageAutomation() bool {
+// uses says whether any manifest of the fleet names an API of the group.
+func (f *Fleet) uses(group string) bool {
 	uses := false
 	_ = filepath.WalkDir(f.Dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -220,7 +229,7 @@ func (f *Fleet) usesImageAutomation() bool {
 		}
 		if ext := filepath.Ext(file); d.Type().IsRegular() && (ext == ".yaml" || ext == ".yml") && d.Name() != componentsFile {
 			content, err := os.ReadFile(file)
-			if err == nil && bytes.Contains(content, []byte("image.toolkit.fluxcd.io/")) {
+			if err == nil && bytes.Contains(content, []byte(group+"/")) {
 				uses = true
 				return fs.SkipAll
 			}

@@ -159,18 +159,34 @@ func TestLoadOfItsOwnOverlay(t *testing.T) {
 	}
 }
 
-func TestImageAutomation(t *testing.T) {
+func TestOptional(t *testing.T) {
 	t.Parallel()
-	dir := folder(t, map[string]string{
-		"clusters/staging/apps.yaml":  "kind: ConfigMap\n",
-		"tenants/base/dev/image.yaml": "apiVersion: image.toolkit.fluxcd.io/v1\nkind: ImageRepository\n",
-	})
-	f, err := Load(dir, "clusters/staging", Options{URL: "u", Components: []byte("base"), ImageComponents: []byte("images")})
-	if err != nil {
-		t.Fatal(err)
+	optional := []Optional{
+		{Group: "image.toolkit.fluxcd.io", Manifests: []byte("images")},
+		{Group: "source.extensions.fluxcd.io", Manifests: []byte("generators")},
 	}
-	if got := string(f.Overlay["clusters/staging/flux-system/gotk-components.yaml"]); got != "base\n---\nimages" {
-		t.Errorf("components: got %q", got)
+	const image = "apiVersion: image.toolkit.fluxcd.io/v1\nkind: ImageRepository\n"
+	for name, tc := range map[string]struct {
+		reason, file, content, want string
+	}{
+		"none":        {"nobody pays for what the fleet does not use", "apps.yaml", "kind: ConfigMap\n", "base"},
+		"image":       {"a tenant's folder counts too", "tenants/dev/image.yml", image, "base\n---\nimages"},
+		"generator":   {"each group brings its own manifests", "a.yaml", "apiVersion: source.extensions.fluxcd.io/v1beta1\n", "base\n---\ngenerators"},
+		"another":     {"a group whose name begins alike is another one", "a.yaml", "apiVersion: image.toolkit.fluxcd.io.example.com/v1\n", "base"},
+		"no manifest": {"documentation asks for nothing", "README.md", image, "base"},
+		"history":     {"what git keeps asks for nothing", ".git/image.yaml", image, "base"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := folder(t, map[string]string{"clusters/staging/apps.yaml": "kind: ConfigMap\n", tc.file: tc.content})
+			f, err := Load(dir, "clusters/staging", Options{URL: "u", Components: []byte("base"), Optional: optional})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(f.Overlay["clusters/staging/flux-system/gotk-components.yaml"]); got != tc.want {
+				t.Errorf("%s: components: want %q, got %q", tc.reason, tc.want, got)
+			}
+		})
 	}
 }
 

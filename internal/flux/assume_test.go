@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
@@ -13,7 +14,9 @@ import (
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -159,5 +162,61 @@ func TestKeepAssumed(t *testing.T) {
 		}
 	case <-time.After(patience):
 		t.Fatal("KeepAssumed does not end with its context")
+	}
+}
+
+// TestKeepAssumedErrors has a server that answers the first writes with an
+// error, in a time of its own.
+func TestKeepAssumedErrors(t *testing.T) {
+	t.Parallel()
+	resource := schema.GroupResource{Resource: "helmreleases"}
+	for name, tc := range map[string]struct {
+		reason string
+		err    error
+		ends   bool
+	}{
+		"forbidden": {"Whoever may not write would try for ever.", apierrors.NewForbidden(resource, "release", errors.New("no")), true},
+		"conflict":  {"Somebody else has written at the same time.", apierrors.NewConflict(resource, "release", errors.New("changed")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				refused := false
+				refuse := func() error {
+					if refused && !tc.ends {
+						return nil
+					}
+					refused = true
+					return tc.err
+				}
+				release := &helmv2.HelmRelease{ObjectMeta: at("a", "release", 1)}
+				c := newFake(release).WithInterceptorFuncs(interceptor.Funcs{
+					Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+						if err := refuse(); err != nil {
+							return err
+						}
+						return c.Patch(ctx, obj, patch, opts...)
+					},
+					Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+						if err := refuse(); err != nil {
+							return err
+						}
+						return c.Update(ctx, obj, opts...)
+					},
+				}).Build()
+				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errDone)
+				defer cancel()
+				err := KeepAssumed(ctx, c, []Ref{{HelmRelease, "a", "release"}})
+				if tc.ends != apierrors.IsForbidden(err) || !tc.ends && !errors.Is(err, errDone) {
+					t.Errorf("%s\nKeepAssumed ended with %v", tc.reason, err)
+				}
+				if err := c.Get(t.Context(), client.ObjectKeyFromObject(release), release); err != nil {
+					t.Fatal(err)
+				}
+				if release.Spec.Suspend == tc.ends {
+					t.Errorf("%s\nthe release is assumed: %v", tc.reason, release.Spec.Suspend)
+				}
+			})
+		})
 	}
 }

@@ -32,7 +32,13 @@ func (c *Cluster) loadFleet() error {
 	if err != nil {
 		return fmt.Errorf("cannot read the fleet: %w", err)
 	}
-	options := fleet.Options{Components: config.FluxComponents(), ImageComponents: config.FluxImageComponents()}
+	options := fleet.Options{
+		Components: config.FluxComponents(),
+		Optional: []fleet.Optional{
+			{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()},
+			{Group: "source.extensions.fluxcd.io", Manifests: config.FluxSourceWatcherCRDs()},
+		},
+	}
 	for _, m := range c.opts.Maps {
 		if abs, err := filepath.Abs(m.Dir); err == nil && abs == dir {
 			options.URL, options.Branch = m.URL, m.Branch

@@ -195,6 +195,25 @@ func TestKeepRestartsAndGivesUp(t *testing.T) {
 	}
 }
 
+func TestCrashErrorMessage(t *testing.T) {
+	t.Parallel()
+	tail := []string{"one", "two"}
+	for _, tc := range []struct {
+		reason string
+		crash  CrashError
+		want   string
+	}{
+		{"It is restarted, so its last words do not matter yet.", CrashError{Name: "x", Tail: tail}, "x ended (exit code 0) and is restarted"},
+		{"Given up at the first crash.", CrashError{Name: "x", Err: errClosed, GaveUp: true, Tail: tail}, "x ended (" + errClosed.Error() + "); its last words:\n  one\n  two"},
+		{"Given up later.", CrashError{Name: "x", Restarts: 5, GaveUp: true, Tail: tail}, "x ended (exit code 0, given up after 5 restarts); its last words:\n  one\n  two"},
+		{"Nothing is announced where nothing was said.", CrashError{Name: "x", GaveUp: true}, "x ended (exit code 0)"},
+	} {
+		if got := tc.crash.Error(); got != tc.want {
+			t.Errorf("%s want %q, got %q", tc.reason, tc.want, got)
+		}
+	}
+}
+
 func TestKeptStopIsNoCrash(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
 )
 
 // completionTimeout is as long as somebody who pressed Tab will wait.
@@ -65,9 +67,23 @@ func (f *clusterFlags) restConfig() (*rest.Config, error) {
 	config, err := f.config().ClientConfig()
 	if err != nil {
 		return nil, ui.WithHint(fmt.Errorf("cannot find a cluster: %w", err),
-			"name one with --kubeconfig or $KUBECONFIG; `tenure up` starts a local one and prints its kubeconfig")
+			localHint(localcluster.Root(), "name one with --kubeconfig or $KUBECONFIG"))
 	}
 	return config, nil
+}
+
+// localHint says how to get to the local cluster: what is advised, and then the
+// one that runs or how to start one.
+func localHint(root, advice string) string {
+	names, err := localcluster.Running(root)
+	if err != nil || len(names) == 0 {
+		return advice + "; `tenure up` starts a local one and prints its kubeconfig"
+	}
+	name := names[0]
+	if slices.Contains(names, localcluster.DefaultName) {
+		name = localcluster.DefaultName
+	}
+	return fmt.Sprintf("%s; for the local cluster %s that runs here: export KUBECONFIG=%s", advice, name, filepath.Join(root, name, "kubeconfig"))
 }
 
 // isUnreachable says whether an error comes from below HTTP: nobody answers at

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
 )
 
 // NewCommand returns `get` with its subcommands.
@@ -226,10 +227,10 @@ func statusFilter(selector string) (func(flux.Row) bool, error) {
 // explain adds what to do about an error of the cluster.
 func explain(err error) error {
 	if errors.Is(err, flux.ErrNotInstalled) {
-		return ui.WithHint(err, "install flux, or choose another cluster with --kubeconfig or --context")
+		return ui.WithHint(err, localHint(localcluster.Root(), "install flux, or choose another cluster with --kubeconfig or --context"))
 	}
 	if isUnreachable(err) {
-		return ui.WithHint(err, "is the cluster running? `tenure up` starts a local one and prints its kubeconfig")
+		return ui.WithHint(err, localHint(localcluster.Root(), "is the cluster running?"))
 	}
 	return err
 }

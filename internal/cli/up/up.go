@@ -61,7 +61,7 @@ Ctrl-C stops everything and leaves nothing behind.`,
 	o.fleet.Add(cmd)
 	flags.StringVar(&o.fleet.Cluster.Name, "name", localcluster.DefaultName, "name of the cluster; several can run side by side")
 	flags.StringVar(&o.fleet.Cluster.Data, "data", "", "folder that keeps the cluster's objects beyond its end; without it nothing is kept")
-	flags.BoolVar(&o.detach, "detach", false, "return when the fleet has settled and leave the cluster running; stop it with `tenure down`")
+	flags.BoolVar(&o.detach, "detach", false, "return when the fleet has settled and leave the cluster running until tenure down")
 	_ = cmd.MarkFlagDirname("data")
 	return cmd
 }
@@ -121,7 +121,7 @@ func farewell(d *local.Display, cluster *localcluster.Cluster, ready, detached b
 	}
 	end := "Ctrl-C stops the cluster and leaves nothing behind."
 	if detached {
-		end = fmt.Sprintf("The cluster runs in the background; `tenure down --name %s` stops it.", cluster.Name)
+		end = fmt.Sprintf("The cluster runs in the background; `%s down --name %s` stops it.", program("tenure"), cluster.Name)
 	}
 	d.Println(fmt.Sprintf(`
 %s %s

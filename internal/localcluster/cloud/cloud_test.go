@@ -2,7 +2,9 @@ package cloud
 
 import (
 	"context"
+	"errors"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,7 +13,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/tenure-dev/tenure/internal/testwait"
 )
@@ -20,6 +24,13 @@ import (
 func start(t *testing.T, objects ...runtime.Object) *fake.Clientset {
 	t.Helper()
 	client := fake.NewClientset(objects...)
+	run(t, client)
+	return client
+}
+
+// run runs a cloud with the client until the test ends.
+func run(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, Config{Client: client}) }()
@@ -29,7 +40,6 @@ func start(t *testing.T, objects ...runtime.Object) *fake.Clientset {
 			t.Error(err)
 		}
 	})
-	return client
 }
 
 // poll waits for something with a reason and a deadline.
@@ -69,6 +79,28 @@ func TestLoadBalancers(t *testing.T) {
 	want := map[string]string{"kept": "203.0.113.1", "classy": "", "internal": "", "new": "203.0.113.2"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("one address each, kept over a restart, none for others: -want +got\n%s", diff)
+	}
+}
+
+// TestFailuresAreTriedAgain refuses the first write, as an API server that is
+// restarted does.
+func TestFailuresAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset(service("new", func(*corev1.Service) {}))
+	var writes atomic.Int32
+	client.PrependReactor("patch", "services", func(k8stesting.Action) (bool, runtime.Object, error) {
+		return writes.Add(1) == 1, nil, errors.New("connection refused")
+	})
+	run(t, client)
+	poll(t, "the load balancer gets its address in the end", func() bool {
+		s, err := client.CoreV1().Services("ns").Get(t.Context(), "new", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ourAddress(s) != ""
+	})
+	if n := writes.Load(); n < 2 {
+		t.Errorf("%d writes, want one more than the refused one", n)
 	}
 }
 

@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+)
+
+// imageSync follows a repository, the tags of an image, and lets Flux commit the
+// newest tag to the repository. The intervals are so long that only news make
+// the controllers look again.
+const imageSync = `apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: app, namespace: flux-system}
+spec: {interval: 1h, url: https://git.example.com/acme/app, ref: {branch: main}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: app, namespace: flux-system}
+spec: {interval: 1h, retryInterval: 2s, path: ./, prune: true, sourceRef: {kind: GitRepository, name: app}}
+---
+apiVersion: image.toolkit.fluxcd.io/v1
+kind: ImageRepository
+metadata: {name: app, namespace: flux-system}
+spec: {interval: 1h, image: oci.example.com/acme/app}
+---
+apiVersion: image.toolkit.fluxcd.io/v1
+kind: ImagePolicy
+metadata: {name: app, namespace: flux-system}
+spec: {imageRepositoryRef: {name: app}, policy: {semver: {range: 1.x}}}
+---
+apiVersion: image.toolkit.fluxcd.io/v1
+kind: ImageUpdateAutomation
+metadata: {name: app, namespace: flux-system}
+spec:
+  interval: 1h
+  sourceRef: {kind: GitRepository, name: app}
+  git:
+    checkout: {ref: {branch: main}}
+    commit: {author: {name: flux, email: flux@example.com}}
+    push: {branch: main}
+  update: {strategy: Setters, path: ./}
+`
+
+// imageMarker is a manifest with a field that Flux's image automation sets.
+const imageMarker = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: app, namespace: default}
+data:
+  image: oci.example.com/acme/app:1.0.0 # {"$imagepolicy": "flux-system:app"}
+`
+
+// TestImageAutomation runs a fleet with image automation, and without Flux's
+// manifests: it gets the two controllers for that, which find a newer tag at a
+// mapped address and push it to the served copy of a mapped repository. The
+// cluster follows the push, and the user's own repository is not touched.
+func TestImageAutomation(t *testing.T) {
+	t.Parallel()
+	dir, _ := newFleet(t, map[string]string{"clusters/test/images.yaml": imageSync})
+	app := filepath.Join(t.TempDir(), "app")
+	write(t, imageMarker, app, "app.yaml")
+	git(t, app, "init", "--quiet", "--initial-branch=main")
+	git(t, app, "add", "-A")
+	git(t, app, "commit", "--quiet", "-m", "first")
+	content := filepath.Join(t.TempDir(), "content")
+	write(t, "some content\n", content, "file")
+	before := everyFile(t, app)
+
+	r, failed := start(t, localcluster.Options{
+		Fleet: dir, Path: "clusters/test",
+		Maps: parseMaps(t,
+			"https://git.example.com/acme/app="+app,
+			"oci://oci.example.com/acme/app:1.0.0="+content,
+			"oci://oci.example.com/acme/app:1.1.0="+content,
+			"oci://oci.example.com/acme/app:2.0.0="+content),
+	})
+	expectNothing(t, "a fleet with image automation is ready", failed)
+	for _, controller := range []string{"image-reflector-controller", "image-automation-controller"} {
+		command := r.processOf(controller).command
+		if got := filepath.Base(command[0]); got != controller {
+			t.Errorf("the Pod of %s runs %s", controller, got)
+		}
+	}
+
+	const want = "oci.example.com/acme/app:1.1.0"
+	r.until("ImageUpdateAutomation/flux-system/app", "is ready", func(row flux.Row) bool { return row.Ready == "True" })
+	policy := r.field("flux-system", "imagepolicy/app", ".status.latestRef.name")
+	if tag := r.field("flux-system", "imagepolicy/app", ".status.latestRef.tag"); policy+":"+tag != want {
+		t.Errorf("the policy chose %s:%s, want %s", policy, tag, want)
+	}
+	pushed := r.field("flux-system", "imageupdateautomation/app", ".status.lastPushCommit")
+	served, _ := r.Git.Head("https://git.example.com/acme/app", "main")
+	if pushed == "" || pushed != served {
+		t.Errorf("the repository is served at %q, want what the controller pushed, %q", served, pushed)
+	}
+	r.until("Kustomization/flux-system/app", "applies what was pushed", func(row flux.Row) bool {
+		return row.Ready == "True" && strings.Contains(row.Revision, served[:8])
+	})
+	if got := r.field("default", "configmap/app", ".data.image"); got != want {
+		t.Errorf("the cluster has image %q, want %q", got, want)
+	}
+	if diff := cmp.Diff(before, everyFile(t, app)); diff != "" {
+		t.Errorf("the user's repository changed: -before +after:\n%s", diff)
+	}
+}
+
+// generatorSync is an object of source-watcher.
+const generatorSync = `apiVersion: source.extensions.fluxcd.io/v1beta1
+kind: ArtifactGenerator
+metadata: {name: parts, namespace: flux-system}
+spec:
+  sources: [{alias: fleet, kind: GitRepository, name: flux-system}]
+  artifacts: [{name: apps, copy: [{from: "@fleet/apps/**", to: "@artifact/"}]}]
+`
+
+// TestArtifactGenerator runs a fleet with an object of source-watcher, which
+// cannot be built here: it is accepted and nothing happens to it, and no
+// controller runs that the fleet does not ask for.
+func TestArtifactGenerator(t *testing.T) {
+	t.Parallel()
+	dir, _ := newFleet(t, map[string]string{"clusters/test/generator.yaml": generatorSync})
+	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test"})
+	expectNothing(t, "a fleet with an ArtifactGenerator is ready", failed)
+	if got := r.field("flux-system", "artifactgenerators", ".items[*].metadata.name"); got != "parts" {
+		t.Errorf("the cluster has the generators %q, want the fleet's", got)
+	}
+	want := "helm-controller kustomize-controller notification-controller source-controller"
+	if got := r.field("flux-system", "deployments", ".items[*].metadata.name"); got != want {
+		t.Errorf("the fleet runs %q, want %q", got, want)
+	}
+}
+
+// everyFile returns a digest of each file below a folder, those of git too.
+func everyFile(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		files[name] = fmt.Sprintf("%x", sha256.Sum256(content))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
