@@ -4,8 +4,8 @@
 // are served as they are. The folder is read anew when a file in it has changed.
 //
 // The packaging is our own because it is small: an archive and an index are a
-// tar stream and a YAML file, while Helm's library would bring a hundred modules
-// or newer versions of them. Files are not left out for .helmignore.
+// tar stream and a YAML file, while Helm's library would bring newer versions of
+// dozens of other modules. Files are not left out for .helmignore.
 package helmhost
 
 import (
