@@ -12,7 +12,7 @@ func init() {
 		ID: "W2", Via: API,
 		Title:      "reads what belongs to another tenant",
 		Controls:   []string{"RBAC"},
-		References: []string{"MTB-PL1-BC-TI-2"},
+		References: []string{"MTB TI-2"},
 		Fix:        "bind the tenant's account with RoleBindings in its own namespaces only",
 		Run: requests(
 			request{

@@ -7,7 +7,7 @@ func init() {
 		ID: "W3", Via: API,
 		Title:      "runs a Pod that owns its node",
 		Controls:   []string{"Pod Security admission at baseline or restricted"},
-		References: []string{"MTB-PL1-BC-CPI-3", "MTB-PL1-BC-HI-1"},
+		References: []string{"MTB CPI-3 to 6", "MTB HI"},
 		Fix:        "label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted (or baseline)",
 		Run: requests(
 			request{what: "run a privileged container", aimed: creating(pod(map[string]any{}, map[string]any{"privileged": true}))},
