@@ -176,7 +176,7 @@ func FuzzRevision(f *testing.F) {
 		for name := range content {
 			for other := range content {
 				if strings.HasPrefix(other, name+"/") {
-					t.Skip("a file cannot be a folder")
+					return // a file cannot be a folder
 				}
 			}
 		}
