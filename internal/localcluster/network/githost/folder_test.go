@@ -72,15 +72,23 @@ func TestUnreadable(t *testing.T) {
 		asNobody(t) // root can read everything
 		return
 	}
-	for _, branch := range []string{"", "main"} {
-		dir := workTreeOf(t, files{"secret/file": "x", "a": "b"})
+	for _, tc := range []struct {
+		reason, branch     string
+		committed, written files
+	}{
+		{"a folder that is committed", "", files{"secret/file": "x", "a": "b"}, nil},
+		{"a folder that git does not know, which git only warns of", "", files{"a": "b"}, files{"secret/file": "x"}},
+		{"a plain folder", "main", files{"secret/file": "x", "a": "b"}, nil},
+	} {
+		dir := workTreeOf(t, tc.committed)
+		write(t, dir, tc.written)
 		if err := os.Chmod(filepath.Join(dir, "secret"), 0); err != nil {
 			t.Fatal(err)
 		}
 		f := newFixture(t)
-		err := f.Add(t.Context(), Mapping{URL: fleetURL, Branch: branch, Dir: dir})
+		err := f.Add(t.Context(), Mapping{URL: fleetURL, Branch: tc.branch, Dir: dir})
 		if err == nil || !strings.Contains(err.Error(), "secret") {
-			t.Errorf("branch %q: want an error that names the folder, got: %v", branch, err)
+			t.Errorf("%s: want an error that names the folder, got: %v", tc.reason, err)
 		}
 		if err := os.Chmod(filepath.Join(dir, "secret"), 0o700); err != nil {
 			t.Fatal(err)
