@@ -7,7 +7,7 @@ func init() {
 		ID: "A1", Via: API,
 		Title:    "asks for a reconciliation every second",
 		Controls: []string{"policy with a lower bound on spec.interval"},
-		Fix:      "bound spec.interval of tenants' Flux objects from below with a ValidatingAdmissionPolicy",
+		Fix:      Fix{Advice: "bound spec.interval of tenants' Flux objects from below with a ValidatingAdmissionPolicy"},
 		Run: requests(request{
 			what:  "set spec.interval to 1s",
 			aimed: creating(withTimes("a1", "1s", "1m")),

@@ -45,14 +45,23 @@ type Attack struct {
 	ID string
 	// Via is the way that it takes; an ID may have an attack for each.
 	Via Via
+	// Kind tells attacks of one ID and way apart that are tried with objects of
+	// different kinds, such as HelmRelease; empty for the usual one.
+	Kind string
 	// Title says what the tenant tries, in the present tense.
 	Title string
 	// Controls are what is meant to stop it.
 	Controls []string
 	// References are published sources: advisories, documents, RFCs.
 	References []string
-	// Fix is the advice for a platform admin when it gets through.
-	Fix string
+	// Fix is what a platform admin can do when it gets through.
+	Fix Fix
+	// Layers are the controls that each stop it alone, if there are several:
+	// one that is missing is reported although another one holds.
+	Layers []Layer
+	// Deep is set for an attack that waits for Flux's answer. Of several
+	// tenants with the same shape, only the first is attacked with it.
+	Deep bool
 	// Files are what the attack needs in the tenant's repository, by path below
 	// a folder of its own; see [Env.folder].
 	Files func(*Env) map[string]string
@@ -60,10 +69,37 @@ type Attack struct {
 	Run func(context.Context, *Env) Finding
 }
 
-func (a Attack) is(b Attack) bool { return a.key() == b.key() }
+func (a Attack) is(b Attack) bool { return a.Key() == b.Key() }
 
-// key names the attack where the ways have to be told apart.
-func (a Attack) key() string { return a.ID + "-" + string(a.Via) }
+// Key names the attack among all others: its ID, its way and its kind, such as
+// S1-api or S1-api-HelmRelease.
+func (a Attack) Key() string {
+	if a.Kind == "" {
+		return a.ID + "-" + string(a.Via)
+	}
+	return a.ID + "-" + string(a.Via) + "-" + a.Kind
+}
+
+// Fix is what a platform admin can do about an attack that gets through.
+type Fix struct {
+	// Advice says it in words, always.
+	Advice string
+	// Flags are what Flux has to be started with, if that is enough.
+	Flags []Flag
+	// Rights is set if a narrower role for the tenant's account is enough.
+	Rights bool
+	// Labels are what the tenant's namespaces need, if that is enough.
+	Labels map[string]string
+}
+
+// Flag is a flag of a Flux controller.
+type Flag struct {
+	// Controller is the name of its Deployment.
+	Controller string
+	// Flag is the argument as it is written, such as
+	// --no-cross-namespace-refs=true.
+	Flag string
+}
 
 // Finding is what came of an attack.
 type Finding struct {
@@ -76,6 +112,9 @@ type Finding struct {
 	Evidence string
 	// Reason says why nothing is proven.
 	Reason string
+	// Missing are the layers that did not hold, of an attack that was stopped
+	// by another.
+	Missing []string
 }
 
 var catalogue []Attack
@@ -88,7 +127,7 @@ func register(attacks ...Attack) { catalogue = append(catalogue, attacks...) }
 func Catalogue() []Attack {
 	sorted := slices.Clone(catalogue)
 	slices.SortStableFunc(sorted, func(a, b Attack) int {
-		return cmp.Or(cmp.Compare(a.ID[0], b.ID[0]), cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Via, b.Via))
+		return cmp.Or(cmp.Compare(a.ID[0], b.ID[0]), cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Via, b.Via), cmp.Compare(a.Kind, b.Kind))
 	})
 	return sorted
 }

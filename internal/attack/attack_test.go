@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -35,6 +36,7 @@ func TestJudge(t *testing.T) {
 		"unknown":    {"a refusal by nobody we know proves nothing", forbidden("because"), NotProven, ""},
 		"outage":     {"an outage is no control", apierrors.NewServiceUnavailable("cannot create resource"), NotProven, ""},
 		"connection": {"nor is a connection that broke", errors.New("cannot create resource: connection refused"), NotProven, ""},
+		"no kind":    {"a kind that is not there is no door", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Canary"}}, Stopped, "not installed"},
 		"missing":    {"what does not exist cannot be attacked", apierrors.NewNotFound(schema.GroupResource{Resource: "things"}, "x"), NotProven, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,12 +81,15 @@ func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, a := range Catalogue() {
-		if seen[a.key()] {
-			t.Errorf("%s is in the catalogue twice", a.key())
+		if seen[a.Key()] {
+			t.Errorf("%s is in the catalogue twice", a.Key())
 		}
-		seen[a.key()] = true
-		if a.Title == "" || len(a.Controls) == 0 || a.Fix == "" || a.Run == nil || a.Via == "" {
-			t.Errorf("%s is not complete", a.key())
+		seen[a.Key()] = true
+		if a.Title == "" || len(a.Controls) == 0 || a.Fix.Advice == "" || a.Run == nil || a.Via == "" {
+			t.Errorf("%s is not complete", a.Key())
+		}
+		if a.Files != nil && !a.Deep {
+			t.Errorf("%s needs the tenant's repository and so Flux's answer: it is deep", a.Key())
 		}
 		file := strings.ToLower(a.ID[:1]) + strings.Repeat("0", 3-len(a.ID)) + a.ID[1:] + ".go"
 		if _, err := os.Stat(filepath.Join(".", file)); err != nil {

@@ -1,6 +1,10 @@
 package attack
 
-import "context"
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
 
 func init() {
 	register(Attack{
@@ -8,7 +12,17 @@ func init() {
 		Title:      "applies with the rights of the controller, by naming no service account",
 		Controls:   []string{"flag --default-service-account", "policy that demands spec.serviceAccountName"},
 		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
-		Fix:        "start kustomize-controller and helm-controller with --default-service-account=default, and leave that account without rights",
+		Fix: Fix{
+			Advice: "start kustomize-controller with --default-service-account=default, and leave that account without rights",
+			Flags:  []Flag{defaultServiceAccount("kustomize-controller")},
+		},
+		Layers: []Layer{
+			flagLayer(defaultServiceAccount("kustomize-controller")),
+			admissionLayer("policy that demands spec.serviceAccountName", func(e *Env) *unstructured.Unstructured {
+				return e.kustomization("i1", nowhere, withoutAccount)
+			}),
+		},
+		Deep: true,
 		Files: func(e *Env) map[string]string {
 			return map[string]string{
 				"aimed/canary.yaml": manifest(configMap(e.Victim.Namespace, name("i1"))),
@@ -16,9 +30,15 @@ func init() {
 			}
 		},
 		Run: func(ctx context.Context, e *Env) Finding {
-			return e.reconciles(ctx, "I1-api", configMap(e.Victim.Namespace, name("i1")), configMap(e.Namespace, name("i1")), func(spec map[string]any) {
-				delete(spec, "serviceAccountName")
-			})
+			return e.reconciles(ctx, "I1-api", configMap(e.Victim.Namespace, name("i1")), configMap(e.Namespace, name("i1")), withoutAccount)
 		},
 	})
 }
+
+// defaultServiceAccount is the flag that says as whom Flux applies where nobody
+// is named.
+func defaultServiceAccount(controller string) Flag {
+	return Flag{Controller: controller, Flag: "--default-service-account=default"}
+}
+
+func withoutAccount(spec map[string]any) { delete(spec, "serviceAccountName") }

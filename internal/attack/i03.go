@@ -20,7 +20,7 @@ func init() {
 		Title:      "puts a Flux object into the platform's or another tenant's namespace",
 		Controls:   []string{"RBAC"},
 		References: []string{"flux2-multi-tenancy: roles"},
-		Fix:        "bind the tenant's account with RoleBindings in its own namespaces only, never with a ClusterRoleBinding",
+		Fix:        Fix{Advice: "bind the tenant's account with RoleBindings in its own namespaces only, never with a ClusterRoleBinding", Rights: true},
 	}
 	attack.Via = API
 	attack.Run = requests(

@@ -21,7 +21,7 @@ func init() {
 		Title:      "grants itself more rights than it has",
 		Controls:   []string{"RBAC (bind, escalate)"},
 		References: []string{"MTB-PL2-CC-TI-1"},
-		Fix:        "give the tenant's role no verbs on cluster roles and their bindings, and neither bind nor escalate",
+		Fix:        Fix{Advice: "give the tenant's role no verbs on cluster roles and their bindings, and neither bind nor escalate", Rights: true},
 	}
 	attack.Via = API
 	attack.Run = requests(

@@ -30,7 +30,7 @@ func init() {
 		Title:      "makes objects that belong to the whole cluster",
 		Controls:   []string{"RBAC"},
 		References: []string{"RFC-0003"},
-		Fix:        "give the tenant's account rights by RoleBindings alone, which cannot grant anything cluster-scoped",
+		Fix:        Fix{Advice: "give the tenant's account rights by RoleBindings alone, which cannot grant anything cluster-scoped", Rights: true},
 	}
 	attack.Via = API
 	attack.Run = requests(

@@ -16,7 +16,7 @@ func init() {
 		Title:      "changes the labels of its own namespace that keep it in bounds",
 		Controls:   []string{"RBAC", "policy on Namespaces"},
 		References: []string{"CVE-2022-46167", "CVE-2026-30963"},
-		Fix:        "give the tenant's role no write verb on namespaces and their subresources",
+		Fix:        Fix{Advice: "give the tenant's role no write verb on namespaces and their subresources", Rights: true},
 		Run: requests(
 			request{what: "switch off Pod Security in its namespace", aimed: patchNamespace("", `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)},
 			request{what: "write its namespace's status", aimed: patchNamespace("status", `{"status":{"phase":"Active"}}`)},

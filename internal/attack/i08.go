@@ -19,7 +19,7 @@ func init() {
 		Title:      "acts as another account, by impersonation or with a token made for it",
 		Controls:   []string{"RBAC"},
 		References: []string{"flux2 discussion 263"},
-		Fix:        "give the tenant's role neither the verb impersonate nor create on serviceaccounts/token; cluster-admin in a RoleBinding has both",
+		Fix:        Fix{Advice: "give the tenant's role neither the verb impersonate nor create on serviceaccounts/token; cluster-admin in a RoleBinding has both", Rights: true},
 		Run: requests(
 			request{what: "impersonate any account of its namespace", aimed: mayNot("impersonate", "serviceaccounts", func(e *Env) string { return e.Namespace })},
 			request{what: "impersonate any user", aimed: mayNot("impersonate", "users", func(*Env) string { return "" })},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -43,6 +44,9 @@ func (e *Env) confirm(ctx context.Context, id string, own *unstructured.Unstruct
 		return f
 	}
 	said, err := e.apply(ctx, e.kustomization(id+"-own", folder(id)+"/own", nil), func() {})
+	if apierrors.IsForbidden(err) && judge(err, "").Control == f.Control {
+		return e.closed(ctx, f, "Kustomizations")
+	}
 	if err != nil {
 		return unproven("the tenant cannot do it to its own either: " + firstLine(err.Error()))
 	}
@@ -53,16 +57,26 @@ func (e *Env) confirm(ctx context.Context, id string, own *unstructured.Unstruct
 	return f
 }
 
+// closed is the finding when a tenant may not make objects of a kind at all, be
+// they honest: the way is closed, if the tenant's identity works otherwise.
+func (e *Env) closed(ctx context.Context, f Finding, kinds string) Finding {
+	if err := identityWorks(ctx, e); err != nil {
+		return unproven("the tenant cannot do anything here: " + firstLine(err.Error()))
+	}
+	f.Control += " (no " + kinds + " at all)"
+	return f
+}
+
 // delivers makes the attack that commits a canary to the tenant's repository and
 // has it applied by a Kustomization that is honest otherwise: own says what the
 // same would be within what the tenant owns.
 func delivers(a Attack, canary, own func(*Env) *unstructured.Unstructured) Attack {
-	a.Via = Git
+	a.Via, a.Deep = Git, true
 	a.Files = func(e *Env) map[string]string {
 		return map[string]string{"aimed/canary.yaml": manifest(canary(e)), "own/canary.yaml": manifest(own(e))}
 	}
 	a.Run = func(ctx context.Context, e *Env) Finding {
-		return e.reconciles(ctx, a.key(), canary(e), own(e), nil)
+		return e.reconciles(ctx, a.Key(), canary(e), own(e), nil)
 	}
 	return a
 }

@@ -46,8 +46,13 @@ func judge(err error, evidence string) Finding {
 	if control, ok := controlOf(message); ok && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) {
 		return stopped(control, message)
 	}
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return unproven("the cluster does not serve what the attack needs: " + message)
+	// A kind that the cluster does not have is a door that is not there. That a
+	// tenant cannot bring the kind along is an attack of its own.
+	if meta.IsNoMatchError(err) {
+		return stopped("not installed", message)
+	}
+	if apierrors.IsNotFound(err) {
+		return unproven("what the attack needs is not there: " + message)
 	}
 	return unproven("the answer is neither yes nor a refusal: " + message)
 }

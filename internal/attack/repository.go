@@ -38,7 +38,7 @@ func (e *Env) plant(ctx context.Context, attacks []Attack) (func(context.Context
 			continue
 		}
 		for name, content := range a.Files(e) {
-			files[path.Join(folder(a.key()), name)] = content
+			files[path.Join(folder(a.Key()), name)] = content
 		}
 	}
 	nothing := func(context.Context) error { return nil }

@@ -26,6 +26,8 @@ type Options struct {
 	// Platform is the namespace of Flux, Root the platform's own source.
 	Platform string
 	Root     flux.Ref
+	// Only picks attacks; nil takes the whole catalogue.
+	Only func(Attack) bool
 	// Progress is told of each attack that has ended; nil means nobody is.
 	Progress func(Result)
 }
@@ -64,7 +66,7 @@ const atATime = 4
 
 // Run finds the tenants and attacks as each of them. Of several tenants with the
 // same rights, the first is attacked in full and the others with the attacks
-// that need no repository.
+// that are not deep.
 func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if opts.Progress == nil {
 		opts.Progress = func(Result) {}
@@ -87,10 +89,10 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	defer removeVictim()
 	first := map[string]string{}
 	for _, t := range report.Tenants {
-		attacks := Catalogue()
+		attacks := slices.DeleteFunc(Catalogue(), func(a Attack) bool { return opts.Only != nil && !opts.Only(a) })
 		if like, seen := first[t.Shape]; seen {
 			report.Like[t.Name] = like
-			attacks = slices.DeleteFunc(attacks, func(a Attack) bool { return a.Files != nil })
+			attacks = slices.DeleteFunc(attacks, func(a Attack) bool { return a.Deep })
 		} else {
 			first[t.Shape] = t.Name
 		}
@@ -136,6 +138,9 @@ func (e *Env) run(ctx context.Context, attacks []Attack, progress func(Result)) 
 			r.Finding = unproven("no repository of the tenant is mapped")
 		} else {
 			r.Finding = a.Run(ctx, e)
+		}
+		if r.Finding.Outcome == Stopped {
+			r.Finding.Missing = a.missingLayers(ctx, e)
 		}
 		r.Took = time.Since(began)
 		mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"regexp"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // pathNotFound is what kustomize-controller says when it has fetched an artifact
@@ -17,9 +18,30 @@ func init() {
 		Title:      "uses a source of another namespace",
 		Controls:   []string{"flag --no-cross-namespace-refs", "policy on spec.sourceRef"},
 		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
-		Fix:        "start kustomize-controller, helm-controller and the image controllers with --no-cross-namespace-refs=true",
-		Run:        crossNamespaceSource,
+		Fix: Fix{
+			Advice: "start kustomize-controller, helm-controller and the image controllers with --no-cross-namespace-refs=true",
+			Flags:  []Flag{noCrossNamespaceRefs("kustomize-controller")},
+		},
+		Layers: []Layer{
+			flagLayer(noCrossNamespaceRefs("kustomize-controller")),
+			admissionLayer("policy on spec.sourceRef", func(e *Env) *unstructured.Unstructured { return e.kustomization("s1", nowhere, e.foreignSource) }),
+		},
+		Deep: true,
+		Run:  crossNamespaceSource,
 	})
+}
+
+// nowhere is a path that no source has.
+const nowhere = "tenure-attack/nowhere"
+
+// noCrossNamespaceRefs is the flag that closes references to other namespaces.
+func noCrossNamespaceRefs(controller string) Flag {
+	return Flag{Controller: controller, Flag: "--no-cross-namespace-refs=true"}
+}
+
+// foreignSource makes a Kustomization use the platform's own source.
+func (e *Env) foreignSource(spec map[string]any) {
+	spec["sourceRef"] = map[string]any{"kind": "GitRepository", "name": e.Root.Name, "namespace": e.Root.Namespace}
 }
 
 // crossNamespaceSource names the platform's own source, with a path that it does
@@ -28,10 +50,7 @@ func crossNamespaceSource(ctx context.Context, e *Env) Finding {
 	if e.Repository == nil {
 		return unproven("no repository of the tenant is mapped")
 	}
-	const nowhere = "tenure-attack/nowhere"
-	said, err := e.apply(ctx, e.kustomization("s1", nowhere, func(spec map[string]any) {
-		spec["sourceRef"] = map[string]any{"kind": "GitRepository", "name": e.Root.Name, "namespace": e.Root.Namespace}
-	}), func() {})
+	said, err := e.apply(ctx, e.kustomization("s1", nowhere, e.foreignSource), func() {})
 	var f Finding
 	control, refused := controlOf(said.message)
 	switch {

@@ -7,7 +7,7 @@ func init() {
 		ID: "S3", Via: API,
 		Title:    "makes an ExternalArtifact of its own",
 		Controls: []string{"RBAC", "policy that leaves ExternalArtifacts to the platform"},
-		Fix:      "give the tenant's role no write verb on externalartifacts and externalartifacts/status",
+		Fix:      Fix{Advice: "give the tenant's role no write verb on externalartifacts and externalartifacts/status", Rights: true},
 		Run: requests(request{what: "make an ExternalArtifact", aimed: creating(func(e *Env) *unstructured.Unstructured {
 			return object("source.toolkit.fluxcd.io/v1", "ExternalArtifact", e.Namespace, name("s3"), map[string]any{"spec": map[string]any{}})
 		})}),

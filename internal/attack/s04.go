@@ -14,7 +14,7 @@ func init() {
 		Title:      "writes the status of its own source, which says where the artifact is",
 		Controls:   []string{"RBAC", "policy that leaves status to Flux"},
 		References: []string{"RFC-0003"},
-		Fix:        "give the tenant's role no verb on the status of Flux objects: list resources by name instead of *, and do not aggregate flux-edit into it",
+		Fix:        Fix{Advice: "give the tenant's role no verb on the status of Flux objects: list resources by name instead of *, and do not aggregate flux-edit into it", Rights: true},
 		Run:        requests(request{what: "write the status of its GitRepository", aimed: writeSourceStatus}),
 	})
 }

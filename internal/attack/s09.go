@@ -13,7 +13,7 @@ func init() {
 		Title:      "fetches from an address that nobody has approved, or from within the cluster",
 		Controls:   []string{"policy on the addresses of sources"},
 		References: []string{"flux2-multi-tenancy: tenancy policies"},
-		Fix:        "allow sources of tenants by address, with a ValidatingAdmissionPolicy on GitRepository, HelmRepository, OCIRepository and Bucket",
+		Fix:        Fix{Advice: "allow sources of tenants by address, with a ValidatingAdmissionPolicy on GitRepository, HelmRepository, OCIRepository and Bucket"},
 		Run: requests(
 			request{what: "name any Git host", aimed: creating(func(e *Env) *unstructured.Unstructured {
 				return source(e, "GitRepository", "https://git.unapproved.example.net/any/thing")

@@ -13,7 +13,7 @@ func init() {
 		Title:      "reads what belongs to another tenant",
 		Controls:   []string{"RBAC"},
 		References: []string{"MTB TI-2"},
-		Fix:        "bind the tenant's account with RoleBindings in its own namespaces only",
+		Fix:        Fix{Advice: "bind the tenant's account with RoleBindings in its own namespaces only", Rights: true},
 		Run: requests(
 			request{
 				what: "read a Secret of another tenant",

@@ -8,7 +8,7 @@ func init() {
 		Title:      "runs a Pod that owns its node",
 		Controls:   []string{"Pod Security admission at baseline or restricted"},
 		References: []string{"MTB CPI-3 to 6", "MTB HI"},
-		Fix:        "label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted (or baseline)",
+		Fix:        Fix{Advice: "label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted (or baseline)", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}},
 		Run: requests(
 			request{what: "run a privileged container", aimed: creating(pod(map[string]any{}, map[string]any{"privileged": true}))},
 			request{what: "use the node's network and processes", aimed: creating(pod(map[string]any{"hostNetwork": true, "hostPID": true}, nil))},

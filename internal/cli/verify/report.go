@@ -48,16 +48,18 @@ type notReady struct {
 }
 
 type attackMade struct {
-	ID         string   `json:"id"`
-	Via        string   `json:"via"`
-	Tenant     string   `json:"tenant"`
-	Title      string   `json:"title"`
-	Outcome    string   `json:"outcome"`
-	Control    string   `json:"control,omitempty"`
-	Message    string   `json:"message,omitempty"`
-	Evidence   string   `json:"evidence,omitempty"`
-	Fix        string   `json:"fix,omitempty"`
-	Reason     string   `json:"reason,omitempty"`
+	ID       string `json:"id"`
+	Via      string `json:"via"`
+	Tenant   string `json:"tenant"`
+	Title    string `json:"title"`
+	Outcome  string `json:"outcome"`
+	Control  string `json:"control,omitempty"`
+	Message  string `json:"message,omitempty"`
+	Evidence string `json:"evidence,omitempty"`
+	Fix      string `json:"fix,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	// Missing are controls that would have stopped it too, and are not there.
+	Missing    []string `json:"missing,omitempty"`
 	References []string `json:"references,omitempty"`
 	Seconds    float64  `json:"seconds"`
 }
@@ -95,11 +97,11 @@ func newResult(r attack.Report, failures []flux.Finding, path string, took time.
 			made := attackMade{
 				ID: tried.Attack.ID, Via: string(tried.Attack.Via), Tenant: tried.Tenant, Title: tried.Attack.Title,
 				Outcome: string(outcome), Control: tried.Finding.Control, Message: tried.Finding.Message,
-				Evidence: tried.Finding.Evidence, Reason: tried.Finding.Reason,
+				Evidence: tried.Finding.Evidence, Reason: tried.Finding.Reason, Missing: tried.Finding.Missing,
 				References: tried.Attack.References, Seconds: tried.Took.Seconds(),
 			}
 			if outcome == attack.GotThrough {
-				made.Fix = tried.Attack.Fix
+				made.Fix = tried.Attack.Fix.Advice
 			}
 			out.Attacks = append(out.Attacks, made)
 		}

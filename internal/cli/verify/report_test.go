@@ -26,7 +26,7 @@ func attacked(outcomes ...attack.Outcome) attack.Report {
 	for _, outcome := range outcomes {
 		for _, tenant := range []string{"a", "b"} {
 			report.Results = append(report.Results, attack.Result{
-				Attack: attack.Attack{ID: "X1", Via: attack.API, Title: "tries " + string(outcome), Fix: "do something"},
+				Attack: attack.Attack{ID: "X1", Via: attack.API, Title: "tries " + string(outcome), Fix: attack.Fix{Advice: "do something"}},
 				Tenant: tenant,
 				Finding: attack.Finding{
 					Outcome: outcome, Control: "RBAC", Message: "no", Evidence: "it could", Reason: "nothing to try it on",
