@@ -45,7 +45,14 @@ type Config struct {
 	Online bool
 	// Log gets every refused request. It must not be nil.
 	Log *slog.Logger
+
+	// dialOutside connects to the real network; nil means [dialOutside]. A test
+	// has no network.
+	dialOutside dialer
 }
+
+// dialer connects to an address; see [net.Dialer.DialContext].
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Network is a set of proxies. It listens from New on and serves in Run.
 type Network struct {
@@ -76,6 +83,9 @@ type Network struct {
 
 // New opens the listeners on free loopback ports and on the egress socket.
 func New(cfg Config) (_ *Network, err error) {
+	if cfg.dialOutside == nil {
+		cfg.dialOutside = dialOutside
+	}
 	n := &Network{
 		cfg:     cfg,
 		certs:   &certificates{ca: cfg.CA},
@@ -87,7 +97,7 @@ func New(cfg Config) (_ *Network, err error) {
 		plain:   newQueue(),
 		secure:  newQueue(),
 		inside:  newTransport((&net.Dialer{}).DialContext),
-		outside: newTransport(dialOutside),
+		outside: newTransport(cfg.dialOutside),
 	}
 	defer func() {
 		if err != nil {

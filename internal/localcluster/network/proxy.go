@@ -91,7 +91,7 @@ func (n *Network) forward(w http.ResponseWriter, r *http.Request, d destination,
 }
 
 // newTransport makes what forwards requests.
-func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+func newTransport(dial dialer) *http.Transport {
 	return &http.Transport{
 		DialContext:         dial,
 		TLSHandshakeTimeout: outsidePatience,
@@ -109,7 +109,7 @@ func (n *Network) connectTo(ctx context.Context, host string, port int) (destina
 	if err != nil || d.mapped != nil {
 		return d, nil, err
 	}
-	there, err := d.dial(ctx)
+	there, err := n.dial(ctx, d)
 	if err != nil {
 		return d, nil, fmt.Errorf("cannot reach %s: %w", d.address(), err)
 	}

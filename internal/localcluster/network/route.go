@@ -77,11 +77,11 @@ func (n *Network) route(ctx context.Context, hostname string, port int) (destina
 }
 
 // dial connects to a destination that is not served here.
-func (d destination) dial(ctx context.Context) (net.Conn, error) {
+func (n *Network) dial(ctx context.Context, d destination) (net.Conn, error) {
 	if d.cluster != "" {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", d.cluster)
 	}
-	return dialOutside(ctx, "tcp", d.address())
+	return n.cfg.dialOutside(ctx, "tcp", d.address())
 }
 
 // cleanHost makes host names comparable: lower case, without a final dot.
