@@ -13,7 +13,21 @@ var (
 	fluxImageComponents string
 	//go:embed flux/gotk-source-watcher-crds.yaml
 	fluxSourceWatcherCRDs string
+
+	//go:embed crd/tenure.dev_tenancyprofiles.yaml
+	profileCRD string
+	//go:embed crd/tenure.dev_tenantparameters.yaml
+	parametersCRD string
+	//go:embed admission/policies.yaml
+	policies string
 )
+
+// CRDs are the definitions of tenure.dev's kinds. Multi-document YAML.
+func CRDs() []byte { return []byte(profileCRD + parametersCRD) }
+
+// Policies are the rules for tenants that the API server enforces: see
+// internal/admission. Multi-document YAML.
+func Policies() []byte { return []byte(policies) }
 
 // FluxComponents is what `flux install --export` prints: namespace flux-system,
 // RBAC, quota, network policies, CRDs and Deployments of source-, kustomize-,

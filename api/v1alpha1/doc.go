@@ -1,0 +1,50 @@
+// Package v1alpha1 is the API of tenure.dev: what tenants of a cluster with Flux
+// may do. It imports apimachinery alone, so that anybody can use the types.
+//
+// +kubebuilder:object:generate=true
+// +groupName=tenure.dev
+package v1alpha1
+
+//go:generate go tool -modfile=../../hack/apigen/go.mod controller-gen object crd paths=. output:crd:dir=../../config/crd
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the group and version of the types in this package.
+var GroupVersion = schema.GroupVersion{Group: "tenure.dev", Version: "v1alpha1"}
+
+// AddToScheme adds the types in this package to a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion,
+		&TenancyProfile{}, &TenancyProfileList{},
+		&TenantParameters{}, &TenantParametersList{},
+	)
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
+
+// Labels of a namespace that make it a tenant's. Their values name the tenant.
+// Only a platform admin may set, change or remove them.
+const (
+	// LabelTenant is ours.
+	LabelTenant = "tenure.dev/tenant"
+	// LabelFluxTenant is what `flux create tenant` writes.
+	LabelFluxTenant = "toolkit.fluxcd.io/tenant"
+	// LabelCapsuleTenant is what Capsule writes.
+	LabelCapsuleTenant = "capsule.clastix.io/tenant"
+)
+
+// LabelParameters is set on a tenant's namespace, to any value, when its
+// TenantParameters are there: from then on they hold instead of the profile.
+const LabelParameters = "tenure.dev/parameters"
+
+// The names that the API server's policies look for.
+const (
+	// ProfileName is the name of the only TenancyProfile that counts.
+	ProfileName = "default"
+	// ParametersName is the name of the TenantParameters of a namespace.
+	ParametersName = "tenure"
+)

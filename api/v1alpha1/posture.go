@@ -1,0 +1,155 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Posture is what the tenants of a cluster, or one of them, may do with Flux, as
+// far as Kubernetes' own roles cannot say it. What is left out has the default
+// that is safest.
+type Posture struct {
+	// accounts says as which service accounts the tenant's Kustomizations and
+	// HelmReleases are applied.
+	// +optional
+	Accounts Accounts `json:"accounts,omitempty,omitzero"`
+
+	// sources are the addresses that the tenant may fetch from.
+	// +optional
+	Sources Sources `json:"sources,omitempty,omitzero"`
+
+	// bounds keep one tenant from taking Flux's time from the others.
+	// +optional
+	// +kubebuilder:default={}
+	Bounds Bounds `json:"bounds,omitempty,omitzero"`
+
+	// notifications are the ways in and out that the tenant may open.
+	// +optional
+	// +kubebuilder:default={}
+	Notifications Notifications `json:"notifications,omitempty,omitzero"`
+
+	// kubeConfigs are the names of Secrets that a Kustomization or HelmRelease
+	// may name in spec.kubeConfig. By default there are none: a tenant that
+	// chooses the API server chooses whose rules hold.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	KubeConfigs []string `json:"kubeConfigs,omitempty"`
+}
+
+// Accounts are service accounts of a tenant's namespace.
+type Accounts struct {
+	// reconcilers are the accounts that a Kustomization or HelmRelease may
+	// name, beside the one with the tenant's own name, which `flux create
+	// tenant` makes. A Pod may not run as any of them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	Reconcilers []string `json:"reconcilers,omitempty"`
+}
+
+// Sources are addresses by the kind of source. An address is given as a pattern:
+// a URL in which * stands for any characters but a slash, and a final /** for
+// everything below. A kind without patterns cannot be fetched from at all.
+type Sources struct {
+	// git are addresses of GitRepositories, such as
+	// https://github.com/acme/* or ssh://git@github.com/acme/*.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	Git []AddressPattern `json:"git,omitempty"`
+
+	// helm are addresses of HelmRepositories, https or oci.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	Helm []AddressPattern `json:"helm,omitempty"`
+
+	// oci are addresses of OCIRepositories, and with oci:// in front the images
+	// of ImageRepositories.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	OCI []AddressPattern `json:"oci,omitempty"`
+
+	// buckets are what Buckets may name.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Buckets []BucketPattern `json:"buckets,omitempty"`
+
+	// providers are the values of spec.provider that a source, an image
+	// repository or a decryption may have. Every other one than generic makes
+	// Flux use an identity of its own or of the cloud's.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={generic}
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:Enum=generic;aws;azure;gcp;github
+	Providers []string `json:"providers,omitempty"`
+}
+
+// AddressPattern is a URL in which * stands for any characters but a slash, and
+// a final /** for everything below.
+//
+// +kubebuilder:validation:MaxLength=512
+// +kubebuilder:validation:Pattern=`^(https?|ssh|oci)://([a-z0-9_-]+@)?[a-z0-9*]([a-z0-9.*-]*[a-z0-9*])?(:[0-9]{1,5})?(/[A-Za-z0-9._~*-]+)*/?(/\*\*)?$`
+// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.matches('^[a-z]+://[^/]*[*][^/.]*(/|$)')",message="a pattern has no .. and no * in the last label of its host: everything under a top-level domain would match"
+type AddressPattern string
+
+// BucketPattern is a bucket that a tenant may name. What is empty matches
+// anything, except the endpoint.
+type BucketPattern struct {
+	// endpoint is host or host:port, exactly.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Endpoint string `json:"endpoint"`
+	// bucketName is the bucket's name, in which * stands for any characters.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._*-]*$`
+	BucketName string `json:"bucketName,omitempty"`
+	// region is the bucket's region, exactly.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Region string `json:"region,omitempty"`
+}
+
+// Bounds are limits on what Flux does for a tenant.
+type Bounds struct {
+	// minInterval is the shortest spec.interval and spec.retryInterval.
+	// +optional
+	// +kubebuilder:default="30s"
+	MinInterval metav1.Duration `json:"minInterval,omitempty,omitzero"`
+	// maxTimeout is the longest spec.timeout: a Kustomization that waits holds
+	// one of the few workers for so long.
+	// +optional
+	// +kubebuilder:default="15m"
+	MaxTimeout metav1.Duration `json:"maxTimeout,omitempty,omitzero"`
+	// maxObjects is how many objects of each of Flux's kinds a namespace may
+	// have.
+	// +optional
+	// +kubebuilder:default=100
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	MaxObjects int32 `json:"maxObjects,omitempty"`
+}
+
+// Notifications are the ways in and out of a cluster that a tenant may open.
+type Notifications struct {
+	// receiverTypes are the values of spec.type that a Receiver may have. The
+	// default leaves out those that do not authenticate who calls.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={generic-hmac,github,gitlab,bitbucket,cdevents}
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=63
+	ReceiverTypes []string `json:"receiverTypes,omitempty"`
+
+	// addresses are what a Provider may name in spec.address. Without any, a
+	// Provider may name every https address outside of the cluster.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	Addresses []AddressPattern `json:"addresses,omitempty"`
+}

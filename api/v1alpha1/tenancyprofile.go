@@ -1,0 +1,107 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// TenancyProfile is the posture of a cluster towards all of its tenants. There
+// is one, named default. While it is missing, tenants cannot change their Flux
+// objects.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="there is one TenancyProfile, and its name is default"
+type TenancyProfile struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what holds.
+	// +required
+	Spec TenancyProfileSpec `json:"spec"`
+	// status is what the manager found.
+	// +optional
+	Status TenancyProfileStatus `json:"status,omitempty,omitzero"`
+}
+
+// TenancyProfileSpec is what holds for all tenants.
+type TenancyProfileSpec struct {
+	// platformNamespaces are where Flux and Tenure run. Their service accounts
+	// may write the status of Flux's objects.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={flux-system}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=63
+	PlatformNamespaces []string `json:"platformNamespaces,omitempty"`
+
+	// breakGlass are groups that no rule of ours holds back, for an emergency.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	BreakGlass []string `json:"breakGlass,omitempty"`
+
+	// exemptions are objects that rules do not hold for.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	Exemptions []Exemption `json:"exemptions,omitempty"`
+
+	// tenants is the posture towards every tenant that has none of its own.
+	// +optional
+	// +kubebuilder:default={}
+	Tenants Posture `json:"tenants,omitempty,omitzero"`
+}
+
+// Exemption takes an object out of rules.
+type Exemption struct {
+	// rule is the name of the policy, such as tenure-sources.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Rule string `json:"rule"`
+	// namespace is the object's.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// kind is the object's.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// name is the object's.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// reason says why, for whoever reads the profile later.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason"`
+}
+
+// TenancyProfileStatus is what the manager found.
+type TenancyProfileStatus struct {
+	// conditions: Ready says whether the posture is in force everywhere.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// observedGeneration is the generation that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// TenancyProfileList is a list of TenancyProfiles.
+//
+// +kubebuilder:object:root=true
+type TenancyProfileList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []TenancyProfile `json:"items"`
+}

@@ -1,0 +1,42 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// TenantParameters is the posture towards the tenant that owns a namespace. The
+// manager writes it, named tenure, from the profile and what the tenant's own
+// objects say; nobody else does.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:printcolumn:name="Tenant",type=string,JSONPath=`.spec.tenant`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'tenure'",message="a namespace has one TenantParameters, and its name is tenure"
+type TenantParameters struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what holds in the namespace.
+	// +required
+	Spec TenantParametersSpec `json:"spec"`
+}
+
+// TenantParametersSpec is what holds in a namespace: the profile's posture with
+// the tenant's own in its place.
+type TenantParametersSpec struct {
+	// tenant is the name of the tenant.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Tenant string `json:"tenant"`
+
+	// What the profile says about whom the rules are for holds here as well.
+	TenancyProfileSpec `json:",inline"`
+}
+
+// TenantParametersList is a list of TenantParameters.
+//
+// +kubebuilder:object:root=true
+type TenantParametersList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []TenantParameters `json:"items"`
+}

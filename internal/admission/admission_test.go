@@ -1,0 +1,292 @@
+package admission_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }
+
+// The cluster of the tests: a tenant with cluster-admin in its namespace apps,
+// which is what the documents give it, a namespace of the admin's, and a profile.
+const fixture = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: flux-system}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: tools}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: apps, labels: {toolkit.fluxcd.io/tenant: dev-team}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: dev-team, namespace: apps}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: dev-team-reconciler, namespace: apps, labels: {kustomize.toolkit.fluxcd.io/name: tenants, kustomize.toolkit.fluxcd.io/namespace: flux-system}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: dev-team, namespace: apps}]
+---
+apiVersion: tenure.dev/v1alpha1
+kind: TenancyProfile
+metadata: {name: default}
+spec:
+  breakGlass: [firefighters]
+  exemptions:
+    - {rule: tenure-sources, namespace: apps, kind: GitRepository, name: legacy, reason: moves next month}
+  tenants:
+    accounts: {reconcilers: [preview]}
+    sources:
+      git: ["https://git.example.com/acme/*", "ssh://git@git.example.com/acme/**"]
+      helm: ["https://charts.example.com", "oci://registry.example.com/charts/**"]
+      oci: ["oci://registry.example.com/acme/*"]
+      buckets: [{endpoint: s3.example.com, bucketName: acme-*, region: eu}]
+`
+
+var prepared sync.Once
+
+// cluster returns clients of an admin and of the tenant, on a cluster where the
+// policies are in force.
+func cluster(t *testing.T) (admin, tenant client.Client, restConfig *rest.Config) {
+	t.Helper()
+	c := testcluster.Shared(t)
+	admin = newClient(t, c.REST, rest.ImpersonationConfig{})
+	prepared.Do(func() { prepare(t, c.REST) })
+	return admin, newClient(t, c.REST, rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:apps:dev-team",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:apps", "system:authenticated"},
+	}), c.REST
+}
+
+func newClient(t *testing.T, restConfig *rest.Config, as rest.ImpersonationConfig) client.Client {
+	t.Helper()
+	restConfig = rest.CopyConfig(restConfig)
+	restConfig.Impersonate = as
+	c, err := client.New(restConfig, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func prepare(t *testing.T, restConfig *rest.Config) {
+	t.Helper()
+	for _, manifests := range [][]byte{config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), config.Policies()} {
+		objects, err := flux.ReadObjects(manifests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wanted []*unstructured.Unstructured
+		for _, o := range objects {
+			// Of Flux its kinds are enough.
+			if o.GetLabels()["app.kubernetes.io/part-of"] != "flux" || o.GetKind() == "CustomResourceDefinition" {
+				wanted = append(wanted, o)
+			}
+		}
+		if err := flux.ApplyManifests(t.Context(), restConfig, wanted); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tenant := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:apps:dev-team", Groups: []string{"system:authenticated"}})
+	testwait.For(t, "every policy is in force", 30*time.Second, func() (bool, string) {
+		for _, broken := range []string{
+			`{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: x, namespace: apps}, spec: {interval: 1h, prune: true, sourceRef: {kind: GitRepository, name: x}}}`,
+		} {
+			if err := tenant.Create(t.Context(), parse(t, broken), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "tenure-accounts") {
+				return false, fmt.Sprint(err)
+			}
+		}
+		return true, ""
+	})
+}
+
+func parse(t *testing.T, manifest string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(manifest), &u.Object); err != nil {
+		t.Fatalf("%s: %v", manifest, err)
+	}
+	return u
+}
+
+// object writes the manifest of an object in namespace apps.
+func object(apiVersion, kind, spec string) string {
+	return fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: x, namespace: apps}, spec: {%s}}", apiVersion, kind, spec)
+}
+
+func kustomization(spec string) string {
+	return object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "interval: 1h, prune: true, sourceRef: {kind: GitRepository, name: x}, "+spec)
+}
+
+func source(kind, spec string) string {
+	return object("source.toolkit.fluxcd.io/v1", kind, "interval: 1h, "+spec)
+}
+
+func notification(version, kind, spec string) string {
+	return object("notification.toolkit.fluxcd.io/"+version, kind, spec)
+}
+
+// What a tenant creates, and what it is told; an empty message says that it may.
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	_, tenant, _ := cluster(t)
+	const mine = "serviceAccountName: dev-team"
+	for _, tc := range []struct{ reason, manifest, want string }{
+		{"its own account", kustomization(mine), ""},
+		{"an account of the list", kustomization("serviceAccountName: preview"), ""},
+		{"no account", kustomization(""), "tenant dev-team: Kustomization x needs spec.serviceAccountName, one of: dev-team, preview"},
+		{"another account", kustomization("serviceAccountName: default"), "needs spec.serviceAccountName"},
+		{"another cluster", kustomization(mine + ", kubeConfig: {secretRef: {name: mine}}"), "must not choose another cluster in spec.kubeConfig (allowed Secrets: none)"},
+		{"another namespace's source", object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "interval: 1h, prune: true, serviceAccountName: dev-team, sourceRef: {kind: GitRepository, name: x, namespace: flux-system}"), "must not refer to another namespace in spec.sourceRef.namespace: leave it out, or name apps"},
+		{"its own namespace by name", object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "interval: 1h, prune: true, serviceAccountName: dev-team, sourceRef: {kind: GitRepository, name: x, namespace: apps}"), ""},
+		{"a dependency of its own", kustomization(mine + ", dependsOn: [{name: one}, {name: two, namespace: apps}]"), ""},
+		{"one of two dependencies of another's", kustomization(mine + ", dependsOn: [{name: one}, {name: two, namespace: tools}]"), "spec.dependsOn[].namespace"},
+		{"a short interval", object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "interval: 1s, prune: true, serviceAccountName: dev-team, sourceRef: {kind: GitRepository, name: x}"), "needs a longer spec.interval: at least 30s"},
+		{"a short retry", kustomization(mine + ", retryInterval: 1s"), "needs a longer spec.retryInterval: at least 30s"},
+		{"a long timeout", kustomization(mine + ", timeout: 10h"), "needs a shorter spec.timeout: at most 15m"},
+		{"a release's chart of another namespace", object("helm.toolkit.fluxcd.io/v2", "HelmRelease", "interval: 1h, serviceAccountName: dev-team, chart: {spec: {chart: x, sourceRef: {kind: HelmRepository, name: x, namespace: tools}}}"), "spec.chart.spec.sourceRef.namespace"},
+		{"a release without an account", object("helm.toolkit.fluxcd.io/v2", "HelmRelease", "interval: 1h, chart: {spec: {chart: x, sourceRef: {kind: HelmRepository, name: x}}}"), "HelmRelease x needs spec.serviceAccountName"},
+		{"a release", object("helm.toolkit.fluxcd.io/v2", "HelmRelease", "interval: 1h, serviceAccountName: dev-team, chart: {spec: {chart: x, sourceRef: {kind: HelmRepository, name: x}}}"), ""},
+
+		{"an allowed repository", source("GitRepository", "url: https://git.example.com/acme/app.git"), ""},
+		{"over SSH, below", source("GitRepository", "url: ssh://git@git.example.com/acme/team/app"), ""},
+		{"another organisation", source("GitRepository", "url: https://git.example.com/other/app"), "must not fetch from https://git.example.com/other/app (allowed: https://git.example.com/acme/*, ssh://git@git.example.com/acme/**)"},
+		{"deeper than the pattern", source("GitRepository", "url: https://git.example.com/acme/team/app"), "must not fetch from"},
+		{"dots in the path", source("GitRepository", "url: https://git.example.com/acme/../other"), "must not fetch from"},
+		{"a dot of the pattern is a dot", source("GitRepository", "url: https://gitxexample.com/acme/app"), "must not fetch from"},
+		{"the host as a user name", source("GitRepository", "url: https://git.example.com@evil.example.net/acme/app"), "must not fetch from"},
+		{"an encoded slash", source("GitRepository", "url: https://git.example.com/acme/x%2f..%2fother"), "must not fetch from"},
+		{"another scheme", source("GitRepository", "url: http://git.example.com/acme/app"), "must not fetch from"},
+		{"a cloud's identity", source("GitRepository", "url: https://git.example.com/acme/app, provider: azure"), "must not have provider azure (allowed: generic)"},
+		{"an allowed chart repository", source("HelmRepository", "url: https://charts.example.com/"), ""},
+		{"another chart repository", source("HelmRepository", "url: https://charts.example.net"), "must not fetch from"},
+		{"an allowed artifact", source("OCIRepository", "url: oci://registry.example.com/acme/app"), ""},
+		{"without TLS", source("OCIRepository", "url: oci://registry.example.com/acme/app, insecure: true"), "must not set spec.insecure"},
+		{"an allowed bucket", source("Bucket", "endpoint: s3.example.com, bucketName: acme-dev, region: eu"), ""},
+		{"another bucket", source("Bucket", "endpoint: s3.example.com, bucketName: other, region: eu"), "must not fetch from s3.example.com/other"},
+		{"another region", source("Bucket", "endpoint: s3.example.com, bucketName: acme-dev, region: us"), "must not fetch from s3.example.com/acme-dev"},
+		{"an image of the registry", object("image.toolkit.fluxcd.io/v1", "ImageRepository", "interval: 1h, image: registry.example.com/acme/app"), ""},
+		{"another image", object("image.toolkit.fluxcd.io/v1", "ImageRepository", "interval: 1h, image: registry.example.net/acme/app"), "must not fetch from oci://registry.example.net/acme/app"},
+		{"another namespace's images", object("image.toolkit.fluxcd.io/v1", "ImagePolicy", "imageRepositoryRef: {name: x, namespace: tools}, policy: {semver: {range: '>=1'}}"), "spec.imageRepositoryRef.namespace"},
+		{"an artifact of its own making", source("ExternalArtifact", ""), "can be made and changed by the platform only"},
+
+		{"an alert on its own", notification("v1beta3", "Alert", "providerRef: {name: x}, eventSources: [{kind: Kustomization, name: '*'}]"), ""},
+		{"an alert on another namespace", notification("v1beta3", "Alert", "providerRef: {name: x}, eventSources: [{kind: Kustomization, name: '*', namespace: tools}]"), "spec.eventSources[].namespace"},
+		{"a receiver for another namespace", notification("v1", "Receiver", "type: github, secretRef: {name: x}, resources: [{kind: GitRepository, name: x, namespace: tools}]"), "spec.resources[].namespace"},
+		{"a receiver without authentication", notification("v1", "Receiver", "type: generic, secretRef: {name: x}, resources: [{kind: GitRepository, name: x}]"), "must not have type generic (allowed: generic-hmac, github"},
+		{"a receiver", notification("v1", "Receiver", "type: github, secretRef: {name: x}, resources: [{kind: GitRepository, name: x}]"), ""},
+		{"an address outside", notification("v1beta3", "Provider", "type: slack, address: 'https://hooks.slack.example.com/services/x'"), ""},
+		{"a Service", notification("v1beta3", "Provider", "type: generic, address: 'https://source-controller.flux-system.svc'"), "must not post to"},
+		{"a Service by its full name", notification("v1beta3", "Provider", "type: generic, address: 'https://x.y.svc.cluster.local/'"), "must not post to"},
+		{"a bare name", notification("v1beta3", "Provider", "type: generic, address: 'https://kubernetes'"), "must not post to"},
+		{"an IP address", notification("v1beta3", "Provider", "type: generic, address: 'https://10.0.0.1/'"), "must not post to"},
+
+		{"a Pod as the reconciler", "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: apps}, spec: {serviceAccountName: dev-team, containers: [{name: x, image: x}]}}", "a Pod must not run as dev-team"},
+		{"a Secret for the reconciler's token", "{apiVersion: v1, kind: Secret, metadata: {name: x, namespace: apps, annotations: {kubernetes.io/service-account.name: dev-team}}, type: kubernetes.io/service-account-token}", "a token of dev-team"},
+		{"a Secret for another token", "{apiVersion: v1, kind: Secret, metadata: {name: x, namespace: apps, annotations: {kubernetes.io/service-account.name: default}}, type: kubernetes.io/service-account-token}", ""},
+		{"a Secret", "{apiVersion: v1, kind: Secret, metadata: {name: x, namespace: apps}}", ""},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			check(t, tenant.Create(t.Context(), parse(t, tc.manifest), client.DryRunAll), tc.want)
+		})
+	}
+}
+
+func check(t *testing.T, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("refused: %v", err)
+	case want != "" && err == nil:
+		t.Errorf("accepted, want %q", want)
+	case want != "" && !strings.Contains(err.Error(), want):
+		t.Errorf("got the message\n  %v\nwant\n  %s", err, want)
+	}
+}
+
+// What is there already: whose it is decides.
+func TestChange(t *testing.T) {
+	t.Parallel()
+	admin, tenant, restConfig := cluster(t)
+	ctx := t.Context()
+	made := func(manifest string, platform bool) *unstructured.Unstructured {
+		u := parse(t, manifest)
+		if platform {
+			u.SetLabels(map[string]string{"kustomize.toolkit.fluxcd.io/name": "tenants", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"})
+		}
+		if err := admin.Create(ctx, u); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(ctx), u) })
+		return u
+	}
+	named := func(manifest, name string) string { return strings.Replace(manifest, "name: x,", "name: "+name+",", 1) }
+	sync := made(named(kustomization("serviceAccountName: dev-team"), "sync"), true)
+	own := made(named(kustomization("serviceAccountName: dev-team"), "own"), false)
+	binding := parse(t, "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: dev-team-reconciler, namespace: apps}}")
+	namespace := parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: apps}}")
+	flux := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:flux-system:kustomize-controller", Groups: []string{"system:masters"}})
+	fire := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "jane", Groups: []string{"firefighters", "system:masters"}})
+	patch := func(c client.Client, u *unstructured.Unstructured, patch string) error {
+		return c.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+	}
+	status := func(c client.Client) error {
+		return c.SubResource("status").Patch(ctx, own.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"lastAppliedRevision":"x"}}`)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{"All"}}})
+	}
+	token := func(account string) error {
+		u := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: account}}
+		return tenant.SubResource("token").Create(ctx, u, &authenticationv1.TokenRequest{},
+			&client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
+	}
+	const belongs = "belongs to the platform"
+	for _, tc := range []struct {
+		reason string
+		err    error
+		want   string
+	}{
+		{"its own object", patch(tenant, own, `{"spec":{"path":"./x"}}`), ""},
+		{"the platform's sync", patch(tenant, sync, `{"spec":{"path":"./x"}}`), belongs},
+		{"suspending it", patch(tenant, sync, `{"spec":{"suspend":true}}`), belongs},
+		{"taking its labels off", patch(tenant, sync, `{"metadata":{"labels":null}}`), belongs},
+		{"deleting it", tenant.Delete(ctx, sync.DeepCopy(), client.DryRunAll), belongs},
+		{"asking for a reconciliation", patch(tenant, sync, `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"now"}}}`), ""},
+		{"the platform changes it", patch(admin, sync, `{"spec":{"path":"./x"}}`), ""},
+		{"its role binding", patch(tenant, binding, `{"subjects":[]}`), belongs},
+		{"the status of its own object", status(tenant), "has a status that only Flux writes"},
+		{"Flux writes the status", status(flux), ""},
+		{"a rule holds for the admin's objects in a tenant's namespace too", patch(admin, own, `{"spec":{"interval":"1s"}}`), "needs a longer spec.interval"},
+		{"but not for who breaks the glass", patch(fire, own, `{"spec":{"interval":"1s"}}`), ""},
+		{"an exempt object", admin.Create(ctx, parse(t, named(source("GitRepository", "url: https://old.example.net/x"), "legacy")), client.DryRunAll), ""},
+		{"the admin's own namespace", admin.Create(ctx, parse(t, strings.Replace(source("GitRepository", "url: https://any.example.net/x"), "namespace: apps", "namespace: tools", 1)), client.DryRunAll), ""},
+		{"a token of the account that Flux applies as", token("dev-team"), "a token of dev-team, which Flux applies as, can be made by the platform only"},
+		{"a token of another account", token("default"), ""},
+		{"labels of its namespace", patch(tenant, namespace, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`), "say whose it is"},
+		{"the admin changes them", patch(admin, namespace, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), ""},
+	} {
+		t.Run(tc.reason, func(t *testing.T) { check(t, tc.err, tc.want) })
+	}
+}

@@ -1,0 +1,134 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// The kinds of Flux, by group.
+var (
+	kustomizations   = []string{"kustomizations"}
+	helmReleases     = []string{"helmreleases"}
+	sourceKinds      = []string{"gitrepositories", "helmrepositories", "helmcharts", "ocirepositories", "buckets"}
+	notificationKind = []string{"alerts", "providers", "receivers"}
+	imageKinds       = []string{"imagerepositories", "imagepolicies", "imageupdateautomations"}
+)
+
+const (
+	groupKustomize    = "kustomize.toolkit.fluxcd.io"
+	groupHelm         = "helm.toolkit.fluxcd.io"
+	groupSource       = "source.toolkit.fluxcd.io"
+	groupExtensions   = "source.extensions.fluxcd.io"
+	groupNotification = "notification.toolkit.fluxcd.io"
+	groupImage        = "image.toolkit.fluxcd.io"
+	groupFlagger      = "flagger.app"
+)
+
+// The operations that change what an object asks for.
+var (
+	writes   = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+	updates  = []admissionregistrationv1.OperationType{admissionregistrationv1.Update}
+	creates  = []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
+	removals = []admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}
+	all      = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete}
+)
+
+// on is a rule for resources of a group in whatever version they are written.
+func on(operations []admissionregistrationv1.OperationType, group string, resources ...string) admissionregistrationv1.NamedRuleWithOperations {
+	return admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+		Operations: operations,
+		Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: resources,
+		},
+	}}
+}
+
+// fluxKinds are all of Flux's kinds.
+func fluxKinds(operations []admissionregistrationv1.OperationType) []admissionregistrationv1.NamedRuleWithOperations {
+	return []admissionregistrationv1.NamedRuleWithOperations{
+		on(operations, groupKustomize, kustomizations...),
+		on(operations, groupHelm, helmReleases...),
+		on(operations, groupSource, sourceKinds...),
+		on(operations, groupNotification, notificationKind...),
+		on(operations, groupImage, imageKinds...),
+	}
+}
+
+// specChanged keeps a rule away from updates that leave the spec alone: Flux's
+// own, which write finalizers and annotations, and those of objects that are
+// older than the rule.
+var specChanged = admissionregistrationv1.MatchCondition{
+	Name: "spec-changed", Expression: "oldObject == null || object.spec != oldObject.spec",
+}
+
+// isPlatform is CEL: whoever may change the profile may do what tenants may not.
+// It asks RBAC, so that no list of names has to be kept.
+var isPlatform = fmt.Sprintf("authorizer.group('%s').resource('tenancyprofiles').check('update').allowed()", v1alpha1.GroupVersion.Group)
+
+// notThePlatform keeps a rule away from platform admins, from the service
+// accounts of the platform's namespaces, and from Kubernetes' own controllers,
+// which clean up what is deleted.
+var notThePlatform = []admissionregistrationv1.MatchCondition{
+	notKubernetes,
+	{Name: "not-flux", Expression: "!params.spec.platformNamespaces.exists(n, request.userInfo.username.startsWith('system:serviceaccount:' + n + ':'))"},
+	{Name: "not-platform", Expression: "!" + isPlatform},
+}
+
+var notKubernetes = admissionregistrationv1.MatchCondition{
+	Name:       "not-kubernetes",
+	Expression: "!request.userInfo.username.startsWith('system:serviceaccount:kube-system:') && !(request.userInfo.username in ['system:apiserver', 'system:kube-controller-manager'])",
+}
+
+// posture is CEL for the part of the parameters that a rule reads.
+const posture = "params.spec.tenants"
+
+// path is CEL that holds if a field is missing or an expression about it holds.
+// The field is a path below object, such as spec.sourceRef.namespace; a part
+// that ends in [] is a list, of which each element is looked at. In the
+// expression, %s is the field.
+func path(field, expression string) string {
+	return below("object", strings.Split(field, "."), expression, 0)
+}
+
+func below(parent string, parts []string, expression string, depth int) string {
+	name, list := strings.CutSuffix(parts[0], "[]")
+	field := parent + "." + name
+	inner := strings.ReplaceAll(expression, "%s", field)
+	switch {
+	case list:
+		element := fmt.Sprintf("e%d", depth)
+		inner = strings.ReplaceAll(expression, "%s", element)
+		if len(parts) > 1 {
+			inner = below(element, parts[1:], expression, depth+1)
+		}
+		inner = fmt.Sprintf("%s.all(%s, %s)", field, element, inner)
+	case len(parts) > 1:
+		inner = below(field, parts[1:], expression, depth)
+	}
+	return fmt.Sprintf("!has(%s) || (%s)", field, inner)
+}
+
+// quote writes a CEL string.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `\'`) + "'" }
+
+// cleanURL is what an address has to look like before it is compared with a
+// pattern: no user name but that of SSH, nothing encoded, no query, so that it
+// is read by every library as it is read here. Dots are looked at by themselves.
+const cleanURL = `^(https?|ssh|oci)://([a-z0-9_-]+@)?[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?$`
+
+// matchesAny is CEL that holds if an address is clean and one of the patterns
+// matches all of it. The patterns hold no character that means anything to a
+// regular expression but . and *: their schema sees to it.
+func matchesAny(address, patterns string) string {
+	regexp := "'^' + p.replace('.', '[.]').replace('/**', '/<>').replace('*', '[^/]*').replace('/<>', '/.+') + '/?$'"
+	return fmt.Sprintf("(%[1]s).matches(%[2]s) && !(%[1]s).contains('..') && has(%[3]s) && %[3]s.exists(p, (%[1]s).matches(%[4]s))",
+		address, quote(cleanURL), patterns, regexp)
+}
+
+// list is CEL for the text of a list, "none" if it is not there.
+func list(field string) string {
+	return fmt.Sprintf("(has(%[1]s) && size(%[1]s) > 0 ? %[1]s.map(p, string(p)).join(', ') : 'none')", field)
+}
