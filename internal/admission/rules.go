@@ -222,8 +222,8 @@ func pods() Rule {
 // tokens: nor does anybody get a token of it.
 func tokens() Rule {
 	const (
-		account        = "kubernetes.io/service-account.name"
-		asksForToken = "has(request.subResource) && request.subResource == 'token'"
+		account     = "kubernetes.io/service-account.name"
+		subresource = "has(request.subResource) && request.subResource == 'token'"
 	)
 	return Rule{
 		Name: Prefix + "tokens", Rows: []string{"I8"},
@@ -232,10 +232,10 @@ func tokens() Rule {
 			on(creates, "", "serviceaccounts/token"), on(writes, "", "secrets"),
 		},
 		conditions: append([]admissionregistrationv1.MatchCondition{
-			{Name: "asks-for-a-token", Expression: asksForToken + " || object.type == 'kubernetes.io/service-account-token'"},
+			{Name: "asks-for-a-token", Expression: subresource + " || object.type == 'kubernetes.io/service-account-token'"},
 		}, notThePlatform...),
 		variables: []admissionregistrationv1.Variable{reconcilers, {Name: "account", Expression: fmt.Sprintf(
-			"%[2]s ? request.name : (has(object.metadata.annotations) && '%[1]s' in object.metadata.annotations ? object.metadata.annotations['%[1]s'] : '')", account, asksForToken)}},
+			"%[2]s ? request.name : (has(object.metadata.annotations) && '%[1]s' in object.metadata.annotations ? object.metadata.annotations['%[1]s'] : '')", account, subresource)}},
 		validations: []validation{{"!(variables.account in variables.reconcilers)", "'a token of ' + variables.account + ', which Flux applies as, can be made by the platform only'"}},
 	}
 }
