@@ -101,7 +101,7 @@ func (e *Env) apply(ctx context.Context, u *unstructured.Unstructured, look func
 	if err := e.As.Create(ctx, u); err != nil {
 		return answer{}, err
 	}
-	defer e.remove(u)
+	defer e.undo(u)
 	said, err := e.await(ctx, u)
 	look()
 	return said, err
@@ -186,7 +186,8 @@ func answerOf(u *unstructured.Unstructured) (answer, bool) {
 		reason, _ := condition["reason"].(string)
 		generation, _ := condition["observedGeneration"].(int64)
 		a := answer{ready: metav1.ConditionStatus(status), message: message}
-		working := a.ready == metav1.ConditionUnknown || reason == "DependencyNotReady" || generation != 0 && generation != u.GetGeneration()
+		waits := reason == "DependencyNotReady" || reason == "SourceNotReady"
+		working := a.ready == metav1.ConditionUnknown || waits || generation != 0 && generation != u.GetGeneration()
 		return a, !working
 	}
 	return answer{}, false
