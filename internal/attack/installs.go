@@ -59,6 +59,21 @@ func (e *Env) release(id, folder string, change func(spec map[string]any)) *unst
 	return object(flux.HelmRelease.GroupVersionKind().GroupVersion().String(), string(flux.HelmRelease), e.Namespace, name(id), map[string]any{"spec": spec})
 }
 
+// suspendedRelease is a HelmRelease of the tenant's that does nothing, for
+// questions that the API server alone answers.
+func (e *Env) suspendedRelease(id string, change func(spec map[string]any)) *unstructured.Unstructured {
+	spec := map[string]any{
+		"interval": "1h", "suspend": true, "serviceAccountName": e.Account.Name,
+		"chart": map[string]any{"spec": map[string]any{
+			"chart": "./any", "sourceRef": map[string]any{"kind": string(flux.GitRepository), "name": "any"},
+		}},
+	}
+	if change != nil {
+		change(spec)
+	}
+	return object(flux.HelmRelease.GroupVersionKind().GroupVersion().String(), string(flux.HelmRelease), e.Namespace, name(id), map[string]any{"spec": spec})
+}
+
 // undo removes an object of Flux's and what Flux has made for it, except for the
 // canaries of a HelmRelease.
 func (e *Env) undo(u *unstructured.Unstructured) {

@@ -76,6 +76,9 @@ func crossNamespaceChart(ctx context.Context, e *Env) Finding {
 	if f.Outcome != Stopped {
 		return f
 	}
+	if said.message != "" {
+		f.Message = firstLine(said.message)
+	}
 	own := ownConfigMap("s1")(e)
 	// The honest one comes last: when it is done, helm-controller has had the
 	// time for the first.
