@@ -87,7 +87,9 @@ func (e *Env) undo(u *unstructured.Unstructured) {
 	// what it was told to make, it would try until somebody gives up.
 	_ = e.Admin.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)))
 	e.remove(u)
-	e.remove(helmChartOf(u))
+	if chart := helmChartOf(u); e.Admin.Get(ctx, keyOf(chart), chart) == nil {
+		e.remove(chart)
+	}
 	releaseName, _, _ := unstructured.NestedString(u.Object, "spec", "releaseName")
 	storage, found, _ := unstructured.NestedString(u.Object, "spec", "storageNamespace")
 	if !found {
