@@ -27,12 +27,18 @@ func charts(aimed, own *unstructured.Unstructured) map[string]string {
 	}
 }
 
-// deliversByChart is delivers for a HelmRelease.
+// deliversByChart is delivers for a HelmRelease. Its canary has a name of its
+// own: the attack by a Kustomization may run at the same time.
 func deliversByChart(a Attack, canary, own func(*Env) *unstructured.Unstructured) Attack {
 	a.Via, a.Kind, a.Deep = Git, string(flux.HelmRelease), true
-	a.Files = func(e *Env) map[string]string { return charts(canary(e), own(e)) }
+	released := func(e *Env) *unstructured.Unstructured {
+		u := canary(e)
+		u.SetName(u.GetName() + "-release")
+		return u
+	}
+	a.Files = func(e *Env) map[string]string { return charts(released(e), own(e)) }
 	a.Run = func(ctx context.Context, e *Env) Finding {
-		return e.installs(ctx, a.Key(), canary(e), own(e), nil)
+		return e.installs(ctx, a.Key(), released(e), own(e), nil)
 	}
 	return a
 }

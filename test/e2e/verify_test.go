@@ -24,7 +24,7 @@ var plain = []string{
 }
 
 // boundTooWidely makes an operator that may do all beside a tenant's account,
-// and lets that account label every namespace.
+// lets that account label every namespace, and another tenant's do all.
 const boundTooWidely = `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: operator, namespace: apps}
@@ -45,6 +45,12 @@ kind: ClusterRoleBinding
 metadata: {name: labels-namespaces}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: labels-namespaces}
 subjects: [{kind: ServiceAccount, name: dev-team, namespace: apps}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: billing}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: billing, namespace: billing}]
 `
 
 // all is what attacks could leave behind.
@@ -117,14 +123,18 @@ func TestVerifyExample(t *testing.T) {
 			through: append([]string{"I6-api", "I8-api", "I18-api", "S3-api", "S4-api", "W3-api"}, plain...),
 		},
 		"rights bound to the wrong account": {
-			reason: "with a privileged account in a tenant's namespace, a tenant that may label namespaces, and one bound in another's",
+			reason: "with a privileged account in a tenant's namespace, a tenant that may label namespaces and is bound in another's, and one that may do all",
 			change: func(t *testing.T, e example) {
 				const top = "# The account as which Flux applies what this team commits.\n"
 				edit(t, top, boundTooWidely+"---\n", e.platform, "tenants", "base", "dev-team", "rbac.yaml")
 				subjects := "subjects:\n"
 				edit(t, subjects, subjects+"  - {kind: ServiceAccount, name: dev-team, namespace: apps}\n", e.platform, "tenants", "base", "billing", "rbac.yaml")
 			},
-			through: append([]string{"I2-api", "I6-api", "I7-api", "I12-api", "I18-api"}, plain...),
+			through: append([]string{
+				"I2-api", "I3-api", "I3-git", "I4-api", "I4-git", "I4-git-HelmRelease", "I5-api", "I5-git", "I5-git-HelmRelease",
+				"I6-api", "I7-api", "I8-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git",
+				"I12-api", "I18-api", "S3-api", "S4-api", "W2-api",
+			}, plain...),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +158,7 @@ func TestVerifyExample(t *testing.T) {
 					t.Errorf("%s: cluster-admin of tenant %s: %t, want %t", tc.reason, tenant.Name, got, want)
 				}
 			}
-			r.kubectl("", "wait", "--for=delete", "namespace/tenure-canary", "--timeout=60s")
+			r.kubectl("", "wait", "--for=delete", "namespace/tenure-canary", "namespace/tenure-attack-i5", "namespace/tenure-attack-i5-release", "--timeout=60s")
 			after := r.kubectl("", "get", all, "-A", "--no-headers", "-o", "name")
 			if diff := cmp.Diff(before, after); diff != "" {
 				t.Errorf("%s: the attacks changed the cluster (-before +after):\n%s", tc.reason, diff)
