@@ -66,6 +66,7 @@ func TestAnswerOf(t *testing.T) {
 		{"at work", object(1, map[string]any{"type": "Ready", "status": "Unknown", "observedGeneration": int64(1)}), "Unknown", false},
 		{"an answer to an older object", object(2, map[string]any{"type": "Ready", "status": "True", "observedGeneration": int64(1)}), "True", false},
 		{"a dependency may still become ready", object(1, map[string]any{"type": "Ready", "status": "False", "reason": "DependencyNotReady", "observedGeneration": int64(1)}), "False", false},
+		{"a chart that is being made may still be", object(1, map[string]any{"type": "Ready", "status": "False", "reason": "SourceNotReady", "observedGeneration": int64(1)}), "False", false},
 		{"ready", object(1, map[string]any{"type": "Ready", "status": "True", "observedGeneration": int64(1)}), "True", true},
 		{"failed", object(1, map[string]any{"type": "Ready", "status": "False", "reason": "BuildFailed", "observedGeneration": int64(1)}), "False", true},
 	} {

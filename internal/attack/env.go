@@ -38,7 +38,8 @@ type Env struct {
 	// not mapped.
 	Repository *tenants.Repository
 
-	git *githost.Host
+	git    *githost.Host
+	config *rest.Config
 }
 
 // newEnv prepares the attacks of one tenant.
@@ -53,7 +54,7 @@ func newEnv(config *rest.Config, admin client.WithWatch, git *githost.Host, plat
 	}
 	e := &Env{
 		Tenant: t, Account: account, Namespace: account.Namespace, As: as, Admin: admin,
-		Victim: victim, Platform: platform, git: git,
+		Victim: victim, Platform: platform, git: git, config: config,
 	}
 	for i, r := range t.Repositories {
 		if _, mapped := git.Head(r.URL, r.Branch); mapped && r.Kustomization.Namespace == e.Namespace {
@@ -101,7 +102,7 @@ func (e *Env) apply(ctx context.Context, u *unstructured.Unstructured, look func
 	if err := e.As.Create(ctx, u); err != nil {
 		return answer{}, err
 	}
-	defer e.remove(u)
+	defer e.undo(u)
 	said, err := e.await(ctx, u)
 	look()
 	return said, err
@@ -186,7 +187,8 @@ func answerOf(u *unstructured.Unstructured) (answer, bool) {
 		reason, _ := condition["reason"].(string)
 		generation, _ := condition["observedGeneration"].(int64)
 		a := answer{ready: metav1.ConditionStatus(status), message: message}
-		working := a.ready == metav1.ConditionUnknown || reason == "DependencyNotReady" || generation != 0 && generation != u.GetGeneration()
+		waits := reason == "DependencyNotReady" || reason == "SourceNotReady"
+		working := a.ready == metav1.ConditionUnknown || waits || generation != 0 && generation != u.GetGeneration()
 		return a, !working
 	}
 	return answer{}, false
@@ -221,6 +223,20 @@ func (e *Env) kustomization(id, folder string, change func(spec map[string]any))
 		"prune":              true,
 		"serviceAccountName": e.Account.Name,
 		"sourceRef":          map[string]any{"kind": "GitRepository", "name": e.Repository.Source.Name},
+	}
+	if change != nil {
+		change(spec)
+	}
+	return object(flux.Kustomization.GroupVersionKind().GroupVersion().String(), "Kustomization", e.Namespace, name(id), map[string]any{"spec": spec})
+}
+
+// suspended is a Kustomization of the tenant's that does nothing, for questions
+// that the API server alone answers.
+func (e *Env) suspended(id string, change func(spec map[string]any)) *unstructured.Unstructured {
+	spec := map[string]any{
+		"interval": "1h", "path": "./", "prune": true, "suspend": true,
+		"serviceAccountName": e.Account.Name,
+		"sourceRef":          map[string]any{"kind": "GitRepository", "name": "any"},
 	}
 	if change != nil {
 		change(spec)

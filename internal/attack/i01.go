@@ -35,6 +35,32 @@ func init() {
 	})
 }
 
+func init() {
+	const key = "I1-api-HelmRelease"
+	canary := func(e *Env) *unstructured.Unstructured { return configMap(e.Victim.Namespace, name("i1-release")) }
+	register(Attack{
+		ID: "I1", Via: API, Kind: "HelmRelease",
+		Title:      "installs a chart with the rights of the controller, by naming no service account",
+		Controls:   []string{"flag --default-service-account", "policy that demands spec.serviceAccountName"},
+		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
+		Fix: Fix{
+			Advice: "start helm-controller with --default-service-account=default, and leave that account without rights",
+			Flags:  []Flag{defaultServiceAccount("helm-controller")},
+		},
+		Layers: []Layer{
+			flagLayer(defaultServiceAccount("helm-controller")),
+			admissionLayer("policy that demands spec.serviceAccountName", func(e *Env) *unstructured.Unstructured {
+				return e.release("i1", nowhere, withoutAccount)
+			}),
+		},
+		Deep:  true,
+		Files: func(e *Env) map[string]string { return charts(canary(e), ownConfigMap("i1-release")(e)) },
+		Run: func(ctx context.Context, e *Env) Finding {
+			return e.installs(ctx, key, canary(e), ownConfigMap("i1-release")(e), withoutAccount)
+		},
+	})
+}
+
 // defaultServiceAccount is the flag that says as whom Flux applies where nobody
 // is named.
 func defaultServiceAccount(controller string) Flag {

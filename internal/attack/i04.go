@@ -30,4 +30,5 @@ func init() {
 	)
 	register(attack)
 	register(delivers(attack, binding, ownConfigMap("i4")))
+	register(deliversByChart(attack, binding, ownConfigMap("i4-release")))
 }

@@ -41,4 +41,5 @@ func init() {
 	)
 	register(attack)
 	register(delivers(attack, namespace, ownConfigMap("i5")))
+	register(deliversByChart(attack, namespace, ownConfigMap("i5-release")))
 }

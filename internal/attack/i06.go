@@ -20,25 +20,31 @@ func init() {
 		Run: requests(
 			request{what: "switch off Pod Security in its namespace", aimed: patchNamespace("", `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)},
 			request{what: "write its namespace's status", aimed: patchNamespace("status", `{"status":{"phase":"Active"}}`)},
-			request{what: "finalize its namespace", aimed: func(ctx context.Context, e *Env) error {
-				ns := &corev1.Namespace{}
-				if err := e.Admin.Get(ctx, client.ObjectKey{Name: e.Namespace}, ns); err != nil {
-					return fmt.Errorf("cannot read the namespace: %w", err)
-				}
-				return e.As.SubResource("finalize").Update(ctx, ns, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
-			}},
+			request{what: "finalize its namespace", aimed: func(ctx context.Context, e *Env) error { return finalize(ctx, e, e.Namespace) }},
 		),
 	})
 }
 
 // patchNamespace patches the tenant's own namespace, or a subresource of it.
 func patchNamespace(subresource, patch string) func(context.Context, *Env) error {
-	return func(ctx context.Context, e *Env) error {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: e.Namespace}}
-		p := client.RawPatch(types.MergePatchType, []byte(patch))
-		if subresource == "" {
-			return e.As.Patch(ctx, ns, p, client.DryRunAll)
-		}
-		return e.As.SubResource(subresource).Patch(ctx, ns, p, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+	return func(ctx context.Context, e *Env) error { return patchAny(ctx, e, e.Namespace, subresource, patch) }
+}
+
+// patchAny patches a namespace, or a subresource of it, in a dry run.
+func patchAny(ctx context.Context, e *Env, namespace, subresource, patch string) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	p := client.RawPatch(types.MergePatchType, []byte(patch))
+	if subresource == "" {
+		return e.As.Patch(ctx, ns, p, client.DryRunAll)
 	}
+	return e.As.SubResource(subresource).Patch(ctx, ns, p, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+}
+
+// finalize asks to let go of a namespace that is being deleted, in a dry run.
+func finalize(ctx context.Context, e *Env, namespace string) error {
+	ns := &corev1.Namespace{}
+	if err := e.Admin.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
+		return fmt.Errorf("cannot read the namespace: %w", err)
+	}
+	return e.As.SubResource("finalize").Update(ctx, ns, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
 }

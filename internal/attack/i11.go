@@ -31,4 +31,39 @@ func init() {
 		})
 	}
 	register(attack)
+	register(releaseElsewhere(attack))
+	register(recordsElsewhere(attack))
+}
+
+// releaseElsewhere aims a HelmRelease at another namespace. The chart's objects
+// name none, so that they go where the release goes.
+func releaseElsewhere(a Attack) Attack {
+	a.Kind, a.Title = "HelmRelease", "aims a HelmRelease at another tenant's namespace (spec.targetNamespace)"
+	a.Files = func(e *Env) map[string]string {
+		return charts(configMap("", name("i11-release")), ownConfigMap("i11-release")(e))
+	}
+	a.Run = func(ctx context.Context, e *Env) Finding {
+		return e.installs(ctx, a.Key(), configMap(e.Victim.Namespace, name("i11-release")), ownConfigMap("i11-release")(e), func(spec map[string]any) {
+			spec["targetNamespace"] = e.Victim.Namespace
+		})
+	}
+	return a
+}
+
+// recordsElsewhere aims what Helm notes about a release at another namespace:
+// the canary is the Secret with the first revision.
+func recordsElsewhere(a Attack) Attack {
+	a.Kind, a.Title = "HelmRelease-storage", "keeps the records of a HelmRelease in another tenant's namespace (spec.storageNamespace)"
+	a.Files = func(e *Env) map[string]string {
+		return charts(configMap(e.Namespace, name("i11-storage")), ownConfigMap("i11-storage")(e))
+	}
+	a.Run = func(ctx context.Context, e *Env) Finding {
+		record := object("v1", "Secret", e.Victim.Namespace, "sh.helm.release.v1."+name(a.Key())+".v1", nil)
+		f := e.installs(ctx, a.Key(), record, ownConfigMap("i11-storage")(e), func(spec map[string]any) {
+			spec["storageNamespace"] = e.Victim.Namespace
+		})
+		e.remove(configMap(e.Namespace, name("i11-storage")))
+		return f
+	}
+	return a
 }

@@ -3,7 +3,7 @@ package attack
 import (
 	"context"
 	"fmt"
-	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -44,22 +44,55 @@ func admissionLayer(name string, make func(*Env) *unstructured.Unstructured) Lay
 // runsWith says whether a controller's Deployment has the flag. Of a flag that is
 // given several times, the last counts.
 func (e *Env) runsWith(ctx context.Context, f Flag) (bool, error) {
+	args, err := e.arguments(ctx, f.Controller)
+	flag, value, _ := strings.Cut(f.Flag, "=")
+	return err == nil && lastValue(args, flag) == value, err
+}
+
+// arguments are what a controller is started with.
+func (e *Env) arguments(ctx context.Context, controller string) ([]string, error) {
 	deployment := &appsv1.Deployment{}
-	if err := e.Admin.Get(ctx, client.ObjectKey{Namespace: e.Platform, Name: f.Controller}, deployment); err != nil {
-		return false, fmt.Errorf("cannot read the flags of %s: %w", f.Controller, err)
+	if err := e.Admin.Get(ctx, client.ObjectKey{Namespace: e.Platform, Name: controller}, deployment); err != nil {
+		return nil, fmt.Errorf("cannot read the flags of %s: %w", controller, err)
 	}
-	var last string
-	flag, _, _ := strings.Cut(f.Flag, "=")
+	var args []string
 	for _, container := range deployment.Spec.Template.Spec.Containers {
-		for _, arg := range slices.Concat(container.Command, container.Args) {
-			if name, value, _ := strings.Cut(arg, "="); name == flag {
-				if last = arg; value == "" {
-					last = flag + "=true"
-				}
+		args = append(args, container.Command...)
+		args = append(args, container.Args...)
+	}
+	return args, nil
+}
+
+// lastValue is the value of a flag's last mention, true for one without a value,
+// and empty if there is none.
+func lastValue(args []string, flag string) string {
+	var last string
+	for _, arg := range args {
+		if name, value, given := strings.Cut(arg, "="); name == flag {
+			if last = value; !given {
+				last = "true"
 			}
 		}
 	}
-	return last == f.Flag, nil
+	return last
+}
+
+// gateIsOn says whether a feature gate is switched on. Mentions of the flag add
+// up, and the last one of a gate counts.
+func gateIsOn(args []string, gate string) bool {
+	var on bool
+	for _, arg := range args {
+		gates, ok := strings.CutPrefix(arg, "--feature-gates=")
+		if !ok {
+			continue
+		}
+		for g := range strings.SplitSeq(gates, ",") {
+			if name, value, _ := strings.Cut(strings.TrimSpace(g), "="); name == gate {
+				on, _ = strconv.ParseBool(value)
+			}
+		}
+	}
+	return on
 }
 
 // missingLayers names the layers of an attack that do not hold.

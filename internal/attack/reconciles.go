@@ -8,17 +8,31 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
+// delivery is a way in which a tenant has Flux apply a folder of its repository.
+type delivery struct {
+	// kinds is the plural of the kind of object that says so.
+	kinds string
+	// object makes one for a folder, as the tenant would honestly write it but
+	// for the change.
+	object func(id, folder string, change func(spec map[string]any)) *unstructured.Unstructured
+}
+
 // reconciles runs an attack by a Kustomization of the tenant's. The folder of
 // the attack has two subfolders: aimed holds a canary outside of what the tenant
 // owns, own the same within. The Kustomization for aimed is changed as the
 // attack wants; that for own is an honest one.
 func (e *Env) reconciles(ctx context.Context, id string, canary, own *unstructured.Unstructured, change func(spec map[string]any)) Finding {
+	return e.delivered(ctx, delivery{"Kustomizations", e.kustomization}, id, canary, own, change)
+}
+
+// delivered is reconciles for any way of delivery.
+func (e *Env) delivered(ctx context.Context, by delivery, id string, canary, own *unstructured.Unstructured, change func(spec map[string]any)) Finding {
 	if e.Repository == nil {
 		return unproven("no repository of the tenant is mapped")
 	}
 	var touched bool
 	var lookErr error
-	said, err := e.apply(ctx, e.kustomization(id, folder(id)+"/aimed", change), func() { touched, lookErr = e.exists(ctx, canary) })
+	said, err := e.apply(ctx, by.object(id, folder(id)+"/aimed", change), func() { touched, lookErr = e.exists(ctx, canary) })
 	switch {
 	case lookErr != nil:
 		return unproven("cannot look after the canary: " + firstLine(lookErr.Error()))
@@ -26,7 +40,7 @@ func (e *Env) reconciles(ctx context.Context, id string, canary, own *unstructur
 		e.remove(canary)
 		return through(fmt.Sprintf("Flux made %s %s/%s for it", canary.GetKind(), canary.GetNamespace(), canary.GetName()))
 	case err != nil:
-		return e.confirm(ctx, id, own, judge(err, ""))
+		return e.confirm(ctx, by, id, own, judge(err, ""))
 	case said.ready == "":
 		return unproven("Flux gave no answer in time: " + firstLine(said.message))
 	}
@@ -34,24 +48,24 @@ func (e *Env) reconciles(ctx context.Context, id string, canary, own *unstructur
 	if !ok {
 		return unproven("the answer is neither yes nor a refusal: " + firstLine(said.message))
 	}
-	return e.confirm(ctx, id, own, stopped(control, firstLine(said.message)))
+	return e.confirm(ctx, by, id, own, stopped(control, firstLine(said.message)))
 }
 
-// confirm runs the honest Kustomization: what was stopped is only stopped if
-// that one works.
-func (e *Env) confirm(ctx context.Context, id string, own *unstructured.Unstructured, f Finding) Finding {
+// confirm runs the honest delivery: what was stopped is only stopped if that one
+// works.
+func (e *Env) confirm(ctx context.Context, by delivery, id string, own *unstructured.Unstructured, f Finding) Finding {
 	if f.Outcome != Stopped {
 		return f
 	}
-	said, err := e.apply(ctx, e.kustomization(id+"-own", folder(id)+"/own", nil), func() {})
+	said, err := e.apply(ctx, by.object(id+"-own", folder(id)+"/own", nil), func() {})
 	if apierrors.IsForbidden(err) && judge(err, "").Control == f.Control {
-		return e.closed(ctx, f, "Kustomizations")
+		return e.closed(ctx, f, by.kinds)
 	}
 	if err != nil {
 		return unproven("the tenant cannot do it to its own either: " + firstLine(err.Error()))
 	}
 	if said.ready != "True" {
-		return unproven("the tenant's own Kustomization does not work either: " + firstLine(said.message))
+		return unproven("the same within what the tenant owns does not work either: " + firstLine(said.message))
 	}
 	e.remove(own)
 	return f

@@ -2,10 +2,14 @@ package attack
 
 import (
 	"context"
+	"errors"
 	"regexp"
 
+	"github.com/tenure-dev/tenure/internal/flux"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // pathNotFound is what kustomize-controller says when it has fetched an artifact
@@ -31,12 +35,103 @@ func init() {
 	})
 }
 
+func init() {
+	register(Attack{
+		ID: "S1", Via: API, Kind: "HelmRelease",
+		Title:      "takes a chart from a source of another namespace",
+		Controls:   []string{"flag --no-cross-namespace-refs", "policy on spec.chart and spec.chartRef"},
+		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
+		Fix: Fix{
+			Advice: "start helm-controller with --no-cross-namespace-refs=true",
+			Flags:  []Flag{noCrossNamespaceRefs("helm-controller")},
+		},
+		Layers: []Layer{
+			flagLayer(noCrossNamespaceRefs("helm-controller")),
+			admissionLayer("policy on spec.chart", func(e *Env) *unstructured.Unstructured { return e.release("s1", nowhere, e.foreignChart) }),
+			admissionLayer("policy on spec.chartRef", func(e *Env) *unstructured.Unstructured { return e.release("s1", nowhere, e.foreignChartRef) }),
+		},
+		Deep:  true,
+		Files: func(e *Env) map[string]string { return charts(ownConfigMap("s1")(e), ownConfigMap("s1")(e)) },
+		Run:   crossNamespaceChart,
+	})
+}
+
+// crossNamespaceChart tries both ways to name a chart of another namespace. To a
+// chart of a foreign source helm-controller says nothing at all when it refuses,
+// so its words are those for a reference to a foreign HelmChart, and what is
+// looked for is the HelmChart that it would make in the foreign namespace.
+func crossNamespaceChart(ctx context.Context, e *Env) Finding {
+	const key = "S1-api-HelmRelease"
+	template := e.release(key, nowhere, e.foreignChart)
+	made := helmChartOf(template)
+	templateErr := e.As.Create(ctx, template)
+	if templateErr == nil {
+		defer e.undo(template)
+	}
+	said, err := e.apply(ctx, e.release(key+"-ref", nowhere, e.foreignChartRef), func() {})
+	if err == nil {
+		err = refusedByFlux(said)
+	}
+	f := judge(err, "helm-controller looked for a HelmChart of "+e.Platform+" for it")
+	if f.Outcome != Stopped {
+		return f
+	}
+	if said.message != "" {
+		f.Message = firstLine(said.message)
+	}
+	own := ownConfigMap("s1")(e)
+	// The honest one comes last: when it is done, helm-controller has had the
+	// time for the first.
+	if f = e.confirm(ctx, delivery{"HelmReleases", e.release}, key, own, f); f.Outcome != Stopped {
+		return f
+	}
+	if exists, err := e.exists(ctx, made); err != nil {
+		return unproven("cannot look after the canary: " + firstLine(err.Error()))
+	} else if exists {
+		return through("helm-controller made HelmChart " + made.GetNamespace() + "/" + made.GetName() + " from " + e.Root.String() + " for it")
+	}
+	if templateErr != nil {
+		if g := judge(templateErr, ""); g.Outcome != Stopped {
+			return g
+		}
+	}
+	return f
+}
+
+// refusedByFlux turns Flux's answer into the error that it stands for: none when
+// it did what it was told, or tried and found nothing.
+func refusedByFlux(said answer) error {
+	refusal := errors.New(firstLine(said.message))
+	switch _, known := controlOf(said.message); {
+	case known:
+		return apierrors.NewForbidden(schema.GroupResource{}, "", refusal)
+	case said.ready == metav1.ConditionTrue || sourceNotFound.MatchString(said.message):
+		return nil
+	}
+	return refusal
+}
+
 // nowhere is a path that no source has.
 const nowhere = "tenure-attack/nowhere"
 
 // noCrossNamespaceRefs is the flag that closes references to other namespaces.
 func noCrossNamespaceRefs(controller string) Flag {
 	return Flag{Controller: controller, Flag: "--no-cross-namespace-refs=true"}
+}
+
+// sourceNotFound is what helm-controller says when it has looked for a source
+// and there is none.
+var sourceNotFound = regexp.MustCompile(`could not get Source object: .* not found`)
+
+// foreignChart makes a HelmRelease use the platform's own source.
+func (e *Env) foreignChart(spec map[string]any) {
+	spec["chart"].(map[string]any)["spec"].(map[string]any)["sourceRef"] = map[string]any{"kind": string(flux.GitRepository), "name": e.Root.Name, "namespace": e.Root.Namespace}
+}
+
+// foreignChartRef makes a HelmRelease use a HelmChart of the platform's.
+func (e *Env) foreignChartRef(spec map[string]any) {
+	delete(spec, "chart")
+	spec["chartRef"] = map[string]any{"kind": string(flux.HelmChart), "name": name("s1"), "namespace": e.Platform}
 }
 
 // foreignSource makes a Kustomization use the platform's own source.

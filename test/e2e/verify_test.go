@@ -11,7 +11,50 @@ import (
 
 // plain are the attacks that get through on plain Flux with its official
 // lockdown, because nothing of Flux or Kubernetes stops them.
-var plain = []string{"A1-api", "A3-api"}
+var plain = []string{
+	"A1-api", "A3-api",
+	// Pods may run as any account of their namespace.
+	"I9-api",
+	// A tenant may change Kustomizations and sources, and the platform's are
+	// where its own are.
+	"I10-api",
+	// The example's policies say where sources are, and nothing about
+	// providers; its controllers have no identity per object.
+	"I19-api", "I19-api-Kustomization",
+}
+
+// boundTooWidely makes an operator that may do all beside a tenant's account,
+// lets that account label every namespace, and another tenant's do all.
+const boundTooWidely = `apiVersion: v1
+kind: ServiceAccount
+metadata: {name: operator, namespace: apps}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: operator}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: operator, namespace: apps}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: labels-namespaces}
+rules: [{apiGroups: [""], resources: [namespaces], verbs: [patch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: labels-namespaces}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: labels-namespaces}
+subjects: [{kind: ServiceAccount, name: dev-team, namespace: apps}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: billing}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: billing, namespace: billing}]
+`
+
+// all is what attacks could leave behind.
+const all = "kustomizations,helmreleases,helmcharts,gitrepositories,configmaps,secrets,serviceaccounts,namespaces,roles,rolebindings,pods"
 
 // verify attacks a running fleet and returns which attacks got through, and that
 // every other one was stopped.
@@ -25,7 +68,7 @@ func verify(r run) (through []string, report attack.Report) {
 		r.t.Fatal(err)
 	}
 	for _, result := range report.Results {
-		id := result.Attack.ID + "-" + string(result.Attack.Via)
+		id := result.Attack.Key()
 		switch result.Finding.Outcome {
 		case attack.GotThrough:
 			if !slices.Contains(through, id) {
@@ -66,7 +109,7 @@ func TestVerifyExample(t *testing.T) {
 				edit(t, "--default-service-account=default", "--default-service-account=", e.platform, system, "kustomization.yaml")
 				write(t, "resources: [tenant-role.yaml]\n", e.platform, "infrastructure", "policies", "kustomization.yaml")
 			},
-			through: append([]string{"I1-api", "S1-api", "S9-api"}, plain...),
+			through: append([]string{"I1-api", "I1-api-HelmRelease", "I13-api", "S1-api", "S1-api-HelmRelease", "S9-api"}, plain...),
 		},
 		"cluster-admin in every namespace": {
 			reason: "with cluster-admin bound in the tenants' namespaces, and without Pod Security there",
@@ -77,7 +120,21 @@ func TestVerifyExample(t *testing.T) {
 				}
 				edit(t, "    pod-security.kubernetes.io/enforce: restricted\n", "", e.bootstrap, "billing.yaml")
 			},
-			through: append([]string{"I6-api", "I8-api", "S3-api", "S4-api", "W3-api"}, plain...),
+			through: append([]string{"I6-api", "I8-api", "I18-api", "S3-api", "S4-api", "W3-api"}, plain...),
+		},
+		"rights bound to the wrong account": {
+			reason: "with a privileged account in a tenant's namespace, a tenant that may label namespaces and is bound in another's, and one that may do all",
+			change: func(t *testing.T, e example) {
+				const top = "# The account as which Flux applies what this team commits.\n"
+				edit(t, top, boundTooWidely+"---\n", e.platform, "tenants", "base", "dev-team", "rbac.yaml")
+				subjects := "subjects:\n"
+				edit(t, subjects, subjects+"  - {kind: ServiceAccount, name: dev-team, namespace: apps}\n", e.platform, "tenants", "base", "billing", "rbac.yaml")
+			},
+			through: append([]string{
+				"I2-api", "I3-api", "I3-git", "I4-api", "I4-git", "I4-git-HelmRelease", "I5-api", "I5-git", "I5-git-HelmRelease",
+				"I6-api", "I7-api", "I8-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git",
+				"I12-api", "I18-api", "S3-api", "S4-api", "W2-api",
+			}, plain...),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +143,7 @@ func TestVerifyExample(t *testing.T) {
 			tc.change(t, e)
 			r, failed := start(t, e.options(t, "clusters/staging", "https://git.example.com/acme/billing#main="+e.billing))
 			expectNothing(t, tc.reason, failed)
-			before := r.kubectl("", "get", "kustomizations,gitrepositories,configmaps,namespaces,roles,pods", "-A", "--no-headers", "-o", "name")
+			before := r.kubectl("", "get", all, "-A", "--no-headers", "-o", "name")
 			through, report := verify(r)
 			want := slices.Clone(tc.through)
 			slices.Sort(want)
@@ -101,8 +158,8 @@ func TestVerifyExample(t *testing.T) {
 					t.Errorf("%s: cluster-admin of tenant %s: %t, want %t", tc.reason, tenant.Name, got, want)
 				}
 			}
-			r.kubectl("", "wait", "--for=delete", "namespace/tenure-canary", "--timeout=60s")
-			after := r.kubectl("", "get", "kustomizations,gitrepositories,configmaps,namespaces,roles,pods", "-A", "--no-headers", "-o", "name")
+			r.kubectl("", "wait", "--for=delete", "namespace/tenure-canary", "namespace/tenure-attack-i5", "namespace/tenure-attack-i5-release", "--timeout=60s")
+			after := r.kubectl("", "get", all, "-A", "--no-headers", "-o", "name")
 			if diff := cmp.Diff(before, after); diff != "" {
 				t.Errorf("%s: the attacks changed the cluster (-before +after):\n%s", tc.reason, diff)
 			}

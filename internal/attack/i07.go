@@ -1,0 +1,41 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tenure-dev/tenure/internal/tenants"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	register(Attack{
+		ID: "I7", Via: API,
+		Title:      "takes over a namespace that is nobody's, or one of the system's",
+		Controls:   []string{"RBAC", "policy on who owns a Namespace"},
+		References: []string{"CVE-2024-39690", "CVE-2025-55205"},
+		Fix:        Fix{Advice: "give tenants no verb on namespaces beyond their own: no ClusterRoleBinding, and no controller that lets them adopt a namespace which it did not make for them", Rights: true},
+		Run: requests(
+			request{what: "label a namespace that belongs to no tenant as its own", aimed: claims(func(e *Env) string { return e.Victim.Namespace }, "")},
+			request{what: "label the namespace default as its own", aimed: claims(func(*Env) string { return "default" }, "")},
+			request{what: "label the namespace kube-system as its own", aimed: claims(func(*Env) string { return "kube-system" }, "")},
+			request{what: "label the namespace of Flux as its own", aimed: claims(func(e *Env) string { return e.Platform }, "")},
+			request{what: "claim a namespace by its status", aimed: claims(func(e *Env) string { return e.Victim.Namespace }, "status")},
+			request{what: "finalize a namespace that belongs to no tenant", aimed: func(ctx context.Context, e *Env) error { return finalize(ctx, e, e.Victim.Namespace) }},
+			request{what: "delete a namespace that belongs to no tenant", aimed: func(ctx context.Context, e *Env) error {
+				return e.As.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: e.Victim.Namespace}}, client.DryRunAll)
+			}},
+		),
+	})
+}
+
+// claims labels a namespace as the tenant's, through a subresource if one is
+// named.
+func claims(namespace func(*Env) string, subresource string) func(context.Context, *Env) error {
+	return func(ctx context.Context, e *Env) error {
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, tenants.Label, e.Tenant.Name)
+		return patchAny(ctx, e, namespace(e), subresource, patch)
+	}
+}

@@ -1,0 +1,46 @@
+package attack
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func init() {
+	as := func(account func(*Env) string) func(*Env) *unstructured.Unstructured {
+		return func(e *Env) *unstructured.Unstructured {
+			u := pod(harmlessPod(account(e)), harmlessContainer())(e)
+			u.SetName(name("i9"))
+			return u
+		}
+	}
+	register(Attack{
+		ID: "I9", Via: API,
+		Title:      "runs a Pod as the account that Flux applies its manifests as",
+		Controls:   []string{"policy on spec.serviceAccountName of Pods"},
+		References: []string{"RFC-0003"},
+		Fix:        Fix{Advice: "forbid Pods of tenants to run as the reconciler's account with a ValidatingAdmissionPolicy: whoever gets into such a Pod has all of the tenant's rights, past its repository and its reviews"},
+		Run: requests(request{
+			what:  "run a Pod as its reconciler's account",
+			aimed: creating(as(func(e *Env) string { return e.Account.Name })),
+			own:   creating(as(func(*Env) string { return "default" })),
+		}),
+	})
+}
+
+// harmlessPod and harmlessContainer are what Pod Security asks for at its
+// strictest level, so that it is not what refuses.
+func harmlessPod(account string) map[string]any {
+	return map[string]any{
+		"serviceAccountName": account,
+		"securityContext": map[string]any{
+			"runAsNonRoot":   true,
+			"seccompProfile": map[string]any{"type": "RuntimeDefault"},
+		},
+	}
+}
+
+func harmlessContainer() map[string]any {
+	return map[string]any{
+		"allowPrivilegeEscalation": false,
+		"capabilities":             map[string]any{"drop": []any{"ALL"}},
+	}
+}

@@ -1,0 +1,137 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/tenants"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	register(Attack{
+		ID: "I12", Via: API,
+		Title:      "passes for an account of another tenant that has the same name, or one that reads the same",
+		Controls:   []string{"RBAC (subjects are a namespace and a name)"},
+		References: []string{"CVE-2023-46254"},
+		Fix:        Fix{Advice: "give every subject of a RoleBinding the namespace of the tenant that is meant, bind no group of all accounts, and never join namespace and name into one text"},
+		Run:        passesForAnother,
+	})
+}
+
+func passesForAnother(ctx context.Context, e *Env) Finding {
+	// Joined by a hyphen, the account that is bound here and the tenant's own
+	// collider read the same.
+	bound := tenants.Account{Namespace: e.Namespace + "-tenure", Name: "canary"}
+	collider := tenants.Account{Namespace: e.Namespace, Name: "tenure-canary"}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Victim.Namespace, Name: name("i12-" + e.Namespace)},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: bound.Namespace, Name: bound.Name}},
+	}
+	if err := e.Admin.Create(ctx, binding); err != nil {
+		return unproven("cannot bind the account that is to be mistaken: " + firstLine(err.Error()))
+	}
+	defer func() { _ = e.Admin.Delete(context.WithoutCancel(ctx), binding) }()
+	all := []request{
+		{
+			what:  "write to another tenant's namespace as an account of the same name",
+			aimed: e.writesAs(tenants.Account{Namespace: e.Namespace, Name: e.Victim.Account}),
+			own:   e.writesAs(tenants.Account{Namespace: e.Victim.Namespace, Name: e.Victim.Account}),
+		},
+		{
+			what:  "write to another tenant's namespace as an account that reads the same when joined",
+			aimed: e.writesAs(collider),
+			own:   soon(e.writesAs(bound)),
+		},
+	}
+	misbound, err := e.boundElsewhere(ctx)
+	if err != nil {
+		return unproven(firstLine(err.Error()))
+	}
+	return requests(append(all, misbound...)...)(ctx, e)
+}
+
+// writesAs tries to write to the victim's namespace with an account's identity.
+func (e *Env) writesAs(account tenants.Account) func(context.Context, *Env) error {
+	return func(ctx context.Context, e *Env) error {
+		as, err := asAccount(e.config, account)
+		if err != nil {
+			return err
+		}
+		return as.Create(ctx, configMap(e.Victim.Namespace, name("i12")), client.DryRunAll)
+	}
+}
+
+// soon repeats a request until it is accepted: a new binding takes a moment to
+// have an effect.
+func soon(try func(context.Context, *Env) error) func(context.Context, *Env) error {
+	return func(ctx context.Context, e *Env) error {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			err := try(ctx, e)
+			if err == nil {
+				return nil
+			}
+			select {
+			case <-ctx.Done():
+				return err
+			case <-tick.C:
+			}
+		}
+	}
+}
+
+// boundElsewhere makes a request for each namespace of another tenant in which a
+// binding names the tenant's account, as happens when a binding is copied from
+// one tenant to the next.
+func (e *Env) boundElsewhere(ctx context.Context) ([]request, error) {
+	var namespaces corev1.NamespaceList
+	if err := e.Admin.List(ctx, &namespaces, client.HasLabels{tenants.Label}); err != nil {
+		return nil, fmt.Errorf("cannot list the namespaces of other tenants: %w", err)
+	}
+	var bindings rbacv1.RoleBindingList
+	if err := e.Admin.List(ctx, &bindings); err != nil {
+		return nil, fmt.Errorf("cannot list the bindings: %w", err)
+	}
+	var all []request
+	for _, b := range misbindings(e.Tenant, e.Account, namespaces.Items, bindings.Items) {
+		as := "as " + e.Account.String() + ", by RoleBinding " + b.Namespace + "/" + b.Name
+		all = append(all,
+			request{what: "write to " + b.Namespace + " " + as, aimed: func(ctx context.Context, e *Env) error {
+				return e.tryCreate(ctx, configMap(b.Namespace, name("i12")))
+			}},
+			request{what: "read the Secrets of " + b.Namespace + " " + as, aimed: func(ctx context.Context, e *Env) error {
+				return e.As.List(ctx, &corev1.SecretList{}, client.InNamespace(b.Namespace), client.Limit(1))
+			}},
+		)
+	}
+	return all, nil
+}
+
+// misbindings are the bindings in namespaces of other tenants that an account of
+// this one is a subject of.
+func misbindings(t tenants.Tenant, account tenants.Account, namespaces []corev1.Namespace, bindings []rbacv1.RoleBinding) []rbacv1.RoleBinding {
+	foreign := map[string]bool{}
+	for _, ns := range namespaces {
+		foreign[ns.Name] = ns.Labels[tenants.Label] != t.Name && !slices.Contains(t.Namespaces, ns.Name)
+	}
+	var found []rbacv1.RoleBinding
+	for _, b := range bindings {
+		inGroup := slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool {
+			return s.Kind == rbacv1.GroupKind && slices.Contains(account.Groups(), s.Name)
+		})
+		if foreign[b.Namespace] && (inGroup || names(b.Subjects, account)) {
+			found = append(found, b)
+		}
+	}
+	return found
+}
