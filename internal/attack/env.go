@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -39,6 +40,11 @@ type Env struct {
 	Repository *tenants.Repository
 
 	git *githost.Host
+	// outside is how the world outside of the cluster is played; nil when
+	// nobody can.
+	outside Outside
+	// kube reads logs, which are no objects.
+	kube kubernetes.Interface
 }
 
 // newEnv prepares the attacks of one tenant.
@@ -51,9 +57,13 @@ func newEnv(config *rest.Config, admin client.WithWatch, git *githost.Host, plat
 	if err != nil {
 		return nil, err
 	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client: %w", err)
+	}
 	e := &Env{
 		Tenant: t, Account: account, Namespace: account.Namespace, As: as, Admin: admin,
-		Victim: victim, Platform: platform, git: git,
+		Victim: victim, Platform: platform, git: git, kube: kube,
 	}
 	for i, r := range t.Repositories {
 		if _, mapped := git.Head(r.URL, r.Branch); mapped && r.Kustomization.Namespace == e.Namespace {

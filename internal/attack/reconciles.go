@@ -45,7 +45,7 @@ func (e *Env) confirm(ctx context.Context, id string, own *unstructured.Unstruct
 	}
 	said, err := e.apply(ctx, e.kustomization(id+"-own", folder(id)+"/own", nil), func() {})
 	if apierrors.IsForbidden(err) && judge(err, "").Control == f.Control {
-		return e.closed(ctx, f, "Kustomizations")
+		return e.closed(ctx, f)
 	}
 	if err != nil {
 		return unproven("the tenant cannot do it to its own either: " + firstLine(err.Error()))
@@ -57,13 +57,16 @@ func (e *Env) confirm(ctx context.Context, id string, own *unstructured.Unstruct
 	return f
 }
 
-// closed is the finding when a tenant may not make objects of a kind at all, be
-// they honest: the way is closed, if the tenant's identity works otherwise.
-func (e *Env) closed(ctx context.Context, f Finding, kinds string) Finding {
+// closed is the finding when a tenant is refused the same with what is its own,
+// by the same control: the way is closed, if the tenant's identity works
+// otherwise.
+func (e *Env) closed(ctx context.Context, f Finding) Finding {
 	if err := identityWorks(ctx, e); err != nil {
 		return unproven("the tenant cannot do anything here: " + firstLine(err.Error()))
 	}
-	f.Control += " (no " + kinds + " at all)"
+	if f.Control != notInstalled {
+		f.Control += " (nor its own)"
+	}
 	return f
 }
 

@@ -36,6 +36,10 @@ func controlOf(message string) (string, bool) {
 	return "", false
 }
 
+// notInstalled is what stops an attack with objects of a kind that the cluster
+// does not serve.
+const notInstalled = "not installed"
+
 // judge says what the answer to a request means: for an attack, that it was
 // accepted means that it got through.
 func judge(err error, evidence string) Finding {
@@ -49,7 +53,7 @@ func judge(err error, evidence string) Finding {
 	// A kind that the cluster does not have is a door that is not there. That a
 	// tenant cannot bring the kind along is an attack of its own.
 	if meta.IsNoMatchError(err) {
-		return stopped("not installed", message)
+		return stopped(notInstalled, message)
 	}
 	if apierrors.IsNotFound(err) {
 		return unproven("what the attack needs is not there: " + message)

@@ -18,7 +18,7 @@ var plain = []string{"A1-api", "A3-api"}
 func verify(r run) (through []string, report attack.Report) {
 	r.t.Helper()
 	report, err := attack.Run(r.t.Context(), attack.Options{
-		Config: r.REST, Git: r.Git, Platform: r.Fleet.Sync.Namespace,
+		Config: r.REST, Git: r.Git, Network: r.Network, Platform: r.Fleet.Sync.Namespace,
 		Root: flux.Ref{Kind: flux.GitRepository, Namespace: r.Fleet.Sync.Namespace, Name: r.Fleet.Sync.Source},
 	})
 	if err != nil {
