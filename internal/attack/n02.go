@@ -76,16 +76,18 @@ func (e *Env) called(ctx context.Context, id, namespace string) Finding {
 // call signs and sends a request to a Receiver.
 func (e *Env) call(ctx context.Context, receiver *unstructured.Unstructured, token string, target *unstructured.Unstructured) Finding {
 	receiver, touched := receiver.DeepCopy(), target.DeepCopy()
-	if err := e.Admin.Get(ctx, keyOf(receiver), receiver); err != nil {
-		return unproven("cannot read the Receiver: " + firstLine(err.Error()))
-	}
-	path, _, _ := unstructured.NestedString(receiver.Object, "status", "webhookPath")
 	body := []byte("{}")
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write(body)
 	header := http.Header{"X-Signature": {"sha256=" + hex.EncodeToString(mac.Sum(nil))}}
 	var code int
-	err := poll(ctx, outsidePatience, func(ctx context.Context) (_ bool, err error) {
+	err := poll(ctx, outsidePatience, func(ctx context.Context) (bool, error) {
+		// Conditions and the rest of a status are not written in one go.
+		err := e.Admin.Get(ctx, keyOf(receiver), receiver)
+		path, _, _ := unstructured.NestedString(receiver.Object, "status", "webhookPath")
+		if err != nil || path == "" {
+			return false, err
+		}
 		code, err = e.post(ctx, "webhook-receiver", path, body, header)
 		// The server learns a moment later than the object says that it is ready.
 		return code != http.StatusNotFound && code != http.StatusServiceUnavailable, err

@@ -11,7 +11,12 @@ import (
 
 // plain are the attacks that get through on plain Flux with its official
 // lockdown, because nothing of Flux or Kubernetes stops them.
-var plain = []string{"A1-api", "A3-api"}
+var plain = []string{
+	"A1-api", // no lower bound on spec.interval
+	"A3-api", // no upper bound on spec.timeout
+	"N3-api", // no policy on the types of Receivers
+	"N4-api", // no policy on the addresses of Providers
+}
 
 // verify attacks a running fleet and returns which attacks got through, and that
 // every other one was stopped.
@@ -66,7 +71,7 @@ func TestVerifyExample(t *testing.T) {
 				edit(t, "--default-service-account=default", "--default-service-account=", e.platform, system, "kustomization.yaml")
 				write(t, "resources: [tenant-role.yaml]\n", e.platform, "infrastructure", "policies", "kustomization.yaml")
 			},
-			through: append([]string{"I1-api", "S1-api", "S9-api"}, plain...),
+			through: append([]string{"I1-api", "N1-api", "N2-api", "S1-api", "S9-api"}, plain...),
 		},
 		"cluster-admin in every namespace": {
 			reason: "with cluster-admin bound in the tenants' namespaces, and without Pod Security there",
