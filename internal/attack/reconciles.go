@@ -61,6 +61,9 @@ func (e *Env) confirm(ctx context.Context, id string, own *unstructured.Unstruct
 // by the same control: the way is closed, if the tenant's identity works
 // otherwise.
 func (e *Env) closed(ctx context.Context, f Finding) Finding {
+	if brokenPolicy.MatchString(f.Message) {
+		return unproven("the policy refuses everything, because it does not work: " + f.Message)
+	}
 	if err := identityWorks(ctx, e); err != nil {
 		return unproven("the tenant cannot do anything here: " + firstLine(err.Error()))
 	}

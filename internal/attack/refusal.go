@@ -21,8 +21,14 @@ var refusals = []struct {
 	{regexp.MustCompile(`exceeded quota: ([^,]+)`), func(m []string) string { return "quota " + m[1] }},
 	{regexp.MustCompile(`attempting to grant RBAC permissions not currently held`), constant("RBAC (escalation)")},
 	{regexp.MustCompile(`cross-namespace reference`), constant("flag --no-cross-namespace-refs")},
-	{regexp.MustCompile(`cannot [a-z]+ resource|is forbidden: User|cannot (?:get|list|create|patch|update|delete|impersonate)`), constant("RBAC")},
+	{regexp.MustCompile(`can't be accessed due to .*\bACL labels\b`), constant("spec.accessFrom of the object")},
+	{regexp.MustCompile(`cannot [a-z]+ resource|is forbidden: User|cannot (?:get|list|watch|create|patch|update|delete|impersonate)`), constant("RBAC")},
 }
+
+// brokenPolicy is what the API server says of an admission policy that could not
+// be asked and fails closed. That is a refusal where an honest request is let
+// through, and an outage where it is not.
+var brokenPolicy = regexp.MustCompile(`resulted in error|failed to configure (?:policy|binding)|no params found`)
 
 func constant(s string) func([]string) string { return func([]string) string { return s } }
 
