@@ -63,10 +63,6 @@ func mayNot(verb, resource string, namespace func(*Env) string) func(context.Con
 		if review.Status.Allowed {
 			return nil
 		}
-		// A denial because the answer could not be found is no refusal.
-		if said := review.Status.EvaluationError; said != "" {
-			return fmt.Errorf("cannot tell the tenant's rights: %s", said)
-		}
-		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf("the account cannot %s %s", verb, resource))
+		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf("User %q cannot %s resource %q", e.Account.User(), verb, resource))
 	}
 }

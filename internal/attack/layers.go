@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -48,18 +49,41 @@ func (e *Env) runsWith(ctx context.Context, f Flag) (bool, error) {
 	if err := e.Admin.Get(ctx, client.ObjectKey{Namespace: e.Platform, Name: f.Controller}, deployment); err != nil {
 		return false, fmt.Errorf("cannot read the flags of %s: %w", f.Controller, err)
 	}
-	var last string
-	flag, _, _ := strings.Cut(f.Flag, "=")
+	var args []string
 	for _, container := range deployment.Spec.Template.Spec.Containers {
-		for _, arg := range slices.Concat(container.Command, container.Args) {
-			if name, value, _ := strings.Cut(arg, "="); name == flag {
-				if last = arg; value == "" {
-					last = flag + "=true"
-				}
-			}
-		}
+		args = slices.Concat(args, container.Command, container.Args)
 	}
-	return last == f.Flag, nil
+	return sets(args, f.Flag), nil
+}
+
+// sets says whether arguments set a flag, of which the last counts. Its value may
+// be an argument of its own, unless it is a boolean, and a boolean may go
+// without. Which account is the default does not matter here: what that may do
+// shows in the attacks.
+func sets(args []string, flag string) bool {
+	name, want, _ := strings.Cut(flag, "=")
+	wanted, notBool := strconv.ParseBool(want)
+	var last string
+	for i, arg := range args {
+		got, value, joined := strings.Cut(arg, "=")
+		switch {
+		case got != name:
+			continue
+		case !joined && notBool == nil:
+			value = "true"
+		case !joined && i+1 < len(args):
+			value = args[i+1]
+		}
+		last = value
+	}
+	if notBool == nil {
+		got, err := strconv.ParseBool(last)
+		return err == nil && got == wanted
+	}
+	if name == "--default-service-account" {
+		return last != ""
+	}
+	return last == want
 }
 
 // missingLayers names the layers of an attack that do not hold.

@@ -75,7 +75,7 @@ func (e *Env) notified(ctx context.Context, id, namespace string) Finding {
 	}})
 	// An address that was not approved may be refused. The Alert is then made
 	// without a Provider: that Flux looks for it shows that it took the event.
-	made := e.As.Create(ctx, provider) == nil
+	made := e.create(ctx, provider) == nil
 	if made {
 		defer e.remove(provider)
 	}
@@ -83,7 +83,7 @@ func (e *Env) notified(ctx context.Context, id, namespace string) Finding {
 		"providerRef":  map[string]any{"name": provider.GetName()},
 		"eventSources": []any{map[string]any{"kind": "Kustomization", "namespace": namespace, "name": name(id)}},
 	}})
-	if err := e.As.Create(ctx, alert); err != nil {
+	if err := e.create(ctx, alert); err != nil {
 		return judge(err, "")
 	}
 	defer e.remove(alert)

@@ -35,7 +35,7 @@ var errNoOutside = errors.New("nobody outside of the cluster can be played here"
 // and look how often one looks.
 const (
 	outsidePatience = 15 * time.Second
-	look            = 100 * time.Millisecond
+	look            = 50 * time.Millisecond
 )
 
 // poll calls try until it has an answer, an error or no time left. What is not

@@ -3,6 +3,7 @@ package attack
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,6 +16,10 @@ import (
 func (e *Env) reconciles(ctx context.Context, id string, canary, own *unstructured.Unstructured, change func(spec map[string]any)) Finding {
 	if e.Repository == nil {
 		return unproven("no repository of the tenant is mapped")
+	}
+	// What somebody else has left there would be taken for a success.
+	if there, err := e.exists(ctx, canary); err != nil || there {
+		return unproven(fmt.Sprintf("the canary %s %s cannot be told from what is there already (%v)", canary.GetKind(), keyOf(canary), err))
 	}
 	var touched bool
 	var lookErr error
@@ -61,6 +66,9 @@ func (e *Env) confirm(ctx context.Context, id string, own *unstructured.Unstruct
 // by the same control: the way is closed, if the tenant's identity works
 // otherwise.
 func (e *Env) closed(ctx context.Context, f Finding) Finding {
+	if strings.HasPrefix(f.Control, quotaControl) {
+		return unproven("the tenant's quota is used up: " + f.Message)
+	}
 	if brokenPolicy.MatchString(f.Message) {
 		return unproven("the policy refuses everything, because it does not work: " + f.Message)
 	}

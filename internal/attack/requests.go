@@ -32,6 +32,8 @@ func requests(all ...request) func(context.Context, *Env) Finding {
 				return f
 			}
 			switch {
+			case r.own == nil && strings.HasPrefix(f.Control, quotaControl):
+				return unproven("a quota that is used up says nothing about what it would refuse otherwise: " + f.Message)
 			case r.own != nil:
 				f = e.confirmRequest(ctx, f, r.own(ctx, e))
 			case !works:

@@ -130,7 +130,7 @@ func (e *Env) run(ctx context.Context, attacks []Attack, progress func(Result)) 
 	}
 	restore, err := e.plant(ctx, planted)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, restore(context.WithoutCancel(ctx)))
 	}
 	var mu sync.Mutex
 	var results []Result
@@ -142,7 +142,8 @@ func (e *Env) run(ctx context.Context, attacks []Attack, progress func(Result)) 
 		} else {
 			r.Finding = a.Run(ctx, e)
 		}
-		if r.Finding.Outcome == Stopped {
+		// Of what is not installed no control is missing.
+		if r.Finding.Outcome == Stopped && r.Finding.Control != notInstalled {
 			r.Finding.Missing = a.missingLayers(ctx, e)
 		}
 		r.Took = time.Since(began)

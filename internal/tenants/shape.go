@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -60,19 +61,35 @@ func (b *bounds) list(ctx context.Context, c client.Reader, list client.ObjectLi
 }
 
 // assignShapes computes the shapes. They leave out what differs between tenants
-// by its nature, which is names.
+// by its nature, which is names, and how many namespaces are like that which a
+// tenant is attacked from.
 func (d *discovery) assignShapes() {
 	for _, t := range d.tenants {
 		shape := []string{fmt.Sprintf("repositories %t", len(t.Repositories) > 0)}
 		if d.bounds.unread {
 			shape = append(shape, "tenant "+t.Name)
 		}
-		shape = append(shape, d.rightsShape(t)...)
+		shape = append(shape, d.rightsShape(t, "")...)
+		var first, others []string
 		for _, ns := range d.namespaces {
-			if slices.Contains(t.Namespaces, ns.Name) {
-				for _, line := range d.bounds.shape(t, ns) {
-					shape = append(shape, d.place(t, ns.Name)+": "+line)
-				}
+			if !slices.Contains(t.Namespaces, ns.Name) {
+				continue
+			}
+			lines := append(d.bounds.shape(t, ns), d.rightsShape(t, ns.Name)...)
+			slices.Sort(lines)
+			like := digest(slices.Compact(lines))
+			if len(t.Accounts) > 0 && t.Accounts[0].Namespace == ns.Name {
+				first = []string{like}
+				continue
+			}
+			others = append(others, like)
+		}
+		for _, like := range first {
+			shape = append(shape, "its namespace "+like)
+		}
+		for _, like := range others {
+			if !slices.Contains(first, like) {
+				shape = append(shape, "another of its namespaces "+like)
 			}
 		}
 		slices.Sort(shape)
@@ -81,31 +98,25 @@ func (d *discovery) assignShapes() {
 	}
 }
 
-// place says which of a tenant's namespaces one is: the one that it is attacked
-// from, or another.
-func (d *discovery) place(t *Tenant, namespace string) string {
-	if len(t.Accounts) > 0 && t.Accounts[0].Namespace == namespace {
-		return "its namespace"
-	}
-	return "another of its namespaces"
-}
-
-// rightsShape writes who has which role where: the account that attacks, other
-// accounts that reconcile, and the accounts that are only there, such as default,
-// which Flux falls back to.
-func (d *discovery) rightsShape(t *Tenant) []string {
+// rightsShape writes who has which role in a namespace of a tenant: the account
+// that attacks, other accounts that reconcile, and the accounts that are only
+// there, such as default, which Flux falls back to. For no namespace it writes
+// who has which role elsewhere or everywhere.
+func (d *discovery) rightsShape(t *Tenant, namespace string) []string {
 	var lines []string
 	for _, g := range d.grants {
-		where := "elsewhere " + g.namespace
-		switch {
-		case g.namespace == "":
-			where = "everywhere"
-		case slices.Contains(t.Namespaces, g.namespace):
-			where = d.place(t, g.namespace)
+		within := ""
+		if slices.Contains(t.Namespaces, g.namespace) {
+			within = g.namespace
+		}
+		if within != namespace {
+			continue
 		}
 		for _, s := range g.subjects {
-			if who := t.who(s); who != "" {
-				lines = append(lines, who+" has "+d.roleShape(g)+" in "+where)
+			if who := t.who(s); who != "" && namespace != "" {
+				lines = append(lines, who+" has "+d.roleShape(g))
+			} else if who != "" {
+				lines = append(lines, who+" has "+d.roleShape(g)+" in "+cmp.Or(g.namespace, "the cluster"))
 			}
 		}
 	}

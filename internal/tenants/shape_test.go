@@ -24,6 +24,20 @@ func TestShape(t *testing.T) {
 		}
 		return []client.Object{namespace(name, all), account(name, name, map[string]string{Label: name}), binding(name, role, name)}
 	}
+	second := func(team string, labels map[string]string) client.Object {
+		all := map[string]string{Label: team}
+		for k, v := range labels {
+			all[k] = v
+		}
+		return namespace(team+"-2", all)
+	}
+	also := func(team, role string) client.Object {
+		return &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: team + "-2", Name: "reconciler"},
+			RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: team, Name: team}},
+		}
+	}
 	in := func(namespace string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: "x"} }
 	quota := func(namespace, pods string) client.Object {
 		return &corev1.ResourceQuota{ObjectMeta: in(namespace), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse(pods)}}}
@@ -82,12 +96,19 @@ func TestShape(t *testing.T) {
 		more   []client.Object
 		same   bool
 	}{
-		"names":      {reason: "names alone make no difference", same: true},
-		"role":       {reason: "another role", beta: team("beta", "admin", restricted)},
-		"labels":     {reason: "another level of Pod Security", beta: team("beta", "edit", nil)},
-		"same rules": {reason: "Roles with the same rules", more: all(role("alpha", "get"), role("beta", "get")), same: true},
-		"rules":      {reason: "Roles of the same name with other rules", more: all(role("alpha", "get"), role("beta", "delete"))},
-		"default":    {reason: "rights of the account that Flux falls back to", more: []client.Object{ofDefault("beta")}},
+		"names": {reason: "names alone make no difference", same: true},
+		"another namespace": {reason: "one more namespace that is like the first", same: true, more: []client.Object{
+			second("beta", restricted), also("beta", "edit"),
+		}},
+		"another role there": {reason: "one more namespace with other rights", more: []client.Object{
+			second("beta", restricted), also("beta", "admin"),
+		}},
+		"another level there": {reason: "one more namespace with other labels", more: []client.Object{second("beta", nil), also("beta", "edit")}},
+		"role":                {reason: "another role", beta: team("beta", "admin", restricted)},
+		"labels":              {reason: "another level of Pod Security", beta: team("beta", "edit", nil)},
+		"same rules":          {reason: "Roles with the same rules", more: all(role("alpha", "get"), role("beta", "get")), same: true},
+		"rules":               {reason: "Roles of the same name with other rules", more: all(role("alpha", "get"), role("beta", "delete"))},
+		"default":             {reason: "rights of the account that Flux falls back to", more: []client.Object{ofDefault("beta")}},
 		"cluster-wide": {reason: "rights in the whole cluster", more: []client.Object{
 			clusterBinding("c", "view", nil, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "beta", Name: "beta"}),
 		}},
