@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -38,8 +40,13 @@ type Env struct {
 	// not mapped.
 	Repository *tenants.Repository
 
-	git    *githost.Host
 	config *rest.Config
+	git    *githost.Host
+	// outside is how the world outside of the cluster is played; nil when
+	// nobody can.
+	outside Outside
+	// kube reads logs, which are no objects.
+	kube kubernetes.Interface
 }
 
 // newEnv prepares the attacks of one tenant.
@@ -52,9 +59,13 @@ func newEnv(config *rest.Config, admin client.WithWatch, git *githost.Host, plat
 	if err != nil {
 		return nil, err
 	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client: %w", err)
+	}
 	e := &Env{
 		Tenant: t, Account: account, Namespace: account.Namespace, As: as, Admin: admin,
-		Victim: victim, Platform: platform, git: git, config: config,
+		Victim: victim, Platform: platform, git: git, config: config, kube: kube,
 	}
 	for i, r := range t.Repositories {
 		if _, mapped := git.Head(r.URL, r.Branch); mapped && r.Kustomization.Namespace == e.Namespace {
@@ -99,7 +110,7 @@ const fluxPatience = 40 * time.Second
 // error is the API server's, for an object that it refuses.
 func (e *Env) apply(ctx context.Context, u *unstructured.Unstructured, look func()) (answer, error) {
 	u = u.DeepCopy()
-	if err := e.As.Create(ctx, u); err != nil {
+	if err := e.create(ctx, u); err != nil {
 		return answer{}, err
 	}
 	defer e.undo(u)
@@ -108,30 +119,57 @@ func (e *Env) apply(ctx context.Context, u *unstructured.Unstructured, look func
 	return said, err
 }
 
-// remove deletes an object, also when its own end is what was attacked.
+// create creates an object as the tenant, not as a dry run: remove it.
+func (e *Env) create(ctx context.Context, u *unstructured.Unstructured) error {
+	err := e.As.Create(ctx, u)
+	if err != nil && ctx.Err() != nil {
+		// Who is interrupted does not know whether it was made.
+		e.remove(u)
+	}
+	// Attacks run side by side, so that one may get the last room and another
+	// none: that is no control of either.
+	if control, _ := controlOf(fmt.Sprint(err)); err != nil && strings.HasPrefix(control, quotaControl) {
+		return fmt.Errorf("the tenant's quota has no room for the attack: %s", err)
+	}
+	return err
+}
+
+// remove deletes an object and waits until it is gone, also when the run is
+// being ended. Another object of the same name is left alone.
 func (e *Env) remove(u *unstructured.Unstructured) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), removePatience)
 	defer cancel()
-	// What Flux has applied for it goes with it, as long as Flux may.
-	_ = e.Admin.Delete(ctx, u)
-	key := client.ObjectKeyFromObject(u)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	uid := u.GetUID()
+	gone := func(ctx context.Context) (bool, error) {
 		current := &unstructured.Unstructured{}
 		current.SetGroupVersionKind(u.GroupVersionKind())
-		if err := e.Admin.Get(ctx, key, current); apierrors.IsNotFound(err) || current.GetUID() != u.GetUID() {
-			return
+		err := e.Admin.Get(ctx, keyOf(u), current)
+		switch {
+		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+			return true, nil
+		case err != nil:
+			return false, nil
+		case uid == "":
+			uid = current.GetUID()
 		}
-		select {
-		case <-ctx.Done():
-			patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-			_ = e.Admin.Patch(context.WithoutCancel(ctx), u, patch)
-			return
-		case <-tick.C:
-		}
+		return current.GetUID() != uid, nil
 	}
+	if there, _ := gone(ctx); there {
+		return
+	}
+	// What Flux has applied for it goes with it, as long as Flux may.
+	_ = e.Admin.Delete(ctx, u)
+	if poll(ctx, removePatience, gone) == nil {
+		return
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), removePatience)
+	defer cancel()
+	_ = e.Admin.Patch(ctx, u, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 }
+
+// removePatience bounds the wait for the end of an object, which may have
+// finalizers.
+const removePatience = 10 * time.Second
 
 // answer is what Flux says about an object.
 type answer struct {

@@ -1,7 +1,12 @@
 package attack
 
 import (
+	"context"
+
+	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func init() {
@@ -15,6 +20,16 @@ func init() {
 		}
 	}
 	own := creating(kustomizationIn(func(e *Env) string { return e.Namespace }))
+	releaseIn := func(namespace func(*Env) string) func(*Env) *unstructured.Unstructured {
+		return func(e *Env) *unstructured.Unstructured {
+			return object("helm.toolkit.fluxcd.io/v2", "HelmRelease", namespace(e), name("i3"), map[string]any{"spec": map[string]any{
+				"interval": "1h", "suspend": true, "serviceAccountName": e.Account.Name,
+				"chartRef": map[string]any{"kind": "HelmChart", "name": "any"},
+			}})
+		}
+	}
+	platform, victim := func(e *Env) string { return e.Platform }, func(e *Env) string { return e.Victim.Namespace }
+	ownRelease := creating(releaseIn(func(e *Env) string { return e.Namespace }))
 	attack := Attack{
 		ID:         "I3",
 		Title:      "puts a Flux object into the platform's or another tenant's namespace",
@@ -24,9 +39,15 @@ func init() {
 	}
 	attack.Via = API
 	attack.Run = requests(
-		request{what: "create a Kustomization in the platform's namespace", aimed: creating(kustomizationIn(func(e *Env) string { return e.Platform })), own: own},
-		request{what: "create a Kustomization in another tenant's namespace", aimed: creating(kustomizationIn(func(e *Env) string { return e.Victim.Namespace })), own: own},
+		request{what: "create a Kustomization in the platform's namespace", aimed: creating(kustomizationIn(platform)), own: own},
+		request{what: "create a Kustomization in another tenant's namespace", aimed: creating(kustomizationIn(victim)), own: own},
+		request{what: "create a HelmRelease in the platform's namespace", aimed: creating(releaseIn(platform)), own: ownRelease},
+		request{what: "create a HelmRelease in another tenant's namespace", aimed: creating(releaseIn(victim)), own: ownRelease},
+		request{what: "change the platform's own source", aimed: func(ctx context.Context, e *Env) error {
+			root := object(flux.GitRepository.GroupVersionKind().GroupVersion().String(), "GitRepository", e.Root.Namespace, e.Root.Name, nil)
+			return e.As.Patch(ctx, root, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"canary":"sings"}}}`)), client.DryRunAll)
+		}},
 	)
 	register(attack)
-	register(delivers(attack, kustomizationIn(func(e *Env) string { return e.Victim.Namespace }), kustomizationIn(func(e *Env) string { return e.Namespace })))
+	register(delivers(attack, kustomizationIn(victim), kustomizationIn(func(e *Env) string { return e.Namespace })))
 }

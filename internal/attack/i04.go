@@ -7,8 +7,10 @@ import (
 func init() {
 	binding := func(e *Env) *unstructured.Unstructured {
 		return object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", name("i4"), map[string]any{
-			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-			"subjects": []any{map[string]any{"kind": "ServiceAccount", "name": e.Account.Name, "namespace": e.Account.Namespace}},
+			"roleRef": map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+			// Nobody has this account: with more rights of its own the tenant
+			// would get through elsewhere, too.
+			"subjects": []any{map[string]any{"kind": "ServiceAccount", "name": name("i4"), "namespace": e.Account.Namespace}},
 		})
 	}
 	role := func(e *Env) *unstructured.Unstructured {

@@ -3,6 +3,7 @@ package attack
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -20,7 +21,7 @@ func init() {
 		Controls:   []string{"RBAC"},
 		References: []string{"flux2 discussion 263"},
 		Fix:        Fix{Advice: "give the tenant's role neither the verb impersonate nor create on serviceaccounts/token; cluster-admin in a RoleBinding has both", Rights: true},
-		Run: requests(
+		Run: namingBindings(requests(
 			request{what: "impersonate any account of its namespace", aimed: mayNot("impersonate", "serviceaccounts", func(e *Env) string { return e.Namespace })},
 			request{what: "impersonate any user", aimed: mayNot("impersonate", "users", func(*Env) string { return "" })},
 			request{what: "make a token for the account default of its namespace", aimed: func(ctx context.Context, e *Env) error {
@@ -28,8 +29,23 @@ func init() {
 				return e.As.SubResource("token").Create(ctx, account, &authenticationv1.TokenRequest{},
 					&client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
 			}},
-		),
+		)),
 	})
+}
+
+// namingBindings adds to what got through which bindings give the tenant
+// cluster-admin: with it nothing keeps an account from acting as another.
+func namingBindings(run func(context.Context, *Env) Finding) func(context.Context, *Env) Finding {
+	return func(ctx context.Context, e *Env) Finding {
+		f := run(ctx, e)
+		if f.Outcome != GotThrough {
+			return f
+		}
+		for _, right := range e.Tenant.ClusterAdmin() {
+			f.Evidence += "; " + right.String()
+		}
+		return f
+	}
 }
 
 // mayNot asks the API server whether the tenant has a right that is exercised in
@@ -37,8 +53,9 @@ func init() {
 // of the error that the request would have ended in.
 func mayNot(verb, resource string, namespace func(*Env) string) func(context.Context, *Env) error {
 	return func(ctx context.Context, e *Env) error {
+		plain, subresource, _ := strings.Cut(resource, "/")
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: resource, Namespace: namespace(e)},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: plain, Subresource: subresource, Namespace: namespace(e)},
 		}}
 		if err := e.As.Create(ctx, review); err != nil {
 			return fmt.Errorf("cannot ask for the tenant's rights: %w", err)
@@ -46,6 +63,6 @@ func mayNot(verb, resource string, namespace func(*Env) string) func(context.Con
 		if review.Status.Allowed {
 			return nil
 		}
-		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf("the account cannot %s %s", verb, resource))
+		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf("User %q cannot %s resource %q", e.Account.User(), verb, resource))
 	}
 }

@@ -137,7 +137,7 @@ func (e *Env) insecureKubeconfig(ctx context.Context, key, kind string, what ins
 	if err == nil {
 		f = e.givesKubeconfig(ctx, u, key, what)
 	}
-	return e.confirm(ctx, delivery{"Kustomizations", e.kustomization}, key, ownConfigMap("i13-"+kind)(e), f)
+	return e.confirm(ctx, e.kustomization, key, ownConfigMap("i13-"+kind)(e), f)
 }
 
 func (e *Env) givesKubeconfig(ctx context.Context, u *unstructured.Unstructured, key string, what insecure) Finding {

@@ -14,7 +14,7 @@ import (
 // installs is reconciles by a HelmRelease of the tenant's: aimed and own are
 // charts, see [charts].
 func (e *Env) installs(ctx context.Context, id string, canary, own *unstructured.Unstructured, change func(spec map[string]any)) Finding {
-	return e.delivered(ctx, delivery{"HelmReleases", e.release}, id, canary, own, change)
+	return e.delivered(ctx, e.release, id, canary, own, change)
 }
 
 // charts are the files of an attack by a HelmRelease: a chart that makes the

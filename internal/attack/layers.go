@@ -45,8 +45,7 @@ func admissionLayer(name string, make func(*Env) *unstructured.Unstructured) Lay
 // given several times, the last counts.
 func (e *Env) runsWith(ctx context.Context, f Flag) (bool, error) {
 	args, err := e.arguments(ctx, f.Controller)
-	flag, value, _ := strings.Cut(f.Flag, "=")
-	return err == nil && lastValue(args, flag) == value, err
+	return err == nil && sets(args, f.Flag), err
 }
 
 // arguments are what a controller is started with.
@@ -93,6 +92,36 @@ func gateIsOn(args []string, gate string) bool {
 		}
 	}
 	return on
+}
+
+// sets says whether arguments set a flag, of which the last counts. Its value may
+// be an argument of its own, unless it is a boolean, and a boolean may go
+// without. Which account is the default does not matter here: what that may do
+// shows in the attacks.
+func sets(args []string, flag string) bool {
+	name, want, _ := strings.Cut(flag, "=")
+	wanted, notBool := strconv.ParseBool(want)
+	var last string
+	for i, arg := range args {
+		got, value, joined := strings.Cut(arg, "=")
+		switch {
+		case got != name:
+			continue
+		case !joined && notBool == nil:
+			value = "true"
+		case !joined && i+1 < len(args):
+			value = args[i+1]
+		}
+		last = value
+	}
+	if notBool == nil {
+		got, err := strconv.ParseBool(last)
+		return err == nil && got == wanted
+	}
+	if name == "--default-service-account" {
+		return last != ""
+	}
+	return last == want
 }
 
 // missingLayers names the layers of an attack that do not hold.

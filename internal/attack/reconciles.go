@@ -9,20 +9,16 @@ import (
 )
 
 // delivery is a way in which a tenant has Flux apply a folder of its repository.
-type delivery struct {
-	// kinds is the plural of the kind of object that says so.
-	kinds string
-	// object makes one for a folder, as the tenant would honestly write it but
-	// for the change.
-	object func(id, folder string, change func(spec map[string]any)) *unstructured.Unstructured
-}
+// It makes the object that says so, as the tenant would honestly write it but for
+// the change.
+type delivery func(id, folder string, change func(spec map[string]any)) *unstructured.Unstructured
 
 // reconciles runs an attack by a Kustomization of the tenant's. The folder of
 // the attack has two subfolders: aimed holds a canary outside of what the tenant
 // owns, own the same within. The Kustomization for aimed is changed as the
 // attack wants; that for own is an honest one.
 func (e *Env) reconciles(ctx context.Context, id string, canary, own *unstructured.Unstructured, change func(spec map[string]any)) Finding {
-	return e.delivered(ctx, delivery{"Kustomizations", e.kustomization}, id, canary, own, change)
+	return e.delivered(ctx, e.kustomization, id, canary, own, change)
 }
 
 // delivered is reconciles for any way of delivery.
@@ -30,9 +26,13 @@ func (e *Env) delivered(ctx context.Context, by delivery, id string, canary, own
 	if e.Repository == nil {
 		return unproven("no repository of the tenant is mapped")
 	}
+	// What somebody else has left there would be taken for a success.
+	if there, err := e.exists(ctx, canary); err != nil || there {
+		return unproven(fmt.Sprintf("the canary %s %s cannot be told from what is there already (%v)", canary.GetKind(), keyOf(canary), err))
+	}
 	var touched bool
 	var lookErr error
-	said, err := e.apply(ctx, by.object(id, folder(id)+"/aimed", change), func() { touched, lookErr = e.exists(ctx, canary) })
+	said, err := e.apply(ctx, by(id, folder(id)+"/aimed", change), func() { touched, lookErr = e.exists(ctx, canary) })
 	switch {
 	case lookErr != nil:
 		return unproven("cannot look after the canary: " + firstLine(lookErr.Error()))
@@ -57,9 +57,9 @@ func (e *Env) confirm(ctx context.Context, by delivery, id string, own *unstruct
 	if f.Outcome != Stopped {
 		return f
 	}
-	said, err := e.apply(ctx, by.object(id+"-own", folder(id)+"/own", nil), func() {})
+	said, err := e.apply(ctx, by(id+"-own", folder(id)+"/own", nil), func() {})
 	if apierrors.IsForbidden(err) && judge(err, "").Control == f.Control {
-		return e.closed(ctx, f, by.kinds)
+		return e.closed(ctx, f)
 	}
 	if err != nil {
 		return unproven("the tenant cannot do it to its own either: " + firstLine(err.Error()))
@@ -71,13 +71,21 @@ func (e *Env) confirm(ctx context.Context, by delivery, id string, own *unstruct
 	return f
 }
 
-// closed is the finding when a tenant may not make objects of a kind at all, be
-// they honest: the way is closed, if the tenant's identity works otherwise.
-func (e *Env) closed(ctx context.Context, f Finding, kinds string) Finding {
+// closed is the finding when a tenant is refused the same with what is its own,
+// by the same control: the way is closed if the tenant has no right to it or the
+// cluster does not have it, and the tenant's identity works otherwise. Any other
+// control may refuse both for a reason that an attacker would not give it, as a
+// quota does that is used up or a policy that is broken.
+func (e *Env) closed(ctx context.Context, f Finding) Finding {
+	if f.Control != rbac && f.Control != notInstalled {
+		return unproven("the tenant cannot do it to its own either: " + f.Message)
+	}
 	if err := identityWorks(ctx, e); err != nil {
 		return unproven("the tenant cannot do anything here: " + firstLine(err.Error()))
 	}
-	f.Control += " (no " + kinds + " at all)"
+	if f.Control != notInstalled {
+		f.Control += " (nor its own)"
+	}
 	return f
 }
 

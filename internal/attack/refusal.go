@@ -11,6 +11,9 @@ import (
 // rbac is the control that speaks when a right is missing.
 const rbac = "RBAC"
 
+// quotaControl begins the names of quotas, as controls.
+const quotaControl = "quota "
+
 // The words in which the API server and Flux refuse. They are matched in
 // messages because that is where Flux, which passes on what it was told, has
 // them.
@@ -21,10 +24,11 @@ var refusals = []struct {
 	{regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)'`), func(m []string) string { return "policy " + m[1] }},
 	{regexp.MustCompile(`admission webhook "([^"]+)" denied`), func(m []string) string { return "webhook " + m[1] }},
 	{regexp.MustCompile(`violates PodSecurity "([^"]+)"`), func(m []string) string { return "Pod Security " + m[1] }},
-	{regexp.MustCompile(`exceeded quota: ([^,]+)`), func(m []string) string { return "quota " + m[1] }},
+	{regexp.MustCompile(`exceeded quota: ([^,]+)`), func(m []string) string { return quotaControl + m[1] }},
 	{regexp.MustCompile(`attempting to grant RBAC permissions not currently held`), constant("RBAC (escalation)")},
 	{regexp.MustCompile(`cross-namespace reference`), constant("flag --no-cross-namespace-refs")},
-	{regexp.MustCompile(`cannot [a-z]+ resource|is forbidden: User|cannot (?:get|list|create|patch|update|delete|impersonate)`), constant(rbac)},
+	{regexp.MustCompile(`can't be accessed due to .*\bACL labels\b`), constant("spec.accessFrom of the object")},
+	{regexp.MustCompile(`cannot [a-z]+ resource|is forbidden: User`), constant(rbac)},
 }
 
 func constant(s string) func([]string) string { return func([]string) string { return s } }
@@ -39,6 +43,10 @@ func controlOf(message string) (string, bool) {
 	return "", false
 }
 
+// notInstalled is what stops an attack with objects of a kind that the cluster
+// does not serve.
+const notInstalled = "not installed"
+
 // judge says what the answer to a request means: for an attack, that it was
 // accepted means that it got through.
 func judge(err error, evidence string) Finding {
@@ -46,13 +54,21 @@ func judge(err error, evidence string) Finding {
 		return through(evidence)
 	}
 	message := firstLine(err.Error())
-	if control, ok := controlOf(message); ok && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) {
+	control, known := controlOf(message)
+	switch {
+	case !known:
+	case apierrors.IsForbidden(err):
 		return stopped(control, message)
+	// Policies and webhooks choose their code; RBAC and the rest do not.
+	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
+		if strings.HasPrefix(control, "policy ") || strings.HasPrefix(control, "webhook ") {
+			return stopped(control, message)
+		}
 	}
 	// A kind that the cluster does not have is a door that is not there. That a
 	// tenant cannot bring the kind along is an attack of its own.
 	if meta.IsNoMatchError(err) {
-		return stopped("not installed", message)
+		return stopped(notInstalled, message)
 	}
 	if apierrors.IsNotFound(err) {
 		return unproven("what the attack needs is not there: " + message)

@@ -53,7 +53,7 @@ func (e *Env) plant(ctx context.Context, attacks []Attack) (func(context.Context
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil && revision == "" {
 		return nothing, fmt.Errorf("cannot commit to %s: %w", e.Repository.URL, err)
 	}
 	restore := func(ctx context.Context) error {
@@ -65,6 +65,9 @@ func (e *Env) plant(ctx context.Context, attacks []Attack) (func(context.Context
 			return errors.Join(errs...)
 		})
 		return err
+	}
+	if err != nil {
+		return restore, fmt.Errorf("cannot have %s fetched: %w", e.Repository.URL, err)
 	}
 	return restore, e.awaitSource(ctx, revision)
 }

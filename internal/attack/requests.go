@@ -26,21 +26,25 @@ type request struct {
 func requests(all ...request) func(context.Context, *Env) Finding {
 	return func(ctx context.Context, e *Env) Finding {
 		var controls, messages []string
+		var works bool
 		for _, r := range all {
 			f := judge(r.aimed(ctx, e), "it could "+r.what)
 			if f.Outcome != Stopped {
 				return f
 			}
-			own := r.own
-			if own == nil {
-				own = identityWorks
+			switch {
+			case r.own == nil && strings.HasPrefix(f.Control, quotaControl):
+				return unproven("a quota that is used up says nothing about what it would refuse otherwise: " + f.Message)
+			case r.own != nil:
+				f = e.confirmRequest(ctx, f, r.own(ctx, e))
+			case !works:
+				if err := identityWorks(ctx, e); err != nil {
+					return unproven("the tenant cannot do anything here: " + firstLine(err.Error()))
+				}
+				works = true
 			}
-			err := own(ctx, e)
-			if g := judge(err, ""); f.Control == rbac && g.Control == rbac {
-				err = identityWorks(ctx, e)
-			}
-			if err != nil {
-				return unproven("the tenant cannot do it to its own either: " + firstLine(err.Error()))
+			if f.Outcome != Stopped {
+				return f
 			}
 			if !slices.Contains(controls, f.Control) {
 				controls = append(controls, f.Control)
@@ -49,6 +53,19 @@ func requests(all ...request) func(context.Context, *Env) Finding {
 		}
 		return stopped(strings.Join(controls, ", "), messages[0])
 	}
+}
+
+// confirmRequest is the finding of a request that was refused, after the same
+// with what is the tenant's own. A kind that is not there cannot be had as one's
+// own, and what a tenant has no right to at all is not done to others either.
+func (e *Env) confirmRequest(ctx context.Context, f Finding, own error) Finding {
+	if own == nil {
+		return f
+	}
+	if refused := judge(own, ""); refused.Outcome != Stopped || refused.Control != f.Control {
+		return unproven("the tenant cannot do it to its own either: " + firstLine(own.Error()))
+	}
+	return e.closed(ctx, f)
 }
 
 // identityWorks shows that the tenant's identity is one that the API server

@@ -23,6 +23,9 @@ type Options struct {
 	Config *rest.Config
 	// Git serves the repositories of the tenants.
 	Git *githost.Host
+	// Network plays whom Flux sends notifications to and who calls its
+	// webhooks; nil where that cannot be done.
+	Network Outside
 	// Platform is the namespace of Flux, Root the platform's own source.
 	Platform string
 	Root     flux.Ref
@@ -108,7 +111,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 			report.Results = append(report.Results, results(func(Attack) Finding { return unproven(err.Error()) })...)
 			continue
 		}
-		e.Root = opts.Root
+		e.Root, e.outside = opts.Root, opts.Network
 		tried, err := e.run(ctx, attacks, opts.Progress)
 		report.Results = append(report.Results, tried...)
 		if err != nil {
@@ -127,7 +130,7 @@ func (e *Env) run(ctx context.Context, attacks []Attack, progress func(Result)) 
 	}
 	restore, err := e.plant(ctx, planted)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, restore(context.WithoutCancel(ctx)))
 	}
 	var mu sync.Mutex
 	var results []Result
@@ -139,7 +142,8 @@ func (e *Env) run(ctx context.Context, attacks []Attack, progress func(Result)) 
 		} else {
 			r.Finding = a.Run(ctx, e)
 		}
-		if r.Finding.Outcome == Stopped {
+		// Of what is not installed no control is missing.
+		if r.Finding.Outcome == Stopped && r.Finding.Control != notInstalled {
 			r.Finding.Missing = a.missingLayers(ctx, e)
 		}
 		r.Took = time.Since(began)

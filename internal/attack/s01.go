@@ -82,7 +82,7 @@ func crossNamespaceChart(ctx context.Context, e *Env) Finding {
 	own := ownConfigMap("s1")(e)
 	// The honest one comes last: when it is done, helm-controller has had the
 	// time for the first.
-	if f = e.confirm(ctx, delivery{"HelmReleases", e.release}, key, own, f); f.Outcome != Stopped {
+	if f = e.confirm(ctx, e.release, key, own, f); f.Outcome != Stopped {
 		return f
 	}
 	if exists, err := e.exists(ctx, made); err != nil {

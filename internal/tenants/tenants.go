@@ -7,8 +7,6 @@ package tenants
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,15 +30,23 @@ type Tenant struct {
 	// Namespaces are the tenant's, sorted.
 	Namespaces []string
 	// Accounts are the service accounts as which Flux applies what the
-	// tenant delivers, and those that carry the tenant's label; sorted.
+	// tenant delivers, and those that carry the tenant's label; sorted, those
+	// in the platform's namespace last.
 	Accounts []Account
 	// Repositories are the Git repositories that the tenant delivers from.
 	Repositories []Repository
-	// Roles are the roles that the accounts have in the tenant's namespaces,
-	// as KIND/NAME; sorted.
+	// Roles are the roles of Rights as KIND/NAME, with a note where one holds
+	// outside of the tenant's namespaces; sorted.
 	Roles []string
-	// Shape is equal for tenants whose accounts have the same rights and
-	// whose namespaces carry the same labels, names aside.
+	// Rights say by which binding the tenant has its roles: those of its
+	// accounts, of the groups that these are in, and of the user that older
+	// releases of Flux impersonate; sorted by binding.
+	Rights []Right
+	// Shape is equal for tenants that, names aside, have the same rights in
+	// namespaces with the same labels, quotas, limits and network policies,
+	// and that are bound by the same admission policies and webhooks with the
+	// same parameters. A policy that names a tenant makes it differ from all
+	// others. What is decided by a part of a name is not seen.
 	Shape string
 }
 
@@ -69,10 +75,10 @@ type Repository struct {
 	Kustomization flux.Ref
 }
 
-// HasClusterAdmin says whether an account of the tenant is bound to the role
-// cluster-admin: then admission and RBAC cannot keep it from acting as any other
-// account of its namespaces.
-func (t Tenant) HasClusterAdmin() bool { return slices.Contains(t.Roles, "ClusterRole/cluster-admin") }
+// HasClusterAdmin says whether the tenant is bound to the role cluster-admin:
+// then admission and RBAC cannot keep it from acting as any other account of its
+// namespaces.
+func (t Tenant) HasClusterAdmin() bool { return len(t.ClusterAdmin()) > 0 }
 
 // Discover reads the tenants, sorted by name. The platform's namespaces are
 // those with the Deployments of Flux, and those that Kubernetes makes itself.
@@ -85,6 +91,7 @@ func Discover(ctx context.Context, c client.Reader) ([]Tenant, error) {
 	d.assignAccounts()
 	d.assignRepositories()
 	d.assignRights()
+	d.assignShapes()
 	found := slices.Collect(maps.Values(d.tenants))
 	slices.SortFunc(found, func(a, b *Tenant) int { return cmp.Compare(a.Name, b.Name) })
 	var tenants []Tenant
@@ -97,7 +104,8 @@ func Discover(ctx context.Context, c client.Reader) ([]Tenant, error) {
 type discovery struct {
 	namespaces     []corev1.Namespace
 	accounts       []corev1.ServiceAccount
-	bindings       []rbacv1.RoleBinding
+	grants         []grant
+	bounds         *bounds
 	kustomizations []unstructured.Unstructured
 	releases       []unstructured.Unstructured
 	repositories   []unstructured.Unstructured
@@ -114,12 +122,18 @@ func (d *discovery) read(ctx context.Context, c client.Reader) error {
 	var namespaces corev1.NamespaceList
 	var accounts corev1.ServiceAccountList
 	var bindings rbacv1.RoleBindingList
-	for _, list := range []client.ObjectList{&namespaces, &accounts, &bindings} {
+	var clusterBindings rbacv1.ClusterRoleBindingList
+	for _, list := range []client.ObjectList{&namespaces, &accounts, &bindings, &clusterBindings} {
 		if err := c.List(ctx, list); err != nil {
 			return err
 		}
 	}
-	d.namespaces, d.accounts, d.bindings = namespaces.Items, accounts.Items, bindings.Items
+	d.namespaces, d.accounts = namespaces.Items, accounts.Items
+	d.grants = grants(bindings.Items, clusterBindings.Items)
+	var err error
+	if d.bounds, err = readBounds(ctx, c); err != nil {
+		return err
+	}
 	for kind, to := range map[flux.Kind]*[]unstructured.Unstructured{
 		flux.Kustomization: &d.kustomizations, flux.HelmRelease: &d.releases, flux.GitRepository: &d.repositories,
 	} {
@@ -173,11 +187,42 @@ func (d *discovery) assignNamespaces() {
 			d.assign(u.GetNamespace(), u.GetNamespace())
 		}
 	}
+	for _, u := range slices.Concat(d.kustomizations, d.releases) {
+		target := nested(u, "spec", "targetNamespace")
+		if d.byNamespace[target] == nil && target != "" && !d.platform[target] && d.delegates(u) {
+			d.assign(target, target)
+		}
+	}
+}
+
+// delegates says whether an object in the platform's namespace applies what is
+// not the platform's: it names an account that is not a controller's.
+func (d *discovery) delegates(u unstructured.Unstructured) bool {
+	account := nested(u, "spec", "serviceAccountName")
+	return d.platform[u.GetNamespace()] && account != "" && !strings.HasSuffix(account, "-controller")
+}
+
+// owner is the tenant that a Flux object delivers for, or nil: that of its
+// namespace, and of an object that the platform keeps in its own, that of the
+// namespace where it is aimed, or where its account may do something.
+func (d *discovery) owner(u unstructured.Unstructured) *Tenant {
+	if t := d.byNamespace[u.GetNamespace()]; t != nil || !d.delegates(u) {
+		return t
+	}
+	if target := nested(u, "spec", "targetNamespace"); target != "" {
+		return d.byNamespace[target]
+	}
+	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: u.GetNamespace(), Name: nested(u, "spec", "serviceAccountName")}
+	for _, g := range d.grants {
+		if t := d.byNamespace[g.namespace]; t != nil && slices.Contains(g.subjects, account) {
+			return t
+		}
+	}
+	return nil
 }
 
 func (d *discovery) assignAccounts() {
-	add := func(namespace, name string) {
-		t := d.byNamespace[namespace]
+	add := func(t *Tenant, namespace, name string) {
 		account := Account{namespace, name}
 		if t != nil && name != "" && !slices.Contains(t.Accounts, account) {
 			t.Accounts = append(t.Accounts, account)
@@ -185,21 +230,28 @@ func (d *discovery) assignAccounts() {
 	}
 	for _, a := range d.accounts {
 		if a.Labels[Label] != "" {
-			add(a.Namespace, a.Name)
+			add(d.byNamespace[a.Namespace], a.Namespace, a.Name)
 		}
 	}
 	for _, u := range slices.Concat(d.kustomizations, d.releases) {
-		name, _, _ := unstructured.NestedString(u.Object, "spec", "serviceAccountName")
-		add(u.GetNamespace(), name)
+		add(d.owner(u), u.GetNamespace(), nested(u, "spec", "serviceAccountName"))
 	}
 	for _, t := range d.tenants {
-		slices.SortFunc(t.Accounts, func(a, b Account) int { return cmp.Compare(a.String(), b.String()) })
+		foreign := func(a Account) int {
+			if slices.Contains(t.Namespaces, a.Namespace) {
+				return 0
+			}
+			return 1
+		}
+		slices.SortFunc(t.Accounts, func(a, b Account) int {
+			return cmp.Or(cmp.Compare(foreign(a), foreign(b)), cmp.Compare(a.String(), b.String()))
+		})
 	}
 }
 
 func (d *discovery) assignRepositories() {
 	for _, k := range d.kustomizations {
-		t := d.byNamespace[k.GetNamespace()]
+		t := d.owner(k)
 		source := nested(k, "spec", "sourceRef", "name")
 		if t == nil || nested(k, "spec", "sourceRef", "kind") != string(flux.GitRepository) {
 			continue
@@ -217,53 +269,6 @@ func (d *discovery) assignRepositories() {
 			})
 		}
 	}
-}
-
-// assignRights collects the roles of the tenants' accounts. The shape leaves out
-// what differs between tenants by its nature: names.
-func (d *discovery) assignRights() {
-	for _, t := range d.tenants {
-		var shape []string
-		for _, b := range d.bindings {
-			if !slices.Contains(t.Namespaces, b.Namespace) || !slices.ContainsFunc(b.Subjects, t.is) {
-				continue
-			}
-			role := b.RoleRef.Kind + "/" + b.RoleRef.Name
-			if !slices.Contains(t.Roles, role) {
-				t.Roles = append(t.Roles, role)
-			}
-		}
-		slices.Sort(t.Roles)
-		shape = append(shape, t.Roles...)
-		for _, ns := range d.namespaces {
-			if slices.Contains(t.Namespaces, ns.Name) {
-				shape = append(shape, "namespace "+labelShape(ns.Labels))
-			}
-		}
-		shape = append(shape, fmt.Sprintf("repositories %t", len(t.Repositories) > 0))
-		slices.Sort(shape)
-		sum := sha256.Sum256([]byte(strings.Join(slices.Compact(shape), "\n")))
-		t.Shape = hex.EncodeToString(sum[:4])
-	}
-}
-
-func (t *Tenant) is(s rbacv1.Subject) bool {
-	return s.Kind == rbacv1.ServiceAccountKind && slices.Contains(t.Accounts, Account{s.Namespace, s.Name})
-}
-
-// labelShape writes the labels of a namespace that decide about rights: not
-// those that name the namespace, its tenant, or who applied it.
-func labelShape(labels map[string]string) string {
-	var kept []string
-	for key, value := range labels {
-		switch {
-		case key == Label, key == corev1.LabelMetadataName, strings.HasPrefix(key, "kustomize.toolkit.fluxcd.io/"):
-		default:
-			kept = append(kept, key+"="+value)
-		}
-	}
-	slices.Sort(kept)
-	return strings.Join(kept, ",")
 }
 
 func nested(u unstructured.Unstructured, fields ...string) string {

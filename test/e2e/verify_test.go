@@ -21,6 +21,8 @@ var plain = []string{
 	// The example's policies say where sources are, and nothing about
 	// providers; its controllers have no identity per object.
 	"I19-api", "I19-api-Kustomization",
+	"N3-api", // no policy on the types of Receivers
+	"N4-api", // no policy on the addresses of Providers
 }
 
 // boundTooWidely makes an operator that may do all beside a tenant's account,
@@ -61,7 +63,7 @@ const all = "kustomizations,helmreleases,helmcharts,gitrepositories,configmaps,s
 func verify(r run) (through []string, report attack.Report) {
 	r.t.Helper()
 	report, err := attack.Run(r.t.Context(), attack.Options{
-		Config: r.REST, Git: r.Git, Platform: r.Fleet.Sync.Namespace,
+		Config: r.REST, Git: r.Git, Network: r.Network, Platform: r.Fleet.Sync.Namespace,
 		Root: flux.Ref{Kind: flux.GitRepository, Namespace: r.Fleet.Sync.Namespace, Name: r.Fleet.Sync.Source},
 	})
 	if err != nil {
@@ -109,7 +111,7 @@ func TestVerifyExample(t *testing.T) {
 				edit(t, "--default-service-account=default", "--default-service-account=", e.platform, system, "kustomization.yaml")
 				write(t, "resources: [tenant-role.yaml]\n", e.platform, "infrastructure", "policies", "kustomization.yaml")
 			},
-			through: append([]string{"I1-api", "I1-api-HelmRelease", "I13-api", "S1-api", "S1-api-HelmRelease", "S9-api"}, plain...),
+			through: append([]string{"I1-api", "I1-api-HelmRelease", "I13-api", "N1-api", "N2-api", "S1-api", "S1-api-HelmRelease", "S9-api"}, plain...),
 		},
 		"cluster-admin in every namespace": {
 			reason: "with cluster-admin bound in the tenants' namespaces, and without Pod Security there",

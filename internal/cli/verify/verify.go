@@ -96,7 +96,7 @@ func run(ctx context.Context, streams ui.IO, o *options) (err error) {
 	step := steps.Start("attacks")
 	tried := 0
 	report, err := attack.Run(ctx, attack.Options{
-		Config: cluster.REST, Git: cluster.Git, Platform: cluster.Fleet.Sync.Namespace,
+		Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: cluster.Fleet.Sync.Namespace,
 		Root: flux.Ref{Kind: flux.GitRepository, Namespace: cluster.Fleet.Sync.Namespace, Name: cluster.Fleet.Sync.Source},
 		Progress: func(r attack.Result) {
 			tried++
