@@ -7,8 +7,6 @@ package tenants
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,8 +37,9 @@ type Tenant struct {
 	// Roles are the roles that the accounts have in the tenant's namespaces,
 	// as KIND/NAME; sorted.
 	Roles []string
-	// Shape is equal for tenants whose accounts have the same rights and
-	// whose namespaces carry the same labels, names aside.
+	// Shape is equal for tenants whose accounts have the same rights, whose
+	// namespaces carry the same labels and are under the same admission
+	// policies, and whose Flux objects apply in the same way, names aside.
 	Shape string
 }
 
@@ -98,6 +97,7 @@ type discovery struct {
 	namespaces     []corev1.Namespace
 	accounts       []corev1.ServiceAccount
 	bindings       []rbacv1.RoleBinding
+	rights         rights
 	kustomizations []unstructured.Unstructured
 	releases       []unstructured.Unstructured
 	repositories   []unstructured.Unstructured
@@ -120,6 +120,9 @@ func (d *discovery) read(ctx context.Context, c client.Reader) error {
 		}
 	}
 	d.namespaces, d.accounts, d.bindings = namespaces.Items, accounts.Items, bindings.Items
+	if err := d.rights.read(ctx, c); err != nil {
+		return err
+	}
 	for kind, to := range map[flux.Kind]*[]unstructured.Unstructured{
 		flux.Kustomization: &d.kustomizations, flux.HelmRelease: &d.releases, flux.GitRepository: &d.repositories,
 	} {
@@ -193,9 +196,37 @@ func (d *discovery) assignAccounts() {
 		add(u.GetNamespace(), name)
 	}
 	for _, t := range d.tenants {
+		if len(t.Accounts) == 0 {
+			d.guessAccounts(t)
+		}
 		slices.SortFunc(t.Accounts, func(a, b Account) int { return cmp.Compare(a.String(), b.String()) })
 	}
 }
+
+// guessAccounts finds the accounts of a tenant of which neither a label nor a
+// Flux object names one: the subjects of the bindings that carry the tenant's
+// label, as in fleets whose Flux objects have a kubeConfig, and if there are none
+// the account that every namespace has and that Flux falls back to.
+func (d *discovery) guessAccounts(t *Tenant) {
+	for _, b := range d.bindings {
+		if b.Labels[Label] != t.Name || !slices.Contains(t.Namespaces, b.Namespace) {
+			continue
+		}
+		for _, s := range b.Subjects {
+			account := Account{s.Namespace, s.Name}
+			if s.Kind == rbacv1.ServiceAccountKind && slices.Contains(t.Namespaces, s.Namespace) && !slices.Contains(t.Accounts, account) {
+				t.Accounts = append(t.Accounts, account)
+			}
+		}
+	}
+	if len(t.Accounts) == 0 {
+		t.Accounts = []Account{{t.Namespaces[0], fallbackAccount}}
+	}
+}
+
+// fallbackAccount is in every namespace, and what the lockdown's
+// --default-service-account usually names.
+const fallbackAccount = "default"
 
 func (d *discovery) assignRepositories() {
 	for _, k := range d.kustomizations {
@@ -217,53 +248,6 @@ func (d *discovery) assignRepositories() {
 			})
 		}
 	}
-}
-
-// assignRights collects the roles of the tenants' accounts. The shape leaves out
-// what differs between tenants by its nature: names.
-func (d *discovery) assignRights() {
-	for _, t := range d.tenants {
-		var shape []string
-		for _, b := range d.bindings {
-			if !slices.Contains(t.Namespaces, b.Namespace) || !slices.ContainsFunc(b.Subjects, t.is) {
-				continue
-			}
-			role := b.RoleRef.Kind + "/" + b.RoleRef.Name
-			if !slices.Contains(t.Roles, role) {
-				t.Roles = append(t.Roles, role)
-			}
-		}
-		slices.Sort(t.Roles)
-		shape = append(shape, t.Roles...)
-		for _, ns := range d.namespaces {
-			if slices.Contains(t.Namespaces, ns.Name) {
-				shape = append(shape, "namespace "+labelShape(ns.Labels))
-			}
-		}
-		shape = append(shape, fmt.Sprintf("repositories %t", len(t.Repositories) > 0))
-		slices.Sort(shape)
-		sum := sha256.Sum256([]byte(strings.Join(slices.Compact(shape), "\n")))
-		t.Shape = hex.EncodeToString(sum[:4])
-	}
-}
-
-func (t *Tenant) is(s rbacv1.Subject) bool {
-	return s.Kind == rbacv1.ServiceAccountKind && slices.Contains(t.Accounts, Account{s.Namespace, s.Name})
-}
-
-// labelShape writes the labels of a namespace that decide about rights: not
-// those that name the namespace, its tenant, or who applied it.
-func labelShape(labels map[string]string) string {
-	var kept []string
-	for key, value := range labels {
-		switch {
-		case key == Label, key == corev1.LabelMetadataName, strings.HasPrefix(key, "kustomize.toolkit.fluxcd.io/"):
-		default:
-			kept = append(kept, key+"="+value)
-		}
-	}
-	slices.Sort(kept)
-	return strings.Join(kept, ",")
 }
 
 func nested(u unstructured.Unstructured, fields ...string) string {

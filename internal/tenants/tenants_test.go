@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/flux"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,26 @@ func binding(namespace, role, account string) client.Object {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "reconciler"},
 		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
+	}
+}
+
+func labelledBinding(namespace, role, account string, labels map[string]string) client.Object {
+	b := binding(namespace, role, account)
+	b.SetLabels(labels)
+	b.SetName("labelled")
+	return b
+}
+
+// sharing is a tenant that delivers from the repository that others deliver from
+// too.
+func sharing(namespace string) Tenant {
+	return Tenant{
+		Name: namespace, Namespaces: []string{namespace}, Accounts: []Account{{namespace, "deployer"}},
+		Repositories: []Repository{{
+			Source: flux.Ref{Kind: flux.GitRepository, Namespace: namespace, Name: "dev-team"},
+			URL:    "https://git.example.com/acme/dev-team", Branch: "main", Path: "staging/",
+			Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: namespace, Name: "sync"},
+		}},
 	}
 }
 
@@ -95,6 +116,35 @@ func TestDiscover(t *testing.T) {
 				}},
 			}},
 		},
+		"found by its accounts": {
+			reason:  "a labelled account makes its namespace a tenant's",
+			objects: []client.Object{namespace("shop", nil), account("shop", "dev-team", labelled)},
+			want:    []Tenant{{Name: "dev-team", Namespaces: []string{"shop"}, Accounts: []Account{{"shop", "dev-team"}}}},
+		},
+		"found by its bindings": {
+			reason: "where no Flux object names an account, the labelled bindings say who the tenant is",
+			objects: []client.Object{
+				namespace("apps", labelled), account("apps", "owner", nil), account("apps", "other", nil),
+				labelledBinding("apps", "cluster-admin", "owner", labelled), binding("apps", "view", "other"),
+			},
+			want: []Tenant{{
+				Name: "dev-team", Namespaces: []string{"apps"},
+				Accounts: []Account{{"apps", "owner"}}, Roles: []string{"ClusterRole/cluster-admin"},
+			}},
+		},
+		"without an account": {
+			reason:  "Flux falls back to the account that every namespace has",
+			objects: []client.Object{namespace("apps", labelled)},
+			want:    []Tenant{{Name: "dev-team", Namespaces: []string{"apps"}, Accounts: []Account{{"apps", "default"}}}},
+		},
+		"two on one repository": {
+			reason: "each has the repository, by a source of its own",
+			objects: []client.Object{
+				fluxObject(flux.GitRepository, "one", "dev-team", source), fluxObject(flux.Kustomization, "one", "sync", sync),
+				fluxObject(flux.GitRepository, "two", "dev-team", source), fluxObject(flux.Kustomization, "two", "sync", sync),
+			},
+			want: []Tenant{sharing("one"), sharing("two")},
+		},
 		"platform label": {
 			reason:  "a label does not make the platform's namespace a tenant's",
 			objects: []client.Object{account("flux-system", "source-controller", labelled)},
@@ -126,6 +176,23 @@ func TestShape(t *testing.T) {
 	objects := append(team("a", "edit", restricted), team("b", "edit", restricted)...)
 	objects = append(objects, team("c", "admin", restricted)...)
 	objects = append(objects, team("d", "edit", nil)...)
+	objects = append(objects, team("e", "edit", restricted)...)
+	objects = append(objects, clusterBinding("everything", rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:e"}))
+	objects = append(objects, team("f", "edit", restricted)...)
+	objects = append(objects, ruled("f", []string{"get"})...)
+	objects = append(objects, team("g", "edit", restricted)...)
+	objects = append(objects, ruled("g", []string{"*"})...)
+	objects = append(objects, team("h", "edit", restricted)...)
+	objects = append(objects, fluxObject(flux.Kustomization, "h", "sync", map[string]any{"path": "./"}))
+	objects = append(objects, team("i", "edit", restricted)...)
+	objects = append(objects, &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "not-i"},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "p", MatchResources: &admissionv1.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+				Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"i"},
+			}}},
+		}},
+	})
 	shapes := map[string]string{}
 	for _, tenant := range discover(t, objects...) {
 		shapes[tenant.Name] = tenant.Shape
@@ -133,10 +200,33 @@ func TestShape(t *testing.T) {
 	if shapes["a"] != shapes["b"] {
 		t.Error("tenants that differ by name alone must have the same shape")
 	}
-	if shapes["a"] == shapes["c"] {
-		t.Error("another role must make another shape")
+	for other, what := range map[string]string{
+		"c": "another role", "d": "another Pod Security level", "e": "a right in the whole cluster by a group",
+		"f": "a Role", "h": "a Kustomization that names no account", "i": "an admission policy that leaves it out",
+	} {
+		if shapes["a"] == shapes[other] {
+			t.Errorf("%s must make another shape", what)
+		}
 	}
-	if shapes["a"] == shapes["d"] {
-		t.Error("another Pod Security level must make another shape")
+	if shapes["f"] == shapes["g"] {
+		t.Error("Roles of one name with other rules must make another shape")
 	}
+}
+
+func clusterBinding(role string, subject rbacv1.Subject) client.Object {
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role},
+		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{subject},
+	}
+}
+
+// ruled is a Role in the namespace of a team, bound to its account.
+func ruled(namespace string, verbs []string) []client.Object {
+	b := labelledBinding(namespace, "own", namespace, nil).(*rbacv1.RoleBinding)
+	b.RoleRef.Kind = "Role"
+	return []client.Object{b, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: verbs}},
+	}}
 }
