@@ -14,7 +14,7 @@ import (
 // attack wants; that for own is an honest one.
 func (e *Env) reconciles(ctx context.Context, id string, canary, own *unstructured.Unstructured, change func(spec map[string]any)) Finding {
 	if e.Repository == nil {
-		return unproven("no repository of the tenant is mapped")
+		return e.noRepository()
 	}
 	var touched bool
 	var lookErr error
@@ -76,7 +76,11 @@ func delivers(a Attack, canary, own func(*Env) *unstructured.Unstructured) Attac
 		return map[string]string{"aimed/canary.yaml": manifest(canary(e)), "own/canary.yaml": manifest(own(e))}
 	}
 	a.Run = func(ctx context.Context, e *Env) Finding {
-		return e.reconciles(ctx, a.Key(), canary(e), own(e), nil)
+		e, err := e.delivering(ctx)
+		if err != nil {
+			return unproven(firstLine(err.Error()))
+		}
+		return e.reconciles(ctx, a.Key(), canary(e), own(e), e.asItSyncs)
 	}
 	return a
 }

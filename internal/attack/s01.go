@@ -48,7 +48,7 @@ func (e *Env) foreignSource(spec map[string]any) {
 // not have: that the path is missed shows that the artifact was fetched.
 func crossNamespaceSource(ctx context.Context, e *Env) Finding {
 	if e.Repository == nil {
-		return unproven("no repository of the tenant is mapped")
+		return e.noRepository()
 	}
 	said, err := e.apply(ctx, e.kustomization("s1", nowhere, e.foreignSource), func() {})
 	var f Finding
