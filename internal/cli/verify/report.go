@@ -114,7 +114,7 @@ func verdict(r result) string {
 	switch {
 	case r.Coverage.GotThrough > 0:
 		return verdictUnsafe
-	case r.Coverage.NotProven > 0, len(r.NotReady) > 0, len(r.Tenants) == 0:
+	case r.Coverage.NotProven > 0, r.Coverage.Tried == 0, len(r.NotReady) > 0, len(r.Tenants) == 0:
 		return verdictUnjudged
 	}
 	return verdictSafe
