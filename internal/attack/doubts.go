@@ -26,7 +26,7 @@ func doubtsOf(ctx context.Context, admin client.Reader) ([]string, error) {
 		}
 		for _, u := range list.Items {
 			if a, _ := answerOf(&u); a.message == flux.AssumedMessage {
-				doubts = append(doubts, flux.Ref{Kind: kind, Namespace: u.GetNamespace(), Name: u.GetName()}.String()+", which is assumed (--assume)")
+				doubts = append(doubts, flux.Ref{Kind: kind, Namespace: u.GetNamespace(), Name: u.GetName()}.String()+" (assumed)")
 			}
 		}
 	}
@@ -37,7 +37,7 @@ func doubtsOf(ctx context.Context, admin client.Reader) ([]string, error) {
 	for _, configuration := range hooks.Items {
 		for _, hook := range configuration.Webhooks {
 			if hook.ClientConfig.Service != nil && hook.FailurePolicy != nil && *hook.FailurePolicy == admissionv1.Ignore {
-				doubts = append(doubts, "webhook "+hook.Name+", whose controller is simulated")
+				doubts = append(doubts, "webhook "+hook.Name+" (its controller is simulated)")
 			}
 		}
 	}

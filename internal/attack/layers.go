@@ -42,22 +42,26 @@ func admissionLayer(name string, make func(*Env) *unstructured.Unstructured) Lay
 }
 
 // runsWith says whether a controller's Deployment has the flag. Of a flag that is
-// given several times, the last counts.
+// given several times, the last counts. Where the flag names something, such as an
+// account, any name does: an empty one switches it off.
 func (e *Env) runsWith(ctx context.Context, f Flag) (bool, error) {
 	deployment := &appsv1.Deployment{}
 	if err := e.Admin.Get(ctx, client.ObjectKey{Namespace: e.Platform, Name: f.Controller}, deployment); err != nil {
 		return false, fmt.Errorf("cannot read the flags of %s: %w", f.Controller, err)
 	}
 	var last string
-	flag, _, _ := strings.Cut(f.Flag, "=")
+	flag, want, _ := strings.Cut(f.Flag, "=")
 	for _, container := range deployment.Spec.Template.Spec.Containers {
 		for _, arg := range slices.Concat(container.Command, container.Args) {
 			if name, value, _ := strings.Cut(arg, "="); name == flag {
-				if last = arg; value == "" {
+				if last = arg; value == "" && (want == "true" || want == "false") {
 					last = flag + "=true"
 				}
 			}
 		}
+	}
+	if want != "true" && want != "false" {
+		return strings.TrimPrefix(last, flag+"=") != "", nil
 	}
 	return last == f.Flag, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -193,5 +194,5 @@ func (e *Env) doubt(a Attack, f Finding) Finding {
 	if len(e.doubts) == 0 || !a.admission() {
 		return f
 	}
-	return unproven(fmt.Sprintf("here %s, but a policy that stops it may come with %s", f.Evidence, e.doubts[0]))
+	return unproven(fmt.Sprintf("here %s, but a policy that stops it may come with %s", f.Evidence, strings.Join(e.doubts, ", ")))
 }

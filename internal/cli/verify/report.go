@@ -87,7 +87,7 @@ func newResult(r attack.Report, failures []flux.Finding, path string, took time.
 		out.Tenants = append(out.Tenants, made)
 	}
 	for _, f := range failures {
-		out.NotReady = append(out.NotReady, notReady{f.Row.Ref().String(), f.Reason})
+		out.NotReady = append(out.NotReady, notReady{f.Row.Ref().String(), strings.TrimSpace(f.Reason)})
 	}
 	for _, outcome := range []attack.Outcome{attack.GotThrough, attack.NotProven, attack.Stopped} {
 		for _, tried := range r.Results {
