@@ -6,7 +6,6 @@ package fleetgen
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -108,10 +107,10 @@ func Write(dir string, platform Platform, tenants []Tenant) (Fleet, error) {
 }
 
 func writeAll(dir string, files map[string]string) error {
-	errs := []error{os.MkdirAll(dir, 0o755)}
+	errs := []error{os.MkdirAll(dir, 0o750)}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		file := filepath.Join(dir, filepath.FromSlash(name))
-		errs = append(errs, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(files[name]), fs.FileMode(0o644)))
+		errs = append(errs, os.MkdirAll(filepath.Dir(file), 0o750), os.WriteFile(file, []byte(files[name]), 0o600))
 	}
 	return errors.Join(errs...)
 }
