@@ -8,6 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
+// rbac is the control that speaks when a right is missing.
+const rbac = "RBAC"
+
 // The words in which the API server and Flux refuse. They are matched in
 // messages because that is where Flux, which passes on what it was told, has
 // them.
@@ -21,7 +24,7 @@ var refusals = []struct {
 	{regexp.MustCompile(`exceeded quota: ([^,]+)`), func(m []string) string { return "quota " + m[1] }},
 	{regexp.MustCompile(`attempting to grant RBAC permissions not currently held`), constant("RBAC (escalation)")},
 	{regexp.MustCompile(`cross-namespace reference`), constant("flag --no-cross-namespace-refs")},
-	{regexp.MustCompile(`cannot [a-z]+ resource|is forbidden: User|cannot (?:get|list|create|patch|update|delete|impersonate)`), constant("RBAC")},
+	{regexp.MustCompile(`cannot [a-z]+ resource|is forbidden: User|cannot (?:get|list|create|patch|update|delete|impersonate)`), constant(rbac)},
 }
 
 func constant(s string) func([]string) string { return func([]string) string { return s } }
