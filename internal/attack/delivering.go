@@ -20,7 +20,7 @@ func (e *Env) delivering(ctx context.Context) (*Env, error) {
 	}
 	d := *e
 	d.sync, _, _ = unstructured.NestedMap(sync.Object, "spec")
-	if judge(e.tryCreate(ctx, e.kustomization("sync", nowhere, d.asItSyncs)), "").Control == "RBAC" {
+	if judge(e.tryCreate(ctx, e.kustomization("sync", nowhere, d.asItSyncs)), "").Control == rbac {
 		d.As = e.Admin
 	}
 	return &d, nil

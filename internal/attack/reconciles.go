@@ -50,6 +50,10 @@ func (e *Env) confirm(ctx context.Context, id string, own *unstructured.Unstruct
 	if err != nil {
 		return unproven("the tenant cannot do it to its own either: " + firstLine(err.Error()))
 	}
+	if control, _ := controlOf(said.message); said.ready == "False" && control == rbac && f.Control == rbac {
+		// An account that may apply nothing at all may not apply this either.
+		return e.closed(ctx, f, "rights to apply anything")
+	}
 	if said.ready != "True" {
 		return unproven("the tenant's own Kustomization does not work either: " + firstLine(said.message))
 	}

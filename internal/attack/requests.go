@@ -59,7 +59,7 @@ func requests(all ...request) func(context.Context, *Env) Finding {
 // make a ConfigMap may still ask who it is, as everybody may.
 func identityWorks(ctx context.Context, e *Env) error {
 	err := e.tryCreate(ctx, configMap(e.Namespace, name("control")))
-	if control, _ := controlOf(fmt.Sprint(err)); !apierrors.IsForbidden(err) || control != "RBAC" {
+	if control, _ := controlOf(fmt.Sprint(err)); !apierrors.IsForbidden(err) || control != rbac {
 		return err
 	}
 	review := &authenticationv1.SelfSubjectReview{}

@@ -57,8 +57,8 @@ func (r Report) Count(outcome Outcome) int {
 }
 
 // Run finds the tenants and attacks as each of them. Of several tenants with the
-// same shape, the first is attacked in full and the others with the attacks that
-// are not deep.
+// same shape, one is attacked in full and the others with the attacks that are not
+// deep.
 func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if opts.Progress == nil {
 		opts.Progress = func(Result) {}
@@ -83,21 +83,23 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if err != nil {
 		return report, err
 	}
-	first := map[string]string{}
-	var all []*assault
+	var envs []*Env
 	for _, t := range report.Tenants {
-		attacks := slices.DeleteFunc(Catalogue(), func(a Attack) bool { return opts.Only != nil && !opts.Only(a) })
-		if like, seen := first[t.Shape]; seen {
-			report.Like[t.Name] = like
-			attacks = slices.DeleteFunc(attacks, func(a Attack) bool { return a.Deep })
-		} else {
-			first[t.Shape] = t.Name
-		}
 		e, err := newEnv(opts.Config, admin, opts.Git, opts.Platform, victim, t)
 		if err != nil {
 			return report, fmt.Errorf("cannot attack as tenant %s: %w", t.Name, err)
 		}
 		e.Root, e.doubts = opts.Root, doubts
+		envs = append(envs, e)
+	}
+	full := inFull(envs)
+	var all []*assault
+	for _, e := range envs {
+		attacks := slices.DeleteFunc(Catalogue(), func(a Attack) bool { return opts.Only != nil && !opts.Only(a) })
+		if like := full[e.Tenant.Shape]; like != e {
+			report.Like[e.Tenant.Name] = like.Tenant.Name
+			attacks = slices.DeleteFunc(attacks, func(a Attack) bool { return a.Deep })
+		}
 		all = append(all, &assault{env: e, attacks: attacks, results: make([]*Result, len(attacks))})
 	}
 	err = (&schedule{progress: opts.Progress}).run(ctx, all)
@@ -113,3 +115,15 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 
 // cleanupPatience bounds what is done after the attacks.
 const cleanupPatience = 10 * time.Second
+
+// inFull picks, for each shape, the tenant that is attacked in full: the first
+// that has a repository to attack with.
+func inFull(envs []*Env) map[string]*Env {
+	full := map[string]*Env{}
+	for _, e := range envs {
+		if first := full[e.Tenant.Shape]; first == nil || first.Repository == nil && e.Repository != nil {
+			full[e.Tenant.Shape] = e
+		}
+	}
+	return full
+}

@@ -129,7 +129,11 @@ func (s *schedule) runRound(ctx context.Context, all []*assault) error {
 // start begins the attacks that are deep, or those that are not. Tenants begin
 // at different places of the catalogue, so that they do not wait for each other.
 func (s *schedule) start(ctx context.Context, group *errgroup.Group, all []*assault, deep bool) {
-	for step := range len(Catalogue()) {
+	longest := 0
+	for _, a := range all {
+		longest = max(longest, len(a.attacks))
+	}
+	for step := range longest {
 		for k, a := range all {
 			if step >= len(a.attacks) {
 				continue

@@ -51,7 +51,7 @@ func TestVerifyOddTenants(t *testing.T) {
 	const narrow = fleetgen.NarrowRules
 	fleet := generate(t, fleetgen.Platform{Flags: fleetgen.Lockdown()},
 		fleetgen.Tenant{Name: "admin", Label: true, Role: "cluster-admin"},
-		fleetgen.Tenant{Name: "unlabelled", Rules: narrow},
+		fleetgen.Tenant{Name: "unlabelled", Rules: narrow, Labels: map[string]string{"fourth": "shape"}},
 		fleetgen.Tenant{Name: "accounts", Label: true, Rules: narrow, Sync: "none"},
 		fleetgen.Tenant{Name: "twin-one", Label: true, Rules: narrow, Role: "view", Repository: "twins", Sync: "path: ./, prune: true, targetNamespace: twin-one"},
 		fleetgen.Tenant{Name: "twin-two", Label: true, Rules: narrow, Repository: "twins", Sync: "path: ./, prune: true, targetNamespace: twin-two"},
