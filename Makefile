@@ -92,6 +92,10 @@ generate: check-tools ## write generated files anew
 generate-check: check-tools ## fail when a generated file is not up to date
 	@hack/generate-check.sh
 
+.PHONY: golden
+golden: build ## write the golden reports of the public fleets anew
+	@$(GO) test ./test/e2e -run TestVerifyPublicFleets -parallel 1 -timeout $(TIMEOUT) -update
+
 .PHONY: bench
 bench: build ## run the benchmarks
 	@$(GO) test -run '^$$' -bench . -benchmem -timeout $(TIMEOUT) ./...

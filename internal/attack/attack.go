@@ -69,8 +69,6 @@ type Attack struct {
 	Run func(context.Context, *Env) Finding
 }
 
-func (a Attack) is(b Attack) bool { return a.Key() == b.Key() }
-
 // Key names the attack among all others: its ID, its way and its kind, such as
 // S1-api or S1-api-HelmRelease.
 func (a Attack) Key() string {

@@ -2,8 +2,8 @@ package attack
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,14 +47,19 @@ type Env struct {
 	outside Outside
 	// kube reads logs, which are no objects.
 	kube kubernetes.Interface
+	// unplanted says why the tenant's repository does not hold what the
+	// attacks need in it; nil if it does.
+	unplanted error
+	// sync is the spec of the tenant's own Kustomization; see [Env.delivering].
+	sync map[string]any
+	// doubts are parts of the fleet that are not really there and may hold
+	// controls; see [doubtsOf].
+	doubts []string
 }
 
-// newEnv prepares the attacks of one tenant.
+// newEnv prepares the attacks of one tenant, which has an account.
 func newEnv(config *rest.Config, admin client.WithWatch, git *githost.Host, platform string, victim Victim, t tenants.Tenant) (*Env, error) {
-	if len(t.Accounts) == 0 {
-		return nil, errors.New("the tenant has no account that Flux reconciles as")
-	}
-	account := t.Accounts[0]
+	account, repository := attacker(git, t)
 	as, err := asAccount(config, account)
 	if err != nil {
 		return nil, err
@@ -63,17 +68,38 @@ func newEnv(config *rest.Config, admin client.WithWatch, git *githost.Host, plat
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client: %w", err)
 	}
-	e := &Env{
+	return &Env{
 		Tenant: t, Account: account, Namespace: account.Namespace, As: as, Admin: admin,
-		Victim: victim, Platform: platform, git: git, config: config, kube: kube,
-	}
-	for i, r := range t.Repositories {
-		if _, mapped := git.Head(r.URL, r.Branch); mapped && r.Kustomization.Namespace == e.Namespace {
-			e.Repository = &t.Repositories[i]
-			break
+		Victim: victim, Platform: platform, Repository: repository, git: git, config: config, kube: kube,
+	}, nil
+}
+
+// attacker picks the account of a tenant to attack as, and its repository: the
+// first whose namespace delivers from one that is mapped.
+func attacker(git *githost.Host, t tenants.Tenant) (tenants.Account, *tenants.Repository) {
+	for _, account := range t.Accounts {
+		for i, r := range t.Repositories {
+			if _, mapped := git.Head(r.URL, r.Branch); mapped && r.Kustomization.Namespace == account.Namespace {
+				return account, &t.Repositories[i]
+			}
 		}
 	}
-	return e, nil
+	return t.Accounts[0], nil
+}
+
+// noRepository is the finding of an attack that needs a repository of the
+// tenant's when there is none, and what can be done about it.
+func (e *Env) noRepository() Finding {
+	if len(e.Tenant.Repositories) == 0 {
+		return unproven("no Kustomization of the tenant applies a Git repository")
+	}
+	var flags []string
+	for _, r := range e.Tenant.Repositories {
+		if flag := "--map " + r.URL + "#" + r.Branch + "=DIR"; !slices.Contains(flags, flag) {
+			flags = append(flags, flag)
+		}
+	}
+	return unproven("no repository of the tenant is mapped: add " + strings.Join(flags, " or "))
 }
 
 // asAccount returns a client with the identity of a service account. Whoever

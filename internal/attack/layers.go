@@ -42,7 +42,8 @@ func admissionLayer(name string, make func(*Env) *unstructured.Unstructured) Lay
 }
 
 // runsWith says whether a controller's Deployment has the flag. Of a flag that is
-// given several times, the last counts.
+// given several times, the last counts. Where the flag names something, such as an
+// account, any name does: an empty one switches it off.
 func (e *Env) runsWith(ctx context.Context, f Flag) (bool, error) {
 	args, err := e.arguments(ctx, f.Controller)
 	return err == nil && sets(args, f.Flag), err
@@ -96,8 +97,8 @@ func gateIsOn(args []string, gate string) bool {
 
 // sets says whether arguments set a flag, of which the last counts. Its value may
 // be an argument of its own, unless it is a boolean, and a boolean may go
-// without. Which account is the default does not matter here: what that may do
-// shows in the attacks.
+// without. Where a flag names something, such as the default account, any name
+// does: what that account may do shows in the attacks.
 func sets(args []string, flag string) bool {
 	name, want, _ := strings.Cut(flag, "=")
 	wanted, notBool := strconv.ParseBool(want)
@@ -118,10 +119,7 @@ func sets(args []string, flag string) bool {
 		got, err := strconv.ParseBool(last)
 		return err == nil && got == wanted
 	}
-	if name == "--default-service-account" {
-		return last != ""
-	}
-	return last == want
+	return last != ""
 }
 
 // missingLayers names the layers of an attack that do not hold.

@@ -24,7 +24,7 @@ func (e *Env) reconciles(ctx context.Context, id string, canary, own *unstructur
 // delivered is reconciles for any way of delivery.
 func (e *Env) delivered(ctx context.Context, by delivery, id string, canary, own *unstructured.Unstructured, change func(spec map[string]any)) Finding {
 	if e.Repository == nil {
-		return unproven("no repository of the tenant is mapped")
+		return e.noRepository()
 	}
 	// What somebody else has left there would be taken for a success.
 	if there, err := e.exists(ctx, canary); err != nil || there {
@@ -64,6 +64,10 @@ func (e *Env) confirm(ctx context.Context, by delivery, id string, own *unstruct
 	if err != nil {
 		return unproven("the tenant cannot do it to its own either: " + firstLine(err.Error()))
 	}
+	if control, _ := controlOf(said.message); said.ready == "False" && control == rbac && f.Control == rbac {
+		// An account that may apply nothing at all may not apply this either.
+		return e.closed(ctx, f)
+	}
 	if said.ready != "True" {
 		return unproven("the same within what the tenant owns does not work either: " + firstLine(said.message))
 	}
@@ -98,7 +102,11 @@ func delivers(a Attack, canary, own func(*Env) *unstructured.Unstructured) Attac
 		return map[string]string{"aimed/canary.yaml": manifest(canary(e)), "own/canary.yaml": manifest(own(e))}
 	}
 	a.Run = func(ctx context.Context, e *Env) Finding {
-		return e.reconciles(ctx, a.Key(), canary(e), own(e), nil)
+		e, err := e.delivering(ctx)
+		if err != nil {
+			return unproven(firstLine(err.Error()))
+		}
+		return e.reconciles(ctx, a.Key(), canary(e), own(e), e.asItSyncs)
 	}
 	return a
 }

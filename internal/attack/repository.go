@@ -16,6 +16,11 @@ import (
 // attackFolder is where the files of attacks are in a tenant's repository.
 const attackFolder = "tenure-attack"
 
+// nothingHere is a kustomization without objects. In the folder of the attacks
+// it keeps a Kustomization of the tenant's for the whole repository, which takes
+// every manifest that it finds, from applying them too.
+const nothingHere = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: _placeholder\n"
+
 // folder is the path of an attack's own folder in the tenant's repository.
 func folder(key string) string { return path.Join(attackFolder, strings.ToLower(key)) }
 
@@ -45,6 +50,7 @@ func (e *Env) plant(ctx context.Context, attacks []Attack) (func(context.Context
 	if len(files) == 0 {
 		return nothing, nil
 	}
+	files[path.Join(attackFolder, "kustomization.yaml")] = nothingHere
 	revision, err := e.commit(ctx, "attacks", func(t *githost.Tree) error {
 		for name, content := range files {
 			if err := t.WriteFile(name, []byte(content)); err != nil {

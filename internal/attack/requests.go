@@ -2,9 +2,12 @@ package attack
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -69,9 +72,21 @@ func (e *Env) confirmRequest(ctx context.Context, f Finding, own error) Finding 
 }
 
 // identityWorks shows that the tenant's identity is one that the API server
-// serves: otherwise everything would be refused.
+// serves: otherwise everything would be refused. An account that may not even
+// make a ConfigMap may still ask who it is, as everybody may.
 func identityWorks(ctx context.Context, e *Env) error {
-	return e.tryCreate(ctx, configMap(e.Namespace, name("control")))
+	err := e.tryCreate(ctx, configMap(e.Namespace, name("control")))
+	if control, _ := controlOf(fmt.Sprint(err)); !apierrors.IsForbidden(err) || control != rbac {
+		return err
+	}
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := e.As.Create(ctx, review); err != nil {
+		return fmt.Errorf("cannot ask who the tenant is: %w", err)
+	}
+	if got, want := review.Status.UserInfo.Username, e.Account.User(); got != want {
+		return fmt.Errorf("the tenant is %s to the API server, not %s", got, want)
+	}
+	return nil
 }
 
 // creating is a request that creates an object.

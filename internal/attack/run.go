@@ -1,18 +1,14 @@
 package attack
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 	"github.com/tenure-dev/tenure/internal/tenants"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -63,13 +59,9 @@ func (r Report) Count(outcome Outcome) int {
 	return n
 }
 
-// atATime is how many attacks run at a time: as many as kustomize-controller
-// has workers by default.
-const atATime = 4
-
 // Run finds the tenants and attacks as each of them. Of several tenants with the
-// same rights, the first is attacked in full and the others with the attacks
-// that are not deep.
+// same shape, one is attacked in full and the others with the attacks that are not
+// deep.
 func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if opts.Progress == nil {
 		opts.Progress = func(Result) {}
@@ -90,81 +82,51 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 		return report, err
 	}
 	defer removeVictim()
-	first := map[string]string{}
+	doubts, err := doubtsOf(ctx, admin)
+	if err != nil {
+		return report, err
+	}
+	var envs []*Env
 	for _, t := range report.Tenants {
-		attacks := slices.DeleteFunc(Catalogue(), func(a Attack) bool { return opts.Only != nil && !opts.Only(a) })
-		if like, seen := first[t.Shape]; seen {
-			report.Like[t.Name] = like
-			attacks = slices.DeleteFunc(attacks, func(a Attack) bool { return a.Deep })
-		} else {
-			first[t.Shape] = t.Name
-		}
-		results := func(f func(Attack) Finding) []Result {
-			var all []Result
-			for _, a := range attacks {
-				all = append(all, Result{Attack: a, Tenant: t.Name, Finding: f(a)})
-			}
-			return all
-		}
 		e, err := newEnv(opts.Config, admin, opts.Git, opts.Platform, victim, t)
 		if err != nil {
-			report.Results = append(report.Results, results(func(Attack) Finding { return unproven(err.Error()) })...)
-			continue
+			return report, fmt.Errorf("cannot attack as tenant %s: %w", t.Name, err)
 		}
-		e.Root, e.outside = opts.Root, opts.Network
-		tried, err := e.run(ctx, attacks, opts.Progress)
-		report.Results = append(report.Results, tried...)
-		if err != nil {
-			return report, fmt.Errorf("cannot finish the attacks of tenant %s: %w", t.Name, err)
+		e.Root, e.outside, e.doubts = opts.Root, opts.Network, doubts
+		envs = append(envs, e)
+	}
+	full := inFull(envs)
+	var all []*assault
+	for _, e := range envs {
+		attacks := slices.DeleteFunc(Catalogue(), func(a Attack) bool { return opts.Only != nil && !opts.Only(a) })
+		if like := full[e.Tenant.Shape]; like != e {
+			report.Like[e.Tenant.Name] = like.Tenant.Name
+			attacks = slices.DeleteFunc(attacks, func(a Attack) bool { return a.Deep })
+		}
+		all = append(all, &assault{env: e, attacks: attacks, results: make([]*Result, len(attacks))})
+	}
+	err = (&schedule{progress: opts.Progress}).run(ctx, all)
+	for _, a := range all {
+		for _, r := range a.results {
+			if r != nil {
+				report.Results = append(report.Results, *r)
+			}
 		}
 	}
-	return report, nil
+	return report, err
 }
 
-// run tries the attacks of one tenant, several at a time. What they need in the
-// tenant's repository is committed before, in one go, and taken out after.
-func (e *Env) run(ctx context.Context, attacks []Attack, progress func(Result)) ([]Result, error) {
-	planted := attacks
-	if e.Repository == nil {
-		planted = nil
-	}
-	restore, err := e.plant(ctx, planted)
-	if err != nil {
-		return nil, errors.Join(err, restore(context.WithoutCancel(ctx)))
-	}
-	var mu sync.Mutex
-	var results []Result
-	try := func(a Attack) {
-		began := time.Now()
-		r := Result{Attack: a, Tenant: e.Tenant.Name}
-		if a.Files != nil && e.Repository == nil {
-			r.Finding = unproven("no repository of the tenant is mapped")
-		} else {
-			r.Finding = a.Run(ctx, e)
+// cleanupPatience bounds what is done after the attacks.
+const cleanupPatience = 10 * time.Second
+
+// inFull picks, for each shape, the tenant that is attacked in full: the first
+// that has a repository to attack with.
+func inFull(envs []*Env) map[string]*Env {
+	full := map[string]*Env{}
+	for _, e := range envs {
+		if first := full[e.Tenant.Shape]; first == nil || first.Repository == nil && e.Repository != nil {
+			full[e.Tenant.Shape] = e
 		}
-		// Of what is not installed no control is missing.
-		if r.Finding.Outcome == Stopped && r.Finding.Control != notInstalled {
-			r.Finding.Missing = a.missingLayers(ctx, e)
-		}
-		r.Took = time.Since(began)
-		mu.Lock()
-		defer mu.Unlock()
-		results = append(results, r)
-		progress(r)
 	}
-	var group errgroup.Group
-	group.SetLimit(atATime)
-	for _, a := range attacks {
-		group.Go(func() error {
-			if ctx.Err() == nil {
-				try(a)
-			}
-			return ctx.Err()
-		})
-	}
-	err = group.Wait()
-	slices.SortStableFunc(results, func(a, b Result) int {
-		return cmp.Compare(slices.IndexFunc(attacks, a.Attack.is), slices.IndexFunc(attacks, b.Attack.is))
-	})
-	return results, errors.Join(err, restore(context.WithoutCancel(ctx)))
+	return full
 }

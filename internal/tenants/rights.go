@@ -46,6 +46,8 @@ type grant struct {
 	role      rbacv1.RoleRef
 	subjects  []rbacv1.Subject
 	applied   string
+	// tenant is the value of the binding's label.
+	tenant string
 }
 
 // bootstrapping marks what every Kubernetes grants to everybody.
@@ -55,10 +57,10 @@ const bootstrapping = "kubernetes.io/bootstrapping"
 func grants(bindings []rbacv1.RoleBinding, clusterBindings []rbacv1.ClusterRoleBinding) []grant {
 	var all []grant
 	for _, b := range bindings {
-		all = append(all, grant{"RoleBinding " + b.Namespace + "/" + b.Name, b.Namespace, b.RoleRef, b.Subjects, appliedBy(&b)})
+		all = append(all, grant{"RoleBinding " + b.Namespace + "/" + b.Name, b.Namespace, b.RoleRef, b.Subjects, appliedBy(&b), b.Labels[Label]})
 	}
 	for _, b := range clusterBindings {
-		all = append(all, grant{"ClusterRoleBinding " + b.Name, "", b.RoleRef, b.Subjects, appliedBy(&b)})
+		all = append(all, grant{"ClusterRoleBinding " + b.Name, "", b.RoleRef, b.Subjects, appliedBy(&b), b.Labels[Label]})
 	}
 	return slices.DeleteFunc(all, func(g grant) bool { return g.applied == bootstrapping })
 }

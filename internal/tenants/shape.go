@@ -15,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -92,6 +93,11 @@ func (d *discovery) assignShapes() {
 				shape = append(shape, "another of its namespaces "+like)
 			}
 		}
+		for _, u := range slices.Concat(d.kustomizations, d.releases) {
+			if as := applyShape(u); as != "" && slices.Contains(t.Namespaces, u.GetNamespace()) {
+				shape = append(shape, as)
+			}
+		}
 		slices.Sort(shape)
 		sum := sha256.Sum256([]byte(strings.Join(slices.Compact(shape), "\n")))
 		t.Shape = hex.EncodeToString(sum[:4])
@@ -128,7 +134,7 @@ func (t *Tenant) who(s rbacv1.Subject) string {
 	account := Account{s.Namespace, s.Name}
 	_, named := t.subject([]rbacv1.Subject{s})
 	switch {
-	case s.Kind == rbacv1.ServiceAccountKind && slices.Contains(t.Namespaces, s.Namespace) && s.Name == "default":
+	case s.Kind == rbacv1.ServiceAccountKind && slices.Contains(t.Namespaces, s.Namespace) && s.Name == fallbackAccount:
 		return "default"
 	case s.Kind == rbacv1.ServiceAccountKind && named && t.Accounts[0] == account:
 		return "the first account"
@@ -173,6 +179,17 @@ func (b *bounds) shape(t *Tenant, ns corev1.Namespace) []string {
 		lines = append(lines, a.shape(t, ns)...)
 	}
 	return lines
+}
+
+// applyShape writes with whose rights a Kustomization or HelmRelease applies, if
+// that is not an account that it names on this cluster.
+func applyShape(u unstructured.Unstructured) string {
+	_, remote, _ := unstructured.NestedMap(u.Object, "spec", "kubeConfig")
+	named := nested(u, "spec", "serviceAccountName") != ""
+	if named && !remote {
+		return ""
+	}
+	return fmt.Sprintf("%s named %t, remote %t", u.GetKind(), named, remote)
 }
 
 // digest is a short form of a value. Names in it that are the tenant's own are

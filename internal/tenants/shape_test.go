@@ -3,6 +3,7 @@ package tenants
 import (
 	"testing"
 
+	"github.com/tenure-dev/tenure/internal/flux"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -96,6 +97,9 @@ func TestShape(t *testing.T) {
 		more   []client.Object
 		same   bool
 	}{
+		"no account": {reason: "a Kustomization that names no account", more: []client.Object{
+			fluxObject(flux.Kustomization, "beta", "sync", map[string]any{"path": "./"}),
+		}},
 		"names": {reason: "names alone make no difference", same: true},
 		"another namespace": {reason: "one more namespace that is like the first", same: true, more: []client.Object{
 			second("beta", restricted), also("beta", "edit"),

@@ -237,6 +237,9 @@ func (d *discovery) assignAccounts() {
 		add(d.owner(u), u.GetNamespace(), nested(u, "spec", "serviceAccountName"))
 	}
 	for _, t := range d.tenants {
+		if len(t.Accounts) == 0 {
+			d.guessAccounts(t)
+		}
 		foreign := func(a Account) int {
 			if slices.Contains(t.Namespaces, a.Namespace) {
 				return 0
@@ -248,6 +251,31 @@ func (d *discovery) assignAccounts() {
 		})
 	}
 }
+
+// guessAccounts finds the accounts of a tenant of which neither a label nor a
+// Flux object names one: the subjects of the bindings that carry the tenant's
+// label, as in fleets whose Flux objects have a kubeConfig, and if there are none
+// the account that every namespace has and that Flux falls back to.
+func (d *discovery) guessAccounts(t *Tenant) {
+	for _, g := range d.grants {
+		if g.tenant != t.Name || !slices.Contains(t.Namespaces, g.namespace) {
+			continue
+		}
+		for _, s := range g.subjects {
+			account := Account{s.Namespace, s.Name}
+			if s.Kind == rbacv1.ServiceAccountKind && slices.Contains(t.Namespaces, s.Namespace) && !slices.Contains(t.Accounts, account) {
+				t.Accounts = append(t.Accounts, account)
+			}
+		}
+	}
+	if len(t.Accounts) == 0 {
+		t.Accounts = []Account{{t.Namespaces[0], fallbackAccount}}
+	}
+}
+
+// fallbackAccount is in every namespace, and what the lockdown's
+// --default-service-account usually names.
+const fallbackAccount = "default"
 
 func (d *discovery) assignRepositories() {
 	for _, k := range d.kustomizations {

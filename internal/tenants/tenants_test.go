@@ -31,6 +31,26 @@ func binding(namespace, role, account string) client.Object {
 	}
 }
 
+func labelledBinding(namespace, role, account string, labels map[string]string) client.Object {
+	b := binding(namespace, role, account)
+	b.SetLabels(labels)
+	b.SetName("labelled")
+	return b
+}
+
+// sharing is a tenant that delivers from the repository that others deliver from
+// too.
+func sharing(namespace string) Tenant {
+	return Tenant{
+		Name: namespace, Namespaces: []string{namespace}, Accounts: []Account{{namespace, "deployer"}},
+		Repositories: []Repository{{
+			Source: flux.Ref{Kind: flux.GitRepository, Namespace: namespace, Name: "dev-team"},
+			URL:    "https://git.example.com/acme/dev-team", Branch: "main", Path: "staging/",
+			Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: namespace, Name: "sync"},
+		}},
+	}
+}
+
 func fluxObject(kind flux.Kind, namespace, name string, spec map[string]any) client.Object {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	u.SetGroupVersionKind(kind.GroupVersionKind())
@@ -94,6 +114,35 @@ func TestDiscover(t *testing.T) {
 					Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: "shop", Name: "shop"},
 				}},
 			}},
+		},
+		"found by its accounts": {
+			reason:  "a labelled account makes its namespace a tenant's",
+			objects: []client.Object{namespace("shop", nil), account("shop", "dev-team", labelled)},
+			want:    []Tenant{{Name: "dev-team", Namespaces: []string{"shop"}, Accounts: []Account{{"shop", "dev-team"}}}},
+		},
+		"found by its bindings": {
+			reason: "where no Flux object names an account, the labelled bindings say who the tenant is",
+			objects: []client.Object{
+				namespace("apps", labelled), account("apps", "owner", nil), account("apps", "other", nil),
+				labelledBinding("apps", "cluster-admin", "owner", labelled), binding("apps", "view", "other"),
+			},
+			want: []Tenant{{
+				Name: "dev-team", Namespaces: []string{"apps"},
+				Accounts: []Account{{"apps", "owner"}}, Roles: []string{"ClusterRole/cluster-admin"},
+			}},
+		},
+		"without an account": {
+			reason:  "Flux falls back to the account that every namespace has",
+			objects: []client.Object{namespace("apps", labelled)},
+			want:    []Tenant{{Name: "dev-team", Namespaces: []string{"apps"}, Accounts: []Account{{"apps", "default"}}}},
+		},
+		"two on one repository": {
+			reason: "each has the repository, by a source of its own",
+			objects: []client.Object{
+				fluxObject(flux.GitRepository, "one", "dev-team", source), fluxObject(flux.Kustomization, "one", "sync", sync),
+				fluxObject(flux.GitRepository, "two", "dev-team", source), fluxObject(flux.Kustomization, "two", "sync", sync),
+			},
+			want: []Tenant{sharing("one"), sharing("two")},
 		},
 		"platform label": {
 			reason:  "a label does not make the platform's namespace a tenant's",

@@ -152,18 +152,7 @@ func TestMultiTenancyUnchanged(t *testing.T) {
 func TestMultiTenancyConverted(t *testing.T) {
 	t.Parallel()
 	d, u := realFleet(t, "flux2-multi-tenancy-v1"), "https://github.com/fluxcd/flux2-multi-tenancy"
-	charts := t.TempDir()
-	writeChart(t, charts, "podinfo", "6.9.0", `
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: podinfo}
-spec:
-  replicas: {{ .Values.replicaCount }}
-  selector: {matchLabels: {app: podinfo}}
-  template:
-    metadata: {labels: {app: podinfo}}
-    spec: {containers: [{name: podinfo, image: images.example.com/podinfo:1}]}
-`)
+	charts := podinfoCharts(t)
 	r, failed := start(t, localcluster.Options{
 		Fleet: filepath.Join(d, "main"), Path: "clusters/staging",
 		Maps: parseMaps(t, u+"#main="+filepath.Join(d, "main"), u+"#dev-team="+filepath.Join(d, "dev-team"),
@@ -177,6 +166,24 @@ spec:
 	if ready := r.field("apps", "deployment/podinfo", ".status.readyReplicas"); ready != "1" {
 		t.Errorf("podinfo has %q ready Pods, want the one of staging", ready)
 	}
+}
+
+// podinfoCharts is a folder with a chart in the place of podinfo's.
+func podinfoCharts(t *testing.T) string {
+	t.Helper()
+	charts := t.TempDir()
+	writeChart(t, charts, "podinfo", "6.9.0", `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: podinfo}
+spec:
+  replicas: {{ .Values.replicaCount }}
+  selector: {matchLabels: {app: podinfo}}
+  template:
+    metadata: {labels: {app: podinfo}}
+    spec: {containers: [{name: podinfo, image: images.example.com/podinfo:1}]}
+`)
+	return charts
 }
 
 func writeChart(t *testing.T, dir, name, version, template string) {
@@ -229,15 +236,23 @@ spec:
   versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 `
 
+// capsuleCharts is a folder with charts that bring those kinds and nothing that
+// acts on them.
+func capsuleCharts(t *testing.T) string {
+	t.Helper()
+	charts := t.TempDir()
+	writeChart(t, charts, "capsule", "0.1.0", capsuleKinds)
+	writeChart(t, charts, "capsule-proxy", "0.1.0", "")
+	return charts
+}
+
 // The converted Capsule fleet, with charts that bring Capsule's kinds and
 // nothing that acts on them: the platform's part becomes ready, and the tenant
 // waits for the kubeconfig that Capsule's addon would have made.
 func TestCapsuleConverted(t *testing.T) {
 	t.Parallel()
 	d, u := realFleet(t, "flux2-capsule-multi-tenancy-v1"), "https://github.com/clastix/flux2-capsule-multi-tenancy.git"
-	charts := t.TempDir()
-	writeChart(t, charts, "capsule", "0.1.0", capsuleKinds)
-	writeChart(t, charts, "capsule-proxy", "0.1.0", "")
+	charts := capsuleCharts(t)
 	r, failed := start(t, localcluster.Options{
 		Fleet: filepath.Join(d, "main"), Path: "clusters/staging",
 		Maps: parseMaps(t, u+"#main="+filepath.Join(d, "main"), u+"#dev-team="+filepath.Join(d, "dev-team"),

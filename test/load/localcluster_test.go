@@ -125,7 +125,8 @@ func BenchmarkExampleFleet(b *testing.B) {
 		cluster := startExample(b)
 		awaitReady(b, cluster)
 		ready += time.Since(began)
-		memory += residentMB(b, cluster)
+		all, _ := residentMB(b, cluster)
+		memory += all
 		began = time.Now()
 		if err := cluster.Stop(); err != nil {
 			b.Fatal(err)
@@ -247,8 +248,9 @@ func awaitConfigMap(b *testing.B, client kubernetes.Interface, n string) {
 }
 
 // residentMB adds up the resident memory, in megabytes, of this process and of
-// the cluster's, which are those in the process group of its reaper.
-func residentMB(b *testing.B, cluster *localcluster.Cluster) float64 {
+// the cluster's, which are those in the process group of its reaper. It also
+// returns that of this process alone.
+func residentMB(b *testing.B, cluster *localcluster.Cluster) (all, self float64) {
 	b.Helper()
 	out, err := exec.Command("ps", "-axo", "pid=,pgid=,rss=,command=").Output()
 	if err != nil {
@@ -256,7 +258,6 @@ func residentMB(b *testing.B, cluster *localcluster.Cluster) float64 {
 	}
 	group := ""
 	byGroup := map[string]float64{}
-	var self float64
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
 		if len(fields) < 4 {
@@ -277,7 +278,7 @@ func residentMB(b *testing.B, cluster *localcluster.Cluster) float64 {
 	if group == "" {
 		b.Fatal("the cluster's processes were not found")
 	}
-	return self + byGroup[group]
+	return self + byGroup[group], self
 }
 
 func stateRoot(b *testing.B) string {

@@ -87,7 +87,7 @@ func newResult(r attack.Report, failures []flux.Finding, path string, took time.
 		out.Tenants = append(out.Tenants, made)
 	}
 	for _, f := range failures {
-		out.NotReady = append(out.NotReady, notReady{f.Row.Ref().String(), f.Reason})
+		out.NotReady = append(out.NotReady, notReady{f.Row.Ref().String(), strings.TrimSpace(f.Reason)})
 	}
 	for _, outcome := range []attack.Outcome{attack.GotThrough, attack.NotProven, attack.Stopped} {
 		for _, tried := range r.Results {
@@ -114,7 +114,7 @@ func verdict(r result) string {
 	switch {
 	case r.Coverage.GotThrough > 0:
 		return verdictUnsafe
-	case r.Coverage.NotProven > 0, len(r.NotReady) > 0, len(r.Tenants) == 0:
+	case r.Coverage.NotProven > 0, r.Coverage.Tried == 0, len(r.NotReady) > 0, len(r.Tenants) == 0:
 		return verdictUnjudged
 	}
 	return verdictSafe

@@ -1,0 +1,38 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// delivering is the Env for what a tenant commits to its repository. The platform
+// applies that whatever the tenant may do itself, so where RBAC keeps it from
+// making a Kustomization, one is made for it. The copy also knows how the
+// tenant's own Kustomization applies.
+func (e *Env) delivering(ctx context.Context) (*Env, error) {
+	sync := object(flux.Kustomization.GroupVersionKind().GroupVersion().String(), string(flux.Kustomization),
+		e.Repository.Kustomization.Namespace, e.Repository.Kustomization.Name, nil)
+	if err := e.Admin.Get(ctx, keyOf(sync), sync); err != nil {
+		return nil, fmt.Errorf("cannot read the tenant's Kustomization: %w", err)
+	}
+	d := *e
+	d.sync, _, _ = unstructured.NestedMap(sync.Object, "spec")
+	if judge(e.tryCreate(ctx, e.kustomization("sync", nowhere, d.asItSyncs)), "").Control == rbac {
+		d.As = e.Admin
+	}
+	return &d, nil
+}
+
+// asItSyncs makes a Kustomization apply with the rights with which the tenant's
+// own one does.
+func (e *Env) asItSyncs(spec map[string]any) {
+	for _, field := range []string{"serviceAccountName", "kubeConfig"} {
+		delete(spec, field)
+		if value, ok := e.sync[field]; ok {
+			spec[field] = value
+		}
+	}
+}

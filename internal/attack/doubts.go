@@ -1,0 +1,53 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// doubtsOf names the parts of the fleet that may hold controls and that this
+// cluster only pretends to have: what is assumed to be ready has not been
+// applied, and a webhook that may be left out when it does not answer is left
+// out, as what would answer is simulated.
+func doubtsOf(ctx context.Context, admin client.Reader) ([]string, error) {
+	var doubts []string
+	for _, kind := range []flux.Kind{flux.Kustomization, flux.HelmRelease} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersionKind())
+		if err := admin.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("cannot see what is assumed: %w", err)
+		}
+		for _, u := range list.Items {
+			if a, _ := answerOf(&u); a.message == flux.AssumedMessage {
+				doubts = append(doubts, flux.Ref{Kind: kind, Namespace: u.GetNamespace(), Name: u.GetName()}.String()+" (assumed)")
+			}
+		}
+	}
+	var hooks admissionv1.ValidatingWebhookConfigurationList
+	if err := admin.List(ctx, &hooks); err != nil {
+		return nil, fmt.Errorf("cannot see the webhooks: %w", err)
+	}
+	for _, configuration := range hooks.Items {
+		for _, hook := range configuration.Webhooks {
+			if hook.ClientConfig.Service != nil && hook.FailurePolicy != nil && *hook.FailurePolicy == admissionv1.Ignore {
+				doubts = append(doubts, "webhook "+hook.Name+" (its controller is simulated)")
+			}
+		}
+	}
+	return doubts, nil
+}
+
+// admission says whether an admission policy may stop the attack: what only the
+// tenant's rights or Flux's flags stop, none does.
+func (a Attack) admission() bool {
+	return slices.ContainsFunc(a.Controls, func(control string) bool {
+		return !strings.HasPrefix(control, "RBAC") && !strings.HasPrefix(control, "flag ")
+	})
+}

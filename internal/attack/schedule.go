@@ -1,0 +1,202 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// deepAtATime is how many attacks that wait for Flux run at a time: as many
+	// as kustomize-controller has workers by default.
+	deepAtATime = 4
+	// shallowAtATime is the same for attacks that ask the API server alone.
+	shallowAtATime = 4
+	// plantedAtATime is how many repositories are changed at a time.
+	plantedAtATime = 4
+)
+
+// assault is what is tried as one tenant, with a place for each result; nil is
+// the result of what was not tried.
+type assault struct {
+	env     *Env
+	attacks []Attack
+	results []*Result
+	restore func(context.Context) error
+}
+
+// needsFiles says whether an attack of the assault has files to be planted.
+func (a *assault) needsFiles() bool {
+	for _, attack := range a.attacks {
+		if attack.Files != nil {
+			return a.env.Repository != nil
+		}
+	}
+	return false
+}
+
+// schedule runs the attacks of all tenants side by side. The same attack never
+// runs for two tenants at a time, because they would aim at the same canary.
+type schedule struct {
+	progress func(Result)
+
+	mu    sync.Mutex
+	locks map[string]*sync.Mutex
+}
+
+// run tries everything, in rounds.
+func (s *schedule) run(ctx context.Context, all []*assault) error {
+	s.locks = map[string]*sync.Mutex{}
+	for _, a := range all {
+		for _, attack := range a.attacks {
+			s.locks[attack.Key()] = &sync.Mutex{}
+		}
+	}
+	for _, round := range rounds(all) {
+		if err := s.runRound(ctx, round); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rounds parts tenants that deliver from the same branch of a repository: what is
+// planted for one would replace what is planted for the other.
+func rounds(all []*assault) [][]*assault {
+	var parts [][]*assault
+	next := map[string]int{}
+	for _, a := range all {
+		round := 0
+		if a.needsFiles() {
+			branch := a.env.Repository.URL + "#" + a.env.Repository.Branch
+			round = next[branch]
+			next[branch]++
+		}
+		for len(parts) <= round {
+			parts = append(parts, nil)
+		}
+		parts[round] = append(parts[round], a)
+	}
+	return parts
+}
+
+// runRound plants what the attacks need in the tenants' repositories, in all of
+// them in one go, tries the attacks, and takes it out again.
+func (s *schedule) runRound(ctx context.Context, all []*assault) error {
+	defer func() {
+		var group errgroup.Group
+		group.SetLimit(plantedAtATime)
+		// The cluster may be what has ended.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
+		defer cancel()
+		for _, a := range all {
+			if a.restore != nil {
+				group.Go(func() error { return a.restore(ctx) })
+			}
+		}
+		// What stays does harm to nobody: the cluster is a copy.
+		_ = group.Wait()
+	}()
+	var group errgroup.Group
+	group.SetLimit(plantedAtATime)
+	for _, a := range all {
+		if !a.needsFiles() {
+			continue
+		}
+		group.Go(func() error {
+			a.restore, a.env.unplanted = a.env.plant(ctx, a.attacks)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	var deep, shallow errgroup.Group
+	deep.SetLimit(deepAtATime)
+	shallow.SetLimit(shallowAtATime)
+	both := make(chan error, 1)
+	go func() {
+		s.start(ctx, &shallow, all, false)
+		both <- shallow.Wait()
+	}()
+	s.start(ctx, &deep, all, true)
+	return errors.Join(deep.Wait(), <-both)
+}
+
+// start begins the attacks that are deep, or those that are not. Tenants begin
+// at different places of the catalogue, so that they do not wait for each other.
+func (s *schedule) start(ctx context.Context, group *errgroup.Group, all []*assault, deep bool) {
+	longest := 0
+	for _, a := range all {
+		longest = max(longest, len(a.attacks))
+	}
+	for step := range longest {
+		for k, a := range all {
+			if step >= len(a.attacks) {
+				continue
+			}
+			at := (step + k*len(a.attacks)/len(all)) % len(a.attacks)
+			if a.attacks[at].Deep != deep {
+				continue
+			}
+			group.Go(func() error {
+				s.try(ctx, a, at)
+				return ctx.Err()
+			})
+		}
+	}
+}
+
+// try runs one attack of a tenant and keeps what came of it.
+func (s *schedule) try(ctx context.Context, a *assault, at int) {
+	attack, e := a.attacks[at], a.env
+	lock := s.locks[attack.Key()]
+	lock.Lock()
+	defer lock.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	began := time.Now()
+	r := Result{Attack: attack, Tenant: e.Tenant.Name, Finding: e.try(ctx, attack)}
+	// What fails while everything is being given up says nothing; what has
+	// got through by then, has.
+	if ctx.Err() != nil && r.Finding.Outcome != GotThrough {
+		return
+	}
+	r.Took = time.Since(began)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.results[at] = &r
+	s.progress(r)
+}
+
+// try runs one attack, if the tenant has what it needs.
+func (e *Env) try(ctx context.Context, a Attack) Finding {
+	switch {
+	case a.Files != nil && e.Repository == nil:
+		return e.noRepository()
+	case a.Files != nil && e.unplanted != nil:
+		return unproven("the tenant's repository cannot be used: " + firstLine(e.unplanted.Error()))
+	}
+	f := a.Run(ctx, e)
+	switch f.Outcome {
+	case GotThrough:
+		return e.doubt(a, f)
+	case Stopped:
+		f.Missing = a.missingLayers(ctx, e)
+	}
+	return f
+}
+
+// doubt turns what got through into what is not proven, if it is an attack that
+// an admission policy may stop, and a part of the fleet that may have one is not
+// really there.
+func (e *Env) doubt(a Attack, f Finding) Finding {
+	if len(e.doubts) == 0 || !a.admission() {
+		return f
+	}
+	return unproven(fmt.Sprintf("here %s, but a policy that stops it may come with %s", f.Evidence, strings.Join(e.doubts, ", ")))
+}

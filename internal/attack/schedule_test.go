@@ -1,0 +1,130 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/tenants"
+)
+
+func env(name, shape, url string) *Env {
+	e := &Env{Tenant: tenants.Tenant{Name: name, Shape: shape}}
+	if url != "" {
+		e.Repository = &tenants.Repository{URL: url, Branch: "main"}
+		e.Tenant.Repositories = []tenants.Repository{*e.Repository}
+	}
+	return e
+}
+
+// Every attack of every tenant is tried once, and none for two tenants at a time.
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	var running, tried sync.Map
+	var attacks []Attack
+	for i := range 20 {
+		id := fmt.Sprintf("X%d", i)
+		attacks = append(attacks, Attack{ID: id, Via: API, Deep: i%2 == 0, Run: func(_ context.Context, e *Env) Finding {
+			if other, taken := running.LoadOrStore(id, e.Tenant.Name); taken {
+				t.Errorf("%s runs as %s and %s at a time", id, other, e.Tenant.Name)
+			}
+			defer running.Delete(id)
+			n, _ := tried.LoadOrStore(id+" "+e.Tenant.Name, &atomic.Int32{})
+			n.(*atomic.Int32).Add(1)
+			return stopped("RBAC", "no")
+		}})
+	}
+	var all []*assault
+	for i := range 7 {
+		all = append(all, &assault{env: env(fmt.Sprint("t", i), "", ""), attacks: attacks, results: make([]*Result, len(attacks))})
+	}
+	reported := 0
+	s := schedule{progress: func(Result) { reported++ }}
+	if err := s.run(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	if want := len(all) * len(attacks); reported != want {
+		t.Errorf("%d results were reported, want %d", reported, want)
+	}
+	for _, a := range all {
+		for i, r := range a.results {
+			if r == nil || r.Attack.ID != attacks[i].ID || r.Tenant != a.env.Tenant.Name {
+				t.Errorf("result %d of %s is %+v", i, a.env.Tenant.Name, r)
+			}
+		}
+	}
+	tried.Range(func(key, n any) bool {
+		if got := n.(*atomic.Int32).Load(); got != 1 {
+			t.Errorf("%s was tried %d times", key, got)
+		}
+		return true
+	})
+}
+
+func TestRounds(t *testing.T) {
+	t.Parallel()
+	planted := []Attack{{ID: "X1", Via: Git, Files: func(*Env) map[string]string { return nil }}}
+	all := []*assault{
+		{env: env("a", "", "https://one"), attacks: planted},
+		{env: env("b", "", "https://one"), attacks: planted},
+		{env: env("c", "", "https://one")},
+		{env: env("d", "", "https://two"), attacks: planted},
+		{env: env("e", "", ""), attacks: planted},
+	}
+	var got [][]string
+	for _, round := range rounds(all) {
+		var names []string
+		for _, a := range round {
+			names = append(names, a.env.Tenant.Name)
+		}
+		got = append(got, names)
+	}
+	if diff := cmp.Diff([][]string{{"a", "c", "d", "e"}, {"b"}}, got); diff != "" {
+		t.Errorf("two tenants that plant in one repository do so one after the other (-want +got):\n%s", diff)
+	}
+}
+
+func TestInFull(t *testing.T) {
+	t.Parallel()
+	full := inFull([]*Env{env("a", "one", ""), env("b", "one", "https://b"), env("c", "one", "https://c"), env("d", "two", "")})
+	got := map[string]string{}
+	for shape, e := range full {
+		got[shape] = e.Tenant.Name
+	}
+	if diff := cmp.Diff(map[string]string{"one": "b", "two": "d"}, got); diff != "" {
+		t.Errorf("the one with a repository shows more (-want +got):\n%s", diff)
+	}
+}
+
+// What an attack needs and is not there is said, with the way to bring it.
+func TestTry(t *testing.T) {
+	t.Parallel()
+	accepted := func(context.Context, *Env) Finding { return through("it could") }
+	planted := func(*Env) map[string]string { return nil }
+	unmapped := env("a", "", "https://git.example.com/a")
+	unmapped.Repository = nil
+	unplanted := env("a", "", "https://git.example.com/a")
+	unplanted.unplanted = context.DeadlineExceeded
+	doubtful := env("a", "", "")
+	doubtful.doubts = []string{"Kustomization/x/y (assumed)"}
+	for _, tc := range []struct {
+		reason string
+		env    *Env
+		attack Attack
+		want   Finding
+	}{
+		{"the flag is named", unmapped, Attack{Files: planted, Run: accepted}, unproven("no repository of the tenant is mapped: add --map https://git.example.com/a#main=DIR")},
+		{"there is none", env("a", "", ""), Attack{Files: planted, Run: accepted}, unproven("no Kustomization of the tenant applies a Git repository")},
+		{"it could not be changed", unplanted, Attack{Files: planted, Run: accepted}, unproven("the tenant's repository cannot be used: context deadline exceeded")},
+		{"what needs no repository is judged", unplanted, Attack{Run: accepted}, through("it could")},
+		{"a policy may come with what is assumed", doubtful, Attack{Controls: []string{"RBAC", "policy"}, Run: accepted}, unproven("here it could, but a policy that stops it may come with Kustomization/x/y (assumed)")},
+		{"no policy gives or takes rights", doubtful, Attack{Controls: []string{"RBAC (bind)", "flag --x"}, Run: accepted}, through("it could")},
+	} {
+		if diff := cmp.Diff(tc.want, tc.env.try(t.Context(), tc.attack)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+		}
+	}
+}

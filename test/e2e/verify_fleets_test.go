@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+// update writes the golden reports anew:
+// go test ./test/e2e -run TestVerifyPublicFleets -update.
+var update = flag.Bool("update", false, "write the golden reports anew")
+
+// finding is what a golden report keeps of an attack: what does not change with
+// words, times and addresses.
+type finding struct {
+	ID      string `json:"id"`
+	Via     string `json:"via"`
+	Kind    string `json:"kind,omitempty"`
+	Tenant  string `json:"tenant"`
+	Outcome string `json:"outcome"`
+	Control string `json:"control,omitempty"`
+}
+
+// verified is what tests read of a report.
+type verified struct {
+	Verdict  string `json:"verdict"`
+	NotReady []struct {
+		Object string `json:"object"`
+		Reason string `json:"reason"`
+	} `json:"notReady"`
+	Attacks []struct {
+		finding
+		Reason string `json:"reason"`
+	} `json:"attacks"`
+	Clusters []verified `json:"clusters"`
+}
+
+// tenureVerify runs the command with arguments as a shell reads them, and returns
+// its report, its exit code, and what it said beside. Nothing may be left of it.
+func tenureVerify(t *testing.T, args string) (verified, int, string) {
+	t.Helper()
+	h := home(t)
+	said := filepath.Join(t.TempDir(), "said")
+	out, code := shell(t, h, "tenure verify "+args+" -o json 2>'"+said+"'")
+	errors, err := os.ReadFile(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report verified
+	if out != "" {
+		if err := json.Unmarshal([]byte(out), &report); err != nil {
+			t.Fatalf("the report is no JSON: %v\n%s\n%s", err, out, errors)
+		}
+	}
+	// Of one cluster or of several.
+	for _, cluster := range report.Clusters {
+		report.NotReady = append(report.NotReady, cluster.NotReady...)
+		report.Attacks = append(report.Attacks, cluster.Attacks...)
+	}
+	return report, code, string(errors)
+}
+
+// reduced is the golden form of a report, a line for each attack.
+func (v verified) reduced(t *testing.T) string {
+	t.Helper()
+	var all []finding
+	for _, a := range v.Attacks {
+		all = append(all, a.finding)
+	}
+	slices.SortFunc(all, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.ID[:1], b.ID[:1]), cmp.Compare(len(a.ID), len(b.ID)),
+			cmp.Compare(a.ID, b.ID), cmp.Compare(a.Via, b.Via), cmp.Compare(a.Kind, b.Kind))
+	})
+	var lines bytes.Buffer
+	encoder := json.NewEncoder(&lines)
+	for _, f := range all {
+		if err := encoder.Encode(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return lines.String()
+}
+
+// The public fleets have the reports in testdata.
+func TestVerifyPublicFleets(t *testing.T) {
+	t.Parallel()
+	const (
+		flux    = "https://github.com/fluxcd/flux2-multi-tenancy"
+		assumed = " --assume flux-system/kyverno --assume flux-system/kyverno-policies"
+		capsule = "https://github.com/clastix/flux2-capsule-multi-tenancy.git"
+	)
+	for name, tc := range map[string]struct {
+		reason   string
+		url      string
+		more     func(*testing.T) string
+		code     int
+		notReady []string
+		says     string
+	}{
+		"flux2-multi-tenancy": {
+			reason: "the tenant's Kustomization is too old for this Flux; the tenant is judged all the same",
+			url:    flux, more: func(*testing.T) string { return assumed },
+			code: 1, notReady: []string{"Kustomization/apps/dev-team"},
+		},
+		"flux2-multi-tenancy-v1": {
+			reason: "everything is ready",
+			url:    flux, more: func(t *testing.T) string {
+				return assumed + " --map https://stefanprodan.github.io/podinfo=" + podinfoCharts(t)
+			},
+			code: 1,
+		},
+		"flux2-capsule-multi-tenancy": {
+			reason: "this Flux does not serve its root objects",
+			url:    capsule, more: func(*testing.T) string { return "" },
+			code: 2, says: "has apiVersion source.toolkit.fluxcd.io/v1beta2, which this version of Flux does not serve any more",
+		},
+		"flux2-capsule-multi-tenancy-v1": {
+			reason: "the tenant's kubeconfig is made by nobody",
+			url:    capsule, more: func(t *testing.T) string { return " --map https://clastix.github.io/charts=" + capsuleCharts(t) },
+			code: 1, notReady: []string{"Kustomization/dev-team/dev-team"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := realFleet(t, name)
+			report, code, said := tenureVerify(t, "--fleet "+dir+"/main --path clusters/staging --map "+tc.url+"#main="+dir+"/main --map "+
+				tc.url+"#dev-team="+dir+"/dev-team"+tc.more(t))
+			if code != tc.code || !strings.Contains(said, tc.says) {
+				t.Errorf("%s: exit code %d, want %d and %q:\n%s", tc.reason, code, tc.code, tc.says, said)
+			}
+			var notReady []string
+			for _, n := range report.NotReady {
+				notReady = append(notReady, n.Object)
+				if n.Reason == "" || strings.TrimSpace(n.Reason) != n.Reason {
+					t.Errorf("the reason of %s is %q", n.Object, n.Reason)
+				}
+			}
+			if diff := gocmp.Diff(tc.notReady, notReady); diff != "" {
+				t.Errorf("%s: what is not ready (-want +got):\n%s", tc.reason, diff)
+			}
+			golden := filepath.Join("testdata", "verify", name+".jsonl")
+			got := report.reduced(t)
+			if *update {
+				write(t, got, golden)
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := gocmp.Diff(string(want), got); diff != "" {
+				t.Errorf("%s: run `make golden` if this is meant (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

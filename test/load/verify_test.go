@@ -1,0 +1,128 @@
+package load
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/test/fleetgen"
+)
+
+// BenchmarkVerifyExample measures what `tenure verify` takes for the example
+// fleet: from the start to the report, of that the attacks, the mean of an attack
+// by its way, and the most memory that everything takes together.
+func BenchmarkVerifyExample(b *testing.B) {
+	verify(b, "60", startExample)
+}
+
+// BenchmarkVerifyHundredTenants is the same for a hundred tenants of five shapes,
+// each with a repository of its own.
+func BenchmarkVerifyHundredTenants(b *testing.B) {
+	root, err := testcluster.Repository()
+	if err != nil {
+		b.Fatal(err)
+	}
+	fleet, err := fleetgen.Write(b.TempDir(), fleetgen.ShapesPlatform(), fleetgen.Shapes(100, "web"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	opts := localcluster.Options{Name: "bench", BinDir: binDir(b), Fleet: fleet.Dir, Path: fleetgen.Path}
+	for _, address := range append(fleet.Maps, fleetgen.ChartHost+"="+filepath.Join(root, "examples", "charts")) {
+		m, err := network.ParseMap(address)
+		if err != nil {
+			b.Fatal(err)
+		}
+		opts.Maps = append(opts.Maps, m)
+	}
+	verify(b, "300", func(b *testing.B) *localcluster.Cluster {
+		b.Helper()
+		opts.Root = stateRoot(b)
+		cluster, err := localcluster.Start(b.Context(), opts)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return cluster
+	})
+}
+
+// verify times a verification of the fleet that start starts. A result that is
+// not proven fails the benchmark: what was not tried took no time.
+func verify(b *testing.B, bound string, start func(*testing.B) *localcluster.Cluster) {
+	b.Helper()
+	var whole, ready, attacks time.Duration
+	var peak, self float64
+	took, tried := map[attack.Via]time.Duration{}, map[attack.Via]int{}
+	for b.Loop() {
+		began := time.Now()
+		cluster := start(b)
+		awaitReady(b, cluster)
+		ready += time.Since(began)
+		stopSampling := sample(b, cluster, &peak, &self)
+		attacked := time.Now()
+		report, err := attack.Run(b.Context(), attack.Options{
+			Config: cluster.REST, Git: cluster.Git, Platform: cluster.Fleet.Sync.Namespace,
+			Root: flux.Ref{Kind: flux.GitRepository, Namespace: cluster.Fleet.Sync.Namespace, Name: cluster.Fleet.Sync.Source},
+		})
+		stopSampling()
+		if err != nil {
+			b.Fatal(err)
+		}
+		attacks += time.Since(attacked)
+		whole += time.Since(began)
+		for _, r := range report.Results {
+			took[r.Attack.Via] += r.Took
+			tried[r.Attack.Via]++
+			if r.Finding.Outcome == attack.NotProven {
+				b.Errorf("%s as %s is not proven: %s", r.Attack.Key(), r.Tenant, r.Finding.Reason)
+			}
+		}
+		if err := cluster.Stop(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	n := float64(b.N)
+	b.ReportMetric(whole.Seconds()/n, "s/verify(max="+bound+")")
+	b.ReportMetric(ready.Seconds()/n, "s/ready")
+	b.ReportMetric(attacks.Seconds()/n, "s/attacks")
+	for _, via := range []attack.Via{attack.API, attack.Git} {
+		if tried[via] > 0 {
+			b.ReportMetric(took[via].Seconds()/float64(tried[via]), "s/"+string(via)+"-attack")
+			b.ReportMetric(float64(tried[via])/n, string(via)+"-attacks")
+		}
+	}
+	b.ReportMetric(peak, "MB-peak")
+	b.ReportMetric(self, "MB-verify")
+	b.ReportMetric(0, "ns/op")
+}
+
+// sample looks at the memory of the cluster's processes and of this one, twice a
+// second, and keeps the most until it is stopped.
+func sample(b *testing.B, cluster *localcluster.Cluster, peak, self *float64) (stop func()) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(b.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		tick := time.NewTicker(500 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			all, own := residentMB(b, cluster)
+			*peak, *self = max(*peak, all), max(*self, own)
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
