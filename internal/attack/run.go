@@ -142,6 +142,11 @@ func (e *Env) run(ctx context.Context, attacks []Attack, progress func(Result)) 
 		if r.Finding.Outcome == Stopped {
 			r.Finding.Missing = a.missingLayers(ctx, e)
 		}
+		// What fails while everything is being given up says nothing; what has
+		// got through by then, has.
+		if ctx.Err() != nil && r.Finding.Outcome != GotThrough {
+			return
+		}
 		r.Took = time.Since(began)
 		mu.Lock()
 		defer mu.Unlock()
@@ -162,5 +167,11 @@ func (e *Env) run(ctx context.Context, attacks []Attack, progress func(Result)) 
 	slices.SortStableFunc(results, func(a, b Result) int {
 		return cmp.Compare(slices.IndexFunc(attacks, a.Attack.is), slices.IndexFunc(attacks, b.Attack.is))
 	})
-	return results, errors.Join(err, restore(context.WithoutCancel(ctx)))
+	// The cluster may be what has ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
+	defer cancel()
+	return results, errors.Join(err, restore(ctx))
 }
+
+// cleanupPatience bounds what is done after the attacks.
+const cleanupPatience = 10 * time.Second

@@ -41,7 +41,9 @@ func newVictim(ctx context.Context, admin client.Client) (Victim, func(), error)
 		},
 	}
 	remove := func() {
-		_ = admin.Delete(context.WithoutCancel(ctx), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v.Namespace}})
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
+		defer cancel()
+		_ = admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v.Namespace}})
 	}
 	for _, o := range objects {
 		if err := admin.Create(ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
