@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
+	"k8s.io/client-go/kubernetes"
 )
 
 // verification is a run of the command.
@@ -40,6 +41,9 @@ func (v *verification) run(ctx context.Context) error {
 			v.display.Println(fmt.Sprintf("%s %s", path, v.display.Screen.Paint(ui.Faint, fmt.Sprintf("(cluster %d of %d)", i+1, len(v.fleet.Paths)))))
 		}
 		clusters = append(clusters, v.cluster(ctx, path))
+	}
+	if v.display.Screen.Interactive {
+		v.display.Println("") // between how it went and what came of it
 	}
 	r := v.judgement.report(clusters, time.Since(began))
 	if err := v.outputs.write(r, v.streams, v.all); err != nil {
@@ -141,10 +145,40 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 			step.Update(fmt.Sprintf("%d tried, %d got through, last %s as %s", tried, through, r.Attack.Key(), r.Tenant))
 		},
 	})
+	// Attacks on a cluster that was not there are no attacks, however they ended.
+	if lost := answers(ctx, cluster); lost != nil {
+		err = lost
+	}
 	if err != nil {
 		step.Fail(errors.New("not finished"))
 		return err
 	}
 	step.Done()
 	return nil
+}
+
+// answerPatience bounds the wait for a control plane that does not answer: it is
+// longer than the pauses between the restarts after which one is given up.
+const answerPatience = 45 * time.Second
+
+// answers waits until the API server answers. The error is why it does not.
+func answers(ctx context.Context, cluster *localcluster.Cluster) error {
+	kube, err := kubernetes.NewForConfig(cluster.REST)
+	if err != nil {
+		return err
+	}
+	patience, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err = kube.RESTClient().Get().AbsPath("/readyz").DoRaw(patience); err == nil {
+			return nil
+		}
+		select {
+		case <-patience.Done():
+			return fmt.Errorf("the API server does not answer any more: %w", err)
+		case <-tick.C:
+		}
+	}
 }

@@ -76,9 +76,12 @@ func (p *page) cluster(c clusterReport) {
 		counts += fmt.Sprintf(", %d accepted", n.Accepted)
 	}
 	if n.Tried > 0 {
-		counts += fmt.Sprintf(" (%d %% proven)", (n.Tried-n.NotProven)*100/n.Tried)
+		counts += fmt.Sprintf(" (%d%% proven)", (n.Tried-n.NotProven)*100/n.Tried)
 	}
-	if c.Error != "" {
+	switch {
+	case c.Error != "" && n.Tried == 0:
+		counts = c.Error
+	case c.Error != "":
 		counts = c.Error + "; so far " + counts
 	}
 	p.verdict(c.Verdict, counts+"; "+seconds(c.Seconds))
@@ -220,13 +223,22 @@ func (p *page) stopped(c clusterReport) {
 
 // tenants says who was attacked, and which of them were in full.
 func (p *page) tenants(c clusterReport) {
-	p.WriteString("\n")
-	if len(c.Tenants) == 0 {
-		if c.Error == "" {
-			p.heading("? no tenants", ui.Yellow, "no namespace outside of the platform's has Flux objects or the label toolkit.fluxcd.io/tenant")
+	switch {
+	case c.Error != "" && len(c.Tenants) == 0:
+		return
+	case c.Error != "":
+		var names []string
+		for _, t := range c.Tenants {
+			names = append(names, t.Name)
 		}
+		p.WriteString("\n" + p.screen.Wrap("attacked in part or not at all: ", indent, strings.Join(names, ", ")))
+		return
+	case len(c.Tenants) == 0:
+		p.WriteString("\n")
+		p.heading("? no tenants", ui.Yellow, "no namespace outside of the platform's has Flux objects or the label toolkit.fluxcd.io/tenant")
 		return
 	}
+	p.WriteString("\n")
 	for _, t := range c.Tenants {
 		if t.Like != "" {
 			continue
