@@ -42,7 +42,7 @@ spec: {interval: 1m, retryInterval: 2s, path: ./deploy, prune: true, serviceAcco
 `
 
 // attacking starts tenure verify on a small fleet, by the program in a folder,
-// and returns when it attacks.
+// and returns when an attack is under way that waits for Flux.
 func attacking(t *testing.T, home, bin string, reports ...string) *session {
 	t.Helper()
 	team := filepath.Join(t.TempDir(), "team")
@@ -58,8 +58,8 @@ func attacking(t *testing.T, home, bin string, reports ...string) *session {
 		if r.ended() {
 			t.Fatal("tenure ended before it attacked")
 		}
-		out, err := k.kubectl("get", "namespace", "tenure-canary")
-		return err == nil, out
+		out, err := k.kubectl("get", "kustomizations", "--namespace=team", "--output=name")
+		return err == nil && strings.Contains(out, "/tenure-attack-"), out
 	})
 	return r
 }
