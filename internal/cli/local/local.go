@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,15 +22,29 @@ type Flags struct {
 	Cluster localcluster.Options
 	// Timeout bounds the wait for the fleet to settle.
 	Timeout time.Duration
+	// Paths are those of several clusters; see [Flags.AddSeveral].
+	Paths []string
 
 	maps []string
 }
 
-// Add adds the flags to a command.
+// Add adds the flags to a command that runs one cluster.
 func (f *Flags) Add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.Cluster.Fleet, "fleet", "", "folder of the platform's repository; without it the cluster is a bare Kubernetes")
+	cmd.Flags().StringVar(&f.Cluster.Path, "path", "", "the cluster's folder in the fleet, such as clusters/staging")
+	f.add(cmd)
+}
+
+// AddSeveral adds the flags to a command that runs the clusters of a fleet one
+// after the other.
+func (f *Flags) AddSeveral(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.Cluster.Fleet, "fleet", "", "folder of the platform's repository")
+	cmd.Flags().StringArrayVar(&f.Paths, "path", nil, "a cluster's folder in the fleet, such as clusters/staging; repeatable")
+	f.add(cmd)
+}
+
+func (f *Flags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Cluster.Fleet, "fleet", "", "folder of the platform's repository; without it the cluster is a bare Kubernetes")
-	flags.StringVar(&f.Cluster.Path, "path", "", "the cluster's folder in the fleet, such as clusters/staging")
 	flags.StringArrayVar(&f.maps, "map", nil, "where an outside address is found on disk, as URL[#BRANCH]=DIR: a Git repository, a plain folder served as BRANCH, a folder of charts, or oci://…; repeatable")
 	flags.StringArrayVar(&f.Cluster.Assume, "assume", nil, "a Flux object, as NAMESPACE/NAME, to be taken as ready because it cannot run here; repeatable")
 	flags.StringArrayVar(&f.Cluster.Apply, "apply", nil, "a file or folder of manifests that an admin applies by hand before the fleet, such as decryption keys; repeatable")
@@ -39,8 +55,13 @@ func (f *Flags) Add(cmd *cobra.Command) {
 
 // Complete checks the flags and reads the maps.
 func (f *Flags) Complete() error {
-	if f.Cluster.Fleet != "" && f.Cluster.Path == "" {
+	if f.Cluster.Fleet != "" && f.Cluster.Path == "" && len(f.Paths) == 0 {
 		return ui.WithHint(errors.New("--fleet needs --path"), "name the cluster's folder in the fleet: --path clusters/staging")
+	}
+	for i, clusterPath := range f.Paths {
+		if slices.ContainsFunc(f.Paths[:i], func(other string) bool { return path.Clean(other) == path.Clean(clusterPath) }) {
+			return fmt.Errorf("--path %s is given twice", clusterPath)
+		}
 	}
 	for _, value := range f.maps {
 		m, err := network.ParseMap(value)

@@ -87,7 +87,7 @@ func line(screen *Screen, row []string, widths []int, ready int) string {
 			text = screen.Paint(readyColour(cell), cell)
 		}
 		if !last {
-			text = pad(text, widths[i]) + gap
+			text = Pad(text, widths[i]) + gap
 			used += widths[i] + len(gap)
 		}
 		b.WriteString(text)

@@ -34,7 +34,32 @@ func Cut(text string, width int) string {
 	return ansi.Truncate(text, width, ellipsis)
 }
 
-// pad fills text with spaces up to width columns.
-func pad(text string, width int) string {
+// Wrap cleans text and sets it in lines that fit the screen: the first begins with
+// first, the others with as many spaces as rest says. Words, such as addresses,
+// are never broken. In a pipe it is one line. There is a line break at the end.
+func (s *Screen) Wrap(first string, rest int, text string) string {
+	width := s.width()
+	var b strings.Builder
+	b.WriteString(first)
+	column := ansi.StringWidth(first)
+	for i, word := range strings.Fields(Clean(text)) {
+		switch length := ansi.StringWidth(word); {
+		case i == 0:
+			column += length
+		case width > 0 && column+1+length > width:
+			b.WriteString("\n" + strings.Repeat(" ", rest))
+			column = rest + length
+		default:
+			b.WriteString(" ")
+			column += 1 + length
+		}
+		b.WriteString(word)
+	}
+	return strings.TrimRight(b.String(), " ") + "\n"
+}
+
+// Pad fills text with spaces up to width columns of a terminal; wider text is
+// left as it is.
+func Pad(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
 }

@@ -223,3 +223,25 @@ func (t *terminal) text() string {
 	}
 	return strings.Join(t.rows, "\n")
 }
+
+func TestWrap(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason, first, text string
+		width               int
+		want                string
+	}{
+		{"a pipe is not wrapped", "✗ ", strings.Repeat("word ", 30), 0, "✗ " + strings.TrimSpace(strings.Repeat("word ", 30)) + "\n"},
+		{"the next lines are indented", "✗ ", "one two three", 9, "✗ one two\n    three\n"},
+		{"what is exactly as wide fits", "✗ ", "one two", 9, "✗ one two\n"},
+		{"a flag is not broken at its hyphens", "", "the flag --no-cross-namespace-refs", 12, "the flag\n    --no-cross-namespace-refs\n"},
+		{"colour has no width", "\x1b[31m✗\x1b[m ", "one two", 9, "\x1b[31m✗\x1b[m one two\n"},
+		{"what a tenant wrote is cleaned", "", "one\n\x1b[2Jtwo", 80, "one two\n"},
+		{"nothing is a line", "head:", "", 80, "head:\n"},
+	} {
+		screen := &Screen{Interactive: true, Size: func() (int, int) { return tc.width, 24 }}
+		if diff := cmp.Diff(tc.want, screen.Wrap(tc.first, 4, tc.text)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+		}
+	}
+}

@@ -2,15 +2,15 @@ package verify
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/cli/local"
+	"github.com/tenure-dev/tenure/internal/baseline"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
-	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/tenants"
 )
 
 // The verdicts.
@@ -20,15 +20,38 @@ const (
 	verdictUnjudged = "not judged"
 )
 
-// result is the report as it is written, also for machines.
-type result struct {
-	Path     string       `json:"path"`
-	Verdict  string       `json:"verdict"`
-	Seconds  float64      `json:"seconds"`
+// report is what is written, in every form; as it is, as JSON.
+type report struct {
+	// Verdict is the worst of the clusters': unsafe, then not judged.
+	Verdict  string          `json:"verdict"`
+	Seconds  float64         `json:"seconds"`
+	Clusters []clusterReport `json:"clusters"`
+	// Stale are entries of the baseline that accept nothing that got through.
+	Stale []staleEntry `json:"stale,omitempty"`
+}
+
+type staleEntry struct {
+	ID      string `json:"id"`
+	Tenant  string `json:"tenant"`
+	Reason  string `json:"reason"`
+	Expires string `json:"expires"`
+}
+
+// clusterReport is the report on one cluster.
+type clusterReport struct {
+	Path    string  `json:"path"`
+	Verdict string  `json:"verdict"`
+	Seconds float64 `json:"seconds"`
+	// Error says why the run broke off; what it found before is there.
+	Error    string       `json:"error,omitempty"`
 	Tenants  []tenant     `json:"tenants"`
 	NotReady []notReady   `json:"notReady,omitempty"`
+	Unmapped []string     `json:"unmapped,omitempty"`
 	Attacks  []attackMade `json:"attacks"`
 	Coverage coverage     `json:"coverage"`
+
+	// location is where findings are shown that no file of the fleet explains.
+	location location
 }
 
 type tenant struct {
@@ -47,10 +70,16 @@ type notReady struct {
 	Reason string `json:"reason"`
 }
 
+// attackMade is an attack as a tenant, and what came of it.
 type attackMade struct {
-	ID       string `json:"id"`
-	Via      string `json:"via"`
-	Tenant   string `json:"tenant"`
+	Key    string `json:"key"`
+	ID     string `json:"id"`
+	Via    string `json:"via"`
+	Kind   string `json:"kind,omitempty"`
+	Tenant string `json:"tenant"`
+	// Like names the tenant as whom it got through, for one of the same shape
+	// as whom it was therefore not tried again.
+	Like     string `json:"like,omitempty"`
 	Title    string `json:"title"`
 	Outcome  string `json:"outcome"`
 	Control  string `json:"control,omitempty"`
@@ -62,173 +91,228 @@ type attackMade struct {
 	Missing    []string `json:"missing,omitempty"`
 	References []string `json:"references,omitempty"`
 	Seconds    float64  `json:"seconds"`
+	// Accepted is the baseline's entry for what got through and does not make
+	// the fleet unsafe; Expired is one that did so once.
+	Accepted *acceptance `json:"accepted,omitempty"`
+	Expired  *acceptance `json:"expired,omitempty"`
+
+	// location is the fleet's file where the fix belongs, as far as known.
+	location location
 }
 
+type acceptance struct {
+	Reason  string `json:"reason"`
+	Expires string `json:"expires"`
+}
+
+// coverage counts the attacks by how they ended; what was accepted is not among
+// those that got through. Tried is the sum.
 type coverage struct {
 	Tried      int `json:"tried"`
 	Stopped    int `json:"stopped"`
 	GotThrough int `json:"gotThrough"`
+	Accepted   int `json:"accepted"`
 	NotProven  int `json:"notProven"`
 }
 
-func newResult(r attack.Report, failures []flux.Finding, path string, took time.Duration) result {
-	out := result{Path: path, Seconds: took.Seconds(), Coverage: coverage{
-		Tried: len(r.Results), Stopped: r.Count(attack.Stopped),
-		GotThrough: r.Count(attack.GotThrough), NotProven: r.Count(attack.NotProven),
-	}}
-	for _, t := range r.Tenants {
-		made := tenant{Name: t.Name, Namespaces: t.Namespaces, Roles: t.Roles, ClusterAdmin: t.HasClusterAdmin(), Like: r.Like[t.Name]}
-		for _, a := range t.Accounts {
-			made.Accounts = append(made.Accounts, a.String())
-		}
-		for _, repository := range t.Repositories {
-			made.Repositories = append(made.Repositories, repository.URL+"#"+repository.Branch)
-		}
-		out.Tenants = append(out.Tenants, made)
+func (c *coverage) add(a attackMade) {
+	c.Tried++
+	switch {
+	case a.Accepted != nil:
+		c.Accepted++
+	case a.Outcome == string(attack.GotThrough):
+		c.GotThrough++
+	case a.Outcome == string(attack.NotProven):
+		c.NotProven++
+	default:
+		c.Stopped++
 	}
-	for _, f := range failures {
-		out.NotReady = append(out.NotReady, notReady{f.Row.Ref().String(), strings.TrimSpace(f.Reason)})
-	}
-	for _, outcome := range []attack.Outcome{attack.GotThrough, attack.NotProven, attack.Stopped} {
-		for _, tried := range r.Results {
-			if tried.Finding.Outcome != outcome {
-				continue
-			}
-			made := attackMade{
-				ID: tried.Attack.ID, Via: string(tried.Attack.Via), Tenant: tried.Tenant, Title: tried.Attack.Title,
-				Outcome: string(outcome), Control: tried.Finding.Control, Message: tried.Finding.Message,
-				Evidence: tried.Finding.Evidence, Reason: tried.Finding.Reason, Missing: tried.Finding.Missing,
-				References: tried.Attack.References, Seconds: tried.Took.Seconds(),
-			}
-			if outcome == attack.GotThrough {
-				made.Fix = tried.Attack.Fix.Advice
-			}
-			out.Attacks = append(out.Attacks, made)
-		}
-	}
-	out.Verdict = verdict(out)
-	return out
 }
 
-func verdict(r result) string {
+// judgement turns findings into reports: what is accepted, and what follows.
+type judgement struct {
+	baseline baseline.Baseline
+	now      time.Time
+}
+
+// report puts the clusters' reports together.
+func (j judgement) report(clusters []clusterReport, took time.Duration) report {
+	r := report{Verdict: verdictSafe, Seconds: took.Seconds(), Clusters: clusters, Stale: j.stale(clusters)}
+	for _, verdict := range []string{verdictUnjudged, verdictUnsafe} {
+		if slices.ContainsFunc(clusters, func(c clusterReport) bool { return c.Verdict == verdict }) {
+			r.Verdict = verdict
+		}
+	}
+	return r
+}
+
+// cluster makes the report on a cluster.
+func (j judgement) cluster(f findings) clusterReport {
+	files := readFiles(f.fleet)
+	c := clusterReport{Path: f.path, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
+	if f.err != nil {
+		c.Error = ui.Clean(f.err.Error())
+	}
+	for _, t := range f.attacks.Tenants {
+		c.Tenants = append(c.Tenants, newTenant(t, f.attacks.Like[t.Name]))
+	}
+	for _, failure := range f.failures {
+		c.NotReady = append(c.NotReady, notReady{failure.Row.Ref().String(), strings.TrimSpace(failure.Reason)})
+	}
+	for _, tried := range f.attacks.Results {
+		made := newAttackMade(tried)
+		made.location = files.of(tried, f.attacks.Tenants)
+		c.Attacks = append(c.Attacks, made)
+		if tried.Attack.Deep && tried.Finding.Outcome == attack.GotThrough {
+			c.Attacks = append(c.Attacks, alike(made, f.attacks)...)
+		}
+	}
+	for i := range c.Attacks {
+		j.accept(&c.Attacks[i])
+		c.Coverage.add(c.Attacks[i])
+	}
+	slices.SortStableFunc(c.Attacks, func(a, b attackMade) int { return badness(b) - badness(a) })
+	c.Verdict = c.judge()
+	return c
+}
+
+// alike repeats what got through for the tenants of the same shape, each of
+// which may have accepted it or not.
+func alike(made attackMade, r attack.Report) []attackMade {
+	var all []attackMade
+	for _, t := range r.Tenants {
+		if r.Like[t.Name] == made.Tenant {
+			other := made
+			other.Tenant, other.Like, other.Seconds = t.Name, made.Tenant, 0
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
+// badness orders attacks in a report.
+func badness(a attackMade) int {
 	switch {
-	case r.Coverage.GotThrough > 0:
+	case a.Accepted != nil:
+		return 1
+	case a.Outcome == string(attack.GotThrough):
+		return 3
+	case a.Outcome == string(attack.NotProven):
+		return 2
+	}
+	return 0
+}
+
+func newTenant(t tenants.Tenant, like string) tenant {
+	made := tenant{Name: t.Name, Namespaces: t.Namespaces, Roles: t.Roles, ClusterAdmin: t.HasClusterAdmin(), Like: like}
+	for _, a := range t.Accounts {
+		made.Accounts = append(made.Accounts, a.String())
+	}
+	for _, repository := range t.Repositories {
+		made.Repositories = append(made.Repositories, repository.URL+"#"+repository.Branch)
+	}
+	return made
+}
+
+func newAttackMade(tried attack.Result) attackMade {
+	made := attackMade{
+		Key: tried.Attack.Key(), ID: tried.Attack.ID, Via: string(tried.Attack.Via), Kind: tried.Attack.Kind,
+		Tenant: tried.Tenant, Title: tried.Attack.Title,
+		Outcome: string(tried.Finding.Outcome), Control: tried.Finding.Control, Message: tried.Finding.Message,
+		Evidence: tried.Finding.Evidence, Reason: tried.Finding.Reason, Missing: tried.Finding.Missing,
+		References: tried.Attack.References, Seconds: tried.Took.Seconds(),
+	}
+	if tried.Finding.Outcome == attack.GotThrough {
+		made.Fix = tried.Attack.Fix.Advice
+	}
+	return made
+}
+
+// accept looks up in the baseline what got through.
+func (j judgement) accept(a *attackMade) {
+	if a.Outcome != string(attack.GotThrough) {
+		return
+	}
+	entry := j.baseline.Find(a.ID, a.Key, a.Tenant)
+	switch {
+	case entry == nil:
+	case entry.Expired(j.now):
+		a.Expired = &acceptance{entry.Reason, entry.Until()}
+	default:
+		a.Accepted = &acceptance{entry.Reason, entry.Until()}
+	}
+}
+
+// stale lists the entries of the baseline for which nothing got through. Where
+// not all was tried or proven, that says nothing yet.
+func (j judgement) stale(clusters []clusterReport) []staleEntry {
+	var stale []staleEntry
+	if slices.ContainsFunc(clusters, func(c clusterReport) bool { return c.Error != "" }) {
+		return nil
+	}
+	for _, e := range j.baseline {
+		used := slices.ContainsFunc(clusters, func(c clusterReport) bool {
+			return slices.ContainsFunc(c.Attacks, func(a attackMade) bool {
+				return a.Outcome != string(attack.Stopped) && e.Matches(a.ID, a.Key, a.Tenant)
+			})
+		})
+		if !used {
+			stale = append(stale, staleEntry{e.ID, e.Tenant, e.Reason, e.Until()})
+		}
+	}
+	return stale
+}
+
+func (c clusterReport) judge() string {
+	switch {
+	case c.Error != "":
+		return verdictUnjudged
+	case c.Coverage.GotThrough > 0:
 		return verdictUnsafe
-	case r.Coverage.NotProven > 0, r.Coverage.Tried == 0, len(r.NotReady) > 0, len(r.Tenants) == 0:
+	case c.Coverage.NotProven > 0, c.Coverage.Tried == 0, len(c.NotReady) > 0, len(c.Tenants) == 0:
 		return verdictUnjudged
 	}
 	return verdictSafe
 }
 
-func (r result) writeJSON(w io.Writer) error {
+// err is what the exit code says.
+func (r report) err() error {
+	switch r.Verdict {
+	case verdictUnsafe:
+		return ui.WithExitCode(ui.ErrReported, exitUnsafe)
+	case verdictUnjudged:
+		return ui.WithExitCode(ui.ErrReported, exitUnjudged)
+	}
+	return nil
+}
+
+func (r report) writeJSON(w io.Writer) error {
 	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(r)
 }
 
-// writeText writes the report for people, worst first.
-func (r result) writeText(screen *ui.Screen) error {
-	var b strings.Builder
-	r.writeTenants(&b)
-	for _, n := range r.NotReady {
-		fmt.Fprintf(&b, "\n%s %s is not ready: %s\n", screen.Paint(ui.Red, "✗"), n.Object, n.Reason)
-	}
-	r.writeGotThrough(&b, screen)
-	r.writeNotProven(&b, screen)
-	if _, err := io.WriteString(screen, b.String()+"\n"); err != nil {
-		return err
-	}
-	if err := r.stoppedTable().Print(screen); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(screen, "\n%s\n", r.summary(screen))
-	return err
-}
-
-func (r result) writeTenants(b *strings.Builder) {
-	if len(r.Tenants) == 0 {
-		b.WriteString("no tenants: no namespace outside of the platform's has Flux objects or the label toolkit.fluxcd.io/tenant\n")
-		return
-	}
-	for _, t := range r.Tenants {
-		fmt.Fprintf(b, "tenant %s: namespaces %s; %s", t.Name, strings.Join(t.Namespaces, ", "), strings.Join(t.Roles, ", "))
-		if t.Like != "" {
-			fmt.Fprintf(b, "; same rights as %s, which was attacked in full", t.Like)
+// sentence puts what was found of an attack into one line for a machine's
+// message, where there is no room for a layout.
+func (a attackMade) sentence() string {
+	parts := []string{"tenant " + a.Tenant + " " + a.Title}
+	switch {
+	case a.Outcome == string(attack.GotThrough):
+		parts[0] += ": " + a.Evidence
+		if a.Like != "" {
+			parts = append(parts, "seen as tenant "+a.Like+", which has the same rights")
 		}
-		b.WriteString("\n")
-		if t.ClusterAdmin {
-			fmt.Fprintf(b, "  it is bound to cluster-admin in its namespaces: use a narrower role\n")
+		if a.Expired != nil {
+			parts = append(parts, "this was accepted until "+a.Expired.Expires+": "+a.Expired.Reason)
 		}
-	}
-}
-
-// writeGotThrough lists what got through once for all tenants it got through for.
-func (r result) writeGotThrough(b *strings.Builder, screen *ui.Screen) {
-	for _, group := range r.grouped(attack.GotThrough) {
-		a := group.first
-		fmt.Fprintf(b, "\n%s %s %s %s\n", screen.Paint(ui.Red, "✗ got through"), a.ID, a.Title, screen.Paint(ui.Faint, "("+via(a.Via)+"; "+group.tenants()+")"))
-		fmt.Fprintf(b, "  %s\n  fix: %s\n", a.Evidence, a.Fix)
-	}
-}
-
-func (r result) writeNotProven(b *strings.Builder, screen *ui.Screen) {
-	for _, group := range r.grouped(attack.NotProven) {
-		a := group.first
-		fmt.Fprintf(b, "\n%s %s %s %s\n", screen.Paint(ui.Yellow, "? not proven"), a.ID, a.Title, screen.Paint(ui.Faint, "("+via(a.Via)+"; "+group.tenants()+")"))
-		fmt.Fprintf(b, "  %s\n", a.Reason)
-	}
-}
-
-func (r result) stoppedTable() ui.Table {
-	table := ui.Table{Header: []string{"STOPPED", "VIA", "BY", "ATTACK"}}
-	for _, group := range r.grouped(attack.Stopped) {
-		a := group.first
-		table.Rows = append(table.Rows, []string{a.ID, a.Via, a.Control, a.Title})
-	}
-	return table
-}
-
-func (r result) summary(screen *ui.Screen) string {
-	c := r.Coverage
-	counts := fmt.Sprintf("%d tenants, %d attacks: %d stopped, %d got through, %d not proven; %s",
-		len(r.Tenants), c.Tried, c.Stopped, c.GotThrough, c.NotProven, local.Seconds(time.Duration(r.Seconds*float64(time.Second))))
-	switch r.Verdict {
-	case verdictSafe:
-		return screen.Paint(ui.Green, "✓ safe") + ": " + counts
-	case verdictUnsafe:
-		return screen.Paint(ui.Red, "✗ unsafe") + ": " + counts
-	}
-	return screen.Paint(ui.Yellow, "? not judged") + ": " + counts
-}
-
-// group is an attack that ended in the same way for several tenants.
-type group struct {
-	first attackMade
-	names []string
-}
-
-func (g group) tenants() string { return strings.Join(g.names, ", ") }
-
-func (r result) grouped(outcome attack.Outcome) []*group {
-	var groups []*group
-	byKey := map[string]*group{}
-	for _, a := range r.Attacks {
-		if a.Outcome != string(outcome) {
-			continue
+		if a.Fix != "" {
+			parts = append(parts, "fix: "+a.Fix)
 		}
-		key := strings.Join([]string{a.ID, a.Via, a.Control, a.Evidence, a.Reason}, "\x00")
-		if byKey[key] == nil {
-			byKey[key] = &group{first: a}
-			groups = append(groups, byKey[key])
-		}
-		byKey[key].names = append(byKey[key].names, a.Tenant)
+	case a.Outcome == string(attack.NotProven):
+		parts[0] += ": not proven: " + a.Reason
+	default:
+		parts[0] += ": stopped by " + a.Control
 	}
-	return groups
-}
-
-func via(v string) string {
-	if v == string(attack.Git) {
-		return "through Git"
-	}
-	return "through the API"
+	return ui.Clean(strings.Join(parts, "; "))
 }

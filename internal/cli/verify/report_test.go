@@ -3,104 +3,277 @@ package verify
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/baseline"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenants"
 )
 
-// attacked is a report with findings of the given outcomes, for tenants a and b.
-func attacked(outcomes ...attack.Outcome) attack.Report {
-	report := attack.Report{
+var today = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func day(offset int) time.Time { return today.Truncate(24*time.Hour).AddDate(0, 0, offset) }
+
+// attacked are findings with the given outcomes, for tenants a and b, of which
+// the first has cluster-admin.
+func attacked(outcomes ...attack.Outcome) findings {
+	f := findings{path: "clusters/staging", took: 1500 * time.Millisecond}
+	f.attacks = attack.Report{
 		Tenants: []tenants.Tenant{
-			{Name: "a", Namespaces: []string{"a"}, Roles: []string{"ClusterRole/edit"}},
-			{Name: "b", Namespaces: []string{"b"}, Roles: []string{"ClusterRole/cluster-admin"}},
+			{Name: "a", Namespaces: []string{"a"}, Roles: []string{"ClusterRole/cluster-admin"}},
+			{Name: "b", Namespaces: []string{"b"}, Roles: []string{"ClusterRole/edit"}},
 		},
 		Like: map[string]string{},
 	}
+	ids := map[attack.Outcome]string{attack.GotThrough: "X1", attack.NotProven: "X2", attack.Stopped: "X3"}
 	for _, outcome := range outcomes {
 		for _, tenant := range []string{"a", "b"} {
-			report.Results = append(report.Results, attack.Result{
-				Attack: attack.Attack{ID: "X1", Via: attack.API, Title: "tries " + string(outcome), Fix: attack.Fix{Advice: "do something"}},
+			f.attacks.Results = append(f.attacks.Results, attack.Result{
+				Attack: attack.Attack{
+					ID: ids[outcome], Via: attack.API, Title: "tries " + string(outcome),
+					Fix: attack.Fix{Advice: "do something"}, References: []string{"CVE-1"}, Controls: []string{"RBAC"},
+				},
 				Tenant: tenant,
 				Finding: attack.Finding{
-					Outcome: outcome, Control: "RBAC", Message: "no", Evidence: "it could", Reason: "nothing to try it on",
+					Outcome: outcome, Control: "RBAC", Message: "no\x1b[2J", Evidence: "it could\nscroll", Reason: "nothing to try it on",
 				},
+				Took: time.Second,
 			})
 		}
 	}
-	return report
+	return f
+}
+
+// one is the report on one cluster.
+func one(j judgement, f findings) report {
+	j.now = today
+	return j.report([]clusterReport{j.cluster(f)}, f.took)
 }
 
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	broken := []flux.Finding{{Row: flux.Row{Kind: flux.Kustomization, Namespace: "a", Name: "a"}, Reason: "broken"}}
-	for _, tc := range []struct {
-		reason   string
-		report   attack.Report
-		failures []flux.Finding
-		want     string
-	}{
-		{"all stopped", attacked(attack.Stopped), nil, verdictSafe},
-		{"one got through", attacked(attack.Stopped, attack.GotThrough, attack.NotProven), broken, verdictUnsafe},
-		{"one not proven", attacked(attack.Stopped, attack.NotProven), nil, verdictUnjudged},
-		{"a fleet that is not ready", attacked(attack.Stopped), broken, verdictUnjudged},
-		{"no tenants", attack.Report{}, nil, verdictUnjudged},
-	} {
-		if got := newResult(tc.report, tc.failures, "clusters/staging", time.Second).Verdict; got != tc.want {
-			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
-		}
+	accepts := func(tenant string, until time.Time) baseline.Baseline {
+		return baseline.Baseline{{ID: "X1", Tenant: tenant, Reason: "r", Expires: until}}
 	}
+	with := func(f findings, change func(*findings)) findings { change(&f); return f }
+	for name, tc := range map[string]struct {
+		reason   string
+		findings []findings
+		baseline baseline.Baseline
+		want     string
+		code     int
+	}{
+		"Stopped":     {"all is well", []findings{attacked(attack.Stopped)}, nil, verdictSafe, 0},
+		"Through":     {"nothing else makes good for it", []findings{with(attacked(attack.Stopped, attack.GotThrough, attack.NotProven), func(f *findings) { f.failures = broken })}, nil, verdictUnsafe, 1},
+		"NotProven":   {"one attack could not be tried", []findings{attacked(attack.Stopped, attack.NotProven)}, nil, verdictUnjudged, 2},
+		"NotReady":    {"what runs is not what was meant", []findings{with(attacked(attack.Stopped), func(f *findings) { f.failures = broken })}, nil, verdictUnjudged, 2},
+		"NoTenants":   {"nothing was tried", []findings{{path: "p"}}, nil, verdictUnjudged, 2},
+		"BrokeOff":    {"a broken run says nothing for certain", []findings{with(attacked(attack.GotThrough), func(f *findings) { f.err = errors.New("etcd ended") })}, nil, verdictUnjudged, 2},
+		"Accepted":    {"a risk that is accepted", []findings{attacked(attack.GotThrough, attack.Stopped)}, accepts("*", day(1)), verdictSafe, 0},
+		"LastDay":     {"it holds on the last day", []findings{attacked(attack.GotThrough)}, accepts("*", day(0)), verdictSafe, 0},
+		"Expired":     {"and not longer", []findings{attacked(attack.GotThrough)}, accepts("*", day(-1)), verdictUnsafe, 1},
+		"AcceptedOne": {"a risk is accepted for a tenant, not for its neighbour", []findings{attacked(attack.GotThrough)}, accepts("a", day(1)), verdictUnsafe, 1},
+		"AcceptedAndUnproven": {"nobody can accept what is not known", []findings{attacked(attack.GotThrough, attack.NotProven)},
+			accepts("*", day(1)), verdictUnjudged, 2},
+		"Worst":  {"unsafe beats not judged, in any order", []findings{attacked(attack.Stopped), attacked(attack.GotThrough), attacked(attack.NotProven)}, nil, verdictUnsafe, 1},
+		"Second": {"not judged beats safe", []findings{attacked(attack.NotProven), attacked(attack.Stopped)}, nil, verdictUnjudged, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := judgement{baseline: tc.baseline, now: today}
+			var clusters []clusterReport
+			for _, f := range tc.findings {
+				clusters = append(clusters, j.cluster(f))
+			}
+			r := j.report(clusters, time.Second)
+			if r.Verdict != tc.want || ui.ExitCode(r.err()) != tc.code {
+				t.Errorf("%s: got %q and exit code %d, want %q and %d", tc.reason, r.Verdict, ui.ExitCode(r.err()), tc.want, tc.code)
+			}
+		})
+	}
+}
+
+// A deep attack is tried as the first tenant of a shape only; what it finds
+// holds for the others, who may have accepted less.
+func TestAlike(t *testing.T) {
+	t.Parallel()
+	f := attacked(attack.GotThrough)
+	f.attacks.Like["b"] = "a"
+	f.attacks.Results = f.attacks.Results[:1]
+	f.attacks.Results[0].Attack.Deep = true
+	c := one(judgement{baseline: baseline.Baseline{{ID: "X1", Tenant: "a", Reason: "r", Expires: day(1)}}}, f).Clusters[0]
+	if c.Verdict != verdictUnsafe || len(c.Attacks) != 2 || c.Attacks[0].Tenant != "b" || c.Attacks[0].Like != "a" {
+		t.Errorf("a risk that is accepted for one tenant is one for another of the same shape: %s, %+v", c.Verdict, c.Attacks)
+	}
+	f.attacks.Results[0].Finding.Outcome = attack.Stopped
+	if c := one(judgement{}, f).Clusters[0]; len(c.Attacks) != 1 {
+		t.Errorf("what was stopped is not claimed of tenants as whom it was not tried: %+v", c.Attacks)
+	}
+}
+
+func TestStale(t *testing.T) {
+	t.Parallel()
+	b := baseline.Baseline{
+		{ID: "X1", Tenant: "a", Expires: day(1)},
+		{ID: "X2", Tenant: "*", Expires: day(1)},
+		{ID: "X3", Tenant: "*", Expires: day(1)},
+		{ID: "X1-api", Tenant: "c", Expires: day(-1)},
+	}
+	f := attacked(attack.GotThrough, attack.NotProven, attack.Stopped)
+	var got []string
+	for _, s := range one(judgement{baseline: b}, f).Stale {
+		got = append(got, s.ID+" "+s.Tenant)
+	}
+	if diff := cmp.Diff([]string{"X3 *", "X1-api c"}, got); diff != "" {
+		t.Errorf("what was stopped, and what nobody is; not what could not be tried (-want +got):\n%s", diff)
+	}
+	f.err = errors.New("interrupted")
+	if got := one(judgement{baseline: b}, f).Stale; got != nil {
+		t.Errorf("half a run does not know: %v", got)
+	}
+}
+
+// layered are findings of every kind.
+func layered() findings {
+	f := attacked(attack.Stopped, attack.NotProven, attack.GotThrough)
+	f.attacks.Results[0].Finding.Missing = []string{"policy on it"}
+	f.attacks.Like["b"] = "a"
+	f.failures = []flux.Finding{{Row: flux.Row{Kind: flux.Kustomization, Namespace: "a", Name: "a"}, Reason: "broken"}}
+	f.unmapped = []string{"https://git.example.com/a: not mapped"}
+	return f
 }
 
 func TestText(t *testing.T) {
 	t.Parallel()
+	j := judgement{baseline: baseline.Baseline{
+		{ID: "X1", Tenant: "b", Reason: "we know", Expires: day(1)},
+		{ID: "X9", Tenant: "b", Reason: "we knew", Expires: day(1)},
+	}}
 	var out bytes.Buffer
-	r := newResult(attacked(attack.Stopped, attack.NotProven, attack.GotThrough), nil, "clusters/staging", 1500*time.Millisecond)
-	if err := r.writeText(ui.NewScreen(&out)); err != nil {
+	if err := one(j, layered()).writeText(ui.NewScreen(&out), false); err != nil {
 		t.Fatal(err)
 	}
-	want := `tenant a: namespaces a; ClusterRole/edit
-tenant b: namespaces b; ClusterRole/cluster-admin
-  it is bound to cluster-admin in its namespaces: use a narrower role
-
-✗ got through X1 tries got through (through the API; a, b)
-  it could
+	want := `✗ got through X1 tries got through
+  as a, through the API: it could scroll
   fix: do something
+  see: CVE-1
 
-? not proven X1 tries not proven (through the API; a, b)
-  nothing to try it on
+? not proven X2 tries not proven
+  as a, b, through the API: nothing to try it on
 
-STOPPED   VIA   BY     ATTACK
-X1        api   RBAC   tries stopped
+? not ready Kustomization/a/a
+  broken
 
-✗ unsafe: 2 tenants, 6 attacks: 2 stopped, 2 got through, 2 not proven; 1.5s
+! asked for https://git.example.com/a: not mapped
+
+! one layer is missing
+  X3-api as a: stopped by RBAC, but there is no policy on it
+
+! cluster-admin in the namespaces of a: bind a narrower role
+
+! accepted X1 tries got through
+  as b, through the API, until 2026-11-22: we know
+
+STOPPED BY   ATTACKS
+RBAC         X3
+
+attacked in full: a (namespace a; ClusterRole/cluster-admin)
+  same rights, so attacked without waiting for Flux: b
+
+✗ unsafe: 2 tenants, 6 attacks: 2 stopped, 1 got through, 2 not proven, 1 accepted (66% proven); 1.5s
+
+! stale the baseline accepts X9 for tenant b until 2026-11-22, and it does not get through: remove the entry
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("worst first, each finding once for all its tenants (-want +got):\n%s", diff)
 	}
 }
 
+func TestTextAll(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if err := one(judgement{}, attacked(attack.Stopped)).writeText(ui.NewScreen(&out), true); err != nil {
+		t.Fatal(err)
+	}
+	if want := "STOPPED   VIA   BY     ATTACK\nX3        api   RBAC   tries stopped\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("with --all each attack has a line:\n%s", out.String())
+	}
+}
+
+func TestTextOfSeveral(t *testing.T) {
+	t.Parallel()
+	j := judgement{now: today}
+	broken := attacked()
+	broken.path, broken.err, broken.attacks.Tenants = "clusters/other", errors.New("etcd ended"), nil
+	clusters := []clusterReport{j.cluster(attacked(attack.Stopped)), j.cluster(broken)}
+	var out bytes.Buffer
+	if err := j.report(clusters, time.Minute).writeText(ui.NewScreen(&out), false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"── clusters/staging ──\n", "\n✓ safe: 2 tenants, 2 attacks: 2 stopped,", "\n── clusters/other ──\n",
+		"── clusters/other ──\n\n? not judged: etcd ended; 1.5s\n", "\n? not judged: clusters/staging safe, clusters/other not judged; 60.0s\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report does not say %q:\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "no tenants") {
+		t.Errorf("of a run that broke off nobody knows whether there are tenants:\n%s", out.String())
+	}
+}
+
+// Half of the catalogue may have one reason.
+func TestTextGroupsReasons(t *testing.T) {
+	t.Parallel()
+	f := attacked(attack.NotProven)
+	more := attacked(attack.NotProven).attacks.Results
+	for i := range more {
+		more[i].Attack.ID = "X4"
+	}
+	f.attacks.Results = append(f.attacks.Results, more...)
+	var out bytes.Buffer
+	if err := one(judgement{}, f).writeText(ui.NewScreen(&out), false); err != nil {
+		t.Fatal(err)
+	}
+	if want := "? not proven nothing to try it on\n  as a, b: X2-api, X4-api\n"; !strings.HasPrefix(out.String(), want) {
+		t.Errorf("a reason is given once:\n%s", out.String())
+	}
+}
+
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	r := newResult(attacked(attack.GotThrough, attack.Stopped), nil, "clusters/staging", time.Second)
+	r := one(judgement{}, layered())
 	if err := r.writeJSON(&out); err != nil {
 		t.Fatal(err)
 	}
-	var back result
+	var back report
 	if err := json.Unmarshal(out.Bytes(), &back); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(r, back); diff != "" {
+	if diff := cmp.Diff(r, back, cmpopts.IgnoreUnexported(clusterReport{}, attackMade{})); diff != "" {
 		t.Errorf("what is written can be read back (-want +got):\n%s", diff)
 	}
-	if back.Attacks[0].Fix == "" || back.Attacks[len(back.Attacks)-1].Fix != "" {
-		t.Error("what got through has a fix, what was stopped needs none")
+	attacks := back.Clusters[0].Attacks
+	if attacks[0].Fix == "" || attacks[len(attacks)-1].Fix != "" {
+		t.Error("what got through has a fix and comes first; what was stopped needs none")
+	}
+	empty := one(judgement{}, findings{path: "p", err: errors.New("no")})
+	out.Reset()
+	if err := empty.writeJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), `"tenants": []`) || !strings.Contains(out.String(), `"attacks": []`) {
+		t.Errorf("lists are lists, also when nothing was found:\n%s", out.String())
 	}
 }

@@ -1,20 +1,21 @@
 // Package verify is the command `tenure verify`: it runs a fleet on a local
-// cluster, attacks it as each of its tenants, and reports what got through.
+// cluster, attacks it as each of its tenants, and reports what got through, to
+// people (text.go), to programs (JSON), and to CI (junit.go, sarif.go).
 package verify
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/baseline"
 	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
-	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/fleet"
 )
 
 // Exit codes beside ui.ExitError's: a fleet that is unsafe, and one that could
@@ -25,8 +26,10 @@ const (
 )
 
 type options struct {
-	fleet  local.Flags
-	output string
+	fleet    local.Flags
+	outputs  []string
+	baseline string
+	all      bool
 }
 
 // NewCommand returns the command.
@@ -38,110 +41,103 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Long: `Run a fleet on a local cluster, with a real Kubernetes and a real Flux, and try
 to leave the bounds of each tenant: through the API with the tenant's identity,
 and through Git with commits to the tenant's repository as it is served here.
-Nothing outside the local cluster is touched.
+Nothing outside the local cluster is touched. With several --path, one cluster
+is run after the other.
 
 An attack is stopped (by what, and the same steps aimed at what the tenant owns
 do work), got through (what was touched, and what to do about it), or not proven
 (why it could not be tried here).
 
-Exit code 0: the fleet is ready and nothing got through. 1: something got
-through. 2: it could not be judged, because the fleet does not run here, has no
-tenants, or an attack is not proven.`,
+Exit code 0: the fleet is ready and nothing got through but what --baseline
+accepts. 1: something got through. 2: it could not be judged, because the fleet
+does not run here, has no tenants, an attack is not proven, or the run broke off.
+Of several clusters, the worst counts. 130: interrupted; what was found so far is
+reported.`,
 		Example: `  # what a pull request would do
   tenure verify --fleet . --path clusters/staging --map https://github.com/acme/dev-team=../dev-team
 
-  # for a machine
+  # two clusters, with accepted risks; the text on the terminal, the rest for CI
+  tenure verify --fleet . --path clusters/staging --path clusters/production \
+    --baseline accepted-risks.yaml -o sarif=verify.sarif -o junit=verify.xml
+
+  # for a program
   tenure verify --fleet . --path clusters/staging -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.output != "text" && o.output != "json" {
-				return ui.WithHint(fmt.Errorf("cannot write a report as %q", o.output), "-o takes text or json")
-			}
-			if err := o.fleet.Complete(); err != nil {
+			v, err := o.complete(streams)
+			if err != nil {
 				return err
 			}
-			if o.fleet.Cluster.Fleet == "" {
-				return ui.WithHint(errors.New("verify needs --fleet"), "name the folder of the platform's repository: --fleet . --path clusters/staging")
-			}
-			return run(cmd.Context(), streams, o)
+			return v.run(cmd.Context())
 		},
 	}
-	o.fleet.Add(cmd)
-	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "form of the report: text or json")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	o.fleet.AddSeveral(cmd)
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&o.outputs, "output", "o", nil, "form of the report, text, json, junit or sarif, and with =FILE a file for it; repeatable, and the text goes to the output unless another form does")
+	flags.StringVar(&o.baseline, "baseline", "", "file of accepted risks: what of it gets through does not make the fleet unsafe until it expires")
+	flags.BoolVar(&o.all, "all", false, "list each attack that was stopped in the text, not only how many by which control")
+	_ = cmd.MarkFlagFilename("baseline", "yaml", "yml")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formNames(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	return cmd
 }
 
-// run reports on the output stream; how it goes is shown on the error stream.
-func run(ctx context.Context, streams ui.IO, o *options) (err error) {
-	began := time.Now()
-	d := &local.Display{Screen: streams.Stderr()}
-	o.fleet.Cluster.Name = fmt.Sprintf("verify-%d", os.Getpid())
-	cluster, err := d.Start(ctx, o.fleet.Cluster)
-	if err != nil {
-		return ui.WithExitCode(err, exitUnjudged)
-	}
-	defer func() {
-		if stopErr := d.Stop(cluster); err == nil {
-			err = stopErr
-		}
-	}()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	failures, err := settle(ctx, d, cluster, o.fleet.Timeout, cancel)
-	if err != nil {
-		return ui.WithExitCode(err, exitUnjudged)
-	}
-	steps := ui.NewSteps(d.Screen)
-	step := steps.Start("attacks")
-	tried := 0
-	report, err := attack.Run(ctx, attack.Options{
-		Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: cluster.Fleet.Sync.Namespace,
-		Root: flux.Ref{Kind: flux.GitRepository, Namespace: cluster.Fleet.Sync.Namespace, Name: cluster.Fleet.Sync.Source},
-		Progress: func(r attack.Result) {
-			tried++
-			step.Update(fmt.Sprintf("%d, last %s as %s", tried, r.Attack.ID, r.Tenant))
-		},
-	})
-	if err != nil {
-		step.Fail(errors.New("not finished"))
-	} else {
-		step.Done()
-	}
-	steps.Close()
-	result := newResult(report, failures, o.fleet.Cluster.Path, time.Since(began))
-	if printErr := o.print(streams, result); printErr != nil {
-		return printErr
-	}
-	if err != nil {
-		return ui.WithExitCode(err, exitUnjudged)
-	}
-	return result.err()
-}
-
-func (o *options) print(streams ui.IO, r result) error {
-	if o.output == "json" {
-		return r.writeJSON(streams.Out)
-	}
-	return r.writeText(streams.Stdout())
-}
-
-// settle waits for the fleet, and returns what of it is not ready.
-func settle(ctx context.Context, d *local.Display, cluster *localcluster.Cluster, patience time.Duration, fail context.CancelCauseFunc) ([]flux.Finding, error) {
-	rows, err := local.Watch(ctx, cluster, fail)
+// complete checks everything that can be checked before a cluster starts.
+func (o *options) complete(streams ui.IO) (*verification, error) {
+	outputs, err := parseOutputs(o.outputs)
 	if err != nil {
 		return nil, err
 	}
-	return d.Settle(ctx, cluster, rows, patience)
+	if err := o.fleet.Complete(); err != nil {
+		return nil, err
+	}
+	if o.fleet.Cluster.Fleet == "" {
+		return nil, ui.WithHint(errors.New("verify needs --fleet"), "name the folder of the platform's repository: --fleet . --path clusters/staging")
+	}
+	accepted, err := readBaseline(o.baseline)
+	if err != nil {
+		return nil, err
+	}
+	// A slip in the last cluster's path shows before the first one has run. The
+	// address is that of nobody: a fleet that does not say its own may be mapped.
+	for _, path := range o.fleet.Paths {
+		if _, err := fleet.Load(o.fleet.Cluster.Fleet, path, fleet.Options{URL: "https://fleet.invalid", Branch: "main"}); err != nil {
+			return nil, ui.WithExitCode(err, exitUnjudged)
+		}
+	}
+	return &verification{
+		streams: streams, fleet: o.fleet, outputs: outputs, all: o.all,
+		display:   &local.Display{Screen: streams.Stderr()},
+		judgement: judgement{baseline: accepted, now: time.Now()},
+	}, nil
 }
 
-// err is what the exit code says.
-func (r result) err() error {
-	switch r.Verdict {
-	case verdictUnsafe:
-		return ui.WithExitCode(ui.ErrReported, exitUnsafe)
-	case verdictUnjudged:
-		return ui.WithExitCode(ui.ErrReported, exitUnjudged)
+// readBaseline reads the file of accepted risks, if there is one. Attacks that
+// nobody knows are errors: the risk that was meant would not be accepted.
+func readBaseline(file string) (baseline.Baseline, error) {
+	if file == "" {
+		return nil, nil
 	}
-	return nil
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the baseline: %w", err)
+	}
+	accepted, err := baseline.Parse(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	known := map[string]bool{}
+	for _, a := range attack.Catalogue() {
+		known[a.ID], known[a.Key()] = true, true
+	}
+	var unknown []string
+	for i, e := range accepted {
+		if !known[e.ID] {
+			unknown = append(unknown, fmt.Sprintf("entry %d: there is no attack %s", i+1, e.ID))
+		}
+	}
+	if len(unknown) > 0 {
+		return nil, ui.WithHint(fmt.Errorf("%s: %w: %s", file, baseline.ErrInvalid, strings.Join(unknown, "; ")),
+			"an entry's id is that of the report, such as A1, or with the way, such as A1-api")
+	}
+	return accepted, nil
 }

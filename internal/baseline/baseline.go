@@ -1,0 +1,146 @@
+// Package baseline reads the file in which a platform team accepts risks: attacks
+// that may get through, for which tenants, why, and until when.
+package baseline
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Entry is one accepted risk.
+type Entry struct {
+	// ID names the attack: an ID of the catalogue such as A1, for all its
+	// ways, or a key such as A1-api, for one.
+	ID string
+	// Tenant is the tenant's name, or [AllTenants].
+	Tenant string
+	// Reason says why the risk is accepted. It is never empty.
+	Reason string
+	// Expires is the last day, in UTC, on which it is.
+	Expires time.Time
+}
+
+// AllTenants in place of a tenant's name means every tenant.
+const AllTenants = "*"
+
+// Baseline is a file of accepted risks, in the file's order.
+type Baseline []Entry
+
+// ErrInvalid says that a file is not a baseline. The message names the line or
+// the entry.
+var ErrInvalid = errors.New("the baseline cannot be used")
+
+// example is the hint of errors about the file's form.
+const example = "accepted: [{id: A1, tenant: \"*\", reason: why, expires: 2027-01-31}]"
+
+// Parse reads a baseline: a mapping with the key accepted, a list of mappings
+// with exactly the keys id, tenant, reason and expires (YYYY-MM-DD). An empty
+// file accepts nothing. Errors are ErrInvalid.
+func Parse(content []byte) (Baseline, error) {
+	// The conversion finds keys that are given twice, and names lines.
+	converted, err := yaml.YAMLToJSONStrict(content)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", ErrInvalid, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if bytes.Equal(converted, []byte("null")) {
+		return nil, nil
+	}
+	var document map[string]json.RawMessage
+	if json.Unmarshal(converted, &document) != nil {
+		return nil, fmt.Errorf("%w: it must look like %s", ErrInvalid, example)
+	}
+	for _, key := range slices.Sorted(maps.Keys(document)) {
+		if key != "accepted" {
+			return nil, fmt.Errorf("%w: unknown field %q: it must look like %s", ErrInvalid, key, example)
+		}
+	}
+	var written []map[string]any
+	if accepted, found := document["accepted"]; found && json.Unmarshal(accepted, &written) != nil {
+		return nil, fmt.Errorf("%w: accepted must be a list of entries: %s", ErrInvalid, example)
+	}
+	var b Baseline
+	seen := map[[2]string]int{}
+	for i, fields := range written {
+		e, err := newEntry(fields)
+		if err != nil {
+			return nil, fmt.Errorf("%w: entry %d%s: %w", ErrInvalid, i+1, named(fields), err)
+		}
+		if first, twice := seen[[2]string{e.ID, e.Tenant}]; twice {
+			return nil, fmt.Errorf("%w: entry %d%s: entry %d is for the same attack and tenant", ErrInvalid, i+1, named(fields), first)
+		}
+		seen[[2]string{e.ID, e.Tenant}] = i + 1
+		b = append(b, e)
+	}
+	return b, nil
+}
+
+// named adds the ID to an entry's number, where there is one.
+func named(fields map[string]any) string {
+	if id, ok := fields["id"].(string); ok && id != "" {
+		return fmt.Sprintf(" (%q)", id)
+	}
+	return ""
+}
+
+func newEntry(fields map[string]any) (Entry, error) {
+	var e Entry
+	var expires string
+	known := map[string]*string{"id": &e.ID, "tenant": &e.Tenant, "reason": &e.Reason, "expires": &expires}
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		to, ok := known[key]
+		if !ok {
+			return Entry{}, fmt.Errorf("unknown field %q; there are id, tenant, reason and expires", key)
+		}
+		text, ok := fields[key].(string)
+		if !ok {
+			return Entry{}, fmt.Errorf("%s must be text: put it in quotes", key)
+		}
+		*to = strings.TrimSpace(text)
+	}
+	for _, key := range []string{"id", "tenant", "reason", "expires"} {
+		if *known[key] == "" {
+			return Entry{}, fmt.Errorf("%s is missing", key)
+		}
+	}
+	var err error
+	if e.Expires, err = time.Parse(time.DateOnly, expires); err != nil {
+		return Entry{}, fmt.Errorf("expires %q is not a day: write it as YYYY-MM-DD, such as 2027-01-31", expires)
+	}
+	return e, nil
+}
+
+// Expired says whether the entry's last day has ended.
+func (e Entry) Expired(now time.Time) bool { return !now.Before(e.Expires.AddDate(0, 0, 1)) }
+
+// Until is the last day, as it is written.
+func (e Entry) Until() string { return e.Expires.Format(time.DateOnly) }
+
+// Matches says whether the entry is for an attack, given by its ID and its key,
+// as a tenant.
+func (e Entry) Matches(id, key, tenant string) bool {
+	return (e.ID == id || e.ID == key) && (e.Tenant == AllTenants || e.Tenant == tenant)
+}
+
+// Find returns the entry for an attack as a tenant: of several, the one that
+// holds longest; nil if there is none. It may have expired.
+func (b Baseline) Find(id, key, tenant string) *Entry {
+	var found []*Entry
+	for i := range b {
+		if b[i].Matches(id, key, tenant) {
+			found = append(found, &b[i])
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return slices.MaxFunc(found, func(a, b *Entry) int { return cmp.Compare(a.Expires.Unix(), b.Expires.Unix()) })
+}

@@ -1,0 +1,192 @@
+package verify
+
+import (
+	"bytes"
+	"io/fs"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/tenants"
+	"sigs.k8s.io/yaml"
+)
+
+// location is a line of a file, whose path is relative to the top of the Git
+// work tree that the fleet is in, or to the fleet's folder without one.
+type location struct {
+	file string
+	line int
+}
+
+// manifestFile is a document of the fleet's manifests.
+type manifestFile struct {
+	at     location
+	object struct {
+		Kind     string
+		Metadata struct{ Name, Namespace string }
+		Subjects []struct{ Kind, Name, Namespace string }
+	}
+}
+
+// files knows where in a fleet's folder what is written.
+type files struct {
+	fleet     *fleet.Fleet
+	prefix    string
+	documents []manifestFile
+}
+
+// maxManifest bounds the files that are looked at: a manifest written by hand is
+// far smaller.
+const maxManifest = 1 << 20
+
+// readFiles reads the Namespaces and RoleBindings of a fleet, which may be nil.
+// What cannot be read is not known: that is no reason to have no report.
+func readFiles(f *fleet.Fleet) files {
+	all := files{fleet: f}
+	if f == nil {
+		return all
+	}
+	all.prefix = prefixInRepository(f.Dir)
+	_ = filepath.WalkDir(f.Dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // see above
+		}
+		if d.IsDir() && d.Name() == ".git" {
+			return fs.SkipDir
+		}
+		info, err := d.Info()
+		if ext := filepath.Ext(file); err != nil || !d.Type().IsRegular() || ext != ".yaml" && ext != ".yml" || info.Size() > maxManifest {
+			return nil //nolint:nilerr // see above
+		}
+		if content, err := os.ReadFile(file); err == nil {
+			if rel, err := filepath.Rel(f.Dir, file); err == nil {
+				all.add(filepath.ToSlash(rel), content)
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+// add notes the documents of a file that say who a tenant is.
+func (f *files) add(file string, content []byte) {
+	line := 1
+	for i, document := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+		m := manifestFile{at: location{path.Join(f.prefix, file), line + 1}}
+		if i == 0 {
+			m.at.line = 1
+		}
+		line += bytes.Count(document, []byte("\n"))
+		if i == 0 {
+			line-- // the line break that was put before the file
+		}
+		line++ // the one of the separator
+		if !bytes.Contains(document, []byte("kind:")) || yaml.Unmarshal(document, &m.object) != nil {
+			continue
+		}
+		if m.object.Kind == "Namespace" || m.object.Kind == "RoleBinding" {
+			f.documents = append(f.documents, m)
+		}
+	}
+}
+
+// prefixInRepository is the path of a folder in its Git work tree, since that is
+// what whoever reads a report has checked out.
+func prefixInRepository(dir string) string {
+	for top := dir; ; top = filepath.Dir(top) {
+		if _, err := os.Stat(filepath.Join(top, ".git")); err == nil {
+			rel, err := filepath.Rel(top, dir)
+			if err != nil || rel == "." {
+				return ""
+			}
+			return filepath.ToSlash(rel)
+		}
+		if top == filepath.Dir(top) {
+			return ""
+		}
+	}
+}
+
+// root is the kustomization of the cluster's folder, or of Flux's in it.
+func (f files) root(clusterPath string) location {
+	clusterPath = path.Clean(filepath.ToSlash(clusterPath))
+	if f.fleet == nil {
+		return location{path.Join(clusterPath, "kustomization.yaml"), 1}
+	}
+	for _, folder := range []string{clusterPath, f.fleet.System} {
+		file := path.Join(folder, "kustomization.yaml")
+		if _, err := os.Stat(filepath.Join(f.fleet.Dir, filepath.FromSlash(file))); err == nil {
+			return location{path.Join(f.prefix, file), 1}
+		}
+	}
+	return location{path.Join(f.prefix, clusterPath, "kustomization.yaml"), 1}
+}
+
+// of is where the fix for an attack belongs: for flags Flux's kustomization, for
+// labels the tenant's Namespace, for rights its RoleBinding. It is empty when
+// that is not known.
+func (f files) of(tried attack.Result, all []tenants.Tenant) location {
+	fix := tried.Attack.Fix
+	i := slices.IndexFunc(all, func(t tenants.Tenant) bool { return t.Name == tried.Tenant })
+	if f.fleet == nil || i < 0 {
+		return location{}
+	}
+	switch {
+	case len(fix.Flags) > 0:
+		return f.root(f.fleet.System)
+	case len(fix.Labels) > 0:
+		return f.find(func(m manifestFile) bool {
+			return m.object.Kind == "Namespace" && slices.Contains(all[i].Namespaces, m.object.Metadata.Name)
+		})
+	case fix.Rights:
+		return f.find(func(m manifestFile) bool { return binds(m, all[i]) })
+	}
+	return location{}
+}
+
+// binds says whether a document is a RoleBinding of the tenant's. Overlays may
+// leave the namespaces to a kustomization; then the names decide.
+func binds(m manifestFile, t tenants.Tenant) bool {
+	if m.object.Kind != "RoleBinding" || m.object.Metadata.Namespace != "" && !slices.Contains(t.Namespaces, m.object.Metadata.Namespace) {
+		return false
+	}
+	for _, s := range m.object.Subjects {
+		for _, a := range t.Accounts {
+			if s.Kind == "ServiceAccount" && s.Name == a.Name && (s.Namespace == a.Namespace || s.Namespace == "") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (f files) find(is func(manifestFile) bool) location {
+	var found []manifestFile
+	for _, m := range f.documents {
+		if is(m) {
+			found = append(found, m)
+		}
+	}
+	if len(found) == 0 {
+		return location{}
+	}
+	// Several, if a fleet has a folder for each cluster: the one in this
+	// cluster's comes first.
+	slices.SortStableFunc(found, func(a, b manifestFile) int { return f.distance(a) - f.distance(b) })
+	return found[0].at
+}
+
+func (f files) distance(m manifestFile) int {
+	if strings.HasPrefix(m.at.file, path.Join(f.prefix, f.fleet.Path)+"/") {
+		return 0
+	}
+	return 1
+}
+
+// uri writes a path as a relative reference (RFC 3986).
+func uri(file string) string { return (&url.URL{Path: file}).String() }

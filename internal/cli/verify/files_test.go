@@ -1,0 +1,81 @@
+package verify
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/tenants"
+)
+
+// repository makes files in a Git work tree, and returns the fleet in its folder
+// platform.
+func repository(t *testing.T, content map[string]string) *fleet.Fleet {
+	t.Helper()
+	top := t.TempDir()
+	content[".git/HEAD"] = ""
+	for name, text := range content {
+		file := filepath.Join(top, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &fleet.Fleet{Dir: filepath.Join(top, "platform"), Path: "clusters/staging", System: "clusters/staging/flux-system"}
+}
+
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	f := repository(t, map[string]string{
+		"platform/clusters/staging/flux-system/kustomization.yaml": "",
+		"platform/broken.yaml":       "kind: [",
+		"platform/base/tenants.yaml": "# ours\nkind: Namespace\nmetadata: {name: other}\n---\n\nkind: Namespace\nmetadata:\n  name: a\n---\nkind: RoleBinding\nmetadata: {name: reconciler}\nsubjects: [{kind: ServiceAccount, name: team, namespace: a}]\n",
+		"platform/base/other.yaml":   "kind: RoleBinding\nmetadata: {name: reconciler, namespace: other}\nsubjects: [{kind: ServiceAccount, name: team, namespace: a}]\n",
+	})
+	a := tenants.Tenant{Name: "a", Namespaces: []string{"a"}, Accounts: []tenants.Account{{Namespace: "a", Name: "team"}}}
+	all := readFiles(f)
+	for _, tc := range []struct {
+		reason string
+		fix    attack.Fix
+		tenant string
+		want   location
+	}{
+		{"flags are set in Flux's kustomization", attack.Fix{Flags: []attack.Flag{{}}}, "a", location{"platform/clusters/staging/flux-system/kustomization.yaml", 1}},
+		{"labels at the Namespace, at the line of its document", attack.Fix{Labels: map[string]string{"l": "v"}}, "a", location{"platform/base/tenants.yaml", 5}},
+		{"rights at the binding of that namespace, whichever file comes first", attack.Fix{Rights: true}, "a", location{"platform/base/tenants.yaml", 10}},
+		{"advice has no place", attack.Fix{Advice: "think"}, "a", location{}},
+		{"nobody has no place", attack.Fix{Rights: true}, "b", location{}},
+	} {
+		got := all.of(attack.Result{Attack: attack.Attack{Fix: tc.fix}, Tenant: tc.tenant}, []tenants.Tenant{a})
+		if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(location{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+		}
+	}
+	if got, want := all.root(f.Path), (location{"platform/clusters/staging/flux-system/kustomization.yaml", 1}); got != want {
+		t.Errorf("what has no place is shown at %v, want %v", got, want)
+	}
+	if got, want := readFiles(nil).root("./clusters/staging"), (location{"clusters/staging/kustomization.yaml", 1}); got != want {
+		t.Errorf("without a fleet it is shown at %v, want %v", got, want)
+	}
+}
+
+// Of two clusters with a binding each, the one that was run is shown.
+func TestFilesOfThisCluster(t *testing.T) {
+	t.Parallel()
+	const namespace = "kind: Namespace\nmetadata: {name: a}\n"
+	f := repository(t, map[string]string{
+		"platform/clusters/production/a.yaml": namespace,
+		"platform/clusters/staging/a.yaml":    namespace,
+	})
+	a := tenants.Tenant{Name: "a", Namespaces: []string{"a"}}
+	got := readFiles(f).of(attack.Result{Attack: attack.Attack{Fix: attack.Fix{Labels: map[string]string{"l": "v"}}}, Tenant: "a"}, []tenants.Tenant{a})
+	if want := (location{"platform/clusters/staging/a.yaml", 1}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

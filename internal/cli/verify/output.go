@@ -1,0 +1,116 @@
+package verify
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+)
+
+// forms are the forms of a report, with how each is written.
+var forms = []struct {
+	name  string
+	write func(report, *ui.Screen, bool) error
+}{
+	{"text", func(r report, screen *ui.Screen, all bool) error { return r.writeText(screen, all) }},
+	{"json", func(r report, screen *ui.Screen, _ bool) error { return r.writeJSON(screen) }},
+	{"junit", func(r report, screen *ui.Screen, _ bool) error { return r.writeJUnit(screen) }},
+	{"sarif", func(r report, screen *ui.Screen, _ bool) error { return r.writeSARIF(screen, attack.Catalogue()) }},
+}
+
+func formNames() []string {
+	var names []string
+	for _, f := range forms {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// outputs are the forms that are asked for, and the file of each; one without a
+// file goes to the output.
+type outputs []output
+
+type output struct{ form, file string }
+
+// parseOutputs reads the values of -o, FORM or FORM=FILE. At most one has no
+// file, and if each has one, the text goes to the output.
+func parseOutputs(values []string) (outputs, error) {
+	var all outputs
+	onOutput := false
+	for _, value := range values {
+		form, file, hasFile := strings.Cut(value, "=")
+		if !slices.Contains(formNames(), form) {
+			return nil, ui.WithHint(fmt.Errorf("cannot write a report as %q", form), "-o takes text, json, junit or sarif, and with =FILE a file for it, such as -o sarif=verify.sarif")
+		}
+		if !hasFile {
+			if onOutput {
+				return nil, ui.WithHint(errors.New("cannot write two reports to the output"), "give one of them a file: -o "+form+"=FILE")
+			}
+			onOutput = true
+		} else if err := writable(file); err != nil {
+			return nil, fmt.Errorf("cannot use -o %s: %w", value, err)
+		}
+		if hasFile && slices.ContainsFunc(all, func(o output) bool { return o.file != "" && filepath.Clean(o.file) == filepath.Clean(file) }) {
+			return nil, fmt.Errorf("cannot use -o %s: the file has another report already", value)
+		}
+		all = append(all, output{form, file})
+	}
+	if !onOutput {
+		all = append(outputs{{form: "text"}}, all...)
+	}
+	return all, nil
+}
+
+// writable finds the common mistakes before a run of a minute. The file itself
+// is not made yet: it may lie in the fleet, whose files are what is verified.
+func writable(file string) error {
+	if file == "" {
+		return errors.New("the name of the file is missing")
+	}
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a folder", file)
+	}
+	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
+		return fmt.Errorf("there is no folder %s", filepath.Dir(file))
+	}
+	return nil
+}
+
+// write writes the report in every form that is asked for. One that fails does
+// not keep the others from being written.
+func (o outputs) write(r report, streams ui.IO, all bool) error {
+	var errs []error
+	for _, out := range o {
+		i := slices.Index(formNames(), out.form)
+		if out.file == "" {
+			errs = append(errs, forms[i].write(r, streams.Stdout(), all))
+			continue
+		}
+		var b bytes.Buffer
+		err := forms[i].write(r, ui.NewScreen(&b), all)
+		if err == nil {
+			err = writeFile(out.file, &b)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("cannot write the report %s: %w", out.file, err))
+		}
+	}
+	// A report that nobody gets is no answer, whatever it says.
+	return ui.WithExitCode(errors.Join(errs...), exitUnjudged)
+}
+
+func writeFile(name string, content io.Reader) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, content)
+	return errors.Join(err, file.Close())
+}

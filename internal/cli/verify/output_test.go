@@ -1,0 +1,64 @@
+package verify
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+)
+
+func TestOutputs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.WriteFile(file("verify.json"), []byte(strings.Repeat("old", 10000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := one(judgement{}, attacked(attack.GotThrough))
+	for _, tc := range []struct {
+		reason string
+		values []string
+		begins string
+	}{
+		{"text by default", nil, "✗ got through"},
+		{"text stays when all else has a file", []string{"sarif=" + file("verify.sarif"), "junit=" + file("verify.xml"), "json=" + file("verify.json")}, "✗ got through"},
+		{"another form takes its place", []string{"json", "text=" + file("verify.txt")}, "{\n"},
+	} {
+		all, err := parseOutputs(tc.values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := all.write(r, ui.IO{Out: &out}, false); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(out.String(), tc.begins) {
+			t.Errorf("%s: the output is\n%s", tc.reason, out.String())
+		}
+	}
+	for name, begins := range map[string]string{"verify.sarif": "{\n", "verify.xml": "<?xml", "verify.json": "{\n", "verify.txt": "✗ got through"} {
+		content, err := os.ReadFile(file(name))
+		if err != nil || !strings.HasPrefix(string(content), begins) {
+			t.Errorf("%s: %v\n%s", name, err, content)
+		}
+		if filepath.Ext(name) == ".json" && !json.Valid(content) {
+			t.Errorf("an older report is not overwritten altogether:\n%s", content)
+		}
+	}
+}
+
+// A report that cannot be written is an error, and the others are written.
+func TestOutputsFail(t *testing.T) {
+	t.Parallel()
+	all := outputs{{form: "text"}, {form: "json", file: filepath.Join(t.TempDir(), "gone", "verify.json")}}
+	var out bytes.Buffer
+	err := all.write(one(judgement{}, attacked(attack.Stopped)), ui.IO{Out: &out}, false)
+	if err == nil || ui.ExitCode(err) != exitUnjudged || !strings.Contains(out.String(), "✓ safe") {
+		t.Errorf("got %v with exit code %d and the output\n%s", err, ui.ExitCode(err), out.String())
+	}
+}

@@ -1,0 +1,184 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/cli/local"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"k8s.io/client-go/kubernetes"
+)
+
+// verification is a run of the command.
+type verification struct {
+	streams   ui.IO
+	fleet     local.Flags
+	outputs   outputs
+	all       bool
+	display   *local.Display
+	judgement judgement
+}
+
+// run reports on the output stream and into files; how it goes is shown on the
+// error stream. Whatever happens once it has begun, there is a report.
+func (v *verification) run(ctx context.Context) error {
+	began := time.Now()
+	var clusters []clusterReport
+	for i, path := range v.fleet.Paths {
+		if ctx.Err() != nil {
+			clusters = append(clusters, clusterReport{Path: path, Verdict: verdictUnjudged, Error: "it was not run: interrupted"})
+			continue
+		}
+		if len(v.fleet.Paths) > 1 {
+			v.display.Println(fmt.Sprintf("%s %s", path, v.display.Screen.Paint(ui.Faint, fmt.Sprintf("(cluster %d of %d)", i+1, len(v.fleet.Paths)))))
+		}
+		clusters = append(clusters, v.cluster(ctx, path))
+	}
+	if v.display.Screen.Interactive {
+		v.display.Println("") // between how it went and what came of it
+	}
+	r := v.judgement.report(clusters, time.Since(began))
+	if err := v.outputs.write(r, v.streams, v.all); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return r.err()
+}
+
+// cluster runs one cluster and attacks it.
+func (v *verification) cluster(ctx context.Context, path string) clusterReport {
+	began := time.Now()
+	interrupted := ctx
+	opts := v.fleet.Cluster
+	opts.Path, opts.Maps = path, slices.Clone(opts.Maps)
+	opts.Name = fmt.Sprintf("verify-%d", os.Getpid())
+	f := findings{path: path}
+	cluster, err := v.display.Start(ctx, opts)
+	if err == nil {
+		f.fleet = cluster.Fleet
+		err = v.attack(ctx, cluster, &f)
+		if stopErr := v.display.Stop(cluster); err == nil {
+			err = stopErr
+		}
+	}
+	switch {
+	case err != nil && interrupted.Err() != nil:
+		f.err = errInterrupted
+	case err != nil:
+		f.err = err
+		if !errors.Is(err, ui.ErrReported) {
+			ui.PrintError(v.display.Screen, err)
+		}
+	}
+	f.took = time.Since(began)
+	return v.judgement.cluster(f)
+}
+
+// errInterrupted is said of a cluster whose run a signal ended.
+var errInterrupted = errors.New("interrupted")
+
+// findings are what came of running one cluster.
+type findings struct {
+	path string
+	// fleet is nil if the cluster did not start.
+	fleet *fleet.Fleet
+	// failures are the objects that did not become ready, unmapped the
+	// addresses that the fleet asked for in vain.
+	failures []flux.Finding
+	unmapped []string
+	attacks  attack.Report
+	// err says why the run broke off.
+	err  error
+	took time.Duration
+}
+
+// attack waits for the fleet and attacks it. When the context ends, or the
+// cluster by itself, so does everything, at once.
+func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster, f *findings) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx) // the rest is a consequence
+		}
+	}()
+	go func() {
+		select {
+		case <-cluster.Done():
+			cancel(fmt.Errorf("the cluster ended by itself: %w", cluster.Err()))
+		case <-ctx.Done():
+		}
+		// Requests that still wait for an answer end with the cluster.
+		_ = cluster.Stop()
+	}()
+	rows, err := local.Watch(ctx, cluster, cancel)
+	if err != nil {
+		return err
+	}
+	if f.failures, err = v.display.Settle(ctx, cluster, rows, v.fleet.Timeout); err != nil {
+		return err
+	}
+	for _, refusal := range cluster.Network.Refused() {
+		f.unmapped = append(f.unmapped, fmt.Sprintf("%s: %v", refusal.Address, refusal.Err))
+	}
+	steps := ui.NewSteps(v.display.Screen)
+	defer steps.Close()
+	step := steps.Start("attacks")
+	tried, through := 0, 0
+	f.attacks, err = attack.Run(ctx, attack.Options{
+		Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: cluster.Fleet.Sync.Namespace,
+		Root: flux.Ref{Kind: flux.GitRepository, Namespace: cluster.Fleet.Sync.Namespace, Name: cluster.Fleet.Sync.Source},
+		Progress: func(r attack.Result) {
+			if tried++; r.Finding.Outcome == attack.GotThrough {
+				through++
+			}
+			step.Update(fmt.Sprintf("%d tried, %d got through, last %s as %s", tried, through, r.Attack.Key(), r.Tenant))
+		},
+	})
+	// Attacks on a cluster that was not there are no attacks, however they ended.
+	if lost := answers(ctx, cluster); lost != nil {
+		err = lost
+	}
+	if err != nil {
+		step.Fail(errors.New("not finished"))
+		return err
+	}
+	step.Done()
+	return nil
+}
+
+// answerPatience bounds the wait for a control plane that does not answer: it is
+// longer than the pauses between the restarts after which one is given up.
+const answerPatience = 45 * time.Second
+
+// answers waits until the API server answers. The error is why it does not.
+func answers(ctx context.Context, cluster *localcluster.Cluster) error {
+	kube, err := kubernetes.NewForConfig(cluster.REST)
+	if err != nil {
+		return err
+	}
+	patience, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err = kube.RESTClient().Get().AbsPath("/readyz").DoRaw(patience); err == nil {
+			return nil
+		}
+		select {
+		case <-patience.Done():
+			return fmt.Errorf("the API server does not answer any more: %w", err)
+		case <-tick.C:
+		}
+	}
+}

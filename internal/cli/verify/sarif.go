@@ -1,0 +1,239 @@
+package verify
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+)
+
+// The part of SARIF 2.1.0 (OASIS Standard, 27 March 2020) that a report needs.
+// A library for it brings all of its types and a validator of its schema, which
+// does not know what viewers ask for: rule indexes, fingerprints, relative paths.
+// So these few types are our own, and the tests check both.
+type sarifLog struct {
+	Schema  string     `json:"$schema"`
+	Version string     `json:"version"`
+	Runs    []sarifRun `json:"runs"`
+}
+
+type sarifRun struct {
+	Tool              sarifTool         `json:"tool"`
+	AutomationDetails sarifAutomation   `json:"automationDetails"`
+	ColumnKind        string            `json:"columnKind"`
+	Invocations       []sarifInvocation `json:"invocations"`
+	Results           []sarifResult     `json:"results"`
+}
+
+type sarifAutomation struct {
+	ID string `json:"id"`
+}
+
+type sarifTool struct {
+	Driver sarifDriver `json:"driver"`
+}
+
+type sarifDriver struct {
+	Name           string      `json:"name"`
+	InformationURI string      `json:"informationUri"`
+	Rules          []sarifRule `json:"rules"`
+}
+
+type sarifRule struct {
+	ID               string          `json:"id"`
+	Name             string          `json:"name"`
+	ShortDescription sarifText       `json:"shortDescription"`
+	FullDescription  sarifText       `json:"fullDescription"`
+	Help             sarifText       `json:"help"`
+	Configuration    sarifLevel      `json:"defaultConfiguration"`
+	Properties       sarifProperties `json:"properties"`
+}
+
+type sarifText struct {
+	Text     string `json:"text"`
+	Markdown string `json:"markdown,omitempty"`
+}
+
+type sarifLevel struct {
+	Level string `json:"level"`
+}
+
+type sarifProperties struct {
+	Tags []string `json:"tags"`
+}
+
+type sarifInvocation struct {
+	Successful    bool                `json:"executionSuccessful"`
+	Notifications []sarifNotification `json:"toolExecutionNotifications,omitempty"`
+}
+
+type sarifNotification struct {
+	Level   string    `json:"level"`
+	Message sarifText `json:"message"`
+}
+
+type sarifResult struct {
+	RuleID       string             `json:"ruleId"`
+	RuleIndex    int                `json:"ruleIndex"`
+	Level        string             `json:"level"`
+	Message      sarifText          `json:"message"`
+	Locations    []sarifLocation    `json:"locations"`
+	Fingerprints map[string]string  `json:"partialFingerprints"`
+	Suppressions []sarifSuppression `json:"suppressions,omitempty"`
+}
+
+type sarifLocation struct {
+	Physical sarifPhysical `json:"physicalLocation"`
+}
+
+type sarifPhysical struct {
+	Artifact sarifArtifact `json:"artifactLocation"`
+	Region   sarifRegion   `json:"region"`
+}
+
+type sarifArtifact struct {
+	URI       string `json:"uri"`
+	URIBaseID string `json:"uriBaseId"`
+}
+
+type sarifRegion struct {
+	StartLine int `json:"startLine"`
+}
+
+type sarifSuppression struct {
+	Kind          string `json:"kind"`
+	Status        string `json:"status"`
+	Justification string `json:"justification"`
+}
+
+// SARIF's levels.
+const (
+	levelError   = "error"
+	levelWarning = "warning"
+	levelNote    = "note"
+)
+
+// ruleNotReady is the rule for what cannot be judged because it does not run.
+const ruleNotReady = "not-ready"
+
+const (
+	sarifSchema = "https://json.schemastore.org/sarif-2.1.0.json"
+	homepage    = "https://github.com/tenure-dev/tenure"
+)
+
+// writeSARIF writes a run with a rule for each attack of the catalogue, and a
+// result for each tenant and attack that got through (error), is not proven
+// (warning) or lacks a layer (note). What was stopped is not a result: viewers
+// show every result as something to look at.
+func (r report) writeSARIF(w io.Writer, catalogue []attack.Attack) error {
+	s := &sarifRun{
+		Tool:              sarifTool{sarifDriver{Name: "tenure", InformationURI: homepage}},
+		AutomationDetails: sarifAutomation{"tenure-verify/"},
+		ColumnKind:        "unicodeCodePoints",
+		Invocations:       []sarifInvocation{{Successful: true}},
+		Results:           []sarifResult{},
+	}
+	index := map[string]int{}
+	for _, a := range catalogue {
+		index[a.Key()] = len(s.Tool.Driver.Rules)
+		s.Tool.Driver.Rules = append(s.Tool.Driver.Rules, newRule(a))
+	}
+	index[ruleNotReady] = len(s.Tool.Driver.Rules)
+	s.Tool.Driver.Rules = append(s.Tool.Driver.Rules, notReadyRule())
+	for _, c := range r.Clusters {
+		if c.Error != "" {
+			s.Invocations[0].Successful = false
+			s.Invocations[0].Notifications = append(s.Invocations[0].Notifications, sarifNotification{levelError, sarifText{Text: c.Path + ": " + c.Error}})
+		}
+		for _, n := range c.NotReady {
+			s.add(c, index, ruleNotReady, levelWarning, n.Object+" is not ready: "+n.Reason, location{}, n.Object)
+		}
+		for _, a := range c.Attacks {
+			s.attack(c, index, a)
+		}
+	}
+	for _, e := range r.Stale {
+		s.Invocations[0].Notifications = append(s.Invocations[0].Notifications, sarifNotification{levelWarning, sarifText{
+			Text: fmt.Sprintf("stale in the baseline: %s for tenant %s does not get through", e.ID, e.Tenant),
+		}})
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(sarifLog{Schema: sarifSchema, Version: "2.1.0", Runs: []sarifRun{*s}})
+}
+
+func (s *sarifRun) attack(c clusterReport, index map[string]int, a attackMade) {
+	switch {
+	case a.Outcome == string(attack.GotThrough):
+		s.add(c, index, a.Key, levelError, a.sentence(), a.location, a.Tenant)
+		if a.Accepted != nil {
+			s.Results[len(s.Results)-1].Suppressions = []sarifSuppression{{
+				Kind: "external", Status: "accepted", Justification: fmt.Sprintf("accepted until %s: %s", a.Accepted.Expires, a.Accepted.Reason),
+			}}
+		}
+	case a.Outcome == string(attack.NotProven):
+		s.add(c, index, a.Key, levelWarning, a.sentence(), a.location, a.Tenant)
+	default:
+		for _, layer := range a.Missing {
+			s.add(c, index, a.Key, levelNote, a.sentence()+"; one layer is missing: "+layer, a.location, a.Tenant, layer)
+		}
+	}
+}
+
+// add adds a result. What tells it apart makes its fingerprint together with the
+// cluster and the rule, and nothing else does: not what a file looks like, nor
+// words that change with the weather.
+func (s *sarifRun) add(c clusterReport, index map[string]int, rule, level, text string, at location, apart ...string) {
+	if at.file == "" {
+		at = c.location
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", append([]string{c.Path, rule}, apart...)))
+	fingerprint := hex.EncodeToString(sum[:16])
+	s.Results = append(s.Results, sarifResult{
+		RuleID: rule, RuleIndex: index[rule], Level: level,
+		Message: sarifText{Text: ui.Clean(c.Path + ": " + text)},
+		Locations: []sarifLocation{{sarifPhysical{
+			Artifact: sarifArtifact{URI: uri(at.file), URIBaseID: "%SRCROOT%"},
+			Region:   sarifRegion{StartLine: at.line},
+		}}},
+		// GitHub looks at the second name only, and without it takes all results
+		// of one line for one.
+		Fingerprints: map[string]string{"tenureFinding/v1": fingerprint, "primaryLocationLineHash": fingerprint},
+	})
+}
+
+func newRule(a attack.Attack) sarifRule {
+	title := "a tenant " + a.Title
+	help := "Stopped by: " + strings.Join(a.Controls, "; ") + ".\n"
+	markdown := "**Stopped by:** " + strings.Join(a.Controls, "; ") + "\n"
+	if a.Fix.Advice != "" {
+		help += "Fix: " + a.Fix.Advice + ".\n"
+		markdown += "\n**Fix:** " + a.Fix.Advice + "\n"
+	}
+	if len(a.References) > 0 {
+		help += "References: " + strings.Join(a.References, "; ") + ".\n"
+		markdown += "\n**References:** " + strings.Join(a.References, "; ") + "\n"
+	}
+	return sarifRule{
+		ID: a.Key(), Name: "Attack" + strings.NewReplacer("-", "", " ", "").Replace(a.Key()),
+		ShortDescription: sarifText{Text: title}, FullDescription: sarifText{Text: title + ", " + via(string(a.Via))},
+		Help:          sarifText{Text: help, Markdown: markdown},
+		Configuration: sarifLevel{levelError}, Properties: sarifProperties{append([]string{"security", "multi-tenancy"}, a.References...)},
+	}
+}
+
+func notReadyRule() sarifRule {
+	const text = "an object of the fleet does not become ready on a local cluster, so the fleet cannot be judged"
+	return sarifRule{
+		ID: ruleNotReady, Name: "NotReady",
+		ShortDescription: sarifText{Text: text}, FullDescription: sarifText{Text: text},
+		Help:          sarifText{Text: "Run tenure up with the same flags and look at the object.\n"},
+		Configuration: sarifLevel{levelWarning}, Properties: sarifProperties{[]string{"multi-tenancy"}},
+	}
+}

@@ -1,0 +1,137 @@
+package cli_test
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/baseline"
+	"github.com/tenure-dev/tenure/internal/cli"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+)
+
+const actions = "../../examples/github-actions/"
+
+// The workflow that people copy is YAML, and what it runs are commands and flags
+// that exist.
+func TestWorkflow(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile(actions + "verify.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workflow struct {
+		Name        string            `json:"name"`
+		On          map[string]any    `json:"on"`
+		Permissions map[string]string `json:"permissions"`
+		Env         map[string]string `json:"env"`
+		Jobs        map[string]struct {
+			RunsOn  string `json:"runs-on"`
+			Timeout int    `json:"timeout-minutes"`
+			Steps   []struct {
+				ID   string         `json:"id"`
+				Name string         `json:"name"`
+				If   string         `json:"if"`
+				Uses string         `json:"uses"`
+				Run  string         `json:"run"`
+				With map[string]any `json:"with"`
+			} `json:"steps"`
+		} `json:"jobs"`
+	}
+	// The parser follows YAML 1.1, for which on is a truth value; GitHub's does not.
+	quoted := strings.Replace(string(content), "\non:\n", "\n\"on\":\n", 1)
+	if err := yaml.UnmarshalStrict([]byte(quoted), &workflow); err != nil {
+		t.Fatal(err)
+	}
+	var commands int
+	for name, job := range workflow.Jobs {
+		if job.RunsOn == "" || job.Timeout == 0 {
+			t.Errorf("job %s has no machine or no end: %+v", name, job)
+		}
+		for _, step := range job.Steps {
+			if (step.Uses == "") == (step.Run == "") {
+				t.Errorf("a step either uses an action or runs a command: %+v", step)
+			}
+			for command := range strings.Lines(strings.ReplaceAll(step.Run, "\\\n", " ")) {
+				args := words(t, command)
+				if len(args) == 0 || !strings.HasSuffix(args[0], "/tenure") {
+					continue
+				}
+				commands++
+				parses(t, args[1:])
+			}
+		}
+	}
+	if commands != 1 || len(workflow.On) == 0 || workflow.Permissions["security-events"] != "write" {
+		t.Errorf("the workflow runs tenure %d times, on %v, with the permissions %v", commands, workflow.On, workflow.Permissions)
+	}
+}
+
+func parses(t *testing.T, args []string) {
+	t.Helper()
+	cmd, rest, err := cli.NewCommand(ui.IO{Out: io.Discard, Err: io.Discard}).Find(args)
+	if err != nil || cmd.Name() != "verify" {
+		t.Fatalf("%q is no command of ours: %v", args, err)
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		t.Errorf("cannot parse %q: %v", args, err)
+	}
+	if err := cmd.Args(cmd, cmd.Flags().Args()); err != nil {
+		t.Errorf("cannot run %q: %v", args, err)
+	}
+}
+
+// words splits a command as a shell does that knows no escapes.
+func words(t *testing.T, command string) []string {
+	t.Helper()
+	var all []string
+	word, quote, inWord := "", rune(0), false
+	for _, r := range strings.TrimSpace(command) + " " {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote == 0 && (r == '\'' || r == '"'):
+			quote, inWord = r, true
+		case quote == 0 && r == ' ':
+			if inWord {
+				all = append(all, word)
+			}
+			word, inWord = "", false
+		case r == '\\' || r == '$':
+			t.Fatalf("a command is more than this test understands: %s", command)
+		default:
+			word, inWord = word+string(r), true
+		}
+	}
+	if quote != 0 {
+		t.Fatalf("a quote is not closed: %s", command)
+	}
+	return all
+}
+
+// The example of accepted risks is one, of attacks that there are.
+func TestExampleBaseline(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile(actions + "accepted-risks.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := baseline.Parse(content)
+	if err != nil || len(accepted) == 0 {
+		t.Fatalf("got %v, %v", accepted, err)
+	}
+	for _, e := range accepted {
+		known := false
+		for _, a := range attack.Catalogue() {
+			known = known || e.ID == a.ID || e.ID == a.Key()
+		}
+		if !known || e.Expired(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)) {
+			t.Errorf("the example accepts what there is not, or is no example: %+v", e)
+		}
+	}
+}
