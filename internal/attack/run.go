@@ -28,6 +28,12 @@ type Options struct {
 	Root     flux.Ref
 	// Only picks attacks; nil takes the whole catalogue.
 	Only func(Attack) bool
+	// Tenant names the only one that attacks; empty for all of them.
+	Tenant string
+	// Keep leaves the namespace that is attacked for another run, which is
+	// quicker: one that is deleted takes five seconds to go. It is
+	// [VictimNamespace].
+	Keep bool
 	// Progress is told of each attack that has ended; nil means nobody is.
 	Progress func(Result)
 }
@@ -86,9 +92,14 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if err != nil {
 		return report, err
 	}
-	defer removeVictim()
+	if !opts.Keep {
+		defer removeVictim()
+	}
 	first := map[string]string{}
 	for _, t := range report.Tenants {
+		if opts.Tenant != "" && t.Name != opts.Tenant {
+			continue
+		}
 		attacks := slices.DeleteFunc(Catalogue(), func(a Attack) bool { return opts.Only != nil && !opts.Only(a) })
 		if like, seen := first[t.Shape]; seen {
 			report.Like[t.Name] = like
