@@ -92,6 +92,10 @@ generate: check-tools ## write generated files anew
 generate-check: check-tools ## fail when a generated file is not up to date
 	@hack/generate-check.sh
 
+.PHONY: ablation
+ablation: build ## take each control of the example fleet away, and print which attacks get through
+	@$(GO) run ./hack/ablation
+
 .PHONY: bench
 bench: build ## run the benchmarks
 	@$(GO) test -run '^$$' -bench . -benchmem -timeout $(TIMEOUT) ./...
