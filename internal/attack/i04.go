@@ -8,7 +8,9 @@ func init() {
 	binding := func(e *Env) *unstructured.Unstructured {
 		return object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", name("i4"), map[string]any{
 			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-			"subjects": []any{map[string]any{"kind": "ServiceAccount", "name": e.Account.Name, "namespace": e.Account.Namespace}},
+			// Nobody's account: with the rights of its own the tenant would be
+			// refused nothing in the attacks beside this one.
+			"subjects": []any{map[string]any{"kind": "ServiceAccount", "name": name("i4"), "namespace": e.Account.Namespace}},
 		})
 	}
 	role := func(e *Env) *unstructured.Unstructured {
