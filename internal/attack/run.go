@@ -44,6 +44,9 @@ type Result struct {
 	Tenant  string
 	Finding Finding
 	Took    time.Duration
+	// Patch is a change to the fleet's manifests that stops it, as a unified
+	// diff; empty if no place for one is known.
+	Patch string
 }
 
 // Report is what came of all attacks.
