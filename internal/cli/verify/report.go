@@ -29,6 +29,9 @@ type result struct {
 	NotReady []notReady   `json:"notReady,omitempty"`
 	Attacks  []attackMade `json:"attacks"`
 	Coverage coverage     `json:"coverage"`
+	// Patch is for the fleet's manifests and closes, together, all of what got
+	// through that there is a patch for.
+	Patch string `json:"patch,omitempty"`
 }
 
 type tenant struct {
@@ -57,7 +60,9 @@ type attackMade struct {
 	Message  string `json:"message,omitempty"`
 	Evidence string `json:"evidence,omitempty"`
 	Fix      string `json:"fix,omitempty"`
-	Reason   string `json:"reason,omitempty"`
+	// Patch is for the fleet's manifests and closes this alone.
+	Patch  string `json:"patch,omitempty"`
+	Reason string `json:"reason,omitempty"`
 	// Missing are controls that would have stopped it too, and are not there.
 	Missing    []string `json:"missing,omitempty"`
 	References []string `json:"references,omitempty"`
@@ -101,7 +106,7 @@ func newResult(r attack.Report, failures []flux.Finding, path string, took time.
 				References: tried.Attack.References, Seconds: tried.Took.Seconds(),
 			}
 			if outcome == attack.GotThrough {
-				made.Fix = tried.Attack.Fix.Advice
+				made.Fix, made.Patch = tried.Attack.Fix.Advice, tried.Patch
 			}
 			out.Attacks = append(out.Attacks, made)
 		}
@@ -135,6 +140,7 @@ func (r result) writeText(screen *ui.Screen) error {
 	}
 	r.writeGotThrough(&b, screen)
 	r.writeNotProven(&b, screen)
+	r.writePatch(&b)
 	if _, err := io.WriteString(screen, b.String()+"\n"); err != nil {
 		return err
 	}
@@ -176,6 +182,14 @@ func (r result) writeNotProven(b *strings.Builder, screen *ui.Screen) {
 		a := group.first
 		fmt.Fprintf(b, "\n%s %s %s %s\n", screen.Paint(ui.Yellow, "? not proven"), a.ID, a.Title, screen.Paint(ui.Faint, "("+via(a.Via)+"; "+group.tenants()+")"))
 		fmt.Fprintf(b, "  %s\n", a.Reason)
+	}
+}
+
+// writePatch prints one patch for everything: several for the same file could not
+// be applied one after the other.
+func (r result) writePatch(b *strings.Builder) {
+	if r.Patch != "" {
+		fmt.Fprintf(b, "\nWhat of this is fixed in the fleet's manifests, for `git apply` in the fleet's folder:\n\n%s", r.Patch)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/remedy"
 )
 
 // Exit codes beside ui.ExitError's: a fleet that is unsafe, and one that could
@@ -109,7 +110,12 @@ func run(ctx context.Context, streams ui.IO, o *options) (err error) {
 		step.Done()
 	}
 	steps.Close()
+	patch, patchErr := remedy.Annotate(&report, cluster.Fleet)
+	if patchErr != nil {
+		d.Report(fmt.Errorf("no patches are made: %w", patchErr))
+	}
 	result := newResult(report, failures, o.fleet.Cluster.Path, time.Since(began))
+	result.Patch = patch
 	if printErr := o.print(streams, result); printErr != nil {
 		return printErr
 	}
