@@ -96,6 +96,10 @@ generate-check: check-tools ## fail when a generated file is not up to date
 golden: build ## write the golden reports of the public fleets anew
 	@$(GO) test ./test/e2e -run TestVerifyPublicFleets -parallel 1 -timeout $(TIMEOUT) -update
 
+.PHONY: ablation
+ablation: build ## take each control of the example fleet away, and print which attacks get through
+	@$(GO) run ./hack/ablation
+
 .PHONY: bench
 bench: build ## run the benchmarks
 	@$(GO) test -run '^$$' -bench . -benchmem -timeout $(TIMEOUT) ./...

@@ -17,6 +17,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
 )
 
 // Outcome is how an attack ended.
@@ -86,6 +88,9 @@ type Fix struct {
 	Flags []Flag
 	// Rights is set if a narrower role for the tenant's account is enough.
 	Rights bool
+	// Denied are the rules that the tenant's role must not have any part of.
+	// Where it is known which they are, Rights is set as well.
+	Denied []rbacv1.PolicyRule
 	// Labels are what the tenant's namespaces need, if that is enough.
 	Labels map[string]string
 }
@@ -129,6 +134,14 @@ func Catalogue() []Attack {
 	})
 	return sorted
 }
+
+// denied is shorthand for a rule of [Fix.Denied].
+func denied(group string, verbs []string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
+}
+
+// writing are the verbs that change something.
+var writing = []string{"create", "update", "patch", "delete", "deletecollection"}
 
 func stopped(control, message string) Finding {
 	return Finding{Outcome: Stopped, Control: control, Message: message}

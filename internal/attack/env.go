@@ -258,14 +258,15 @@ func answerOf(u *unstructured.Unstructured) (answer, bool) {
 	return answer{}, false
 }
 
-// exists says whether an object is there.
+// exists says whether an object is there. One that is on its way out is not:
+// namespaces of an earlier run take seconds to go.
 func (e *Env) exists(ctx context.Context, u *unstructured.Unstructured) (bool, error) {
 	current := u.DeepCopy()
 	err := e.Admin.Get(ctx, client.ObjectKeyFromObject(u), current)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return false, nil
 	}
-	return err == nil, err
+	return err == nil && current.GetDeletionTimestamp() == nil, err
 }
 
 // name makes the name of an object of an attack.

@@ -1,6 +1,7 @@
 package attack
 
 import (
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -8,8 +9,8 @@ func init() {
 	binding := func(e *Env) *unstructured.Unstructured {
 		return object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", name("i4"), map[string]any{
 			"roleRef": map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-			// Nobody has this account: with more rights of its own the tenant
-			// would get through elsewhere, too.
+			// Nobody's account: with the rights of its own the tenant would be
+			// refused nothing in the attacks beside this one.
 			"subjects": []any{map[string]any{"kind": "ServiceAccount", "name": name("i4"), "namespace": e.Account.Namespace}},
 		})
 	}
@@ -23,7 +24,14 @@ func init() {
 		Title:      "grants itself more rights than it has",
 		Controls:   []string{"RBAC (bind, escalate)"},
 		References: []string{"MTB-PL2-CC-TI-1"},
-		Fix:        Fix{Advice: "give the tenant's role no verbs on cluster roles and their bindings, and neither bind nor escalate", Rights: true},
+		Fix: Fix{
+			Advice: "give the tenant's role no verbs on cluster roles and their bindings, and neither bind nor escalate",
+			Rights: true,
+			Denied: []rbacv1.PolicyRule{
+				denied(rbacv1.GroupName, []string{"bind", "escalate"}, "roles", "clusterroles"),
+				denied(rbacv1.GroupName, writing, "clusterroles", "clusterrolebindings"),
+			},
+		},
 	}
 	attack.Via = API
 	attack.Run = requests(

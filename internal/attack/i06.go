@@ -3,6 +3,7 @@ package attack
 import (
 	"context"
 	"fmt"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +17,13 @@ func init() {
 		Title:      "changes the labels of its own namespace that keep it in bounds",
 		Controls:   []string{"RBAC", "policy on Namespaces"},
 		References: []string{"CVE-2022-46167", "CVE-2026-30963"},
-		Fix:        Fix{Advice: "give the tenant's role no write verb on namespaces and their subresources", Rights: true},
+		Fix: Fix{
+			Advice: "give the tenant's role no write verb on namespaces and their subresources",
+			Rights: true,
+			Denied: []rbacv1.PolicyRule{
+				denied("", writing, "namespaces", "namespaces/status", "namespaces/finalize"),
+			},
+		},
 		Run: requests(
 			request{what: "switch off Pod Security in its namespace", aimed: patchNamespace("", `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)},
 			request{what: "write its namespace's status", aimed: patchNamespace("status", `{"status":{"phase":"Active"}}`)},

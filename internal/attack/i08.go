@@ -8,6 +8,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,7 +21,14 @@ func init() {
 		Title:      "acts as another account, by impersonation or with a token made for it",
 		Controls:   []string{"RBAC"},
 		References: []string{"flux2 discussion 263"},
-		Fix:        Fix{Advice: "give the tenant's role neither the verb impersonate nor create on serviceaccounts/token; cluster-admin in a RoleBinding has both", Rights: true},
+		Fix: Fix{
+			Advice: "give the tenant's role neither the verb impersonate nor create on serviceaccounts/token; cluster-admin in a RoleBinding has both",
+			Rights: true,
+			Denied: []rbacv1.PolicyRule{
+				denied("", []string{"impersonate"}, "serviceaccounts", "users", "groups"),
+				denied("", writing, "serviceaccounts/token"),
+			},
+		},
 		Run: namingBindings(requests(
 			request{what: "impersonate any account of its namespace", aimed: mayNot("impersonate", "serviceaccounts", func(e *Env) string { return e.Namespace })},
 			request{what: "impersonate any user", aimed: mayNot("impersonate", "users", func(*Env) string { return "" })},

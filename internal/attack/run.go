@@ -27,6 +27,12 @@ type Options struct {
 	Root     flux.Ref
 	// Only picks attacks; nil takes the whole catalogue.
 	Only func(Attack) bool
+	// Tenant names the only one that attacks; empty for all of them.
+	Tenant string
+	// Keep leaves the namespace that is attacked for another run, which is
+	// quicker: one that is deleted takes five seconds to go. It is
+	// [VictimNamespace].
+	Keep bool
 	// Progress is told of each attack that has ended; nil means nobody is.
 	Progress func(Result)
 }
@@ -37,6 +43,9 @@ type Result struct {
 	Tenant  string
 	Finding Finding
 	Took    time.Duration
+	// Patch is a change to the fleet's manifests that stops it, as a unified
+	// diff; empty if no place for one is known.
+	Patch string
 }
 
 // Report is what came of all attacks.
@@ -81,13 +90,18 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if err != nil {
 		return report, err
 	}
-	defer removeVictim()
+	if !opts.Keep {
+		defer removeVictim()
+	}
 	doubts, err := doubtsOf(ctx, admin)
 	if err != nil {
 		return report, err
 	}
 	var envs []*Env
 	for _, t := range report.Tenants {
+		if opts.Tenant != "" && t.Name != opts.Tenant {
+			continue
+		}
 		e, err := newEnv(opts.Config, admin, opts.Git, opts.Platform, victim, t)
 		if err != nil {
 			return report, fmt.Errorf("cannot attack as tenant %s: %w", t.Name, err)

@@ -2,6 +2,7 @@ package attack
 
 import (
 	"context"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,8 +15,16 @@ func init() {
 		Title:      "writes the status of its own source, which says where the artifact is",
 		Controls:   []string{"RBAC", "policy that leaves status to Flux"},
 		References: []string{"RFC-0003"},
-		Fix:        Fix{Advice: "give the tenant's role no verb on the status of Flux objects: list resources by name instead of *, and do not aggregate flux-edit into it", Rights: true},
-		Run:        requests(request{what: "write the status of its GitRepository", aimed: writeSourceStatus}),
+		Fix: Fix{
+			Advice: "give the tenant's role no verb on the status of Flux objects: list resources by name instead of *, and do not aggregate flux-edit into it",
+			Rights: true,
+			Denied: []rbacv1.PolicyRule{
+				denied("source.toolkit.fluxcd.io", writing, "*/status"),
+				denied("kustomize.toolkit.fluxcd.io", writing, "*/status"),
+				denied("helm.toolkit.fluxcd.io", writing, "*/status"),
+			},
+		},
+		Run: requests(request{what: "write the status of its GitRepository", aimed: writeSourceStatus}),
 	})
 }
 

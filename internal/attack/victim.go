@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// victimName is the namespace of a tenant that nobody is, made for the attacks.
-const victimName = "tenure-canary"
+// VictimNamespace is the namespace of a tenant that nobody is, made for the attacks.
+const VictimNamespace = "tenure-canary"
 
 // Victim is a namespace with things in it that a tenant must not reach.
 type Victim struct {
@@ -27,7 +27,7 @@ type Victim struct {
 
 // newVictim makes the namespace, and returns what removes it.
 func newVictim(ctx context.Context, admin client.Client) (Victim, func(), error) {
-	v := Victim{Namespace: victimName, Account: "canary", Secret: "canary", ConfigMap: "canary"}
+	v := Victim{Namespace: VictimNamespace, Account: "canary", Secret: "canary", ConfigMap: "canary"}
 	in := metav1.ObjectMeta{Namespace: v.Namespace, Name: "canary"}
 	objects := []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v.Namespace}},

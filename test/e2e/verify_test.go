@@ -58,14 +58,19 @@ subjects: [{kind: ServiceAccount, name: billing, namespace: billing}]
 // all is what attacks could leave behind.
 const all = "kustomizations,helmreleases,helmcharts,gitrepositories,configmaps,secrets,serviceaccounts,namespaces,roles,rolebindings,pods"
 
+// attackOptions are those of the command.
+func attackOptions(r run) attack.Options {
+	return attack.Options{
+		Config: r.REST, Git: r.Git, Network: r.Network, Platform: r.Fleet.Sync.Namespace,
+		Root: flux.Ref{Kind: flux.GitRepository, Namespace: r.Fleet.Sync.Namespace, Name: r.Fleet.Sync.Source},
+	}
+}
+
 // verify attacks a running fleet and returns which attacks got through, and that
 // every other one was stopped.
 func verify(r run) (through []string, report attack.Report) {
 	r.t.Helper()
-	report, err := attack.Run(r.t.Context(), attack.Options{
-		Config: r.REST, Git: r.Git, Network: r.Network, Platform: r.Fleet.Sync.Namespace,
-		Root: flux.Ref{Kind: flux.GitRepository, Namespace: r.Fleet.Sync.Namespace, Name: r.Fleet.Sync.Source},
-	})
+	report, err := attack.Run(r.t.Context(), attackOptions(r))
 	if err != nil {
 		r.t.Fatal(err)
 	}

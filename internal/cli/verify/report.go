@@ -49,6 +49,9 @@ type clusterReport struct {
 	Unmapped []string     `json:"unmapped,omitempty"`
 	Attacks  []attackMade `json:"attacks"`
 	Coverage coverage     `json:"coverage"`
+	// Patch is for the fleet's manifests and closes, together, all of what got
+	// through that there is a patch for.
+	Patch string `json:"patch,omitempty"`
 
 	// location is where findings are shown that no file of the fleet explains.
 	location location
@@ -86,7 +89,9 @@ type attackMade struct {
 	Message  string `json:"message,omitempty"`
 	Evidence string `json:"evidence,omitempty"`
 	Fix      string `json:"fix,omitempty"`
-	Reason   string `json:"reason,omitempty"`
+	// Patch is for the fleet's manifests and closes this alone.
+	Patch  string `json:"patch,omitempty"`
+	Reason string `json:"reason,omitempty"`
 	// Missing are controls that would have stopped it too, and are not there.
 	Missing    []string `json:"missing,omitempty"`
 	References []string `json:"references,omitempty"`

@@ -277,3 +277,28 @@ func TestJSON(t *testing.T) {
 		t.Errorf("lists are lists, also when nothing was found:\n%s", out.String())
 	}
 }
+
+// The patch is printed as it is applied, once, and each finding has its own for
+// machines.
+func TestPatch(t *testing.T) {
+	t.Parallel()
+	const one, both = "--- a/one\n+++ b/one\n@@ -1 +1 @@\n-a\n+b\n", "--- a/both\n+++ b/both\n@@ -1 +1 @@\n-a\n+c\n"
+	report := attacked(attack.GotThrough, attack.Stopped)
+	for i := range report.Results {
+		report.Results[i].Patch = one
+	}
+	r := newResult(report, nil, "clusters/staging", time.Second)
+	r.Patch = both
+	for _, a := range r.Attacks {
+		if got, want := a.Patch == one, a.Outcome == string(attack.GotThrough); got != want {
+			t.Errorf("%s has a patch: %t, want %t", a.Title, got, want)
+		}
+	}
+	var out bytes.Buffer
+	if err := r.writeText(ui.NewScreen(&out)); err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Count(out.Bytes(), []byte("\n"+both)) != 1 || bytes.Contains(out.Bytes(), []byte(one)) {
+		t.Errorf("the text has not just the patch for everything:\n%s", &out)
+	}
+}

@@ -1,0 +1,198 @@
+package ablation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// flag is a flag of a Flux controller.
+func flag(controller, name string) Control {
+	return Control{
+		Name: "flag " + name + " of " + controller,
+		Away: "the argument is removed from the controller's Deployment",
+		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			key := client.ObjectKey{Namespace: t.opts.Attack.Platform, Name: controller}
+			var before []string
+			set := func(ctx context.Context, change func([]string) []string) error {
+				d := &appsv1.Deployment{}
+				if err := t.admin.Get(ctx, key, d); err != nil {
+					return err
+				}
+				old := d.DeepCopy()
+				container := &d.Spec.Template.Spec.Containers[0]
+				container.Args = change(container.Args)
+				if err := t.admin.Patch(ctx, d, client.StrategicMergeFrom(old)); err != nil {
+					return err
+				}
+				return t.rolledOut(ctx, key)
+			}
+			restore := func(ctx context.Context) error {
+				if before == nil {
+					return nil
+				}
+				return set(ctx, func([]string) []string { return before })
+			}
+			err := set(ctx, func(args []string) []string {
+				before = slices.Clone(args)
+				return slices.DeleteFunc(args, func(arg string) bool {
+					flag, _, _ := strings.Cut(arg, "=")
+					return flag == name
+				})
+			})
+			return restore, err
+		},
+	}
+}
+
+// rolledOut waits until a Deployment's Pods are those that it asks for, and no
+// others: an old controller would answer as well.
+func (t *target) rolledOut(ctx context.Context, key client.ObjectKey) error {
+	return poll(ctx, key.Name+" to be restarted", func() (bool, error) {
+		d := &appsv1.Deployment{}
+		if err := t.admin.Get(ctx, key, d); err != nil {
+			return false, err
+		}
+		s := d.Status
+		if s.ObservedGeneration < d.Generation || s.UpdatedReplicas != *d.Spec.Replicas || s.AvailableReplicas != *d.Spec.Replicas || s.Replicas != *d.Spec.Replicas {
+			return false, nil
+		}
+		pods := &corev1.PodList{}
+		if err := t.admin.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingLabels(d.Spec.Selector.MatchLabels)); err != nil {
+			return false, err
+		}
+		return len(pods.Items) == int(*d.Spec.Replicas), nil
+	})
+}
+
+// policy is a ValidatingAdmissionPolicy that has a binding of its own name.
+func policy(name string) Control {
+	return Control{
+		Name: "policy " + name,
+		Away: "its ValidatingAdmissionPolicyBinding is deleted",
+		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			b := &admissionv1.ValidatingAdmissionPolicyBinding{}
+			nothing := func(context.Context) error { return nil }
+			if err := t.admin.Get(ctx, client.ObjectKey{Name: name}, b); err != nil {
+				return nothing, err
+			}
+			if err := t.admin.Delete(ctx, b); err != nil {
+				return nothing, err
+			}
+			restore := func(ctx context.Context) error {
+				again := &admissionv1.ValidatingAdmissionPolicyBinding{
+					ObjectMeta: metav1.ObjectMeta{Name: b.Name, Labels: b.Labels, Annotations: b.Annotations}, Spec: b.Spec,
+				}
+				return errors.Join(t.admin.Create(ctx, again), t.policiesInForce(ctx))
+			}
+			return restore, t.policiesInForce(ctx)
+		},
+	}
+}
+
+// sentinel is the name of a policy that forbids one ConfigMap of this name.
+const sentinel = "tenure-ablation"
+
+// policiesInForce waits until the API server goes by its policies as they are
+// now. It learns of all bindings in one order, so when the last change to them
+// shows, all before it do: that change is to a binding of our own, which is made
+// if it is not there, and deleted if it is.
+func (t *target) policiesInForce(ctx context.Context) error {
+	p := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: sentinel},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Create},
+					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				},
+			}}},
+			Validations: []admissionv1.Validation{{Expression: "object.metadata.name != '" + sentinel + "'"}},
+		},
+	}
+	if err := t.admin.Create(ctx, p); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("cannot make a policy to look at: %w", err)
+	}
+	b := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: sentinel},
+		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: sentinel, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
+	}
+	forbidden := true
+	if err := t.admin.Create(ctx, b); apierrors.IsAlreadyExists(err) {
+		forbidden, err = false, t.admin.Delete(ctx, b)
+		if err != nil {
+			return fmt.Errorf("cannot delete the binding to look at: %w", err)
+		}
+	} else if err != nil {
+		return fmt.Errorf("cannot make a binding to look at: %w", err)
+	}
+	return poll(ctx, "the policies to be in force", func() (bool, error) {
+		err := t.admin.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: sentinel}}, client.DryRunAll)
+		if err == nil || forbidden && apierrors.IsInvalid(err) {
+			return forbidden == (err != nil), nil
+		}
+		return false, err
+	})
+}
+
+// label is a label of the tenant's namespaces that admission goes by.
+func label(key string) Control {
+	return Control{
+		Name: "label " + key,
+		Away: "the label is removed from the tenant's namespaces",
+		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			before := map[string]string{}
+			restore := func(ctx context.Context) error {
+				var errs []error
+				for name, value := range before {
+					errs = append(errs, t.labelNamespace(ctx, name, key, `"`+value+`"`))
+				}
+				return errors.Join(append(errs, t.podsRefused(ctx, true))...)
+			}
+			for _, name := range t.tenant.Namespaces {
+				ns := &corev1.Namespace{}
+				if err := t.admin.Get(ctx, client.ObjectKey{Name: name}, ns); err != nil {
+					return restore, err
+				}
+				before[name] = ns.Labels[key]
+				if err := t.labelNamespace(ctx, name, key, "null"); err != nil {
+					return restore, err
+				}
+			}
+			return restore, t.podsRefused(ctx, false)
+		},
+	}
+}
+
+func (t *target) labelNamespace(ctx context.Context, name, key, value string) error {
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"`+key+`":`+value+`}}}`))
+	return t.admin.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)
+}
+
+// podsRefused waits until a privileged Pod is refused in the tenant's namespace,
+// or is not.
+func (t *target) podsRefused(ctx context.Context, refused bool) error {
+	privileged := true
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.account.Namespace, Name: sentinel},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: sentinel, Image: "images.example.com/any:1", SecurityContext: &corev1.SecurityContext{Privileged: &privileged},
+		}}},
+	}
+	return poll(ctx, "Pod Security to follow the label", func() (bool, error) {
+		err := t.admin.Create(ctx, pod.DeepCopy(), client.DryRunAll)
+		if err == nil || apierrors.IsForbidden(err) {
+			return refused == (err != nil), nil
+		}
+		return false, err
+	})
+}

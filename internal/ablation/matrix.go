@@ -1,0 +1,88 @@
+package ablation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/attack"
+)
+
+// Name is what the row is without.
+func (r Row) Name() string {
+	names := make([]string, 0, len(r.Controls))
+	for _, c := range r.Controls {
+		names = append(names, c.Name)
+	}
+	if len(names) == 0 {
+		return "nothing"
+	}
+	return strings.Join(names, " and ")
+}
+
+// Matrix writes what was measured, for people: a row for each attack, a column
+// for each row of the table, by number. An x is an attack that got through, a dot
+// one that was stopped; nothing is one that was not tried.
+func Matrix(all []Measured) string {
+	var b strings.Builder
+	for i, m := range all {
+		fmt.Fprintf(&b, "%3d  without %s (%.1fs)\n", i+1, m.Row.Name(), m.Took.Seconds())
+	}
+	width := 0
+	for _, a := range attack.Catalogue() {
+		width = max(width, len(a.Key()))
+	}
+	line := func(first string, cell func(int, Measured) string) {
+		var cells strings.Builder
+		for i, m := range all {
+			fmt.Fprintf(&cells, " %2s", cell(i, m))
+		}
+		fmt.Fprintf(&b, "%-*s %s\n", width, first, strings.TrimRight(cells.String(), " "))
+	}
+	b.WriteString("\n")
+	line("", func(i int, _ Measured) string { return fmt.Sprint(i + 1) })
+	for _, a := range attack.Catalogue() {
+		key := a.Key()
+		line(key, func(_ int, m Measured) string {
+			switch {
+			case Excluded()[key].Through || slices.Contains(m.Through, key):
+				return "x"
+			case slices.Contains(m.Tried, key):
+				return "."
+			}
+			return ""
+		})
+	}
+	return b.String()
+}
+
+//go:generate go run ../../hack/ablation -table ../../docs/reference/ablation.md
+
+// Document writes the table as a page of Markdown.
+func Document() string {
+	var b strings.Builder
+	b.WriteString(`# Which control stops which attack
+
+Each control of the example fleet, how it is taken away, and which attacks of
+[the catalogue](attacks.md) then get through. ` + "`make ablation`" + ` does it and prints
+the matrix; the tests check that it is so. Where a row has two controls, each of
+them stops the attacks alone. Generated from internal/ablation; do not edit.
+
+| Without | Taken away | Gets through |
+|---|---|---|
+`)
+	for _, r := range Rows() {
+		ways := make([]string, 0, len(r.Controls))
+		for _, c := range r.Controls {
+			ways = append(ways, c.Away)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", r.Name(), strings.Join(ways, "; "), strings.Join(r.Attacks, ", "))
+	}
+	b.WriteString("\nIn no row:\n\n| Attack | Why |\n|---|---|\n")
+	for _, a := range attack.Catalogue() {
+		if e, excluded := Excluded()[a.Key()]; excluded {
+			fmt.Fprintf(&b, "| %s | %s |\n", a.Key(), e.Reason)
+		}
+	}
+	return b.String()
+}

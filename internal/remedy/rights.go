@@ -1,0 +1,238 @@
+package remedy
+
+import (
+	_ "embed"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/tenants"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+)
+
+// wide are the roles of Kubernetes with which a tenant can leave its bounds: all
+// of them may impersonate the service accounts of the namespace.
+var wide = []string{"cluster-admin", "admin", "edit"}
+
+// rules are what a tenant's account needs that delivers applications with Flux.
+//
+//go:embed rules.yaml
+var rules string
+
+// narrow takes rights away from a tenant's accounts: what is denied, out of the
+// roles of the fleet; and roles that are too wide as a whole, out of the bindings.
+func (t *tree) narrow(tenant tenants.Tenant, denied []rbacv1.PolicyRule) {
+	var edited []string
+	for _, b := range t.objects("RoleBinding", "ClusterRoleBinding") {
+		if !t.binds(b, tenant) {
+			continue
+		}
+		kind, name := str(b.node, "roleRef", "kind"), str(b.node, "roleRef", "name")
+		role, ours := t.role(kind, name, b.namespace)
+		switch {
+		case b.kind() == "ClusterRoleBinding" && (slices.Contains(wide, name) || ours && useful(role.node)):
+			t.confine(b, tenant)
+		case b.kind() == "ClusterRoleBinding":
+		case kind == "ClusterRole" && slices.Contains(wide, name) || ours && wildcards(role.node):
+			t.rebind(b)
+		case ours && !slices.Contains(edited, kind+"/"+name):
+			edited = append(edited, kind+"/"+name)
+			for _, rule := range denied {
+				t.deny(role, rule)
+			}
+		}
+	}
+}
+
+// binds says whether a binding is for one of the tenant's accounts, in one of its
+// namespaces.
+func (t *tree) binds(b object, tenant tenants.Tenant) bool {
+	if b.kind() == "RoleBinding" && !slices.Contains(tenant.Namespaces, b.namespace) {
+		return false
+	}
+	subjects := at(b.node, "subjects")
+	if subjects == nil {
+		return false
+	}
+	return slices.ContainsFunc(subjects.Content, func(s *yaml.Node) bool {
+		return slices.ContainsFunc(tenant.Accounts, func(a tenants.Account) bool {
+			switch str(s, "kind") {
+			case "ServiceAccount":
+				in := str(s, "namespace")
+				return str(s, "name") == a.Name && (in == a.Namespace || b.namespace == a.Namespace && (in == "" || t.namespace[b.file] != ""))
+			case "User":
+				return str(s, "name") == a.User()
+			}
+			return false
+		})
+	})
+}
+
+// role finds a role in the fleet.
+func (t *tree) role(kind, name, namespace string) (object, bool) {
+	for _, o := range t.objects(kind) {
+		if (kind == "ClusterRole" || kind == "Role" && o.namespace == namespace) && o.name() == name {
+			return o, true
+		}
+	}
+	return object{}, false
+}
+
+// rebind lets a binding refer to a narrower role: one of the fleet's, or a new one
+// beside it.
+func (t *tree) rebind(b object) {
+	kind, name, file := "ClusterRole", "", ""
+	for _, o := range t.objects("ClusterRole") {
+		if useful(o.node) && safe(o.node) {
+			name = o.name()
+			break
+		}
+	}
+	if name == "" {
+		kind, name = "Role", b.name()
+		if file = t.addRole(b); file == "" {
+			return
+		}
+	}
+	done := t.edit(b.file, func(s *stream) error {
+		if str(b.node, "roleRef", "kind") != kind {
+			if err := s.set(b.doc, kind, "roleRef", "kind"); err != nil {
+				return err
+			}
+		}
+		if err := s.set(b.doc, name, "roleRef", "name"); err != nil {
+			return err
+		}
+		// The role of a binding cannot be changed: Flux has to make it anew.
+		const force = "kustomize.toolkit.fluxcd.io/force: enabled\n"
+		if at(s.docs[b.doc], "metadata", "annotations") == nil {
+			return s.add(b.doc, "annotations", "annotations:\n  "+force, "metadata")
+		}
+		if str(s.docs[b.doc], "metadata", "annotations", "kustomize.toolkit.fluxcd.io/force") != "" {
+			return nil
+		}
+		return s.add(b.doc, "kustomize.toolkit.fluxcd.io/force", force, "metadata", "annotations")
+	})
+	if !done && file != "" {
+		t.forget(file)
+	}
+}
+
+// addRole writes a role beside a binding and into the kustomization file there,
+// and returns its path.
+func (t *tree) addRole(b object) string {
+	dir := path.Dir(b.file)
+	base := b.name() + "-role.yaml"
+	file := path.Join(dir, base)
+	if !plain.MatchString(b.name()) || t.exists(file) {
+		return ""
+	}
+	namespace := ""
+	if in := str(b.node, "metadata", "namespace"); in != "" {
+		namespace = "\n  namespace: " + scalar(in)
+	}
+	list := path.Join(dir, "kustomization.yaml")
+	if _, ok := t.now[list]; ok && !t.edit(list, func(s *stream) error { return s.appendItem(0, base+"\n", "resources") }) {
+		return ""
+	}
+	t.now[file] = fmt.Sprintf(`# What the tenant's account needs to deliver applications with Flux, and no more.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: %s%s
+%s`, b.name(), namespace, rules)
+	t.manifests = append(t.manifests, file)
+	t.namespace[file] = t.namespace[b.file]
+	return file
+}
+
+// forget takes a file back that was added.
+func (t *tree) forget(file string) {
+	delete(t.now, file)
+	t.manifests = slices.DeleteFunc(t.manifests, func(name string) bool { return name == file })
+	list := path.Join(path.Dir(file), "kustomization.yaml")
+	if before, ok := t.before[list]; ok {
+		t.now[list] = before
+	}
+}
+
+// confine makes a ClusterRoleBinding a RoleBinding in the namespace of the
+// tenant's account, with a role that is not too wide for it.
+func (t *tree) confine(b object, tenant tenants.Tenant) {
+	namespace := tenant.Accounts[0].Namespace
+	done := t.edit(b.file, func(s *stream) error {
+		if err := s.set(b.doc, "RoleBinding", "kind"); err != nil {
+			return err
+		}
+		if str(s.docs[b.doc], "metadata", "namespace") != "" {
+			return nil
+		}
+		return s.add(b.doc, "namespace", "namespace: "+scalar(namespace)+"\n", "metadata")
+	})
+	if !done || !slices.Contains(wide, str(b.node, "roleRef", "name")) {
+		return
+	}
+	for _, o := range t.objects("RoleBinding") {
+		if o.file == b.file && o.doc == b.doc {
+			t.rebind(o)
+		}
+	}
+}
+
+// deny takes what a rule allows out of a role.
+func (t *tree) deny(role object, denied rbacv1.PolicyRule) {
+	t.edit(role.file, func(s *stream) error {
+		for i := len(rulesOf(s.docs[role.doc])) - 1; i >= 0; i-- {
+			rule := rulesOf(s.docs[role.doc])[i]
+			groups := strs(rule, "apiGroups")
+			if !overlaps(groups, denied.APIGroups) {
+				continue
+			}
+			if err := denyIn(s, role.doc, i, denied); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// denyIn takes what is denied out of one rule: the verbs if it is about nothing
+// else, or else the resources, with a new rule for the verbs that they keep.
+func denyIn(s *stream, doc, i int, denied rbacv1.PolicyRule) error {
+	rule := rulesOf(s.docs[doc])[i]
+	groups, written, verbs := strs(rule, "apiGroups"), strs(rule, "resources"), strs(rule, "verbs")
+	resources := expand(written, groupResources(groups))
+	hit := slices.DeleteFunc(slices.Clone(resources), func(r string) bool { return !covers(denied.Resources, r) })
+	kept := slices.DeleteFunc(expand(verbs, allVerbs), func(v string) bool { return covers(denied.Verbs, v) })
+	// What stands for everything stands for what is denied.
+	allResources, allowed := slices.Contains(written, "*"), slices.Equal(kept, verbs)
+	if len(hit) == 0 && !allResources || allowed {
+		return nil
+	}
+	others := slices.DeleteFunc(slices.Clone(resources), func(r string) bool { return slices.Contains(hit, r) })
+	switch {
+	case len(others) > 0:
+		if err := s.setStrings(doc, others, "rules", i, "resources"); err != nil || len(kept) == 0 {
+			return err
+		}
+		// A subresource alone is of no use to read.
+		hit = slices.DeleteFunc(hit, func(r string) bool { return strings.Contains(r, "/") })
+		if len(hit) == 0 {
+			return nil
+		}
+		return s.appendItem(doc, fmt.Sprintf("apiGroups: [%s]\nresources: [%s]\nverbs: [%s]\n", list(groups), list(hit), list(kept)), "rules")
+	case len(kept) > 0:
+		return s.setStrings(doc, kept, "rules", i, "verbs")
+	}
+	return s.removeItem(doc, i, "rules")
+}
+
+func list(all []string) string {
+	quoted := make([]string, 0, len(all))
+	for _, s := range all {
+		quoted = append(quoted, scalar(s))
+	}
+	return strings.Join(quoted, ", ")
+}

@@ -1,0 +1,39 @@
+package e2e
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/ablation"
+)
+
+// Every control of the example fleet is taken away by itself, and just the
+// attacks that it is there for get through. With all of them back in their
+// place, all are stopped again.
+func TestAblation(t *testing.T) {
+	t.Parallel()
+	e := copyExample(t)
+	r, failed := start(t, e.options(t, "clusters/staging", "https://git.example.com/acme/billing#main="+e.billing))
+	expectNothing(t, "the example fleet becomes ready altogether", failed)
+	opts := attackOptions(r)
+	opts.Tenant = "dev-team"
+	all, err := ablation.Run(t.Context(), ablation.Options{Attack: opts, Progress: func(m ablation.Measured) {
+		t.Logf("without %s: %v after %.1fs", m.Row.Name(), m.Through, m.Took.Seconds())
+	}})
+	if err != nil {
+		t.Error(err)
+	}
+	if got, want := len(all), len(ablation.Rows())+1; got != want {
+		t.Errorf("%d rows were tried, want %d", got, want)
+	}
+	for _, m := range all {
+		if diff := cmp.Diff(slices.Sorted(slices.Values(m.Row.Attacks)), m.Through); diff != "" {
+			t.Errorf("what gets through without %s (-want +got):\n%s", m.Row.Name(), diff)
+		}
+		for _, fault := range m.Faults {
+			t.Errorf("without %s: %s", m.Row.Name(), fault)
+		}
+	}
+	t.Log("\n" + ablation.Matrix(all))
+}
