@@ -154,7 +154,7 @@ func (j judgement) report(clusters []clusterReport, took time.Duration) report {
 // cluster makes the report on a cluster.
 func (j judgement) cluster(f findings) clusterReport {
 	files := readFiles(f.fleet)
-	c := clusterReport{Path: f.path, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
+	c := clusterReport{Path: f.path, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
 	if f.err != nil {
 		c.Error = ui.Clean(f.err.Error())
 	}
@@ -228,7 +228,7 @@ func newAttackMade(tried attack.Result) attackMade {
 		References: tried.Attack.References, Seconds: tried.Took.Seconds(),
 	}
 	if tried.Finding.Outcome == attack.GotThrough {
-		made.Fix = tried.Attack.Fix.Advice
+		made.Fix, made.Patch = tried.Attack.Fix.Advice, tried.Patch
 	}
 	return made
 }

@@ -282,23 +282,23 @@ func TestJSON(t *testing.T) {
 // machines.
 func TestPatch(t *testing.T) {
 	t.Parallel()
-	const one, both = "--- a/one\n+++ b/one\n@@ -1 +1 @@\n-a\n+b\n", "--- a/both\n+++ b/both\n@@ -1 +1 @@\n-a\n+c\n"
-	report := attacked(attack.GotThrough, attack.Stopped)
-	for i := range report.Results {
-		report.Results[i].Patch = one
+	const alone, both = "--- a/one\n+++ b/one\n@@ -1 +1 @@\n-a\n+b\n", "--- a/both\n+++ b/both\n@@ -1 +1 @@\n-a\n+c\n"
+	f := attacked(attack.GotThrough, attack.Stopped)
+	for i := range f.attacks.Results {
+		f.attacks.Results[i].Patch = alone
 	}
-	r := newResult(report, nil, "clusters/staging", time.Second)
-	r.Patch = both
-	for _, a := range r.Attacks {
-		if got, want := a.Patch == one, a.Outcome == string(attack.GotThrough); got != want {
+	f.patch = both
+	r := one(judgement{}, f)
+	for _, a := range r.Clusters[0].Attacks {
+		if got, want := a.Patch == alone, a.Outcome == string(attack.GotThrough); got != want {
 			t.Errorf("%s has a patch: %t, want %t", a.Title, got, want)
 		}
 	}
 	var out bytes.Buffer
-	if err := r.writeText(ui.NewScreen(&out)); err != nil {
+	if err := r.writeText(ui.NewScreen(&out), false); err != nil {
 		t.Fatal(err)
 	}
-	if bytes.Count(out.Bytes(), []byte("\n"+both)) != 1 || bytes.Contains(out.Bytes(), []byte(one)) {
+	if bytes.Count(out.Bytes(), []byte("\n"+both)) != 1 || bytes.Contains(out.Bytes(), []byte(alone)) {
 		t.Errorf("the text has not just the patch for everything:\n%s", &out)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/remedy"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -97,6 +98,8 @@ type findings struct {
 	failures []flux.Finding
 	unmapped []string
 	attacks  attack.Report
+	// patch is for the fleet's manifests; see [remedy.Annotate].
+	patch string
 	// err says why the run broke off.
 	err  error
 	took time.Duration
@@ -148,6 +151,10 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 	// Attacks on a cluster that was not there are no attacks, however they ended.
 	if lost := answers(ctx, cluster); lost != nil {
 		err = lost
+	}
+	var patchErr error
+	if f.patch, patchErr = remedy.Annotate(&f.attacks, cluster.Fleet); patchErr != nil {
+		v.display.Report(fmt.Errorf("no patches are made: %w", patchErr))
 	}
 	if err != nil {
 		step.Fail(errors.New("not finished"))

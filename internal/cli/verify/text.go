@@ -65,6 +65,7 @@ func (p *page) cluster(c clusterReport) {
 		p.WriteString("\n")
 		p.heading("! asked for", ui.Yellow, address)
 	}
+	p.patch(c)
 	p.warnings(c)
 	p.accepted(c)
 	p.stopped(c)
@@ -120,6 +121,17 @@ func (p *page) gotThrough(c clusterReport) {
 			p.detail("see", strings.Join(a.References, "; "))
 		}
 	}
+}
+
+// patch prints one patch for everything, as it is applied and so not wrapped:
+// several for the same file could not be applied one after the other.
+func (p *page) patch(c clusterReport) {
+	if c.Patch == "" {
+		return
+	}
+	p.WriteString("\n")
+	p.heading("→ patch", ui.Green, "what of this the fleet's manifests fix, for git apply in the fleet's folder:")
+	p.WriteString("\n" + c.Patch)
 }
 
 // notProven lists what was not proven, once for each reason: one that is not
