@@ -2,6 +2,7 @@ package attack
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -155,7 +156,8 @@ func (e *Env) create(ctx context.Context, u *unstructured.Unstructured) error {
 	// Attacks run side by side, so that one may get the last room and another
 	// none: that is no control of either.
 	if control, _ := controlOf(fmt.Sprint(err)); err != nil && strings.HasPrefix(control, quotaControl) {
-		return fmt.Errorf("the tenant's quota has no room for the attack: %s", err)
+		// Not wrapped, so that nobody takes it for a refusal.
+		return errors.New("the tenant's quota has no room for the attack: " + err.Error())
 	}
 	return err
 }

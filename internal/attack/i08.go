@@ -71,6 +71,6 @@ func mayNot(verb, resource string, namespace func(*Env) string) func(context.Con
 		if review.Status.Allowed {
 			return nil
 		}
-		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf("User %q cannot %s resource %q", e.Account.User(), verb, resource))
+		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf("user %q cannot %s resource %q", e.Account.User(), verb, resource))
 	}
 }

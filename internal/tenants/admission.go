@@ -134,7 +134,7 @@ func mentions(value any, names []string) bool {
 	// What comes from an API server can be written.
 	content, _ := json.Marshal(value)
 	words := strings.FieldsFunc(string(content), func(r rune) bool {
-		return !(r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
+		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 	})
 	return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(names, w) })
 }

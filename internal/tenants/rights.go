@@ -79,8 +79,16 @@ func appliedBy(o metav1.Object) string {
 	return namespace + "/" + name
 }
 
-// subject says whom of the tenant's a binding names, or nobody.
+// subject says whom of the tenant's a binding names, or nobody: an account
+// before the users and groups that stand for it.
 func (t *Tenant) subject(subjects []rbacv1.Subject) (string, bool) {
+	last := func(s rbacv1.Subject) int {
+		if s.Kind == rbacv1.ServiceAccountKind {
+			return 0
+		}
+		return 1
+	}
+	subjects = slices.SortedStableFunc(slices.Values(subjects), func(a, b rbacv1.Subject) int { return cmp.Compare(last(a), last(b)) })
 	for _, s := range subjects {
 		switch s.Kind {
 		case rbacv1.ServiceAccountKind:

@@ -31,12 +31,18 @@ func TestRights(t *testing.T) {
 		}
 	}
 	applied := map[string]string{"kustomize.toolkit.fluxcd.io/name": "tenants", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
+	both := clusterBinding("c", "edit", nil, user("gotk:apps:reconciler")).(*rbacv1.ClusterRoleBinding)
+	both.Subjects = append(both.Subjects, serviceAccount)
 	for name, tc := range map[string]struct {
 		reason  string
 		binding client.Object
 		want    string
 		role    string
 	}{
+		"account and user": {
+			"as flux create tenant writes it, the account is what counts", both,
+			"ClusterRoleBinding c gives ServiceAccount apps/dev-team ClusterRole/edit", "ClusterRole/edit (everywhere)",
+		},
 		"role binding": {
 			"a binding in its namespace is named with who applied it",
 			roleBinding("apps", applied, serviceAccount),

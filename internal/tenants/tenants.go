@@ -78,7 +78,12 @@ type Repository struct {
 // HasClusterAdmin says whether the tenant is bound to the role cluster-admin:
 // then admission and RBAC cannot keep it from acting as any other account of its
 // namespaces.
-func (t Tenant) HasClusterAdmin() bool { return len(t.ClusterAdmin()) > 0 }
+func (t Tenant) HasClusterAdmin() bool {
+	return slices.ContainsFunc(t.Roles, func(role string) bool {
+		name, _, _ := strings.Cut(role, " ")
+		return name == clusterAdmin
+	})
+}
 
 // Discover reads the tenants, sorted by name. The platform's namespaces are
 // those with the Deployments of Flux, and those that Kubernetes makes itself.

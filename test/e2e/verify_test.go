@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -159,6 +160,12 @@ func TestVerifyExample(t *testing.T) {
 			}
 			if got := len(report.Tenants); got != 2 {
 				t.Errorf("%s: %d tenants, want 2", tc.reason, got)
+			}
+			for _, result := range report.Results {
+				named := strings.Contains(result.Finding.Evidence, "reconciler gives ServiceAccount")
+				if got := result.Attack.ID == "I8" && result.Finding.Outcome == attack.GotThrough; got != named {
+					t.Errorf("%s: %s as %s does not name the binding: %s", tc.reason, result.Attack.Key(), result.Tenant, result.Finding.Evidence)
+				}
 			}
 			for _, tenant := range report.Tenants {
 				if got, want := tenant.HasClusterAdmin(), name == "cluster-admin in every namespace"; got != want {
