@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -36,57 +38,99 @@ resources:
 	edit(t, enforce, "", e.bootstrap, "billing.yaml")
 }
 
-// A fleet without any lockdown, and the patch that is printed for it: with the
-// patch, all that it is for is stopped. It is applied to the running fleet, which
-// Flux has to change, roles of bindings included.
-func TestNoLockdownAndItsPatch(t *testing.T) {
-	t.Parallel()
-	e := copyExample(t)
-	unlock(t, e)
-	r, failed := start(t, e.options(t, "clusters/staging", "https://git.example.com/acme/billing#main="+e.billing))
-	expectNothing(t, "a fleet without lockdown becomes ready", failed)
-	before, report := verify(r)
-	want := slices.Sorted(slices.Values(append([]string{"I1-api", "I6-api", "I8-api", "S1-api", "S3-api", "S4-api", "S9-api", "W3-api"}, plain...)))
-	if diff := cmp.Diff(want, before); diff != "" {
-		t.Errorf("what got through without lockdown (-want +got):\n%s", diff)
-	}
-	for _, tenant := range report.Tenants {
-		if !tenant.HasClusterAdmin() {
-			t.Errorf("that tenant %s has cluster-admin was not found", tenant.Name)
-		}
-	}
-
-	patch, err := remedy.Annotate(&report, r.Fleet)
+// widen gives the tenants' role of the example what it leaves out on purpose, and
+// takes one flag away.
+func widen(t *testing.T, e example) {
+	t.Helper()
+	role := filepath.Join(e.platform, "infrastructure", "policies", "tenant-role.yaml")
+	edit(t, "      - configmaps\n", "      - configmaps\n      - namespaces\n", role)
+	edit(t, "[gitrepositories, helmcharts, helmrepositories]", "['*']", role)
+	content, err := os.ReadFile(role)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var left []string
+	write(t, string(content)+"  - apiGroups: ['']\n    resources: [serviceaccounts, serviceaccounts/token]\n    verbs: ['*']\n", role)
+	edit(t, "--no-cross-namespace-refs=true", "--no-cross-namespace-refs=false", e.platform, "clusters", "staging", "flux-system", "kustomization.yaml")
+}
+
+// Fleets that lack controls, and the patch that is printed for each: with the
+// patch, all that it is for is stopped. It is applied to the running fleet, which
+// Flux has to change, roles of bindings included.
+func TestPatches(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason       string
+		change       func(*testing.T, example)
+		through      []string
+		clusterAdmin bool
+	}{
+		"no lockdown": {
+			reason:       "a fleet without any lockdown",
+			change:       unlock,
+			through:      []string{"I1-api", "I6-api", "I8-api", "S1-api", "S3-api", "S4-api", "S9-api", "W3-api"},
+			clusterAdmin: true,
+		},
+		"wide role": {
+			reason:  "a fleet with one flag less, and a role of its own that is too wide",
+			change:  widen,
+			through: []string{"I6-api", "I8-api", "S1-api", "S3-api", "S4-api"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := copyExample(t)
+			tc.change(t, e)
+			r, failed := start(t, e.options(t, "clusters/staging", "https://git.example.com/acme/billing#main="+e.billing))
+			expectNothing(t, tc.reason, failed)
+			before, report := verify(r)
+			want := slices.Sorted(slices.Values(append(slices.Clone(tc.through), plain...)))
+			if diff := cmp.Diff(want, before); diff != "" {
+				t.Errorf("what got through %s (-want +got):\n%s", tc.reason, diff)
+			}
+			for _, tenant := range report.Tenants {
+				if got := tenant.HasClusterAdmin(); got != tc.clusterAdmin {
+					t.Errorf("%s: tenant %s has cluster-admin: %t", tc.reason, tenant.Name, got)
+				}
+			}
+			left := r.patch(e, &report)
+			r.patched()
+			expectNothing(t, tc.reason+", patched, is ready", r.settle())
+			after, _ := verify(r)
+			if diff := cmp.Diff(left, after); diff != "" {
+				t.Errorf("what got through %s with the patch (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// patch applies the patch for a report, as a user would. It returns the attacks
+// for which there is none.
+func (r run) patch(e example, report *attack.Report) (left []string) {
+	r.t.Helper()
+	patch, err := remedy.Annotate(report, r.Fleet)
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	for _, result := range report.Results {
 		fix, key := result.Attack.Fix, result.Attack.ID+"-"+string(result.Attack.Via)
 		if result.Finding.Outcome != attack.GotThrough {
 			continue
 		}
 		if known := len(fix.Flags) > 0 || fix.Rights || len(fix.Labels) > 0; known != (result.Patch != "") {
-			t.Errorf("%s as %s has a patch: %t, want %t", key, result.Tenant, !known, known)
+			r.t.Errorf("%s as %s has a patch: %t, want %t", key, result.Tenant, !known, known)
 		}
 		if result.Patch == "" && !slices.Contains(left, key) {
 			left = append(left, key)
 		}
 	}
-	t.Logf("the patch:\n%s", patch)
-	cmd := exec.CommandContext(t.Context(), "git", "apply")
+	r.t.Logf("the patch:\n%s", patch)
+	cmd := exec.CommandContext(r.t.Context(), "git", "apply")
 	cmd.Dir, cmd.Stdin = e.platform, strings.NewReader(patch)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("cannot apply the patch: %v\n%s", err, out)
+		r.t.Fatalf("cannot apply the patch: %v\n%s", err, out)
 	}
-	r.patched()
-	expectNothing(t, "the patched fleet is ready", r.settle())
-
-	after, _ := verify(r)
 	slices.Sort(left)
-	if diff := cmp.Diff(left, after); diff != "" {
-		t.Errorf("what got through with the patch (-want +got):\n%s", diff)
-	}
+	return left
 }
 
 // patched waits until Flux has done what the patch says.
@@ -101,6 +145,9 @@ func (r run) patched() {
 			if got := r.field("", "namespace/"+namespace, `.metadata.labels.pod-security\.kubernetes\.io/enforce`); got != "restricted" {
 				return false, namespace + " has no label"
 			}
+		}
+		if rules := r.field("", "clusterrole/acme-tenant", ".rules"); strings.Contains(rules, `"*"`) {
+			return false, "the role is " + rules
 		}
 		args := r.field("flux-system", "deployment/kustomize-controller", ".spec.template.spec.containers[0].args")
 		return strings.Contains(args, "--no-cross-namespace-refs=true") && strings.Contains(args, "--default-service-account=default"), "the flags are " + args

@@ -48,8 +48,8 @@ func verify(r run) (through []string, report attack.Report) {
 	return through, report
 }
 
-// The example fleet as its files say, and with one flag less: TestAblation takes
-// every control away, from the running cluster.
+// The example fleet as its files say. TestAblation takes its controls away, and
+// TestPatches has fleets without them.
 func TestVerifyExample(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -61,13 +61,6 @@ func TestVerifyExample(t *testing.T) {
 			reason:  "with the official lockdown and the example's policies and role",
 			change:  func(*testing.T, example) {},
 			through: plain,
-		},
-		"without a flag": {
-			reason: "with one flag less in the files",
-			change: func(t *testing.T, e example) {
-				edit(t, "--no-cross-namespace-refs=true", "--no-cross-namespace-refs=false", e.platform, "clusters", "staging", "flux-system", "kustomization.yaml")
-			},
-			through: append([]string{"S1-api"}, plain...),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
