@@ -189,7 +189,7 @@ func (r result) writeNotProven(b *strings.Builder, screen *ui.Screen) {
 // be applied one after the other.
 func (r result) writePatch(b *strings.Builder) {
 	if r.Patch != "" {
-		fmt.Fprintf(b, "\nWhat of this is fixed in the fleet's manifests, for `git apply` in the fleet's folder:\n\n%s", r.Patch)
+		fmt.Fprintf(b, "\nThe patch for the fleet's manifests; save it and run `git apply FILE` in the fleet's folder:\n\n%s", r.Patch)
 	}
 }
 
