@@ -49,7 +49,7 @@ func (t *tree) changeFlag(s *stream, f attack.Flag) (bool, error) {
 	if len(s.docs) == 0 || s.docs[0] == nil {
 		return false, errStyle
 	}
-	name, _, _ := strings.Cut(f.Flag, "=")
+	name, wanted, _ := strings.Cut(f.Flag, "=")
 	written := regexp.MustCompile(regexp.QuoteMeta(name) + `(?:=[^\s"',\]]*)?(?:\b|$|[^-\w])`)
 	value := regexp.MustCompile(regexp.QuoteMeta(name) + `(?:=[^\s"',\]]*)?`)
 	patches := at(s.docs[0], "patches")
@@ -63,6 +63,10 @@ func (t *tree) changeFlag(s *stream, f attack.Flag) (bool, error) {
 			continue
 		}
 		found = true
+		// Which account is the fleet's own business, as long as there is one.
+		if now := strings.TrimPrefix(value.FindString(text), name); wanted != "true" && len(now) > len("=") {
+			continue
+		}
 		if err := s.replaceIn(0, value, f.Flag, "patches", i, "patch"); err != nil {
 			return true, err
 		}

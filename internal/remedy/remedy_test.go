@@ -118,6 +118,21 @@ func TestPatch(t *testing.T) {
 				return bound(s, "--no-cross-namespace-refs=false", "--no-cross-namespace-refs=true")
 			}},
 		},
+		"FlagEmpty": {
+			"an empty value is none", "I1-api",
+			func(t *testing.T, f *fleet.Fleet) {
+				edit(t, f, lockdown, "--default-service-account=default", "--default-service-account=")
+			},
+			map[string]func(string) string{lockdown: func(s string) string {
+				return bound(s, "--default-service-account=", "--default-service-account=default")
+			}},
+		},
+		"FlagOther": {
+			"another account than the usual one is the fleet's own business", "I1-api",
+			func(t *testing.T, f *fleet.Fleet) {
+				edit(t, f, lockdown, "--default-service-account=default", "--default-service-account=reconciler")
+			}, nil,
+		},
 		"FlagMissing": {
 			"a missing flag gets an entry, for the one controller", "S1-api",
 			func(t *testing.T, f *fleet.Fleet) { edit(t, f, lockdown, cross, "") },

@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/remedy"
+	"github.com/tenure-dev/tenure/internal/testwait"
+)
+
+// teams are the folders of the example's tenants, by namespace.
+var teams = map[string]string{"apps": "dev-team", "apps-preview": "dev-team-preview", "billing": "billing"}
+
+// unlock takes every control out of the example's files: Flux as it is installed
+// by default, no policies, cluster-admin for everybody, no Pod Security.
+func unlock(t *testing.T, e example) {
+	t.Helper()
+	write(t, `# Flux as it comes.
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+  - gotk-components.yaml
+  - gotk-sync.yaml
+`, e.platform, "clusters", "staging", "flux-system", "kustomization.yaml")
+	write(t, "resources: [tenant-role.yaml]\n", e.platform, "infrastructure", "policies", "kustomization.yaml")
+	enforce := "    pod-security.kubernetes.io/enforce: restricted\n"
+	for _, team := range teams {
+		edit(t, "name: acme-tenant", "name: cluster-admin", e.platform, "tenants", "base", team, "rbac.yaml")
+		edit(t, enforce, "", e.platform, "tenants", "base", team, "namespace.yaml")
+	}
+	edit(t, enforce, "", e.bootstrap, "billing.yaml")
+}
+
+// widen gives the tenants' role of the example what it leaves out on purpose, and
+// takes one flag away.
+func widen(t *testing.T, e example) {
+	t.Helper()
+	role := filepath.Join(e.platform, "infrastructure", "policies", "tenant-role.yaml")
+	edit(t, "      - configmaps\n", "      - configmaps\n      - namespaces\n", role)
+	edit(t, "[gitrepositories, helmcharts, helmrepositories]", "['*']", role)
+	content, err := os.ReadFile(role)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, string(content)+"  - apiGroups: ['']\n    resources: [serviceaccounts, serviceaccounts/token]\n    verbs: ['*']\n", role)
+	edit(t, "--no-cross-namespace-refs=true", "--no-cross-namespace-refs=false", e.platform, "clusters", "staging", "flux-system", "kustomization.yaml")
+}
+
+// Fleets that lack controls, and the patch that is printed for each: with the
+// patch, all that it is for is stopped. It is applied to the running fleet, which
+// Flux has to change, roles of bindings included.
+func TestPatches(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason       string
+		change       func(*testing.T, example)
+		through      []string
+		clusterAdmin bool
+	}{
+		"no lockdown": {
+			reason:       "a fleet without any lockdown",
+			change:       unlock,
+			through:      []string{"I1-api", "I6-api", "I8-api", "S1-api", "S3-api", "S4-api", "S9-api", "W3-api"},
+			clusterAdmin: true,
+		},
+		"wide role": {
+			reason:  "a fleet with one flag less, and a role of its own that is too wide",
+			change:  widen,
+			through: []string{"I6-api", "I8-api", "S1-api", "S3-api", "S4-api"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := copyExample(t)
+			tc.change(t, e)
+			r, failed := start(t, e.options(t, "clusters/staging", "https://git.example.com/acme/billing#main="+e.billing))
+			expectNothing(t, tc.reason, failed)
+			before, report := verify(r)
+			want := slices.Sorted(slices.Values(append(slices.Clone(tc.through), plain...)))
+			if diff := cmp.Diff(want, before); diff != "" {
+				t.Errorf("what got through %s (-want +got):\n%s", tc.reason, diff)
+			}
+			for _, tenant := range report.Tenants {
+				if got := tenant.HasClusterAdmin(); got != tc.clusterAdmin {
+					t.Errorf("%s: tenant %s has cluster-admin: %t", tc.reason, tenant.Name, got)
+				}
+			}
+			left := r.patch(e, &report)
+			r.patched()
+			expectNothing(t, tc.reason+", patched, is ready", r.settle())
+			after, _ := verify(r)
+			if diff := cmp.Diff(left, after); diff != "" {
+				t.Errorf("what got through %s with the patch (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// patch applies the patch for a report, as a user would. It returns the attacks
+// for which there is none.
+func (r run) patch(e example, report *attack.Report) (left []string) {
+	r.t.Helper()
+	patch, err := remedy.Annotate(report, r.Fleet)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, result := range report.Results {
+		fix, key := result.Attack.Fix, result.Attack.ID+"-"+string(result.Attack.Via)
+		if result.Finding.Outcome != attack.GotThrough {
+			continue
+		}
+		if known := len(fix.Flags) > 0 || fix.Rights || len(fix.Labels) > 0; known != (result.Patch != "") {
+			r.t.Errorf("%s as %s has a patch: %t, want %t", key, result.Tenant, !known, known)
+		}
+		if result.Patch == "" && !slices.Contains(left, key) {
+			left = append(left, key)
+		}
+	}
+	r.t.Logf("the patch:\n%s", patch)
+	cmd := exec.CommandContext(r.t.Context(), "git", "apply")
+	cmd.Dir, cmd.Stdin = e.platform, strings.NewReader(patch)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		r.t.Fatalf("cannot apply the patch: %v\n%s", err, out)
+	}
+	slices.Sort(left)
+	return left
+}
+
+// patched waits until Flux has done what the patch says.
+func (r run) patched() {
+	r.t.Helper()
+	testwait.For(r.t, "Flux to apply the patch", patience, func() (bool, string) {
+		for namespace, team := range teams {
+			name := strings.TrimSuffix(team, "-preview") + "-reconciler"
+			if got := r.field(namespace, "rolebinding/"+name, ".roleRef.name"); got != "acme-tenant" {
+				return false, "the role of " + namespace + " is " + got
+			}
+			if got := r.field("", "namespace/"+namespace, `.metadata.labels.pod-security\.kubernetes\.io/enforce`); got != "restricted" {
+				return false, namespace + " has no label"
+			}
+		}
+		if rules := r.field("", "clusterrole/acme-tenant", ".rules"); strings.Contains(rules, `"*"`) {
+			return false, "the role is " + rules
+		}
+		args := r.field("flux-system", "deployment/kustomize-controller", ".spec.template.spec.containers[0].args")
+		return strings.Contains(args, "--no-cross-namespace-refs=true") && strings.Contains(args, "--default-service-account=default"), "the flags are " + args
+	})
+	r.kubectl("", "-n", "flux-system", "rollout", "status", "deployment", "--timeout=60s")
+	// What was tried between the end of a binding and its return has failed,
+	// and would be tried again in a minute.
+	for object, namespace := range map[string]string{"dev-team": "apps", "preview": "apps", "billing": "billing"} {
+		r.kubectl("", "-n", namespace, "annotate", "--overwrite", "kustomization/"+object, "reconcile.fluxcd.io/requestedAt=patched")
+		r.until("Kustomization/"+namespace+"/"+object, "to be ready with the narrower role", func(row flux.Row) bool { return row.State == flux.Ready })
+	}
+	r.kubectl("", "wait", "--for=delete", "namespace/tenure-canary", "--timeout=60s")
+}
