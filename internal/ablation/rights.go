@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,8 @@ const (
 	within scope = iota
 	// platform is the platform's namespace, by a RoleBinding.
 	platform
+	// neighbour is a namespace of another tenant, by a RoleBinding.
+	neighbour
 	// everywhere is the whole cluster, by a ClusterRoleBinding.
 	everywhere
 )
@@ -63,6 +66,27 @@ func bound(place string, where scope) Control {
 	}
 }
 
+// privileged is that no account in the tenant's namespaces has more rights than
+// the tenant.
+func privileged() Control {
+	return Control{
+		Name: "no privileged account in the tenant's namespace",
+		Away: "an account with cluster-admin everywhere is made there",
+		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: t.account.Namespace, Name: sentinel}}
+			binding := &rbacv1.ClusterRoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: sentinel},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+				Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
+			}
+			restore := func(ctx context.Context) error {
+				return errors.Join(client.IgnoreNotFound(t.admin.Delete(ctx, binding)), client.IgnoreNotFound(t.admin.Delete(ctx, account)))
+			}
+			return restore, errors.Join(t.admin.Create(ctx, account), t.admin.Create(ctx, binding))
+		},
+	}
+}
+
 // bind binds the tenant's account to a cluster role, and waits until a rule of it
 // has an effect. What it returns undoes both.
 func (t *target) bind(ctx context.Context, where scope, clusterRole string, rule rbacv1.PolicyRule) (func(context.Context) error, error) {
@@ -76,6 +100,11 @@ func (t *target) bind(ctx context.Context, where scope, clusterRole string, rule
 		bindings = append(bindings, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: sentinel}, RoleRef: ref, Subjects: subjects})
 	case platform:
 		namespace = t.opts.Attack.Platform
+		bindings = append(bindings, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: sentinel}, RoleRef: ref, Subjects: subjects})
+	case neighbour:
+		if namespace = t.neighbour; namespace == "" {
+			return func(context.Context) error { return nil }, errors.New("there is no other tenant")
+		}
 		bindings = append(bindings, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: sentinel}, RoleRef: ref, Subjects: subjects})
 	case within:
 		for _, ns := range t.tenant.Namespaces {

@@ -17,35 +17,60 @@ func Rows() []Row {
 			},
 			Attacks: []string{"I1-api"},
 		},
+		one(flag("helm-controller", "--no-cross-namespace-refs"), "S1-api-HelmRelease"),
+		{
+			Controls: []Control{
+				layer(flag("helm-controller", "--default-service-account"), "flag --default-service-account of helm-controller"),
+				layer(policy("service-account-names"), "policy that demands spec.serviceAccountName"),
+			},
+			Attacks: []string{"I1-api-HelmRelease"},
+		},
+		one(flag("notification-controller", "--no-cross-namespace-refs"), "N1-api", "N2-api"),
+		one(policy("service-account-names"), "I13-api"),
 		one(policy("git-sources"), "S9-api"),
 		one(policy("other-sources"), "S9-api"),
 		one(label("pod-security.kubernetes.io/enforce"), "W3-api"),
 
 		one(role("bind", everywhere,
 			allow([]string{"create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
-			allow([]string{"bind"}, rbacv1.GroupName, "clusterroles")), "I4-api", "I4-git"),
+			allow([]string{"bind"}, rbacv1.GroupName, "clusterroles")), "I4-api", "I4-git", "I4-git-HelmRelease"),
 		one(role("escalate", everywhere, allow([]string{"create", "escalate"}, rbacv1.GroupName, "roles")), "I4-api"),
 		one(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
 		one(role("create serviceaccounts/token", within, allow([]string{"create"}, "", "serviceaccounts/token")), "I8-api"),
-		one(role("patch its namespaces", within, allow([]string{"update", "patch"}, "", "namespaces")), "I6-api"),
+		one(role("patch its namespaces", within, allow([]string{"update", "patch"}, "", "namespaces")), "I6-api", "I18-api"),
 		one(role("patch namespaces/status", within, allow([]string{"update", "patch"}, "", "namespaces/status")), "I6-api"),
 		one(role("update namespaces/finalize", within, allow([]string{"update"}, "", "namespaces/finalize")), "I6-api"),
 		one(role("patch the status of Flux objects", within, allow([]string{"update", "patch"}, "source.toolkit.fluxcd.io", "gitrepositories/status")), "S4-api"),
 		one(role("create externalartifacts", within, allow([]string{"create"}, "source.toolkit.fluxcd.io", "externalartifacts")), "S3-api"),
-		one(role("create and patch namespaces of any name", everywhere, allow([]string{"get", "create", "patch", "delete"}, "", "namespaces")), "I5-api", "I5-git", "I6-api"),
+		one(role("create and patch namespaces of any name", everywhere, allow([]string{"get", "create", "patch", "delete"}, "", "namespaces")), "I5-api", "I5-git", "I5-git-HelmRelease", "I6-api", "I7-api", "I18-api"),
 		one(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
 
-		one(bound("in every namespace, by a ClusterRoleBinding", everywhere), "I3-api", "I3-git", "I11-api", "I11-git", "W2-api"),
+		one(bound("in every namespace, by a ClusterRoleBinding", everywhere), "I3-api", "I3-git", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "I12-api", "W2-api"),
 		one(bound("in the platform's namespace", platform), "I3-api"),
+		one(bound("in another tenant's namespace", neighbour), "I12-api"),
+		one(privileged(), "I2-api"),
 	}
 }
 
 // Excluded says, by key, why an attack is in no row.
 func Excluded() map[string]Exclusion {
 	plain := Exclusion{Reason: "no control on plain Flux", Through: true}
+	// The local cluster never gives these flags to a process of this machine.
+	never := Exclusion{Reason: "the flag is not given to local processes; a unit test switches it on"}
+	images := Exclusion{Reason: "no image automation in the example; TestVerifyImageAutomation takes its controls away"}
 	return map[string]Exclusion{
-		"A1-api": plain,
-		"A3-api": plain,
+		"A1-api":                       plain,
+		"A3-api":                       plain,
+		"I9-api":                       plain,
+		"I10-api":                      plain,
+		"I13-api-TLS":                  never,
+		"I13-api-exec":                 never,
+		"I19-api":                      plain,
+		"I19-api-Kustomization":        plain,
+		"N3-api":                       plain,
+		"N4-api":                       plain,
+		"S1-api-ImagePolicy":           images,
+		"S1-api-ImageUpdateAutomation": images,
 	}
 }
 

@@ -25,6 +25,8 @@ type target struct {
 	tenant tenants.Tenant
 	// account is as whom the tenant attacks.
 	account tenants.Account
+	// neighbour is a namespace of another tenant, or empty.
+	neighbour string
 }
 
 func newTarget(ctx context.Context, opts Options) (*target, error) {
@@ -44,7 +46,13 @@ func newTarget(ctx context.Context, opts Options) (*target, error) {
 	if i < 0 || len(all[i].Accounts) == 0 {
 		return nil, fmt.Errorf("there is no tenant %s with an account", opts.Attack.Tenant)
 	}
-	return &target{opts: opts, admin: admin, tenant: all[i], account: all[i].Accounts[0]}, nil
+	t := &target{opts: opts, admin: admin, tenant: all[i], account: all[i].Accounts[0]}
+	for _, other := range all {
+		if other.Name != t.tenant.Name && len(other.Namespaces) > 0 {
+			t.neighbour = other.Namespaces[0]
+		}
+	}
+	return t, nil
 }
 
 // attack tries attacks as the tenant.

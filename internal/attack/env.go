@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,9 @@ type Env struct {
 	outside Outside
 	// kube reads logs, which are no objects.
 	kube kubernetes.Interface
+	// slim is the name of a source with the folder of the attacks alone, of the
+	// tenant's repository; "" when there is none.
+	slim string
 	// unplanted says why the tenant's repository does not hold what the
 	// attacks need in it; nil if it does.
 	unplanted error
@@ -289,7 +293,7 @@ func (e *Env) kustomization(id, folder string, change func(spec map[string]any))
 		"path":               "./" + folder,
 		"prune":              true,
 		"serviceAccountName": e.Account.Name,
-		"sourceRef":          map[string]any{"kind": "GitRepository", "name": e.Repository.Source.Name},
+		"sourceRef":          map[string]any{"kind": "GitRepository", "name": cmp.Or(e.slim, e.Repository.Source.Name)},
 	}
 	if change != nil {
 		change(spec)

@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -38,7 +39,11 @@ func deliversByChart(a Attack, canary, own func(*Env) *unstructured.Unstructured
 	}
 	a.Files = func(e *Env) map[string]string { return charts(released(e), own(e)) }
 	a.Run = func(ctx context.Context, e *Env) Finding {
-		return e.installs(ctx, a.Key(), released(e), own(e), nil)
+		e, err := e.delivering(ctx)
+		if err != nil {
+			return unproven(firstLine(err.Error()))
+		}
+		return e.installs(ctx, a.Key(), released(e), own(e), e.asItSyncs)
 	}
 	return a
 }
@@ -56,7 +61,7 @@ func (e *Env) release(id, folder string, change func(spec map[string]any)) *unst
 		"chart": map[string]any{"spec": map[string]any{
 			"interval":  "1h",
 			"chart":     "./" + folder,
-			"sourceRef": map[string]any{"kind": string(flux.GitRepository), "name": e.Repository.Source.Name},
+			"sourceRef": map[string]any{"kind": string(flux.GitRepository), "name": cmp.Or(e.slim, e.Repository.Source.Name)},
 		}},
 	}
 	if change != nil {

@@ -62,7 +62,11 @@ func (e *Env) plant(ctx context.Context, attacks []Attack) (func(context.Context
 	if err != nil && revision == "" {
 		return nothing, fmt.Errorf("cannot commit to %s: %w", e.Repository.URL, err)
 	}
+	var slim *unstructured.Unstructured
 	restore := func(ctx context.Context) error {
+		if slim != nil {
+			e.remove(slim)
+		}
 		_, err := e.commit(ctx, "no attacks", func(t *githost.Tree) error {
 			var errs []error
 			for name := range files {
@@ -75,12 +79,45 @@ func (e *Env) plant(ctx context.Context, attacks []Attack) (func(context.Context
 	if err != nil {
 		return restore, fmt.Errorf("cannot have %s fetched: %w", e.Repository.URL, err)
 	}
-	return restore, e.awaitSource(ctx, revision)
+	if slim, err = e.makeSlimSource(ctx); err != nil {
+		return restore, err
+	}
+	if err := e.awaitSource(ctx, e.Repository.Source, revision); err != nil {
+		return restore, err
+	}
+	source := e.Repository.Source
+	source.Name = slim.GetName()
+	if err := e.awaitSource(ctx, source, revision); err != nil {
+		return restore, err
+	}
+	e.slim = source.Name
+	return restore, nil
 }
 
-// awaitSource waits until the tenant's source has the revision.
-func (e *Env) awaitSource(ctx context.Context, revision string) error {
-	return e.until(ctx, e.Repository.Source, "fetch the commit", func(u *unstructured.Unstructured) bool {
+// makeSlimSource copies the tenant's source, with no more of the repository than
+// the folder of the attacks: a Kustomization fetches and unpacks all of its
+// source's artifact, for each attack anew, and a repository may be large.
+func (e *Env) makeSlimSource(ctx context.Context) (*unstructured.Unstructured, error) {
+	version := e.Repository.Source.Kind.GroupVersionKind().GroupVersion().String()
+	theirs := object(version, string(e.Repository.Source.Kind), e.Repository.Source.Namespace, e.Repository.Source.Name, nil)
+	if err := e.Admin.Get(ctx, keyOf(theirs), theirs); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", e.Repository.Source, err)
+	}
+	spec, _, _ := unstructured.NestedMap(theirs.Object, "spec")
+	for _, field := range []string{"ignore", "include", "suspend"} {
+		delete(spec, field)
+	}
+	spec["interval"], spec["sparseCheckout"] = "1h", []any{attackFolder}
+	slim := object(version, theirs.GetKind(), theirs.GetNamespace(), name("source"), map[string]any{"spec": spec})
+	if err := e.Admin.Create(ctx, slim); err != nil {
+		return nil, fmt.Errorf("cannot make a source for the attacks: %w", err)
+	}
+	return slim, nil
+}
+
+// awaitSource waits until a source has the revision.
+func (e *Env) awaitSource(ctx context.Context, source flux.Ref, revision string) error {
+	return e.until(ctx, source, "fetch the commit", func(u *unstructured.Unstructured) bool {
 		got, _, _ := unstructured.NestedString(u.Object, "status", "artifact", "revision")
 		return strings.HasSuffix(got, revision)
 	})

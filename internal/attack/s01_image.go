@@ -73,7 +73,7 @@ func init() {
 				return aimed
 			}
 			if e.Repository == nil {
-				return unproven("no repository of the tenant is mapped")
+				return e.noRepository()
 			}
 			own := e.Repository.Source
 			return e.unless(ctx, aimed, automation.try(ctx, e, "s1-automation-own", own.Namespace, own.Name))
