@@ -104,7 +104,7 @@ func run(ctx context.Context, whole bool) error {
 		},
 		Whole: whole,
 		Progress: func(m ablation.Measured) {
-			want := slices.Sorted(slices.Values(m.Row.Attacks))
+			want := m.Row.Through()
 			ok := slices.Equal(want, m.Through) && len(m.Faults) == 0
 			good = good && ok
 			mark := map[bool]string{true: "✓", false: "✗"}[ok]

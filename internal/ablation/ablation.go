@@ -42,7 +42,13 @@ type Row struct {
 	Controls []Control
 	// Attacks are the keys of the attacks that get through.
 	Attacks []string
+	// Also are those that one of several controls stops alone: they get
+	// through as well, and have a row of their own.
+	Also []string
 }
+
+// Through returns the keys of all attacks that get through, sorted.
+func (r Row) Through() []string { return slices.Sorted(slices.Values(slices.Concat(r.Attacks, r.Also))) }
 
 // Exclusion says why an attack is in no row.
 type Exclusion struct {

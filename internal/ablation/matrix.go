@@ -76,7 +76,7 @@ them stops the attacks alone. Generated from internal/ablation; do not edit.
 		for _, c := range r.Controls {
 			ways = append(ways, c.Away)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", r.Name(), strings.Join(ways, "; "), strings.Join(r.Attacks, ", "))
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", r.Name(), strings.Join(ways, "; "), strings.Join(r.Through(), ", "))
 	}
 	b.WriteString("\nIn no row:\n\n| Attack | Why |\n|---|---|\n")
 	for _, a := range attack.Catalogue() {

@@ -15,7 +15,7 @@ func Rows() []Row {
 				layer(flag("kustomize-controller", "--default-service-account"), "flag --default-service-account of kustomize-controller"),
 				layer(policy("service-account-names"), "policy that demands spec.serviceAccountName"),
 			},
-			Attacks: []string{"I1-api"},
+			Attacks: []string{"I1-api"}, Also: []string{"I13-api"},
 		},
 		one(flag("helm-controller", "--no-cross-namespace-refs"), "S1-api-HelmRelease"),
 		{
@@ -23,7 +23,7 @@ func Rows() []Row {
 				layer(flag("helm-controller", "--default-service-account"), "flag --default-service-account of helm-controller"),
 				layer(policy("service-account-names"), "policy that demands spec.serviceAccountName"),
 			},
-			Attacks: []string{"I1-api-HelmRelease"},
+			Attacks: []string{"I1-api-HelmRelease"}, Also: []string{"I13-api"},
 		},
 		one(flag("notification-controller", "--no-cross-namespace-refs"), "N1-api", "N2-api"),
 		one(policy("service-account-names"), "I13-api"),
@@ -32,7 +32,7 @@ func Rows() []Row {
 		one(label("pod-security.kubernetes.io/enforce"), "W3-api"),
 
 		one(role("bind", everywhere,
-			allow([]string{"create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
+			allow([]string{"get", "create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
 			allow([]string{"bind"}, rbacv1.GroupName, "clusterroles")), "I4-api", "I4-git", "I4-git-HelmRelease"),
 		one(role("escalate", everywhere, allow([]string{"create", "escalate"}, rbacv1.GroupName, "roles")), "I4-api"),
 		one(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
@@ -45,8 +45,8 @@ func Rows() []Row {
 		one(role("create and patch namespaces of any name", everywhere, allow([]string{"get", "create", "patch", "delete"}, "", "namespaces")), "I5-api", "I5-git", "I5-git-HelmRelease", "I6-api", "I7-api", "I18-api"),
 		one(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
 
-		one(bound("in every namespace, by a ClusterRoleBinding", everywhere), "I3-api", "I3-git", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "I12-api", "W2-api"),
-		one(bound("in the platform's namespace", platform), "I3-api"),
+		one(bound("in every namespace, by a ClusterRoleBinding", everywhere), "I3-api", "I3-git", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W2-api"),
+		one(bound("in the platform's namespace", platform), "I3-api", "W2-api"),
 		one(bound("in another tenant's namespace", neighbour), "I12-api"),
 		one(privileged(), "I2-api"),
 	}
