@@ -48,7 +48,9 @@ type Row struct {
 }
 
 // Through returns the keys of all attacks that get through, sorted.
-func (r Row) Through() []string { return slices.Sorted(slices.Values(slices.Concat(r.Attacks, r.Also))) }
+func (r Row) Through() []string {
+	return slices.Sorted(slices.Values(slices.Concat(r.Attacks, r.Also)))
+}
 
 // Exclusion says why an attack is in no row.
 type Exclusion struct {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
