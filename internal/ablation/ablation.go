@@ -158,10 +158,13 @@ func (m *Measured) count(r attack.Result) {
 	}
 }
 
-// holds tries the attacks of a row with one of its controls away: they are
-// stopped by another, and the one that is missing is named.
+// holds tries the attacks of a row that have one of its controls as a layer, with
+// that control away: they are stopped by another, and the one that is missing is
+// named. Attacks that the other controls of the row stop alone have other rows.
 func (t *target) holds(ctx context.Context, m *Measured, away Control) error {
-	report, err := t.attack(ctx, func(a attack.Attack) bool { return slices.Contains(m.Row.Attacks, a.Key()) })
+	report, err := t.attack(ctx, func(a attack.Attack) bool {
+		return slices.Contains(m.Row.Attacks, a.Key()) && slices.ContainsFunc(a.Layers, func(l attack.Layer) bool { return l.Name == away.Layer })
+	})
 	for _, r := range report.Results {
 		switch {
 		case r.Finding.Outcome != attack.Stopped:

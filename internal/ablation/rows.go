@@ -22,7 +22,7 @@ func Rows() []Row {
 		one(label("pod-security.kubernetes.io/enforce"), "W3-api"),
 
 		one(role("bind", everywhere,
-			allow([]string{"create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
+			allow([]string{"get", "create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
 			allow([]string{"bind"}, rbacv1.GroupName, "clusterroles")), "I4-api", "I4-git"),
 		one(role("escalate", everywhere, allow([]string{"create", "escalate"}, rbacv1.GroupName, "roles")), "I4-api"),
 		one(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
