@@ -16,7 +16,7 @@ func init() {
 		Controls:   []string{"flag --no-remote-bases"},
 		References: []string{"flux2-multi-tenancy: enforce tenant isolation"},
 		Fix: Fix{
-			Advice: "start kustomize-controller with --no-remote-bases=true: bases then come out of the source's artifact alone",
+			Advice: "start kustomize-controller with --no-remote-bases=true",
 			Flags:  []Flag{noRemoteBases},
 		},
 		Deep: true,

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,9 @@ import (
 // lockdown, because nothing of Flux or Kubernetes stops them.
 var plain = []string{
 	"A1-api", "A3-api",
+	"A4-api", // no policy on finalizers
+	// A tenant may change accounts, and the platform's is where its own are.
+	"A5-api-ServiceAccount",
 	// Pods may run as any account of their namespace.
 	"I9-api",
 	// A tenant may change Kustomizations and sources, and the platform's are
@@ -24,6 +29,8 @@ var plain = []string{
 	"I19-api", "I19-api-Kustomization",
 	"N3-api", // no policy on the types of Receivers
 	"N4-api", // no policy on the addresses of Providers
+	// No flag of Flux governs dependencies, and the example has no policy on them.
+	"S5-api", "S5-api-HelmRelease",
 }
 
 // boundTooWidely makes an operator that may do all beside a tenant's account,
@@ -55,6 +62,56 @@ metadata: {name: billing}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
 subjects: [{kind: ServiceAccount, name: billing, namespace: billing}]
 `
+
+// foreignDependencies refuse what no flag of Flux does.
+const foreignDependencies = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: foreign-dependencies}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [kustomize.toolkit.fluxcd.io, helm.toolkit.fluxcd.io]
+        apiVersions: ["*"]
+        resources: [kustomizations, helmreleases]
+        operations: [CREATE, UPDATE]
+  validations:
+    - expression: "!has(object.spec.dependsOn) || object.spec.dependsOn.all(d, !has(d.namespace) || d.namespace == object.metadata.namespace)"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: foreign-dependencies}
+spec: {policyName: foreign-dependencies, validationActions: [Deny]}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: known-finalizers}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [CREATE, UPDATE]}]
+  validations:
+    - expression: "!has(object.metadata.finalizers) || size(object.metadata.finalizers) == 0"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: known-finalizers}
+spec: {policyName: known-finalizers, validationActions: [Deny]}
+`
+
+// sharedKey puts billing's decryption key into the platform's namespace.
+func sharedKey(t *testing.T, e example) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(e.bootstrap, "billing.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, secret, found := strings.Cut(string(content), "\n---\n")
+	if !found {
+		t.Fatal("bootstrap/billing.yaml holds one object only")
+	}
+	write(t, strings.Replace(secret, "namespace: billing\n", "namespace: flux-system\n", 1), e.bootstrap, "platform.yaml")
+}
 
 // all is what attacks could leave behind.
 const all = "kustomizations,helmreleases,helmcharts,gitrepositories,configmaps,secrets,serviceaccounts,namespaces,roles,rolebindings,pods"
@@ -111,13 +168,15 @@ func TestVerifyExample(t *testing.T) {
 			through: plain,
 		},
 		"no flags and no policies": {
-			reason: "without --no-cross-namespace-refs and --default-service-account, and without the policies on sources and accounts",
+			reason: "without --no-cross-namespace-refs, --default-service-account and --no-remote-bases, without the policies on sources and accounts, and with billing's key as that of the controller",
 			change: func(t *testing.T, e example) {
 				edit(t, "--no-cross-namespace-refs=true", "--no-cross-namespace-refs=false", e.platform, system, "kustomization.yaml")
 				edit(t, "--default-service-account=default", "--default-service-account=", e.platform, system, "kustomization.yaml")
+				edit(t, "--no-remote-bases=true", "--sops-age-secret=sops-age", e.platform, system, "kustomization.yaml")
+				sharedKey(t, e)
 				write(t, "resources: [tenant-role.yaml]\n", e.platform, "infrastructure", "policies", "kustomization.yaml")
 			},
-			through: append([]string{"I1-api", "I1-api-HelmRelease", "I13-api", "N1-api", "N2-api", "S1-api", "S1-api-HelmRelease", "S9-api"}, plain...),
+			through: append([]string{"I1-api", "I1-api-HelmRelease", "I13-api", "N1-api", "N2-api", "S1-api", "S1-api-HelmRelease", "S7-git", "S9-api", "S10-git", "S10-git-shared"}, plain...),
 		},
 		"cluster-admin in every namespace": {
 			reason: "with cluster-admin bound in the tenants' namespaces, and without Pod Security there",
@@ -128,7 +187,7 @@ func TestVerifyExample(t *testing.T) {
 				}
 				edit(t, "    pod-security.kubernetes.io/enforce: restricted\n", "", e.bootstrap, "billing.yaml")
 			},
-			through: append([]string{"I6-api", "I8-api", "I18-api", "S3-api", "S4-api", "W3-api"}, plain...),
+			through: append([]string{"A2-api", "A5-api", "I6-api", "I8-api", "I18-api", "S3-api", "S4-api", "W3-api"}, plain...),
 		},
 		"rights bound to the wrong account": {
 			reason: "with a privileged account in a tenant's namespace, a tenant that may label namespaces and is bound in another's, and one that may do all",
@@ -139,10 +198,20 @@ func TestVerifyExample(t *testing.T) {
 				edit(t, subjects, subjects+"  - {kind: ServiceAccount, name: dev-team, namespace: apps}\n", e.platform, "tenants", "base", "billing", "rbac.yaml")
 			},
 			through: append([]string{
-				"I2-api", "I3-api", "I3-git", "I4-api", "I4-git", "I4-git-HelmRelease", "I5-api", "I5-git", "I5-git-HelmRelease",
+				"A2-api", "A5-api", "I2-api", "I3-api", "I3-git", "I4-api", "I4-git", "I4-git-HelmRelease", "I5-api", "I5-git", "I5-git-HelmRelease",
 				"I6-api", "I7-api", "I8-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git",
 				"I12-api", "I18-api", "S3-api", "S4-api", "W2-api",
 			}, plain...),
+		},
+		"more policies": {
+			reason: "with policies on dependencies and finalizers beside those of the example",
+			change: func(t *testing.T, e example) {
+				write(t, foreignDependencies, e.platform, "infrastructure", "policies", "foreign-dependencies.yaml")
+				edit(t, "resources:\n", "resources:\n  - foreign-dependencies.yaml\n", e.platform, "infrastructure", "policies", "kustomization.yaml")
+			},
+			through: slices.DeleteFunc(slices.Clone(plain), func(key string) bool {
+				return key == "A4-api" || key == "S5-api" || key == "S5-api-HelmRelease"
+			}),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
