@@ -144,6 +144,46 @@ func (t *target) policiesInForce(ctx context.Context) error {
 	})
 }
 
+// quotas are the bounds on how many objects a tenant may have.
+func quotas() Control {
+	return Control{
+		Name: "quotas of the tenant's namespaces",
+		Away: "they are deleted",
+		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			var gone []corev1.ResourceQuota
+			restore := func(ctx context.Context) error {
+				var errs []error
+				for _, q := range gone {
+					again := &corev1.ResourceQuota{
+						ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: q.Name, Labels: q.Labels, Annotations: q.Annotations}, Spec: q.Spec,
+					}
+					errs = append(errs, t.admin.Create(ctx, again), poll(ctx, "the quota to be counted", func() (bool, error) {
+						err := t.admin.Get(ctx, client.ObjectKeyFromObject(again), again)
+						return len(again.Status.Hard) == len(again.Spec.Hard), err
+					}))
+				}
+				return errors.Join(errs...)
+			}
+			for _, name := range t.tenant.Namespaces {
+				list := &corev1.ResourceQuotaList{}
+				if err := t.admin.List(ctx, list, client.InNamespace(name)); err != nil {
+					return restore, err
+				}
+				for _, q := range list.Items {
+					if err := t.admin.Delete(ctx, &q); err != nil {
+						return restore, err
+					}
+					gone = append(gone, q)
+				}
+			}
+			if len(gone) == 0 {
+				return restore, errors.New("there are none")
+			}
+			return restore, nil
+		},
+	}
+}
+
 // label is a label of the tenant's namespaces that admission goes by.
 func label(key string) Control {
 	return Control{

@@ -27,6 +27,11 @@ var refusals = []struct {
 	{regexp.MustCompile(`exceeded quota: ([^,]+)`), func(m []string) string { return quotaControl + m[1] }},
 	{regexp.MustCompile(`attempting to grant RBAC permissions not currently held`), constant("RBAC (escalation)")},
 	{regexp.MustCompile(`cross-namespace reference`), constant("flag --no-cross-namespace-refs")},
+	// kustomize reads nothing but the unpacked artifact, and clones remote bases
+	// into folders beside it that have this name.
+	{regexp.MustCompile(`fs-security-constraint [a-z]+ \S*/kustomize-\d+`), constant("flag --no-remote-bases")},
+	{regexp.MustCompile(`fs-security-constraint `), constant("paths kept within the artifact")},
+	{regexp.MustCompile(`cycle detected: candidate root`), constant("detection of cycles")},
 	{regexp.MustCompile(`can't be accessed due to .*\bACL labels\b`), constant("spec.accessFrom of the object")},
 	{regexp.MustCompile(`cannot [a-z]+ resource|is forbidden: User`), constant(rbac)},
 }

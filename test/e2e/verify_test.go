@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,9 @@ import (
 // lockdown, because nothing of Flux or Kubernetes stops them.
 var plain = []string{
 	"A1-api", "A3-api",
+	"A4-api", // no policy on finalizers
+	// A tenant may change accounts, and the platform's is where its own are.
+	"A5-api-ServiceAccount",
 	// Pods may run as any account of their namespace.
 	"I9-api",
 	// A tenant may change Kustomizations and sources, and the platform's are
@@ -24,6 +29,8 @@ var plain = []string{
 	"I19-api", "I19-api-Kustomization",
 	"N3-api", // no policy on the types of Receivers
 	"N4-api", // no policy on the addresses of Providers
+	// No flag of Flux governs dependencies, and the example has no policy on them.
+	"S5-api", "S5-api-HelmRelease",
 }
 
 // boundTooWidely makes an operator that may do all beside a tenant's account,
@@ -55,6 +62,56 @@ metadata: {name: billing}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
 subjects: [{kind: ServiceAccount, name: billing, namespace: billing}]
 `
+
+// foreignDependencies refuse what no flag of Flux does.
+const foreignDependencies = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: foreign-dependencies}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [kustomize.toolkit.fluxcd.io, helm.toolkit.fluxcd.io]
+        apiVersions: ["*"]
+        resources: [kustomizations, helmreleases]
+        operations: [CREATE, UPDATE]
+  validations:
+    - expression: "!has(object.spec.dependsOn) || object.spec.dependsOn.all(d, !has(d.namespace) || d.namespace == object.metadata.namespace)"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: foreign-dependencies}
+spec: {policyName: foreign-dependencies, validationActions: [Deny]}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: known-finalizers}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [CREATE, UPDATE]}]
+  validations:
+    - expression: "!has(object.metadata.finalizers) || size(object.metadata.finalizers) == 0"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: known-finalizers}
+spec: {policyName: known-finalizers, validationActions: [Deny]}
+`
+
+// sharedKey puts billing's decryption key into the platform's namespace.
+func sharedKey(t *testing.T, e example) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(e.bootstrap, "billing.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, secret, found := strings.Cut(string(content), "\n---\n")
+	if !found {
+		t.Fatal("bootstrap/billing.yaml holds one object only")
+	}
+	write(t, strings.Replace(secret, "namespace: billing\n", "namespace: flux-system\n", 1), e.bootstrap, "platform.yaml")
+}
 
 // all is what attacks could leave behind.
 const all = "kustomizations,helmreleases,helmcharts,gitrepositories,configmaps,secrets,serviceaccounts,namespaces,roles,rolebindings,pods"
@@ -107,6 +164,24 @@ func TestVerifyExample(t *testing.T) {
 			reason:  "with the official lockdown and the example's policies and role",
 			change:  func(*testing.T, example) {},
 			through: plain,
+		},
+		"shared keys": {
+			reason: "with billing's key as that of the controller, and as dev-team's",
+			change: func(t *testing.T, e example) {
+				edit(t, "--no-remote-bases=true", "--sops-age-secret=sops-age", e.platform, system, "kustomization.yaml")
+				sharedKey(t, e)
+			},
+			through: append([]string{"S7-git", "S10-git", "S10-git-shared"}, plain...),
+		},
+		"more policies": {
+			reason: "with policies on dependencies and finalizers beside those of the example",
+			change: func(t *testing.T, e example) {
+				write(t, foreignDependencies, e.platform, "infrastructure", "policies", "foreign-dependencies.yaml")
+				edit(t, "resources:\n", "resources:\n  - foreign-dependencies.yaml\n", e.platform, "infrastructure", "policies", "kustomization.yaml")
+			},
+			through: slices.DeleteFunc(slices.Clone(plain), func(key string) bool {
+				return key == "A4-api" || key == "S5-api" || key == "S5-api-HelmRelease"
+			}),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -118,7 +118,9 @@ func FluxPrograms(binDir string) []Program {
 			Path:      filepath.Join(binDir, name),
 			Flags:     slices.Concat(commonFlags, extra),
 			DropGates: fluxDropGates,
-			Env:       fluxEnv,
+			// It clones remote bases with git. The others bring git along.
+			Git: name == "kustomize-controller",
+			Env: fluxEnv,
 		})
 	}
 	slices.SortFunc(programs, func(a, b Program) int { return strings.Compare(a.Name, b.Name) })

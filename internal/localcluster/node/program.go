@@ -67,6 +67,9 @@ type Program struct {
 	Flags []Flag
 	// DropGates are feature gates that need a container.
 	DropGates []string
+	// Git says that the program runs git, which is in its image. It gets a
+	// PATH with git alone; all others have none.
+	Git bool
 	// Env names the variables of the Pod that reach the process. All others
 	// are left out, because many of them change what a program runs, reads
 	// or trusts.

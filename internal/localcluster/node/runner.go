@@ -155,11 +155,15 @@ func (r *runner) prepare(ctx context.Context) (*supervise.Spec, error) {
 	if _, set := vars["RUNTIME_NAMESPACE"]; !set {
 		vars["RUNTIME_NAMESPACE"] = p.namespace
 	}
-	env, dropped := processEnv(r.program, vars, p.n.cfg.Env, map[string]string{
-		"HOME":       filepath.Join(base, "home"),
-		"TMPDIR":     filepath.Join(base, "tmp"),
-		"KUBECONFIG": kubeconfig,
-	})
+	fixed := map[string]string{}
+	if r.program.Git {
+		if err := gitPath(filepath.Join(base, "git")); err != nil {
+			return nil, err
+		}
+		fixed = gitEnv(filepath.Join(base, "git"))
+	}
+	fixed["HOME"], fixed["TMPDIR"], fixed["KUBECONFIG"] = filepath.Join(base, "home"), filepath.Join(base, "tmp"), kubeconfig
+	env, dropped := processEnv(r.program, vars, p.n.cfg.Env, fixed)
 	if left := append(inv.dropped, dropped...); len(left) > 0 {
 		p.n.log.Info("left out what has no place on a host", r.attrs("names", strings.Join(left, ", "))...)
 	}

@@ -1,0 +1,99 @@
+package attack
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func init() {
+	canary := func(e *Env) *unstructured.Unstructured { return configMap(e.Namespace, name("s8")) }
+	attack := Attack{
+		ID: "S8", Via: Git,
+		Title:      "reads files of the controller's host, by a path that leads out of its repository",
+		Controls:   []string{"paths kept within the artifact"},
+		References: []string{"CVE-2022-24877"},
+		Fix:        Fix{Advice: "run a kustomize-controller that Flux still supports: the fix has been in since v0.24.0"},
+		Deep:       true,
+	}
+	attack.Files = func(e *Env) map[string]string {
+		return map[string]string{
+			"aimed/kustomization.yaml": kustomizationFile(outOf(filepath.Join(outsideDir(), "canary.yaml"))),
+			"own/kustomization.yaml":   kustomizationFile("canary.yaml"),
+			"own/canary.yaml":          manifest(canary(e)),
+		}
+	}
+	attack.Run = func(ctx context.Context, e *Env) Finding {
+		e, err := e.delivering(ctx)
+		if err != nil {
+			return unproven(firstLine(err.Error()))
+		}
+		remove, err := putOutside(manifest(canary(e)))
+		defer remove()
+		if err != nil {
+			return unproven(err.Error())
+		}
+		return e.reconciles(ctx, attack.Key(), canary(e), canary(e), e.asItSyncs)
+	}
+	register(attack)
+
+	loop := Attack{
+		ID: "S8", Via: Git, Kind: "loop",
+		Title:      "keeps the controller busy for ever, with bases that name each other",
+		Controls:   []string{"detection of cycles"},
+		References: []string{"CVE-2022-24878"},
+		Fix:        Fix{Advice: "run a kustomize-controller that Flux still supports: the fix has been in since v0.24.0"},
+		Deep:       true,
+	}
+	looped := func(e *Env) *unstructured.Unstructured { return configMap(e.Namespace, name("s8-loop")) }
+	loop.Files = func(e *Env) map[string]string {
+		return map[string]string{
+			"aimed/kustomization.yaml":      kustomizationFile("canary.yaml", "../aimed-back"),
+			"aimed/canary.yaml":             manifest(looped(e)),
+			"aimed-back/kustomization.yaml": kustomizationFile("../aimed"),
+			"own/kustomization.yaml":        kustomizationFile("canary.yaml"),
+			"own/canary.yaml":               manifest(looped(e)),
+		}
+	}
+	loop.Run = func(ctx context.Context, e *Env) Finding {
+		e, err := e.delivering(ctx)
+		if err != nil {
+			return unproven(firstLine(err.Error()))
+		}
+		return e.reconciles(ctx, loop.Key(), looped(e), looped(e), e.asItSyncs)
+	}
+	register(loop)
+}
+
+// outsideDir is a folder of this machine that is in no artifact, and that nobody
+// can guess. It is made by putOutside.
+var outsideDir = sync.OnceValue(func() string {
+	return filepath.Join(os.TempDir(), "tenure-attack-"+strings.ToLower(rand.Text()))
+})
+
+// putOutside writes the file canary.yaml of that folder. What it returns removes
+// both, and is not nil even if there is an error.
+func putOutside(content string) (func(), error) {
+	remove := func() { _ = os.RemoveAll(outsideDir()) }
+	if err := os.Mkdir(outsideDir(), 0o700); err != nil {
+		return remove, fmt.Errorf("cannot make the folder of the canary: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(outsideDir(), "canary.yaml"), []byte(content), 0o600); err != nil {
+		return remove, fmt.Errorf("cannot write the canary: %w", err)
+	}
+	return remove, nil
+}
+
+// deeper is more folders than an artifact is unpacked below.
+const deeper = 40
+
+// outOf is the path from anywhere to a file of this machine.
+func outOf(file string) string {
+	return strings.Repeat("../", deeper) + strings.TrimPrefix(filepath.ToSlash(file), "/")
+}

@@ -1,0 +1,64 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// simulated makes an attack with an object whose controller does not run on a
+// local cluster: what the API server refuses is stopped, and what it accepts
+// proves nothing, because nobody answers.
+func simulated(controller string, aimed, own func(*Env) *unstructured.Unstructured) func(context.Context, *Env) Finding {
+	return func(ctx context.Context, e *Env) Finding {
+		f := judge(e.tryCreate(ctx, aimed(e)), "")
+		switch f.Outcome {
+		case GotThrough:
+			return unproven(fmt.Sprintf("controller simulated: no policy refuses the object, and %s does not run here to say what it does with it", controller))
+		case Stopped:
+			return e.confirmRequest(ctx, f, e.tryCreate(ctx, own(e)))
+		}
+		return f
+	}
+}
+
+// honest makes sure of a positive control: a Flux object of the tenant's that is
+// aimed at its own comes as far as it should, which is the answer that reached
+// matches. Where the tenant may not make any such object, the way is closed.
+func (e *Env) honest(ctx context.Context, f Finding, own *unstructured.Unstructured, reached func(answer) bool) Finding {
+	if f.Outcome != Stopped {
+		return f
+	}
+	said, err := e.apply(ctx, own, func() {})
+	if apierrors.IsForbidden(err) && judge(err, "").Control == f.Control {
+		return e.closed(ctx, f)
+	}
+	if err != nil {
+		return unproven("the tenant cannot do it to its own either: " + firstLine(err.Error()))
+	}
+	if !reached(said) {
+		return unproven("the same with what the tenant owns does not work either: " + firstLine(said.message))
+	}
+	return f
+}
+
+// ready is what an honest object ends in.
+func ready(said answer) bool { return said.ready == "True" }
+
+// says is what an object ends in that fails on purpose, behind what is attacked.
+func says(words *regexp.Regexp) func(answer) bool {
+	return func(said answer) bool { return words.MatchString(said.message) }
+}
+
+// may asks the API server whether the tenant has a right.
+func (e *Env) may(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
+	if err := e.As.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("cannot ask for the tenant's rights: %w", err)
+	}
+	return review.Status.Allowed, nil
+}

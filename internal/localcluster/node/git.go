@@ -1,0 +1,60 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// gitTools are git and what git's own scripts (git-submodule) call by name.
+// Git finds its other parts by itself.
+var gitTools = []string{"git", "basename", "sed", "uname"}
+
+// gitPath makes a folder with links to git and what it needs: the PATH of a
+// program that runs git, and nothing else of the host.
+func gitPath(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("cannot make the folder for git: %w", err)
+	}
+	for _, tool := range gitTools {
+		target, err := exec.LookPath(tool)
+		if err != nil {
+			return fmt.Errorf("cannot find %s, which git needs; install it or mend PATH: %w", tool, err)
+		}
+		if target, err = filepath.Abs(target); err != nil {
+			return fmt.Errorf("cannot find %s: %w", tool, err)
+		}
+		if err := os.Symlink(target, filepath.Join(dir, tool)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("cannot make the folder for git: %w", err)
+		}
+	}
+	return nil
+}
+
+// gitEnv is the environment of a program that runs git with addresses and
+// repositories out of a fleet, which nobody trusts: git may speak HTTP and
+// nothing else, so no address starts a program or opens a folder of the host; it
+// reads no configuration but that of the repository that it has just made, and
+// takes no template or hook from the host; it asks nobody for a password; and it
+// goes to loopback through the proxy, which knows no host there. The programs
+// themselves, being Go's, reach loopback directly whatever NO_PROXY says.
+func gitEnv(path string) map[string]string {
+	return map[string]string{
+		"PATH":                path,
+		"GIT_ALLOW_PROTOCOL":  "http:https",
+		"GIT_CONFIG_NOSYSTEM": "1",
+		"GIT_CONFIG_GLOBAL":   os.DevNull,
+		"GIT_ATTR_NOSYSTEM":   "1",
+		"GIT_TEMPLATE_DIR":    "",
+		"GIT_TERMINAL_PROMPT": "0",
+		"GIT_ASKPASS":         "",
+		"GIT_CONFIG_COUNT":    "1",
+		"GIT_CONFIG_KEY_0":    "core.hooksPath",
+		"GIT_CONFIG_VALUE_0":  os.DevNull,
+		"NO_PROXY":            "",
+		"no_proxy":            "",
+	}
+}

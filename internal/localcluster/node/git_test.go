@@ -1,0 +1,125 @@
+package node
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// restrictedGit runs git in an empty repository as a program of a Pod does.
+func restrictedGit(t *testing.T, proxy string, args ...string) (string, error) {
+	t.Helper()
+	base := t.TempDir()
+	path, repository := filepath.Join(base, "git"), filepath.Join(base, "repository")
+	if err := gitPath(path); err != nil {
+		t.Fatal(err)
+	}
+	// Again, as after a crash.
+	if err := gitPath(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(repository, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	node := []string{"http_proxy=" + proxy, "NO_PROXY=127.0.0.1,localhost"}
+	env, _ := processEnv(Program{Git: true}, nil, node, gitEnv(path))
+	env = append(env, "HOME="+base)
+	run := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(path, "git"), args...)
+		cmd.Dir, cmd.Env = repository, env
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := run("init", "-q"); err != nil {
+		t.Fatalf("git cannot even make a repository: %v\n%s", err, out)
+	}
+	return run(args...)
+}
+
+// Git runs nothing and reads nothing of the host, whatever address or option a
+// fleet hands to it by way of a program.
+func TestGitIsRestricted(t *testing.T) {
+	t.Parallel()
+	marks := t.TempDir()
+	mark := "touch " + filepath.Join(marks, "ran")
+	folder := t.TempDir()
+	for reason, args := range map[string][]string{
+		"an address that is a command":              {"fetch", "ext::" + strings.ReplaceAll(mark, " ", "% ")},
+		"a folder of the host":                      {"fetch", folder},
+		"a folder of the host by its address":       {"fetch", "file://" + folder},
+		"a command in place of the other side":      {"fetch", folder, "--upload-pack=" + mark},
+		"SSH, which starts a program":               {"fetch", "ssh://git.example.com/a/b"},
+		"SSH in its short form":                     {"fetch", "git@git.example.com:a/b"},
+		"git's own protocol, which knows no proxy":  {"fetch", "git://127.0.0.1:1/a/b"},
+		"a helper for other protocols, such as ftp": {"fetch", "ftp://127.0.0.1:1/a/b"},
+		"a submodule that is a command":             {"submodule", "add", "ext::" + strings.ReplaceAll(mark, " ", "% "), "sub"},
+		"a submodule that is a folder of the host":  {"submodule", "add", "file://" + folder, "sub"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			if out, err := restrictedGit(t, "http://127.0.0.1:1", args...); err == nil {
+				t.Errorf("%s: git did it:\n%s", reason, out)
+			} else {
+				t.Logf("%s", out)
+			}
+			if entries, err := os.ReadDir(marks); err != nil || len(entries) > 0 {
+				t.Errorf("%s: a program of the fleet's choice ran (%v)", reason, err)
+			}
+		})
+	}
+}
+
+// Loopback is asked through the proxy, which refuses it, although the programs'
+// environment says otherwise.
+func TestGitDoesNotAskLoopback(t *testing.T) {
+	t.Parallel()
+	var asked, proxied atomic.Int32
+	listener := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer listener.Close()
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		proxied.Add(1)
+		http.Error(w, "no", http.StatusForbidden)
+	}))
+	defer proxy.Close()
+	if out, err := restrictedGit(t, proxy.URL, "fetch", listener.URL+"/a/b"); err == nil {
+		t.Errorf("git fetched from loopback:\n%s", out)
+	}
+	if asked.Load() > 0 || proxied.Load() == 0 {
+		t.Errorf("the listener was asked %d times, the proxy %d times", asked.Load(), proxied.Load())
+	}
+}
+
+// What git's scripts need is there: kustomize always asks for submodules.
+func TestGitHasWhatItNeeds(t *testing.T) {
+	t.Parallel()
+	if out, err := restrictedGit(t, "", "submodule", "update", "--init", "--recursive"); err != nil {
+		t.Errorf("git cannot look for submodules: %v\n%s", err, out)
+	} else if out != "" {
+		t.Errorf("git misses something: %s", out)
+	}
+}
+
+func TestOnlyKustomizeControllerHasGit(t *testing.T) {
+	t.Parallel()
+	var with []string
+	for _, p := range FluxPrograms("bin") {
+		if p.Git {
+			with = append(with, p.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{"kustomize-controller"}, with); diff != "" {
+		t.Errorf("programs with git: -want, +got:\n%s", diff)
+	}
+	env, _ := processEnv(Program{}, map[string]string{"PATH": "/evil"}, nil, nil)
+	if slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, "PATH=") }) {
+		t.Errorf("a program without git has a PATH: %q", env)
+	}
+}
