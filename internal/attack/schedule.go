@@ -182,10 +182,11 @@ func (e *Env) try(ctx context.Context, a Attack) Finding {
 		return unproven("the tenant's repository cannot be used: " + firstLine(e.unplanted.Error()))
 	}
 	f := a.Run(ctx, e)
-	switch f.Outcome {
-	case GotThrough:
+	switch {
+	case f.Outcome == GotThrough:
 		return e.doubt(a, f)
-	case Stopped:
+	// What is not installed has no layers.
+	case f.Outcome == Stopped && f.Control != notInstalled:
 		f.Missing = a.missingLayers(ctx, e)
 	}
 	return f
