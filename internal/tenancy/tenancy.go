@@ -21,6 +21,10 @@ const (
 	// Role is the ClusterRole that a tenant's account has in its namespaces:
 	// see config/rbac/roles.yaml.
 	Role = "tenure-tenant"
+	// BindingName is the name of the RoleBinding in a tenant's namespace. It is
+	// not that of [FluxBindingName]: the role of a binding cannot be changed, so
+	// a fleet that brings its own in the same commit would be refused.
+	BindingName = "tenure-reconciler"
 	// QuotaName is the name of the ResourceQuota in a tenant's namespace.
 	QuotaName = "tenure"
 	// LabelManaged marks what the manager made, and may remove.
@@ -33,13 +37,8 @@ const (
 	Finalizer = "tenure.dev/parameters"
 )
 
-const (
-	// annotationForce lets Flux put a RoleBinding of the fleet in the place of
-	// ours: a binding's role cannot be changed otherwise.
-	annotationForce = "kustomize.toolkit.fluxcd.io/force"
-	// labelFluxNamespace says which Kustomization applied an object.
-	labelFluxNamespace = "kustomize.toolkit.fluxcd.io/namespace"
-)
+// labelFluxNamespace says which Kustomization applied an object.
+const labelFluxNamespace = "kustomize.toolkit.fluxcd.io/namespace"
 
 // tenantLabels name the tenant; the first one that is there counts, as in the
 // policies.
@@ -54,7 +53,8 @@ type Namespace struct {
 	Name   string
 	Labels map[string]string
 	// OwnAccount says that the namespace brings the account with the
-	// tenant's name, and OwnBinding its RoleBinding: see [Brought].
+	// tenant's name, and OwnBinding the RoleBinding of [FluxBindingName]: see
+	// [Brought].
 	OwnAccount, OwnBinding bool
 	// Kinds are the kinds that are counted, each as RESOURCE.GROUP.
 	Kinds []string
@@ -65,7 +65,8 @@ type Objects struct {
 	// Tenant is the name of the tenant.
 	Tenant string
 	// Account is the service account that Flux applies as, Binding gives it
-	// and the user gotk:NAMESPACE:reconciler the role of tenants.
+	// and the user gotk:NAMESPACE:reconciler the role of tenants, as
+	// `flux create tenant` does.
 	Account *corev1.ServiceAccount
 	Binding *rbacv1.RoleBinding
 	// Parameters are what the policies of the namespace read.
@@ -143,22 +144,21 @@ func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 	return objects, nil
 }
 
-// BindingName is the name of the RoleBinding that `flux create tenant` writes.
-func BindingName(tenant string) string { return tenant + "-reconciler" }
+// FluxBindingName is the name of the RoleBinding that `flux create tenant`
+// writes.
+func FluxBindingName(tenant string) string { return tenant + "-reconciler" }
 
 // binding is what `flux create tenant` writes, with the role of tenants.
 func binding(namespace, tenant string) *rbacv1.RoleBinding {
-	b := &rbacv1.RoleBinding{
+	return &rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
-		ObjectMeta: meta(namespace, BindingName(tenant), tenant),
+		ObjectMeta: meta(namespace, BindingName, tenant),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: Role},
 		Subjects: []rbacv1.Subject{
 			{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "gotk:" + namespace + ":reconciler"},
 			{Kind: rbacv1.ServiceAccountKind, Name: tenant, Namespace: namespace},
 		},
 	}
-	b.Annotations = map[string]string{annotationForce: "enabled"}
-	return b
 }
 
 // quota counts objects. Without a bound or without kinds there is none.

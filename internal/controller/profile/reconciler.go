@@ -178,7 +178,7 @@ func (r *Reconciler) write(ctx context.Context, current *unstructured.Unstructur
 	}
 	changed := current.DeepCopy()
 	changed.Object["status"] = content
-	err = r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{}))
+	err = r.Client.Status().Patch(ctx, changed, client.MergeFrom(current))
 	if err != nil {
 		return fmt.Errorf("cannot write the status of the TenancyProfile: %w", err)
 	}

@@ -148,7 +148,7 @@ func describe(ns *corev1.Namespace, profile *v1alpha1.TenancyProfile, have *cont
 		in.OwnAccount = in.OwnAccount || (a.Name == tenant && tenancy.Brought(a, platform))
 	}
 	for _, b := range have.bindings {
-		in.OwnBinding = in.OwnBinding || (b.Name == tenancy.BindingName(tenant) && tenancy.Brought(b, platform))
+		in.OwnBinding = in.OwnBinding || (b.Name == tenancy.FluxBindingName(tenant) && tenancy.Brought(b, platform))
 	}
 	return in
 }
