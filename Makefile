@@ -32,9 +32,9 @@ help: ## list the targets
 
 .PHONY: build
 build: $(BIN)/tenure-cluster $(FLUX) | check-tools ## build every program into bin/
-	@$(GO) run ./hack/build -o $(BIN) tenure
+	@$(GO) run ./hack/build -o $(BIN) tenure tenure-server
 
-# Unlike our own program, Kubernetes and Flux change only with their versions,
+# Unlike our own programs, Kubernetes and Flux change only with their versions,
 # so make's timestamps decide, and an unchanged program costs nothing.
 $(BIN)/tenure-cluster: cluster/go.mod cluster/go.sum $(wildcard cluster/*.go) | check-tools
 	@$(GO) run ./hack/build -o $(BIN) $(@F)

@@ -20,6 +20,13 @@ var (
 	parametersCRD string
 	//go:embed admission/policies.yaml
 	policies string
+
+	//go:embed rbac/roles.yaml
+	roles string
+	//go:embed rbac/manager.yaml
+	managerRights string
+	//go:embed manager/deployment.yaml
+	managerDeployment string
 )
 
 // CRDs are the definitions of tenure.dev's kinds. Multi-document YAML.
@@ -28,6 +35,15 @@ func CRDs() []byte { return []byte(profileCRD + parametersCRD) }
 // Policies are the rules for tenants that the API server enforces: see
 // internal/admission. Multi-document YAML.
 func Policies() []byte { return []byte(policies) }
+
+// Roles are what tenants, and people who look at Flux's objects, may do.
+// Multi-document YAML.
+func Roles() []byte { return []byte(roles) }
+
+// Manager is `tenure-server manager` in namespace flux-system: service account,
+// rights and Deployment. It needs [CRDs], [Roles] and the CRDs of Flux.
+// Multi-document YAML.
+func Manager() []byte { return []byte(managerRights + "---\n" + managerDeployment) }
 
 // FluxComponents is what `flux install --export` prints: namespace flux-system,
 // RBAC, quota, network policies, CRDs and Deployments of source-, kustomize-,

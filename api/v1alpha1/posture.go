@@ -120,11 +120,17 @@ type Bounds struct {
 	// minInterval is the shortest spec.interval and spec.retryInterval.
 	// +optional
 	// +kubebuilder:default="30s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
 	MinInterval metav1.Duration `json:"minInterval,omitempty,omitzero"`
 	// maxTimeout is the longest spec.timeout: a Kustomization that waits holds
 	// one of the few workers for so long.
 	// +optional
 	// +kubebuilder:default="15m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
 	MaxTimeout metav1.Duration `json:"maxTimeout,omitempty,omitzero"`
 	// maxObjects is how many objects of each of Flux's kinds a namespace may
 	// have.

@@ -53,7 +53,7 @@ type validation struct{ expression, message string }
 func Rules() []Rule {
 	rules := []Rule{
 		accounts(), bounds(), externalArtifacts(), managed(), namespaces(),
-		notifications(), pods(), references(), sources(), status(), tokens(),
+		notifications(), parameters(), pods(), references(), sources(), status(), tokens(),
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
 	return rules

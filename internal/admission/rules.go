@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
@@ -199,12 +200,30 @@ func managed() Rule {
 		),
 		conditions: append([]admissionregistrationv1.MatchCondition{
 			{Name: "applied-by-platform", Expression: fmt.Sprintf(
-				"has(oldObject.metadata.labels) && '%[1]s' in oldObject.metadata.labels && oldObject.metadata.labels['%[1]s'] in params.spec.platformNamespaces", applied)},
+				"has(oldObject.metadata.labels) && (('%[1]s' in oldObject.metadata.labels && oldObject.metadata.labels['%[1]s'] in params.spec.platformNamespaces)"+
+					" || ('%[2]s' in oldObject.metadata.labels && oldObject.metadata.labels['%[2]s'] == '%[3]s'))", applied, tenancy.LabelManaged, tenancy.ManagedValue)},
 			// Annotations ask for a reconciliation; finalizers are Flux's.
 			{Name: "more-than-metadata", Expression: "oldObject == null || object == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
 				" || !has(object.metadata.labels) || object.metadata.labels != oldObject.metadata.labels"},
 		}, notThePlatform...),
 		validations: []validation{{"false", "request.kind.kind + ' ' + request.name + ' belongs to the platform: ask the platform team to change it in its repository'"}},
+	}
+}
+
+// parameters: what the rules of a namespace read is written by the manager.
+func parameters() Rule {
+	return Rule{
+		Name: Prefix + "parameters", Rows: []string{"I17"},
+		Title: "TenantParameters are the platform's",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			on(all, v1alpha1.GroupVersion.Group, "tenantparameters", "tenantparameters/status"),
+		},
+		conditions: []admissionregistrationv1.MatchCondition{
+			notKubernetes,
+			{Name: "not-platform", Expression: "!" + isPlatform},
+		},
+		unbound:     true,
+		validations: []validation{{"false", "'the TenantParameters of namespace ' + request.namespace + ' say what holds in it, and are written by the manager: ask the platform team to change the TenancyProfile'"}},
 	}
 }
 

@@ -35,7 +35,7 @@ func BinDir() (string, error) {
 // before anything is.
 func checkPrograms(binDir string) error {
 	var missing []string
-	for _, name := range append([]string{"tenure", "tenure-cluster"}, fluxPrograms...) {
+	for _, name := range append([]string{"tenure", "tenure-cluster", "tenure-server"}, fluxPrograms...) {
 		if info, err := os.Stat(filepath.Join(binDir, name)); err != nil || info.Mode()&0o111 == 0 {
 			missing = append(missing, name)
 		}

@@ -18,7 +18,8 @@ const listenHost = "127.0.0.1"
 
 // invocation is a command line that is safe to run on the host.
 type invocation struct {
-	// args are complete: each is --name=value with a known name.
+	// args are complete: each is --name=value with a known name, after the
+	// program's subcommand if it has one.
 	args []string
 	// ports maps the ports that the container would listen on to those of
 	// loopback.
@@ -40,11 +41,17 @@ func (e *argError) Error() string {
 // Listen addresses become ports that freePort gives, paths become folders
 // under root. Anything the program's list does not hold is an error.
 func (p Program) rewrite(args []string, root string, freePort func() (int, error)) (*invocation, error) {
+	inv := &invocation{ports: map[int]int{}}
+	if p.Command != "" {
+		if len(args) == 0 || args[0] != p.Command {
+			return nil, &argError{strconv.Quote(strings.Join(args[:min(len(args), 1)], "")), p.Name + " runs here as " + strconv.Quote(p.Command) + " only, which has to be its first argument"}
+		}
+		inv.args, args = []string{p.Command}, args[1:]
+	}
 	given, err := p.parse(args)
 	if err != nil {
 		return nil, err
 	}
-	inv := &invocation{ports: map[int]int{}}
 	last := map[string]string{}
 	for _, f := range p.Flags {
 		if f.Default != "" {

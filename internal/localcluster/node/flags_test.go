@@ -24,6 +24,42 @@ func fluxProgram(t testing.TB, name string) Program {
 	return Program{}
 }
 
+func TestRewriteTenureServer(t *testing.T) {
+	t.Parallel()
+	program := TenureServer("/bin")
+	for _, tc := range []struct {
+		reason string
+		args   []string
+		want   []string
+		fails  string
+	}{
+		{"as its Deployment has it", []string{"manager", "--enable-leader-election", "--events-addr=http://notification-controller.flux-system.svc/"},
+			[]string{"manager", "--enable-leader-election=true", "--events-addr=http://notification-controller.flux-system.svc/", "--health-addr=127.0.0.1:40001", "--metrics-addr=127.0.0.1:40002"}, ""},
+		{"another part of the program", []string{"proxy"}, nil, `"proxy"`},
+		{"no part", nil, nil, "runs here as \"manager\" only"},
+		{"the part after a flag", []string{"--log-level=info", "manager"}, nil, "--log-level=info"},
+		{"a second argument", []string{"manager", "version"}, nil, `"version"`},
+		{"a flag that is not on the list", []string{"manager", "--kubeconfig=/root/.kube/config"}, nil, "--kubeconfig"},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			inv, err := program.rewrite(tc.args, "/state", countingPorts())
+			if tc.fails != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.fails) {
+					t.Fatalf("rewrite(): want an error with %q, got %v", tc.fails, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, inv.args); diff != "" {
+				t.Errorf("rewrite(): -want, +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 // countingPorts gives 40001, 40002, and so on.
 func countingPorts() func() (int, error) {
 	next := 40000

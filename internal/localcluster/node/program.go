@@ -54,14 +54,17 @@ type Flag struct {
 	Default string
 }
 
-// Program is an upstream program that may run as a host process in place of
-// a container.
+// Program is a program, upstream's or ours, that may run as a host process in
+// place of a container.
 type Program struct {
 	// Name is the last segment of the image's repository, which is also the
 	// name of the program in the image.
 	Name string
 	// Path is the executable on the host.
 	Path string
+	// Command, if set, is the subcommand that a Pod has to give as its first
+	// argument: the program can do other things that it must not do here.
+	Command string
 	// Flags are all flags that a Pod may give it. A Pod with another one
 	// does not start.
 	Flags []Flag

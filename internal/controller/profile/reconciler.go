@@ -1,0 +1,235 @@
+// Package profile keeps the status of the TenancyProfile true: whether the
+// posture is in force in every namespace of a tenant.
+package profile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ConditionReady is the condition that says whether the posture is in force.
+const ConditionReady = "Ready"
+
+// Reasons of the condition.
+const (
+	// ReasonInForce: the policies read this posture in all namespaces.
+	ReasonInForce = "InForce"
+	// ReasonProgressing: some namespaces still have an older one.
+	ReasonProgressing = "Progressing"
+	// ReasonFailed: some namespaces could not be brought up to date.
+	ReasonFailed = "Failed"
+	// ReasonInvalid: the posture was not put in force; the one before holds.
+	ReasonInvalid = "Invalid"
+)
+
+// Reconciler writes the status of the TenancyProfile.
+type Reconciler struct {
+	// Client reads from a cache and writes to the API server.
+	Client client.Client
+	// Read reads the profile from what the API server has.
+	Read func(*unstructured.Unstructured) (*v1alpha1.TenancyProfile, error)
+	// Failures are the namespaces that could not be brought up to date.
+	Failures *Failures
+	// Count is told what was found, for metrics.
+	Count func(Counts)
+}
+
+// Counts are numbers of tenants' namespaces.
+type Counts struct {
+	// Tenants have Namespaces, of which InForce have this posture and Failed
+	// could not be brought up to date.
+	Tenants, Namespaces, InForce, Failed int
+	// Valid says whether there is a profile that can be in force.
+	Valid bool
+}
+
+// Reconcile looks at all namespaces and writes the status once if it differs.
+func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	current := &unstructured.Unstructured{}
+	current.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TenancyProfile"))
+	err := r.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ProfileName}, current)
+	if apierrors.IsNotFound(err) {
+		r.Count(Counts{})
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("cannot read the TenancyProfile: %w", err)
+	}
+	condition, err := r.condition(ctx, current)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, r.write(ctx, current, condition)
+}
+
+// condition says what is so.
+func (r *Reconciler) condition(ctx context.Context, current *unstructured.Unstructured) (metav1.Condition, error) {
+	c := metav1.Condition{Type: ConditionReady, ObservedGeneration: current.GetGeneration()}
+	profile, err := r.Read(current)
+	if errors.Is(err, tenancy.ErrInvalid) {
+		r.Count(Counts{})
+		c.Status, c.Reason = metav1.ConditionFalse, ReasonInvalid
+		c.Message = err.Error() + "; what was in force before still is, where a namespace has its own parameters"
+		return c, nil
+	}
+	if err != nil {
+		return c, err
+	}
+	counts, err := r.look(ctx, profile)
+	if err != nil {
+		return c, err
+	}
+	r.Count(counts)
+	c.Status, c.Reason, c.Message = summary(counts, r.Failures.first())
+	return c, nil
+}
+
+// look counts. A namespace without the label is governed by the profile itself,
+// so the posture is in force there from the first moment.
+func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile) (Counts, error) {
+	var namespaces corev1.NamespaceList
+	var parameters v1alpha1.TenantParametersList
+	for _, list := range []client.ObjectList{&namespaces, &parameters} {
+		if err := r.Client.List(ctx, list); err != nil {
+			return Counts{}, fmt.Errorf("cannot see where the posture is in force: %w", err)
+		}
+	}
+	specs := map[string]v1alpha1.TenantParametersSpec{}
+	for _, p := range parameters.Items {
+		specs[p.Namespace] = p.Spec
+	}
+	counts := Counts{Valid: true}
+	tenants := map[string]bool{}
+	for _, ns := range namespaces.Items {
+		tenant, ok := tenancy.TenantOf(ns.Labels)
+		if !ok || !ns.DeletionTimestamp.IsZero() {
+			continue
+		}
+		tenants[tenant] = true
+		counts.Namespaces++
+		want := v1alpha1.TenantParametersSpec{Tenant: tenant, TenancyProfileSpec: profile.Spec}
+		spec, found := specs[ns.Name]
+		_, labelled := ns.Labels[v1alpha1.LabelParameters]
+		switch {
+		case r.Failures.has(ns.Name):
+			counts.Failed++
+		case !labelled || (found && equality.Semantic.DeepEqual(spec, want)):
+			counts.InForce++
+		}
+	}
+	counts.Tenants = len(tenants)
+	return counts, nil
+}
+
+// summary is the condition's status, reason and message.
+func summary(c Counts, failure string) (metav1.ConditionStatus, string, string) {
+	switch {
+	case c.Failed > 0:
+		return metav1.ConditionFalse, ReasonFailed, fmt.Sprintf("in force in %d of %s; %s", c.InForce, namespaces(c.Namespaces), failure)
+	case c.InForce < c.Namespaces:
+		return metav1.ConditionUnknown, ReasonProgressing, fmt.Sprintf("in force in %d of %s", c.InForce, namespaces(c.Namespaces))
+	case c.Namespaces == 0:
+		return metav1.ConditionTrue, ReasonInForce, "in force; no namespace is a tenant's yet"
+	}
+	return metav1.ConditionTrue, ReasonInForce, fmt.Sprintf("in force in %s of %s", namespaces(c.Namespaces), plural(c.Tenants, "tenant"))
+}
+
+func namespaces(n int) string { return plural(n, "namespace") }
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// write patches the status if it says something else.
+func (r *Reconciler) write(ctx context.Context, current *unstructured.Unstructured, c metav1.Condition) error {
+	var status v1alpha1.TenancyProfileStatus
+	if content, ok, _ := unstructured.NestedMap(current.Object, "status"); ok {
+		// What cannot be read is written anew.
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &status)
+	}
+	before := status.DeepCopy()
+	apimeta.SetStatusCondition(&status.Conditions, c)
+	status.ObservedGeneration = current.GetGeneration()
+	if equality.Semantic.DeepEqual(before, &status) {
+		return nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return fmt.Errorf("cannot write the status of the TenancyProfile: %w", err)
+	}
+	changed := current.DeepCopy()
+	changed.Object["status"] = content
+	err = r.Client.Status().Patch(ctx, changed, client.MergeFrom(current))
+	if err != nil {
+		return fmt.Errorf("cannot write the status of the TenancyProfile: %w", err)
+	}
+	return nil
+}
+
+// Failures are the namespaces that could not be brought up to date, each with
+// the reason. The zero value is ready, and may be used from many goroutines.
+type Failures struct {
+	// Changed, if set, is called when a failure came, changed or went.
+	Changed func()
+
+	mu      sync.Mutex
+	reasons map[string]string
+}
+
+// Set remembers or, for nil, forgets why a namespace failed.
+func (f *Failures) Set(namespace string, err error) {
+	f.mu.Lock()
+	before := f.reasons[namespace]
+	after := ""
+	if err != nil {
+		after = err.Error()
+	}
+	switch {
+	case after == "":
+		delete(f.reasons, namespace)
+	case f.reasons == nil:
+		f.reasons = map[string]string{namespace: after}
+	default:
+		f.reasons[namespace] = after
+	}
+	f.mu.Unlock()
+	if before != after && f.Changed != nil {
+		f.Changed()
+	}
+}
+
+func (f *Failures) has(namespace string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reasons[namespace] != ""
+}
+
+// first is the reason of the first namespace by name: always the same one, so
+// that the message stays.
+func (f *Failures) first() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, namespace := range slices.Sorted(maps.Keys(f.reasons)) {
+		return f.reasons[namespace]
+	}
+	return ""
+}

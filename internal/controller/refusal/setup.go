@@ -1,0 +1,80 @@
+package refusal
+
+import (
+	"context"
+	"fmt"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// indexSubject finds RoleBindings by the service accounts that they name, as
+// NAMESPACE/NAME.
+const indexSubject = "subjects.serviceAccount"
+
+// Object is a Kustomization as this package reads it.
+func Object() *unstructured.Unstructured {
+	k := &unstructured.Unstructured{}
+	k.SetGroupVersionKind(kustomizationKind)
+	return k
+}
+
+// Setup adds the reconciler to a manager.
+func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &rbacv1.RoleBinding{}, indexSubject, subjects); err != nil {
+		return fmt.Errorf("cannot index role bindings: %w", err)
+	}
+	// An account that gets its rights later is looked at again.
+	toKustomizations := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		return r.appliedAs(ctx, mgr.GetClient(), o)
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("refusal").
+		For(Object()).
+		Watches(&rbacv1.RoleBinding{}, toKustomizations).
+		Complete(r)
+}
+
+// subjects returns the service accounts that a RoleBinding names.
+func subjects(o client.Object) []string {
+	binding, ok := o.(*rbacv1.RoleBinding)
+	if !ok {
+		return nil
+	}
+	var accounts []string
+	for _, s := range binding.Subjects {
+		if s.Kind == rbacv1.ServiceAccountKind {
+			accounts = append(accounts, s.Namespace+"/"+s.Name)
+		}
+	}
+	return accounts
+}
+
+// appliedAs returns the Kustomizations that are applied as an account that a
+// RoleBinding of another namespace names.
+func (r *Reconciler) appliedAs(ctx context.Context, c client.Reader, o client.Object) []reconcile.Request {
+	named := map[string]bool{}
+	for _, account := range subjects(o) {
+		named[account] = true
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kustomizationKind)
+	if len(named) == 0 || c.List(ctx, list) != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		k := &list.Items[i]
+		account, _, _ := unstructured.NestedString(k.Object, "spec", "serviceAccountName")
+		if k.GetNamespace() != o.GetNamespace() && named[k.GetNamespace()+"/"+account] {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: k.GetNamespace(), Name: k.GetName()}})
+		}
+	}
+	return requests
+}

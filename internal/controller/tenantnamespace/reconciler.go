@@ -1,0 +1,262 @@
+// Package tenantnamespace keeps in each tenant's namespace what
+// [tenancy.Desired] says, and switches the policies of the namespace to its own
+// parameters once they are there.
+package tenantnamespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// FieldManager is the name under which the manager writes.
+const FieldManager = "tenure-manager"
+
+// settle is how long parameters are there before the label says so, and how
+// long the label is gone before they go: the API server's policies see both by
+// watches of their own, one of which may be late.
+const settle = 2 * time.Second
+
+// Events tells people what happened; an EventRecorder of Kubernetes is one.
+type Events interface {
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+}
+
+// Profiles reads the posture of the cluster. It returns nil without an error
+// when there is no profile, and an error that wraps [tenancy.ErrInvalid] for one
+// that must not be put in force.
+type Profiles interface {
+	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
+}
+
+// Kinds says which of Flux's kinds the cluster has, as RESOURCE.GROUP.
+type Kinds interface {
+	Served(ctx context.Context) ([]string, error)
+}
+
+// Failures remembers for which namespaces the posture could not be written; a
+// nil error clears.
+type Failures interface {
+	Set(namespace string, err error)
+}
+
+// Reconciler keeps tenants' namespaces as they should be.
+type Reconciler struct {
+	// Client reads from a cache and writes to the API server.
+	Client   client.Client
+	Profiles Profiles
+	Kinds    Kinds
+	Failures Failures
+	Events   Events
+	// Now is the clock.
+	Now func() time.Time
+
+	unlabelled times
+	unkept     times
+}
+
+// Reconcile brings one namespace up to date. Without a valid profile nothing is
+// made and nothing is taken away.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	ns := &corev1.Namespace{}
+	if err := r.Client.Get(ctx, request.NamespacedName, ns); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(request.Name)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("cannot read namespace %s: %w", request.Name, err)
+	}
+	result, problem, err := r.reconcile(ctx, ns)
+	if apierrors.IsConflict(err) || (apierrors.IsNotFound(err) && !ns.DeletionTimestamp.IsZero()) {
+		// Somebody was faster: what the cache shows next decides.
+		return ctrl.Result{RequeueAfter: settle / 10}, nil
+	}
+	if err != nil {
+		problem = err
+	}
+	r.Failures.Set(ns.Name, problem)
+	return result, err
+}
+
+func (r *Reconciler) forget(namespace string) {
+	r.Failures.Set(namespace, nil)
+	r.unlabelled.forget(namespace)
+}
+
+// reconcile returns beside the error, after which it is tried again, the problem
+// that only the platform's people can solve.
+func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (result ctrl.Result, problem, err error) {
+	profile, err := r.Profiles.Profile(ctx)
+	if errors.Is(err, tenancy.ErrInvalid) {
+		// The profile's own status says so.
+		return ctrl.Result{}, nil, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, nil, err
+	}
+	if profile == nil {
+		r.Events.Eventf(ns, nil, corev1.EventTypeWarning, "NoProfile", "Reconcile",
+			"there is no TenancyProfile named %s: what tenants have stays; until there is one, nothing is made for new ones", v1alpha1.ProfileName)
+		return ctrl.Result{}, nil, nil
+	}
+	have, err := r.read(ctx, ns.Name)
+	if err != nil {
+		return ctrl.Result{}, nil, err
+	}
+	if !ns.DeletionTimestamp.IsZero() {
+		result, err = r.release(ctx, ns, have)
+		return result, nil, err
+	}
+	if _, tenants := tenancy.TenantOf(ns.Labels); !tenants {
+		result, err = r.tearDown(ctx, ns, have)
+		return result, nil, err
+	}
+	kinds, later, err := r.counted(ctx, have)
+	if err != nil {
+		return ctrl.Result{}, nil, err
+	}
+	desired, problem := tenancy.Desired(describe(ns, profile, have, kinds), profile)
+	if problem != nil {
+		r.Events.Eventf(ns, nil, corev1.EventTypeWarning, "NotATenant", "Reconcile", "%v", problem)
+		result, err = r.tearDown(ctx, ns, have)
+		return result, problem, err
+	}
+	result, err = r.apply(ctx, ns, desired, have)
+	if result.RequeueAfter == 0 {
+		result.RequeueAfter = later
+	}
+	return result, nil, err
+}
+
+// describe says what the function of desired objects has to know.
+func describe(ns *corev1.Namespace, profile *v1alpha1.TenancyProfile, have *contents, kinds []string) tenancy.Namespace {
+	tenant, _ := tenancy.TenantOf(ns.Labels)
+	platform := profile.Spec.PlatformNamespaces
+	in := tenancy.Namespace{Name: ns.Name, Labels: ns.Labels, Kinds: kinds}
+	for _, a := range have.accounts {
+		in.OwnAccount = in.OwnAccount || (a.Name == tenant && tenancy.Brought(a, platform))
+	}
+	for _, b := range have.bindings {
+		in.OwnBinding = in.OwnBinding || (b.Name == tenancy.FluxBindingName(tenant) && tenancy.Brought(b, platform))
+	}
+	return in
+}
+
+// apply writes what is missing or differs, removes what does not belong there
+// any more, and lets the label say that the parameters hold.
+func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, desired *tenancy.Objects, have *contents) (ctrl.Result, error) {
+	if have.parameters != nil && !have.parameters.DeletionTimestamp.IsZero() {
+		// Somebody deleted them: let them go in order; then they come back.
+		return r.release(ctx, ns, have)
+	}
+	for _, object := range desired.List() {
+		if existing := have.find(object); existing != nil && tenancy.UpToDate(existing, object) {
+			continue
+		}
+		if err := r.applyObject(ctx, object); err != nil {
+			return ctrl.Result{}, fmt.Errorf("cannot apply %s %s/%s: %w", object.GetObjectKind().GroupVersionKind().Kind, ns.Name, object.GetName(), err)
+		}
+	}
+	if err := r.prune(ctx, have.ours(), desired.List()); err != nil {
+		return ctrl.Result{}, err
+	}
+	if _, labelled := ns.Labels[v1alpha1.LabelParameters]; labelled {
+		r.unlabelled.forget(ns.Name)
+		return ctrl.Result{}, nil
+	}
+	if have.parameters == nil {
+		return ctrl.Result{RequeueAfter: settle}, nil
+	}
+	if wait := have.parameters.CreationTimestamp.Add(settle).Sub(r.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	return ctrl.Result{}, r.label(ctx, ns, new(tenancy.ManagedValue))
+}
+
+// tearDown removes what the manager made in a namespace that is not a tenant's
+// any more.
+func (r *Reconciler) tearDown(ctx context.Context, ns *corev1.Namespace, have *contents) (ctrl.Result, error) {
+	var rest []client.Object
+	for _, object := range have.ours() {
+		if object != client.Object(have.parameters) {
+			rest = append(rest, object)
+		}
+	}
+	if err := r.prune(ctx, rest, nil); err != nil {
+		return ctrl.Result{}, err
+	}
+	if have.parameters == nil {
+		return ctrl.Result{}, r.label(ctx, ns, nil)
+	}
+	if have.parameters.DeletionTimestamp.IsZero() {
+		if err := r.prune(ctx, []client.Object{have.parameters}, nil); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return r.release(ctx, ns, have)
+}
+
+// release takes the label off the namespace, and when the API server has
+// noticed, lets parameters go that are being deleted.
+func (r *Reconciler) release(ctx context.Context, ns *corev1.Namespace, have *contents) (ctrl.Result, error) {
+	if have.parameters == nil {
+		return ctrl.Result{}, nil
+	}
+	if _, labelled := ns.Labels[v1alpha1.LabelParameters]; labelled {
+		r.unlabelled.forget(ns.Name)
+		return ctrl.Result{}, r.label(ctx, ns, nil)
+	}
+	if wait := r.unlabelled.first(ns.Name, r.Now()).Add(settle).Sub(r.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	return ctrl.Result{}, r.unfinalize(ctx, have.parameters)
+}
+
+// label sets or, for nil, removes the label that says whose parameters hold. A
+// namespace that has been replaced by another of the same name is left alone.
+func (r *Reconciler) label(ctx context.Context, ns *corev1.Namespace, value *string) error {
+	if _, labelled := ns.Labels[v1alpha1.LabelParameters]; labelled == (value != nil) {
+		return nil
+	}
+	patch := mergePatch(ns, map[string]any{"labels": map[string]any{v1alpha1.LabelParameters: value}})
+	if err := r.Client.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name}}, patch, client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("cannot change label %s of namespace %s: %w", v1alpha1.LabelParameters, ns.Name, err)
+	}
+	return nil
+}
+
+// unfinalize lets deleted parameters go.
+func (r *Reconciler) unfinalize(ctx context.Context, parameters *v1alpha1.TenantParameters) error {
+	if parameters.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	var kept []string
+	for _, f := range parameters.Finalizers {
+		if f != tenancy.Finalizer {
+			kept = append(kept, f)
+		}
+	}
+	patch := mergePatch(parameters, map[string]any{"resourceVersion": parameters.ResourceVersion, "finalizers": kept})
+	err := r.Client.Patch(ctx, &v1alpha1.TenantParameters{ObjectMeta: metav1.ObjectMeta{Namespace: parameters.Namespace, Name: parameters.Name}}, patch, client.FieldOwner(FieldManager))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("cannot let the parameters of namespace %s go: %w", parameters.Namespace, err)
+	}
+	return nil
+}
+
+// key is an object's kind and name.
+type key struct {
+	kind string
+	types.NamespacedName
+}

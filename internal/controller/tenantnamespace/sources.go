@@ -1,0 +1,90 @@
+package tenantnamespace
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// crdKind is read without its types, which would be another dependency.
+var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
+var countedKinds = func() map[string]bool {
+	set := map[string]bool{}
+	for _, name := range tenancy.CountedKinds() {
+		set[name] = true
+	}
+	return set
+}()
+
+// ProfileReader reads the TenancyProfile.
+type ProfileReader struct {
+	// Client reads from a cache.
+	Client client.Reader
+	// Rules are the names that exemptions may name, Home is the namespace
+	// that Tenure runs in.
+	Rules []string
+	Home  string
+}
+
+// Profile implements [Profiles].
+func (p ProfileReader) Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error) {
+	content := profileObject()
+	err := p.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ProfileName}, content)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the TenancyProfile: %w", err)
+	}
+	return tenancy.ReadProfile(content, p.Rules, p.Home)
+}
+
+// profileObject is a TenancyProfile as it is in the API server: one that does
+// not fit the types must not keep the manager from starting.
+func profileObject() *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TenancyProfile"))
+	return u
+}
+
+// ServedKinds reads which of Flux's kinds the cluster has from their
+// definitions. A count of any other kind would never be kept.
+type ServedKinds struct {
+	// Client reads from a cache.
+	Client client.Reader
+}
+
+// Served implements [Kinds].
+func (s ServedKinds) Served(ctx context.Context) ([]string, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(definitions().GroupVersionKind())
+	if err := s.Client.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("cannot read which kinds there are: %w", err)
+	}
+	served := map[string]bool{}
+	for i := range list.Items {
+		served[list.Items[i].Name] = true
+	}
+	var kinds []string
+	for _, kind := range tenancy.CountedKinds() {
+		if served[kind] {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds, nil
+}
+
+// definitions is the kind of CRDs, of which the names are enough.
+func definitions() *metav1.PartialObjectMetadata {
+	crd := &metav1.PartialObjectMetadata{}
+	crd.SetGroupVersionKind(crdKind)
+	return crd
+}

@@ -1,0 +1,103 @@
+// Package manager is `tenure-server manager`: the controllers that keep tenants'
+// namespaces as the TenancyProfile says. The rules themselves are enforced by the
+// API server and hold while no manager runs.
+package manager
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+)
+
+// Options are the flags of the command.
+type Options struct {
+	// MetricsAddr and HealthAddr are where metrics and the answers of
+	// /healthz and /readyz are served; "0" is nowhere.
+	MetricsAddr, HealthAddr string
+	// EventsAddr is notification-controller's event endpoint; "" keeps
+	// failures from tenants' Alerts.
+	EventsAddr string
+	// LeaderElection lets one of several managers work at a time.
+	LeaderElection bool
+	// LogLevel is debug, info or error.
+	LogLevel string
+	// Namespace is where the manager runs and keeps its lease.
+	Namespace string
+	// Instance is the name of this process in events.
+	Instance string
+}
+
+// NewCommand returns `manager`.
+func NewCommand(streams ui.IO) *cobra.Command {
+	o := Options{Namespace: os.Getenv("RUNTIME_NAMESPACE")}
+	cmd := &cobra.Command{
+		Use:   "manager",
+		Short: "Keep the namespaces of tenants as the TenancyProfile says",
+		Long: `Manager gives every namespace of a tenant its account, its rights, its bounds
+and the parameters that the policies read, keeps the status of the TenancyProfile
+true, and tells tenants why what they delivered was refused.
+
+It runs in the namespace that the variable RUNTIME_NAMESPACE names, and uses the
+kubeconfig of KUBECONFIG or the Pod's own account.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			log, err := newLogger(streams, o.LogLevel)
+			if err != nil {
+				return err
+			}
+			ctrl.SetLogger(log)
+			config, err := ctrl.GetConfig()
+			if err != nil {
+				return ui.WithHint(fmt.Errorf("cannot find the API server: %w", err), "run it in a Pod, or set KUBECONFIG")
+			}
+			return Run(ctrl.LoggerInto(cmd.Context(), log), config, o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address that serves metrics")
+	flags.StringVar(&o.HealthAddr, "health-addr", ":9440", "address that serves /healthz and /readyz")
+	flags.StringVar(&o.EventsAddr, "events-addr", "", "notification-controller's address for events; without it, Alerts of tenants hear nothing of syncs in the platform's namespaces")
+	flags.BoolVar(&o.LeaderElection, "enable-leader-election", false, "let one of several managers work at a time")
+	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
+	return cmd
+}
+
+// complete checks the options and adds what the process knows itself.
+func (o *Options) complete() error {
+	if o.Namespace == "" {
+		return ui.WithHint(errors.New("cannot run the manager: RUNTIME_NAMESPACE is not set"), "set it to the namespace that the manager runs in")
+	}
+	if o.EventsAddr != "" {
+		u, err := url.Parse(o.EventsAddr)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			return fmt.Errorf("cannot post events to %q: it is not an http address", o.EventsAddr)
+		}
+	}
+	if o.Instance == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("cannot find a name for this process: %w", err)
+		}
+		o.Instance = name
+	}
+	return nil
+}
+
+func newLogger(streams ui.IO, level string) (logr.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return logr.Logger{}, fmt.Errorf("cannot log at level %q: it is none of debug, info, error", level)
+	}
+	return logr.FromSlogHandler(slog.NewJSONHandler(streams.Err, &slog.HandlerOptions{Level: l})), nil
+}

@@ -1,0 +1,165 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/controller/profile"
+	"github.com/tenure-dev/tenure/internal/controller/refusal"
+	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+const (
+	// leaseName is the name of the Lease that the working manager holds.
+	leaseName = "tenure-manager"
+	// postTimeout bounds a post to notification-controller.
+	postTimeout = 5 * time.Second
+	// shutdownTimeout is how long a reconciliation may take to end.
+	shutdownTimeout = 10 * time.Second
+	// qps and burst bound the requests to the API server per second. Priority
+	// and fairness of the API server is what really does.
+	qps, burst = 200, 400
+)
+
+// Run runs the controllers until the context ends. It fails when it loses the
+// lease or when the cluster lacks a kind that they need.
+func Run(ctx context.Context, config *rest.Config, o Options) error {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = qps, burst
+	mgr, err := ctrl.NewManager(config, managerOptions(o))
+	if err != nil {
+		return fmt.Errorf("cannot make the manager: %w", err)
+	}
+	if err := addControllers(ctx, mgr, o); err != nil {
+		return fmt.Errorf("cannot make the manager: %w", err)
+	}
+	if err := addHealth(ctx, mgr); err != nil {
+		return fmt.Errorf("cannot make the manager: %w", err)
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("cannot run the manager: %w", err)
+	}
+	return nil
+}
+
+func managerOptions(o Options) ctrlmanager.Options {
+	return ctrlmanager.Options{
+		Scheme:                        newScheme(),
+		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddr},
+		HealthProbeBindAddress:        o.HealthAddr,
+		LeaderElection:                o.LeaderElection,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       o.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       new(shutdownTimeout),
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			refusal.Object(): {Transform: refusal.Trim},
+		}},
+		Client: client.Options{Cache: &client.CacheOptions{
+			// Also the profile and Kustomizations, which are read untyped.
+			Unstructured: true,
+			// There are many, and one is read now and then.
+			DisableFor: []client.Object{&eventsv1.Event{}},
+		}},
+	}
+}
+
+// newScheme knows what the controllers read and write. Secrets are not there.
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, rbacv1.AddToScheme, eventsv1.AddToScheme, v1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			panic(err) // only for types that contradict each other
+		}
+	}
+	return scheme
+}
+
+// addControllers wires the reconcilers.
+func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) error {
+	rules := ruleNames()
+	profiles := tenantnamespace.ProfileReader{Client: mgr.GetClient(), Rules: rules, Home: o.Namespace}
+	failures := &profile.Failures{}
+	namespaces := &tenantnamespace.Reconciler{
+		Client:   mgr.GetClient(),
+		Profiles: profiles,
+		Kinds:    tenantnamespace.ServedKinds{Client: mgr.GetClient()},
+		Failures: failures,
+		Events:   mgr.GetEventRecorder(leaseName),
+		Now:      time.Now,
+	}
+	if err := namespaces.Setup(mgr); err != nil {
+		return err
+	}
+	status := &profile.Reconciler{
+		Client: mgr.GetClient(),
+		Read: func(u *unstructured.Unstructured) (*v1alpha1.TenancyProfile, error) {
+			return tenancy.ReadProfile(u, rules, o.Namespace)
+		},
+		Failures: failures,
+		Count:    count,
+	}
+	if err := status.Setup(mgr); err != nil {
+		return err
+	}
+	refusals := &refusal.Reconciler{
+		Client: mgr.GetClient(), Profiles: profiles,
+		Instance: o.Instance, Home: o.Namespace, Now: time.Now,
+	}
+	if o.EventsAddr != "" {
+		refusals.Alerts = &refusal.Notifier{
+			Address: o.EventsAddr, HTTP: &http.Client{Timeout: postTimeout}, Instance: o.Instance, Now: time.Now,
+		}
+	}
+	return refusals.Setup(ctx, mgr)
+}
+
+func ruleNames() []string {
+	var names []string
+	for _, r := range admission.Rules() {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// addHealth lets /healthz say that the process runs, and /readyz that it has
+// read the cluster: until then it cannot do its work, or take it over.
+func addHealth(ctx context.Context, mgr ctrlmanager.Manager) error {
+	// A manager that waits for the lease reads the cluster already.
+	for _, object := range []client.Object{&corev1.Namespace{}, &v1alpha1.TenantParameters{}, refusal.Object()} {
+		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return err
+		}
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	return mgr.AddReadyzCheck("cluster-read", func(request *http.Request) error {
+		ctx, cancel := context.WithTimeout(request.Context(), time.Second)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("the cluster has not been read yet")
+		}
+		return nil
+	})
+}

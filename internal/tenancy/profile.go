@@ -1,0 +1,49 @@
+package tenancy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// ErrInvalid says that a TenancyProfile must not be put in force.
+var ErrInvalid = errors.New("the TenancyProfile is not valid")
+
+// everybody are groups that every tenant is in: to break the glass for them is
+// to have none.
+var everybody = []string{"system:authenticated", "system:unauthenticated", "system:serviceaccounts"}
+
+// ReadProfile reads a TenancyProfile from what the API server has, which may be
+// older than the schema, and looks for what a schema cannot say. The rules are
+// the names that exemptions may name; home is the namespace that Tenure runs in.
+// The error wraps [ErrInvalid] and names the field.
+func ReadProfile(content *unstructured.Unstructured, rules []string, home string) (*v1alpha1.TenancyProfile, error) {
+	profile := &v1alpha1.TenancyProfile{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, profile); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	spec := profile.Spec
+	if !slices.Contains(spec.PlatformNamespaces, home) {
+		return nil, fmt.Errorf("%w: spec.platformNamespaces does not hold %s, where Tenure runs", ErrInvalid, home)
+	}
+	for _, group := range spec.BreakGlass {
+		if slices.Contains(everybody, group) || strings.HasPrefix(group, "system:serviceaccounts:") {
+			return nil, fmt.Errorf("%w: spec.breakGlass holds %s, which tenants are in", ErrInvalid, group)
+		}
+	}
+	for i, e := range spec.Exemptions {
+		if !slices.Contains(rules, e.Rule) {
+			return nil, fmt.Errorf("%w: spec.exemptions[%d].rule is %q, and there is no such rule (rules: %s)", ErrInvalid, i, e.Rule, strings.Join(rules, ", "))
+		}
+	}
+	bounds := spec.Tenants.Bounds
+	if bounds.MinInterval.Duration <= 0 || bounds.MaxTimeout.Duration <= 0 {
+		return nil, fmt.Errorf("%w: spec.tenants.bounds needs a minInterval and a maxTimeout above zero", ErrInvalid)
+	}
+	return profile, nil
+}

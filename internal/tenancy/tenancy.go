@@ -1,0 +1,193 @@
+// Package tenancy says what belongs into a tenant's namespace: a pure function
+// from the namespace's labels and the TenancyProfile to objects. Whatever it
+// returns lies in the namespace and gives no right beyond the role of tenants.
+package tenancy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// Role is the ClusterRole that a tenant's account has in its namespaces:
+	// see config/rbac/roles.yaml.
+	Role = "tenure-tenant"
+	// BindingName is the name of the RoleBinding in a tenant's namespace. It is
+	// not that of [FluxBindingName]: the role of a binding cannot be changed, so
+	// a fleet that brings its own in the same commit would be refused.
+	BindingName = "tenure-reconciler"
+	// QuotaName is the name of the ResourceQuota in a tenant's namespace.
+	QuotaName = "tenure"
+	// LabelManaged marks what the manager made, and may remove.
+	LabelManaged = "tenure.dev/managed-by"
+	// ManagedValue is the value of [LabelManaged].
+	ManagedValue = "manager"
+	// Finalizer keeps the TenantParameters for as long as the API server may
+	// look for them: without it, a namespace that is deleted would lose them
+	// first, and every later change in it would be refused.
+	Finalizer = "tenure.dev/parameters"
+)
+
+// labelFluxNamespace says which Kustomization applied an object.
+const labelFluxNamespace = "kustomize.toolkit.fluxcd.io/namespace"
+
+// tenantLabels name the tenant; the first one that is there counts, as in the
+// policies.
+var tenantLabels = []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant}
+
+// kubernetesNamespaces are never a tenant's.
+var kubernetesNamespaces = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
+
+// Namespace is what the function is told of a tenant's namespace.
+type Namespace struct {
+	// Name and Labels are the namespace's.
+	Name   string
+	Labels map[string]string
+	// OwnAccount says that the namespace brings the account with the
+	// tenant's name, and OwnBinding the RoleBinding of [FluxBindingName]: see
+	// [Brought].
+	OwnAccount, OwnBinding bool
+	// Kinds are the kinds that are counted, each as RESOURCE.GROUP.
+	Kinds []string
+}
+
+// Objects are what belongs into a namespace. What is nil does not.
+type Objects struct {
+	// Tenant is the name of the tenant.
+	Tenant string
+	// Account is the service account that Flux applies as, Binding gives it
+	// and the user gotk:NAMESPACE:reconciler the role of tenants, as
+	// `flux create tenant` does.
+	Account *corev1.ServiceAccount
+	Binding *rbacv1.RoleBinding
+	// Parameters are what the policies of the namespace read.
+	Parameters *v1alpha1.TenantParameters
+	// Quota bounds the number of Flux's objects.
+	Quota *corev1.ResourceQuota
+}
+
+// List returns the objects that are there, in the order in which they are
+// applied.
+func (o *Objects) List() []client.Object {
+	var list []client.Object
+	if o.Account != nil {
+		list = append(list, o.Account)
+	}
+	if o.Binding != nil {
+		list = append(list, o.Binding)
+	}
+	if o.Parameters != nil {
+		list = append(list, o.Parameters)
+	}
+	if o.Quota != nil {
+		list = append(list, o.Quota)
+	}
+	return list
+}
+
+// TenantOf returns the name of the tenant that a namespace with these labels
+// belongs to, and whether it belongs to one. The name may be one that no object
+// can have.
+func TenantOf(labels map[string]string) (string, bool) {
+	for _, label := range tenantLabels {
+		if tenant, ok := labels[label]; ok {
+			return tenant, true
+		}
+	}
+	return "", false
+}
+
+// Desired returns what belongs into a tenant's namespace. It fails when the
+// namespace is not a tenant's, when the tenant's name cannot be the name of an
+// account, and for namespaces of the platform and of Kubernetes.
+func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
+	tenant, ok := TenantOf(ns.Labels)
+	if !ok {
+		return nil, fmt.Errorf("namespace %s is not a tenant's: it has none of the labels %s", ns.Name, strings.Join(tenantLabels, ", "))
+	}
+	if slices.Contains(profile.Spec.PlatformNamespaces, ns.Name) || slices.Contains(kubernetesNamespaces, ns.Name) {
+		return nil, fmt.Errorf("namespace %s is the platform's and cannot be a tenant's: take the label of tenant %q off", ns.Name, tenant)
+	}
+	if problems := validation.IsDNS1123Label(tenant); len(problems) > 0 {
+		return nil, fmt.Errorf("tenant %q of namespace %s cannot have an account of that name: %s", tenant, ns.Name, strings.Join(problems, "; "))
+	}
+	objects := &Objects{
+		Tenant: tenant,
+		Parameters: &v1alpha1.TenantParameters{
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TenantParameters"},
+			ObjectMeta: meta(ns.Name, v1alpha1.ParametersName, tenant),
+			Spec:       v1alpha1.TenantParametersSpec{Tenant: tenant, TenancyProfileSpec: *profile.Spec.DeepCopy()},
+		},
+		Quota: quota(ns, tenant, profile.Spec.Tenants.Bounds.MaxObjects),
+	}
+	objects.Parameters.Finalizers = []string{Finalizer}
+	if ns.OwnAccount {
+		// Whoever brings the account says what it may do.
+		return objects, nil
+	}
+	objects.Account = &corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: meta(ns.Name, tenant, tenant),
+	}
+	if !ns.OwnBinding {
+		objects.Binding = binding(ns.Name, tenant)
+	}
+	return objects, nil
+}
+
+// FluxBindingName is the name of the RoleBinding that `flux create tenant`
+// writes.
+func FluxBindingName(tenant string) string { return tenant + "-reconciler" }
+
+// binding is what `flux create tenant` writes, with the role of tenants.
+func binding(namespace, tenant string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
+		ObjectMeta: meta(namespace, BindingName, tenant),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: Role},
+		Subjects: []rbacv1.Subject{
+			{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "gotk:" + namespace + ":reconciler"},
+			{Kind: rbacv1.ServiceAccountKind, Name: tenant, Namespace: namespace},
+		},
+	}
+}
+
+// quota counts objects. Without a bound or without kinds there is none.
+func quota(ns Namespace, tenant string, count int32) *corev1.ResourceQuota {
+	if count <= 0 || len(ns.Kinds) == 0 {
+		return nil
+	}
+	hard := corev1.ResourceList{}
+	for _, kind := range ns.Kinds {
+		hard[corev1.ResourceName("count/"+kind)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
+	}
+	return &corev1.ResourceQuota{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ResourceQuota"},
+		ObjectMeta: meta(ns.Name, QuotaName, tenant),
+		Spec:       corev1.ResourceQuotaSpec{Hard: hard},
+	}
+}
+
+func meta(namespace, name, tenant string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{
+		LabelManaged:             ManagedValue,
+		v1alpha1.LabelFluxTenant: tenant,
+	}}
+}
+
+// Brought says whether an object in a tenant's namespace that has the name of
+// one of ours is somebody else's: it was not made by the manager, or the
+// platform's repository has it now.
+func Brought(object client.Object, platform []string) bool {
+	labels := object.GetLabels()
+	return labels[LabelManaged] != ManagedValue || slices.Contains(platform, labels[labelFluxNamespace])
+}

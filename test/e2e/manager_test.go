@@ -1,0 +1,328 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
+)
+
+// The fleet of TestManager: Tenure comes first, then the tenants, each a labelled
+// Namespace with what it delivers in the same commit.
+const (
+	tenureSync = `apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: tenure, namespace: flux-system}
+spec: {interval: 1h, path: ./infrastructure/tenure, prune: true, wait: true, timeout: 2m, sourceRef: {kind: GitRepository, name: flux-system}}
+`
+	tenantsSync = `apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: tenants, namespace: flux-system}
+spec:
+  interval: 1h
+  path: ./tenants
+  prune: true
+  dependsOn: [{name: tenure}]
+  sourceRef: {kind: GitRepository, name: flux-system}
+`
+	// A failed first attempt would be tried again in an hour only.
+	tenantManifests = `apiVersion: v1
+kind: Namespace
+metadata: {name: %[1]s, labels: {tenure.dev/tenant: %[1]s}}
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: app, namespace: %[1]s}
+spec: {interval: 1h, url: "https://git.example.com/acme/app", ref: {branch: main}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: app, namespace: %[1]s}
+spec: {interval: 1h, path: ./, prune: true, targetNamespace: %[1]s, serviceAccountName: %[1]s, sourceRef: {kind: GitRepository, name: app}}
+`
+	managedProfile = `apiVersion: tenure.dev/v1alpha1
+kind: TenancyProfile
+metadata: {name: default}
+spec:
+  tenants:
+    sources: {git: ["https://git.example.com/acme/**"]}
+    notifications: {addresses: ["%s/**"]}
+`
+	// A sync that lives in the platform's namespace, under an account of its
+	// own that is confined to one tenant's namespace (D2).
+	delegatedSync = `apiVersion: v1
+kind: ServiceAccount
+metadata: {name: delegate, namespace: flux-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: delegate, namespace: team-0}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenure-tenant}
+subjects: [{kind: ServiceAccount, name: delegate, namespace: flux-system}]
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: greedy, namespace: flux-system}
+spec: {interval: 1h, url: "https://git.example.com/acme/greedy", ref: {branch: main}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: greedy, namespace: flux-system}
+spec: {interval: 1h, retryInterval: 2s, path: ./, prune: true, serviceAccountName: delegate, sourceRef: {kind: GitRepository, name: greedy}}
+`
+	greedyManifest = `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: greedy}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: delegate, namespace: flux-system}]
+`
+	tenantAlert = `apiVersion: notification.toolkit.fluxcd.io/v1beta3
+kind: Provider
+metadata: {name: hook, namespace: team-0}
+spec: {type: generic, address: "%s/hook"}
+---
+apiVersion: notification.toolkit.fluxcd.io/v1beta3
+kind: Alert
+metadata: {name: failures, namespace: team-0}
+spec: {eventSeverity: error, providerRef: {name: hook}, eventSources: [{kind: Kustomization, name: "*"}]}
+`
+)
+
+// managedTeams is how many tenants one commit onboards.
+const managedTeams = 10
+
+// TestManager runs a fleet with the manager in it.
+func TestManager(t *testing.T) {
+	t.Parallel()
+	hooks := &hooks{}
+	server := httptest.NewServer(hooks)
+	t.Cleanup(server.Close)
+	files := map[string]string{
+		"clusters/test/tenure.yaml":           tenureSync,
+		"clusters/test/apps.yaml":             tenantsSync,
+		"infrastructure/tenure/crds.yaml":     string(config.CRDs()),
+		"infrastructure/tenure/roles.yaml":    string(config.Roles()),
+		"infrastructure/tenure/policies.yaml": string(config.Policies()),
+		"infrastructure/tenure/manager.yaml":  string(config.Manager()),
+		"infrastructure/tenure/profile.yaml":  fmt.Sprintf(managedProfile, server.URL),
+	}
+	for i := range managedTeams {
+		files[fmt.Sprintf("tenants/team-%d.yaml", i)] = fmt.Sprintf(tenantManifests, fmt.Sprintf("team-%d", i))
+	}
+	dir, _ := newFleet(t, files)
+	app := newFolder(t, map[string]string{"app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {value: first}\n"})
+	greedy := newFolder(t, map[string]string{"greedy.yaml": greedyManifest})
+	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test", Maps: parseMaps(t,
+		"https://git.example.com/acme/app#main="+app, "https://git.example.com/acme/greedy#main="+greedy)})
+	expectNothing(t, "everything is ready", failed)
+
+	t.Run("onboarding", func(t *testing.T) { testOnboarding(r.with(t)) })
+	t.Run("refusal", func(t *testing.T) { testRefusal(r.with(t), hooks, server.URL) })
+	t.Run("cluster-scoped kinds", func(t *testing.T) { testClusterScoped(r.with(t)) })
+	t.Run("killed", func(t *testing.T) { testKilledManager(r.with(t)) })
+	t.Run("stopped", func(t *testing.T) { testStoppedManager(r.with(t)) })
+}
+
+// hooks is where the tenant's Alert goes.
+type hooks struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (h *hooks) ServeHTTP(_ http.ResponseWriter, request *http.Request) {
+	var event struct{ Message string }
+	if json.NewDecoder(request.Body).Decode(&event) != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.said = append(h.said, event.Message)
+}
+
+func (h *hooks) all() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.Join(h.said, "\n")
+}
+
+// testOnboarding looks for what came from one commit, without a refusal.
+func testOnboarding(r run) {
+	for i := range managedTeams {
+		team := fmt.Sprintf("team-%d", i)
+		r.until("Kustomization/"+team+"/app", "to be ready", func(row flux.Row) bool { return row.Ready == "True" })
+		if got := r.field(team, "configmap/app", ".data.value"); got != "first" {
+			r.t.Errorf("%s has not delivered: %q", team, got)
+		}
+		if warnings := r.kubectl("", "get", "events", "-n", team, "--field-selector", "type=Warning"); strings.Contains(warnings, "forbidden") || strings.Contains(warnings, "denied") {
+			r.t.Errorf("%s was refused something:\n%s", team, warnings)
+		}
+	}
+	if refused := r.kubectl("", "get", "events", "-n", "flux-system"); strings.Contains(refused, "orbidden") || strings.Contains(refused, "denied") {
+		r.t.Errorf("the platform was refused something:\n%s", refused)
+	}
+	testwait.For(r.t, "the profile to be in force", patience, func() (bool, string) {
+		said := r.field("", "tenancyprofile/default", ".status.conditions[0].message")
+		return said == fmt.Sprintf("in force in %[1]d namespaces of %[1]d tenants", managedTeams), said
+	})
+}
+
+// testRefusal lets a tenant deliver what it may not, through a sync in the
+// platform's namespace, and looks where the tenant looks (R4).
+func testRefusal(r run, hooks *hooks, address string) {
+	r.kubectl(fmt.Sprintf(tenantAlert, address), "apply", "-f", "-")
+	r.kubectl(delegatedSync, "apply", "-f", "-")
+	const tenant = "system:serviceaccount:team-0:team-0"
+	wants := func(said string) bool {
+		return strings.Contains(said, "Kustomization flux-system/greedy at main@sha1:") &&
+			strings.Contains(said, `cannot patch resource "clusterrolebindings"`)
+	}
+	testwait.For(r.t, "the tenant to read why in its namespace", patience, func() (bool, string) {
+		said := r.kubectl("", "get", "events", "-n", "team-0", "--as", tenant, "-o", "jsonpath={range .items[*]}{.reason} {.message}{\"\\n\"}{end}")
+		return wants(said) && strings.Contains(said, "ReconciliationFailed"), said
+	})
+	testwait.For(r.t, "the tenant's Alert to say why", patience, func() (bool, string) {
+		return wants(hooks.all()), hooks.all()
+	})
+	if others := r.kubectl("", "get", "events", "-n", "team-1"); strings.Contains(others, "greedy") {
+		r.t.Errorf("another tenant reads about it:\n%s", others)
+	}
+	// It fails every two seconds, which is no news.
+	before := r.kubectl("", "get", "events", "-n", "team-0", "--field-selector", "involvedObject.kind=TenantParameters", "-o", "name")
+	transitions := func() string {
+		return r.field("flux-system", "kustomization/greedy", ".status.history[0].totalReconciliations")
+	}
+	first := transitions()
+	testwait.For(r.t, "Flux to try again", patience, func() (bool, string) { now := transitions(); return now != first, now })
+	if after := r.kubectl("", "get", "events", "-n", "team-0", "--field-selector", "involvedObject.kind=TenantParameters", "-o", "name"); after != before || strings.Count(after, "\n") > 2 {
+		r.t.Errorf("the same failure made more than one event:\n%s", after)
+	}
+	r.kubectl("", "delete", "kustomization/greedy", "-n", "flux-system")
+}
+
+// testClusterScoped gives a tenant's account a cluster-scoped kind (D4), and looks
+// for what else it got.
+func testClusterScoped(r run) {
+	const tenant = "system:serviceaccount:team-1:team-1"
+	// The answer is the last line; that it is no is an error for kubectl.
+	can := func(as, verb, resource string) string {
+		out, _ := kubectl(r.t, r.Cluster, "", "auth", "can-i", verb, resource, "--as="+as)
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		return lines[len(lines)-1]
+	}
+	for _, resource := range []string{"priorityclasses", "clusterroles", "namespaces", "persistentvolumes"} {
+		if got := can(tenant, "create", resource); got != "no" {
+			r.t.Errorf("before: the tenant may create %s: %s", resource, got)
+		}
+	}
+	r.kubectl(`apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: team-1-cluster}
+rules: [{apiGroups: [scheduling.k8s.io], resources: [priorityclasses], verbs: [get, list, watch, create, update, patch, delete]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: team-1-cluster}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: team-1-cluster}
+subjects: [{kind: ServiceAccount, name: team-1, namespace: team-1}]
+`, "apply", "-f", "-")
+	testwait.For(r.t, "the right to be there", patience, func() (bool, string) {
+		got := can(tenant, "create", "priorityclasses")
+		return got == "yes", got
+	})
+	for _, resource := range []string{"clusterroles", "clusterrolebindings", "namespaces", "persistentvolumes", "customresourcedefinitions", "tenancyprofiles"} {
+		if got := can(tenant, "create", resource); got != "no" {
+			r.t.Errorf("the tenant may create %s as well: %s", resource, got)
+		}
+	}
+	if got := can("system:serviceaccount:team-2:team-2", "create", "priorityclasses"); got != "no" {
+		r.t.Errorf("another tenant has the right too: %s", got)
+	}
+}
+
+// governedTeams counts the namespaces of a prefix whose parameters hold.
+func (r run) governedTeams(prefix string) int {
+	r.t.Helper()
+	return strings.Count(r.kubectl("", "get", "namespaces", "-l", "tenure.dev/parameters", "-o", "name"), "namespace/"+prefix)
+}
+
+// testKilledManager kills the manager while it has 20 namespaces to do.
+func testKilledManager(r run) {
+	const count = 20
+	var manifests strings.Builder
+	for i := range count {
+		fmt.Fprintf(&manifests, "---\n{apiVersion: v1, kind: Namespace, metadata: {name: late-%d, labels: {tenure.dev/tenant: late}}}\n", i)
+	}
+	pid, err := strconv.Atoi(r.processOf("tenure-manager").pid)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.kubectl(manifests.String(), "apply", "-f", "-")
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		r.t.Fatal(err)
+	}
+	left := count - r.governedTeams("late-")
+	if left == 0 {
+		r.t.Fatal("the manager was done before it was killed, so nothing was tested")
+	}
+	began := time.Now()
+	testwait.For(r.t, "the manager to finish after its restart", patience, func() (bool, string) {
+		now := r.governedTeams("late-")
+		return now == count, fmt.Sprintf("%d of %d", now, count)
+	})
+	r.t.Logf("%d of %d namespaces were left, and done %.1fs after the kill", left, count, time.Since(began).Seconds())
+	for i := range count {
+		ns := fmt.Sprintf("late-%d", i)
+		if got := r.field(ns, "rolebinding/tenure-reconciler", ".roleRef.name"); got != "tenure-tenant" {
+			r.t.Errorf("%s has no binding: %q", ns, got)
+		}
+	}
+}
+
+// testStoppedManager stops the manager: the rules hold, and nothing else is
+// refused.
+func testStoppedManager(r run) {
+	r.kubectl("", "scale", "deployment/tenure-manager", "-n", "flux-system", "--replicas=0")
+	testwait.For(r.t, "the manager to be gone", patience, func() (bool, string) {
+		pods := r.kubectl("", "get", "pods", "-n", "flux-system", "-l", "app=tenure-manager", "-o", "name")
+		return pods == "", pods
+	})
+	kustomization := func(namespace, account string) string {
+		return fmt.Sprintf("{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: more, namespace: %s}, spec: {interval: 1h, prune: true, serviceAccountName: %s, sourceRef: {kind: GitRepository, name: app}}}", namespace, account)
+	}
+	const dryRun = "--dry-run=server"
+	as := "--as=system:serviceaccount:team-2:team-2"
+	r.kubectl(kustomization("team-2", "team-2"), "apply", "-f", "-", dryRun, as)
+	out, err := kubectl(r.t, r.Cluster, kustomization("team-2", "admin"), "apply", "-f", "-", dryRun, as)
+	if err == nil || !strings.Contains(out, "tenant team-2: Kustomization more needs spec.serviceAccountName, one of: team-2") {
+		r.t.Errorf("without the manager the rules do not hold: %v\n%s", err, out)
+	}
+	// New tenants' namespaces are governed by the profile itself.
+	r.kubectl("{apiVersion: v1, kind: Namespace, metadata: {name: new, labels: {tenure.dev/tenant: new}}}", "apply", "-f", "-")
+	r.kubectl(kustomization("new", "new"), "apply", "-f", "-", dryRun)
+	testwait.For(r.t, "the rules to hold in a new namespace", patience, func() (bool, string) {
+		out, err := kubectl(r.t, r.Cluster, kustomization("new", "admin"), "apply", "-f", "-", dryRun)
+		return err != nil && strings.Contains(out, "tenant new: Kustomization more needs"), out
+	})
+	// A tenant's namespace is emptied; its end waits for the manager.
+	r.kubectl("", "delete", "namespace/team-3", "--wait=false")
+	testwait.For(r.t, "all but the parameters to be gone", patience, func() (bool, string) {
+		left := r.kubectl("", "get", "kustomizations,gitrepositories,configmaps,serviceaccounts,rolebindings,resourcequotas,secrets", "-n", "team-3", "-o", "name")
+		return left == "", left
+	})
+	r.kubectl("", "scale", "deployment/tenure-manager", "-n", "flux-system", "--replicas=1")
+	testwait.For(r.t, "the namespace to be gone", patience, func() (bool, string) {
+		left := r.kubectl("", "get", "namespace/team-3", "--ignore-not-found", "-o", "jsonpath={.status.conditions}")
+		return left == "", left
+	})
+}
