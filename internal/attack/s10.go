@@ -24,9 +24,9 @@ var noKey = regexp.MustCompile(`cannot get sops data key|no identity matched any
 // noKeyControl is what stops who has not got the key.
 const noKeyControl = "keys per tenant"
 
-// sopsAgeSecret names a Secret whose keys kustomize-controller uses for whoever
+// globalKeyFlag names a Secret whose keys kustomize-controller uses for whoever
 // names no key.
-const sopsAgeSecret = "--sops-age-secret"
+const globalKeyFlag = "--sops-age-secret"
 
 func init() {
 	attack := Attack{
@@ -136,7 +136,7 @@ func (e *Env) foreignKeys(ctx context.Context) ([]decryptionKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	if secret := lastValue(args, sopsAgeSecret); secret != "" {
+	if secret := lastValue(args, globalKeyFlag); secret != "" {
 		more, err := e.keysOf(ctx, client.ObjectKey{Namespace: e.Platform, Name: secret})
 		if err != nil {
 			return nil, err
@@ -254,7 +254,7 @@ func (e *Env) opens(ctx context.Context, id string, canary *unstructured.Unstruc
 // tenant's, or without one.
 func opener(secret string, foreign, own []decryptionKey) string {
 	if secret == "" {
-		return "Flux decrypted for it what was encrypted for a key of all of kustomize-controller (" + sopsAgeSecret + ")"
+		return "Flux decrypted for it what was encrypted for a key of all of kustomize-controller (" + globalKeyFlag + ")"
 	}
 	for _, mine := range own {
 		for _, other := range foreign {

@@ -147,6 +147,31 @@ spec: {interval: 1h, path: ./remote-git, prune: true, sourceRef: {kind: GitRepos
 ---
 apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
+metadata: {name: remote-folder, namespace: flux-system}
+spec: {interval: 1h, path: ./remote-folder, prune: true, sourceRef: {kind: GitRepository, name: flux-system}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: remote-ssh, namespace: flux-system}
+spec: {interval: 1h, path: ./remote-ssh, prune: true, sourceRef: {kind: GitRepository, name: flux-system}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: remote-loopback, namespace: flux-system}
+spec: {interval: 1h, path: ./remote-loopback, prune: true, sourceRef: {kind: GitRepository, name: flux-system}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: remote-option, namespace: flux-system}
+spec: {interval: 1h, path: ./remote-option, prune: true, sourceRef: {kind: GitRepository, name: flux-system}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: remote-modules, namespace: flux-system}
+spec: {interval: 1h, path: ./remote-modules, prune: true, sourceRef: {kind: GitRepository, name: flux-system}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
 metadata: {name: link-file, namespace: flux-system}
 spec: {interval: 1h, path: ./link-file, prune: true, sourceRef: {kind: GitRepository, name: flux-system}}
 ---
@@ -167,7 +192,7 @@ spec: {interval: 1h, url: "LISTENER"}
 func hostileFleet(t *testing.T, marks, outside, listener string) string {
 	t.Helper()
 	dir := t.TempDir()
-	fill := strings.NewReplacer("MARKS", marks, "LISTENER", listener).Replace
+	fill := strings.NewReplacer("MARKS", marks, "LISTENER", listener, "OUTSIDE", outside).Replace
 	system := filepath.Join(dir, "clusters", "evil", "flux-system")
 	write(t, "# Flux's own manifests belong here.\n", system, "gotk-components.yaml")
 	write(t, hostileSystem, system, "gotk-sync.yaml")
@@ -175,9 +200,19 @@ func hostileFleet(t *testing.T, marks, outside, listener string) string {
 	write(t, fill(hostilePods), dir, "clusters", "evil", "pods.yaml")
 	write(t, fill(hostileFlux), dir, "clusters", "evil", "flux.yaml")
 	write(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: plain, namespace: tenant}\n", dir, "plain", "plain.yaml")
+	write(t, "resources: [plain.yaml]\n", dir, "plain", "kustomization.yaml")
 	write(t, fill("resources: [\"git::ext::sh -c touch% MARKS/remote-command\"]\n"), dir, "remote-command", "kustomization.yaml")
 	write(t, "resources: [\"https://evil.example.com/base.yaml\"]\n", dir, "remote-file", "kustomization.yaml")
 	write(t, "resources: [\"https://git.example.com/evil/fleet//plain?ref=main\"]\n", dir, "remote-git", "kustomization.yaml")
+	for name, address := range map[string]string{
+		"remote-folder":   "file://OUTSIDE",
+		"remote-ssh":      "ssh://git@git.example.com/evil/fleet//plain?ref=main",
+		"remote-loopback": "LISTENER/evil/fleet//plain?ref=main",
+		"remote-option":   "https://git.example.com/evil/fleet//plain?ref=--upload-pack=touch%20MARKS/option",
+		"remote-modules":  "https://git.example.com/evil/modules//plain?ref=main",
+	} {
+		write(t, fill("resources: [\""+address+"\"]\n"), dir, name, "kustomization.yaml")
+	}
 	write(t, "resources: [link.yaml]\n", dir, "link-file", "kustomization.yaml")
 	for link, target := range map[string]string{"link-file/link.yaml": filepath.Join(outside, "outside.yaml"), "link-folder": outside} {
 		if err := os.Symlink(target, filepath.Join(dir, filepath.FromSlash(link))); err != nil {
@@ -212,6 +247,23 @@ func hostileFleet(t *testing.T, marks, outside, listener string) string {
 	return dir
 }
 
+// hostileModules is a repository with a submodule that is a command.
+func hostileModules(t *testing.T, marks string) string {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, "resources: [plain.yaml]\n", dir, "plain", "kustomization.yaml")
+	write(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: modules, namespace: tenant}\n", dir, "plain", "plain.yaml")
+	write(t, "[submodule \"sub\"]\n\tpath = sub\n\turl = ext::touch% "+marks+"/submodule\n", dir, ".gitmodules")
+	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	git(t, dir, "init", "-q", "-b", "main")
+	git(t, dir, "add", ".")
+	git(t, dir, "update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("1", 40)+",sub")
+	git(t, dir, "commit", "-q", "-m", "begin")
+	return dir
+}
+
 // A fleet under review is untrusted input: nothing of it runs on the host.
 func TestHostileFleetRunsNothing(t *testing.T) {
 	t.Parallel()
@@ -223,11 +275,20 @@ func TestHostileFleetRunsNothing(t *testing.T) {
 		http.NotFound(w, r)
 	}))
 	t.Cleanup(listener.Close)
+	write(t, "resources: [outside.yaml]\n", outside, "kustomization.yaml")
+	git(t, outside, "init", "-q", "-b", "main")
+	git(t, outside, "add", ".")
+	git(t, outside, "commit", "-q", "-m", "begin")
 	dir := hostileFleet(t, marks, outside, listener.URL)
 	r, failed := start(t, localcluster.Options{
-		Fleet: dir, Path: "clusters/evil", Maps: parseMaps(t, "https://git.example.com/evil/fleet="+dir),
+		Fleet: dir, Path: "clusters/evil", Maps: parseMaps(t, "https://git.example.com/evil/fleet="+dir, "https://git.example.com/evil/modules="+hostileModules(t, marks)),
 	})
-	for _, name := range []string{"exec-plugin", "remote-command", "remote-file", "remote-git", "link-file", "link-folder"} {
+	if reason := failed["Kustomization/flux-system/remote-git"]; reason != "" {
+		t.Errorf("a remote base at a mapped address does not work: %s", reason)
+	}
+	for _, name := range []string{
+		"exec-plugin", "remote-command", "remote-file", "remote-folder", "remote-ssh", "remote-loopback", "remote-modules", "link-file", "link-folder",
+	} {
 		if reason := failed["Kustomization/flux-system/"+name]; reason == "" {
 			t.Errorf("Kustomization %s should have failed", name)
 		} else {
@@ -348,7 +409,7 @@ func (r run) onlyKnownProcesses() {
 	known := []string{
 		"tenure", "tenure-cluster", "source-controller", "kustomize-controller", "helm-controller", "notification-controller",
 	}
-	out, err := exec.CommandContext(r.t.Context(), "ps", "-axww", "-o", "pid=,ppid=,pgid=,args=").Output()
+	out, err := exec.CommandContext(r.t.Context(), "ps", "-axww", "-o", "pid=,ppid=,pgid=,stat=,args=").Output()
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -357,10 +418,11 @@ func (r run) onlyKnownProcesses() {
 	group := ""
 	for line := range strings.Lines(string(out)) {
 		f := strings.Fields(line)
-		if len(f) < 4 {
+		// What has ended runs nothing, even if nobody has asked how it ended.
+		if len(f) < 5 || strings.HasPrefix(f[3], "Z") {
 			continue
 		}
-		procs = append(procs, proc{f[0], f[1], f[2], filepath.Base(f[3])})
+		procs = append(procs, proc{f[0], f[1], f[2], filepath.Base(f[4])})
 		if slices.Contains(f, "__reap") && slices.Contains(f, r.Dir) {
 			group = f[2]
 		}

@@ -38,9 +38,10 @@ func gitPath(dir string) error {
 // repositories out of a fleet, which nobody trusts: git may speak HTTP and
 // nothing else, so no address starts a program or opens a folder of the host; it
 // reads no configuration but that of the repository that it has just made, and
-// takes no template or hook from the host; it asks nobody for a password; and it
-// goes to loopback through the proxy, which knows no host there. The programs
-// themselves, being Go's, reach loopback directly whatever NO_PROXY says.
+// takes no template or hook from the host; it leaves nothing running in the
+// background; it asks nobody for a password; and it goes to loopback through the
+// proxy, which knows no host there. The programs themselves, being Go's, reach
+// loopback directly whatever NO_PROXY says.
 func gitEnv(path string) map[string]string {
 	return map[string]string{
 		"PATH":                path,
@@ -51,9 +52,11 @@ func gitEnv(path string) map[string]string {
 		"GIT_TEMPLATE_DIR":    "",
 		"GIT_TERMINAL_PROMPT": "0",
 		"GIT_ASKPASS":         "",
-		"GIT_CONFIG_COUNT":    "1",
+		"GIT_CONFIG_COUNT":    "2",
 		"GIT_CONFIG_KEY_0":    "core.hooksPath",
 		"GIT_CONFIG_VALUE_0":  os.DevNull,
+		"GIT_CONFIG_KEY_1":    "maintenance.auto",
+		"GIT_CONFIG_VALUE_1":  "false",
 		"NO_PROXY":            "",
 		"no_proxy":            "",
 	}

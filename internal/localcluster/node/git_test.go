@@ -44,13 +44,34 @@ func restrictedGit(t *testing.T, proxy string, args ...string) (string, error) {
 	return run(args...)
 }
 
+// repositoryWithACommit is what could be fetched.
+func repositoryWithACommit(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, args := range [][]string{
+		{"init", "-q"},
+		{"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "--allow-empty", "-m", "begin"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %s: %v\n%s", args, err, out)
+		}
+	}
+	return dir
+}
+
 // Git runs nothing and reads nothing of the host, whatever address or option a
 // fleet hands to it by way of a program.
 func TestGitIsRestricted(t *testing.T) {
 	t.Parallel()
 	marks := t.TempDir()
-	mark := "touch " + filepath.Join(marks, "ran")
-	folder := t.TempDir()
+	touch, err := exec.LookPath("touch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := touch + " " + filepath.Join(marks, "ran")
+	folder := repositoryWithACommit(t)
 	for reason, args := range map[string][]string{
 		"an address that is a command":              {"fetch", "ext::" + strings.ReplaceAll(mark, " ", "% ")},
 		"a folder of the host":                      {"fetch", folder},
