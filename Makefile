@@ -21,7 +21,7 @@ TESTED := $(filter-out cluster,$(MODULES))
 RACE = $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && echo -race)
 
 # How long the tests of one package may take.
-TIMEOUT ?= 20m
+TIMEOUT ?= 40m
 
 # The go command uses every core by itself: programs are built one by one.
 .NOTPARALLEL:

@@ -33,36 +33,6 @@ var plain = []string{
 	"S5-api", "S5-api-HelmRelease",
 }
 
-// boundTooWidely makes an operator that may do all beside a tenant's account,
-// lets that account label every namespace, and another tenant's do all.
-const boundTooWidely = `apiVersion: v1
-kind: ServiceAccount
-metadata: {name: operator, namespace: apps}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: operator}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
-subjects: [{kind: ServiceAccount, name: operator, namespace: apps}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: labels-namespaces}
-rules: [{apiGroups: [""], resources: [namespaces], verbs: [patch]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: labels-namespaces}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: labels-namespaces}
-subjects: [{kind: ServiceAccount, name: dev-team, namespace: apps}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: billing}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
-subjects: [{kind: ServiceAccount, name: billing, namespace: billing}]
-`
-
 // foreignDependencies refuse what no flag of Flux does.
 const foreignDependencies = `apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
