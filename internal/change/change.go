@@ -77,10 +77,13 @@ func (s *Set) Read(name string) ([]byte, error) {
 	return f.content, nil
 }
 
-// Exists says whether a file will be there.
+// Exists says whether a file will be there, or anything else is.
 func (s *Set) Exists(name string) bool {
 	f, err := s.look(name)
-	return err != nil || f.content != nil
+	if err != nil {
+		return errors.Is(err, ErrInTheWay)
+	}
+	return f.content != nil
 }
 
 // Write plans a file's content.
