@@ -58,7 +58,7 @@ func Create(s *change.Set, o Options) (*Plan, error) {
 		return nil, err
 	}
 	c := creation{Set: s, Options: o, layout: l, dir: path.Join(l.base, o.Tenant.Name), plan: &Plan{}}
-	for _, step := range []func() error{c.checkOwners, c.writeBase, c.writeAuth, c.writeOverlays, c.decrypt} {
+	for _, step := range []func() error{c.checkOwners, c.checkRole, c.writeBase, c.writeAuth, c.writeOverlays, c.decrypt} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("cannot create the tenant %s: %w", o.Tenant.Name, err)
 		}
@@ -115,6 +115,32 @@ func (c *creation) checkOwners() error {
 		}
 		return nil
 	})
+}
+
+// checkRole says when the role is not made by this fleet: a RoleBinding to a
+// role that is not there gives nothing, and nobody complains.
+func (c *creation) checkRole() error {
+	if slices.Contains([]string{"cluster-admin", "admin", "edit", "view"}, c.Tenant.ClusterRole) {
+		return nil // Kubernetes' own
+	}
+	found := false
+	err := eachFile(c.FS(), ".", func(_ string, content []byte) error {
+		if found || !bytes.Contains(content, []byte("ClusterRole")) {
+			return nil
+		}
+		for _, doc := range documents(content) {
+			var role struct {
+				Kind     string
+				Metadata struct{ Name string }
+			}
+			found = found || yaml.Unmarshal(doc, &role) == nil && role.Kind == "ClusterRole" && role.Metadata.Name == c.Tenant.ClusterRole
+		}
+		return nil
+	})
+	if err == nil && !found {
+		c.plan.note("the ClusterRole %s is in no file of this fleet: the tenant can do nothing until it is in the cluster", c.Tenant.ClusterRole)
+	}
+	return err
 }
 
 // writeBase writes the tenant's own folder.

@@ -155,7 +155,7 @@ func WriteObject(out *bytes.Buffer, content map[string]any) error {
 }
 
 // fields is the order in which people write the fields of an object.
-var fields = []string{"apiVersion", "kind", "metadata", "name", "namespace", "labels", "type", "spec", "roleRef", "subjects",
+var fields = []string{"apiVersion", "apiGroup", "kind", "metadata", "name", "namespace", "labels", "type", "spec", "roleRef", "subjects",
 	"interval", "retryInterval", "timeout", "url", "ref", "path", "prune", "deletionPolicy", "serviceAccountName", "sourceRef", "secretRef"}
 
 // text writes objects with their comments, in the order of people.

@@ -1,0 +1,103 @@
+package create
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenure-dev/tenure/internal/change"
+	"github.com/tenure-dev/tenure/internal/cli/edit"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/onboard"
+)
+
+// tenantOptions are the flags of `create tenant`.
+type tenantOptions struct {
+	*options
+	tenant       onboard.Tenant
+	fleet        string
+	tenantsDir   string
+	environments []string
+	confirm      edit.Flags
+}
+
+func (o *options) tenant() *cobra.Command {
+	t := &tenantOptions{options: o}
+	cmd := &cobra.Command{
+		Use:   "tenant NAME",
+		Short: "Add a tenant to a fleet",
+		Long: `Add a tenant to the platform's repository: namespaces, service account, role
+binding, source and Kustomization in the tenants' base folder, a patch with the
+tenant's path in each environment, and the entries in the kustomization.yaml files
+above them. The change is shown before it is made; running the command again changes
+nothing, and what people have edited is kept.
+
+With --export nothing is written: namespaces, accounts and role bindings are
+printed as "flux create tenant" does.`,
+		Example: `  tenure create tenant dev-team --with-namespace apps \
+    --git-url https://github.com/acme/dev-team --branch main \
+    --fleet . --environment staging=./staging --environment production=./production`,
+		Args: name,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t.tenant.Name = args[0]
+			t.tenant.Chosen = map[string]bool{}
+			for _, flag := range []string{"interval", "cluster-role", "pod-security"} {
+				t.tenant.Chosen[flag] = cmd.Flags().Changed(flag)
+			}
+			return t.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&t.tenant.Namespaces, "with-namespace", nil, "a namespace of the tenant; the first one holds its source; may be repeated")
+	flags.StringVar(&t.tenant.ClusterRole, "cluster-role", "tenure-tenant", "what the tenant may do in its namespaces")
+	flags.StringVar(&t.tenant.Account, "with-service-account", "", "the service account's name (default the tenant's)")
+	flags.BoolVar(&t.tenant.SkipNamespace, "skip-namespace", false, "do not make the namespaces: they are there already")
+	flags.StringVar(&t.tenant.PodSecurity, "pod-security", "restricted", "level of Pod Security in the namespaces: restricted, baseline, privileged or none")
+	flags.StringVar(&t.tenant.URL, "git-url", "", "address of the tenant's repository")
+	flags.StringVar(&t.tenant.Branch, "branch", "main", "branch of the tenant's repository")
+	flags.StringVar(&t.fleet, "fleet", "", "folder of the platform's repository")
+	flags.StringVar(&t.tenantsDir, "tenants", "", "folder in the fleet that holds base and the environments (default: where the clusters' Kustomizations point)")
+	flags.StringArrayVar(&t.environments, "environment", nil, "environment and the folder of the tenant's repository for it, as NAME=PATH; may be repeated")
+	t.confirm.Add(cmd)
+	return cmd
+}
+
+func (t *tenantOptions) run(ctx context.Context) error {
+	labels, err := t.parseLabels()
+	if err != nil {
+		return err
+	}
+	t.tenant.Labels, t.tenant.Interval = labels, t.interval
+	if t.export {
+		return t.printExport()
+	}
+	if t.fleet == "" {
+		return ui.WithHint(fmt.Errorf("create tenant needs --fleet"), "name the folder of the platform's repository, such as --fleet ., or print manifests with --export")
+	}
+	options := onboard.Options{Tenant: t.tenant, TenantsDir: t.tenantsDir}
+	for _, text := range t.environments {
+		env, err := onboard.ParseEnvironment(text)
+		if err != nil {
+			return err
+		}
+		options.Environments = append(options.Environments, env)
+	}
+	return edit.Run(ctx, t.streams, t.confirm, t.fleet, func(s *change.Set) ([]string, error) {
+		plan, err := onboard.Create(s, options)
+		if err != nil {
+			return nil, err
+		}
+		return plan.Notes, nil
+	})
+}
+
+func (t *tenantOptions) printExport() error {
+	manifests, err := t.tenant.Export()
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(t.streams.Out, string(manifests))
+	return err
+}
