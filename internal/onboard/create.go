@@ -26,9 +26,9 @@ type Options struct {
 	// called only when there is no such file yet; nil when the repository
 	// needs no credentials.
 	Seal func(file string) ([]byte, error)
-	// DecryptionSecret is the Secret of the platform with which Flux decrypts
-	// what Seal made.
-	DecryptionSecret string
+	// DecryptionSecret names the Secret of the platform with which Flux decrypts
+	// what Seal made for a file.
+	DecryptionSecret func(file string) string
 }
 
 // Plan is what a change comes to.
@@ -232,13 +232,15 @@ func (c *creation) appendObjects(name string, objects []object) error {
 	return c.Write(name, added)
 }
 
+func (c *creation) authFile() string { return path.Join(c.dir, "auth.yaml") }
+
 // writeAuth writes the credentials. They cannot be compared with what is there,
 // and a new key would lock out the one that the Git host knows.
 func (c *creation) writeAuth() error {
 	if c.Seal == nil {
 		return c.writeKustomization()
 	}
-	name := path.Join(c.dir, "auth.yaml")
+	name := c.authFile()
 	if c.Exists(name) {
 		c.plan.note("%s is kept: remove it to make new credentials", name)
 		return c.writeKustomization()

@@ -117,6 +117,7 @@ func (c *creation) decrypt() error {
 	if c.Seal == nil {
 		return nil
 	}
+	secret := c.DecryptionSecret(c.authFile())
 	for _, o := range c.layout.overlays {
 		if o.sync == nil || o.sync.decrypts {
 			continue
@@ -125,14 +126,14 @@ func (c *creation) decrypt() error {
 		if err != nil {
 			return err
 		}
-		edited, err := addDecryption(raw, o.sync.name, c.DecryptionSecret)
+		edited, err := addDecryption(raw, o.sync.name, secret)
 		if err != nil {
 			return fmt.Errorf("cannot edit %s: %w", o.sync.file, err)
 		}
 		if err := c.Write(o.sync.file, edited); err != nil {
 			return err
 		}
-		c.plan.note("Flux decrypts %s with the Secret %s/%s, which has to be in the cluster", o.dir, systemNamespace, c.DecryptionSecret)
+		c.plan.note("Flux decrypts %s with the Secret %s/%s, which has to be in the cluster", o.dir, systemNamespace, secret)
 	}
 	return nil
 }

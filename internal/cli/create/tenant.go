@@ -21,7 +21,19 @@ type tenantOptions struct {
 	tenantsDir   string
 	environments []string
 	confirm      edit.Flags
+
+	secret           string // kind of the credentials, or ""
+	auth             authFlags
+	seal             sealFlags
+	decryptionSecret string
+	deployKey        []byte // to be shown once it is written
 }
+
+// Kinds of credentials.
+const (
+	secretSSH   = "ssh"
+	secretToken = "token"
+)
 
 func (o *options) tenant() *cobra.Command {
 	t := &tenantOptions{options: o}
@@ -60,6 +72,10 @@ printed as "flux create tenant" does.`,
 	flags.StringVar(&t.fleet, "fleet", "", "folder of the platform's repository")
 	flags.StringVar(&t.tenantsDir, "tenants", "", "folder in the fleet that holds base and the environments (default: where the clusters' Kustomizations point)")
 	flags.StringArrayVar(&t.environments, "environment", nil, "environment and the folder of the tenant's repository for it, as NAME=PATH; may be repeated")
+	flags.StringVar(&t.secret, "secret", "", "make credentials for a private repository: ssh (a key pair) or token (a token or a password)")
+	flags.StringVar(&t.decryptionSecret, "decryption-secret", "", "Secret of the platform with which Flux decrypts the credentials (default sops-age or sops-gpg)")
+	t.auth.add(cmd)
+	t.seal.add(cmd)
 	t.confirm.Add(cmd)
 	return cmd
 }
@@ -84,13 +100,66 @@ func (t *tenantOptions) run(ctx context.Context) error {
 		}
 		options.Environments = append(options.Environments, env)
 	}
-	return edit.Run(ctx, t.streams, t.confirm, t.fleet, func(s *change.Set) ([]string, error) {
+	written, err := edit.Run(ctx, t.streams, t.confirm, t.fleet, func(s *change.Set) ([]string, error) {
+		if err := t.private(ctx, s, &options); err != nil {
+			return nil, err
+		}
 		plan, err := onboard.Create(s, options)
 		if err != nil {
 			return nil, err
 		}
 		return plan.Notes, nil
 	})
+	if err != nil || !written || t.deployKey == nil {
+		return err
+	}
+	_, err = fmt.Fprintf(t.streams.Out, "add this key to %s as a deploy key that can only read:\n%s", t.tenant.URL, t.deployKey)
+	return err
+}
+
+// private adds to the options what a private repository needs.
+func (t *tenantOptions) private(ctx context.Context, s *change.Set, options *onboard.Options) error {
+	if t.secret == "" {
+		return nil
+	}
+	address, err := onboard.ParseURL(t.tenant.URL)
+	if err != nil {
+		return err
+	}
+	switch scheme := map[string]string{secretSSH: "ssh", secretToken: "https"}[t.secret]; scheme {
+	case address.Scheme:
+	case "":
+		return fmt.Errorf("cannot make credentials of the kind %q: use --secret %s or %s", t.secret, secretSSH, secretToken)
+	default:
+		return fmt.Errorf("cannot use --secret %s for %s: the address has to begin with %s://", t.secret, t.tenant.URL, scheme)
+	}
+	options.Tenant.SecretName = t.tenant.Name + "-auth"
+	options.Seal = func(name string) ([]byte, error) {
+		// The keys are looked up before anything is asked for.
+		to, err := t.seal.recipients(s.FS(), name)
+		if err != nil {
+			return nil, err
+		}
+		credentials, err := t.auth.credentials(ctx, t.streams, address)
+		if err != nil {
+			return nil, err
+		}
+		labels := map[string]string{onboard.TenantLabel: t.tenant.Name}
+		if credentials.Key != nil {
+			t.deployKey = credentials.Key.Public
+		}
+		return seal(credentials.Secret(t.tenant.Namespaces[0], options.Tenant.SecretName, labels), to)
+	}
+	options.DecryptionSecret = func(file string) string {
+		if t.decryptionSecret != "" {
+			return t.decryptionSecret
+		}
+		if to, err := t.seal.recipients(s.FS(), file); err == nil && len(to.Age) == 0 {
+			return "sops-gpg" // the names are those of Flux's guides
+		}
+		return "sops-age"
+	}
+	return nil
 }
 
 func (t *tenantOptions) printExport() error {

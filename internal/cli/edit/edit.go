@@ -32,43 +32,44 @@ func (f *Flags) Add(cmd *cobra.Command) {
 var ErrDeclined = errors.New("nothing was changed")
 
 // Run plans a change of a folder and makes it if nobody objects. The diff goes to
-// the output, the notes of the plan and the question to the error stream.
-func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(*change.Set) (notes []string, err error)) error {
+// the output, the notes of the plan and the question to the error stream. It says
+// whether something was written.
+func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(*change.Set) (notes []string, err error)) (written bool, err error) {
 	s, err := change.Open(dir)
 	if err != nil {
-		return fmt.Errorf("cannot read the fleet: %w", err)
+		return false, fmt.Errorf("cannot read the fleet: %w", err)
 	}
 	defer func() { _ = s.Close() }()
 	notes, err := plan(s)
 	if err != nil {
-		return err
+		return false, err
 	}
 	diff := s.Diff()
 	if diff == "" {
 		_, err := fmt.Fprintln(streams.Err, "nothing to change")
-		return err
+		return false, err
 	}
 	if err := show(streams, diff); err != nil {
-		return err
+		return false, err
 	}
 	for _, note := range notes {
 		if _, err := fmt.Fprintln(streams.Err, "• "+ui.Clean(note)); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if flags.DryRun {
-		return nil
+		return false, nil
 	}
 	if !flags.Yes {
 		if err := ask(ctx, streams); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if err := s.Apply(); err != nil {
-		return fmt.Errorf("cannot change the fleet: %w", err)
+		return false, fmt.Errorf("cannot change the fleet: %w", err)
 	}
 	_, err = fmt.Fprintln(streams.Err, "the files are written: look at them, commit and push")
-	return err
+	return true, err
 }
 
 // show prints the diff, in colour on a terminal. Lines of files are cleaned of
