@@ -261,6 +261,7 @@ const kustomizationHead = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Ku
 // writeKustomization makes the base's kustomization.yaml, or adds to it.
 func (c *creation) writeKustomization() error {
 	name := path.Join(c.dir, kustomizationFile)
+	var components []string
 	if !c.Exists(name) {
 		head := kustomizationHead
 		if len(c.Tenant.Namespaces) == 1 {
@@ -270,34 +271,32 @@ func (c *creation) writeKustomization() error {
 		if err := c.Write(name, []byte(head)); err != nil {
 			return err
 		}
-		if err := c.writeComponents(); err != nil {
+		if components = c.commonComponents(); len(components) > 0 {
+			c.plan.note("every tenant here has %s, so this one gets it too", strings.Join(components, " and "))
+		}
+	}
+	if len(c.Tenant.Namespaces) > 1 && len(components) > 0 {
+		if err := c.writeNamespaceFolders(components); err != nil {
 			return err
 		}
+		components = nil
 	}
 	for _, resource := range c.resources {
 		if err := c.edit(name, "resources", resource); err != nil {
 			return err
 		}
 	}
+	for _, component := range components {
+		if err := c.edit(name, "components", "../"+component); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// writeComponents gives the tenant what all the others have: quotas, network
-// policies and the like, in each of its namespaces.
-func (c *creation) writeComponents() error {
-	components := c.commonComponents()
-	if len(components) == 0 {
-		return nil
-	}
-	c.plan.note("every tenant here has %s, so this one gets it too", strings.Join(components, " and "))
-	if len(c.Tenant.Namespaces) == 1 {
-		for _, component := range components {
-			if err := c.edit(path.Join(c.dir, kustomizationFile), "components", "../"+component); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+// writeNamespaceFolders puts components into each of several namespaces: one
+// kustomization.yaml has one namespace only.
+func (c *creation) writeNamespaceFolders(components []string) error {
 	for _, ns := range c.Tenant.Namespaces {
 		name := path.Join(c.dir, ns, kustomizationFile)
 		if err := c.Write(name, []byte(kustomizationHead+"namespace: "+ns+"\n")); err != nil {
