@@ -26,7 +26,7 @@ import (
 // are gone from the cluster, all the rest. Which of the two it is shows in the
 // fleet. With atOnce there is one: for fleets that no cluster runs yet.
 func Delete(s *change.Set, name string, atOnce bool) (*Plan, error) {
-	if err := checkName("tenant name", name); err != nil {
+	if err := CheckName("tenant name", name); err != nil {
 		return nil, err
 	}
 	d := deletion{Set: s, name: name, atOnce: atOnce, plan: &Plan{}, namespaces: map[string]bool{}, delivery: map[string][]string{}}

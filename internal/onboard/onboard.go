@@ -99,7 +99,10 @@ func ParseEnvironment(text string) (Environment, error) {
 	if folder == "" || path.IsAbs(folder) || clean == ".." || strings.HasPrefix(clean, "../") || strings.ContainsAny(folder, "\\\n\r\x00") {
 		return Environment{}, fmt.Errorf("the path of the environment %q %w: write a folder inside the tenant's repository, such as ./staging", text, ErrInvalid)
 	}
-	return Environment{name, "./" + strings.TrimPrefix(clean, "./")}, nil
+	if clean == "." {
+		return Environment{name, "./"}, nil
+	}
+	return Environment{name, "./" + clean}, nil
 }
 
 // account is the service account as which the tenant is applied.
@@ -113,7 +116,7 @@ func (t Tenant) account() string {
 // Validate checks what can be checked without a fleet. The repository is
 // checked when there is one.
 func (t Tenant) Validate() error {
-	if err := checkName("tenant name", t.Name); err != nil {
+	if err := CheckName("tenant name", t.Name); err != nil {
 		return err
 	}
 	if len(t.Name)+len("-reconciler") > validation.DNS1123LabelMaxLength {
@@ -123,7 +126,7 @@ func (t Tenant) Validate() error {
 		return fmt.Errorf("the tenant %s has no namespace: name one with --with-namespace", t.Name)
 	}
 	for i, ns := range t.Namespaces {
-		if err := checkName("namespace", ns); err != nil {
+		if err := CheckName("namespace", ns); err != nil {
 			return err
 		}
 		if slices.Contains(reserved, ns) || strings.HasPrefix(ns, "kube-") {
@@ -133,7 +136,7 @@ func (t Tenant) Validate() error {
 			return fmt.Errorf("the namespace %q %w: it is named twice", ns, ErrInvalid)
 		}
 	}
-	if err := checkName("service account name", t.account()); err != nil {
+	if err := CheckName("service account name", t.account()); err != nil {
 		return err
 	}
 	if errs := validation.IsDNS1123Subdomain(strings.ReplaceAll(t.ClusterRole, ":", "-")); len(errs) > 0 {
@@ -202,7 +205,9 @@ func validBranch(name string) bool {
 		!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("~^:?*[\\", r) })
 }
 
-func checkName(what, name string) error {
+// CheckName checks that a name is a DNS label (RFC 1123), as what it is called in the
+// error.
+func CheckName(what, name string) error {
 	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
 		return fmt.Errorf("the %s %q %w: use lower case letters, digits and '-', at most %d", what, name, ErrInvalid, validation.DNS1123LabelMaxLength)
 	}

@@ -27,7 +27,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	flags.BoolVar(&o.export, "export", false, "print the manifests as YAML")
 	flags.DurationVar(&o.interval, "interval", time.Minute, "how often the source is looked at")
 	flags.StringSliceVar(&o.labels, "label", nil, "labels of the objects, as KEY=VALUE; may be repeated")
-	cmd.AddCommand(o.tenant())
+	cmd.AddCommand(o.tenant(), o.source(), o.kustomization(), o.secret())
 	return cmd
 }
 
