@@ -63,6 +63,9 @@ func Create(s *change.Set, o Options) (*Plan, error) {
 			return nil, fmt.Errorf("cannot create the tenant %s: %w", o.Tenant.Name, err)
 		}
 	}
+	if len(s.Changed()) == 0 {
+		return c.plan, nil
+	}
 	if err := checkBuilds(s, l, c.mine()); err != nil {
 		return nil, fmt.Errorf("cannot create the tenant %s: %w", o.Tenant.Name, err)
 	}

@@ -277,6 +277,11 @@ func (d *deletion) removeEntry(name, field string, match func(entry string) bool
 		text, ok := entry.(string)
 		return ok && match(text)
 	})
+	if err == nil && field == "resources" && !bytes.Equal(edited, content) {
+		// kustomize takes a file without any list for an accident, and Flux
+		// would then remove nothing.
+		edited, err = yamledit.Empty(edited, field)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot edit %s: %w", name, err)
 	}

@@ -117,6 +117,10 @@ func appendLines(text []byte, field string, entry any) ([]byte, error) {
 		indent := strings.Repeat(" ", d.root.Column-1)
 		return d.with(at, indent+field+":"+d.end()+indent+"  - "+item), nil
 	}
+	if at := lines.from; strings.TrimSpace(d.lines[at]) == field+": []" {
+		d.lines[at] = strings.Replace(d.lines[at], " []", "", 1)
+		return d.with(at+1, strings.Repeat(" ", d.root.Column-1)+"  - "+item), nil
+	}
 	if list.Kind != yaml.SequenceNode || list.Style&yaml.FlowStyle != 0 || len(list.Content) == 0 {
 		return nil, errStyle
 	}

@@ -97,6 +97,25 @@ func RemoveField(text []byte, field string) ([]byte, error) {
 	return rewrite(text, content, field)
 }
 
+// Empty gives the document a field with an empty list, where it has none.
+func Empty(text []byte, field string) ([]byte, error) {
+	content, err := Decode(text)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := content[field]; ok {
+		return text, nil
+	}
+	content[field] = []any{}
+	if d, err := parseLines(text); err == nil {
+		edited := d.with(d.trim(0, len(d.lines), 0), strings.Repeat(" ", d.root.Column-1)+field+": []")
+		if decodesTo(edited, content) {
+			return edited, nil
+		}
+	}
+	return rewrite(text, content, field)
+}
+
 // Decode reads a text that is one mapping; an empty one is an empty mapping.
 func Decode(text []byte) (map[string]any, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))

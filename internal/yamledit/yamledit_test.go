@@ -57,7 +57,7 @@ func TestAppend(t *testing.T) {
 		},
 		"twice":      {reason: "an entry that is there is not added", text: handWritten, field: "resources", entry: "../base/billing", want: handWritten},
 		"flow":       {reason: "lists in flow style are edited too", text: "# top\nresources: [a]\n", field: "resources", entry: "b", want: "# top\nresources: [a, b]\n"},
-		"empty":      {reason: "an empty list", text: "resources: []\n", field: "resources", entry: "b", want: "resources: [b]\n"},
+		"empty":      {reason: "an empty list", text: "resources: []\n", field: "resources", entry: "b", want: "resources:\n  - b\n"},
 		"null":       {reason: "a field without a value", text: "resources:\nkind: x\n", field: "resources", entry: "b", want: "resources:\n- b\nkind: x\n"},
 		"nothing":    {reason: "an empty file", text: "", field: "resources", entry: "b", want: "resources:\n  - b\n"},
 		"no newline": {reason: "a last line without an end", text: "resources:\n- a", field: "resources", entry: "b", want: "resources:\n- a\n- b\n"},
@@ -128,6 +128,18 @@ func TestBadInput(t *testing.T) {
 		if got, err := Append([]byte(text), "resources", "x"); err == nil {
 			t.Errorf("%s: got no error but %q", reason, got)
 		}
+	}
+}
+
+func TestEmpty(t *testing.T) {
+	t.Parallel()
+	got, err := Empty([]byte("kind: x\n# end\n"), "resources")
+	if want := "kind: x\n# end\nresources: []\n"; err != nil || string(got) != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	got, err = Empty([]byte(handWritten), "resources")
+	if err != nil || string(got) != handWritten {
+		t.Errorf("a list with entries changed: %q, %v", got, err)
 	}
 }
 
