@@ -135,7 +135,9 @@ func TestTenantComesAndGoes(t *testing.T) {
 	if diff := cmp.Diff(want, through); diff != "" {
 		t.Errorf("the new tenants can do what the others cannot (-others +new):\n%s", diff)
 	}
-	if !slices.ContainsFunc(report.Results, func(result attack.Result) bool { return slices.Contains([]string{"search", "mail", "maps"}, result.Tenant) }) {
+	if !slices.ContainsFunc(report.Results, func(result attack.Result) bool {
+		return slices.Contains([]string{"search", "mail", "maps"}, result.Tenant)
+	}) {
 		t.Log("the new tenants have the shape of the others, which stand for them")
 	}
 

@@ -51,10 +51,9 @@ func (a *authFlags) add(cmd *cobra.Command) {
 func (a *authFlags) credentials(ctx context.Context, streams ui.IO, address *url.URL) (gitauth.Credentials, error) {
 	var c gitauth.Credentials
 	var err error
-	switch {
-	case address.Scheme == "ssh":
+	if address.Scheme == "ssh" {
 		c, err = a.ssh(ctx, streams, address)
-	default:
+	} else {
 		c, err = a.https(ctx, streams, address)
 	}
 	if err != nil {

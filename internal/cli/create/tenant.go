@@ -3,7 +3,6 @@ package create
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -167,6 +166,6 @@ func (t *tenantOptions) printExport() error {
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(t.streams.Out, string(manifests))
+	_, err = t.streams.Out.Write(manifests)
 	return err
 }
