@@ -1,0 +1,193 @@
+package create
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/gitauth"
+)
+
+// authFlags say how a private repository is read. No flag takes a secret itself:
+// every user of a machine sees the arguments of all programs.
+type authFlags struct {
+	username       string
+	passwordFile   string
+	tokenFile      string
+	privateKeyFile string
+	knownHostsFile string
+	scanHostKey    bool
+	caFile         string
+	key            gitauth.KeyOptions
+}
+
+func (a *authFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&a.username, "username", "u", "", "user for HTTPS")
+	flags.StringVar(&a.passwordFile, "password-file", "", "file with the password for HTTPS, or of the private key; - for the input")
+	flags.StringVar(&a.tokenFile, "bearer-token-file", "", "file with a bearer token for HTTPS; - for the input")
+	flags.StringVar(&a.privateKeyFile, "private-key-file", "", "SSH private key to use instead of a new one")
+	flags.StringVar(&a.key.Algorithm, "ssh-key-algorithm", gitauth.ECDSA, "algorithm of a new SSH key: ecdsa, ed25519 or rsa")
+	flags.IntVar(&a.key.RSABits, "ssh-rsa-bits", 2048, "size of a new RSA key")
+	flags.StringVar(&a.key.Curve, "ssh-ecdsa-curve", "p384", "curve of a new ECDSA key: p256, p384 or p521")
+	flags.StringVar(&a.knownHostsFile, "known-hosts-file", "", "file with the SSH host's keys, such as ~/.ssh/known_hosts")
+	flags.BoolVar(&a.scanHostKey, "scan-host-key", false, "ask the SSH host for its key over the network, and trust the answer")
+	flags.StringVar(&a.caFile, "ca-crt-file", "", "file with the authority of the HTTPS host's certificate")
+	cmd.MarkFlagsMutuallyExclusive("known-hosts-file", "scan-host-key")
+	cmd.MarkFlagsMutuallyExclusive("bearer-token-file", "password-file")
+	cmd.MarkFlagsMutuallyExclusive("bearer-token-file", "username")
+}
+
+// credentials reads, makes or asks for what the repository wants.
+func (a *authFlags) credentials(ctx context.Context, streams ui.IO, address *url.URL) (gitauth.Credentials, error) {
+	var c gitauth.Credentials
+	var err error
+	if address.Scheme == "ssh" {
+		c, err = a.ssh(ctx, streams, address)
+	} else {
+		c, err = a.https(ctx, streams, address)
+	}
+	if err != nil {
+		return gitauth.Credentials{}, err
+	}
+	return c, c.Check(address)
+}
+
+func (a *authFlags) ssh(ctx context.Context, streams ui.IO, address *url.URL) (gitauth.Credentials, error) {
+	var c gitauth.Credentials
+	switch {
+	case a.knownHostsFile != "":
+		text, err := os.ReadFile(a.knownHostsFile)
+		if err != nil {
+			return c, fmt.Errorf("cannot read the known hosts: %w", err)
+		}
+		if c.KnownHosts, err = gitauth.KnownHosts(text, address.Host); err != nil {
+			return c, ui.WithHint(err, "add it to the file when you have compared it with what the host's owner says, or ask the host with --scan-host-key")
+		}
+	case a.scanHostKey:
+		line, fingerprint, err := gitauth.Scan(ctx, address.Host)
+		if err != nil {
+			return c, err
+		}
+		c.KnownHosts = line
+		if _, err := fmt.Fprintf(streams.Err, "• %s says that its key is %s: compare this with what the host's owner says\n", address.Host, ui.Clean(fingerprint)); err != nil {
+			return c, err
+		}
+	default:
+		return c, ui.WithHint(fmt.Errorf("the keys of the SSH host %s are not known", address.Host),
+			"name a file that has them with --known-hosts-file ~/.ssh/known_hosts, or ask the host with --scan-host-key")
+	}
+	pair, err := a.keyPair(ctx, streams)
+	c.Key = &pair
+	return c, err
+}
+
+func (a *authFlags) keyPair(ctx context.Context, streams ui.IO) (gitauth.KeyPair, error) {
+	if a.privateKeyFile == "" {
+		return gitauth.Generate(a.key)
+	}
+	private, err := os.ReadFile(a.privateKeyFile)
+	if err != nil {
+		return gitauth.KeyPair{}, fmt.Errorf("cannot read the private key: %w", err)
+	}
+	password := ""
+	if a.passwordFile != "" {
+		if password, err = secret(ctx, streams, a.passwordFile, "password of the private key"); err != nil {
+			return gitauth.KeyPair{}, err
+		}
+	}
+	pair, err := gitauth.ParseKey(private, password)
+	if err != nil {
+		return pair, fmt.Errorf("%s: %w", a.privateKeyFile, err)
+	}
+	return pair, nil
+}
+
+func (a *authFlags) https(ctx context.Context, streams ui.IO, address *url.URL) (gitauth.Credentials, error) {
+	c := gitauth.Credentials{Username: a.username}
+	var err error
+	if a.caFile != "" {
+		if c.CA, err = os.ReadFile(a.caFile); err != nil {
+			return c, fmt.Errorf("cannot read the authority: %w", err)
+		}
+	}
+	if a.tokenFile != "" {
+		c.Token, err = secret(ctx, streams, a.tokenFile, "token")
+		return c, err
+	}
+	if c.Username == "" {
+		// Hosts that take a token for a password do not look at the user.
+		c.Username = "git"
+	}
+	c.Password, err = secret(ctx, streams, a.passwordFile, "token or password for "+address.Host)
+	return c, err
+}
+
+// maxSecret bounds what is read as a secret.
+const maxSecret = 64 << 10
+
+// secret reads a secret: from a file, from the input (-), or from a person.
+func secret(ctx context.Context, streams ui.IO, file, what string) (string, error) {
+	var raw []byte
+	var err error
+	switch file {
+	case "":
+		raw, err = prompt(ctx, streams, what)
+	case "-":
+		raw, err = io.ReadAll(io.LimitReader(streams.In, maxSecret+1))
+	default:
+		raw, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot read the %s: %w", what, err)
+	}
+	text := string(bytes.TrimRight(raw, "\r\n"))
+	switch {
+	case text == "":
+		return "", fmt.Errorf("cannot read the %s: it is empty", what)
+	case len(text) > maxSecret || strings.ContainsAny(text, "\x00\r\n"):
+		return "", fmt.Errorf("cannot read the %s: it is more than one line", what)
+	}
+	return text, nil
+}
+
+// prompt asks a person, without an echo.
+func prompt(ctx context.Context, streams ui.IO, what string) ([]byte, error) {
+	file, ok := streams.In.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return nil, ui.WithHint(errors.New("the input is no terminal"), "name a file with --password-file or --bearer-token-file, or - for the input")
+	}
+	before, err := term.GetState(int(file.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fprintf(streams.Err, "%s: ", what); err != nil {
+		return nil, err
+	}
+	type answer struct {
+		text []byte
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		text, err := term.ReadPassword(int(file.Fd()))
+		answers <- answer{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		// Whoever interrupts wants to see again what they type.
+		return nil, errors.Join(ctx.Err(), term.Restore(int(file.Fd()), before))
+	case a := <-answers:
+		_, _ = fmt.Fprintln(streams.Err)
+		return a.text, a.err
+	}
+}

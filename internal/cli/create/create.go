@@ -1,0 +1,67 @@
+// Package create is `tenure create`: a tenant with everything that belongs to it,
+// or the pieces one by one, with the flags of `flux create`.
+package create
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+)
+
+// NewCommand returns `create` with its subcommands.
+func NewCommand(streams ui.IO) *cobra.Command {
+	o := &options{streams: streams}
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Write the manifests of a tenant, or of its parts",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	flags := cmd.PersistentFlags()
+	flags.BoolVar(&o.export, "export", false, "print the manifests as YAML")
+	flags.DurationVar(&o.interval, "interval", time.Minute, "how often the source is looked at")
+	flags.StringSliceVar(&o.labels, "label", nil, "labels of the objects, as KEY=VALUE; may be repeated")
+	cmd.AddCommand(o.tenant(), o.source(), o.kustomization(), o.secret())
+	return cmd
+}
+
+// options are the flags of all subcommands.
+type options struct {
+	streams  ui.IO
+	export   bool
+	interval time.Duration
+	labels   []string
+}
+
+// parseLabels reads --label.
+func (o *options) parseLabels() (map[string]string, error) {
+	labels := map[string]string{}
+	for _, text := range o.labels {
+		key, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, fmt.Errorf("the label %q is not valid: write KEY=VALUE", text)
+		}
+		if errs := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...); len(errs) > 0 {
+			return nil, fmt.Errorf("the label %q is not valid: %s", text, errs[0])
+		}
+		labels[key] = value
+	}
+	return labels, nil
+}
+
+// name is the one argument of every subcommand.
+func name(_ *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return errors.New("the name is missing")
+	case len(args) > 1:
+		return fmt.Errorf("one name was expected, but there are more arguments: %q", args[1])
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package create
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenure-dev/tenure/internal/sops"
+)
+
+// sealFlags say for whom a Secret is encrypted.
+type sealFlags struct {
+	age, pgp []string
+	keyFiles []string
+}
+
+func (f *sealFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.age, "age-recipient", nil, "age key to encrypt the Secret for (default: what .sops.yaml says); may be repeated")
+	flags.StringSliceVar(&f.pgp, "pgp", nil, "fingerprint of the OpenPGP key to encrypt the Secret for; may be repeated")
+	flags.StringArrayVar(&f.keyFiles, "pgp-key-file", nil, "armored OpenPGP public key (default: the files *.asc of the fleet); may be repeated")
+}
+
+// recipients finds the keys for a file of a repository.
+func (f *sealFlags) recipients(repository fs.FS, file string) (sops.Recipients, error) {
+	choice := sops.Choice{Age: f.age, PGP: f.pgp}
+	for _, name := range f.keyFiles {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return sops.Recipients{}, fmt.Errorf("cannot read the OpenPGP key: %w", err)
+		}
+		entities, err := sops.ReadPGP(text)
+		if err != nil {
+			return sops.Recipients{}, fmt.Errorf("%s: %w", name, err)
+		}
+		choice.PublicKeys = append(choice.PublicKeys, text)
+		if len(f.pgp) == 0 {
+			// Who names a file means the keys in it.
+			for _, e := range entities {
+				choice.PGP = append(choice.PGP, sops.Fingerprint(e))
+			}
+		}
+	}
+	return sops.Resolve(repository, file, choice)
+}
+
+var encryptedFields = regexp.MustCompile(sops.EncryptedRegex)
+
+// seal encrypts a Secret. Its plain text is never written anywhere.
+func seal(secret map[string]any, to sops.Recipients) ([]byte, error) {
+	plain, err := yaml.Marshal(secret)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the Secret: %w", err)
+	}
+	return sops.Encrypt(plain, to, encryptedFields, time.Now())
+}

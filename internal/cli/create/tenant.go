@@ -1,0 +1,171 @@
+package create
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenure-dev/tenure/internal/change"
+	"github.com/tenure-dev/tenure/internal/cli/edit"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/onboard"
+)
+
+// tenantOptions are the flags of `create tenant`.
+type tenantOptions struct {
+	*options
+	tenant       onboard.Tenant
+	fleet        string
+	tenantsDir   string
+	environments []string
+	confirm      edit.Flags
+
+	secret           string // kind of the credentials, or ""
+	auth             authFlags
+	seal             sealFlags
+	decryptionSecret string
+	deployKey        []byte // to be shown once it is written
+}
+
+// Kinds of credentials.
+const (
+	secretSSH   = "ssh"
+	secretToken = "token"
+)
+
+func (o *options) tenant() *cobra.Command {
+	t := &tenantOptions{options: o}
+	cmd := &cobra.Command{
+		Use:   "tenant NAME",
+		Short: "Add a tenant to a fleet",
+		Long: `Add a tenant to the platform's repository: namespaces, service account, role
+binding, source and Kustomization in the tenants' base folder, a patch with the
+tenant's path in each environment, and the entries in the kustomization.yaml files
+above them. The change is shown before it is made; running the command again changes
+nothing, and what people have edited is kept.
+
+With --export nothing is written: namespaces, accounts and role bindings are
+printed as "flux create tenant" does.`,
+		Example: `  tenure create tenant dev-team --with-namespace apps \
+    --git-url https://github.com/acme/dev-team --branch main \
+    --fleet . --environment staging=./staging --environment production=./production`,
+		Args: name,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t.tenant.Name = args[0]
+			t.tenant.Chosen = map[string]bool{}
+			for _, flag := range []string{"interval", "cluster-role", "pod-security"} {
+				t.tenant.Chosen[flag] = cmd.Flags().Changed(flag)
+			}
+			return t.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&t.tenant.Namespaces, "with-namespace", nil, "a namespace of the tenant; the first one holds its source; may be repeated")
+	flags.StringVar(&t.tenant.ClusterRole, "cluster-role", "tenure-tenant", "what the tenant may do in its namespaces")
+	flags.StringVar(&t.tenant.Account, "with-service-account", "", "the service account's name (default the tenant's)")
+	flags.BoolVar(&t.tenant.SkipNamespace, "skip-namespace", false, "do not make the namespaces: they are there already")
+	flags.StringVar(&t.tenant.PodSecurity, "pod-security", "restricted", "level of Pod Security in the namespaces: restricted, baseline, privileged or none")
+	flags.StringVar(&t.tenant.URL, "git-url", "", "address of the tenant's repository")
+	flags.StringVar(&t.tenant.Branch, "branch", "main", "branch of the tenant's repository")
+	flags.StringVar(&t.fleet, "fleet", "", "folder of the platform's repository")
+	flags.StringVar(&t.tenantsDir, "tenants", "", "folder in the fleet that holds base and the environments (default: where the clusters' Kustomizations point)")
+	flags.StringArrayVar(&t.environments, "environment", nil, "environment and the folder of the tenant's repository for it, as NAME=PATH; may be repeated")
+	flags.StringVar(&t.secret, "secret", "", "make credentials for a private repository: ssh (a key pair) or token (a token or a password)")
+	flags.StringVar(&t.decryptionSecret, "decryption-secret", "", "Secret of the platform with which Flux decrypts the credentials (default sops-age or sops-gpg)")
+	t.auth.add(cmd)
+	t.seal.add(cmd)
+	t.confirm.Add(cmd)
+	return cmd
+}
+
+func (t *tenantOptions) run(ctx context.Context) error {
+	labels, err := t.parseLabels()
+	if err != nil {
+		return err
+	}
+	t.tenant.Labels, t.tenant.Interval = labels, t.interval
+	if t.export {
+		return t.printExport()
+	}
+	if t.fleet == "" {
+		return ui.WithHint(fmt.Errorf("create tenant needs --fleet"), "name the folder of the platform's repository, such as --fleet ., or print manifests with --export")
+	}
+	options := onboard.Options{Tenant: t.tenant, TenantsDir: t.tenantsDir}
+	for _, text := range t.environments {
+		env, err := onboard.ParseEnvironment(text)
+		if err != nil {
+			return err
+		}
+		options.Environments = append(options.Environments, env)
+	}
+	written, err := edit.Run(ctx, t.streams, t.confirm, t.fleet, func(s *change.Set) ([]string, error) {
+		if err := t.private(ctx, s, &options); err != nil {
+			return nil, err
+		}
+		plan, err := onboard.Create(s, options)
+		if err != nil {
+			return nil, err
+		}
+		return plan.Notes, nil
+	})
+	if err != nil || !written || t.deployKey == nil {
+		return err
+	}
+	_, err = fmt.Fprintf(t.streams.Out, "add this key to %s as a deploy key that can only read:\n%s", t.tenant.URL, t.deployKey)
+	return err
+}
+
+// private adds to the options what a private repository needs.
+func (t *tenantOptions) private(ctx context.Context, s *change.Set, options *onboard.Options) error {
+	if t.secret == "" {
+		return nil
+	}
+	address, err := onboard.ParseURL(t.tenant.URL)
+	if err != nil {
+		return err
+	}
+	switch scheme := map[string]string{secretSSH: "ssh", secretToken: "https"}[t.secret]; scheme {
+	case address.Scheme:
+	case "":
+		return fmt.Errorf("cannot make credentials of the kind %q: use --secret %s or %s", t.secret, secretSSH, secretToken)
+	default:
+		return fmt.Errorf("cannot use --secret %s for %s: the address has to begin with %s://", t.secret, t.tenant.URL, scheme)
+	}
+	options.Tenant.SecretName = t.tenant.Name + "-auth"
+	options.Seal = func(name string) ([]byte, error) {
+		// The keys are looked up before anything is asked for.
+		to, err := t.seal.recipients(s.FS(), name)
+		if err != nil {
+			return nil, err
+		}
+		credentials, err := t.auth.credentials(ctx, t.streams, address)
+		if err != nil {
+			return nil, err
+		}
+		labels := map[string]string{onboard.TenantLabel: t.tenant.Name}
+		if credentials.Key != nil {
+			t.deployKey = credentials.Key.Public
+		}
+		return seal(credentials.Secret(t.tenant.Namespaces[0], options.Tenant.SecretName, labels), to)
+	}
+	options.DecryptionSecret = func(file string) string {
+		if t.decryptionSecret != "" {
+			return t.decryptionSecret
+		}
+		if to, err := t.seal.recipients(s.FS(), file); err == nil && len(to.Age) == 0 {
+			return "sops-gpg" // the names are those of Flux's guides
+		}
+		return "sops-age"
+	}
+	return nil
+}
+
+func (t *tenantOptions) printExport() error {
+	manifests, err := t.tenant.Export()
+	if err != nil {
+		return err
+	}
+	_, err = t.streams.Out.Write(manifests)
+	return err
+}

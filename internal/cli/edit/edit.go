@@ -1,0 +1,132 @@
+// Package edit is how commands that change a person's files go about it: they
+// plan, show the diff, ask on a terminal, and write.
+package edit
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/tenure-dev/tenure/internal/change"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+)
+
+// Flags say whether to ask.
+type Flags struct{ Yes, DryRun bool }
+
+// Add adds the flags to a command.
+func (f *Flags) Add(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&f.Yes, "yes", "y", false, "make the change without asking")
+	cmd.Flags().BoolVar(&f.DryRun, "dry-run", false, "show the change, and do not make it")
+	cmd.MarkFlagsMutuallyExclusive("yes", "dry-run")
+}
+
+// ErrDeclined says that a person did not want the change.
+var ErrDeclined = errors.New("nothing was changed")
+
+// Run plans a change of a folder and makes it if nobody objects. The diff goes to
+// the output, the notes of the plan and the question to the error stream. It says
+// whether something was written.
+func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(*change.Set) (notes []string, err error)) (written bool, err error) {
+	s, err := change.Open(dir)
+	if err != nil {
+		return false, fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	defer func() { _ = s.Close() }()
+	notes, err := plan(s)
+	if err != nil {
+		return false, err
+	}
+	diff := s.Diff()
+	if diff == "" {
+		_, err := fmt.Fprintln(streams.Err, "nothing to change")
+		return false, err
+	}
+	if err := show(streams, diff); err != nil {
+		return false, err
+	}
+	for _, note := range notes {
+		if _, err := fmt.Fprintln(streams.Err, "• "+ui.Clean(note)); err != nil {
+			return false, err
+		}
+	}
+	if flags.DryRun {
+		return false, nil
+	}
+	if !flags.Yes {
+		if err := ask(ctx, streams); err != nil {
+			return false, err
+		}
+	}
+	if err := s.Apply(); err != nil {
+		return false, fmt.Errorf("cannot change the fleet: %w", err)
+	}
+	_, err = fmt.Fprintln(streams.Err, "the files are written: look at them, commit and push")
+	return true, err
+}
+
+// show prints the diff, in colour on a terminal. Lines of files are cleaned of
+// what could steer the terminal, but keep their white space.
+func show(streams ui.IO, diff string) error {
+	screen := streams.Stdout()
+	var out strings.Builder
+	for line := range strings.Lines(diff) {
+		colour := ui.Plain
+		switch {
+		case strings.HasPrefix(line, "+"):
+			colour = ui.Green
+		case strings.HasPrefix(line, "-"):
+			colour = ui.Red
+		case strings.HasPrefix(line, "@@"), strings.HasPrefix(line, "diff "):
+			colour = ui.Faint
+		}
+		text := strings.TrimSuffix(line, "\n")
+		if screen.Interactive {
+			text = printable(text)
+		}
+		out.WriteString(screen.Paint(colour, text) + "\n")
+	}
+	_, err := io.WriteString(screen, out.String())
+	return err
+}
+
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' || r == 0x7f {
+			return '\uFFFD'
+		}
+		return r
+	}, text)
+}
+
+// ask asks a person on a terminal.
+func ask(ctx context.Context, streams ui.IO) error {
+	file, ok := streams.In.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return ui.WithHint(errors.New("nobody can be asked whether to make this change: the input is no terminal"), "make it with --yes, or only look with --dry-run")
+	}
+	if _, err := fmt.Fprint(streams.Err, "make this change? [y/N] "); err != nil {
+		return err
+	}
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(file).ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case a := <-answer:
+		if a == "y" || a == "yes" {
+			return nil
+		}
+		return ErrDeclined
+	}
+}

@@ -1,0 +1,125 @@
+package gitauth
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha1" //nolint:gosec // how OpenSSH hashes names in known_hosts
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+)
+
+// scanTimeout bounds how long a host may take to say its key.
+const scanTimeout = 30 * time.Second
+
+// KnownHosts returns the keys of one host from the text of a known_hosts file,
+// one to a line. The host is HOST or HOST:PORT. Names may be hashed or patterns;
+// revoked keys and certificate authorities, which Flux does not know, are left
+// out.
+func KnownHosts(text []byte, host string) ([]byte, error) {
+	address := knownhosts.Normalize(withPort(host))
+	var found bytes.Buffer
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 || line[0] == '#' || line[0] == '@' {
+			continue
+		}
+		_, names, key, _, _, err := ssh.ParseKnownHosts(line)
+		if err != nil {
+			return nil, fmt.Errorf("the known hosts %w: %w", ErrInvalid, err)
+		}
+		if matches(names, address) {
+			fmt.Fprintln(&found, knownhosts.Line([]string{address}, key))
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("the known hosts %w: %w", ErrInvalid, err)
+	}
+	if found.Len() == 0 {
+		return nil, fmt.Errorf("the known hosts %w: they have no key of %s", ErrInvalid, address)
+	}
+	return found.Bytes(), nil
+}
+
+// matches says whether names of a line are an address's. A name with a
+// exclamation mark forbids, whatever the others say.
+func matches(names []string, address string) bool {
+	found := false
+	for _, name := range names {
+		pattern, negated := strings.CutPrefix(name, "!")
+		if !matchesOne(pattern, address) {
+			continue
+		}
+		if negated {
+			return false
+		}
+		found = true
+	}
+	return found
+}
+
+func matchesOne(pattern, address string) bool {
+	if rest, hashed := strings.CutPrefix(pattern, "|1|"); hashed {
+		salt64, sum64, _ := strings.Cut(rest, "|")
+		salt, err := base64.StdEncoding.DecodeString(salt64)
+		sum, err2 := base64.StdEncoding.DecodeString(sum64)
+		if err != nil || err2 != nil {
+			return false
+		}
+		mac := hmac.New(sha1.New, salt)
+		mac.Write([]byte(address))
+		return hmac.Equal(mac.Sum(nil), sum)
+	}
+	if pattern == address {
+		return true
+	}
+	// Brackets around a host with a port are no character class here.
+	escape := strings.NewReplacer("[", `\[`, "]", `\]`).Replace
+	ok, err := path.Match(escape(pattern), address)
+	return err == nil && ok
+}
+
+func withPort(host string) string {
+	if _, _, err := net.SplitHostPort(host); err != nil {
+		return net.JoinHostPort(strings.Trim(host, "[]"), "22")
+	}
+	return host
+}
+
+// Scan asks a host for its key, as ssh-keyscan does. Whoever is between here and
+// the host can answer, so a person has to compare the fingerprint that is
+// returned with what the host's owner says.
+func Scan(ctx context.Context, host string) (line []byte, fingerprint string, err error) {
+	address := withPort(host)
+	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, "", fmt.Errorf("cannot ask %s for its key: %w", address, err)
+	}
+	defer func() { _ = conn.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	enough := errors.New("the key is known")
+	_, _, _, err = ssh.NewClientConn(conn, address, &ssh.ClientConfig{
+		HostKeyCallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
+			line = []byte(knownhosts.Line([]string{knownhosts.Normalize(address)}, key) + "\n")
+			fingerprint = key.Type() + " " + ssh.FingerprintSHA256(key)
+			return enough
+		},
+	})
+	if line == nil {
+		return nil, "", fmt.Errorf("cannot ask %s for its key: %w", address, err)
+	}
+	return line, fingerprint, nil
+}

@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"filippo.io/age"
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
+)
+
+// delivered is what the new tenants' repositories hold.
+const delivered = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: delivered}
+data: {by: the team}
+`
+
+// decryptionKeys are the platform's keys: the Secret with the private half, and
+// what files are encrypted for. The OpenPGP key stands for one that a person has:
+// kustomize-controller needs the program gpg for such keys, and the local cluster
+// lets no controller run a program.
+type decryptionKeys struct{ secret, recipient, publicFile string }
+
+func makeKeys(t *testing.T) decryptionKeys {
+	t.Helper()
+	identity, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entity, err := openpgp.NewEntity("admin", "", "admin@example.com", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var public bytes.Buffer
+	w, err := armor.Encode(&public, openpgp.PublicKeyType, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(entity.Serialize(w), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "admin.asc")
+	write(t, public.String(), file)
+	secret := "apiVersion: v1\nkind: Namespace\nmetadata: {name: flux-system}\n---\n" +
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: sops-age, namespace: flux-system}\nstringData: {flux.agekey: " + identity.String() + "}\n"
+	return decryptionKeys{secret, identity.Recipient().String(), file}
+}
+
+// onboard runs `tenure create tenant` on the example fleet.
+func (e example) onboard(t *testing.T, stdin, tenant string, args ...string) string {
+	t.Helper()
+	return e.tenure(t, stdin, append([]string{"create", "tenant", tenant, "--with-namespace", tenant,
+		"--git-url", "https://git.example.com/acme/" + tenant, "--environment", "staging=./staging", "--cluster-role", "acme-tenant"}, args...)...)
+}
+
+// tenure runs a command that changes the fleet.
+func (e example) tenure(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	bin, err := testcluster.BinDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "tenure"), append(args, "--fleet", e.platform, "--yes")...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("tenure %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// Three tenants come to the example fleet, one in public and two with
+// credentials that are encrypted, and one of them goes again.
+func TestTenantComesAndGoes(t *testing.T) {
+	t.Parallel()
+	e, keys := copyExample(t), makeKeys(t)
+	write(t, keys.secret, e.bootstrap, "sops.yaml")
+	said := e.onboard(t, "", "search")
+	said += e.onboard(t, "t0ken-of-mail", "mail", "--secret", "token", "--password-file", "-", "--age-recipient", keys.recipient)
+	said += e.onboard(t, "t0ken-of-maps", "maps", "--secret", "token", "--bearer-token-file", "-", "--age-recipient", keys.recipient, "--pgp-key-file", keys.publicFile)
+	if strings.Contains(said, "t0ken") {
+		t.Errorf("a secret was printed:\n%s", said)
+	}
+	repository := t.TempDir()
+	write(t, delivered, repository, "staging", "delivered.yaml")
+	maps := []string{"https://git.example.com/acme/billing#main=" + e.billing}
+	for _, tenant := range []string{"search", "mail", "maps"} {
+		maps = append(maps, "https://git.example.com/acme/"+tenant+"#main="+repository)
+	}
+	r, failed := start(t, e.options(t, "clusters/staging", maps...))
+	expectNothing(t, "the fleet becomes ready with its new tenants", failed)
+
+	for _, tenant := range []string{"search", "mail", "maps"} {
+		if got := r.field(tenant, "configmap/delivered", ".data.by"); got != "the team" {
+			t.Errorf("the repository of %s is not applied: the ConfigMap says %q", tenant, got)
+		}
+		if got := r.field(tenant, "resourcequota/bounds", ".metadata.name"); got != "bounds" {
+			t.Errorf("%s lacks the quota that every tenant has", tenant)
+		}
+	}
+	for path, want := range map[string]string{"mail .data.password": "t0ken-of-mail", "maps .data.bearerToken": "t0ken-of-maps"} {
+		tenant, field, _ := strings.Cut(path, " ")
+		plain, err := base64.StdEncoding.DecodeString(r.field(tenant, "secret/"+tenant+"-auth", field))
+		if err != nil || string(plain) != want {
+			t.Errorf("the credentials of %s are decrypted to %q, %v, want %q", tenant, plain, err, want)
+		}
+	}
+
+	through, report := verify(r)
+	want := slices.Sorted(slices.Values(plain))
+	if diff := cmp.Diff(want, through); diff != "" {
+		t.Errorf("the new tenants can do what the others cannot (-others +new):\n%s", diff)
+	}
+	if !slices.ContainsFunc(report.Results, func(result attack.Result) bool {
+		return slices.Contains([]string{"search", "mail", "maps"}, result.Tenant)
+	}) {
+		t.Log("the new tenants have the shape of the others, which stand for them")
+	}
+
+	t.Run("Goes", func(t *testing.T) { testTenantGoes(r.with(t), e) })
+}
+
+// testTenantGoes deletes a tenant that has a Helm release: after the first
+// commit Flux has taken away all that the tenant delivered, after the second the
+// namespaces are gone, and nothing was given up on the way.
+func testTenantGoes(r run, e example) {
+	e.tenure(r.t, "", "delete", "tenant", "dev-team")
+	testwait.For(r.t, "what dev-team delivered to go", patience, func() (bool, string) {
+		left := r.kubectl("", "-n", "apps", "get", "ks,hr,gitrepo,helmcharts,helmrepo,deployments,pods", "-o", "name") +
+			r.kubectl("", "-n", "apps-preview", "get", "ks,hr,deployments,pods", "-o", "name")
+		return left == "", left
+	})
+	if got := r.field("apps", "serviceaccount/dev-team", ".metadata.name"); got != "dev-team" {
+		r.t.Error("the account went with the Kustomization that needs it")
+	}
+	e.tenure(r.t, "", "delete", "tenant", "dev-team")
+	r.kubectl("", "wait", "--for=delete", "namespace/apps", "namespace/apps-preview", "--timeout=60s")
+	for _, controller := range []string{"kustomize-controller", "helm-controller"} {
+		for line := range strings.Lines(r.kubectl("", "-n", "flux-system", "logs", "deployment/"+controller)) {
+			if strings.Contains(line, `"namespace":"apps`) && (strings.Contains(line, "unable to prune") || strings.Contains(line, "skipping Helm release uninstallation")) {
+				r.t.Errorf("%s gave something up: %s", controller, line)
+			}
+		}
+	}
+	r.until("Kustomization/flux-system/tenants", "to be ready without the tenant", func(row flux.Row) bool { return row.State == flux.Ready })
+	if _, err := os.Stat(filepath.Join(e.platform, "tenants", "base", "dev-team")); err == nil {
+		r.t.Error("the tenant's folder is still there")
+	}
+}
