@@ -122,6 +122,7 @@ func TestApplyFails(t *testing.T) {
 		reason string
 		meddle func(t *testing.T, dir string)
 		want   error
+		more   string // one more file to write
 	}{
 		"changed meanwhile": {
 			reason: "what somebody saved while the diff was shown must not be lost",
@@ -133,8 +134,8 @@ func TestApplyFails(t *testing.T) {
 			meddle: func(t *testing.T, dir string) { put(t, dir, "new", "theirs\n") },
 			want:   ErrChanged,
 		},
-		"a folder in the way": {
-			reason: "the last file cannot be renamed, so the others are put back",
+		"a file in the way": {
+			reason: "a folder that is needed is a file by now",
 			meddle: func(t *testing.T, dir string) {
 				if err := os.MkdirAll(filepath.Join(dir, "zz"), 0o755); err != nil {
 					t.Fatal(err)
@@ -142,12 +143,20 @@ func TestApplyFails(t *testing.T) {
 				put(t, dir, "zz/z", "a file where a folder must be\n")
 			},
 		},
+		"a name that is too long": {
+			reason: "the last file cannot be written, so what was written for the others goes again",
+			meddle: func(*testing.T, string) {},
+			more:   "zzz" + strings.Repeat("z", 250),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := write(t, tree{"a": "1\n", "b": "1\n"})
 			s := open(t, dir)
-			for file, content := range map[string]string{"a": "2\n", "new": "2\n", "new2/x/y": "2\n", "zz/z/z": "2\n"} {
+			for file, content := range map[string]string{"a": "2\n", "new": "2\n", "new2/x/y": "2\n", "zz/z/z": "2\n", tc.more: "2\n"} {
+				if file == "" {
+					continue
+				}
 				if err := s.Write(file, []byte(content)); err != nil {
 					t.Fatal(err)
 				}

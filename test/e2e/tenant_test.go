@@ -95,10 +95,11 @@ func TestTenantComesAndGoes(t *testing.T) {
 	if strings.Contains(said, "t0ken") {
 		t.Errorf("a secret was printed:\n%s", said)
 	}
-	repository := t.TempDir()
-	write(t, delivered, repository, "staging", "delivered.yaml")
 	maps := []string{"https://git.example.com/acme/billing#main=" + e.billing}
 	for _, tenant := range []string{"search", "mail", "maps"} {
+		repository := t.TempDir()
+		write(t, delivered, repository, "staging", "delivered.yaml")
+		write(t, "namespace: "+tenant+"\nresources: [delivered.yaml]\n", repository, "staging", "kustomization.yaml")
 		maps = append(maps, "https://git.example.com/acme/"+tenant+"#main="+repository)
 	}
 	r, failed := start(t, e.options(t, "clusters/staging", maps...))
