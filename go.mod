@@ -4,8 +4,8 @@ go 1.26.0
 
 require (
 	filippo.io/age v1.3.2
-	github.com/aymanbagabas/go-udiff v0.4.1
 	github.com/ProtonMail/go-crypto v1.4.1
+	github.com/aymanbagabas/go-udiff v0.4.1
 	github.com/charmbracelet/x/ansi v0.11.8
 	github.com/fluxcd/helm-controller/api v1.6.4
 	github.com/fluxcd/image-automation-controller/api v1.2.5

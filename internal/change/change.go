@@ -22,7 +22,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rogpeppe/go-internal/diff"
+	udiff "github.com/aymanbagabas/go-udiff"
 )
 
 // ErrInTheWay says that something other than a regular file is where a file has
@@ -155,9 +155,7 @@ func (s *Set) Diff() string {
 		if f.content == nil {
 			after = os.DevNull
 		}
-		text := string(diff.Diff(before, f.old, after, f.content))
-		// The library heads its output with a line that git does not know.
-		_, text, _ = strings.Cut(text, "\n")
+		text := udiff.Unified(before, after, string(f.old), string(f.content))
 		fmt.Fprintf(&out, "diff --git a/%s b/%s\n%s", name, name, text)
 	}
 	return out.String()

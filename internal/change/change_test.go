@@ -86,18 +86,18 @@ func TestApply(t *testing.T) {
 	want := `diff --git a/edited b/edited
 --- a/edited
 +++ b/edited
-@@ -1,1 +1,1 @@
+@@ -1 +1 @@
 -1
 +2
 diff --git a/gone/deep/file b/gone/deep/file
 --- a/gone/deep/file
 +++ /dev/null
-@@ -1,1 +0,0 @@
+@@ -1 +0,0 @@
 -1
 diff --git a/new/folder/file b/new/folder/file
 --- /dev/null
 +++ b/new/folder/file
-@@ -0,0 +1,1 @@
+@@ -0,0 +1 @@
 +3
 `
 	if diff := cmp.Diff(want, s.Diff()); diff != "" {
