@@ -153,7 +153,11 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind) adm
 	}
 	p.Spec.Variables = append([]admissionregistrationv1.Variable{{Name: "name", Expression: objectName}}, p.Spec.Variables...)
 	forbidden := metav1.StatusReasonForbidden
-	for _, v := range r.validations {
+	validations := r.validations
+	if slices.Contains(r.conditions, specChanged) {
+		validations = append([]validation{{"has(object.spec)", what + " + 'needs a spec'"}}, validations...)
+	}
+	for _, v := range validations {
 		message := v.message
 		if params != nil {
 			message = "'tenant ' + variables.tenant + ': ' + " + message

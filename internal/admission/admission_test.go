@@ -85,6 +85,9 @@ func newClient(t *testing.T, restConfig *rest.Config, as rest.ImpersonationConfi
 	t.Helper()
 	restConfig = rest.CopyConfig(restConfig)
 	restConfig.Impersonate = as
+	if restConfig.WarningHandlerWithContext == nil {
+		restConfig.WarningHandlerWithContext = rest.NoWarnings{}
+	}
 	c, err := client.New(restConfig, client.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +97,7 @@ func newClient(t *testing.T, restConfig *rest.Config, as rest.ImpersonationConfi
 
 func prepare(t *testing.T, restConfig *rest.Config) {
 	t.Helper()
-	for _, manifests := range [][]byte{config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), config.Policies()} {
+	for _, manifests := range [][]byte{config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), []byte(adversaries), config.Policies()} {
 		objects, err := flux.ReadObjects(manifests)
 		if err != nil {
 			t.Fatal(err)

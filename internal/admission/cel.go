@@ -60,7 +60,7 @@ func fluxKinds(operations []admissionregistrationv1.OperationType) []admissionre
 // own, which write finalizers and annotations, and those of objects that are
 // older than the rule.
 var specChanged = admissionregistrationv1.MatchCondition{
-	Name: "spec-changed", Expression: "oldObject == null || object.spec != oldObject.spec",
+	Name: "spec-changed", Expression: "oldObject == null || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec",
 }
 
 // isPlatform is CEL: whoever may change the profile may do what tenants may not.
@@ -126,7 +126,7 @@ const cleanURL = `^(https?|ssh|oci)://([a-z0-9_-]+@)?[a-z0-9][a-z0-9.-]*(:[0-9]{
 // maxAddress bounds how long an address may be, in bytes. With patterns as long
 // and as many as the profile may have, comparing stays within what the API server
 // lets a policy cost.
-const maxAddress = 512
+const maxAddress = 256
 
 // matchesAny is CEL that holds if an address is clean and one of the patterns
 // matches all of it. The patterns hold no character that means anything to a
@@ -142,7 +142,7 @@ func matchesAny(address, patterns string) string {
 func outside(address, patterns string) string {
 	return fmt.Sprintf(`(has(%[2]s) && size(%[2]s) > 0 ? (%[3]s) : `+
 		`size(%[1]s) <= %[4]d && %[1]s.matches('^https://[a-z0-9][a-z0-9-]*([.][a-z0-9-]+)*[.][a-z][a-z0-9-]+(:[0-9]{1,5})?(/.*)?$') && !%[1]s.matches('^https://[^/]*([.]svc|[.]local|[.]internal|[.]localhost)(:[0-9]+)?(/|$)'))`,
-		address, patterns, matchesAny(address, patterns), 4*maxAddress)
+		address, patterns, matchesAny(address, patterns), 8*maxAddress)
 }
 
 // list is CEL for the text of a list, "none" if it is not there.
