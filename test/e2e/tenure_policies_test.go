@@ -3,10 +3,12 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/ablation"
 	"github.com/tenure-dev/tenure/internal/testcluster"
 )
 
@@ -63,10 +65,34 @@ func TestVerifyTenurePolicies(t *testing.T) {
 	if diff := cmp.Diff([]string(nil), through); diff != "" {
 		t.Errorf("what got through (-want +got):\n%s", diff)
 	}
-	for _, result := range report.Results {
-		if len(result.Finding.Missing) > 0 {
-			t.Logf("%s as %s: no %q", result.Attack.Key(), result.Tenant, result.Finding.Missing)
+	if len(report.Results) == 0 {
+		t.Error("nothing was tried")
+	}
+	r.kubectl("", "wait", "--for=delete", "namespace/tenure-canary", "namespace/tenure-attack-i5", "namespace/tenure-attack-i5-release", "--timeout=60s")
+	t.Run("Ablation", func(t *testing.T) { ablateTenure(r.with(t)) })
+}
+
+// ablateTenure takes Tenure's rules away, with what else stops the same.
+func ablateTenure(r run) {
+	r.t.Helper()
+	opts := attackOptions(r)
+	opts.Tenant = "dev-team"
+	all, err := ablation.Run(r.t.Context(), ablation.Options{Attack: opts, Rows: ablation.TenureRows(), Excluded: ablation.TenureExcluded(), Progress: func(m ablation.Measured) {
+		r.t.Logf("without %s: %v after %.1fs", m.Row.Name(), m.Through, m.Took.Seconds())
+	}})
+	if err != nil {
+		r.t.Error(err)
+	}
+	if got, want := len(all), len(ablation.TenureRows())+1; got != want {
+		r.t.Errorf("%d rows were tried, want %d", got, want)
+	}
+	for _, m := range all {
+		for _, fault := range m.Faults {
+			r.t.Errorf("without %s: %s", m.Row.Name(), fault)
 		}
-		t.Logf("%s: %s by %s: %s %s", result.Attack.Key(), result.Finding.Outcome, result.Finding.Control, result.Finding.Message, result.Finding.Evidence)
+		want := slices.Sorted(slices.Values(append(slices.Clone(m.Row.Attacks), m.Row.Also...)))
+		if diff := cmp.Diff(want, m.Through); diff != "" {
+			r.t.Errorf("what gets through without %s (-want +got):\n%s", m.Row.Name(), diff)
+		}
 	}
 }
