@@ -94,6 +94,7 @@ type Sources struct {
 // +kubebuilder:validation:MaxLength=512
 // +kubebuilder:validation:Pattern=`^(https?|ssh|oci)://([a-z0-9_-]+@)?[a-z0-9*]([a-z0-9.*-]*[a-z0-9*])?(:[0-9]{1,5})?(/[A-Za-z0-9._~*-]+)*/?(/\*\*)?$`
 // +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.matches('^[a-z]+://[^/]*[*][^/.]*(/|$)')",message="a pattern has no .. and no * in the last label of its host: everything under a top-level domain would match"
+// +kubebuilder:validation:XValidation:rule="!self.matches('[*][*].') && !self.matches('[^/][*][*]')",message="a pattern has ** at its end only, as /**"
 type AddressPattern string
 
 // BucketPattern is a bucket that a tenant may name. What is empty matches

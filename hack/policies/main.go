@@ -1,5 +1,5 @@
 // Policies writes the rules of internal/admission as manifests into the folder
-// that its argument names.
+// that its first argument names, and as a page of documentation into the second.
 package main
 
 import (
@@ -11,13 +11,16 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: policies FOLDER")
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: policies FOLDER DOCS")
 		os.Exit(2)
 	}
 	manifests, err := admission.Manifests()
 	if err == nil {
 		err = os.WriteFile(filepath.Join(os.Args[1], "policies.yaml"), manifests, 0o644) //nolint:gosec // manifests that everybody may read
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(os.Args[2], "policies.md"), []byte(admission.Document()), 0o644) //nolint:gosec // a page that everybody may read
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

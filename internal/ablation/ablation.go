@@ -27,7 +27,8 @@ type Control struct {
 	// Away says how it is taken away.
 	Away string
 	// Layer is what [attack.Finding.Missing] calls it, of a control beside
-	// which another one stops the same.
+	// which another one stops the same. It is empty if the attack does not
+	// look for it.
 	Layer string
 
 	// remove takes it away and waits until that shows. What it returns puts it
@@ -40,7 +41,8 @@ type Control struct {
 type Row struct {
 	// Controls are one, or several of which each stops the attacks alone.
 	Controls []Control
-	// Attacks are the keys of the attacks that get through.
+	// Attacks are the keys of the attacks that get through, and that each of the
+	// controls stops by itself.
 	Attacks []string
 	// Also are those that one of several controls stops alone: they get
 	// through as well, and have a row of their own.
@@ -79,6 +81,8 @@ type Options struct {
 	Attack attack.Options
 	// Rows are the controls; nil takes all of them.
 	Rows []Row
+	// Excluded are the attacks that no row is for; nil takes those of [Excluded].
+	Excluded map[string]Exclusion
 	// Whole tries every attack with every row; otherwise those that wait for
 	// Flux are tried with their own rows only.
 	Whole bool
@@ -94,6 +98,9 @@ type Options struct {
 func Run(ctx context.Context, opts Options) (_ []Measured, err error) {
 	if opts.Attack.Tenant == "" {
 		return nil, errors.New("cannot take controls away: no tenant is named")
+	}
+	if opts.Excluded == nil {
+		opts.Excluded = Excluded()
 	}
 	t, err := newTarget(ctx, opts)
 	if err != nil {
@@ -143,7 +150,7 @@ func (t *target) measure(ctx context.Context, row Row) (_ Measured, err error) {
 			return len(row.Controls) == 0 || t.opts.Whole || !a.Deep || slices.Contains(row.Attacks, a.Key())
 		})
 		for _, r := range report.Results {
-			m.count(r)
+			m.count(r, t.opts.Excluded)
 		}
 		return err
 	})
@@ -153,15 +160,15 @@ func (t *target) measure(ctx context.Context, row Row) (_ Measured, err error) {
 }
 
 // count notes how an attack ended.
-func (m *Measured) count(r attack.Result) {
+func (m *Measured) count(r attack.Result, excluded map[string]Exclusion) {
 	key := r.Attack.Key()
 	m.Tried = append(m.Tried, key)
 	switch {
 	case r.Finding.Outcome == attack.NotProven:
 		m.Faults = append(m.Faults, fmt.Sprintf("%s is not proven: %s", key, r.Finding.Reason))
-	case r.Finding.Outcome == attack.GotThrough && !Excluded()[key].Through:
+	case r.Finding.Outcome == attack.GotThrough && !excluded[key].Through:
 		m.Through = append(m.Through, key)
-	case r.Finding.Outcome == attack.Stopped && Excluded()[key].Through:
+	case r.Finding.Outcome == attack.Stopped && excluded[key].Through:
 		m.Faults = append(m.Faults, fmt.Sprintf("%s is stopped by %s: it needs a row", key, r.Finding.Control))
 	}
 }
@@ -174,7 +181,7 @@ func (t *target) holds(ctx context.Context, m *Measured, away Control) error {
 		switch {
 		case r.Finding.Outcome != attack.Stopped:
 			m.Faults = append(m.Faults, fmt.Sprintf("without %s alone, %s %s: %s%s", away.Name, r.Attack.Key(), r.Finding.Outcome, r.Finding.Evidence, r.Finding.Reason))
-		case !slices.Contains(r.Finding.Missing, away.Layer):
+		case away.Layer != "" && !slices.Contains(r.Finding.Missing, away.Layer):
 			m.Faults = append(m.Faults, fmt.Sprintf("without %s alone, %s misses %q, not %q", away.Name, r.Attack.Key(), r.Finding.Missing, away.Layer))
 		}
 	}

@@ -103,7 +103,7 @@ func TestCount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got Measured
-			got.count(tc.result)
+			got.count(tc.result, Excluded())
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}

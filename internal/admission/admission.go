@@ -52,7 +52,7 @@ type validation struct{ expression, message string }
 // Rules returns all rules, by name.
 func Rules() []Rule {
 	rules := []Rule{
-		accounts(), bounds(), externalArtifacts(), managed(), namespaces(),
+		accounts(), bounds(), externalArtifacts(), kubeConfigs(), managed(), namespaces(),
 		notifications(), parameters(), pods(), references(), sources(), status(), tokens(),
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
@@ -145,20 +145,28 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind) adm
 	}
 	if params != nil {
 		p.Spec.MatchConditions = append([]admissionregistrationv1.MatchCondition{
-			{Name: "no-break-glass", Expression: "!has(params.spec.breakGlass) || !request.userInfo.groups.exists(g, g in params.spec.breakGlass)"},
+			{Name: "no-break-glass", Expression: "!has(params.spec.breakGlass) || !has(request.userInfo.groups) || !request.userInfo.groups.exists(g, g in params.spec.breakGlass)"},
 			{Name: "not-exempt", Expression: fmt.Sprintf(
-				"!has(params.spec.exemptions) || !params.spec.exemptions.exists(e, e.rule == '%s' && e.namespace == request.namespace && e.kind == request.kind.kind && e.name == request.name)", r.Name)},
+				"!has(params.spec.exemptions) || !params.spec.exemptions.exists(e, e.rule == '%s' && e.namespace == request.namespace && e.kind == request.kind.kind && e.name == %s)", r.Name, objectName)},
 		}, p.Spec.MatchConditions...)
 		p.Spec.Variables = append([]admissionregistrationv1.Variable{{Name: "tenant", Expression: tenantName()}}, p.Spec.Variables...)
 	}
+	p.Spec.Variables = append([]admissionregistrationv1.Variable{{Name: "name", Expression: objectName}}, p.Spec.Variables...)
 	forbidden := metav1.StatusReasonForbidden
-	for _, v := range r.validations {
+	validations := r.validations
+	if slices.Contains(r.conditions, specChanged) {
+		validations = append([]validation{{"has(object.spec)", what + " + 'needs a spec'"}}, validations...)
+	}
+	for _, v := range validations {
 		message := v.message
 		if params != nil {
 			message = "'tenant ' + variables.tenant + ': ' + " + message
 		}
 		p.Spec.Validations = append(p.Spec.Validations, admissionregistrationv1.Validation{
 			Expression: v.expression, MessageExpression: message, Reason: &forbidden,
+			// For when the message cannot be made of what is in the object, as
+			// with a line break.
+			Message: r.Title,
 		})
 	}
 	return p

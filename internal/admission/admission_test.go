@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
@@ -85,6 +87,9 @@ func newClient(t *testing.T, restConfig *rest.Config, as rest.ImpersonationConfi
 	t.Helper()
 	restConfig = rest.CopyConfig(restConfig)
 	restConfig.Impersonate = as
+	if restConfig.WarningHandlerWithContext == nil {
+		restConfig.WarningHandlerWithContext = rest.NoWarnings{}
+	}
 	c, err := client.New(restConfig, client.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +99,7 @@ func newClient(t *testing.T, restConfig *rest.Config, as rest.ImpersonationConfi
 
 func prepare(t *testing.T, restConfig *rest.Config) {
 	t.Helper()
-	for _, manifests := range [][]byte{config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), config.Policies()} {
+	for _, manifests := range [][]byte{config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), []byte(adversaries), config.Policies()} {
 		objects, err := flux.ReadObjects(manifests)
 		if err != nil {
 			t.Fatal(err)
@@ -288,5 +293,23 @@ func TestChange(t *testing.T) {
 		{"the admin changes them", patch(admin, namespace, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), ""},
 	} {
 		t.Run(tc.reason, func(t *testing.T) { check(t, tc.err, tc.want) })
+	}
+}
+
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	written, err := os.ReadFile("../../docs/reference/policies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(admission.Document(), string(written)); diff != "" {
+		t.Errorf("docs/reference/policies.md is not up to date, run make generate (-want +got):\n%s", diff)
+	}
+	manifests, err := admission.Manifests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(manifests), string(config.Policies())); diff != "" {
+		t.Errorf("config/admission is not up to date, run make generate (-want +got):\n%s", diff)
 	}
 }

@@ -29,11 +29,10 @@ const (
 
 // The operations that change what an object asks for.
 var (
-	writes   = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
-	updates  = []admissionregistrationv1.OperationType{admissionregistrationv1.Update}
-	creates  = []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
-	removals = []admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}
-	all      = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete}
+	writes  = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+	updates = []admissionregistrationv1.OperationType{admissionregistrationv1.Update}
+	creates = []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
+	all     = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete}
 )
 
 // on is a rule for resources of a group in whatever version they are written.
@@ -61,7 +60,7 @@ func fluxKinds(operations []admissionregistrationv1.OperationType) []admissionre
 // own, which write finalizers and annotations, and those of objects that are
 // older than the rule.
 var specChanged = admissionregistrationv1.MatchCondition{
-	Name: "spec-changed", Expression: "oldObject == null || object.spec != oldObject.spec",
+	Name: "spec-changed", Expression: "oldObject == null || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec",
 }
 
 // isPlatform is CEL: whoever may change the profile may do what tenants may not.
@@ -81,6 +80,11 @@ var notKubernetes = admissionregistrationv1.MatchCondition{
 	Name:       "not-kubernetes",
 	Expression: "!request.userInfo.username.startsWith('system:serviceaccount:kube-system:') && !(request.userInfo.username in ['system:apiserver', 'system:kube-controller-manager'])",
 }
+
+// objectName is CEL for the name of the object of a request. The request itself
+// has none when the API server chooses the name, and when a whole collection is
+// deleted.
+const objectName = "(has(request.name) && request.name != '' ? request.name : oldObject != null ? oldObject.metadata.name : has(object.metadata.name) ? object.metadata.name : '')"
 
 // posture is CEL for the part of the parameters that a rule reads.
 const posture = "params.spec.tenants"
@@ -119,16 +123,35 @@ func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `\'`) + "'
 // is read by every library as it is read here. Dots are looked at by themselves.
 const cleanURL = `^(https?|ssh|oci)://([a-z0-9_-]+@)?[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?$`
 
+// maxAddress bounds how long an address may be, in bytes. With patterns as long
+// and as many as the profile may have, comparing stays within what the API server
+// lets a policy cost.
+const maxAddress = 256
+
 // matchesAny is CEL that holds if an address is clean and one of the patterns
 // matches all of it. The patterns hold no character that means anything to a
 // regular expression but . and *: their schema sees to it.
 func matchesAny(address, patterns string) string {
 	regexp := "'^' + p.replace('.', '[.]').replace('/**', '/<>').replace('*', '[^/]*').replace('/<>', '/.+') + '/?$'"
-	return fmt.Sprintf("(%[1]s).matches(%[2]s) && !(%[1]s).contains('..') && has(%[3]s) && %[3]s.exists(p, (%[1]s).matches(%[4]s))",
-		address, quote(cleanURL), patterns, regexp)
+	return fmt.Sprintf("size(%[1]s) <= %[5]d && (%[1]s).matches(%[2]s) && !(%[1]s).contains('..') && has(%[3]s) && %[3]s.exists(p, (%[1]s).matches(%[4]s))",
+		address, quote(cleanURL), patterns, regexp, maxAddress)
+}
+
+// outside is CEL that holds if one of the patterns matches an address or, without
+// any, if it is an https address whose host is no name or address of a cluster.
+func outside(address, patterns string) string {
+	return fmt.Sprintf(`(has(%[2]s) && size(%[2]s) > 0 ? (%[3]s) : `+
+		`size(%[1]s) <= %[4]d && %[1]s.matches('^https://[a-z0-9][a-z0-9-]*([.][a-z0-9-]+)*[.][a-z][a-z0-9-]+(:[0-9]{1,5})?(/.*)?$') && !%[1]s.matches('^https://[^/]*([.]svc|[.]local|[.]internal|[.]localhost)(:[0-9]+)?(/|$)'))`,
+		address, patterns, matchesAny(address, patterns), 8*maxAddress)
 }
 
 // list is CEL for the text of a list, "none" if it is not there.
 func list(field string) string {
-	return fmt.Sprintf("(has(%[1]s) && size(%[1]s) > 0 ? %[1]s.map(p, string(p)).join(', ') : 'none')", field)
+	return fmt.Sprintf("(has(%[1]s) && size(%[1]s) > 0 ? %[2]s : 'none')", field, short(fmt.Sprintf("%s.map(p, string(p)).join(', ')", field)))
+}
+
+// short is CEL for the beginning of a text: a message that is longer than 5 KiB is
+// not shown at all.
+func short(text string) string {
+	return fmt.Sprintf("(size(%[1]s) > 512 ? (%[1]s).substring(0, 512) + '...' : %[1]s)", text)
 }

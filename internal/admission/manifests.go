@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-//go:generate go run ../../hack/policies ../../config/admission
+//go:generate go run ../../hack/policies ../../config/admission ../../docs/reference
 
 // Manifests returns the policies and bindings of all rules as YAML documents.
 func Manifests() ([]byte, error) {

@@ -2,16 +2,12 @@ package admission
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
-	"github.com/tenure-dev/tenure/api/v1alpha1"
-	"github.com/tenure-dev/tenure/internal/tenancy"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
 // what names the object of a request in a message.
-const what = "object.kind + ' ' + request.name + ' '"
+const what = "object.kind + ' ' + variables.name + ' '"
 
 // reconcilers is CEL for the accounts that a tenant is applied as.
 var reconcilers = admissionregistrationv1.Variable{
@@ -24,7 +20,7 @@ var reconcilers = admissionregistrationv1.Variable{
 // cluster.
 func accounts() Rule {
 	return Rule{
-		Name: Prefix + "accounts", Rows: []string{"I1", "I2", "I13"},
+		Name: Prefix + "accounts", Rows: []string{"I1", "I2", "I13", "I19"},
 		Title: "Kustomizations and HelmReleases name an account that was made for applying, and no other cluster",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupKustomize, kustomizations...), on(writes, groupHelm, helmReleases...),
@@ -38,6 +34,9 @@ func accounts() Rule {
 				what + " + 'must not choose another cluster in spec.kubeConfig (allowed Secrets: ' + " + list(posture+".kubeConfigs") + " + ')'"},
 			{path("spec.decryption.serviceAccountName", "%s in variables.reconcilers"),
 				what + " + 'must not decrypt as another account (allowed: ' + variables.reconcilers.join(', ') + ')'"},
+			// Without either, Flux asks a cloud's key service as itself.
+			{path("spec.decryption", "has(%s.secretRef) || has(%s.serviceAccountName)"),
+				what + " + 'needs a key of its own in spec.decryption.secretRef, or an account in spec.decryption.serviceAccountName'"},
 		},
 	}
 }
@@ -56,6 +55,8 @@ func references() Rule {
 		"spec.imageRepositoryRef.namespace", "spec.dependsOn[].namespace", "spec.eventSources[].namespace",
 		"spec.resources[].namespace", "spec.sources[].namespace",
 		"spec.analysis.metrics[].templateRef.namespace", "spec.analysis.alerts[].providerRef.namespace",
+		// The name that older Canaries have for the same.
+		"spec.canaryAnalysis.metrics[].templateRef.namespace", "spec.canaryAnalysis.alerts[].providerRef.namespace",
 	} {
 		r.validations = append(r.validations, validation{
 			path(field, "%s in ['', request.namespace]"),
@@ -85,7 +86,7 @@ func sources() Rule {
 	} {
 		r.validations = append(r.validations, validation{
 			fmt.Sprintf("object.kind != '%s' || (has(%s) && %s)", s.kind, allowed, matchesAny(s.address, allowed+"."+s.patterns)),
-			what + " + 'must not fetch from ' + string(" + s.address + ") + ' (allowed: ' + (has(" + allowed + ") ? " + list(allowed+"."+s.patterns) + " : 'none') + ')'",
+			what + " + 'must not fetch from ' + " + short("string("+s.address+")") + " + ' (allowed: ' + (has(" + allowed + ") ? " + list(allowed+"."+s.patterns) + " : 'none') + ')'",
 		})
 	}
 	r.validations = append(r.validations,
@@ -93,7 +94,7 @@ func sources() Rule {
 			fmt.Sprintf("object.kind != 'Bucket' || (has(%[1]s) && has(%[1]s.buckets) && %[1]s.buckets.exists(b, b.endpoint == object.spec.endpoint"+
 				" && (!has(b.bucketName) || object.spec.bucketName.matches('^' + b.bucketName.replace('.', '[.]').replace('*', '.*') + '$'))"+
 				" && (!has(b.region) || (has(object.spec.region) && b.region == object.spec.region))))", allowed),
-			what + " + 'must not fetch from ' + object.spec.endpoint + '/' + object.spec.bucketName + ' (ask the platform team to allow the bucket)'",
+			what + " + 'must not fetch from ' + " + short("object.spec.endpoint + '/' + object.spec.bucketName") + " + ' (ask the platform team to allow the bucket)'",
 		},
 		validation{
 			path("spec.provider", fmt.Sprintf("%%s in (has(%[1]s) && has(%[1]s.providers) ? %[1]s.providers : ['generic'])", allowed)),
@@ -101,7 +102,22 @@ func sources() Rule {
 		},
 		validation{
 			path("spec.insecure", "!%s"),
-			what + " + 'must not set spec.insecure'",
+			what + " + 'must not set spec.insecure: use an address with TLS'",
+		},
+		// What an address says is true only on the way that leads to it: a proxy
+		// of the tenant's own, with a certificate authority of its own, answers
+		// for every approved host.
+		validation{
+			path("spec.proxySecretRef", "false"),
+			what + " + 'must not fetch through a proxy of its own in spec.proxySecretRef: leave it out'",
+		},
+		validation{
+			path("spec.sts", "false"),
+			what + " + 'must not get credentials from an address of its own in spec.sts: name a Secret in spec.secretRef'",
+		},
+		validation{
+			path("spec.recurseSubmodules", "!%s"),
+			what + " + 'must not set spec.recurseSubmodules: submodules come from addresses that nobody approved, use spec.include'",
 		},
 	)
 	return r
@@ -116,7 +132,10 @@ func bounds() Rule {
 		resources:  fluxKinds(writes),
 		conditions: []admissionregistrationv1.MatchCondition{specChanged},
 	}
-	for _, field := range []string{"spec.interval", "spec.retryInterval", "spec.chart.spec.interval"} {
+	for _, field := range []string{
+		"spec.interval", "spec.retryInterval", "spec.chart.spec.interval",
+		"spec.install.strategy.retryInterval", "spec.upgrade.strategy.retryInterval",
+	} {
 		r.validations = append(r.validations, validation{
 			path(field, "duration(%s) >= duration("+limits+".minInterval)"),
 			what + " + " + quote("needs a longer "+field+": at least ") + " + " + limits + ".minInterval",
@@ -128,164 +147,50 @@ func bounds() Rule {
 			what + " + " + quote("needs a shorter "+field+": at most ") + " + " + limits + ".maxTimeout",
 		})
 	}
+	// The timeout that a Kustomization does not name is its interval.
+	r.validations = append(r.validations, validation{
+		"object.kind != 'Kustomization' || has(object.spec.timeout) || duration(object.spec.interval) <= duration(" + limits + ".maxTimeout) ||" +
+			" !(has(object.spec.wait) && object.spec.wait || has(object.spec.healthChecks) && size(object.spec.healthChecks) > 0" +
+			" || has(object.spec.deletionPolicy) && object.spec.deletionPolicy == 'WaitForTermination')",
+		what + " + 'needs spec.timeout, at most ' + " + limits + ".maxTimeout + ': without it, it waits for as long as spec.interval'",
+	})
 	return r
-}
-
-// status: what Flux says about an object is said by Flux.
-func status() Rule {
-	r := Rule{
-		Name: Prefix + "status", Rows: []string{"S4"},
-		Title:       "the status of Flux objects is written by Flux",
-		resources:   fluxKinds(updates),
-		conditions:  notThePlatform,
-		validations: []validation{{"false", what + " + 'has a status that only Flux writes'"}},
-	}
-	for i := range r.resources {
-		for j, resource := range r.resources[i].Resources {
-			if j == 0 {
-				r.resources[i].Resources = slices.Clone(r.resources[i].Resources)
-			}
-			r.resources[i].Resources[j] = resource + "/status"
-		}
-	}
-	return r
-}
-
-// externalArtifacts: an artifact that nobody fetched would go around the rules
-// for sources.
-func externalArtifacts() Rule {
-	return Rule{
-		Name: Prefix + "external-artifacts", Rows: []string{"S3"},
-		Title: "ExternalArtifacts are made by the platform",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{
-			on(all, groupSource, "externalartifacts", "externalartifacts/status"),
-		},
-		conditions:  notThePlatform,
-		validations: []validation{{"false", "'ExternalArtifact ' + request.name + ' can be made and changed by the platform only: use a source of your own, or ask for a grant'"}},
-	}
 }
 
 // notifications: what comes in is authenticated, what goes out leaves the
 // cluster.
 func notifications() Rule {
 	allowed := posture + ".notifications"
-	return Rule{
-		Name: Prefix + "notifications", Rows: []string{"N3", "N4"},
-		Title: "Receivers authenticate who calls, and Providers post to addresses outside",
+	addresses := "(has(" + allowed + ".addresses) && size(" + allowed + ".addresses) > 0 ? " + list(allowed+".addresses") + " : 'https addresses outside of the cluster')"
+	r := Rule{
+		Name: Prefix + "notifications", Rows: []string{"N3", "N4", "I19"},
+		Title: "Receivers authenticate who calls, and Providers post to addresses outside, as themselves",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
-			on(writes, groupNotification, "receivers", "providers"),
+			on(writes, groupNotification, "receivers", "providers"), on(writes, groupFlagger, "alertproviders"),
 		},
 		conditions: []admissionregistrationv1.MatchCondition{specChanged},
 		validations: []validation{
 			{"object.kind != 'Receiver' || object.spec.type in " + allowed + ".receiverTypes",
-				what + " + 'must not have type ' + object.spec.type + ' (allowed: ' + " + allowed + ".receiverTypes.join(', ') + ')'"},
-			{"object.kind != 'Provider' || !has(object.spec.address) || (has(" + allowed + ".addresses) ? (" +
-				matchesAny("object.spec.address", allowed+".addresses") + ") : " +
-				`object.spec.address.matches('^https://[a-z0-9][a-z0-9-]*([.][a-z0-9-]+)*[.][a-z][a-z0-9-]+(:[0-9]{1,5})?(/.*)?$') && !object.spec.address.matches('^https://[^/]*([.]svc|[.]local|[.]internal|[.]localhost)(:[0-9]+)?(/|$)'))`,
-				what + " + 'must not post to ' + object.spec.address + ' (allowed: ' + (has(" + allowed + ".addresses) ? " + allowed + ".addresses.map(p, string(p)).join(', ') : 'https addresses outside of the cluster') + ')'"},
+				what + " + 'must not have type ' + " + short("object.spec.type") + " + ' (allowed: ' + " + list(allowed+".receiverTypes") + " + ')'"},
+			{path("spec.address", outside("%s", allowed+".addresses")),
+				what + " + 'must not post to ' + " + short("object.spec.address") + " + ' (allowed: ' + " + addresses + " + ')'"},
+			{path("spec.oidcProviders[].issuerURL", outside("%s", allowed+".addresses")),
+				what + " + 'must not ask an issuer within the cluster in spec.oidcProviders (allowed: ' + " + addresses + " + ')'"},
 		},
 	}
-}
-
-// managed: what the platform has put into a tenant's namespace stays as it is.
-func managed() Rule {
-	const applied = "kustomize.toolkit.fluxcd.io/namespace"
-	return Rule{
-		Name: Prefix + "managed", Rows: []string{"I10", "A5", "W1"},
-		Title: "what the platform applied to a tenant's namespace is changed by the platform",
-		resources: append(fluxKinds(removals),
-			on(removals, "", "serviceaccounts", "secrets", "configmaps", "resourcequotas", "limitranges"),
-			on(removals, "rbac.authorization.k8s.io", "roles", "rolebindings"),
-			on(removals, "networking.k8s.io", "networkpolicies"),
-		),
-		conditions: append([]admissionregistrationv1.MatchCondition{
-			{Name: "applied-by-platform", Expression: fmt.Sprintf(
-				"has(oldObject.metadata.labels) && (('%[1]s' in oldObject.metadata.labels && oldObject.metadata.labels['%[1]s'] in params.spec.platformNamespaces)"+
-					" || ('%[2]s' in oldObject.metadata.labels && oldObject.metadata.labels['%[2]s'] == '%[3]s'))", applied, tenancy.LabelManaged, tenancy.ManagedValue)},
-			// Annotations ask for a reconciliation; finalizers are Flux's.
-			{Name: "more-than-metadata", Expression: "oldObject == null || object == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
-				" || !has(object.metadata.labels) || object.metadata.labels != oldObject.metadata.labels"},
-		}, notThePlatform...),
-		validations: []validation{{"false", "request.kind.kind + ' ' + request.name + ' belongs to the platform: ask the platform team to change it in its repository'"}},
+	for _, field := range []string{"spec.proxy", "spec.proxySecretRef"} {
+		r.validations = append(r.validations, validation{
+			path(field, "false"), what + " + " + quote("must not post through a proxy of its own in "+field+": leave it out"),
+		})
 	}
-}
-
-// parameters: what the rules of a namespace read is written by the manager.
-func parameters() Rule {
-	return Rule{
-		Name: Prefix + "parameters", Rows: []string{"I17"},
-		Title: "TenantParameters are the platform's",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{
-			on(all, v1alpha1.GroupVersion.Group, "tenantparameters", "tenantparameters/status"),
-		},
-		conditions: []admissionregistrationv1.MatchCondition{
-			notKubernetes,
-			{Name: "not-platform", Expression: "!" + isPlatform},
-		},
-		unbound:     true,
-		validations: []validation{{"false", "'the TenantParameters of namespace ' + request.namespace + ' say what holds in it, and are written by the manager: ask the platform team to change the TenancyProfile'"}},
+	// Types of Providers that fall back to the cloud identity of the controller.
+	for _, cloud := range []struct{ types, provider string }{{"['googlepubsub']", "gcp"}, {"['azureeventhub', 'azuredevops']", "azure"}} {
+		providers := posture + ".sources.providers"
+		r.validations = append(r.validations, validation{
+			fmt.Sprintf("object.kind != 'Provider' || !(object.spec.type in %s) || has(object.spec.secretRef) || (has(%s.sources) && has(%s) && '%s' in %s)",
+				cloud.types, posture, providers, cloud.provider, providers),
+			what + " + 'needs credentials of its own in spec.secretRef for type ' + object.spec.type",
+		})
 	}
-}
-
-// pods: nobody but Flux acts as the account that Flux applies as.
-func pods() Rule {
-	return Rule{
-		Name: Prefix + "pods", Rows: []string{"I9"},
-		Title:       "Pods do not run as an account that Flux applies as",
-		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "pods")},
-		variables:   []admissionregistrationv1.Variable{reconcilers},
-		validations: []validation{{path("spec.serviceAccountName", "!(%s in variables.reconcilers)"), "'a Pod must not run as ' + object.spec.serviceAccountName + ', which Flux applies as: make another account for it'"}},
-	}
-}
-
-// tokens: nor does anybody get a token of it.
-func tokens() Rule {
-	const (
-		account     = "kubernetes.io/service-account.name"
-		subresource = "has(request.subResource) && request.subResource == 'token'"
-	)
-	return Rule{
-		Name: Prefix + "tokens", Rows: []string{"I8"},
-		Title: "nobody gets a token of an account that Flux applies as",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{
-			on(creates, "", "serviceaccounts/token"), on(writes, "", "secrets"),
-		},
-		conditions: append([]admissionregistrationv1.MatchCondition{
-			{Name: "asks-for-a-token", Expression: subresource + " || object.type == 'kubernetes.io/service-account-token'"},
-		}, notThePlatform...),
-		variables: []admissionregistrationv1.Variable{reconcilers, {Name: "account", Expression: fmt.Sprintf(
-			"%[2]s ? request.name : (has(object.metadata.annotations) && '%[1]s' in object.metadata.annotations ? object.metadata.annotations['%[1]s'] : '')", account, subresource)}},
-		validations: []validation{{"!(variables.account in variables.reconcilers)", "'a token of ' + variables.account + ', which Flux applies as, can be made by the platform only'"}},
-	}
-}
-
-// namespaces: the labels of a namespace say whose it is and what holds in it. The
-// selector of a binding looks at the labels as they would become, so this rule
-// is asked about every namespace, and reads no parameters.
-func namespaces() Rule {
-	tenant := func(object string) string {
-		var any []string
-		for _, label := range append(slices.Clone(tenantLabels), v1alpha1.LabelParameters) {
-			any = append(any, fmt.Sprintf("'%s' in %s.metadata.labels", label, object))
-		}
-		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata.labels) && (%[2]s))", object, strings.Join(any, " || "))
-	}
-	return Rule{
-		Name: Prefix + "namespaces", Rows: []string{"I6", "I7", "I18"},
-		Title: "labels and annotations of a tenant's namespace are the platform's",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{
-			on(writes, "", "namespaces", "namespaces/status", "namespaces/finalize"),
-		},
-		conditions: []admissionregistrationv1.MatchCondition{
-			{Name: "of-a-tenant", Expression: tenant("object") + " || " + tenant("oldObject")},
-			{Name: "metadata-changed", Expression: "oldObject == null || !has(object.metadata.labels) || !has(oldObject.metadata.labels) || object.metadata.labels != oldObject.metadata.labels" +
-				" || has(object.metadata.annotations) != has(oldObject.metadata.annotations) || (has(object.metadata.annotations) && object.metadata.annotations != oldObject.metadata.annotations)" +
-				" || has(object.metadata.ownerReferences) != has(oldObject.metadata.ownerReferences) || (has(object.metadata.ownerReferences) && object.metadata.ownerReferences != oldObject.metadata.ownerReferences)" +
-				" || object.spec != oldObject.spec"},
-			notKubernetes,
-			{Name: "not-platform", Expression: "!" + isPlatform},
-		},
-		unbound:     true,
-		validations: []validation{{"false", "'labels, annotations and finalizers of the namespace ' + request.name + ' say whose it is and what holds in it: ask the platform team to change them'"}},
-	}
+	return r
 }

@@ -47,7 +47,7 @@ func (e *Env) called(ctx context.Context, id, namespace string) Finding {
 	}
 	// An object that Flux leaves alone, so that nothing else touches it.
 	target := object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", namespace, name(id), map[string]any{"spec": map[string]any{
-		"interval": "1h", "path": "./", "prune": false, "suspend": true, "serviceAccountName": "default",
+		"interval": "1h", "path": "./", "prune": false, "suspend": true, "serviceAccountName": e.Account.Name,
 		"sourceRef": map[string]any{"kind": "GitRepository", "name": "none"},
 	}})
 	token := rand.Text()

@@ -1,0 +1,108 @@
+package ablation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/tenure-dev/tenure/internal/admission"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TenureRows are Tenure's own rules in a fleet that has them, Tenure's role for
+// tenants and Flux's lockdown: each rule by itself where it is what stops an
+// attack, and together with the flag or the role that stops the same. The other
+// controls of such a fleet are those of [Rows].
+func TenureRows() []Row {
+	both := func(other Control, name string, attacks ...string) Row {
+		return Row{Controls: []Control{other, rule(name)}, Attacks: attacks}
+	}
+	crossing := func(controller string) Control {
+		return layer(flag(controller, "--no-cross-namespace-refs"), "flag --no-cross-namespace-refs of "+controller)
+	}
+	return []Row{
+		one(rule("accounts"), "I13-api", "I19-api-Kustomization"),
+		one(rule("bounds"), "A1-api", "A3-api"),
+		one(rule("managed"), "I10-api"),
+		one(rule("notifications"), "N3-api", "N4-api"),
+		one(rule("pods"), "I9-api"),
+		one(rule("sources"), "I19-api", "S9-api"),
+
+		both(crossing("kustomize-controller"), "references", "S1-api"),
+		both(crossing("helm-controller"), "references", "S1-api-HelmRelease"),
+		both(crossing("notification-controller"), "references", "N1-api", "N2-api"),
+		both(role("patch the status of Flux objects", within, allow([]string{"update", "patch"}, "source.toolkit.fluxcd.io", "gitrepositories/status")), "status", "S4-api"),
+		both(role("create externalartifacts", within, allow([]string{"create"}, "source.toolkit.fluxcd.io", "externalartifacts")), "external-artifacts", "S3-api"),
+		// The attack asks for a token of any account of the namespace; the rule keeps
+		// those of accounts that Flux applies as, and internal/admission shows it.
+		one(role("create serviceaccounts/token", within, allow([]string{"create"}, "", "serviceaccounts/token")), "I8-api"),
+		both(role("patch its namespaces", within, allow([]string{"update", "patch"}, "", "namespaces")), "namespaces", "I6-api", "I18-api"),
+		both(role("patch namespaces/status", within, allow([]string{"update", "patch"}, "", "namespaces/status")), "namespaces", "I6-api"),
+		withAccounts("kustomize-controller", "I1-api"),
+		withAccounts("helm-controller", "I1-api-HelmRelease"),
+	}
+}
+
+// TenureExcluded are the attacks that neither [TenureRows] nor [Rows] are for:
+// what nothing of Flux stops, Tenure's rules do.
+func TenureExcluded() map[string]Exclusion {
+	excluded := Excluded()
+	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
+	return excluded
+}
+
+// withAccounts is a row of the account that a controller falls back to. The rule
+// beside it stops more than that, and by itself.
+func withAccounts(controller, attack string) Row {
+	const flagName = "--default-service-account"
+	return Row{
+		Controls: []Control{
+			layer(flag(controller, flagName), "flag "+flagName+" of "+controller),
+			layer(rule("accounts"), "policy that demands spec.serviceAccountName"),
+		},
+		Attacks: []string{attack},
+		Also:    []string{"I13-api", "I19-api-Kustomization"},
+	}
+}
+
+// rule is a rule of Tenure's, by its name without the prefix: both policies, with
+// all their bindings.
+func rule(name string) Control {
+	name = admission.Prefix + name
+	return Control{
+		Name: "rule " + name,
+		Away: "its ValidatingAdmissionPolicyBindings are deleted",
+		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			var removed []admissionv1.ValidatingAdmissionPolicyBinding
+			restore := func(ctx context.Context) error {
+				var errs []error
+				for _, b := range removed {
+					errs = append(errs, t.admin.Create(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
+						ObjectMeta: metav1.ObjectMeta{Name: b.Name, Labels: b.Labels, Annotations: b.Annotations}, Spec: b.Spec,
+					}))
+				}
+				return errors.Join(append(errs, t.policiesInForce(ctx))...)
+			}
+			var all admissionv1.ValidatingAdmissionPolicyBindingList
+			if err := t.admin.List(ctx, &all, client.MatchingLabels{"app.kubernetes.io/name": "tenure"}); err != nil {
+				return restore, err
+			}
+			for _, b := range all.Items {
+				if b.Spec.PolicyName != name && b.Spec.PolicyName != name+"-own" {
+					continue
+				}
+				if err := t.admin.Delete(ctx, &b); err != nil {
+					return restore, err
+				}
+				removed = append(removed, b)
+			}
+			if len(removed) == 0 {
+				return restore, fmt.Errorf("no binding of %s is there", name)
+			}
+			return restore, t.policiesInForce(ctx)
+		},
+	}
+}

@@ -1,0 +1,301 @@
+package admission_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A tenant with cluster-admin in its namespaces, with parameters of its own in
+// one, and somebody who may write every namespace.
+var adversaries = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: hostile, labels: {toolkit.fluxcd.io/tenant: hostile}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: hostile-own, labels: {tenure.dev/tenant: hostile, tenure.dev/parameters: "true"}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: hostile-lost, labels: {tenure.dev/tenant: hostile, tenure.dev/parameters: "true"}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: hostile-capsule, labels: {capsule.clastix.io/tenant: hostile}}
+---
+apiVersion: tenure.dev/v1alpha1
+kind: TenantParameters
+metadata: {name: tenure, namespace: hostile-own}
+spec:
+  tenant: hostile
+  breakGlass: [firefighters]
+  exemptions:
+    - {rule: tenure-sources, namespace: hostile-own, kind: GitRepository, name: legacy, reason: moves next month}
+  tenants:
+    kubeConfigs: [generated]
+    sources: {git: ["https://own.example.com/**"]}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: hostile, namespace: hostile}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: helper, namespace: hostile}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: hostile-namespaces}
+rules: [{apiGroups: [""], resources: [namespaces, namespaces/status, namespaces/finalize], verbs: ["*"]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: hostile-namespaces}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: hostile-namespaces}
+subjects: [{kind: User, name: labeler}]
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: platform, namespace: hostile, labels: {kustomize.toolkit.fluxcd.io/name: tenants, kustomize.toolkit.fluxcd.io/namespace: flux-system}}
+spec: {hard: {pods: "5"}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: released, namespace: hostile, labels: {helm.toolkit.fluxcd.io/name: base, helm.toolkit.fluxcd.io/namespace: flux-system}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: platform, namespace: hostile, labels: {kustomize.toolkit.fluxcd.io/name: tenants, kustomize.toolkit.fluxcd.io/namespace: flux-system}}
+spec: {interval: 1h, prune: true, suspend: true, serviceAccountName: hostile, sourceRef: {kind: GitRepository, name: x}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: mine, namespace: hostile}
+spec: {interval: 1h, prune: true, suspend: true, serviceAccountName: hostile, sourceRef: {kind: GitRepository, name: x}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: token, namespace: hostile, annotations: {kubernetes.io/service-account.name: helper}}
+type: kubernetes.io/service-account-token
+` + bindingsOfHostile
+
+var bindingsOfHostile = func() string {
+	var b strings.Builder
+	for _, ns := range []string{"hostile", "hostile-own", "hostile-lost", "hostile-capsule"} {
+		fmt.Fprintf(&b, `---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: hostile, namespace: %s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: hostile, namespace: hostile}]
+`, ns)
+	}
+	return b.String()
+}()
+
+// hostile is the tenant of [adversaries].
+func hostile(t *testing.T, restConfig *rest.Config) client.Client {
+	t.Helper()
+	return newClient(t, restConfig, rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:hostile:hostile",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:hostile", "system:authenticated"},
+	})
+}
+
+// in moves a manifest to a namespace of the hostile tenant's, under its account.
+func in(namespace, manifest string) string {
+	return strings.NewReplacer("namespace: apps", "namespace: "+namespace, "serviceAccountName: dev-team", "serviceAccountName: hostile").Replace(manifest)
+}
+
+// What a hostile tenant makes, in every way that an object can be written.
+func TestCreateByAdversary(t *testing.T) {
+	t.Parallel()
+	_, _, restConfig := cluster(t)
+	tenant := hostile(t, restConfig)
+	const mine = "serviceAccountName: hostile"
+	repository := func(url string) string {
+		return source("GitRepository", "url: '"+url+"'")
+	}
+	controller := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:replicaset-controller", Groups: []string{"system:masters"}})
+	pod := func(spec string) string {
+		return "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: apps}, spec: {" + spec + ", containers: [{name: x, image: x}]}}"
+	}
+	for _, tc := range []struct {
+		reason, manifest, want string
+		by                     client.Client
+	}{
+		{"a name that the API server chooses", strings.Replace(kustomization(""), "name: x", "generateName: gen-", 1), "tenant hostile: Kustomization gen-", nil},
+		{"and the message has what is wrong", strings.Replace(kustomization(""), "name: x", "generateName: gen-", 1), " needs spec.serviceAccountName, one of: hostile, preview", nil},
+		{"an empty account", kustomization("serviceAccountName: ''"), "needs spec.serviceAccountName", nil},
+		{"an account with spaces", kustomization("serviceAccountName: 'hostile '"), "needs spec.serviceAccountName", nil},
+		{"an account in capitals", kustomization("serviceAccountName: Hostile"), "needs spec.serviceAccountName", nil},
+		{"no spec at all", "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: x, namespace: apps}}", "Kustomization x needs a spec", nil},
+		{"a cluster by ConfigMap", kustomization(mine + ", kubeConfig: {configMapRef: {name: mine}}"), "must not choose another cluster", nil},
+		{"decryption without a key", kustomization(mine + ", decryption: {provider: sops}"), "needs a key of its own in spec.decryption.secretRef", nil},
+		{"decryption with its key", kustomization(mine + ", decryption: {provider: sops, secretRef: {name: mine}}"), "", nil},
+		{"decryption as another account", kustomization(mine + ", decryption: {provider: sops, serviceAccountName: default}"), "must not decrypt as another account", nil},
+		{"waiting as long as its interval", kustomization(mine + ", wait: true"), "needs spec.timeout, at most 15m", nil},
+		{"waiting for health checks as long", kustomization(mine + ", healthChecks: [{apiVersion: v1, kind: Service, name: x}]"), "needs spec.timeout", nil},
+		{"waiting for what it deletes as long", kustomization(mine + ", deletionPolicy: WaitForTermination"), "needs spec.timeout", nil},
+		{"waiting for a while", kustomization(mine + ", wait: true, timeout: 5m"), "", nil},
+		{"a timeout in many small units", kustomization(mine + ", timeout: 10m10m"), "needs a shorter spec.timeout", nil},
+		{"a timeout that no integer holds", kustomization(mine + ", timeout: 99999999999999h"), "tenure-bounds", nil},
+		{"an interval of nothing", strings.Replace(kustomization(mine), "interval: 1h", "interval: 0s", 1), "needs a longer spec.interval", nil},
+		{"retries of a release every second", object("helm.toolkit.fluxcd.io/v2", "HelmRelease", "interval: 1h, serviceAccountName: hostile, install: {strategy: {name: RetryOnFailure, retryInterval: 1s}}, chart: {spec: {chart: x, sourceRef: {kind: HelmRepository, name: x}}}"), "needs a longer spec.install.strategy.retryInterval", nil},
+		{"a namespace that is null", strings.Replace(kustomization(mine), "name: x}}", "name: x, namespace: null}}", 1), "", nil},
+		{"an alert on every namespace", notification("v1beta3", "Alert", "providerRef: {name: x}, eventSources: [{kind: Kustomization, name: '*', namespace: '*'}]"), "spec.eventSources[].namespace", nil},
+
+		{"an image of another registry, by default", object("image.toolkit.fluxcd.io/v1", "ImageRepository", "interval: 1h, image: acme/app"), "must not fetch from oci://acme/app", nil},
+		{"a source of 4,000 characters", repository("https://git.example.com/acme/" + strings.Repeat("a", 4000)), "must not fetch from https://git.example.com/acme/aaa", nil},
+		{"letters that look like others", repository("https://git.ex\u0430mple.com/acme/app"), "must not fetch from", nil},
+		{"an IPv6 host", repository("https://[::1]/acme/app"), "must not fetch from https://[::1]/acme/app (allowed: ", nil},
+		{"a host that ends in a dot", repository("https://git.example.com./acme/app"), "must not fetch from", nil},
+		{"a host in capitals", repository("https://GIT.example.com/acme/app"), "must not fetch from", nil},
+		{"a proxy of its own", source("GitRepository", "url: https://git.example.com/acme/app, proxySecretRef: {name: mine}"), "must not fetch through a proxy", nil},
+		{"submodules", source("GitRepository", "url: https://git.example.com/acme/app, recurseSubmodules: true"), "must not set spec.recurseSubmodules", nil},
+		{"credentials from an address of its own", source("Bucket", "endpoint: s3.example.com, bucketName: acme-dev, region: eu, sts: {provider: ldap, endpoint: 'https://x.example.net'}"), "must not get credentials from an address", nil},
+		{"a bucket with a line break", source("Bucket", "endpoint: s3.example.com, bucketName: \"acme-\\nx\", region: eu"), "sources are fetched from approved addresses", nil},
+
+		{"a Provider's proxy", notification("v1beta3", "Provider", "type: slack, address: 'https://hooks.example.com/x', proxy: 'http://proxy.example.net'"), "must not post through a proxy of its own in spec.proxy", nil},
+		{"a Provider's proxy in a Secret", notification("v1beta3", "Provider", "type: slack, address: 'https://hooks.example.com/x', proxySecretRef: {name: x}"), "spec.proxySecretRef", nil},
+		{"the cloud's topic as the controller", notification("v1beta3", "Provider", "type: googlepubsub, channel: project, username: x"), "needs credentials of its own in spec.secretRef for type googlepubsub", nil},
+		{"a Service in capitals", notification("v1beta3", "Provider", "type: generic, address: 'https://x.y.SVC/'"), "must not post to", nil},
+		{"a Service with a dot at the end", notification("v1beta3", "Provider", "type: generic, address: 'https://x.y.svc./'"), "must not post to", nil},
+		{"a Service behind a user", notification("v1beta3", "Provider", "type: generic, address: 'https://hooks.example.com@x.y.svc/'"), "must not post to", nil},
+		{"an IPv6 address", notification("v1beta3", "Provider", "type: generic, address: 'https://[::1]/'"), "must not post to", nil},
+		{"the metadata service in decimals", notification("v1beta3", "Provider", "type: generic, address: 'https://2852039166/'"), "must not post to", nil},
+		{"a backslash", notification("v1beta3", "Provider", "type: generic, address: 'https://hooks.example.com\\@x.y.svc/'"), "must not post to", nil},
+
+		{"the older field of Pods", pod("serviceAccount: hostile"), "a Pod must not run as hostile", nil},
+		{"a Pod that a workload makes", pod("serviceAccountName: hostile"), "a Pod must not run as hostile", controller},
+		{"a Pod as another account", pod("serviceAccountName: default"), "", nil},
+
+		{"a kubeconfig that is generated", "{apiVersion: v1, kind: Secret, metadata: {name: generated, namespace: hostile-own}}", "is written by the platform only", nil},
+		{"a quota that says it is the platform's", "{apiVersion: v1, kind: ResourceQuota, metadata: {name: x, namespace: apps, labels: {kustomize.toolkit.fluxcd.io/namespace: flux-system}}}", "must not say in its labels", nil},
+		{"a ConfigMap of its own Kustomization", "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: apps, labels: {kustomize.toolkit.fluxcd.io/namespace: hostile}}}", "", nil},
+		{"rules of its own", "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure, namespace: hostile-lost}, spec: {tenant: hostile}}", "TenantParameters tenure says what holds", nil},
+
+		{"by its own parameters", in("hostile-own", repository("https://own.example.com/a/b")), "", nil},
+		{"what the profile allows is not added", in("hostile-own", repository("https://git.example.com/acme/app")), "tenant hostile: GitRepository x must not fetch from https://git.example.com/acme/app (allowed: https://own.example.com/**)", nil},
+		{"the generated kubeconfig", in("hostile-own", kustomization(mine+", kubeConfig: {secretRef: {name: generated}}")), "", nil},
+		{"another kubeconfig", in("hostile-own", kustomization(mine+", kubeConfig: {secretRef: {name: other}}")), "allowed Secrets: generated", nil},
+		{"exempt by its own parameters", in("hostile-own", strings.Replace(repository("https://any.example.net/x"), "name: x", "name: legacy", 1)), "", nil},
+		{"without its parameters nothing goes", in("hostile-lost", kustomization(mine)), "no params found", nil},
+		{"nor is anything looked at that no rule is about", "{apiVersion: v1, kind: Service, metadata: {name: x, namespace: hostile-lost}, spec: {clusterIP: None}}", "", nil},
+		{"a namespace of Capsule's", in("hostile-capsule", kustomization("")), "tenant hostile: Kustomization x needs spec.serviceAccountName", nil},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			as := tenant
+			if tc.by != nil {
+				as = tc.by
+			}
+			manifest := in("hostile", tc.manifest)
+			check(t, as.Create(t.Context(), parse(t, manifest), client.DryRunAll), tc.want)
+			if tc.by == nil && !strings.Contains(manifest, "generateName") {
+				u := parse(t, manifest)
+				check(t, as.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership, client.FieldOwner("x"), client.DryRunAll), tc.want)
+			}
+		})
+	}
+}
+
+// What a hostile tenant does to what is there.
+func TestChangeByAdversary(t *testing.T) {
+	t.Parallel()
+	_, _, restConfig := cluster(t)
+	tenant := hostile(t, restConfig)
+	ctx := t.Context()
+	labeler := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "labeler", Groups: []string{"system:authenticated"}})
+	named := func(apiVersion, kind, name string) *unstructured.Unstructured {
+		return parse(t, fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: hostile}}", apiVersion, kind, name))
+	}
+	sync := named("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "platform")
+	mine := named("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "mine")
+	quota := named("v1", "ResourceQuota", "platform")
+	released := named("v1", "ConfigMap", "released")
+	secret := named("v1", "Secret", "token")
+	patch := func(u *unstructured.Unstructured, kind types.PatchType, patch string) error {
+		return tenant.Patch(ctx, u.DeepCopy(), client.RawPatch(kind, []byte(patch)), client.DryRunAll)
+	}
+	merge := func(u *unstructured.Unstructured, content string) error {
+		return patch(u, types.MergePatchType, content)
+	}
+	applied := func(u *unstructured.Unstructured, spec map[string]any) error {
+		u = u.DeepCopy()
+		u.Object["spec"] = spec
+		return tenant.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership, client.FieldOwner("x"), client.DryRunAll)
+	}
+	namespace := func(name, subresource, content string) error {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		p := client.RawPatch(types.MergePatchType, []byte(content))
+		if subresource == "" {
+			return labeler.Patch(ctx, ns, p, client.DryRunAll)
+		}
+		return labeler.SubResource(subresource).Patch(ctx, ns, p, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+	}
+	finalize := func(name string) error {
+		ns := &corev1.Namespace{}
+		if err := labeler.Get(ctx, client.ObjectKey{Name: name}, ns); err != nil {
+			return err
+		}
+		ns.Spec.Finalizers = nil
+		return labeler.SubResource("finalize").Update(ctx, ns, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
+	}
+	const belongs, whose = "belongs to the platform", "say whose it is"
+	for _, tc := range []struct {
+		reason string
+		err    error
+		want   string
+	}{
+		{"a JSON patch of the platform's sync", patch(sync, types.JSONPatchType, `[{"op":"replace","path":"/spec/suspend","value":false}]`), belongs},
+		{"a JSON patch that takes a label off", patch(sync, types.JSONPatchType, `[{"op":"remove","path":"/metadata/labels/kustomize.toolkit.fluxcd.io~1namespace"}]`), belongs},
+		{"taking it over by server-side apply", applied(sync, map[string]any{"interval": "1h", "prune": false, "serviceAccountName": "hostile", "sourceRef": map[string]any{"kind": "GitRepository", "name": "y"}}), belongs},
+		{"and a quota", applied(quota, map[string]any{"hard": map[string]any{"pods": "500"}}), "ResourceQuota platform belongs to the platform"},
+		{"a strategic merge of a quota", patch(quota, types.StrategicMergePatchType, `{"spec":{"hard":{"pods":"500"}}}`), belongs},
+		{"what a release of the platform made", merge(released, `{"data":{"x":"y"}}`), belongs},
+		{"all of a kind at once", tenant.DeleteAllOf(ctx, mine.DeepCopy(), client.InNamespace("hostile"), client.DryRunAll), "Kustomization platform belongs to the platform"},
+		{"asking Flux to leave it alone", merge(sync, `{"metadata":{"annotations":{"kustomize.toolkit.fluxcd.io/reconcile":"disabled"}}}`), belongs},
+		{"and a quota", merge(quota, `{"metadata":{"annotations":{"kustomize.toolkit.fluxcd.io/ssa":"Ignore"}}}`), belongs},
+		{"a finalizer that keeps it", merge(sync, `{"metadata":{"finalizers":["example.com/mine"]}}`), belongs},
+		{"an owner that takes it along", merge(quota, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"6c54c8a5-7a3f-4a19-a4ce-9d2a8e2a4f50"}]}}`), belongs},
+		{"a request to reconcile", merge(sync, `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"now"}}}`), ""},
+		{"finalizers of its own object", merge(mine, `{"metadata":{"finalizers":["example.com/mine"]}}`), ""},
+		{"its own object as the platform's", merge(mine, `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/namespace":"flux-system"}}}`), "must not say in its labels"},
+		{"its own object without an account", patch(mine, types.JSONPatchType, `[{"op":"remove","path":"/spec/serviceAccountName"}]`), "needs spec.serviceAccountName"},
+		{"a token Secret turned to another account", merge(secret, `{"metadata":{"annotations":{"kubernetes.io/service-account.name":"hostile"}}}`), "a token of hostile"},
+
+		{"a namespace of its own making", labeler.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fresh", Labels: map[string]string{"toolkit.fluxcd.io/tenant": "hostile"}}}, client.DryRunAll), whose},
+		{"one whose name is chosen", labeler.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "fresh-", Labels: map[string]string{"tenure.dev/tenant": "hostile"}}}, client.DryRunAll), whose},
+		{"one of nobody's", labeler.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fresh"}}, client.DryRunAll), ""},
+		{"taking over one of nobody's", namespace("tools", "", `{"metadata":{"labels":{"capsule.clastix.io/tenant":"hostile"}}}`), whose},
+		{"taking over one of the system's", namespace("kube-system", "", `{"metadata":{"labels":{"toolkit.fluxcd.io/tenant":"hostile"}}}`), whose},
+		{"switching to parameters", namespace("hostile", "", `{"metadata":{"labels":{"tenure.dev/parameters":"true"}}}`), whose},
+		{"leaving the tenancy", namespace("hostile", "", `{"metadata":{"labels":null}}`), whose},
+		{"a label without meaning to us", namespace("hostile", "", `{"metadata":{"labels":{"x":"y"}}}`), whose},
+		{"a finalizer", namespace("hostile", "", `{"metadata":{"finalizers":["example.com/mine"]}}`), whose},
+		{"its status", namespace("hostile", "status", `{"status":{"conditions":[{"type":"NamespaceDeletionContentFailure","status":"False"}]}}`), whose},
+		{"labels through its status", namespace("hostile", "status", `{"metadata":{"labels":{"toolkit.fluxcd.io/tenant":"other"}}}`), whose},
+		{"finalizing it", finalize("hostile"), whose},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			check(t, tc.err, tc.want)
+			if tc.err != nil && strings.Contains(tc.err.Error(), "\n") {
+				t.Errorf("the message has several lines: %v", tc.err)
+			}
+		})
+	}
+	if err := tenant.Get(context.WithoutCancel(ctx), client.ObjectKeyFromObject(sync), sync); err != nil {
+		t.Errorf("a dry run has changed something: %v", err)
+	}
+}

@@ -1,0 +1,56 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Document writes the rules as a page of Markdown.
+func Document() string {
+	var b strings.Builder
+	b.WriteString(`# The rules for tenants
+
+What the API server refuses in the namespaces of tenants, whoever asks, apart from
+break-glass groups and exempt objects. Generated from internal/admission; do not
+edit.
+
+Each rule is two ValidatingAdmissionPolicies: the one of this name reads the
+TenancyProfile, the one that ends in ` + "`" + fromParameters + "`" + ` the TenantParameters of a namespace
+that has them. Those that are marked with * hold in every namespace, read neither,
+and have no exemptions.
+
+| Rule | What holds | Stops | Looks at |
+|---|---|---|---|
+`)
+	for _, r := range Rules() {
+		var kinds []string
+		for _, on := range r.resources {
+			var operations []string
+			for _, o := range on.Operations {
+				operations = append(operations, strings.ToLower(string(o)))
+			}
+			kinds = append(kinds, fmt.Sprintf("%s of %s", strings.Join(operations, ", "), strings.Join(on.Resources, ", ")))
+		}
+		name := "`" + r.Name + "`"
+		if r.unbound {
+			name += " *"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, r.Title, strings.Join(r.Rows, ", "), strings.Join(kinds, "; "))
+	}
+	b.WriteString(`
+## What a tenant reads
+
+The API server names the policy and its binding; behind that stands, in one line,
+the tenant, the object, what is wrong and what is allowed:
+
+` + "```" + `
+ValidatingAdmissionPolicy 'tenure-accounts' with binding 'tenure-accounts-flux' denied
+request: tenant dev-team: Kustomization web needs spec.serviceAccountName, one of: dev-team
+` + "```" + `
+
+An object whose text has line breaks is refused with what holds, from the table.
+"no params found" says that the TenancyProfile, or the TenantParameters of the
+namespace, are missing: then nothing that a rule is about can be changed.
+`)
+	return b.String()
+}

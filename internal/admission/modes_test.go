@@ -1,0 +1,140 @@
+package admission_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/testwait"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The tests of this file change what holds for everybody, so they are not
+// parallel: the others wait for them.
+
+// becomes waits until creating an object ends as wanted: the API server learns of
+// a change of rules and parameters after a moment.
+func becomes(t *testing.T, reason string, c client.Client, manifest, want string) {
+	t.Helper()
+	testwait.For(t, reason, 30*time.Second, func() (bool, string) {
+		err := c.Create(t.Context(), parse(t, manifest), client.DryRunAll)
+		return want == "" && err == nil || want != "" && err != nil && strings.Contains(err.Error(), want), fmt.Sprint(err)
+	})
+}
+
+// profile reads the profile and returns what puts it back.
+func profile(t *testing.T, admin client.Client) (*unstructured.Unstructured, func()) {
+	t.Helper()
+	p := parse(t, "{apiVersion: tenure.dev/v1alpha1, kind: TenancyProfile, metadata: {name: default}}")
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+		t.Fatal(err)
+	}
+	before := p.DeepCopy().Object["spec"]
+	return p, func() {
+		ctx := context.WithoutCancel(t.Context())
+		again := parse(t, "{apiVersion: tenure.dev/v1alpha1, kind: TenancyProfile, metadata: {name: default}}")
+		err := admin.Get(ctx, client.ObjectKeyFromObject(again), again)
+		again.Object["spec"] = before
+		if apierrors.IsNotFound(err) {
+			err = admin.Create(ctx, again)
+		} else if err == nil {
+			err = admin.Update(ctx, again)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Without the profile nothing goes for tenants, and nobody else notices.
+func TestWithoutProfile(t *testing.T) {
+	admin, tenant, restConfig := cluster(t)
+	good := kustomization("serviceAccountName: dev-team")
+	p, restore := profile(t, admin)
+	if err := admin.Delete(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	becomes(t, "a tenant to be refused", tenant, good, "no params found for policy binding")
+	for _, tc := range []struct {
+		reason string
+		err    error
+	}{
+		{"the admin's own namespace", admin.Create(t.Context(), parse(t, strings.Replace(good, "namespace: apps", "namespace: tools", 1)), client.DryRunAll)},
+		{"a tenant with parameters of its own", hostile(t, restConfig).Create(t.Context(), parse(t, in("hostile-own", good)), client.DryRunAll)},
+		{"a tenant's object that no rule is about", tenant.Create(t.Context(), parse(t, "{apiVersion: v1, kind: Service, metadata: {name: x, namespace: apps}, spec: {clusterIP: None}}"), client.DryRunAll)},
+	} {
+		check(t, tc.err, "")
+	}
+	restore()
+	becomes(t, "the tenant to be served again", tenant, good, "")
+}
+
+// With validationActions that warn, a tenant is told and not refused.
+func TestWarn(t *testing.T) {
+	admin, _, restConfig := cluster(t)
+	warnings := &collected{}
+	config := rest.CopyConfig(restConfig)
+	config.WarningHandlerWithContext = warnings
+	tenant := newClient(t, config, rest.ImpersonationConfig{UserName: "system:serviceaccount:apps:dev-team", Groups: []string{"system:authenticated"}})
+	set := func(actions string) {
+		t.Helper()
+		b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "tenure-accounts-flux"}}
+		if err := admin.Patch(t.Context(), b, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"validationActions":[`+actions+`]}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bad := kustomization("")
+	set(`"Warn","Audit"`)
+	becomes(t, "the tenant to be warned only", tenant, bad, "")
+	if want := "tenant dev-team: Kustomization x needs spec.serviceAccountName, one of: dev-team, preview"; !strings.Contains(strings.Join(warnings.messages, "\n"), want) {
+		t.Errorf("the warnings are %q, want %q", warnings.messages, want)
+	}
+	check(t, tenant.Create(t.Context(), parse(t, strings.Replace(bad, "interval: 1h", "interval: 1s", 1)), client.DryRunAll), "tenure-bounds")
+	set(`"Deny"`)
+	becomes(t, "the tenant to be refused again", tenant, bad, "tenure-accounts")
+}
+
+type collected struct{ messages []string }
+
+// HandleWarningHeaderWithContext keeps a warning of the API server.
+func (c *collected) HandleWarningHeaderWithContext(_ context.Context, _ int, _, message string) {
+	c.messages = append(c.messages, message)
+}
+
+// The largest profile that the schema allows stays within what the API server
+// lets a policy cost, and the message says the beginning of it.
+func TestLargestProfile(t *testing.T) {
+	admin, tenant, _ := cluster(t)
+	p, restore := profile(t, admin)
+	var many []any
+	for i := range 63 {
+		// Dots and stars are what a pattern becomes longer by.
+		host := fmt.Sprintf("https://%02d.", i)
+		many = append(many, host+strings.Repeat("*.", (512-len(host)-len("example.com/*"))/2)+"example.com/*")
+	}
+	many = append(many, "https://last.example.com/*")
+	address := func(host string) string {
+		host = "https://" + host + "/"
+		return source("GitRepository", "url: '"+host+strings.Repeat("a", 256-len(host))+"'")
+	}
+	if err := unstructured.SetNestedSlice(p.Object, many, "spec", "tenants", "sources", "git"); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	becomes(t, "the last of the patterns to be in force", tenant, address("last.example.com"), "")
+	refused := tenant.Create(t.Context(), parse(t, address("last.example.net")), client.DryRunAll)
+	check(t, refused, "must not fetch from https://last.example.net/aaa")
+	check(t, refused, "(allowed: https://00.*.*.")
+	restore()
+	becomes(t, "the profile to be what it was", tenant, source("GitRepository", "url: https://git.example.com/acme/app"), "")
+}

@@ -1,0 +1,178 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// status: what Flux says about an object is said by Flux.
+func status() Rule {
+	r := Rule{
+		Name: Prefix + "status", Rows: []string{"S4"},
+		Title:       "the status of Flux objects is written by Flux",
+		resources:   append(fluxKinds(updates), on(updates, groupExtensions, "artifactgenerators")),
+		conditions:  notThePlatform,
+		validations: []validation{{"false", what + " + 'has a status that only Flux writes'"}},
+	}
+	for i := range r.resources {
+		for j, resource := range r.resources[i].Resources {
+			if j == 0 {
+				r.resources[i].Resources = slices.Clone(r.resources[i].Resources)
+			}
+			r.resources[i].Resources[j] = resource + "/status"
+		}
+	}
+	return r
+}
+
+// externalArtifacts: an artifact that nobody fetched would go around the rules
+// for sources.
+func externalArtifacts() Rule {
+	return Rule{
+		Name: Prefix + "external-artifacts", Rows: []string{"S3"},
+		Title: "ExternalArtifacts are made by the platform",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			on(all, groupSource, "externalartifacts", "externalartifacts/status"),
+		},
+		conditions:  notThePlatform,
+		validations: []validation{{"false", "'ExternalArtifact ' + variables.name + ' can be made and changed by the platform only: use a source of your own, or ask for a grant'"}},
+	}
+}
+
+// managed: what the platform has put into a tenant's namespace stays as it is,
+// and nothing else says that it comes from the platform.
+func managed() Rule {
+	made := func(object string) string {
+		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata.labels) && (['%[2]s/namespace', '%[3]s/namespace'].exists(l, l in %[1]s.metadata.labels && %[1]s.metadata.labels[l] in params.spec.platformNamespaces)"+
+			" || ('%[4]s' in %[1]s.metadata.labels && %[1]s.metadata.labels['%[4]s'] == '%[5]s')))",
+			object, groupKustomize, groupHelm, tenancy.LabelManaged, tenancy.ManagedValue)
+	}
+	return Rule{
+		Name: Prefix + "managed", Rows: []string{"I10", "A4", "A5", "W1"},
+		Title: "what the platform applied to a tenant's namespace is changed by the platform",
+		resources: append(fluxKinds(all),
+			on(all, "", "serviceaccounts", "secrets", "configmaps", "resourcequotas", "limitranges"),
+			on(all, "rbac.authorization.k8s.io", "roles", "rolebindings"),
+			on(all, "networking.k8s.io", "networkpolicies"),
+		),
+		conditions: append([]admissionregistrationv1.MatchCondition{
+			{Name: "applied-by-platform", Expression: made("oldObject") + " || " + made("object")},
+			// To ask for a reconciliation is free. Other annotations of Flux make
+			// it leave an object alone, finalizers and owners let it go away or
+			// keep it from that.
+			{Name: "more-than-a-request", Expression: "oldObject == null || object == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
+				" || " + changed("labels") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
+				" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object")},
+		}, notThePlatform...),
+		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (" + made("oldObject") +
+			" ? ' belongs to the platform: ask the platform team to change it in its repository'" +
+			" : ' must not say in its labels that a Kustomization or HelmRelease of the platform applied it: leave them out')"}},
+	}
+}
+
+// changed is CEL that holds if a field of the metadata differs.
+func changed(field string) string {
+	return fmt.Sprintf("has(object.metadata.%[1]s) != has(oldObject.metadata.%[1]s) || (has(object.metadata.%[1]s) && object.metadata.%[1]s != oldObject.metadata.%[1]s)", field)
+}
+
+// annotationsBeyond is CEL that holds if an object has an annotation that the
+// other has not, or with another value, apart from requests to reconcile.
+func annotationsBeyond(object, other string) string {
+	return fmt.Sprintf("(has(%[1]s.metadata.annotations) && !%[1]s.metadata.annotations.all(a, a.startsWith('reconcile.fluxcd.io/')"+
+		" || (has(%[2]s.metadata.annotations) && a in %[2]s.metadata.annotations && %[2]s.metadata.annotations[a] == %[1]s.metadata.annotations[a])))", object, other)
+}
+
+// pods: nobody but Flux acts as the account that Flux applies as.
+func pods() Rule {
+	return Rule{
+		Name: Prefix + "pods", Rows: []string{"I9"},
+		Title:       "Pods do not run as an account that Flux applies as",
+		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "pods")},
+		variables:   []admissionregistrationv1.Variable{reconcilers},
+		validations: []validation{{path("spec.serviceAccountName", "!(%s in variables.reconcilers)"), "'a Pod must not run as ' + object.spec.serviceAccountName + ', which Flux applies as: make another account for it'"}},
+	}
+}
+
+// tokens: nor does anybody get a token of it.
+func tokens() Rule {
+	const (
+		account     = "kubernetes.io/service-account.name"
+		subresource = "has(request.subResource) && request.subResource == 'token'"
+	)
+	return Rule{
+		Name: Prefix + "tokens", Rows: []string{"I8"},
+		Title: "nobody gets a token of an account that Flux applies as",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			on(creates, "", "serviceaccounts/token"), on(writes, "", "secrets"),
+		},
+		conditions: append([]admissionregistrationv1.MatchCondition{
+			{Name: "asks-for-a-token", Expression: subresource + " || object.type == 'kubernetes.io/service-account-token'"},
+		}, notThePlatform...),
+		variables: []admissionregistrationv1.Variable{reconcilers, {Name: "account", Expression: fmt.Sprintf(
+			"%[2]s ? request.name : (has(object.metadata.annotations) && '%[1]s' in object.metadata.annotations ? object.metadata.annotations['%[1]s'] : '')", account, subresource)}},
+		validations: []validation{{"!(variables.account in variables.reconcilers)", "'a token of ' + variables.account + ', which Flux applies as, can be made by the platform only'"}},
+	}
+}
+
+// kubeConfigs: a Secret that says which cluster Flux applies to is generated.
+func kubeConfigs() Rule {
+	return Rule{
+		Name: Prefix + "kubeconfigs", Rows: []string{"I13"},
+		Title:     "kubeconfigs that Flux may use are written by the platform",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets")},
+		conditions: append([]admissionregistrationv1.MatchCondition{
+			{Name: "is-one", Expression: fmt.Sprintf("has(%[1]s.kubeConfigs) && %[2]s in %[1]s.kubeConfigs", posture, objectName)},
+		}, notThePlatform...),
+		validations: []validation{{"false", "'Secret ' + variables.name + ' says which cluster Flux applies to, and is written by the platform only: use another name'"}},
+	}
+}
+
+// parameters: a tenant that may do anything in its namespace does not choose the
+// rules that hold there. A RoleBinding gives no right in all namespaces.
+func parameters() Rule {
+	return Rule{
+		Name: Prefix + "parameters", Rows: []string{"I17"},
+		Title:     "TenantParameters are written by the platform",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{on(all, v1alpha1.GroupVersion.Group, "tenantparameters")},
+		conditions: []admissionregistrationv1.MatchCondition{
+			notKubernetes,
+			{Name: "not-platform", Expression: fmt.Sprintf("!authorizer.group('%s').resource('tenantparameters').check('update').allowed()", v1alpha1.GroupVersion.Group)},
+		},
+		unbound:     true,
+		validations: []validation{{"false", "'TenantParameters ' + variables.name + ' says what holds in the namespace, and is written by the platform only: ask the platform team'"}},
+	}
+}
+
+// namespaces: the labels of a namespace say whose it is and what holds in it. The
+// selector of a binding looks at the labels as they would become, so this rule
+// is asked about every namespace, and reads no parameters.
+func namespaces() Rule {
+	tenant := func(object string) string {
+		var any []string
+		for _, label := range append(slices.Clone(tenantLabels), v1alpha1.LabelParameters) {
+			any = append(any, fmt.Sprintf("'%s' in %s.metadata.labels", label, object))
+		}
+		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata.labels) && (%[2]s))", object, strings.Join(any, " || "))
+	}
+	return Rule{
+		Name: Prefix + "namespaces", Rows: []string{"I6", "I7", "I18"},
+		Title: "labels and annotations of a tenant's namespace are the platform's",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			on(writes, "", "namespaces", "namespaces/status", "namespaces/finalize"),
+		},
+		conditions: []admissionregistrationv1.MatchCondition{
+			{Name: "of-a-tenant", Expression: tenant("object") + " || " + tenant("oldObject")},
+			{Name: "more-than-content", Expression: "oldObject == null || has(request.subResource) && request.subResource in ['status', 'finalize'] || object.spec != oldObject.spec" +
+				" || " + changed("labels") + " || " + changed("annotations") + " || " + changed("finalizers") + " || " + changed("ownerReferences")},
+			notKubernetes,
+			{Name: "not-platform", Expression: "!" + isPlatform},
+		},
+		unbound:     true,
+		validations: []validation{{"false", "'labels, annotations, finalizers and status of the namespace ' + variables.name + ' say whose it is and what holds in it: ask the platform team to change them'"}},
+	}
+}

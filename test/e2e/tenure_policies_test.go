@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/ablation"
+	"github.com/tenure-dev/tenure/internal/testcluster"
+)
+
+// tenureProfile allows what the tenants of the example use.
+const tenureProfile = `apiVersion: tenure.dev/v1alpha1
+kind: TenancyProfile
+metadata: {name: default}
+spec:
+  breakGlass: [firefighters]
+  tenants:
+    sources:
+      git: ["https://git.example.com/acme/*"]
+      helm: ["https://charts.example.com"]
+`
+
+// tenureFleet is a copy of the example whose own policies and role give way to
+// Tenure's.
+func tenureFleet(t *testing.T) example {
+	t.Helper()
+	e := copyExample(t)
+	policies := filepath.Join(e.platform, "infrastructure", "policies")
+	if err := os.RemoveAll(policies); err != nil {
+		t.Fatal(err)
+	}
+	root, err := testcluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	roles, err := os.ReadFile(filepath.Join(root, "config", "rbac", "roles.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFiles(t, policies, map[string]string{
+		"kustomization.yaml": "resources: [crds.yaml, policies.yaml, roles.yaml, profile.yaml]\n",
+		"crds.yaml":          string(config.CRDs()),
+		"policies.yaml":      string(config.Policies()),
+		"roles.yaml":         string(roles),
+		"profile.yaml":       tenureProfile,
+	})
+	for _, tenant := range []string{"dev-team", "dev-team-preview", "billing"} {
+		edit(t, "name: acme-tenant", "name: tenure-tenant", e.platform, "tenants", "base", tenant, "rbac.yaml")
+	}
+	return e
+}
+
+// With Tenure's policies and role every attack is stopped, those included that
+// nothing of Flux or Kubernetes stops.
+func TestVerifyTenurePolicies(t *testing.T) {
+	t.Parallel()
+	e := tenureFleet(t)
+	r, failed := start(t, e.options(t, "clusters/staging", "https://git.example.com/acme/billing#main="+e.billing))
+	expectNothing(t, "the example works under Tenure's rules as it is", failed)
+	through, report := verify(r)
+	if diff := cmp.Diff([]string(nil), through); diff != "" {
+		t.Errorf("what got through (-want +got):\n%s", diff)
+	}
+	if len(report.Results) == 0 {
+		t.Error("nothing was tried")
+	}
+	r.kubectl("", "wait", "--for=delete", "namespace/tenure-canary", "namespace/tenure-attack-i5", "namespace/tenure-attack-i5-release", "--timeout=60s")
+	t.Run("Ablation", func(t *testing.T) { ablateTenure(r.with(t)) })
+}
+
+// ablateTenure takes Tenure's rules away, with what else stops the same.
+func ablateTenure(r run) {
+	r.t.Helper()
+	opts := attackOptions(r)
+	opts.Tenant = "dev-team"
+	all, err := ablation.Run(r.t.Context(), ablation.Options{Attack: opts, Rows: ablation.TenureRows(), Excluded: ablation.TenureExcluded(), Progress: func(m ablation.Measured) {
+		r.t.Logf("without %s: %v after %.1fs", m.Row.Name(), m.Through, m.Took.Seconds())
+	}})
+	if err != nil {
+		r.t.Error(err)
+	}
+	if got, want := len(all), len(ablation.TenureRows())+1; got != want {
+		r.t.Errorf("%d rows were tried, want %d", got, want)
+	}
+	for _, m := range all {
+		for _, fault := range m.Faults {
+			r.t.Errorf("without %s: %s", m.Row.Name(), fault)
+		}
+		want := slices.Sorted(slices.Values(append(slices.Clone(m.Row.Attacks), m.Row.Also...)))
+		if diff := cmp.Diff(want, m.Through); diff != "" {
+			r.t.Errorf("what gets through without %s (-want +got):\n%s", m.Row.Name(), diff)
+		}
+	}
+}
