@@ -20,6 +20,9 @@ var (
 	parametersCRD string
 	//go:embed admission/policies.yaml
 	policies string
+
+	//go:embed rbac/roles.yaml
+	roles string
 )
 
 // CRDs are the definitions of tenure.dev's kinds. Multi-document YAML.
@@ -28,6 +31,10 @@ func CRDs() []byte { return []byte(profileCRD + parametersCRD) }
 // Policies are the rules for tenants that the API server enforces: see
 // internal/admission. Multi-document YAML.
 func Policies() []byte { return []byte(policies) }
+
+// Roles are the cluster roles for tenants, and for whoever works with Flux's
+// objects. Multi-document YAML.
+func Roles() []byte { return []byte(roles) }
 
 // FluxComponents is what `flux install --export` prints: namespace flux-system,
 // RBAC, quota, network policies, CRDs and Deployments of source-, kustomize-,
