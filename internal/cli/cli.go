@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/cli/down"
 	"github.com/tenure-dev/tenure/internal/cli/get"
+	"github.com/tenure-dev/tenure/internal/cli/profile"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/cli/up"
 	"github.com/tenure-dev/tenure/internal/cli/verify"
@@ -52,7 +53,7 @@ proves that its tenants are isolated.`,
 	cmd.SetOut(streams.Out)
 	cmd.SetErr(streams.Err)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
-	cmd.AddCommand(up.NewCommand(streams), down.NewCommand(streams), verify.NewCommand(streams), get.NewCommand(streams), version.NewCommand(streams))
+	cmd.AddCommand(up.NewCommand(streams), down.NewCommand(streams), verify.NewCommand(streams), get.NewCommand(streams), profile.NewCommand(streams), version.NewCommand(streams))
 	checkArgs(cmd)
 	return cmd
 }
