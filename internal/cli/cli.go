@@ -11,8 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenure-dev/tenure/internal/cli/check"
 	"github.com/tenure-dev/tenure/internal/cli/down"
 	"github.com/tenure-dev/tenure/internal/cli/get"
+	"github.com/tenure-dev/tenure/internal/cli/install"
 	"github.com/tenure-dev/tenure/internal/cli/profile"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/cli/up"
@@ -53,7 +55,7 @@ proves that its tenants are isolated.`,
 	cmd.SetOut(streams.Out)
 	cmd.SetErr(streams.Err)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
-	cmd.AddCommand(up.NewCommand(streams), down.NewCommand(streams), verify.NewCommand(streams), get.NewCommand(streams), profile.NewCommand(streams), version.NewCommand(streams))
+	cmd.AddCommand(up.NewCommand(streams), down.NewCommand(streams), verify.NewCommand(streams), get.NewCommand(streams), profile.NewCommand(streams), install.NewCommand(streams), check.NewCommand(streams), version.NewCommand(streams))
 	checkArgs(cmd)
 	return cmd
 }

@@ -97,22 +97,50 @@ func (t *tree) single() (*Plan, error) {
 	if err := t.disconnect(); err != nil {
 		return nil, err
 	}
-	plan := &Plan{}
-	if _, was := t.before[t.component("kustomization.yaml")]; was {
-		plan.Notes = append(plan.Notes, fmt.Sprintf("the account stays in the cluster, since what is deleted now is deleted as it; once all is ready: kubectl delete clusterrolebinding/%s-%s; kubectl -n %s delete serviceaccount/%s",
-			RootAccount, t.fleet.Sync.Namespace, t.fleet.Sync.Namespace, RootAccount))
-	}
+	_, was := t.before[t.component("kustomization.yaml")]
 	others := t.others()
-	for _, name := range slices.Sorted(maps.Keys(t.now)) {
+	for _, name := range slices.Collect(maps.Keys(t.now)) {
 		if path.Dir(name) == path.Dir(t.component("x")) || path.Dir(name) == Infrastructure && len(others) == 0 {
 			delete(t.now, name)
 		}
+	}
+	plan := &Plan{}
+	if was {
+		notes, err := t.farewell()
+		if err != nil {
+			return nil, err
+		}
+		plan.Notes = notes
 	}
 	if len(others) > 0 {
 		plan.Notes = append(plan.Notes, Infrastructure+" stays: "+strings.Join(others, ", ")+" uses it too")
 	}
 	plan.Changes = t.changes()
 	return plan, nil
+}
+
+// farewell is what is left to do in the cluster once single-tenant is applied.
+func (t *tree) farewell() ([]string, error) {
+	plain, err := t.survey()
+	if err != nil {
+		return nil, err
+	}
+	// What a bootstrap applied belongs to it, and Flux does not take it away.
+	var leftover []string
+	if !plain.root.has("spec", "patches") {
+		leftover = append(leftover, `"patches":null`)
+	}
+	if plain.rootAccount == "" {
+		leftover = append(leftover, `"serviceAccountName":null`)
+	}
+	in := t.fleet.Sync.Namespace
+	notes := []string{fmt.Sprintf("the account %s stays in the cluster, since what is deleted now is deleted as it; once all is ready: kubectl delete clusterrolebinding/%s-%s; kubectl -n %s delete serviceaccount/%s",
+		RootAccount, RootAccount, in, in, RootAccount)}
+	if len(leftover) > 0 {
+		notes = append(notes, fmt.Sprintf("a cluster that was bootstrapped while it was multi-tenant keeps fields of the root; once this is applied: kubectl -n %s patch kustomizations.kustomize.toolkit.fluxcd.io/%s --type=merge -p '{\"spec\":{%s}}'",
+			in, t.fleet.Sync.Kustomization, strings.Join(leftover, ",")))
+	}
+	return notes, nil
 }
 
 // disconnect takes the component out of Flux's kustomization file, and gives the
