@@ -91,7 +91,7 @@ func FlagStates(objects []*unstructured.Unstructured) []FlagState {
 			s := FlagState{Flag: f}
 			if len(values) > 0 {
 				s.Got = values[len(values)-1]
-				s.Overridden = !s.OK() && slices.Contains(values, f.Value)
+				s.Overridden = f.Value != "" && !s.OK() && slices.Contains(values, f.Value)
 			}
 			all = append(all, s)
 		}
