@@ -72,7 +72,10 @@ func (s *survey) posture(namespace string, allow []string) (string, error) {
 	}
 	content, err := yaml.Marshal(map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "TenancyProfile",
-		"metadata": map[string]any{"name": v1alpha1.ProfileName}, "spec": spec,
+		"metadata": map[string]any{
+			"name":        v1alpha1.ProfileName,
+			"annotations": map[string]any{"kustomize.toolkit.fluxcd.io/prune": "disabled"},
+		}, "spec": spec,
 	})
 	if err != nil {
 		return "", fmt.Errorf("cannot write the posture: %w", err)

@@ -136,6 +136,7 @@ func (t *tree) farewell() ([]string, error) {
 	in := t.fleet.Sync.Namespace
 	notes := []string{fmt.Sprintf("the account %s stays in the cluster, since what is deleted now is deleted as it; once all is ready: kubectl delete clusterrolebinding/%s-%s; kubectl -n %s delete serviceaccount/%s",
 		RootAccount, RootAccount, in, in, RootAccount)}
+	notes = append(notes, "Tenure's kinds and the posture stay too, so that nothing is refused while the rules go: kubectl delete customresourcedefinitions tenancyprofiles.tenure.dev tenantparameters.tenure.dev")
 	if len(leftover) > 0 {
 		notes = append(notes, fmt.Sprintf("a cluster that was bootstrapped while it was multi-tenant keeps fields of the root; once this is applied: kubectl -n %s patch kustomizations.kustomize.toolkit.fluxcd.io/%s --type=merge -p '{\"spec\":{%s}}'",
 			in, t.fleet.Sync.Kustomization, strings.Join(leftover, ",")))
