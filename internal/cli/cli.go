@@ -11,9 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenure-dev/tenure/internal/cli/check"
 	"github.com/tenure-dev/tenure/internal/cli/create"
 	"github.com/tenure-dev/tenure/internal/cli/down"
 	"github.com/tenure-dev/tenure/internal/cli/get"
+	"github.com/tenure-dev/tenure/internal/cli/install"
+	"github.com/tenure-dev/tenure/internal/cli/profile"
 	"github.com/tenure-dev/tenure/internal/cli/remove"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/cli/up"
@@ -54,6 +57,7 @@ proves that its tenants are isolated.`,
 	cmd.SetOut(streams.Out)
 	cmd.SetErr(streams.Err)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
+	cmd.AddCommand(install.NewCommand(streams), profile.NewCommand(streams), check.NewCommand(streams))
 	cmd.AddCommand(create.NewCommand(streams), remove.NewCommand(streams))
 	cmd.AddCommand(up.NewCommand(streams), down.NewCommand(streams), verify.NewCommand(streams), get.NewCommand(streams), version.NewCommand(streams))
 	checkArgs(cmd)

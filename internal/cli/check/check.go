@@ -1,0 +1,115 @@
+// Package check is the command `tenure check`: it says whether a cluster's lockdown
+// is in force.
+package check
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/profile"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+type options struct {
+	kubeconfig, context, namespace string
+	fleet, path, mode              string
+	pre                            bool
+}
+
+// NewCommand returns the command.
+func NewCommand(streams ui.IO) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check that a cluster is locked down",
+		Long: `Check reads a cluster and says whether Flux's flags are in force, its rights cut
+down, and the rules for tenants there and denying; with --fleet also whether the
+cluster is as the fleet's folder says. Nothing is written. The exit code is 1 when
+something is wrong.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, streams) },
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&o.pre, "pre", false, "check only what has to be there before")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the kubeconfig `file` (default $KUBECONFIG or ~/.kube/config)")
+	flags.StringVar(&o.context, "context", "", "the `context` of the kubeconfig")
+	flags.StringVarP(&o.namespace, "namespace", "n", cmp.Or(os.Getenv("FLUX_SYSTEM_NAMESPACE"), "flux-system"), "the `namespace` of Flux")
+	flags.StringVar(&o.fleet, "fleet", "", "folder of the platform's repository, to compare with")
+	flags.StringVar(&o.path, "path", "", "the cluster's folder in the fleet, such as clusters/staging")
+	flags.StringVar(&o.mode, "mode", "enforce", "what the rules in the fleet should do: enforce, or warn")
+	cmd.MarkFlagsRequiredTogether("fleet", "path")
+	_ = cmd.MarkFlagDirname("fleet")
+	return cmd
+}
+
+func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
+	cluster, err := o.connect()
+	if err != nil {
+		return err
+	}
+	check := cluster.Check
+	if o.pre {
+		check = cluster.Prerequisites
+	}
+	results, err := check(cmd.Context())
+	if err == nil && o.fleet != "" {
+		var more []profile.Result
+		more, err = o.compare(cmd, cluster)
+		results = append(results, more...)
+	}
+	table, wrong := ui.Table{Header: []string{"CHECK", "READY", "MESSAGE"}}, 0
+	for _, r := range results {
+		ready := "True"
+		if !r.OK {
+			ready = "False"
+			wrong++
+		}
+		table.Rows = append(table.Rows, []string{r.Name, ready, r.Message})
+	}
+	if printed := table.Print(streams.Stdout()); printed != nil || err != nil {
+		return errors.Join(err, printed)
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%d of %d checks failed", wrong, len(results))
+	}
+	return nil
+}
+
+func (o *options) compare(cmd *cobra.Command, cluster profile.Cluster) ([]profile.Result, error) {
+	f, err := fleet.Load(o.fleet, o.path, fleet.Options{
+		URL: "https://fleet.invalid", Branch: "main", // of a root that is missing: it is refused
+		Components: config.FluxComponents(),
+		Optional:   []fleet.Optional{{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return cluster.Compare(cmd.Context(), f, profile.Options{Tenants: true, Warn: o.mode == "warn"})
+}
+
+func (o *options) connect() (profile.Cluster, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
+	if err != nil {
+		return profile.Cluster{}, ui.WithHint(fmt.Errorf("cannot find a cluster: %w", err), "name one with --kubeconfig or $KUBECONFIG; `tenure up` starts a local one and prints its kubeconfig")
+	}
+	kube, err := client.New(config, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		return profile.Cluster{}, fmt.Errorf("cannot connect to the cluster: %w", err)
+	}
+	disco, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return profile.Cluster{}, fmt.Errorf("cannot connect to the cluster: %w", err)
+	}
+	return profile.Cluster{Client: kube, Discovery: disco, Namespace: o.namespace}, nil
+}

@@ -1,0 +1,57 @@
+// Package install is the command `tenure install`: it prints Flux with a security
+// profile, for a cluster that no fleet's folder describes.
+package install
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/profile"
+)
+
+// NewCommand returns the command.
+func NewCommand(streams ui.IO) *cobra.Command {
+	var security, mode string
+	var export, images bool
+	var allow []string
+	cmd := &cobra.Command{
+		Use:   "install --export",
+		Short: "Print Flux, locked down, and the rules for tenants",
+		Long: `Install prints manifests of Flux and of Tenure for a cluster that no fleet's
+folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`,
+		Example: `  tenure install --export --allow git=https://github.com/acme/* > flux.yaml
+  kubectl apply --server-side -f flux.yaml   # twice, if kinds were new`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			switch {
+			case !export:
+				return ui.WithHint(errors.New("--export is missing"), "print the manifests with --export, and apply them with kubectl")
+			case security != "multi-tenant" && security != "single-tenant":
+				return fmt.Errorf("--security-profile is multi-tenant or single-tenant, not %q", security)
+			case mode != "enforce" && mode != "warn":
+				return fmt.Errorf("--mode is enforce or warn, not %q", mode)
+			}
+			components := config.FluxComponents()
+			if images {
+				components = slices.Concat(components, []byte("\n---\n"), config.FluxImageComponents())
+			}
+			manifests, err := profile.Export(components, profile.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow})
+			if err != nil {
+				return err
+			}
+			_, err = streams.Out.Write(manifests)
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&export, "export", false, "print the manifests")
+	flags.BoolVar(&images, "image-controllers", false, "with image-reflector- and image-automation-controller")
+	flags.StringVar(&security, "security-profile", "multi-tenant", "multi-tenant or single-tenant")
+	flags.StringVar(&mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
+	flags.StringArrayVar(&allow, "allow", nil, "an address that tenants may fetch from, as `KIND=PATTERN` with git, helm or oci; repeatable")
+	return cmd
+}

@@ -1,0 +1,169 @@
+// Package profile is the command `tenure profile`: it locks Flux down in a fleet's
+// folder, takes the lockdown out again, or shows what is missing.
+package profile
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/profile"
+	"golang.org/x/term"
+)
+
+// The names of the profiles, as in Flux's RFC-0003.
+const (
+	multi  = "multi-tenant"
+	single = "single-tenant"
+)
+
+type options struct {
+	fleet, path, mode string
+	allow             []string
+	yes, dryRun       bool
+}
+
+// NewCommand returns the command.
+func NewCommand(streams ui.IO) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "profile [multi-tenant|single-tenant] --fleet DIR --path PATH",
+		Short: "Lock Flux down for many tenants, or take the lockdown out",
+		Long: `Profile edits the platform's repository: a component beside Flux's manifests
+locks every controller down and cuts its rights, and ` + profile.Infrastructure + ` holds the
+rules for tenants. What changes is shown as a diff first. Running it again
+changes nothing; single-tenant takes out what multi-tenant put in, and nothing
+else. Without an argument it shows what is missing.`,
+		Example: `  # Show the lockdown of the staging cluster, and write it
+  tenure profile multi-tenant --fleet . --path clusters/staging --dry-run
+  tenure profile multi-tenant --fleet . --path clusters/staging --yes`,
+		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: []string{multi, single},
+		RunE:      func(_ *cobra.Command, args []string) error { return o.run(streams, args) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.fleet, "fleet", ".", "folder of the platform's repository")
+	flags.StringVar(&o.path, "path", "", "the cluster's folder in the fleet, such as clusters/staging")
+	flags.StringVar(&o.mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
+	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from beside those that the fleet shows, as `KIND=PATTERN` with git, helm or oci; repeatable")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "write without asking")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "show the diff and write nothing")
+	cmd.MarkFlagsMutuallyExclusive("yes", "dry-run")
+	_ = cmd.MarkFlagDirname("fleet")
+	return cmd
+}
+
+func (o *options) run(streams ui.IO, args []string) error {
+	if o.path == "" {
+		return ui.WithHint(errors.New("--path is missing"), "name the cluster's folder in the fleet: --path clusters/staging")
+	}
+	if o.mode != "enforce" && o.mode != "warn" {
+		return fmt.Errorf("--mode is enforce or warn, not %q", o.mode)
+	}
+	f, err := fleet.Load(o.fleet, o.path, fleet.Options{
+		URL: "https://fleet.invalid", Branch: "main", // of a root that is missing: it is refused below
+		Components: config.FluxComponents(),
+		Optional:   []fleet.Optional{{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()}},
+	})
+	if err != nil {
+		return err
+	}
+	opts := profile.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow}
+	if len(args) == 0 {
+		return drift(streams, f, opts)
+	}
+	plan, err := profile.Make(f, opts)
+	if err != nil {
+		return err
+	}
+	if len(plan.Changes) == 0 {
+		fmt.Fprintf(streams.Out, "%s has the profile %s already\n", f.Path, args[0])
+		return note(streams, plan.Notes)
+	}
+	fmt.Fprint(streams.Out, printable(plan.Diff()))
+	if err := note(streams, plan.Notes); err != nil || o.dryRun {
+		return err
+	}
+	if !o.yes && !agreed(streams, len(plan.Changes)) {
+		return ui.WithHint(errors.New("nothing was written"), "write it with --yes, or only look with --dry-run")
+	}
+	if err := plan.Write(f.Dir); err != nil {
+		return err
+	}
+	fmt.Fprintf(streams.Err, "%d files written: commit and push them\n", len(plan.Changes))
+	return nil
+}
+
+// printable leaves out what could steer a terminal; manifests have none of it.
+func printable(diff string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, diff)
+}
+
+func note(streams ui.IO, notes []string) error {
+	for _, n := range notes {
+		if _, err := fmt.Fprintf(streams.Err, "note: %s\n", ui.Clean(n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// agreed asks, where there is somebody to answer.
+func agreed(streams ui.IO, n int) bool {
+	in, ok := streams.In.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return false
+	}
+	fmt.Fprintf(streams.Err, "write these %d files? [y/N] ", n)
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false
+	}
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes"
+}
+
+// drift shows which flags are in force, and what the profile would change.
+func drift(streams ui.IO, f *fleet.Fleet, opts profile.Options) error {
+	states, err := profile.Drift(f)
+	if err != nil {
+		return err
+	}
+	table := ui.Table{Header: []string{"CONTROLLER", "FLAG", "VALUE", "READY", "MESSAGE"}}
+	for _, s := range states {
+		ready := "False"
+		if s.OK() {
+			ready = "True"
+		}
+		table.Rows = append(table.Rows, []string{s.Controller, s.Name, s.Got, ready, s.String()})
+	}
+	if err := table.Print(streams.Stdout()); err != nil {
+		return err
+	}
+	plan, err := profile.Make(f, opts)
+	if err != nil {
+		return err
+	}
+	if len(plan.Changes) == 0 {
+		fmt.Fprintf(streams.Out, "\n%s has the profile %s, unchanged\n", f.Path, multi)
+		return note(streams, plan.Notes)
+	}
+	fmt.Fprintf(streams.Out, "\n`tenure profile %s` would change:\n", multi)
+	for _, c := range plan.Changes {
+		fmt.Fprintf(streams.Out, "  %s\n", ui.Clean(c.Path))
+	}
+	return note(streams, plan.Notes)
+}

@@ -1,0 +1,231 @@
+package profile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/fleet"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// minKubernetes is what Flux 2.9 and the rules need.
+const minKubernetes = "1.33.0"
+
+// Result is what one check found.
+type Result struct {
+	// Name is what was looked at.
+	Name string
+	// OK says whether it is as it should be.
+	OK bool
+	// Message says what was found and, if it is wrong, the way out.
+	Message string
+}
+
+// Cluster is the cluster to check.
+type Cluster struct {
+	// Client reads it. Nothing is written.
+	Client client.Reader
+	// Discovery says what the API server serves.
+	Discovery discovery.DiscoveryInterface
+	// Namespace is Flux's.
+	Namespace string
+}
+
+// Prerequisites checks what has to be there before the lockdown. An error means
+// that the cluster could not be asked.
+func (c Cluster) Prerequisites(ctx context.Context) ([]Result, error) {
+	info, err := c.Discovery.ServerVersion()
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask the cluster for its version: %w", err)
+	}
+	results := []Result{{"Kubernetes", true, info.GitVersion}}
+	if v, err := version.ParseGeneric(info.GitVersion); err != nil || v.LessThan(version.MustParseGeneric(minKubernetes)) {
+		results[0] = Result{"Kubernetes", false, info.GitVersion + ": update it to 1.33 or newer"}
+	}
+	served, err := c.servesPolicies()
+	if err != nil {
+		return nil, err
+	}
+	results = append(results, result("ValidatingAdmissionPolicy", served, "served", "not served at admissionregistration.k8s.io/v1: enable it in the API server"))
+	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	if len(FlagStates(deployments)) == 0 {
+		return append(results, Result{"Flux", true, "not installed in " + c.Namespace}), nil
+	}
+	old := TooOld(deployments)
+	return append(results, result("Flux", len(old) == 0, "knows all flags", strings.Join(old, "; ")+": update Flux to 2.7.5 or newer")), nil
+}
+
+func (c Cluster) servesPolicies() (bool, error) {
+	resources, err := c.Discovery.ServerResourcesForGroupVersion("admissionregistration.k8s.io/v1")
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot ask the cluster what it serves: %w", err)
+	}
+	for _, r := range resources.APIResources {
+		if r.Kind == "ValidatingAdmissionPolicy" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Check checks the lockdown: flags, rights, rules and posture. An error means
+// that the cluster could not be asked.
+func (c Cluster) Check(ctx context.Context) ([]Result, error) {
+	var results []Result
+	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.rules, c.posture} {
+		found, err := check(ctx)
+		if err != nil {
+			return results, err
+		}
+		results = append(results, found...)
+	}
+	return results, nil
+}
+
+const lockDown = "run `tenure profile multi-tenant` on the fleet"
+
+func (c Cluster) flags(ctx context.Context) ([]Result, error) {
+	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	var results []Result
+	for _, s := range FlagStates(deployments) {
+		results = append(results, result(s.Controller+" "+s.Name, s.OK(), "in force", s.String()+": "+lockDown))
+	}
+	if len(results) == 0 {
+		return []Result{{"flags", false, "no controllers of Flux in " + c.Namespace + ": name their namespace with -n"}}, nil
+	}
+	return results, nil
+}
+
+func (c Cluster) rights(ctx context.Context) ([]Result, error) {
+	bindings, err := c.list(ctx, schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"})
+	if err != nil {
+		return nil, err
+	}
+	wrong := wide(bindings, c.Namespace)
+	for _, b := range bindings {
+		if strings.HasPrefix(b.GetName(), "crd-controller") {
+			wrong = append(wrong, "ClusterRoleBinding "+b.GetName()+" lets every controller of Flux list all Secrets: "+lockDown)
+		}
+	}
+	return []Result{result("rights of Flux", len(wrong) == 0, "cut down", strings.Join(wrong, "; "))}, nil
+}
+
+func (c Cluster) rules(ctx context.Context) ([]Result, error) {
+	policies, bindings := admission.Policies()
+	var results []Result
+	for _, p := range policies {
+		var found admissionregistrationv1.ValidatingAdmissionPolicy
+		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(&p), &found); err != nil {
+			if !apierrors.IsNotFound(err) {
+				return results, fmt.Errorf("cannot read policy %s: %w", p.Name, err)
+			}
+			results = append(results, Result{p.Name, false, "the policy is missing: " + lockDown})
+			continue
+		}
+		var wrong []string
+		for _, b := range bindings {
+			if b.Spec.PolicyName != p.Name {
+				continue
+			}
+			var bound admissionregistrationv1.ValidatingAdmissionPolicyBinding
+			switch err := c.Client.Get(ctx, client.ObjectKeyFromObject(&b), &bound); {
+			case apierrors.IsNotFound(err):
+				wrong = append(wrong, b.Name+" is missing: "+lockDown)
+			case err != nil:
+				return results, fmt.Errorf("cannot read binding %s: %w", b.Name, err)
+			case !slices.Contains(bound.Spec.ValidationActions, admissionregistrationv1.Deny):
+				wrong = append(wrong, b.Name+" does not deny: "+lockDown+" with --mode enforce")
+			}
+		}
+		results = append(results, result(p.Name, len(wrong) == 0, "denies", strings.Join(wrong, "; ")))
+	}
+	return results, nil
+}
+
+func (c Cluster) posture(ctx context.Context) ([]Result, error) {
+	profiles, err := c.list(ctx, v1alpha1.GroupVersion.WithKind("TenancyProfile"))
+	if meta.IsNoMatchError(err) {
+		profiles, err = nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	there := slices.ContainsFunc(profiles, func(p *unstructured.Unstructured) bool { return p.GetName() == v1alpha1.ProfileName })
+	return []Result{result("TenancyProfile", there, v1alpha1.ProfileName, "there is none named "+v1alpha1.ProfileName+", so tenants can change no Flux object: "+lockDown)}, nil
+}
+
+// Compare says where the cluster is not as the fleet's folder says, and the folder
+// not as the profile would write it.
+func (c Cluster) Compare(ctx context.Context, f *fleet.Fleet, o Options) ([]Result, error) {
+	plan, err := Make(f, o)
+	if err != nil {
+		return []Result{{"fleet", false, err.Error()}}, nil //nolint:nilerr // it is what was found
+	}
+	results := []Result{result("fleet", len(plan.Changes) == 0, "has the profile", fmt.Sprintf("%d files differ from the profile: %s", len(plan.Changes), lockDown))}
+	t, err := open(f)
+	if err != nil {
+		return results, err
+	}
+	defer t.close()
+	s, err := t.survey()
+	if err != nil {
+		return results, err
+	}
+	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return results, err
+	}
+	for _, want := range s.system() {
+		if want.GetKind() != "Deployment" {
+			continue
+		}
+		i := slices.IndexFunc(deployments, func(d *unstructured.Unstructured) bool { return d.GetName() == want.GetName() })
+		same := i >= 0 && slices.Equal(arguments(deployments[i]), arguments(want))
+		results = append(results, result("fleet "+want.GetName(), same, "as in the fleet", "its arguments differ from the fleet's: push the fleet, and see whether "+c.Namespace+"/"+f.Sync.Kustomization+" is ready"))
+	}
+	return results, nil
+}
+
+func (c Cluster) list(ctx context.Context, kind schema.GroupVersionKind, opts ...client.ListOption) ([]*unstructured.Unstructured, error) {
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := c.Client.List(ctx, &list, opts...); err != nil {
+		if apierrors.IsForbidden(err) {
+			err = errors.Join(err, errors.New("check needs to read the whole cluster"))
+		}
+		return nil, fmt.Errorf("cannot list %ss: %w", kind.Kind, err)
+	}
+	var all []*unstructured.Unstructured
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all, nil
+}
+
+func result(name string, ok bool, good, bad string) Result {
+	if ok {
+		return Result{name, true, good}
+	}
+	return Result{name, false, bad}
+}

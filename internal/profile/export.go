@@ -1,0 +1,81 @@
+package profile
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"sigs.k8s.io/yaml"
+)
+
+// Export returns Flux and what belongs to Tenure for a cluster without a fleet,
+// as YAML documents in the order in which they can be applied. Components are
+// Flux's manifests, with its objects in the namespace flux-system. Without
+// o.Tenants they come back as they are.
+func Export(components []byte, o Options) ([]byte, error) {
+	if !o.Tenants {
+		return components, nil
+	}
+	const namespace = "flux-system"
+	c := &component{Namespace: namespace, Warn: o.Warn}
+	content := map[string]string{
+		"gotk-components.yaml": string(components),
+		"kustomization.yaml":   "resources: [gotk-components.yaml, tenure.yaml]\ncomponents: [tenure]\n",
+	}
+	for _, name := range []string{"account.yaml", "rights.yaml", "kustomization.yaml"} {
+		text, err := c.render(name)
+		if err != nil {
+			return nil, err
+		}
+		content[Own+"/"+name] = text
+	}
+	// There is no source that a Kustomization of Flux could apply.
+	content[Own+"/kustomization.yaml"] = strings.Replace(content[Own+"/kustomization.yaml"], "  - sync.yaml\n", "", 1)
+	posture, err := (&survey{}).posture(namespace, o.Allow)
+	if err != nil {
+		return nil, err
+	}
+	content["tenure.yaml"] = strings.Join([]string{string(config.CRDs()), string(config.Roles()), string(config.Policies()), posture}, "\n---\n")
+	if o.Warn {
+		content["kustomization.yaml"] += "patches:\n  - target: {kind: ValidatingAdmissionPolicyBinding}\n    patch: '[{\"op\": \"replace\", \"path\": \"/spec/validationActions\", \"value\": [\"Warn\", \"Audit\"]}]'\n"
+	}
+	return build(content)
+}
+
+// build builds a kustomization from files.
+func build(content map[string]string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "tenure-profile-")
+	if err != nil {
+		return nil, fmt.Errorf("cannot build the manifests: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	plan := Plan{}
+	for _, name := range slices.Sorted(maps.Keys(content)) {
+		text := content[name]
+		plan.Changes = append(plan.Changes, Change{Path: name, After: &text})
+	}
+	if err := plan.Write(dir); err != nil {
+		return nil, err
+	}
+	objects, err := flux.Build(dir, filepath.Clean(dir))
+	if err != nil {
+		return nil, noPath(err, dir)
+	}
+	if wrong := FlagStates(objects); slices.ContainsFunc(wrong, func(s FlagState) bool { return !s.OK() }) {
+		return nil, fmt.Errorf("cannot lock Flux down: flags are not in force: %v", wrong)
+	}
+	var out strings.Builder
+	for _, o := range objects {
+		document, err := yaml.Marshal(o.Object)
+		if err != nil {
+			return nil, fmt.Errorf("cannot write the manifests: %w", err)
+		}
+		fmt.Fprintf(&out, "---\n%s", document)
+	}
+	return []byte(out.String()), nil
+}

@@ -1,0 +1,98 @@
+package profile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+)
+
+// posture is the TenancyProfile for a fleet: what its tenants use now is allowed,
+// and nothing more.
+func (s *survey) posture(namespace string, allow []string) (string, error) {
+	var sources v1alpha1.Sources
+	var accounts []string
+	for _, o := range s.objects {
+		tenant := s.tenants[o.GetNamespace()]
+		if tenant == "" || !strings.Contains(o.GetAPIVersion(), ".toolkit.fluxcd.io/") {
+			continue
+		}
+		if account := o.text("spec", "serviceAccountName"); account != "" && account != tenant && (o.isFlux("Kustomization") || o.isFlux("HelmRelease")) {
+			accounts = append(accounts, account)
+		}
+		url := v1alpha1.AddressPattern(o.text("spec", "url"))
+		switch o.GetKind() {
+		case "GitRepository":
+			sources.Git = append(sources.Git, url)
+		case "HelmRepository":
+			sources.Helm = append(sources.Helm, url)
+		case "OCIRepository":
+			sources.OCI = append(sources.OCI, url)
+		case "ImageRepository":
+			sources.OCI = append(sources.OCI, v1alpha1.AddressPattern("oci://"+o.text("spec", "image")))
+		case "Bucket":
+			sources.Buckets = append(sources.Buckets, v1alpha1.BucketPattern{Endpoint: o.text("spec", "endpoint"), BucketName: o.text("spec", "bucketName"), Region: o.text("spec", "region")})
+		}
+		if provider := o.text("spec", "provider"); provider != "" && provider != "generic" && isSource(o.GetKind()) {
+			sources.Providers = append(sources.Providers, provider)
+		}
+	}
+	for _, a := range allow {
+		kind, pattern, _ := strings.Cut(a, "=")
+		list := map[string]*[]v1alpha1.AddressPattern{"git": &sources.Git, "helm": &sources.Helm, "oci": &sources.OCI}[kind]
+		if list == nil || !strings.Contains(pattern, "://") {
+			return "", fmt.Errorf("cannot read --allow %s: write git=, helm= or oci= and an address such as https://github.com/acme/*", a)
+		}
+		*list = append(*list, v1alpha1.AddressPattern(pattern))
+	}
+	spec := map[string]any{"platformNamespaces": []string{namespace}}
+	tenants, from := map[string]any{}, map[string]any{}
+	add(from, "git", sources.Git)
+	add(from, "helm", sources.Helm)
+	add(from, "oci", sources.OCI)
+	if len(sources.Providers) > 0 {
+		add(from, "providers", append(sources.Providers, "generic"))
+	}
+	if len(sources.Buckets) > 0 {
+		from["buckets"] = sources.Buckets
+	}
+	if len(from) > 0 {
+		tenants["sources"] = from
+	}
+	if len(accounts) > 0 {
+		reconcilers := map[string]any{}
+		add(reconcilers, "reconcilers", accounts)
+		tenants["accounts"] = reconcilers
+	}
+	if len(tenants) > 0 {
+		spec["tenants"] = tenants
+	}
+	content, err := yaml.Marshal(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "TenancyProfile",
+		"metadata": map[string]any{
+			"name":        v1alpha1.ProfileName,
+			"annotations": map[string]any{"kustomize.toolkit.fluxcd.io/prune": "disabled"},
+		}, "spec": spec,
+	})
+	if err != nil {
+		return "", fmt.Errorf("cannot write the posture: %w", err)
+	}
+	return "# What tenants may do. The addresses are those that this fleet's tenants used\n# when the file was written; change it as you like, it is not written again.\n" + string(content), nil
+}
+
+func isSource(kind string) bool {
+	return slices.Contains([]string{"GitRepository", "HelmRepository", "OCIRepository", "Bucket", "ImageRepository"}, kind)
+}
+
+// add puts the strings into a map, once each; none leave it as it is.
+func add[T ~string](m map[string]any, key string, values []T) {
+	if len(values) == 0 {
+		return
+	}
+	values = slices.Clone(values)
+	slices.Sort(values)
+	m[key] = slices.Compact(values)
+}

@@ -1,0 +1,230 @@
+// Package profile locks Flux down for many tenants, and takes the lockdown back,
+// by editing the folder of a platform's repository (rows F1, R1 and R6 of the
+// mission).
+//
+// The lockdown is a kustomize Component in a folder of its own beside Flux's
+// manifests, so that it can be taken out exactly, whoever made the fleet:
+//
+//	clusters/staging/flux-system/kustomization.yaml   components: [tenure]
+//	clusters/staging/flux-system/tenure/              flags, rights, root account
+//	infrastructure/tenure/                            kinds, rules, roles, posture
+//
+// Nothing else of the fleet is written to, with one exception: a patch of the
+// fleet's own that names the root's account comes after the component, so the
+// account is replaced in it; the component remembers the one before.
+//
+// What was planned is built as Flux would build it before anything is written,
+// and refused if a flag is not in force or an object of the platform would have
+// lost its rights.
+package profile
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/remedy"
+)
+
+const (
+	// RootAccount is the service account, in Flux's namespace, that the
+	// platform's own objects are applied as. It is bound to cluster-admin.
+	RootAccount = "tenure-root"
+	// Own is the name of the component's folder and of the Kustomization that
+	// applies what belongs to Tenure.
+	Own = "tenure"
+	// Infrastructure is where that is, in the fleet.
+	Infrastructure = "infrastructure/tenure"
+	// marker begins the files that are ours, so that nobody else's are taken
+	// for it.
+	marker = "tenure profile"
+)
+
+// Options say what the fleet should be.
+type Options struct {
+	// Tenants says whether the cluster has several: multi-tenant or
+	// single-tenant.
+	Tenants bool
+	// Warn lets the rules warn of what they forbid, instead of denying it.
+	Warn bool
+	// Allow are further addresses that tenants may fetch from, as KIND=PATTERN
+	// with the kinds git, helm and oci. They are used when the posture is
+	// written for the first time.
+	Allow []string
+}
+
+// Plan is what has to change.
+type Plan struct {
+	// Changes are by path.
+	Changes []Change
+	// Notes are what else a person should know or do.
+	Notes []string
+}
+
+// Change is one file.
+type Change struct {
+	// Path is slash separated, in the fleet.
+	Path string
+	// Before and After are the contents; nil for a file that is not there.
+	Before, After *string
+}
+
+// Make works out what has to change in a fleet. It writes nothing.
+func Make(f *fleet.Fleet, o Options) (*Plan, error) {
+	if _, missing := f.Overlay[path.Join(f.System, "gotk-sync.yaml")]; missing {
+		return nil, fmt.Errorf("cannot lock down a fleet without a root: %s has no GitRepository and no Kustomization in gotk-sync.yaml: bootstrap it with Flux first", f.System)
+	}
+	t, err := open(f)
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	if err := t.checkOwn(); err != nil {
+		return nil, err
+	}
+	if !o.Tenants {
+		return t.single()
+	}
+	return t.multi(o)
+}
+
+// single takes out what multi put in.
+func (t *tree) single() (*Plan, error) {
+	if err := t.disconnect(); err != nil {
+		return nil, err
+	}
+	_, was := t.before[t.component("kustomization.yaml")]
+	others := t.others()
+	for _, name := range slices.Collect(maps.Keys(t.now)) {
+		if path.Dir(name) == path.Dir(t.component("x")) || path.Dir(name) == Infrastructure && len(others) == 0 {
+			delete(t.now, name)
+		}
+	}
+	plan := &Plan{}
+	if was {
+		notes, err := t.farewell()
+		if err != nil {
+			return nil, err
+		}
+		plan.Notes = notes
+	}
+	if len(others) > 0 {
+		plan.Notes = append(plan.Notes, Infrastructure+" stays: "+strings.Join(others, ", ")+" uses it too")
+	}
+	plan.Changes = t.changes()
+	return plan, nil
+}
+
+// farewell is what is left to do in the cluster once single-tenant is applied.
+func (t *tree) farewell() ([]string, error) {
+	plain, err := t.survey()
+	if err != nil {
+		return nil, err
+	}
+	// What a bootstrap applied belongs to it, and Flux does not take it away.
+	var leftover []string
+	if !plain.root.has("spec", "patches") {
+		leftover = append(leftover, `"patches":null`)
+	}
+	if plain.rootAccount == "" {
+		leftover = append(leftover, `"serviceAccountName":null`)
+	}
+	in := t.fleet.Sync.Namespace
+	notes := []string{fmt.Sprintf("the account %s stays in the cluster, since what is deleted now is deleted as it; once all is ready: kubectl delete clusterrolebinding/%s-%s; kubectl -n %s delete serviceaccount/%s",
+		RootAccount, RootAccount, in, in, RootAccount)}
+	notes = append(notes, "Tenure's kinds and the posture stay too, so that nothing is refused while the rules go: kubectl delete customresourcedefinitions tenancyprofiles.tenure.dev tenantparameters.tenure.dev")
+	if len(leftover) > 0 {
+		notes = append(notes, fmt.Sprintf("a cluster that was bootstrapped while it was multi-tenant keeps fields of the root; once this is applied: kubectl -n %s patch kustomizations.kustomize.toolkit.fluxcd.io/%s --type=merge -p '{\"spec\":{%s}}'",
+			in, t.fleet.Sync.Kustomization, strings.Join(leftover, ",")))
+	}
+	return notes, nil
+}
+
+// disconnect takes the component out of Flux's kustomization file, and gives the
+// root its account back.
+func (t *tree) disconnect() error {
+	file := t.system("kustomization.yaml")
+	text, err := remedy.RemoveEntry(t.now[file], "components", Own)
+	if err != nil {
+		return cannotEdit(file, err)
+	}
+	if account := t.rememberedAccount(); account != "" {
+		if text, _, err = remedy.ReplaceInPatches(text, "serviceAccountName", RootAccount, account); err != nil {
+			return cannotEdit(file, err)
+		}
+	}
+	t.now[file] = text
+	return nil
+}
+
+// multi puts the lockdown in.
+func (t *tree) multi(o Options) (*Plan, error) {
+	// From the fleet without the component, so that running it again gives the
+	// same.
+	if err := t.disconnect(); err != nil {
+		return nil, err
+	}
+	t.dropComponent()
+	plain, err := t.survey()
+	if err != nil {
+		return nil, err
+	}
+	if err := plain.checkVersions(); err != nil {
+		return nil, err
+	}
+	component, err := plain.component(t.fleet.Sync, o)
+	if err != nil {
+		return nil, err
+	}
+	file := t.system("kustomization.yaml")
+	if text, found, err := remedy.ReplaceInPatches(t.now[file], "serviceAccountName", plain.rootAccount, RootAccount); plain.rootAccount != "" && (found || err != nil) {
+		if err != nil {
+			return nil, cannotEdit(file, err)
+		}
+		t.now[file], component.RootAccount = text, plain.rootAccount
+	}
+	if t.now[file], err = remedy.AddEntry(t.now[file], "components", Own); err != nil {
+		return nil, cannotEdit(file, err)
+	}
+	if err := t.writeOwn(component, plain, o); err != nil {
+		return nil, err
+	}
+	locked, err := t.survey()
+	if err != nil {
+		return nil, err
+	}
+	if err := locked.check(t.fleet.Sync); err != nil {
+		return nil, err
+	}
+	plan := &Plan{Changes: t.changes(), Notes: locked.notes()}
+	if len(t.fleet.Overlay) > 0 {
+		plan.Notes = append(plan.Notes, "the fleet does not hold Flux's manifests yet: what was planned was tried with those that Tenure carries")
+	}
+	return plan, nil
+}
+
+func cannotEdit(file string, err error) error {
+	if errors.Is(err, remedy.ErrStyle) {
+		return fmt.Errorf("cannot edit %s: it is written in a way that only a person can edit: write it in block style, without aliases", file)
+	}
+	return fmt.Errorf("cannot edit %s: %w", file, err)
+}
+
+// Drift says how the flags of the lockdown are set in the fleet as it is, whether
+// by the profile or by hand.
+func Drift(f *fleet.Fleet) ([]FlagState, error) {
+	t, err := open(f)
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	s, err := t.survey()
+	if err != nil {
+		return nil, err
+	}
+	return FlagStates(s.system()), nil
+}

@@ -1,0 +1,82 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/profile"
+	"github.com/tenure-dev/tenure/internal/testwait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A cluster that runs is locked down by a change of its fleet, and the lockdown is
+// taken out again, without anybody touching the cluster: Flux must not lose its
+// own rights halfway.
+func TestProfileThereAndBack(t *testing.T) {
+	t.Parallel()
+	e := copyExample(t)
+	r, failed := start(t, e.options(t, "clusters/staging", "https://git.example.com/acme/billing#main="+e.billing))
+	expectNothing(t, "the example fleet becomes ready altogether", failed)
+	kube, err := client.New(r.REST, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := profile.Cluster{Client: kube, Discovery: discovery.NewDiscoveryClientForConfigOrDie(r.REST), Namespace: "flux-system"}
+	wrong := func() string {
+		results, err := cluster.Check(t.Context())
+		if err != nil {
+			return err.Error()
+		}
+		var all []string
+		for _, result := range results {
+			if !result.OK {
+				all = append(all, result.Name+": "+result.Message)
+			}
+		}
+		return strings.Join(all, "\n")
+	}
+	if wrong() == "" {
+		t.Fatal("check finds nothing wrong with a fleet that has no profile")
+	}
+
+	switchTo(t, e, true)
+	testwait.For(t, "the cluster to be locked down", patience, func() (bool, string) {
+		found := wrong()
+		return found == "", found
+	})
+	expectNothing(t, "all is ready under the profile", r.settle())
+	for _, account := range []string{"kustomize-controller", "helm-controller", "source-controller", "notification-controller"} {
+		// The exit code is 1 for no.
+		can, _ := kubectl(t, r.Cluster, "", "auth", "can-i", "list", "secrets", "--all-namespaces", "--as=system:serviceaccount:flux-system:"+account)
+		if strings.TrimSpace(can) != "no" {
+			t.Errorf("may %s list all Secrets? %s", account, can)
+		}
+	}
+
+	switchTo(t, e, false)
+	testwait.For(t, "the lockdown to be gone", patience, func() (bool, string) {
+		left := r.kubectl("", "get", "validatingadmissionpolicies,clusterroles", "--selector=app.kubernetes.io/name=tenure", "--output=name")
+		return left == "", left
+	})
+	expectNothing(t, "all is ready without the profile", r.settle())
+}
+
+// switchTo edits the fleet, which the cluster follows.
+func switchTo(t *testing.T, e example, tenants bool) {
+	t.Helper()
+	f, err := fleet.Load(e.platform, "clusters/staging", fleet.Options{Components: config.FluxComponents()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := profile.Make(f, profile.Options{Tenants: tenants, Allow: []string{"helm=https://charts.example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Write(e.platform); err != nil {
+		t.Fatal(err)
+	}
+}
