@@ -25,12 +25,25 @@ type Victim struct {
 	Secret, ConfigMap string
 }
 
-// newVictim makes the namespace, and returns what removes it.
+// victimLabel marks the namespace that we made: whatever else has its name is the
+// fleet's, and must not be removed.
+const victimLabel = "tenure.dev/victim"
+
+// newVictim makes the namespace, and returns what removes it. One that an earlier
+// run has kept is used again.
 func newVictim(ctx context.Context, admin client.Client) (Victim, func(), error) {
+	there := &corev1.Namespace{}
+	err := admin.Get(ctx, client.ObjectKey{Name: VictimNamespace}, there)
+	if err == nil && there.Labels[victimLabel] == "" {
+		return Victim{}, nil, fmt.Errorf("cannot attack this fleet: it has a namespace %s, which is the name of the one that attacks are aimed at", VictimNamespace)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return Victim{}, nil, fmt.Errorf("cannot look for namespace %s: %w", VictimNamespace, err)
+	}
 	v := Victim{Namespace: VictimNamespace, Account: "canary", Secret: "canary", ConfigMap: "canary"}
 	in := metav1.ObjectMeta{Namespace: v.Namespace, Name: "canary"}
 	objects := []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v.Namespace}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v.Namespace, Labels: map[string]string{victimLabel: "true"}}},
 		&corev1.ServiceAccount{ObjectMeta: in},
 		&corev1.Secret{ObjectMeta: in, StringData: map[string]string{"canary": "sings"}},
 		&corev1.ConfigMap{ObjectMeta: in, Data: map[string]string{"canary": "sings"}},
