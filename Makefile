@@ -10,8 +10,8 @@ FLUX := $(addprefix $(BIN)/, \
 	image-reflector-controller image-automation-controller)
 
 # Modules with packages of ours. cluster/flux only pins Flux, hack/tools the
-# linter.
-MODULES := . cluster $(filter-out hack/tools,$(patsubst %/go.mod,%,$(wildcard hack/*/go.mod)))
+# linter, hack/apigen the generator of CRDs.
+MODULES := . cluster $(filter-out hack/tools hack/apigen,$(patsubst %/go.mod,%,$(wildcard hack/*/go.mod)))
 
 # What cluster/ does is tested by test/e2e on the built program; go test would
 # compile Kubernetes once more, for the race detector and for nothing.
