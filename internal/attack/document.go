@@ -20,7 +20,11 @@ edit.
 `)
 	ways := map[Via]string{API: "API", Git: "Git"}
 	for _, a := range Catalogue() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", a.ID, ways[a.Via], a.Title, strings.Join(a.Controls, "; "), strings.Join(a.References, "; "))
+		way := ways[a.Via]
+		if a.Kind != "" {
+			way += ", " + a.Kind
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", a.ID, way, a.Title, strings.Join(a.Controls, "; "), strings.Join(a.References, "; "))
 	}
 	return b.String()
 }
