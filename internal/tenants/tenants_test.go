@@ -66,7 +66,12 @@ func discover(t *testing.T, objects ...client.Object) []Tenant {
 	if err := scheme.AddToScheme(s); err != nil {
 		t.Fatal(err)
 	}
-	builder := fake.NewClientBuilder().WithScheme(s).WithObjects(append(objects,
+	// It writes into the objects that it is given, and tests share them.
+	var own []client.Object
+	for _, o := range objects {
+		own = append(own, o.DeepCopyObject().(client.Object))
+	}
+	builder := fake.NewClientBuilder().WithScheme(s).WithObjects(append(own,
 		namespace("kube-system", nil), namespace("flux-system", nil), account("flux-system", "kustomize-controller", nil),
 		fluxObject(flux.Kustomization, "flux-system", "flux-system", map[string]any{"serviceAccountName": "kustomize-controller"}),
 	)...)
