@@ -23,7 +23,7 @@ func init() {
 				return unproven(firstLine(err.Error()))
 			}
 			if len(objects) == 0 {
-				return unproven("the platform has put nothing into namespace " + e.Namespace)
+				return e.nothingThere(ctx, "nothing of the platform's", "the platform has put nothing into namespace "+e.Namespace)
 			}
 			return overwrites(ctx, e, objects)
 		},
@@ -37,6 +37,15 @@ func init() {
 		return requests(overwriting("overwrite the account that Flux applies its objects as", account))(ctx, e)
 	}
 	register(attack)
+}
+
+// nothingThere is the finding of an attack on something that is not there, if the
+// tenant's identity works otherwise.
+func (e *Env) nothingThere(ctx context.Context, control, message string) Finding {
+	if err := identityWorks(ctx, e); err != nil {
+		return unproven("the tenant cannot do anything here: " + firstLine(err.Error()))
+	}
+	return stopped(control, message)
 }
 
 // overwrites tries each of the objects.

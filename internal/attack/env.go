@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -179,6 +180,8 @@ func (e *Env) remove(u *unstructured.Unstructured) {
 		switch {
 		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
 			return true, nil
+		case utilnet.IsConnectionRefused(err):
+			return true, nil // the cluster has ended, and the object with it
 		case err != nil:
 			return false, nil
 		case uid == "":

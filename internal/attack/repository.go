@@ -115,6 +115,10 @@ func (e *Env) makeSlimSource(ctx context.Context) (*unstructured.Unstructured, e
 	return slim, nil
 }
 
+// fetchPatience bounds the wait for a commit to be fetched: a repository may be
+// large, and those of all tenants are fetched in one go.
+const fetchPatience = 2 * time.Minute
+
 // awaitSource waits until a source has the revision.
 func (e *Env) awaitSource(ctx context.Context, source flux.Ref, revision string) error {
 	return e.until(ctx, source, "fetch the commit", func(u *unstructured.Unstructured) bool {
@@ -126,7 +130,7 @@ func (e *Env) awaitSource(ctx context.Context, source flux.Ref, revision string)
 // until polls an object of Flux: its state comes from the watch cache of the API
 // server, so looking costs little.
 func (e *Env) until(ctx context.Context, ref flux.Ref, what string, done func(*unstructured.Unstructured) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, fluxPatience)
+	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
 	defer cancel()
 	u := object(ref.Kind.GroupVersionKind().GroupVersion().String(), string(ref.Kind), ref.Namespace, ref.Name, nil)
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -137,7 +141,7 @@ func (e *Env) until(ctx context.Context, ref flux.Ref, what string, done func(*u
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s did not %s in %s", ref, what, fluxPatience)
+			return fmt.Errorf("%s did not %s in %s", ref, what, fetchPatience)
 		case <-tick.C:
 		}
 	}

@@ -67,13 +67,13 @@ func TestPatches(t *testing.T) {
 		"no lockdown": {
 			reason:       "a fleet without any lockdown",
 			change:       unlock,
-			through:      []string{"I1-api", "I6-api", "I8-api", "S1-api", "S3-api", "S4-api", "S9-api", "W3-api"},
+			through:      []string{"A2-api", "A5-api", "I1-api", "I1-api-HelmRelease", "I6-api", "I8-api", "I13-api", "I18-api", "N1-api", "N2-api", "S1-api", "S1-api-HelmRelease", "S3-api", "S4-api", "S7-git", "S9-api", "W3-api"},
 			clusterAdmin: true,
 		},
 		"wide role": {
 			reason:  "a fleet with one flag less, and a role of its own that is too wide",
 			change:  widen,
-			through: []string{"I6-api", "I8-api", "S1-api", "S3-api", "S4-api"},
+			through: []string{"A2-api", "I6-api", "I8-api", "I18-api", "N1-api", "N2-api", "S1-api", "S1-api-HelmRelease", "S3-api", "S4-api"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -57,14 +57,14 @@ func TestVerifyBadInput(t *testing.T) {
 }
 
 // A part of the platform that does not parse, one that waits for ever, and a
-// repository of some 100 MB: the tenants are judged, and what is not ready is
+// repository of some 40 MB: the tenants are judged, and what is not ready is
 // listed, once each.
 func TestVerifyBrokenFleet(t *testing.T) {
 	t.Parallel()
 	huge := narrowTenant("huge")
 	huge.Files = map[string]string{"deploy/app.yaml": configMapIn("app")}
 	random := rand.New(rand.NewPCG(1, 2))
-	for i := range 5000 {
+	for i := range 2000 {
 		var b strings.Builder
 		for range 1250 { // 20 KB that do not compress well
 			fmt.Fprintf(&b, "%016x", random.Uint64())
@@ -86,7 +86,7 @@ spec: {interval: 1m, path: ./broken, prune: true, serviceAccountName: kustomize-
 	report, code, said := tenureVerify(t, flags(fleet)+" --timeout 30s")
 	for line := range strings.Lines(said) {
 		if strings.Contains(line, "attacks ") {
-			t.Logf("with 5,000 files of 20 KB: %s", strings.TrimSpace(line))
+			t.Logf("with 2,000 files of 20 KB: %s", strings.TrimSpace(line))
 		}
 	}
 	if code != 1 {

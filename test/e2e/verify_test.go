@@ -138,7 +138,7 @@ func TestVerifyExample(t *testing.T) {
 		"shared keys": {
 			reason: "with billing's key as that of the controller, and as dev-team's",
 			change: func(t *testing.T, e example) {
-				edit(t, "--no-remote-bases=true", "--sops-age-secret=sops-age", e.platform, system, "kustomization.yaml")
+				edit(t, "--no-remote-bases=true", "--sops-age-secret=sops-age", e.platform, "clusters", "staging", "flux-system", "kustomization.yaml")
 				sharedKey(t, e)
 			},
 			through: append([]string{"S7-git", "S10-git", "S10-git-shared"}, plain...),
