@@ -1,5 +1,6 @@
 // Package v1alpha1 is the API of tenure.dev: what tenants of a cluster with Flux
-// may do. It imports apimachinery alone, so that anybody can use the types.
+// may do. It imports Kubernetes' API types alone, so that anybody can use the
+// types.
 //
 // +kubebuilder:object:generate=true
 // +groupName=tenure.dev
@@ -20,6 +21,7 @@ var GroupVersion = schema.GroupVersion{Group: "tenure.dev", Version: "v1alpha1"}
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&TenancyProfile{}, &TenancyProfileList{},
+		&Tenant{}, &TenantList{},
 		&TenantParameters{}, &TenantParametersList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)

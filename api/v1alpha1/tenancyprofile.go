@@ -50,6 +50,14 @@ type TenancyProfileSpec struct {
 	// +kubebuilder:validation:MaxItems=128
 	Exemptions []Exemption `json:"exemptions,omitempty"`
 
+	// protectedNamespaces are names that no owner of a tenant may give a namespace,
+	// beside those of the platform and those that begin with kube-. In them, *
+	// stands for any characters.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	ProtectedNamespaces []ValuePattern `json:"protectedNamespaces,omitempty"`
+
 	// tenants is the posture towards every tenant that has none of its own.
 	// +optional
 	// +kubebuilder:default={}

@@ -10,7 +10,7 @@
 //     it, and does not require k8s.io/kubernetes.
 //   - Flux's modules are imported by internal/flux alone (hack/ and
 //     cluster/flux apart), so that a new Flux is a change in one place.
-//   - api/ imports apimachinery alone, so that anybody can use our types.
+//   - api/ imports Kubernetes' API types alone, so that anybody can use our types.
 //   - Every package has a doc comment.
 //   - Files stay under 400 lines and functions under 100; tests and generated
 //     files may be longer.
@@ -163,8 +163,8 @@ func forbidden(file, imported string) string {
 		return "only cluster/ builds Kubernetes"
 	case within(imported, "github.com/fluxcd") && !within(file, "internal/flux") && !within(file, "cluster/flux") && !within(file, "hack"):
 		return "only internal/flux knows Flux's APIs"
-	case within(file, "api") && !standard(imported) && !within(imported, "k8s.io/apimachinery") && !within(imported, module+"/api"):
-		return "api/ imports apimachinery alone"
+	case within(file, "api") && !standard(imported) && !within(imported, "k8s.io/apimachinery") && !within(imported, "k8s.io/api") && !within(imported, module+"/api"):
+		return "api/ imports Kubernetes' API types alone"
 	}
 	return ""
 }

@@ -89,7 +89,7 @@ func TestCheck(t *testing.T) {
 			reason: "Whoever imports our types must not get controller-runtime with them.",
 			name:   "api/v1alpha1/p.go",
 			text:   source("time", "k8s.io/apimachinery/pkg/runtime", "sigs.k8s.io/controller-runtime"),
-			want:   []string{"api/v1alpha1/p.go:5: imports sigs.k8s.io/controller-runtime: api/ imports apimachinery alone"},
+			want:   []string{"api/v1alpha1/p.go:5: imports sigs.k8s.io/controller-runtime: api/ imports Kubernetes' API types alone"},
 		},
 		"Undocumented": {
 			reason: "A package says what it is for.",

@@ -1,0 +1,97 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Sync is a repository that a tenant delivers from.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.git) != has(self.oci)",message="a sync comes from git or from oci, from one of them"
+type Sync struct {
+	// name is that of the source and of the Kustomization.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+
+	// namespace is the tenant's namespace that the sync is in and delivers to,
+	// by default the first of spec.namespaces.create.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// git is a Git repository.
+	// +optional
+	Git *GitSource `json:"git,omitempty"`
+	// oci is an OCI repository with manifests.
+	// +optional
+	OCI *OCISource `json:"oci,omitempty"`
+
+	// path is the folder of the repository that is delivered, such as ./staging.
+	// +optional
+	// +kubebuilder:default="./"
+	// +kubebuilder:validation:MaxLength=1024
+	Path string `json:"path,omitempty"`
+
+	// interval is how often the source is looked at, and the Kustomization applied.
+	// +optional
+	// +kubebuilder:default="5m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	Interval metav1.Duration `json:"interval,omitempty,omitzero"`
+
+	// decryptionSecret is the name of a Secret in the namespace with the keys that
+	// decrypt the tenant's secrets: see Flux's spec.decryption.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	DecryptionSecret string `json:"decryptionSecret,omitempty"`
+
+	// substitute are the values of variables in the tenant's manifests, such as
+	// the environment: see Flux's spec.postBuild.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Substitute map[string]string `json:"substitute,omitempty"`
+}
+
+// GitSource is a Git repository.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.branch) || !has(self.tag)",message="give a branch or a tag"
+type GitSource struct {
+	// url is the repository's, https or ssh.
+	// +required
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^(https?|ssh)://`
+	URL string `json:"url"`
+	// branch is main if there is neither a branch nor a tag.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Branch string `json:"branch,omitempty"`
+	// tag in the place of a branch.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Tag string `json:"tag,omitempty"`
+	// secret is the name of a Secret in the namespace with credentials: see Flux's
+	// spec.secretRef of a GitRepository.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Secret string `json:"secret,omitempty"`
+}
+
+// OCISource is an OCI repository.
+type OCISource struct {
+	// url is the repository's, with oci:// in front.
+	// +required
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^oci://`
+	URL string `json:"url"`
+	// tag is latest if there is none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Tag string `json:"tag,omitempty"`
+	// secret is the name of a Secret in the namespace with credentials: see Flux's
+	// spec.secretRef of an OCIRepository.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Secret string `json:"secret,omitempty"`
+}

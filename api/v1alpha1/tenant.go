@@ -1,0 +1,356 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Tenant is a team on the cluster: who it is, which namespaces it has, what is in
+// each of them, and from where it delivers. A platform admin writes it; the team
+// may read it.
+//
+// A namespace is the tenant's when its label tenure.dev/tenant names it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,categories=tenure
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Namespaces",type=integer,JSONPath=`.status.size`
+// +kubebuilder:printcolumn:name="Quota",type=integer,JSONPath=`.spec.namespaces.quota`
+// +kubebuilder:printcolumn:name="Cordoned",type=boolean,JSONPath=`.spec.cordoned`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="a tenant's name is the name of an account and a label's value: at most 63 of a-z, 0-9 and -, with neither end a -"
+type Tenant struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the tenant gets.
+	// +optional
+	Spec TenantSpec `json:"spec,omitempty,omitzero"`
+	// status is what the manager made of it.
+	// +optional
+	Status TenantStatus `json:"status,omitempty,omitzero"`
+}
+
+// TenantSpec is what a tenant gets. All of it is optional: a Tenant without a
+// spec is a name that namespaces can belong to.
+type TenantSpec struct {
+	// owners are the people and programs that the tenant consists of. They may
+	// make namespaces, up to the quota, and have their roles in each of them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10000
+	Owners []Owner `json:"owners,omitempty"`
+
+	// namespaces says which namespaces the tenant has and how they look.
+	// +optional
+	Namespaces TenantNamespaces `json:"namespaces,omitempty,omitzero"`
+
+	// sync is where the tenant delivers from: each entry becomes a source and a
+	// Kustomization that the tenant can see and not change.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Sync []Sync `json:"sync,omitempty"`
+
+	// roleBindings give others rights in all of the tenant's namespaces.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	RoleBindings []TenantRoleBinding `json:"roleBindings,omitempty"`
+
+	// clusterRoles are ClusterRoles that the owners and the tenant's accounts have
+	// for the whole cluster, for cluster-scoped kinds that a platform admin has
+	// chosen to share. The manager must be allowed to bind each of them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	ClusterRoles []string `json:"clusterRoles,omitempty"`
+
+	// quotas bound what the tenant may use.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Quotas []TenantQuota `json:"quotas,omitempty"`
+
+	// limitRanges are made in each of the tenant's namespaces.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	LimitRanges []corev1.LimitRangeSpec `json:"limitRanges,omitempty"`
+
+	// networkPolicies are made in each of the tenant's namespaces.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	NetworkPolicies []networkingv1.NetworkPolicySpec `json:"networkPolicies,omitempty"`
+
+	// policy is what the tenant may do with Flux, where it is not what the
+	// TenancyProfile says for all.
+	// +optional
+	Policy TenantPolicy `json:"policy,omitempty,omitzero"`
+
+	// cordoned stops the tenant from making changes: nobody but the platform may
+	// create, change or delete anything in its namespaces, nor make new ones.
+	// What runs goes on running.
+	// +optional
+	Cordoned bool `json:"cordoned,omitempty"`
+
+	// protected keeps the Tenant from being deleted, and with it all that the
+	// tenant has, until it is taken off.
+	// +optional
+	Protected bool `json:"protected,omitempty"`
+}
+
+// Owner is somebody who owns a tenant.
+//
+// +kubebuilder:validation:XValidation:rule="(self.kind == 'ServiceAccount') == has(self.__namespace__)",message="a ServiceAccount needs a namespace, and nobody else has one"
+// +kubebuilder:validation:XValidation:rule="!self.name.startsWith('system:')",message="names that begin with system: are Kubernetes' own; a service account is given with kind ServiceAccount, its namespace and its name"
+type Owner struct {
+	// kind is User, Group or ServiceAccount.
+	// +required
+	// +kubebuilder:validation:Enum=User;Group;ServiceAccount
+	Kind string `json:"kind"`
+	// name is the owner's, exactly: case matters.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// namespace is the ServiceAccount's.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// roles are the ClusterRoles that the owner has in each of the tenant's
+	// namespaces. The manager must be allowed to bind each of them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={tenure-tenant,tenure-namespace-deleter}
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Roles []string `json:"roles,omitempty"`
+}
+
+// TenantNamespaces says which namespaces a tenant has and how they look.
+type TenantNamespaces struct {
+	// create are namespaces that are made for the tenant.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Create []string `json:"create,omitempty"`
+
+	// quota is how many namespaces the tenant may have before its owners are
+	// refused another one. Without it, there is no limit; 0 leaves them the
+	// namespaces that are made for them.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100000
+	Quota *int32 `json:"quota,omitempty"`
+
+	// prefix is what the names of the namespaces that owners make must begin with,
+	// the tenant's name and a hyphen if it is true.
+	// +optional
+	Prefix bool `json:"prefix,omitempty"`
+
+	// podSecurity is the Pod Security level of the namespaces, which owners
+	// cannot change.
+	// +optional
+	// +kubebuilder:default=baseline
+	// +kubebuilder:validation:Enum=privileged;baseline;restricted
+	PodSecurity string `json:"podSecurity,omitempty"`
+
+	// labels and annotations are on each of the tenant's namespaces, and owners
+	// cannot change them.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations are like labels.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// required are labels and annotations that owners must give a namespace.
+	// +optional
+	Required RequiredMetadata `json:"required,omitempty,omitzero"`
+
+	// forbidden are labels and annotations that owners must not give a namespace.
+	// +optional
+	Forbidden ForbiddenMetadata `json:"forbidden,omitempty,omitzero"`
+}
+
+// RequiredMetadata are labels and annotations by name, each with a pattern for
+// its value, in which * stands for any characters.
+type RequiredMetadata struct {
+	// labels by name.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Labels map[string]ValuePattern `json:"labels,omitempty"`
+	// annotations by name.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Annotations map[string]ValuePattern `json:"annotations,omitempty"`
+}
+
+// ForbiddenMetadata are names of labels and annotations, in which * stands for
+// any characters.
+type ForbiddenMetadata struct {
+	// labels by name.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	Labels []ValuePattern `json:"labels,omitempty"`
+	// annotations by name.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	Annotations []ValuePattern `json:"annotations,omitempty"`
+}
+
+// ValuePattern is text in which * stands for any characters.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:Pattern=`^[A-Za-z0-9*]([A-Za-z0-9*._/-]*[A-Za-z0-9*])?$`
+type ValuePattern string
+
+// TenantRoleBinding gives others a role in all of a tenant's namespaces.
+type TenantRoleBinding struct {
+	// role is a ClusterRole. The manager must be allowed to bind it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Role string `json:"role"`
+	// subjects are who gets the role.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=1000
+	Subjects []Subject `json:"subjects"`
+	// labels and annotations are put on the RoleBindings.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations are like labels.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Subject is somebody who gets rights. Unlike an [Owner] it may be one of
+// Kubernetes' own, such as system:serviceaccounts:monitoring.
+//
+// +kubebuilder:validation:XValidation:rule="(self.kind == 'ServiceAccount') == has(self.__namespace__)",message="a ServiceAccount needs a namespace, and nobody else has one"
+type Subject struct {
+	// kind is User, Group or ServiceAccount.
+	// +required
+	// +kubebuilder:validation:Enum=User;Group;ServiceAccount
+	Kind string `json:"kind"`
+	// name is the subject's.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// namespace is the ServiceAccount's.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// TenantQuota bounds what a tenant may use.
+type TenantQuota struct {
+	// name tells the quotas apart.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// scope says whether the bounds are those of each namespace, or of all the
+	// tenant's namespaces together. What they use together is never more, also
+	// while namespaces come and go.
+	// +optional
+	// +kubebuilder:default=Tenant
+	// +kubebuilder:validation:Enum=Tenant;Namespace
+	Scope string `json:"scope,omitempty"`
+	// The bounds are those of a ResourceQuota.
+	corev1.ResourceQuotaSpec `json:",inline"`
+}
+
+// TenantPolicy is what a tenant may do with Flux. Each part that is given takes
+// the place of the same part of the TenancyProfile, altogether.
+type TenantPolicy struct {
+	// accounts says as which service accounts the tenant is applied.
+	// +optional
+	Accounts *Accounts `json:"accounts,omitempty"`
+	// sources are the addresses that the tenant may fetch from, beside those of
+	// its sync.
+	// +optional
+	Sources *Sources `json:"sources,omitempty"`
+	// bounds keep the tenant from taking Flux's time from the others.
+	// +optional
+	Bounds *Bounds `json:"bounds,omitempty"`
+	// notifications are the ways in and out that the tenant may open.
+	// +optional
+	Notifications *Notifications `json:"notifications,omitempty"`
+	// kubeConfigs are the names of Secrets that a Kustomization or HelmRelease may
+	// name in spec.kubeConfig.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	KubeConfigs []string `json:"kubeConfigs,omitempty"`
+}
+
+// TenantStatus is what the manager made of a Tenant.
+type TenantStatus struct {
+	// conditions: Ready says whether all that the tenant is to have is there.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// observedGeneration is the generation that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// size is the number of namespaces.
+	// +optional
+	Size int32 `json:"size,omitempty"`
+	// namespaces are the tenant's, by name.
+	// +optional
+	// +listType=set
+	Namespaces []string `json:"namespaces,omitempty"`
+	// reservations are namespaces that owners are about to make. They count
+	// towards the quota until the namespace is there, or was not made.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Reservations []Reservation `json:"reservations,omitempty"`
+}
+
+// Reservation is a namespace that an owner is about to make.
+type Reservation struct {
+	// name is the namespace's.
+	// +required
+	Name string `json:"name"`
+	// expires is when the reservation ends if the namespace is not there.
+	// +required
+	Expires metav1.Time `json:"expires"`
+}
+
+// TenantList is a list of Tenants.
+//
+// +kubebuilder:object:root=true
+type TenantList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Tenant `json:"items"`
+}
