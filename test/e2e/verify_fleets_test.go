@@ -31,6 +31,7 @@ type finding struct {
 
 // verified is what tests read of a report.
 type verified struct {
+	Path     string `json:"path"`
 	Verdict  string `json:"verdict"`
 	NotReady []struct {
 		Object string `json:"object"`

@@ -1,12 +1,13 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/test/fleetgen"
 )
 
@@ -114,18 +115,40 @@ func TestVerifyOddTenants(t *testing.T) {
 	}
 }
 
-// Without the lockdown, what a tenant's Kustomization without an account delivers
-// is applied with the rights of the controller, although the tenant may do
-// nothing itself.
-func TestVerifyNobodyWithoutLockdown(t *testing.T) {
+// Two clusters of one repository, of which one lacks the lockdown: each is judged
+// by itself, and the worse one counts. Without the lockdown, what a tenant's
+// Kustomization without an account delivers is applied with the rights of the
+// controller, although the tenant may do nothing itself.
+func TestVerifySeveralClusters(t *testing.T) {
 	t.Parallel()
-	fleet := generate(t, fleetgen.Platform{}, fleetgen.Tenant{Name: "nobody", Label: true, NoAccount: true})
-	r, failed := start(t, localcluster.Options{Fleet: fleet.Dir, Path: fleetgen.Path, Maps: parseMaps(t, fleet.Maps...)})
-	expectNothing(t, "the controller applies it all", failed)
-	through, _ := verify(r)
-	for _, key := range []string{"I3-git", "I4-git", "I5-git", "I11-git"} {
-		if !slices.Contains(through, key) {
-			t.Errorf("%s does not get through: %q", key, through)
+	nobody := fleetgen.Tenant{Name: "nobody", Label: true, NoAccount: true}
+	fleet := generate(t, fleetgen.Platform{Flags: fleetgen.Lockdown()}, nobody)
+	open := generate(t, fleetgen.Platform{}, nobody)
+	const second = "clusters/open"
+	if err := os.CopyFS(filepath.Join(fleet.Dir, second), os.DirFS(filepath.Join(open.Dir, fleetgen.Path))); err != nil {
+		t.Fatal(err)
+	}
+	sync := filepath.Join(fleet.Dir, second, "flux-system", "gotk-sync.yaml")
+	text, err := os.ReadFile(sync)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, strings.ReplaceAll(string(text), fleetgen.Path, second), sync)
+
+	report, code, said := tenureVerify(t, flags(fleet)+" --path "+second)
+	if code != 1 || len(report.Clusters) != 2 {
+		t.Fatalf("exit code %d and %d clusters, want 1 and 2:\n%s", code, len(report.Clusters), said)
+	}
+	for i, want := range []struct{ path, outcome string }{{fleetgen.Path, "stopped"}, {second, "got through"}} {
+		cluster := report.Clusters[i]
+		got, _ := cluster.outcomes("nobody")
+		if cluster.Path != want.path {
+			t.Errorf("cluster %d is %s, want %s", i, cluster.Path, want.path)
+		}
+		for _, key := range []string{"I3-git", "I4-git", "I5-git", "I11-git"} {
+			if !slices.Contains(got[want.outcome], key) {
+				t.Errorf("%s: %s is not among what was %s: %q", want.path, key, want.outcome, got)
+			}
 		}
 	}
 }
