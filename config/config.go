@@ -2,7 +2,11 @@
 // embedded, so that what `tenure up` runs is what is in the repository.
 package config
 
-import _ "embed"
+import (
+	"embed"
+	"io/fs"
+	"strings"
+)
 
 //go:generate go -C ../hack/fluxmanifests run .
 
@@ -14,10 +18,8 @@ var (
 	//go:embed flux/gotk-source-watcher-crds.yaml
 	fluxSourceWatcherCRDs string
 
-	//go:embed crd/tenure.dev_tenancyprofiles.yaml
-	profileCRD string
-	//go:embed crd/tenure.dev_tenantparameters.yaml
-	parametersCRD string
+	//go:embed crd/tenure.dev_*.yaml
+	crds embed.FS
 	//go:embed admission/policies.yaml
 	policies string
 
@@ -30,7 +32,24 @@ var (
 )
 
 // CRDs are the definitions of tenure.dev's kinds. Multi-document YAML.
-func CRDs() []byte { return []byte(profileCRD + parametersCRD) }
+func CRDs() []byte { return all(crds) }
+
+// all returns the files of a folder, one after the other, by name.
+func all(folder embed.FS) []byte {
+	var documents strings.Builder
+	err := fs.WalkDir(folder, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := folder.ReadFile(path)
+		documents.Write(content)
+		return err
+	})
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	return []byte(documents.String())
+}
 
 // Policies are the rules for tenants that the API server enforces: see
 // internal/admission. Multi-document YAML.

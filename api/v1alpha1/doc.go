@@ -21,6 +21,7 @@ var GroupVersion = schema.GroupVersion{Group: "tenure.dev", Version: "v1alpha1"}
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&TenancyProfile{}, &TenancyProfileList{},
+		&SourceGrant{}, &SourceGrantList{},
 		&Tenant{}, &TenantList{},
 		&TenantParameters{}, &TenantParametersList{},
 	)

@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/controller/profile"
 	"github.com/tenure-dev/tenure/internal/controller/refusal"
+	"github.com/tenure-dev/tenure/internal/controller/sourcegrant"
 	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
@@ -61,6 +62,12 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 }
 
 func managerOptions(o Options) ctrlmanager.Options {
+	cached := map[client.Object]cache.ByObject{
+		refusal.Object(): {Transform: refusal.Trim},
+	}
+	for _, object := range sourcegrant.Objects() {
+		cached[object] = cache.ByObject{Transform: sourcegrant.Trim}
+	}
 	return ctrlmanager.Options{
 		Scheme:                        newScheme(),
 		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddr},
@@ -70,9 +77,7 @@ func managerOptions(o Options) ctrlmanager.Options {
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       new(shutdownTimeout),
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			refusal.Object(): {Transform: refusal.Trim},
-		}},
+		Cache:                         cache.Options{ByObject: cached},
 		Client: client.Options{Cache: &client.CacheOptions{
 			// Also the profile and Kustomizations, which are read untyped.
 			Unstructured: true,
@@ -120,6 +125,12 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 		Count:    count,
 	}
 	if err := status.Setup(mgr); err != nil {
+		return err
+	}
+	shared := &sourcegrant.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(leaseName), Now: time.Now,
+	}
+	if err := shared.Setup(mgr); err != nil {
 		return err
 	}
 	refusals := &refusal.Reconciler{

@@ -1,0 +1,114 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// SourceGrant lets other namespaces use sources of its own namespace. Each of
+// them gets an ExternalArtifact named NAMESPACE.SOURCE, which follows the source,
+// and which a Kustomization or HelmRelease there names in sourceRef or chartRef.
+// The credentials of the source stay where they are.
+//
+// Whoever may write SourceGrants in a namespace decides about its sources; the
+// role of tenants may not.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:categories=tenure
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Consumers",type=integer,JSONPath=`.status.consumerCount`
+// +kubebuilder:printcolumn:name="Expires",type=date,JSONPath=`.spec.expires`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type SourceGrant struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is who may use what.
+	// +required
+	Spec SourceGrantSpec `json:"spec"`
+	// status is what became of it.
+	// +optional
+	Status SourceGrantStatus `json:"status,omitempty,omitzero"`
+}
+
+// SourceGrantSpec is who may use what, in the shape of Gateway API's
+// ReferenceGrant.
+type SourceGrantSpec struct {
+	// to are the sources that may be used.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	To []GrantedSource `json:"to"`
+
+	// from are the namespaces that may use them: those that any entry selects.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	From []GrantedConsumers `json:"from"`
+
+	// expires ends the grant.
+	// +optional
+	Expires *metav1.Time `json:"expires,omitempty"`
+}
+
+// GrantedSource is a source in the grant's namespace.
+type GrantedSource struct {
+	// kind is the source's.
+	// +required
+	// +kubebuilder:validation:Enum=GitRepository;OCIRepository;Bucket;HelmChart
+	Kind string `json:"kind"`
+	// name is the source's.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// GrantedConsumers selects namespaces.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.tenant), has(self.__namespace__), has(self.namespaceSelector)].filter(x, x).size() == 1",message="give one of tenant, namespace and namespaceSelector"
+type GrantedConsumers struct {
+	// tenant is the name of a tenant, for all of its namespaces.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Tenant string `json:"tenant,omitempty"`
+	// namespace is the name of one namespace.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// namespaceSelector selects tenants' namespaces by their labels, all of them
+	// if it is empty.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+}
+
+// SourceGrantStatus is what became of a grant.
+type SourceGrantStatus struct {
+	// conditions: Ready says whether all sources are there for all consumers.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// observedGeneration is the generation that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// consumerCount is the number of namespaces that may use the sources.
+	// +optional
+	ConsumerCount int32 `json:"consumerCount,omitempty"`
+	// consumers are these namespaces by name, at most 1000 of them.
+	// +optional
+	// +listType=set
+	Consumers []string `json:"consumers,omitempty"`
+}
+
+// SourceGrantList is a list of SourceGrants.
+//
+// +kubebuilder:object:root=true
+type SourceGrantList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []SourceGrant `json:"items"`
+}

@@ -1,0 +1,169 @@
+package sourcegrant
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/grants"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// labelFrom says on an ExternalArtifact which namespace granted it.
+const labelFrom = "tenure.dev/granted-from"
+
+// annotationRequest asks Flux to reconcile an object now.
+const annotationRequest = "reconcile.fluxcd.io/requestedAt"
+
+// Flux's kinds are read without their types: a few fields are enough.
+var (
+	sourceGroup  = schema.GroupVersion{Group: "source.toolkit.fluxcd.io", Version: "v1"}
+	artifactKind = sourceGroup.WithKind("ExternalArtifact")
+	sourceKinds  = []string{"Bucket", "GitRepository", "HelmChart", "OCIRepository"}
+)
+
+// consumerKinds use a source by a reference in one of these fields.
+var consumerKinds = []struct {
+	kind  schema.GroupVersionKind
+	field string
+}{
+	{schema.GroupVersionKind{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Kind: "Kustomization"}, "sourceRef"},
+	{schema.GroupVersionKind{Group: "helm.toolkit.fluxcd.io", Version: "v2", Kind: "HelmRelease"}, "chartRef"},
+}
+
+func object(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind)
+	return u
+}
+
+func list(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
+	l := &unstructured.UnstructuredList{}
+	l.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	return l
+}
+
+// Objects are the kinds of Flux that this package reads from a cache, to be
+// trimmed by [Trim].
+func Objects() []client.Object {
+	objects := []client.Object{object(artifactKind)}
+	for _, kind := range sourceKinds {
+		objects = append(objects, object(sourceGroup.WithKind(kind)))
+	}
+	return objects
+}
+
+// Trim leaves of a source or an ExternalArtifact what this package reads, so
+// that a cache of all of them stays small.
+func Trim(o any) (any, error) {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return o, nil
+	}
+	kept := map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind()}
+	for _, path := range [][]string{
+		{"metadata", "namespace"},
+		{"metadata", "name"},
+		{"metadata", "uid"},
+		{"metadata", "resourceVersion"},
+		{"metadata", "deletionTimestamp"},
+		{"metadata", "labels"},
+		{"status", "artifact"},
+		{"status", "conditions"},
+	} {
+		value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...)
+		if err != nil || !found {
+			continue
+		}
+		if err := unstructured.SetNestedField(kept, value, path...); err != nil {
+			return nil, err
+		}
+	}
+	return &unstructured.Unstructured{Object: kept}, nil
+}
+
+// sourceOf is what the plan has to know of a source.
+func sourceOf(u *unstructured.Unstructured) grants.Source {
+	source := grants.Source{Kind: u.GetKind(), Name: u.GetName()}
+	if artifact, ok, _ := unstructured.NestedMap(u.Object, "status", "artifact"); ok {
+		source.Artifact = grants.Artifact(artifact)
+	}
+	return source
+}
+
+// ours says whether the manager made an ExternalArtifact for a grant.
+func ours(u *unstructured.Unstructured) bool {
+	return u.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue && u.GetLabels()[labelFrom] != ""
+}
+
+// copyOf is the ExternalArtifact of a copy, without its status. It does not say
+// what it follows but by its name: that is the owner's to tell.
+func copyOf(owner string, c grants.Copy) *unstructured.Unstructured {
+	u := object(artifactKind)
+	u.SetNamespace(c.Namespace)
+	u.SetName(c.Name)
+	u.SetLabels(map[string]string{tenancy.LabelManaged: tenancy.ManagedValue, labelFrom: owner})
+	u.Object["spec"] = map[string]any{}
+	return u
+}
+
+// statusOf is the same with its status. The same artifact gives the same status,
+// so that to write it once more changes nothing.
+func statusOf(owner string, c grants.Copy, now time.Time) *unstructured.Unstructured {
+	if updated, ok := c.Source.Artifact["lastUpdateTime"].(string); ok {
+		if at, err := time.Parse(time.RFC3339, updated); err == nil {
+			now = at
+		}
+	}
+	u := object(artifactKind)
+	u.SetNamespace(c.Namespace)
+	u.SetName(c.Name)
+	u.Object["status"] = map[string]any{
+		"artifact":   c.Source.Artifact,
+		"conditions": []any{condition("True", grants.ReasonGranted, fmt.Sprintf("follows a source of namespace %s by its grant", owner), now)},
+	}
+	return u
+}
+
+// endedStatus takes the artifact away from a copy that nobody may use any more.
+func endedStatus(u *unstructured.Unstructured, now time.Time) *unstructured.Unstructured {
+	ended := object(artifactKind)
+	ended.SetNamespace(u.GetNamespace())
+	ended.SetName(u.GetName())
+	ended.Object["status"] = map[string]any{
+		"conditions": []any{condition("False", reasonEnded, "the grant has ended, or the source is gone", now)},
+	}
+	return ended
+}
+
+func condition(status, reason, message string, now time.Time) map[string]any {
+	return map[string]any{
+		"type": conditionReady, "status": status, "reason": reason, "message": message,
+		"lastTransitionTime": now.UTC().Format(time.RFC3339),
+	}
+}
+
+// upToDate says whether a copy has the artifact of its source.
+func upToDate(u *unstructured.Unstructured, c grants.Copy) bool {
+	have, _, _ := unstructured.NestedMap(u.Object, "status", "artifact")
+	if len(have) != len(c.Source.Artifact) {
+		return false
+	}
+	for field, value := range c.Source.Artifact {
+		if fmt.Sprint(have[field]) != fmt.Sprint(value) {
+			return false
+		}
+	}
+	return true
+}
+
+// uses says whether a Kustomization or HelmRelease refers to an ExternalArtifact
+// of its own namespace.
+func uses(u *unstructured.Unstructured, field, name string) bool {
+	reference, _, _ := unstructured.NestedMap(u.Object, "spec", field)
+	namespace, _ := reference["namespace"].(string)
+	return reference["kind"] == artifactKind.Kind && reference["name"] == name &&
+		(namespace == "" || namespace == u.GetNamespace())
+}

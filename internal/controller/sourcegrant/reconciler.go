@@ -1,0 +1,254 @@
+// Package sourcegrant keeps the ExternalArtifacts with which tenants use the
+// sources that SourceGrants share with them, as [grants.Plan] says. It reads no
+// credentials and fetches nothing: a copy is the address and the digest of what
+// Flux has fetched for the owner.
+package sourcegrant
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/grants"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// FieldManager is the name under which copies are written.
+const FieldManager = "tenure-manager"
+
+const (
+	conditionReady = "Ready"
+	// reasonEnded is the reason of a copy, and of an event about its users,
+	// when nobody may use it any more.
+	reasonEnded = "GrantEnded"
+	// writers bounds how many copies are written at a time.
+	writers = 16
+)
+
+// Events tells people what happened; an EventRecorder of Kubernetes is one.
+type Events interface {
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+}
+
+// Reconciler keeps the copies of the sources of one namespace at a time: grants
+// add up, so none of them can be looked at alone.
+type Reconciler struct {
+	// Client reads from a cache and writes to the API server.
+	Client client.Client
+	// Live reads from the API server.
+	Live   client.Reader
+	Events Events
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Reconcile brings the copies of the sources of a namespace up to date, whose
+// name is that of the request.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	owner := request.Name
+	state, copies, err := r.read(ctx, owner)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if len(state.Grants) == 0 && len(copies) == 0 {
+		return ctrl.Result{}, nil
+	}
+	plan := grants.Plan(state)
+	if err := r.apply(ctx, owner, plan, copies); err != nil {
+		if apierrors.IsConflict(err) {
+			return ctrl.Result{RequeueAfter: time.Second}, nil
+		}
+		return ctrl.Result{}, err
+	}
+	for i := range state.Grants {
+		if err := r.writeStatus(ctx, &state.Grants[i], plan.Results[state.Grants[i].Name]); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if plan.Next.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: max(plan.Next.Sub(r.Now()), time.Second)}, nil
+}
+
+// read returns what the plan has to know, and the copies that there are, by
+// NAMESPACE/NAME.
+func (r *Reconciler) read(ctx context.Context, owner string) (grants.State, map[string]*unstructured.Unstructured, error) {
+	state := grants.State{Owner: owner, Now: r.Now(), Taken: map[string]bool{}}
+	fail := func(what string, err error) (grants.State, map[string]*unstructured.Unstructured, error) {
+		return state, nil, fmt.Errorf("cannot read %s: %w", what, err)
+	}
+	var all v1alpha1.SourceGrantList
+	if err := r.Client.List(ctx, &all, client.InNamespace(owner)); err != nil {
+		return fail("the grants of namespace "+owner, err)
+	}
+	for _, grant := range all.Items {
+		if grant.DeletionTimestamp.IsZero() {
+			state.Grants = append(state.Grants, grant)
+		}
+	}
+	artifacts := list(artifactKind)
+	if err := r.Client.List(ctx, artifacts); err != nil {
+		return fail("ExternalArtifacts", err)
+	}
+	copies := map[string]*unstructured.Unstructured{}
+	for i := range artifacts.Items {
+		a := &artifacts.Items[i]
+		key := a.GetNamespace() + "/" + a.GetName()
+		switch {
+		case ours(a) && a.GetLabels()[labelFrom] == owner:
+			copies[key] = a
+		default:
+			state.Taken[key] = true
+		}
+	}
+	if len(state.Grants) == 0 {
+		return state, copies, nil
+	}
+	for _, kind := range sourceKinds {
+		sources := list(sourceGroup.WithKind(kind))
+		if err := r.Client.List(ctx, sources, client.InNamespace(owner)); err != nil {
+			return fail("the sources of namespace "+owner, err)
+		}
+		for i := range sources.Items {
+			if sources.Items[i].GetDeletionTimestamp() == nil {
+				state.Sources = append(state.Sources, sourceOf(&sources.Items[i]))
+			}
+		}
+	}
+	var namespaces corev1.NamespaceList
+	if err := r.Client.List(ctx, &namespaces); err != nil {
+		return fail("namespaces", err)
+	}
+	for i := range namespaces.Items {
+		if ns := &namespaces.Items[i]; ns.DeletionTimestamp.IsZero() {
+			state.Namespaces = append(state.Namespaces, grants.Namespace{Name: ns.Name, Labels: ns.Labels})
+		}
+	}
+	return state, copies, nil
+}
+
+// apply makes what is missing, updates what differs, and removes the rest.
+func (r *Reconciler) apply(ctx context.Context, owner string, plan grants.Planned, copies map[string]*unstructured.Unstructured) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	wanted := map[string]bool{}
+	for _, c := range plan.Copies {
+		key := c.Namespace + "/" + c.Name
+		wanted[key] = true
+		existing := copies[key]
+		if c.Source.Artifact == nil || existing != nil && upToDate(existing, c) {
+			continue
+		}
+		group.Go(func() error { return r.write(ctx, owner, c, existing) })
+	}
+	for _, key := range slices.Sorted(maps.Keys(copies)) {
+		if existing := copies[key]; !wanted[key] && existing.GetDeletionTimestamp() == nil {
+			group.Go(func() error { return r.end(ctx, existing) })
+		}
+	}
+	return group.Wait()
+}
+
+// write makes a copy or lets it follow. Consumers hear of a new revision from
+// Flux, which watches ExternalArtifacts.
+func (r *Reconciler) write(ctx context.Context, owner string, c grants.Copy, existing *unstructured.Unstructured) error {
+	if existing == nil {
+		err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(copyOf(owner, c)), client.FieldOwner(FieldManager))
+		if err != nil {
+			return missingNamespace(err, fmt.Errorf("cannot make ExternalArtifact %s/%s: %w", c.Namespace, c.Name, err))
+		}
+	}
+	status := client.ApplyConfigurationFromUnstructured(statusOf(owner, c, r.Now()))
+	if err := r.Client.Status().Apply(ctx, status, client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
+		return missingNamespace(err, fmt.Errorf("cannot write the status of ExternalArtifact %s/%s: %w", c.Namespace, c.Name, err))
+	}
+	return nil
+}
+
+// missingNamespace forgives what fails because a namespace is going.
+func missingNamespace(cause, err error) error {
+	if apierrors.IsNotFound(cause) || apierrors.HasStatusCause(cause, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	return err
+}
+
+// end takes a copy away, in an order in which a manager that dies in between
+// goes on where it was: the artifact first, then those who used it are asked to
+// look, and the object last.
+func (r *Reconciler) end(ctx context.Context, existing *unstructured.Unstructured) error {
+	name := existing.GetNamespace() + "/" + existing.GetName()
+	status := client.ApplyConfigurationFromUnstructured(endedStatus(existing, r.Now()))
+	if err := r.Client.Status().Apply(ctx, status, client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
+		return missingNamespace(err, fmt.Errorf("cannot end ExternalArtifact %s: %w", name, err))
+	}
+	if err := r.ask(ctx, existing); err != nil {
+		return err
+	}
+	uid := existing.GetUID()
+	if err := r.Client.Delete(ctx, existing, client.Preconditions{UID: &uid}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("cannot remove ExternalArtifact %s: %w", name, err)
+	}
+	return nil
+}
+
+// ask makes Flux look at whatever uses a copy, and tells why.
+func (r *Reconciler) ask(ctx context.Context, ended *unstructured.Unstructured) error {
+	for _, consumer := range consumerKinds {
+		users := list(consumer.kind)
+		if err := r.Live.List(ctx, users, client.InNamespace(ended.GetNamespace())); err != nil {
+			return fmt.Errorf("cannot read who uses ExternalArtifact %s/%s: %w", ended.GetNamespace(), ended.GetName(), err)
+		}
+		for i := range users.Items {
+			user := &users.Items[i]
+			if !uses(user, consumer.field, ended.GetName()) {
+				continue
+			}
+			patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotationRequest, r.Now().UTC().Format(time.RFC3339Nano))
+			err := r.Client.Patch(ctx, user, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(FieldManager))
+			if err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("cannot ask %s %s/%s to look: %w", user.GetKind(), user.GetNamespace(), user.GetName(), err)
+			}
+			r.Events.Eventf(user, nil, corev1.EventTypeWarning, reasonEnded, "Reconcile",
+				"the grant of %s has ended, or the source is gone: what was applied stays, and nothing new comes. Ask the owner of the source, or use another one",
+				ended.GetName())
+		}
+	}
+	return nil
+}
+
+// writeStatus writes the status of a grant once if it differs.
+func (r *Reconciler) writeStatus(ctx context.Context, grant *v1alpha1.SourceGrant, result grants.Result) error {
+	before := grant.DeepCopy()
+	status := metav1.ConditionTrue
+	if result.Reason != grants.ReasonGranted {
+		status = metav1.ConditionFalse
+	}
+	apimeta.SetStatusCondition(&grant.Status.Conditions, metav1.Condition{
+		Type: conditionReady, Status: status, Reason: result.Reason, Message: result.Message, ObservedGeneration: grant.Generation,
+	})
+	grant.Status.ObservedGeneration = grant.Generation
+	grant.Status.Consumers = result.Listed()
+	grant.Status.ConsumerCount = int32(len(result.Consumers)) // bounded by the namespaces of a cluster
+	if equality.Semantic.DeepEqual(before.Status, grant.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, grant, client.MergeFrom(before)); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("cannot write the status of SourceGrant %s/%s: %w", grant.Namespace, grant.Name, err)
+	}
+	return nil
+}
