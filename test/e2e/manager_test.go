@@ -99,6 +99,49 @@ spec: {eventSeverity: error, providerRef: {name: hook}, eventSources: [{kind: Ku
 `
 )
 
+// A repository of the platform's that a tenant may use, with manifests and a
+// chart, and what the tenant makes of it. No reference crosses a namespace.
+const (
+	gatesPatch = `resources: [gotk-components.yaml, gotk-sync.yaml]
+patches:
+  - target: {kind: Deployment, name: (kustomize-controller|helm-controller)}
+    patch: |
+      - {op: add, path: /spec/template/spec/containers/0/args/-, value: --feature-gates=ExternalArtifact=true}
+      - {op: add, path: /spec/template/spec/containers/0/args/-, value: --no-cross-namespace-refs=true}
+`
+	sharedSource = `apiVersion: v1
+kind: Namespace
+metadata: {name: shared}
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: common, namespace: shared}
+spec: {interval: 1s, url: "https://git.example.com/acme/common", ref: {branch: main}}
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: HelmChart
+metadata: {name: chart, namespace: shared}
+spec: {interval: 1m, chart: ./chart, reconcileStrategy: Revision, sourceRef: {kind: GitRepository, name: common}}
+---
+apiVersion: tenure.dev/v1alpha1
+kind: SourceGrant
+metadata: {name: common, namespace: shared}
+spec:
+  to: [{kind: GitRepository, name: common}, {kind: HelmChart, name: chart}]
+  from: [{tenant: team-4}]
+`
+	sharedUse = `apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: common, namespace: %[1]s}
+spec: {interval: 1h, path: ./manifests, prune: true, targetNamespace: %[1]s, serviceAccountName: %[1]s, sourceRef: {kind: ExternalArtifact, name: shared.common}}
+---
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: chart, namespace: %[1]s}
+spec: {interval: 1h, serviceAccountName: %[1]s, chartRef: {kind: ExternalArtifact, name: shared.chart}}
+`
+)
+
 // managedTeams is how many tenants one commit onboards.
 const managedTeams = 10
 
@@ -109,6 +152,7 @@ func TestManager(t *testing.T) {
 	server := httptest.NewServer(hooks)
 	t.Cleanup(server.Close)
 	files := map[string]string{
+		system + "kustomization.yaml":         gatesPatch,
 		"clusters/test/tenure.yaml":           tenureSync,
 		"clusters/test/apps.yaml":             tenantsSync,
 		"infrastructure/tenure/crds.yaml":     string(config.CRDs()),
@@ -122,13 +166,19 @@ func TestManager(t *testing.T) {
 	}
 	dir, _ := newFleet(t, files)
 	app := newFolder(t, map[string]string{"app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {value: first}\n"})
+	common := newFolder(t, map[string]string{
+		"manifests/common.yaml":  "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: common}\ndata: {value: first}\n",
+		"chart/Chart.yaml":       "apiVersion: v2\nname: chart\nversion: 1.0.0\n",
+		"chart/templates/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: released}\ndata: {value: chart}\n",
+	})
 	greedy := newFolder(t, map[string]string{"greedy.yaml": greedyManifest})
 	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test", Maps: parseMaps(t,
-		"https://git.example.com/acme/app#main="+app, "https://git.example.com/acme/greedy#main="+greedy)})
+		"https://git.example.com/acme/app#main="+app, "https://git.example.com/acme/common#main="+common, "https://git.example.com/acme/greedy#main="+greedy)})
 	expectNothing(t, "everything is ready", failed)
 
 	t.Run("onboarding", func(t *testing.T) { testOnboarding(r.with(t)) })
 	t.Run("refusal", func(t *testing.T) { testRefusal(r.with(t), hooks, server.URL) })
+	t.Run("shared source", func(t *testing.T) { testSharedSource(r.with(t), common) })
 	t.Run("cluster-scoped kinds", func(t *testing.T) { testClusterScoped(r.with(t)) })
 	t.Run("killed", func(t *testing.T) { testKilledManager(r.with(t)) })
 	t.Run("stopped", func(t *testing.T) { testStoppedManager(r.with(t)) })
@@ -208,6 +258,51 @@ func testRefusal(r run, hooks *hooks, address string) {
 		r.t.Errorf("the same failure made more than one event:\n%s", after)
 	}
 	r.kubectl("", "delete", "kustomization/greedy", "-n", "flux-system")
+}
+
+// testSharedSource lets one tenant use a source of the platform's, and then takes
+// it away (R2, S11); another tenant never gets it.
+func testSharedSource(r run, common string) {
+	const tenant, other = "team-4", "team-5"
+	r.kubectl(sharedSource, "apply", "-f", "-")
+	r.kubectl(fmt.Sprintf(sharedUse, other), "apply", "-f", "-")
+	// Flux looks again at what is missing after half a minute; the copies are
+	// there before.
+	for _, name := range []string{"shared.common", "shared.chart"} {
+		r.until("ExternalArtifact/"+tenant+"/"+name, "to be ready", func(row flux.Row) bool { return row.Ready == "True" })
+	}
+	r.kubectl(fmt.Sprintf(sharedUse, tenant), "apply", "-f", "-")
+	r.until("Kustomization/"+tenant+"/common", "to be ready", func(row flux.Row) bool { return row.Ready == "True" })
+	r.until("HelmRelease/"+tenant+"/chart", "to be ready", func(row flux.Row) bool { return row.Ready == "True" })
+	if got := r.field(tenant, "configmap/released", ".data.value"); got != "chart" {
+		r.t.Errorf("the shared chart has not been released: %q", got)
+	}
+	moved := func(value string) {
+		write(r.t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: common}\ndata: {value: "+value+"}\n", common, "manifests", "common.yaml")
+	}
+	moved("second")
+	testwait.For(r.t, "the consumer to follow the source", patience, func() (bool, string) {
+		got := r.field(tenant, "configmap/common", ".data.value")
+		return got == "second", got
+	})
+	r.kubectl("", "delete", "sourcegrant/common", "-n", "shared")
+	r.until("Kustomization/"+tenant+"/common", "to say why nothing comes any more", func(row flux.Row) bool {
+		return row.Ready == "False" && strings.Contains(row.Message, "shared.common") || strings.Contains(row.Message, "artifact not found")
+	})
+	moved("third")
+	testwait.For(r.t, "the owner's source to move on", patience, func() (bool, string) {
+		events := r.kubectl("", "get", "events", "-n", tenant, "--field-selector", "reason=GrantEnded")
+		return strings.Contains(events, "the grant of shared.common has ended"), events
+	})
+	if got := r.field(tenant, "configmap/common", ".data.value"); got != "second" {
+		r.t.Errorf("what was applied has not stayed as it was: %q", got)
+	}
+	if left := r.kubectl("", "get", "externalartifacts", "-A", "-o", "name"); left != "" {
+		r.t.Errorf("copies are left: %s", left)
+	}
+	if row, ok := r.row("Kustomization/" + other + "/common"); !ok || row.Ready != "False" {
+		r.t.Errorf("a tenant without a grant has used the source: %+v", row)
+	}
 }
 
 // testClusterScoped gives a tenant's account a cluster-scoped kind (D4), and looks
