@@ -1,0 +1,90 @@
+package across
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// maxEvent bounds an event, in bytes: an object has at most 1.5 MiB in etcd, and
+// managed fields and the encoding come on top.
+const maxEvent = 16 << 20
+
+// frame is an event as it goes over the wire.
+type frame struct {
+	Type   watch.EventType `json:"type"`
+	Object json.RawMessage `json:"object"`
+}
+
+// head is what is read of the object of an event.
+type head struct {
+	Metadata struct {
+		ResourceVersion string            `json:"resourceVersion"`
+		Annotations     map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Rows []struct {
+		Object struct {
+			Metadata struct {
+				ResourceVersion string            `json:"resourceVersion"`
+				Annotations     map[string]string `json:"annotations"`
+			} `json:"metadata"`
+		} `json:"object"`
+	} `json:"rows"`
+}
+
+// version is the resource version that an event brings a namespace to.
+func (h head) version() string {
+	if h.Metadata.ResourceVersion == "" && len(h.Rows) > 0 {
+		return h.Rows[0].Object.Metadata.ResourceVersion
+	}
+	return h.Metadata.ResourceVersion
+}
+
+func (h head) initialEnd() bool {
+	annotations := h.Metadata.Annotations
+	if len(h.Rows) > 0 && len(annotations) == 0 {
+		annotations = h.Rows[0].Object.Metadata.Annotations
+	}
+	return annotations[metav1.InitialEventsAnnotationKey] == "true"
+}
+
+// withVersion sets the resource version of a bookmark's object.
+func withVersion(object json.RawMessage, version string) (json.RawMessage, error) {
+	var content map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	decoder.UseNumber()
+	if err := decoder.Decode(&content); err != nil {
+		return nil, err
+	}
+	set := func(holder map[string]any) {
+		metadata, ok := holder["metadata"].(map[string]any)
+		if !ok {
+			metadata = map[string]any{}
+			holder["metadata"] = metadata
+		}
+		metadata["resourceVersion"] = version
+	}
+	set(content)
+	if rows, ok := content["rows"].([]any); ok && len(rows) > 0 {
+		if row, ok := rows[0].(map[string]any); ok {
+			if inner, ok := row["object"].(map[string]any); ok {
+				set(inner)
+			}
+		}
+	}
+	return json.Marshal(content)
+}
+
+// newer says whether a resource version is newer than another. They are numbers:
+// see KEP-5504.
+func newer(version, than string) bool {
+	a, errA := strconv.ParseUint(version, 10, 64)
+	b, errB := strconv.ParseUint(than, 10, 64)
+	if errA != nil {
+		return false
+	}
+	return errB != nil || a > b
+}
