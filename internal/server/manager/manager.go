@@ -18,6 +18,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -70,11 +71,10 @@ func managerOptions(o Options) ctrlmanager.Options {
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       new(shutdownTimeout),
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			refusal.Object(): {Transform: refusal.Trim},
-		}},
+		// For all kinds, as one that is not served cannot be named here.
+		Cache: cache.Options{DefaultTransform: refusal.Trim},
 		Client: client.Options{Cache: &client.CacheOptions{
-			// Also the profile and Kustomizations, which are read untyped.
+			// Also the profile and Flux's objects, which are read untyped.
 			Unstructured: true,
 			// There are many, and one is read now and then.
 			DisableFor: []client.Object{&eventsv1.Event{}},
@@ -122,16 +122,29 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 	if err := status.Setup(mgr); err != nil {
 		return err
 	}
-	refusals := &refusal.Reconciler{
-		Client: mgr.GetClient(), Profiles: profiles,
-		Instance: o.Instance, Home: o.Namespace, Now: time.Now,
+	return addRefusals(ctx, mgr, profiles, o)
+}
+
+// addRefusals wires the mirror of failures, for each kind that applies.
+func addRefusals(ctx context.Context, mgr ctrlmanager.Manager, profiles refusal.Profiles, o Options) error {
+	if err := refusal.Index(ctx, mgr); err != nil {
+		return err
 	}
-	if o.EventsAddr != "" {
-		refusals.Alerts = &refusal.Notifier{
-			Address: o.EventsAddr, HTTP: &http.Client{Timeout: postTimeout}, Instance: o.Instance, Now: time.Now,
+	for _, kind := range []schema.GroupVersionKind{refusal.Kustomization, refusal.HelmRelease} {
+		refusals := &refusal.Reconciler{
+			Kind: kind, Client: mgr.GetClient(), Profiles: profiles,
+			Instance: o.Instance, Home: o.Namespace, Now: time.Now,
+		}
+		if o.EventsAddr != "" {
+			refusals.Alerts = &refusal.Notifier{
+				Address: o.EventsAddr, HTTP: &http.Client{Timeout: postTimeout}, Instance: o.Instance, Now: time.Now,
+			}
+		}
+		if err := refusals.Setup(mgr); err != nil {
+			return err
 		}
 	}
-	return refusals.Setup(ctx, mgr)
+	return nil
 }
 
 func ruleNames() []string {
@@ -146,7 +159,7 @@ func ruleNames() []string {
 // read the cluster: until then it cannot do its work, or take it over.
 func addHealth(ctx context.Context, mgr ctrlmanager.Manager) error {
 	// A manager that waits for the lease reads the cluster already.
-	for _, object := range []client.Object{&corev1.Namespace{}, &v1alpha1.TenantParameters{}, refusal.Object()} {
+	for _, object := range []client.Object{&corev1.Namespace{}, &v1alpha1.TenantParameters{}, refusal.Object(refusal.Kustomization)} {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return err
 		}
