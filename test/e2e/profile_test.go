@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -44,6 +45,7 @@ func TestProfileThereAndBack(t *testing.T) {
 	if wrong() == "" {
 		t.Fatal("check finds nothing wrong with a fleet that has no profile")
 	}
+	checks(r, 1, `(?s)rights of Flux +False +.*tenure-flux-objects +False +the policy is missing: .*\d+ of \d+ checks failed`)
 
 	switchTo(t, e, true)
 	testwait.For(t, "the cluster to be locked down", patience, func() (bool, string) {
@@ -51,6 +53,7 @@ func TestProfileThereAndBack(t *testing.T) {
 		return found == "", found
 	})
 	expectNothing(t, "all is ready under the profile", r.settle())
+	checks(r, 0, `(?s)rights of Flux +True +cut down.*tenure-flux-objects +True +denies`)
 	for _, account := range []string{"kustomize-controller", "helm-controller", "source-controller", "notification-controller"} {
 		// The exit code is 1 for no.
 		can, _ := kubectl(t, r.Cluster, "", "auth", "can-i", "list", "secrets", "--all-namespaces", "--as=system:serviceaccount:flux-system:"+account)
@@ -76,6 +79,17 @@ func TestProfileThereAndBack(t *testing.T) {
 		failed := r.settle()
 		return len(failed) == 0, fmt.Sprint(failed)
 	})
+}
+
+// checks runs `tenure check` on a cluster, and compares its exit code and what it
+// says.
+func checks(r run, code int, expression string) {
+	r.t.Helper()
+	cmd := command(r.t, r.t.TempDir(), "check", "--kubeconfig", r.Kubeconfig)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code || !regexp.MustCompile(expression).Match(out) {
+		r.t.Errorf("want exit code %d and %s, got %v and\n%s", code, expression, err, out)
+	}
 }
 
 // switchTo edits the fleet, which the cluster follows.
