@@ -9,7 +9,9 @@ import (
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/fleet"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/profile"
+	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -105,5 +107,34 @@ func switchTo(t *testing.T, e example, tenants bool) {
 	}
 	if err := plan.Write(e.platform); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What `tenure install --export` prints makes a bare cluster one with Flux, locked
+// down, when it is applied twice; and once more when nothing is new, as a pipeline
+// does it.
+func TestInstallExport(t *testing.T) {
+	t.Parallel()
+	cluster := testcluster.Start(t, localcluster.Options{})
+	manifests, err := command(t, t.TempDir(), "install", "--export", "--image-controllers").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The kinds of some objects are new, which kubectl finds out after it has
+	// applied the others.
+	if out, err := kubectl(t, cluster, string(manifests), "apply", "--server-side", "-f", "-"); err == nil || !strings.Contains(out, "ensure CRDs are installed first") {
+		t.Errorf("a first time: %v\n%s", err, out)
+	}
+	for _, reason := range []string{"again", "and when nothing is new"} {
+		testwait.For(t, reason, patience, func() (bool, string) {
+			out, err := kubectl(t, cluster, string(manifests), "apply", "--server-side", "-f", "-")
+			return err == nil, out
+		})
+		checked := run{t: t, Cluster: cluster}
+		testwait.For(t, "Flux to run", patience, func() (bool, string) {
+			out := checked.kubectl("", "get", "deployments", "-n", "flux-system", "-o", "jsonpath={.items[*].status.readyReplicas}")
+			return out == "1 1 1 1 1 1", out
+		})
+		checks(checked, 0, `tenure-flux-objects +True +denies`)
 	}
 }
