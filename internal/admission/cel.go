@@ -128,7 +128,9 @@ const maxAddress = 256
 // regular expression but . and *: their schema sees to it.
 func matchesAny(address, patterns string) string {
 	regexp := "'^' + p.replace('.', '[.]').replace('/**', '/<>').replace('*', '[^/]*').replace('/<>', '/.+') + '/?$'"
-	return fmt.Sprintf("size(%[1]s) <= %[5]d && (%[1]s).matches(%[2]s) && !(%[1]s).contains('..') && has(%[3]s) && %[3]s.exists(p, (%[1]s).matches(%[4]s))",
+	// What stands before the first star is compared first: an expression that is
+	// made of a pattern is compiled anew for each request.
+	return fmt.Sprintf("size(%[1]s) <= %[5]d && (%[1]s).matches(%[2]s) && !(%[1]s).contains('..') && has(%[3]s) && %[3]s.exists(p, (%[1]s).startsWith(p.split('*')[0]) && (%[1]s).matches(%[4]s))",
 		address, quote(cleanURL), patterns, regexp, maxAddress)
 }
 
