@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
 // flag is a flag of a Flux controller.
@@ -99,46 +101,47 @@ func policy(name string) Control {
 	}
 }
 
-// sentinel is the name of a policy that forbids one ConfigMap of this name.
+// sentinel is the name of a policy and of its binding, and begins the names of
+// the ConfigMaps that it forbids.
 const sentinel = "tenure-ablation"
 
-// policiesInForce waits until the API server goes by its policies as they are
-// now. It learns of all bindings in one order, so when the last change to them
-// shows, all before it do: that change is to a binding of our own, which is made
-// if it is not there, and deleted if it is.
+// policiesInForce waits until the API server goes by its policies and bindings as
+// they are now. It learns of all policies in one order and of all bindings in
+// another, so when the last change to each shows, all before it do: those changes
+// are to a policy and a binding of our own, which forbid together a ConfigMap of a
+// name that is new each time.
 func (t *target) policiesInForce(ctx context.Context) error {
-	p := &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: sentinel},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Create},
-					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
-				},
-			}}},
-			Validations: []admissionv1.Validation{{Expression: "object.metadata.name != '" + sentinel + "'"}},
-		},
+	forbidden := fmt.Sprintf("%s-%d", sentinel, time.Now().UnixNano())
+	configMaps := admissionv1.RuleWithOperations{
+		Operations: []admissionv1.OperationType{admissionv1.Create},
+		Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
 	}
-	if err := t.admin.Create(ctx, p); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("cannot make a policy to look at: %w", err)
-	}
-	b := &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: sentinel},
-		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: sentinel, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
-	}
-	forbidden := true
-	if err := t.admin.Create(ctx, b); apierrors.IsAlreadyExists(err) {
-		forbidden, err = false, t.admin.Delete(ctx, b)
-		if err != nil {
-			return fmt.Errorf("cannot delete the binding to look at: %w", err)
+	p := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: sentinel}}
+	if _, err := controllerutil.CreateOrUpdate(ctx, t.admin, p, func() error {
+		p.Spec = admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: configMaps}}},
+			Validations:      []admissionv1.Validation{{Expression: "object.metadata.name != '" + forbidden + "'"}},
 		}
-	} else if err != nil {
-		return fmt.Errorf("cannot make a binding to look at: %w", err)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("cannot write a policy to look at: %w", err)
+	}
+	b := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: sentinel}}
+	if _, err := controllerutil.CreateOrUpdate(ctx, t.admin, b, func() error {
+		b.Spec = admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: sentinel, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			MatchResources: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				ResourceNames: []string{forbidden}, RuleWithOperations: configMaps,
+			}}},
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("cannot write a binding to look at: %w", err)
 	}
 	return poll(ctx, "the policies to be in force", func() (bool, error) {
-		err := t.admin.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: sentinel}}, client.DryRunAll)
-		if err == nil || forbidden && apierrors.IsInvalid(err) {
-			return forbidden == (err != nil), nil
+		err := t.admin.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: forbidden}}, client.DryRunAll)
+		if err == nil || apierrors.IsInvalid(err) {
+			return err != nil, nil
 		}
 		return false, err
 	})

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	"github.com/tenure-dev/tenure/internal/admission"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -71,39 +73,97 @@ func withAccounts(controller, attack string) Row {
 	}
 }
 
-// rule is a rule of Tenure's, by its name without the prefix: both policies, with
-// all their bindings.
+// rule is a rule of Tenure's, by its name without the prefix.
 func rule(name string) Control {
 	name = admission.Prefix + name
+	rules := admission.Rules()
+	i := slices.IndexFunc(rules, func(r admission.Rule) bool { return r.Name == name })
+	if i >= 0 && rules[i].Policy() == admission.Shared {
+		return sharedRule(rules[i])
+	}
 	return Control{
 		Name: "rule " + name,
 		Away: "its ValidatingAdmissionPolicyBindings are deleted",
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
-			var removed []admissionv1.ValidatingAdmissionPolicyBinding
+			return t.unbind(ctx, name)
+		},
+	}
+}
+
+// policiesOf are the two policies of a rule, of which the second reads the
+// TenantParameters.
+func policiesOf(policy string) []string { return []string{policy, policy + "-own"} }
+
+// unbind deletes all bindings of a rule that has policies of its own. What it
+// returns makes them again.
+func (t *target) unbind(ctx context.Context, policy string) (func(context.Context) error, error) {
+	var removed []admissionv1.ValidatingAdmissionPolicyBinding
+	restore := func(ctx context.Context) error {
+		var errs []error
+		for _, b := range removed {
+			errs = append(errs, t.admin.Create(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: b.Name, Labels: b.Labels, Annotations: b.Annotations}, Spec: b.Spec,
+			}))
+		}
+		return errors.Join(append(errs, t.policiesInForce(ctx))...)
+	}
+	var all admissionv1.ValidatingAdmissionPolicyBindingList
+	if err := t.admin.List(ctx, &all, client.MatchingLabels{"app.kubernetes.io/name": "tenure"}); err != nil {
+		return restore, err
+	}
+	for _, b := range all.Items {
+		if !slices.Contains(policiesOf(policy), b.Spec.PolicyName) {
+			continue
+		}
+		if err := t.admin.Delete(ctx, &b); err != nil {
+			return restore, err
+		}
+		removed = append(removed, b)
+	}
+	if len(removed) == 0 {
+		return restore, fmt.Errorf("no binding of %s is there", policy)
+	}
+	return restore, t.policiesInForce(ctx)
+}
+
+// sharedRule is a rule that shares its policies with others.
+func sharedRule(r admission.Rule) Control {
+	return Control{
+		Name: "rule " + r.Name,
+		Away: "its expression is taken out of the policies " + strings.Join(policiesOf(r.Policy()), " and "),
+		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			before := map[string]admissionv1.ValidatingAdmissionPolicySpec{}
+			change := func(ctx context.Context, name string, change func(*admissionv1.ValidatingAdmissionPolicy) error) error {
+				var p admissionv1.ValidatingAdmissionPolicy
+				if err := t.admin.Get(ctx, client.ObjectKey{Name: name}, &p); err != nil {
+					return err
+				}
+				if err := change(&p); err != nil {
+					return err
+				}
+				return t.admin.Update(ctx, &p)
+			}
 			restore := func(ctx context.Context) error {
 				var errs []error
-				for _, b := range removed {
-					errs = append(errs, t.admin.Create(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
-						ObjectMeta: metav1.ObjectMeta{Name: b.Name, Labels: b.Labels, Annotations: b.Annotations}, Spec: b.Spec,
+				for name, spec := range before {
+					errs = append(errs, change(ctx, name, func(p *admissionv1.ValidatingAdmissionPolicy) error {
+						p.Spec = spec
+						return nil
 					}))
 				}
 				return errors.Join(append(errs, t.policiesInForce(ctx))...)
 			}
-			var all admissionv1.ValidatingAdmissionPolicyBindingList
-			if err := t.admin.List(ctx, &all, client.MatchingLabels{"app.kubernetes.io/name": "tenure"}); err != nil {
-				return restore, err
-			}
-			for _, b := range all.Items {
-				if b.Spec.PolicyName != name && b.Spec.PolicyName != name+"-own" {
-					continue
-				}
-				if err := t.admin.Delete(ctx, &b); err != nil {
+			for _, name := range policiesOf(r.Policy()) {
+				if err := change(ctx, name, func(p *admissionv1.ValidatingAdmissionPolicy) error {
+					spec := *p.Spec.DeepCopy()
+					if !r.Without(p) {
+						return fmt.Errorf("policy %s does not have rule %s", name, r.Name)
+					}
+					before[name] = spec
+					return nil
+				}); err != nil {
 					return restore, err
 				}
-				removed = append(removed, b)
-			}
-			if len(removed) == 0 {
-				return restore, fmt.Errorf("no binding of %s is there", name)
 			}
 			return restore, t.policiesInForce(ctx)
 		},

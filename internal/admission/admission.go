@@ -2,7 +2,8 @@
 // tenants, as ValidatingAdmissionPolicies. They are written here once and
 // generated into config/admission: each rule becomes two policies with the same
 // expressions, one that reads the TenancyProfile, for namespaces that have no
-// TenantParameters yet, and one that reads those.
+// TenantParameters yet, and one that reads those. The rules about what Flux
+// objects ask for share two policies, see [Shared].
 //
 // A rule speaks of a change of an object, not of the object: what was there
 // before the rule, and is not made worse, may be updated and deleted.
@@ -27,7 +28,8 @@ const fromParameters = "-own"
 
 // Rule is something that tenants may not do.
 type Rule struct {
-	// Name is what the policies are called, [Prefix] included.
+	// Name is what exemptions call it, [Prefix] included, and what its policies
+	// are called unless it is shared.
 	Name string
 	// Title says what holds, for people.
 	Title string
@@ -35,18 +37,34 @@ type Rule struct {
 	Rows []string
 	// resources are what it looks at.
 	resources []admissionregistrationv1.NamedRuleWithOperations
-	// conditions are CEL; all must hold for the rule to be asked. By name.
-	conditions []admissionregistrationv1.MatchCondition
+	// conditions are CEL; the rule is asked if all hold. One that does not hold
+	// is the last to be looked at, so the cheap ones come first.
+	conditions []string
 	// variables are CEL, in order.
 	variables []admissionregistrationv1.Variable
-	// validations are what must hold.
+	// validations are what must hold, in order: who breaks several is told the
+	// first.
 	validations []validation
+	// refusal is CEL in the place of validations: the message, or the empty
+	// string.
+	refusal string
 	// unbound rules hold in every namespace and read no parameters.
 	unbound bool
+	// shared rules are about the spec of Flux objects.
+	shared bool
+}
+
+// Policy is the name of the policy that enforces the rule, of the two the one
+// that reads the TenancyProfile.
+func (r Rule) Policy() string {
+	if r.shared {
+		return Shared
+	}
+	return r.Name
 }
 
 // validation is an expression that must hold, and the message if it does not:
-// CEL that gives a string, after "tenant NAME: ".
+// CEL that gives a string, shown after "tenant NAME: ".
 type validation struct{ expression, message string }
 
 // Rules returns all rules, by name.
@@ -64,41 +82,54 @@ func Rules() []Rule {
 func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 	var policies []admissionregistrationv1.ValidatingAdmissionPolicy
 	var bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
-	for _, r := range Rules() {
+	for _, r := range enforced() {
 		if r.unbound {
-			policies = append(policies, r.policy(r.Name, nil))
+			policies = append(policies, r.policy(r.Name, nil, nil))
 			bindings = append(bindings, binding(r.Name, r.Name, nil, nil))
 			continue
 		}
-		policies = append(policies, r.policy(r.Name, &admissionregistrationv1.ParamKind{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TenancyProfile"}))
+		policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)))
 		for i, label := range tenantLabels {
-			bindings = append(bindings, binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), selector(label, tenantLabels[:i])))
+			selector := where(metav1.LabelSelectorOpExists, label)
+			selector.MatchExpressions = append(selector.MatchExpressions, where(metav1.LabelSelectorOpDoesNotExist, tenantLabels[:i]...).MatchExpressions...)
+			bindings = append(bindings, binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), selector))
 		}
 		own := r.Name + fromParameters
-		policies = append(policies, r.policy(own, &admissionregistrationv1.ParamKind{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TenantParameters"}))
-		bindings = append(bindings, binding(own, own, paramRef(v1alpha1.ParametersName), &metav1.LabelSelector{
-			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: v1alpha1.LabelParameters, Operator: metav1.LabelSelectorOpExists}},
-		}))
+		policies = append(policies, r.policy(own, paramKind("TenantParameters"), where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters)))
+		bindings = append(bindings, binding(own, own, paramRef(v1alpha1.ParametersName), nil))
 	}
 	return policies, bindings
 }
 
+// enforced returns the rules that have policies of their own, those that share
+// one as one.
+func enforced() []Rule {
+	rules := []Rule{shared()}
+	for _, r := range Rules() {
+		if !r.shared {
+			rules = append(rules, r)
+		}
+	}
+	return rules
+}
+
+func paramKind(kind string) *admissionregistrationv1.ParamKind {
+	return &admissionregistrationv1.ParamKind{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind}
+}
+
 // tenantLabels make a namespace a tenant's. A binding cannot select by one label
-// or another, so there is a binding for each.
+// or another, so there is a binding for each, which leaves out the namespaces of
+// those before.
 var (
 	tenantLabels = []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant}
 	bindingNames = []string{"tenure", "flux", "capsule"}
 )
 
-// selector selects the namespaces that have the label, none of the others, and
-// no parameters of their own: each namespace is selected once.
-func selector(label string, others []string) *metav1.LabelSelector {
-	s := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: label, Operator: metav1.LabelSelectorOpExists},
-		{Key: v1alpha1.LabelParameters, Operator: metav1.LabelSelectorOpDoesNotExist},
-	}}
-	for _, other := range others {
-		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: other, Operator: metav1.LabelSelectorOpDoesNotExist})
+// where selects the namespaces that have, or have not, each of the labels.
+func where(operator metav1.LabelSelectorOperator, labels ...string) *metav1.LabelSelector {
+	s := &metav1.LabelSelector{}
+	for _, label := range labels {
+		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: label, Operator: operator})
 	}
 	return s
 }
@@ -130,46 +161,69 @@ func labels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "tenure", "app.kubernetes.io/component": "admission"}
 }
 
-func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind) admissionregistrationv1.ValidatingAdmissionPolicy {
-	fail := admissionregistrationv1.Fail
+func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, namespaces *metav1.LabelSelector) admissionregistrationv1.ValidatingAdmissionPolicy {
+	fail, forbidden := admissionregistrationv1.Fail, metav1.StatusReasonForbidden
 	p := admissionregistrationv1.ValidatingAdmissionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(), Annotations: map[string]string{"tenure.dev/title": r.Title}},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			ParamKind:        params,
 			FailurePolicy:    &fail,
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: r.resources},
-			MatchConditions:  slices.Clone(r.conditions),
-			Variables:        r.variables,
+			MatchConstraints: &admissionregistrationv1.MatchResources{NamespaceSelector: namespaces, ResourceRules: r.resources},
+			Variables:        []admissionregistrationv1.Variable{{Name: "name", Expression: objectName}},
 		},
 	}
+	if len(r.conditions) > 0 {
+		p.Spec.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "applies", Expression: join(r.conditions, " && ")}}
+	}
+	// The API server makes the message of what is not refused, too.
+	holds, message := "variables.refusal == ''", "variables.refusal"
 	if params != nil {
-		p.Spec.MatchConditions = append([]admissionregistrationv1.MatchCondition{
-			{Name: "no-break-glass", Expression: "!has(params.spec.breakGlass) || !has(request.userInfo.groups) || !request.userInfo.groups.exists(g, g in params.spec.breakGlass)"},
-			{Name: "not-exempt", Expression: fmt.Sprintf(
-				"!has(params.spec.exemptions) || !params.spec.exemptions.exists(e, e.rule == '%s' && e.namespace == request.namespace && e.kind == request.kind.kind && e.name == %s)", r.Name, objectName)},
-		}, p.Spec.MatchConditions...)
-		p.Spec.Variables = append([]admissionregistrationv1.Variable{{Name: "tenant", Expression: tenantName()}}, p.Spec.Variables...)
-	}
-	p.Spec.Variables = append([]admissionregistrationv1.Variable{{Name: "name", Expression: objectName}}, p.Spec.Variables...)
-	forbidden := metav1.StatusReasonForbidden
-	validations := r.validations
-	if slices.Contains(r.conditions, specChanged) {
-		validations = append([]validation{{"has(object.spec)", what + " + 'needs a spec'"}}, validations...)
-	}
-	for _, v := range validations {
-		message := v.message
-		if params != nil {
-			message = "'tenant ' + variables.tenant + ': ' + " + message
+		p.Spec.Variables = append(p.Spec.Variables,
+			admissionregistrationv1.Variable{Name: "tenant", Expression: tenantName()},
+			admissionregistrationv1.Variable{Name: "exempt", Expression: exempt})
+		holds += " || " + breaksGlass
+		refused := `variables.refusal.substring(2).replace('\n', ' ')`
+		if !r.shared {
+			holds += fmt.Sprintf(" || '%s' in variables.exempt", r.Name)
+			refused = `variables.refusal.replace('\n', ' ')`
 		}
-		p.Spec.Validations = append(p.Spec.Validations, admissionregistrationv1.Validation{
-			Expression: v.expression, MessageExpression: message, Reason: &forbidden,
-			// For when the message cannot be made of what is in the object, as
-			// with a line break.
-			Message: r.Title,
-		})
+		message = "variables.refusal == '' ? '' : 'tenant ' + variables.tenant + ': ' + " + refused
 	}
+	refusal := r.refusal
+	if refusal == "" {
+		refusal = firstOf(r.validations)
+	}
+	p.Spec.Variables = append(append(p.Spec.Variables, r.variables...), admissionregistrationv1.Variable{Name: "refusal", Expression: refusal})
+	p.Spec.Validations = []admissionregistrationv1.Validation{{
+		Expression: holds, MessageExpression: message, Reason: &forbidden,
+		// For when the message is longer than the API server shows.
+		Message: r.Title,
+	}}
 	return p
+}
+
+// firstOf is CEL for the message of the first validation that does not hold, and
+// for the empty string if all do. One expression costs the API server less than
+// ten: what it makes ready for each takes longer than most of them.
+func firstOf(validations []validation) string {
+	refusal := "''"
+	for _, v := range slices.Backward(validations) {
+		refusal = fmt.Sprintf("!(%s) ? %s :\n%s", v.expression, v.message, refusal)
+	}
+	return refusal
+}
+
+// breaksGlass is CEL that holds for who is in a group that no rule holds back.
+const breaksGlass = "has(params.spec.breakGlass) && has(request.userInfo.groups) && request.userInfo.groups.exists(g, g in params.spec.breakGlass)"
+
+// exempt is CEL for the names of the rules that the object is exempt from.
+const exempt = "has(params.spec.exemptions) ? params.spec.exemptions.filter(e, e.namespace == request.namespace && e.kind == request.kind.kind && e.name == variables.name).map(e, string(e.rule)) : []"
+
+// join is CEL that joins expressions by an operator. One that decides is the last
+// to be looked at.
+func join(expressions []string, operator string) string {
+	return "(" + strings.Join(expressions, ")"+strings.TrimRight(operator, " ")+"\n(") + ")"
 }
 
 // tenantName is CEL for the name of the tenant that a namespace belongs to.

@@ -286,6 +286,8 @@ func TestChange(t *testing.T) {
 		{"a rule holds for the admin's objects in a tenant's namespace too", patch(admin, own, `{"spec":{"interval":"1s"}}`), "needs a longer spec.interval"},
 		{"but not for who breaks the glass", patch(fire, own, `{"spec":{"interval":"1s"}}`), ""},
 		{"an exempt object", admin.Create(ctx, parse(t, named(source("GitRepository", "url: https://old.example.net/x"), "legacy")), client.DryRunAll), ""},
+		{"an object that is exempt from another rule", admin.Create(ctx, parse(t, strings.Replace(named(source("GitRepository", "url: https://old.example.net/x"), "legacy"), "interval: 1h", "interval: 1s", 1)), client.DryRunAll),
+			"tenant dev-team: GitRepository legacy needs a longer spec.interval: at least 30s (rule tenure-bounds)"},
 		{"the admin's own namespace", admin.Create(ctx, parse(t, strings.Replace(source("GitRepository", "url: https://any.example.net/x"), "namespace: apps", "namespace: tools", 1)), client.DryRunAll), ""},
 		{"a token of the account that Flux applies as", token("dev-team"), "a token of dev-team, which Flux applies as, can be made by the platform only"},
 		{"a token of another account", token("default"), ""},

@@ -149,7 +149,7 @@ func TestCreateByAdversary(t *testing.T) {
 		{"waiting for what it deletes as long", kustomization(mine + ", deletionPolicy: WaitForTermination"), "needs spec.timeout", nil},
 		{"waiting for a while", kustomization(mine + ", wait: true, timeout: 5m"), "", nil},
 		{"a timeout in many small units", kustomization(mine + ", timeout: 10m10m"), "needs a shorter spec.timeout", nil},
-		{"a timeout that no integer holds", kustomization(mine + ", timeout: 99999999999999h"), "tenure-bounds", nil},
+		{"a timeout that no integer holds", kustomization(mine + ", timeout: 99999999999999h"), `variable "bounds" fails`, nil},
 		{"an interval of nothing", strings.Replace(kustomization(mine), "interval: 1h", "interval: 0s", 1), "needs a longer spec.interval", nil},
 		{"retries of a release every second", object("helm.toolkit.fluxcd.io/v2", "HelmRelease", "interval: 1h, serviceAccountName: hostile, install: {strategy: {name: RetryOnFailure, retryInterval: 1s}}, chart: {spec: {chart: x, sourceRef: {kind: HelmRepository, name: x}}}"), "needs a longer spec.install.strategy.retryInterval", nil},
 		{"a namespace that is null", strings.Replace(kustomization(mine), "name: x}}", "name: x, namespace: null}}", 1), "", nil},
@@ -164,7 +164,7 @@ func TestCreateByAdversary(t *testing.T) {
 		{"a proxy of its own", source("GitRepository", "url: https://git.example.com/acme/app, proxySecretRef: {name: mine}"), "must not fetch through a proxy", nil},
 		{"submodules", source("GitRepository", "url: https://git.example.com/acme/app, recurseSubmodules: true"), "must not set spec.recurseSubmodules", nil},
 		{"credentials from an address of its own", source("Bucket", "endpoint: s3.example.com, bucketName: acme-dev, region: eu, sts: {provider: ldap, endpoint: 'https://x.example.net'}"), "must not get credentials from an address", nil},
-		{"a bucket with a line break", source("Bucket", "endpoint: s3.example.com, bucketName: \"acme-\\nx\", region: eu"), "sources are fetched from approved addresses", nil},
+		{"a bucket with a line break", source("Bucket", "endpoint: s3.example.com, bucketName: \"acme-\\nx\", region: eu"), "must not fetch from s3.example.com/acme- x (ask", nil},
 
 		{"a Provider's proxy", notification("v1beta3", "Provider", "type: slack, address: 'https://hooks.example.com/x', proxy: 'http://proxy.example.net'"), "must not post through a proxy of its own in spec.proxy", nil},
 		{"a Provider's proxy in a Secret", notification("v1beta3", "Provider", "type: slack, address: 'https://hooks.example.com/x', proxySecretRef: {name: x}"), "spec.proxySecretRef", nil},

@@ -59,9 +59,7 @@ func fluxKinds(operations []admissionregistrationv1.OperationType) []admissionre
 // specChanged keeps a rule away from updates that leave the spec alone: Flux's
 // own, which write finalizers and annotations, and those of objects that are
 // older than the rule.
-var specChanged = admissionregistrationv1.MatchCondition{
-	Name: "spec-changed", Expression: "oldObject == null || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec",
-}
+const specChanged = "oldObject == null || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec"
 
 // isPlatform is CEL: whoever may change the profile may do what tenants may not.
 // It asks RBAC, so that no list of names has to be kept.
@@ -70,16 +68,13 @@ var isPlatform = fmt.Sprintf("authorizer.group('%s').resource('tenancyprofiles')
 // notThePlatform keeps a rule away from platform admins, from the service
 // accounts of the platform's namespaces, and from Kubernetes' own controllers,
 // which clean up what is deleted.
-var notThePlatform = []admissionregistrationv1.MatchCondition{
+var notThePlatform = []string{
 	notKubernetes,
-	{Name: "not-flux", Expression: "!params.spec.platformNamespaces.exists(n, request.userInfo.username.startsWith('system:serviceaccount:' + n + ':'))"},
-	{Name: "not-platform", Expression: "!" + isPlatform},
+	"!params.spec.platformNamespaces.exists(n, request.userInfo.username.startsWith('system:serviceaccount:' + n + ':'))",
+	"!" + isPlatform,
 }
 
-var notKubernetes = admissionregistrationv1.MatchCondition{
-	Name:       "not-kubernetes",
-	Expression: "!request.userInfo.username.startsWith('system:serviceaccount:kube-system:') && !(request.userInfo.username in ['system:apiserver', 'system:kube-controller-manager'])",
-}
+const notKubernetes = "!request.userInfo.username.startsWith('system:serviceaccount:kube-system:') && !(request.userInfo.username in ['system:apiserver', 'system:kube-controller-manager'])"
 
 // objectName is CEL for the name of the object of a request. The request itself
 // has none when the API server chooses the name, and when a whole collection is
@@ -90,11 +85,11 @@ const objectName = "(has(request.name) && request.name != '' ? request.name : ol
 const posture = "params.spec.tenants"
 
 // path is CEL that holds if a field is missing or an expression about it holds.
-// The field is a path below object, such as spec.sourceRef.namespace; a part
-// that ends in [] is a list, of which each element is looked at. In the
-// expression, %s is the field.
+// The field is a path below the object's spec, which is there, such as
+// sourceRef.namespace; a part that ends in [] is a list, of which each element is
+// looked at. In the expression, %s is the field.
 func path(field, expression string) string {
-	return below("object", strings.Split(field, "."), expression, 0)
+	return below("object.spec", strings.Split(strings.TrimPrefix(field, "spec."), "."), expression, 0)
 }
 
 func below(parent string, parts []string, expression string, depth int) string {
@@ -133,7 +128,9 @@ const maxAddress = 256
 // regular expression but . and *: their schema sees to it.
 func matchesAny(address, patterns string) string {
 	regexp := "'^' + p.replace('.', '[.]').replace('/**', '/<>').replace('*', '[^/]*').replace('/<>', '/.+') + '/?$'"
-	return fmt.Sprintf("size(%[1]s) <= %[5]d && (%[1]s).matches(%[2]s) && !(%[1]s).contains('..') && has(%[3]s) && %[3]s.exists(p, (%[1]s).matches(%[4]s))",
+	// What stands before the first star is compared first: an expression that is
+	// made of a pattern is compiled anew for each request.
+	return fmt.Sprintf("size(%[1]s) <= %[5]d && (%[1]s).matches(%[2]s) && !(%[1]s).contains('..') && has(%[3]s) && %[3]s.exists(p, (%[1]s).startsWith(p.split('*')[0]) && (%[1]s).matches(%[4]s))",
 		address, quote(cleanURL), patterns, regexp, maxAddress)
 }
 

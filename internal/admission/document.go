@@ -16,8 +16,9 @@ edit.
 
 Each rule is two ValidatingAdmissionPolicies: the one of this name reads the
 TenancyProfile, the one that ends in ` + "`" + fromParameters + "`" + ` the TenantParameters of a namespace
-that has them. Those that are marked with * hold in every namespace, read neither,
-and have no exemptions.
+that has them. The rules that are marked with + are about the spec of Flux objects,
+and share ` + "`" + Shared + "` and `" + Shared + fromParameters + "`" + `. Those that are
+marked with * hold in every namespace, read neither, and have no exemptions.
 
 | Rule | What holds | Stops | Looks at |
 |---|---|---|---|
@@ -32,8 +33,11 @@ and have no exemptions.
 			kinds = append(kinds, fmt.Sprintf("%s of %s", strings.Join(operations, ", "), strings.Join(on.Resources, ", ")))
 		}
 		name := "`" + r.Name + "`"
-		if r.unbound {
+		switch {
+		case r.unbound:
 			name += " *"
+		case r.shared:
+			name += " +"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, r.Title, strings.Join(r.Rows, ", "), strings.Join(kinds, "; "))
 	}
@@ -44,11 +48,12 @@ The API server names the policy and its binding; behind that stands, in one line
 the tenant, the object, what is wrong and what is allowed:
 
 ` + "```" + `
-ValidatingAdmissionPolicy 'tenure-accounts' with binding 'tenure-accounts-flux' denied
-request: tenant dev-team: Kustomization web needs spec.serviceAccountName, one of: dev-team
+ValidatingAdmissionPolicy 'tenure-flux-objects' with binding 'tenure-flux-objects-flux'
+denied request: tenant dev-team: Kustomization web needs spec.serviceAccountName, one
+of: dev-team (rule tenure-accounts)
 ` + "```" + `
 
-An object whose text has line breaks is refused with what holds, from the table.
+An object whose text is too long to be shown is refused with what holds in general.
 "no params found" says that the TenancyProfile, or the TenantParameters of the
 namespace, are missing: then nothing that a rule is about can be changed.
 `)

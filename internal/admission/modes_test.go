@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -86,18 +87,20 @@ func TestWarn(t *testing.T) {
 	tenant := newClient(t, config, rest.ImpersonationConfig{UserName: "system:serviceaccount:apps:dev-team", Groups: []string{"system:authenticated"}})
 	set := func(actions string) {
 		t.Helper()
-		b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "tenure-accounts-flux"}}
+		b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: admission.Shared + "-flux"}}
 		if err := admin.Patch(t.Context(), b, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"validationActions":[`+actions+`]}}`))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	bad := kustomization("")
+	bad := strings.Replace(kustomization(""), "interval: 1h", "interval: 1s", 1)
 	set(`"Warn","Audit"`)
 	becomes(t, "the tenant to be warned only", tenant, bad, "")
-	if want := "tenant dev-team: Kustomization x needs spec.serviceAccountName, one of: dev-team, preview"; !strings.Contains(strings.Join(warnings.messages, "\n"), want) {
+	if want := "tenant dev-team: Kustomization x needs spec.serviceAccountName, one of: dev-team, preview (rule tenure-accounts); " +
+		"Kustomization x needs a longer spec.interval: at least 30s (rule tenure-bounds)"; !strings.Contains(strings.Join(warnings.messages, "\n"), want) {
 		t.Errorf("the warnings are %q, want %q", warnings.messages, want)
 	}
-	check(t, tenant.Create(t.Context(), parse(t, strings.Replace(bad, "interval: 1h", "interval: 1s", 1)), client.DryRunAll), "tenure-bounds")
+	pod := "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: apps}, spec: {serviceAccountName: dev-team, containers: [{name: x, image: x}]}}"
+	check(t, tenant.Create(t.Context(), parse(t, pod), client.DryRunAll), "tenure-pods")
 	set(`"Deny"`)
 	becomes(t, "the tenant to be refused again", tenant, bad, "tenure-accounts")
 }

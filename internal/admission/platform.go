@@ -60,14 +60,14 @@ func managed() Rule {
 			on(all, "rbac.authorization.k8s.io", "roles", "rolebindings"),
 			on(all, "networking.k8s.io", "networkpolicies"),
 		),
-		conditions: append([]admissionregistrationv1.MatchCondition{
-			{Name: "applied-by-platform", Expression: made("oldObject") + " || " + made("object")},
+		conditions: append([]string{
+			made("oldObject") + " || " + made("object"),
 			// To ask for a reconciliation is free. Other annotations of Flux make
 			// it leave an object alone, finalizers and owners let it go away or
 			// keep it from that.
-			{Name: "more-than-a-request", Expression: "oldObject == null || object == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
+			"oldObject == null || object == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
 				" || " + changed("labels") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
-				" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object")},
+				" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object"),
 		}, notThePlatform...),
 		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (" + made("oldObject") +
 			" ? ' belongs to the platform: ask the platform team to change it in its repository'" +
@@ -110,8 +110,8 @@ func tokens() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(creates, "", "serviceaccounts/token"), on(writes, "", "secrets"),
 		},
-		conditions: append([]admissionregistrationv1.MatchCondition{
-			{Name: "asks-for-a-token", Expression: subresource + " || object.type == 'kubernetes.io/service-account-token'"},
+		conditions: append([]string{
+			subresource + " || object.type == 'kubernetes.io/service-account-token'",
 		}, notThePlatform...),
 		variables: []admissionregistrationv1.Variable{reconcilers, {Name: "account", Expression: fmt.Sprintf(
 			"%[2]s ? request.name : (has(object.metadata.annotations) && '%[1]s' in object.metadata.annotations ? object.metadata.annotations['%[1]s'] : '')", account, subresource)}},
@@ -125,8 +125,8 @@ func kubeConfigs() Rule {
 		Name: Prefix + "kubeconfigs", Rows: []string{"I13"},
 		Title:     "kubeconfigs that Flux may use are written by the platform",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets")},
-		conditions: append([]admissionregistrationv1.MatchCondition{
-			{Name: "is-one", Expression: fmt.Sprintf("has(%[1]s.kubeConfigs) && %[2]s in %[1]s.kubeConfigs", posture, objectName)},
+		conditions: append([]string{
+			fmt.Sprintf("has(%[1]s.kubeConfigs) && %[2]s in %[1]s.kubeConfigs", posture, objectName),
 		}, notThePlatform...),
 		validations: []validation{{"false", "'Secret ' + variables.name + ' says which cluster Flux applies to, and is written by the platform only: use another name'"}},
 	}
@@ -139,9 +139,9 @@ func parameters() Rule {
 		Name: Prefix + "parameters", Rows: []string{"I17"},
 		Title:     "TenantParameters are written by the platform",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{on(all, v1alpha1.GroupVersion.Group, "tenantparameters")},
-		conditions: []admissionregistrationv1.MatchCondition{
+		conditions: []string{
 			notKubernetes,
-			{Name: "not-platform", Expression: "!" + isPlatform},
+			"!" + isPlatform,
 		},
 		unbound:     true,
 		validations: []validation{{"false", "'TenantParameters ' + variables.name + ' says what holds in the namespace, and is written by the platform only: ask the platform team'"}},
@@ -165,12 +165,12 @@ func namespaces() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, "", "namespaces", "namespaces/status", "namespaces/finalize"),
 		},
-		conditions: []admissionregistrationv1.MatchCondition{
-			{Name: "of-a-tenant", Expression: tenant("object") + " || " + tenant("oldObject")},
-			{Name: "more-than-content", Expression: "oldObject == null || has(request.subResource) && request.subResource in ['status', 'finalize'] || object.spec != oldObject.spec" +
-				" || " + changed("labels") + " || " + changed("annotations") + " || " + changed("finalizers") + " || " + changed("ownerReferences")},
+		conditions: []string{
+			tenant("object") + " || " + tenant("oldObject"),
+			"oldObject == null || has(request.subResource) && request.subResource in ['status', 'finalize'] || object.spec != oldObject.spec" +
+				" || " + changed("labels") + " || " + changed("annotations") + " || " + changed("finalizers") + " || " + changed("ownerReferences"),
 			notKubernetes,
-			{Name: "not-platform", Expression: "!" + isPlatform},
+			"!" + isPlatform,
 		},
 		unbound:     true,
 		validations: []validation{{"false", "'labels, annotations, finalizers and status of the namespace ' + variables.name + ' say whose it is and what holds in it: ask the platform team to change them'"}},

@@ -25,8 +25,7 @@ func accounts() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupKustomize, kustomizations...), on(writes, groupHelm, helmReleases...),
 		},
-		conditions: []admissionregistrationv1.MatchCondition{specChanged},
-		variables:  []admissionregistrationv1.Variable{reconcilers},
+		shared: true,
 		validations: []validation{
 			{"has(object.spec.serviceAccountName) && object.spec.serviceAccountName in variables.reconcilers",
 				what + " + 'needs spec.serviceAccountName, one of: ' + variables.reconcilers.join(', ')"},
@@ -46,9 +45,9 @@ func accounts() Rule {
 func references() Rule {
 	r := Rule{
 		Name: Prefix + "references", Rows: []string{"S1", "S2", "S5", "S12", "N1", "N2"},
-		Title:      "Flux objects refer to objects of their own namespace only",
-		resources:  append(fluxKinds(writes), on(writes, groupExtensions, "artifactgenerators"), on(writes, groupFlagger, "canaries")),
-		conditions: []admissionregistrationv1.MatchCondition{specChanged},
+		Title:     "Flux objects refer to objects of their own namespace only",
+		resources: append(fluxKinds(writes), on(writes, groupExtensions, "artifactgenerators"), on(writes, groupFlagger, "canaries")),
+		shared:    true,
 	}
 	for _, field := range []string{
 		"spec.sourceRef.namespace", "spec.chartRef.namespace", "spec.chart.spec.sourceRef.namespace",
@@ -76,7 +75,7 @@ func sources() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupSource, sourceKinds...), on(writes, groupImage, "imagerepositories"),
 		},
-		conditions: []admissionregistrationv1.MatchCondition{specChanged},
+		shared: true,
 	}
 	for _, s := range []struct{ kind, address, patterns string }{
 		{"GitRepository", "object.spec.url", "git"},
@@ -128,9 +127,9 @@ func bounds() Rule {
 	limits := posture + ".bounds"
 	r := Rule{
 		Name: Prefix + "bounds", Rows: []string{"A1", "A3"},
-		Title:      "intervals and timeouts have bounds",
-		resources:  fluxKinds(writes),
-		conditions: []admissionregistrationv1.MatchCondition{specChanged},
+		Title:     "intervals and timeouts have bounds",
+		resources: fluxKinds(writes),
+		shared:    true,
 	}
 	for _, field := range []string{
 		"spec.interval", "spec.retryInterval", "spec.chart.spec.interval",
@@ -168,7 +167,7 @@ func notifications() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(writes, groupNotification, "receivers", "providers"), on(writes, groupFlagger, "alertproviders"),
 		},
-		conditions: []admissionregistrationv1.MatchCondition{specChanged},
+		shared: true,
 		validations: []validation{
 			{"object.kind != 'Receiver' || object.spec.type in " + allowed + ".receiverTypes",
 				what + " + 'must not have type ' + " + short("object.spec.type") + " + ' (allowed: ' + " + list(allowed+".receiverTypes") + " + ')'"},

@@ -104,7 +104,7 @@ func (a admission) shape(t *Tenant, ns corev1.Namespace) []string {
 			content := param.DeepCopy()
 			unstructured.RemoveNestedField(content.Object, "metadata")
 			unstructured.RemoveNestedField(content.Object, "status")
-			lines = append(lines, a.name+" with "+digest(content.Object))
+			lines = append(lines, a.name+" with "+digest(content.Object, ns.Name, t.Name))
 		}
 	}
 	if mentions(a.spec, append([]string{t.Name}, t.Namespaces...)) {

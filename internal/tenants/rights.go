@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -46,7 +47,7 @@ type grant struct {
 	role      rbacv1.RoleRef
 	subjects  []rbacv1.Subject
 	applied   string
-	// tenant is the value of the binding's label.
+	// tenant is the one that the binding's labels name.
 	tenant string
 }
 
@@ -56,11 +57,15 @@ const bootstrapping = "kubernetes.io/bootstrapping"
 // grants are all bindings, but for those that every cluster has.
 func grants(bindings []rbacv1.RoleBinding, clusterBindings []rbacv1.ClusterRoleBinding) []grant {
 	var all []grant
+	tenant := func(o metav1.Object) string {
+		name, _ := tenancy.TenantOf(o.GetLabels())
+		return name
+	}
 	for _, b := range bindings {
-		all = append(all, grant{"RoleBinding " + b.Namespace + "/" + b.Name, b.Namespace, b.RoleRef, b.Subjects, appliedBy(&b), b.Labels[Label]})
+		all = append(all, grant{"RoleBinding " + b.Namespace + "/" + b.Name, b.Namespace, b.RoleRef, b.Subjects, appliedBy(&b), tenant(&b)})
 	}
 	for _, b := range clusterBindings {
-		all = append(all, grant{"ClusterRoleBinding " + b.Name, "", b.RoleRef, b.Subjects, appliedBy(&b), b.Labels[Label]})
+		all = append(all, grant{"ClusterRoleBinding " + b.Name, "", b.RoleRef, b.Subjects, appliedBy(&b), tenant(&b)})
 	}
 	return slices.DeleteFunc(all, func(g grant) bool { return g.applied == bootstrapping })
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -205,13 +206,19 @@ func digest(value any, names ...string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// namingLabels name a namespace and its tenant, or say that it has parameters,
+// which are compared with the policies that read them.
+var namingLabels = []string{
+	corev1.LabelMetadataName, v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant, v1alpha1.LabelParameters,
+}
+
 // labelShape writes the labels of a namespace that decide about rights: not
 // those that name the namespace, its tenant, or who applied it.
 func labelShape(labels map[string]string) string {
 	var kept []string
 	for key, value := range labels {
 		switch {
-		case key == Label, key == corev1.LabelMetadataName, strings.HasPrefix(key, "kustomize.toolkit.fluxcd.io/"):
+		case slices.Contains(namingLabels, key), strings.HasPrefix(key, "kustomize.toolkit.fluxcd.io/"):
 		default:
 			kept = append(kept, key+"="+value)
 		}

@@ -3,6 +3,7 @@ package tenants
 import (
 	"testing"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/flux"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -135,6 +136,14 @@ func TestShape(t *testing.T) {
 		"policy with a like name": {reason: "a part of a word is no name", more: policy("request.namespace != 'beta-2'", nil, false), same: true},
 		"parameters":              {reason: "other parameters of a policy", more: all(policy("true", nil, true), []client.Object{param("alpha", "1"), param("beta", "2")})},
 		"same parameters":         {reason: "the same parameters", more: all(policy("true", nil, true), each(func(ns string) client.Object { return param(ns, "1") })), same: true},
+		"parameters that name the tenant": {
+			reason: "parameters that name their own tenant", same: true,
+			more: all(policy("true", nil, true), each(func(ns string) client.Object { return param(ns, ns) })),
+		},
+		"labelled by others": {reason: "who has labelled the namespace, and that it has parameters", same: true, beta: append(team("beta", "edit", restricted)[1:],
+			namespace("beta", map[string]string{
+				"pod-security.kubernetes.io/enforce": "restricted", v1alpha1.LabelTenant: "beta", v1alpha1.LabelCapsuleTenant: "beta", v1alpha1.LabelParameters: "true",
+			}))},
 		"webhook": {reason: "a webhook for one of them", more: []client.Object{&admissionv1.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: "w"},
 			Webhooks: []admissionv1.ValidatingWebhook{{Name: "w.example.com", NamespaceSelector: &metav1.LabelSelector{

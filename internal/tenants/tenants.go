@@ -1,6 +1,6 @@
 // Package tenants finds out who the tenants of a cluster with Flux are, whoever
-// onboarded them and however: by the label that `flux create tenant` writes, by
-// Flux objects outside the platform's namespaces, and by the accounts as which
+// onboarded them and however: by the labels that `flux create tenant`, Tenure and
+// Capsule write, by Flux objects outside the platform's namespaces, and by the accounts as which
 // those reconcile.
 package tenants
 
@@ -12,19 +12,22 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Label is what `flux create tenant` puts on everything that it writes.
-const Label = "toolkit.fluxcd.io/tenant"
+// Label is what `flux create tenant` puts on everything that it writes. It is one
+// of those that [tenancy.TenantOf] knows.
+const Label = v1alpha1.LabelFluxTenant
 
 // Tenant is a team on the cluster.
 type Tenant struct {
-	// Name is the value of the label, or the namespace's name for a tenant
+	// Name is the value of the tenant's label, or the namespace's name for a tenant
 	// that has none.
 	Name string
 	// Namespaces are the tenant's, sorted.
@@ -178,12 +181,12 @@ func (d *discovery) assign(namespace, name string) {
 // said, then by Flux objects in namespaces that nobody said anything about.
 func (d *discovery) assignNamespaces() {
 	for _, ns := range d.namespaces {
-		if name := ns.Labels[Label]; name != "" && !d.platform[ns.Name] {
+		if name, _ := tenancy.TenantOf(ns.Labels); name != "" && !d.platform[ns.Name] {
 			d.assign(ns.Name, name)
 		}
 	}
 	for _, a := range d.accounts {
-		if name := a.Labels[Label]; name != "" && !d.platform[a.Namespace] {
+		if name, _ := tenancy.TenantOf(a.Labels); name != "" && !d.platform[a.Namespace] {
 			d.assign(a.Namespace, name)
 		}
 	}
@@ -234,7 +237,7 @@ func (d *discovery) assignAccounts() {
 		}
 	}
 	for _, a := range d.accounts {
-		if a.Labels[Label] != "" {
+		if name, _ := tenancy.TenantOf(a.Labels); name != "" {
 			add(d.byNamespace[a.Namespace], a.Namespace, a.Name)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/flux"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -103,6 +104,19 @@ func TestDiscover(t *testing.T) {
 				Name: "dev-team", Namespaces: []string{"apps", "apps-preview"},
 				Accounts: []Account{{"apps", "dev-team"}}, Roles: []string{"ClusterRole/cluster-admin"},
 			}},
+		},
+		"labelled by Tenure and Capsule": {
+			reason: "each label makes a tenant, with accounts and bindings that carry it; Tenure's goes before the others",
+			objects: []client.Object{
+				namespace("apps", map[string]string{v1alpha1.LabelTenant: "dev-team", v1alpha1.LabelFluxTenant: "old"}),
+				account("apps", "dev-team", map[string]string{v1alpha1.LabelTenant: "dev-team"}), account("apps", "other", nil),
+				namespace("oil", map[string]string{v1alpha1.LabelCapsuleTenant: "oil"}), account("oil", "owner", nil),
+				labelledBinding("oil", "admin", "owner", map[string]string{v1alpha1.LabelCapsuleTenant: "oil"}),
+			},
+			want: []Tenant{
+				{Name: "dev-team", Namespaces: []string{"apps"}, Accounts: []Account{{"apps", "dev-team"}}},
+				{Name: "oil", Namespaces: []string{"oil"}, Accounts: []Account{{"oil", "owner"}}, Roles: []string{"ClusterRole/admin"}},
+			},
 		},
 		"found by its Flux objects": {
 			reason: "a namespace that nobody labelled is a tenant when Flux delivers from it",

@@ -10,8 +10,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/fleet"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/profile"
 )
 
 // imageSync follows a repository, the tags of an image, and lets Flux commit the
@@ -25,7 +28,7 @@ spec: {interval: 1h, url: https://git.example.com/acme/app, ref: {branch: main}}
 apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
 metadata: {name: app, namespace: flux-system}
-spec: {interval: 1h, retryInterval: 2s, path: ./, prune: true, sourceRef: {kind: GitRepository, name: app}}
+spec: {interval: 1h, retryInterval: 2s, path: ./, prune: true, serviceAccountName: tenure-root, sourceRef: {kind: GitRepository, name: app}}
 ---
 apiVersion: image.toolkit.fluxcd.io/v1
 kind: ImageRepository
@@ -58,13 +61,34 @@ data:
   image: oci.example.com/acme/app:1.0.0 # {"$imagepolicy": "flux-system:app"}
 `
 
-// TestImageAutomation runs a fleet with image automation, and without Flux's
-// manifests: it gets the two controllers for that, which find a newer tag at a
-// mapped address and push it to the served copy of a mapped repository. The
-// cluster follows the push, and the user's own repository is not touched.
+// automationOverSSH reads a repository with a key from a Secret, by two
+// controllers.
+const automationOverSSH = `
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: ssh, namespace: flux-system}
+spec: {interval: 1h, url: "ssh://git@git.example.com/acme/app", ref: {branch: main}, secretRef: {name: ssh}}
+---
+apiVersion: image.toolkit.fluxcd.io/v1
+kind: ImageUpdateAutomation
+metadata: {name: ssh, namespace: flux-system}
+spec:
+  interval: 1h
+  sourceRef: {kind: GitRepository, name: ssh}
+  git:
+    commit: {author: {name: flux, email: flux@example.com}}
+  update: {strategy: Setters, path: ./}
+`
+
+// TestImageAutomation runs a fleet with image automation, under the multi-tenant
+// profile, and without Flux's manifests: it gets the two controllers for that,
+// which find a newer tag at a mapped address and push it to the served copy of a
+// mapped repository, with no more rights than the profile leaves. The cluster
+// follows the push, and the user's own repository is not touched.
 func TestImageAutomation(t *testing.T) {
 	t.Parallel()
 	dir, _ := newFleet(t, map[string]string{"clusters/test/images.yaml": imageSync})
+	lockDown(t, dir, "clusters/test")
 	app := filepath.Join(t.TempDir(), "app")
 	write(t, imageMarker, app, "app.yaml")
 	git(t, app, "init", "--quiet", "--initial-branch=main")
@@ -88,6 +112,11 @@ func TestImageAutomation(t *testing.T) {
 		if got := filepath.Base(command[0]); got != controller {
 			t.Errorf("the Pod of %s runs %s", controller, got)
 		}
+		// The exit code is 1 for no.
+		can, _ := kubectl(t, r.Cluster, "", "auth", "can-i", "list", "secrets", "--all-namespaces", "--as=system:serviceaccount:flux-system:"+controller)
+		if strings.TrimSpace(can) != "no" {
+			t.Errorf("may %s list all Secrets? %s", controller, can)
+		}
 	}
 
 	const want = "oci.example.com/acme/app:1.1.0"
@@ -109,6 +138,27 @@ func TestImageAutomation(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, everyFile(t, app)); diff != "" {
 		t.Errorf("the user's repository changed: -before +after:\n%s", diff)
+	}
+	r.kubectl(sshSecret(t, r.Cluster)+"---"+automationOverSSH, "apply", "-f", "-")
+	r.until("ImageUpdateAutomation/flux-system/ssh", "is ready", func(row flux.Row) bool { return row.Ready == "True" })
+}
+
+// lockDown gives a fleet the multi-tenant profile before it runs.
+func lockDown(t *testing.T, dir, path string) {
+	t.Helper()
+	f, err := fleet.Load(dir, path, fleet.Options{
+		Components: config.FluxComponents(),
+		Optional:   []fleet.Optional{{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := profile.Make(f, profile.Options{Tenants: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Write(dir); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -80,6 +80,11 @@ apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
 metadata: {name: greedy, namespace: flux-system}
 spec: {interval: 1h, retryInterval: 2s, path: ./, prune: true, serviceAccountName: delegate, sourceRef: {kind: GitRepository, name: greedy}}
+---
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: chartless, namespace: flux-system}
+spec: {interval: 1h, targetNamespace: team-0, serviceAccountName: delegate, chartRef: {kind: OCIRepository, name: missing}}
 `
 	greedyManifest = `apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -239,7 +244,7 @@ func testRefusal(r run, hooks *hooks, address string) {
 	}
 	testwait.For(r.t, "the tenant to read why in its namespace", patience, func() (bool, string) {
 		said := r.kubectl("", "get", "events", "-n", "team-0", "--as", tenant, "-o", "jsonpath={range .items[*]}{.reason} {.message}{\"\\n\"}{end}")
-		return wants(said) && strings.Contains(said, "ReconciliationFailed"), said
+		return wants(said) && strings.Contains(said, "ReconciliationFailed") && strings.Contains(said, "HelmRelease flux-system/chartless: "), said
 	})
 	testwait.For(r.t, "the tenant's Alert to say why", patience, func() (bool, string) {
 		return wants(hooks.all()), hooks.all()
@@ -254,10 +259,10 @@ func testRefusal(r run, hooks *hooks, address string) {
 	}
 	first := transitions()
 	testwait.For(r.t, "Flux to try again", patience, func() (bool, string) { now := transitions(); return now != first, now })
-	if after := r.kubectl("", "get", "events", "-n", "team-0", "--field-selector", "involvedObject.kind=TenantParameters", "-o", "name"); after != before || strings.Count(after, "\n") > 2 {
+	if after := r.kubectl("", "get", "events", "-n", "team-0", "--field-selector", "involvedObject.kind=TenantParameters", "-o", "name"); after != before || strings.Count(after, "\n") > 3 {
 		r.t.Errorf("the same failure made more than one event:\n%s", after)
 	}
-	r.kubectl("", "delete", "kustomization/greedy", "-n", "flux-system")
+	r.kubectl("", "delete", "kustomization/greedy", "helmrelease/chartless", "-n", "flux-system")
 }
 
 // testSharedSource lets one tenant use a source of the platform's, and then takes

@@ -122,19 +122,7 @@ func TestNetwork(t *testing.T) {
 	wait("a change of the OCI artifact's folder to be applied", "two", "-n=default", "configmap/from-oci", "-o=jsonpath={.data.value}")
 
 	t.Run("ssh", func(t *testing.T) {
-		// A private key, in the form of OpenSSH, that opens nothing.
-		key := mustKey(t)
-		secret, err := json.Marshal(map[string]any{
-			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "ssh", "namespace": "flux-system"},
-			"data": map[string]string{
-				"identity":    base64.StdEncoding.EncodeToString(key),
-				"known_hosts": base64.StdEncoding.EncodeToString(cluster.Git.KnownHosts("git.example.com")),
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		mustKubectl(t, cluster, string(secret)+`
+		mustKubectl(t, cluster, sshSecret(t, cluster)+`
 ---
 apiVersion: source.toolkit.fluxcd.io/v1
 kind: GitRepository
@@ -166,6 +154,24 @@ webhooks:
     matchConditions: [{name: mine, expression: 'object.metadata.name == "%[1]s"'}]
 ---
 `
+
+// sshSecret is the manifest of the Secret flux-system/ssh, with which Flux reads
+// the local repositories over SSH.
+func sshSecret(t *testing.T, cluster *localcluster.Cluster) string {
+	t.Helper()
+	secret, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "ssh", "namespace": "flux-system"},
+		"data": map[string]string{
+			// A private key, in the form of OpenSSH, that opens nothing.
+			"identity":    base64.StdEncoding.EncodeToString(mustKey(t)),
+			"known_hosts": base64.StdEncoding.EncodeToString(cluster.Git.KnownHosts("git.example.com")),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(secret) + "\n"
+}
 
 // The API server reaches Services by their names: one with a process behind it,
 // which does not speak TLS, and one of a simulated Pod.

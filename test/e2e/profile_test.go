@@ -2,13 +2,16 @@ package e2e
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/fleet"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/profile"
+	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -44,6 +47,7 @@ func TestProfileThereAndBack(t *testing.T) {
 	if wrong() == "" {
 		t.Fatal("check finds nothing wrong with a fleet that has no profile")
 	}
+	checks(r, 1, `(?s)rights of Flux +False +.*tenure-flux-objects +False +the policy is missing: .*\d+ of \d+ checks failed`)
 
 	switchTo(t, e, true)
 	testwait.For(t, "the cluster to be locked down", patience, func() (bool, string) {
@@ -51,6 +55,7 @@ func TestProfileThereAndBack(t *testing.T) {
 		return found == "", found
 	})
 	expectNothing(t, "all is ready under the profile", r.settle())
+	checks(r, 0, `(?s)rights of Flux +True +cut down.*tenure-flux-objects +True +denies`)
 	for _, account := range []string{"kustomize-controller", "helm-controller", "source-controller", "notification-controller"} {
 		// The exit code is 1 for no.
 		can, _ := kubectl(t, r.Cluster, "", "auth", "can-i", "list", "secrets", "--all-namespaces", "--as=system:serviceaccount:flux-system:"+account)
@@ -78,6 +83,17 @@ func TestProfileThereAndBack(t *testing.T) {
 	})
 }
 
+// checks runs `tenure check` on a cluster, and compares its exit code and what it
+// says.
+func checks(r run, code int, expression string) {
+	r.t.Helper()
+	cmd := command(r.t, r.t.TempDir(), "check", "--kubeconfig", r.Kubeconfig)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code || !regexp.MustCompile(expression).Match(out) {
+		r.t.Errorf("want exit code %d and %s, got %v and\n%s", code, expression, err, out)
+	}
+}
+
 // switchTo edits the fleet, which the cluster follows.
 func switchTo(t *testing.T, e example, tenants bool) {
 	t.Helper()
@@ -91,5 +107,34 @@ func switchTo(t *testing.T, e example, tenants bool) {
 	}
 	if err := plan.Write(e.platform); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What `tenure install --export` prints makes a bare cluster one with Flux, locked
+// down, when it is applied twice; and once more when nothing is new, as a pipeline
+// does it.
+func TestInstallExport(t *testing.T) {
+	t.Parallel()
+	cluster := testcluster.Start(t, localcluster.Options{})
+	manifests, err := command(t, t.TempDir(), "install", "--export", "--image-controllers").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The kinds of some objects are new, which kubectl finds out after it has
+	// applied the others.
+	if out, err := kubectl(t, cluster, string(manifests), "apply", "--server-side", "-f", "-"); err == nil || !strings.Contains(out, "ensure CRDs are installed first") {
+		t.Errorf("a first time: %v\n%s", err, out)
+	}
+	for _, reason := range []string{"again", "and when nothing is new"} {
+		testwait.For(t, reason, patience, func() (bool, string) {
+			out, err := kubectl(t, cluster, string(manifests), "apply", "--server-side", "-f", "-")
+			return err == nil, out
+		})
+		checked := run{t: t, Cluster: cluster}
+		testwait.For(t, "Flux to run", patience, func() (bool, string) {
+			out := checked.kubectl("", "get", "deployments", "-n", "flux-system", "-o", "jsonpath={.items[*].status.readyReplicas}")
+			return out == "1 1 1 1 1 1", out
+		})
+		checks(checked, 0, `tenure-flux-objects +True +denies`)
 	}
 }

@@ -66,6 +66,9 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 		more, err = o.compare(cmd, cluster)
 		results = append(results, more...)
 	}
+	if err != nil && len(results) == 0 {
+		return err
+	}
 	table, wrong := ui.Table{Header: []string{"CHECK", "READY", "MESSAGE"}}, 0
 	for _, r := range results {
 		ready := "True"

@@ -51,7 +51,7 @@ func (r *Reconciler) event(ctx context.Context, namespace string, f Failure) (ma
 			Namespace: namespace, Name: v1alpha1.ParametersName,
 		},
 		Related: &corev1.ObjectReference{
-			APIVersion: kustomizationKind.GroupVersion().String(), Kind: kustomizationKind.Kind,
+			APIVersion: f.Kind.GroupVersion().String(), Kind: f.Kind.Kind,
 			Namespace: f.Namespace, Name: f.Name, UID: types.UID(f.UID),
 		},
 		Note: note(f),
@@ -94,7 +94,7 @@ func eventName(f Failure) string {
 
 // note is what the tenant reads: what failed, and why.
 func note(f Failure) string {
-	what := fmt.Sprintf("Kustomization %s/%s", f.Namespace, f.Name)
+	what := fmt.Sprintf("%s %s/%s", f.Kind.Kind, f.Namespace, f.Name)
 	if f.Revision != "" {
 		what += " at " + f.Revision
 	}
@@ -117,7 +117,7 @@ func cut(s string, size int) string {
 
 // Notifier posts failures to notification-controller, as Flux's controllers do
 // with theirs, so that the tenant's Alerts send them on. The object it names has
-// the Kustomization's name and the tenant's namespace, since an Alert hears of
+// the failed one's kind and name and the tenant's namespace, since an Alert hears of
 // its own namespace only.
 type Notifier struct {
 	// Address is notification-controller's event endpoint.
@@ -147,11 +147,11 @@ type notification struct {
 func (n *Notifier) Post(ctx context.Context, namespace string, f Failure) error {
 	metadata := map[string]string{}
 	if f.Revision != "" {
-		metadata[kustomizationKind.Group+"/revision"] = f.Revision
+		metadata[f.Kind.Group+"/revision"] = f.Revision
 	}
 	body, err := json.Marshal(notification{
 		InvolvedObject: corev1.ObjectReference{
-			APIVersion: kustomizationKind.GroupVersion().String(), Kind: kustomizationKind.Kind,
+			APIVersion: f.Kind.GroupVersion().String(), Kind: f.Kind.Kind,
 			Namespace: namespace, Name: f.Name, UID: types.UID(f.UID),
 		},
 		Severity: "error", Timestamp: metav1.NewTime(n.Now()), Message: note(f), Reason: f.Reason,

@@ -1,39 +1,64 @@
 package refusal
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kustomizationKind is read without Flux's types: a few fields are enough.
-var kustomizationKind = schema.GroupVersionKind{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Kind: "Kustomization"}
+// The kinds that apply what a tenant delivers. They are read without Flux's types:
+// a few fields are enough.
+var (
+	Kustomization = schema.GroupVersionKind{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Kind: "Kustomization"}
+	HelmRelease   = schema.GroupVersionKind{Group: "helm.toolkit.fluxcd.io", Version: "v2", Kind: "HelmRelease"}
+)
 
-// reasonDependency is the reason of a Kustomization that waits for another one:
-// nothing has failed.
+// reasonDependency is the reason of an object that waits for another one: nothing
+// has failed.
 const reasonDependency = "DependencyNotReady"
 
-// failureOf returns what a Kustomization says about why it is not ready.
-func failureOf(k *unstructured.Unstructured) (Failure, bool) {
-	c := readyCondition(k)
+// The conditions of Flux's objects. Ready of a HelmRelease that was rolled back, or
+// uninstalled, after a failure is what Remediated is, and says how that went; what
+// failed is in one of the other two.
+const (
+	conditionReady      = "Ready"
+	conditionRemediated = "Remediated"
+	conditionReleased   = "Released"
+	conditionTested     = "TestSuccess"
+)
+
+// failureOf returns what an object says about why it is not ready.
+func failureOf(u *unstructured.Unstructured) (Failure, bool) {
+	c := condition(u, conditionReady)
 	if c["status"] != "False" || c["reason"] == reasonDependency {
 		return Failure{}, false
 	}
-	revision, _, _ := unstructured.NestedString(k.Object, "status", "lastAttemptedRevision")
+	if condition(u, conditionRemediated)["reason"] == c["reason"] {
+		for _, name := range []string{conditionTested, conditionReleased} {
+			if cause := condition(u, name); cause["status"] == "False" && cause["reason"] != "" {
+				c = cause
+			}
+		}
+	}
+	revision, _, _ := unstructured.NestedString(u.Object, "status", "lastAttemptedRevision")
 	f := Failure{
-		Namespace: k.GetNamespace(), Name: k.GetName(), UID: string(k.GetUID()),
+		Kind: u.GroupVersionKind(), Namespace: u.GetNamespace(), Name: u.GetName(), UID: string(u.GetUID()),
 		Reason: c["reason"], Message: c["message"], Revision: revision,
 	}
 	return f, f.Reason != ""
 }
 
-func ready(k *unstructured.Unstructured) bool { return readyCondition(k)["status"] == "True" }
+func ready(u *unstructured.Unstructured) bool {
+	return condition(u, conditionReady)["status"] == "True"
+}
 
-// readyCondition returns the fields of the condition Ready, nil without it.
-func readyCondition(k *unstructured.Unstructured) map[string]string {
-	conditions, _, _ := unstructured.NestedSlice(k.Object, "status", "conditions")
+// condition returns the fields of a condition, nil without it.
+func condition(u *unstructured.Unstructured, name string) map[string]string {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, item := range conditions {
 		condition, ok := item.(map[string]any)
-		if !ok || condition["type"] != "Ready" {
+		if !ok || condition["type"] != name {
 			continue
 		}
 		fields := map[string]string{}
@@ -47,14 +72,15 @@ func readyCondition(k *unstructured.Unstructured) map[string]string {
 	return nil
 }
 
-// Trim leaves of a Kustomization what this package reads, so that a cache of all
-// of them stays small: the inventory of what was applied can be long.
+// Trim leaves of a Kustomization or HelmRelease what this package reads, so that a
+// cache of all of them stays small: the inventory of what was applied, and values,
+// can be long. It leaves all else alone.
 func Trim(object any) (any, error) {
-	k, ok := object.(*unstructured.Unstructured)
-	if !ok {
+	u, ok := object.(*unstructured.Unstructured)
+	if !ok || !slices.Contains([]schema.GroupVersionKind{Kustomization, HelmRelease}, u.GroupVersionKind()) {
 		return object, nil
 	}
-	kept := map[string]any{"apiVersion": k.GetAPIVersion(), "kind": k.GetKind()}
+	kept := map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind()}
 	for _, path := range [][]string{
 		{"metadata", "namespace"},
 		{"metadata", "name"},
@@ -64,10 +90,11 @@ func Trim(object any) (any, error) {
 		{"spec", "kubeConfig"},
 		{"spec", "serviceAccountName"},
 		{"spec", "targetNamespace"},
+		{"spec", "storageNamespace"},
 		{"status", "conditions"},
 		{"status", "lastAttemptedRevision"},
 	} {
-		value, found, err := unstructured.NestedFieldNoCopy(k.Object, path...)
+		value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...)
 		if err != nil || !found {
 			continue
 		}

@@ -1,6 +1,6 @@
 // Package refusal tells tenants why what they delivered was not applied, when
-// the Kustomization that applies it lives in a namespace of the platform, where
-// they cannot look: the failure appears as an event in the tenant's namespace,
+// the Kustomization or HelmRelease that applies it lives in a namespace of the
+// platform, where they cannot look: the failure appears as an event in the tenant's namespace,
 // and goes to the tenant's Alerts. It is row R4, from RFC-0003.
 package refusal
 
@@ -18,13 +18,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
 	// pause is the shortest time between two different events about one
-	// Kustomization: a failure whose text changes all the time makes few.
+	// object: a failure whose text changes all the time makes few.
 	pause = 10 * time.Second
 	// repeat is when a failure that lasts is said again, before the event's
 	// life of an hour is over.
@@ -42,18 +43,21 @@ type Alerts interface {
 	Post(ctx context.Context, namespace string, f Failure) error
 }
 
-// Failure is what a Kustomization says about why it is not ready.
+// Failure is what an object says about why it is not ready.
 type Failure struct {
-	// Namespace and Name are the Kustomization's, UID tells it from one of
-	// the same name before.
+	// Kind, Namespace and Name are the object's, UID tells it from one of the
+	// same name before.
+	Kind                 schema.GroupVersionKind
 	Namespace, Name, UID string
 	// Reason and Message are those of its condition, Revision is what it
 	// tried to apply.
 	Reason, Message, Revision string
 }
 
-// Reconciler mirrors failures.
+// Reconciler mirrors failures of one kind.
 type Reconciler struct {
+	// Kind is [Kustomization] or [HelmRelease].
+	Kind schema.GroupVersionKind
 	// Client reads from a cache and writes to the API server.
 	Client   client.Client
 	Profiles Profiles
@@ -71,13 +75,13 @@ type Reconciler struct {
 	last map[client.ObjectKey]mirrored
 }
 
-// mirrored is what was said last about a Kustomization.
+// mirrored is what was said last about an object.
 type mirrored struct {
 	failure Failure
 	at      time.Time
 }
 
-// Reconcile looks at one Kustomization.
+// Reconcile looks at one object.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	platform, err := r.platform(ctx)
 	if err != nil {
@@ -86,14 +90,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !slices.Contains(platform, request.Namespace) {
 		return ctrl.Result{}, nil // Flux's own events are where the tenant looks
 	}
-	k := &unstructured.Unstructured{}
-	k.SetGroupVersionKind(kustomizationKind)
+	k := Object(r.Kind)
 	if err := r.Client.Get(ctx, request.NamespacedName, k); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(request.NamespacedName)
 			return ctrl.Result{}, nil
 		}
-		return ctrl.Result{}, fmt.Errorf("cannot read Kustomization %s: %w", request, err)
+		return ctrl.Result{}, fmt.Errorf("cannot read %s %s: %w", r.Kind.Kind, request, err)
 	}
 	failure, failed := failureOf(k)
 	if !failed {
@@ -121,7 +124,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: repeat}, nil
 }
 
-// platform returns the namespaces whose Kustomizations are looked at.
+// platform returns the namespaces whose objects are looked at.
 func (r *Reconciler) platform(ctx context.Context) ([]string, error) {
 	profile, err := r.Profiles.Profile(ctx)
 	if err != nil && !errors.Is(err, tenancy.ErrInvalid) {
@@ -133,9 +136,10 @@ func (r *Reconciler) platform(ctx context.Context) ([]string, error) {
 	return profile.Spec.PlatformNamespaces, nil
 }
 
-// readers returns the namespaces of the tenant that a Kustomization of the
-// platform delivers to: the one that it targets, or those in which its account
-// has been given rights. What several tenants share is told to none of them,
+// readers returns the namespaces of the tenant that an object of the platform
+// delivers to: the one that it targets, or those in which its account has been
+// given rights, and the one that Helm keeps its release in. What several tenants
+// share is told to none of them,
 // since what one has delivered is not for the eyes of another.
 func (r *Reconciler) readers(ctx context.Context, k *unstructured.Unstructured, platform []string) ([]string, error) {
 	if _, remote, _ := unstructured.NestedMap(k.Object, "spec", "kubeConfig"); remote {
@@ -147,11 +151,14 @@ func (r *Reconciler) readers(ctx context.Context, k *unstructured.Unstructured, 
 	} else if account, _, _ := unstructured.NestedString(k.Object, "spec", "serviceAccountName"); account != "" {
 		var bindings rbacv1.RoleBindingList
 		if err := r.Client.List(ctx, &bindings, client.MatchingFields{indexSubject: k.GetNamespace() + "/" + account}); err != nil {
-			return nil, fmt.Errorf("cannot find out where the account %s of Kustomization %s/%s has rights: %w", account, k.GetNamespace(), k.GetName(), err)
+			return nil, fmt.Errorf("cannot find out where the account %s of %s %s/%s has rights: %w", account, r.Kind.Kind, k.GetNamespace(), k.GetName(), err)
 		}
 		for i := range bindings.Items {
 			candidates = append(candidates, bindings.Items[i].Namespace)
 		}
+	}
+	if storage, _, _ := unstructured.NestedString(k.Object, "spec", "storageNamespace"); storage != "" {
+		candidates = append(candidates, storage)
 	}
 	slices.Sort(candidates)
 	var namespaces []string
@@ -194,7 +201,7 @@ func (r *Reconciler) mirror(ctx context.Context, namespace string, f Failure) er
 	return nil
 }
 
-// wait returns how long nothing is to be said about a Kustomization.
+// wait returns how long nothing is to be said about an object.
 func (r *Reconciler) wait(k client.ObjectKey, f Failure) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

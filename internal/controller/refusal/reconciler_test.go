@@ -33,7 +33,7 @@ func (p *posts) Post(_ context.Context, namespace string, f Failure) error {
 }
 
 func kustomization(namespace, status, reason, message string, spec map[string]any) *unstructured.Unstructured {
-	k := Object()
+	k := Object(Kustomization)
 	k.SetNamespace(namespace)
 	k.SetName("sync")
 	k.SetUID("1")
@@ -42,6 +42,22 @@ func kustomization(namespace, status, reason, message string, spec map[string]an
 		map[string]any{"type": "Ready", "status": status, "reason": reason, "message": message},
 	}}
 	return k
+}
+
+// release is a HelmRelease of the platform that has conditions, each as type,
+// status, reason and message.
+func release(spec map[string]any, conditions ...[4]string) *unstructured.Unstructured {
+	u := Object(HelmRelease)
+	u.SetNamespace("flux-system")
+	u.SetName("chart")
+	u.SetUID("2")
+	var all []any
+	for _, c := range conditions {
+		all = append(all, map[string]any{"type": c[0], "status": c[1], "reason": c[2], "message": c[3]})
+	}
+	u.Object["spec"] = spec
+	u.Object["status"] = map[string]any{"lastAttemptedRevision": "1.2.3", "conditions": all}
+	return u
 }
 
 // harness is a reconciler on a cluster with two tenants: dev-team has the
@@ -69,7 +85,7 @@ func harness(t *testing.T, k *unstructured.Unstructured, bound ...string) (*Reco
 	c := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithIndex(&rbacv1.RoleBinding{}, indexSubject, subjects).Build()
 	told := &posts{}
 	now := time.Unix(1000, 0)
-	r := &Reconciler{Client: c, Profiles: noProfile{}, Alerts: told, Instance: "test", Home: "flux-system", Now: func() time.Time { return now }}
+	r := &Reconciler{Kind: k.GroupVersionKind(), Client: c, Profiles: noProfile{}, Alerts: told, Instance: "test", Home: "flux-system", Now: func() time.Time { return now }}
 	return r, told, func() []string {
 		var list eventsv1.EventList
 		if err := c.List(t.Context(), &list); err != nil {
@@ -86,6 +102,7 @@ func harness(t *testing.T, k *unstructured.Unstructured, bound ...string) (*Reco
 func TestMirror(t *testing.T) {
 	t.Parallel()
 	as := map[string]any{"serviceAccountName": "delegate"}
+	const released = ": HelmRelease flux-system/chart at 1.2.3: forbidden"
 	const failed, note = "ReconciliationFailed", ": Kustomization flux-system/sync at main@sha1:abc: forbidden"
 	for _, tc := range []struct {
 		reason string
@@ -101,6 +118,20 @@ func TestMirror(t *testing.T) {
 		{"another cluster's tenants are not ours", kustomization("flux-system", "False", failed, "forbidden", map[string]any{"targetNamespace": "billing", "kubeConfig": map[string]any{}}), nil, nil},
 		{"a tenant's own Kustomization is where it looks", kustomization("apps", "False", failed, "forbidden", map[string]any{"targetNamespace": "billing"}), nil, nil},
 		{"to wait is no failure", kustomization("flux-system", "False", reasonDependency, "wait", as), []string{"apps"}, nil},
+		{"a release that failed", release(map[string]any{"targetNamespace": "apps"}, [4]string{"Ready", "False", "InstallFailed", "forbidden"}), nil, []string{"apps" + released}},
+		{"a release as the tenant's account", release(as, [4]string{"Ready", "False", "UpgradeFailed", "forbidden"}), []string{"apps"}, []string{"apps" + released}},
+		{"a release that was rolled back says what failed", release(map[string]any{"targetNamespace": "apps"},
+			[4]string{"Remediated", "True", "RollbackSucceeded", "rolled back"}, [4]string{"Ready", "False", "RollbackSucceeded", "rolled back"}, [4]string{"Released", "False", "UpgradeFailed", "forbidden"}),
+			nil, []string{"apps" + released}},
+		{"a release whose tests failed says so", release(map[string]any{"targetNamespace": "apps"},
+			[4]string{"Remediated", "True", "RollbackSucceeded", "rolled back"}, [4]string{"Ready", "False", "RollbackSucceeded", "rolled back"},
+			[4]string{"TestSuccess", "False", "TestFailed", "forbidden"}, [4]string{"Released", "True", "UpgradeSucceeded", "done"}),
+			nil, []string{"apps" + released}},
+		{"what failed before is not why it fails now", release(map[string]any{"targetNamespace": "apps"},
+			[4]string{"Ready", "False", "ArtifactFailed", "forbidden"}, [4]string{"Released", "False", "UpgradeFailed", "long ago"}), nil, []string{"apps" + released}},
+		{"a release that another tenant's namespace keeps is told to none", release(map[string]any{"targetNamespace": "apps", "storageNamespace": "billing"}, [4]string{"Ready", "False", "InstallFailed", "forbidden"}), nil, nil},
+		{"a release that is kept in the platform's namespace", release(map[string]any{"targetNamespace": "apps", "storageNamespace": "flux-system"}, [4]string{"Ready", "False", "InstallFailed", "forbidden"}), nil, []string{"apps" + released}},
+		{"a release that waits for another one", release(map[string]any{"targetNamespace": "apps"}, [4]string{"Ready", "False", reasonDependency, "wait"}), nil, nil},
 		{"nor is to work", kustomization("flux-system", "Unknown", "Progressing", "working", as), []string{"apps"}, nil},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -128,7 +159,7 @@ func TestMirrorIsBounded(t *testing.T) {
 	step := func(reason string, later time.Duration, message string, events, alerts int) {
 		t.Helper()
 		now = now.Add(later)
-		current := Object()
+		current := Object(Kustomization)
 		if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(k), current); err != nil {
 			t.Fatal(err)
 		}
@@ -171,4 +202,28 @@ func FuzzCut(f *testing.F) {
 			t.Errorf("an event's name has %d characters", len(name))
 		}
 	})
+}
+
+func TestTrim(t *testing.T) {
+	t.Parallel()
+	long := release(map[string]any{"targetNamespace": "apps", "values": map[string]any{"a": "b"}}, [4]string{"Ready", "True", "InstallSucceeded", "done"})
+	want := release(map[string]any{"targetNamespace": "apps"}, [4]string{"Ready", "True", "InstallSucceeded", "done"})
+	other := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "tenure.dev/v1alpha1", "kind": "TenancyProfile", "spec": map[string]any{"breakGlass": []any{"a"}}}}
+	for _, tc := range []struct {
+		reason string
+		in     any
+		want   any
+	}{
+		{"values are not read here", long, want},
+		{"what others read stays whole", other, other},
+		{"typed objects too", &corev1.Namespace{}, &corev1.Namespace{}},
+	} {
+		got, err := Trim(tc.in)
+		if err != nil {
+			t.Errorf("%s: %v", tc.reason, err)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: -want, +got:\n%s", tc.reason, diff)
+		}
+	}
 }

@@ -3,9 +3,12 @@ package refusal
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	"github.com/tenure-dev/tenure/internal/controller/served"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,26 +21,37 @@ import (
 // NAMESPACE/NAME.
 const indexSubject = "subjects.serviceAccount"
 
-// Object is a Kustomization as this package reads it.
-func Object() *unstructured.Unstructured {
-	k := &unstructured.Unstructured{}
-	k.SetGroupVersionKind(kustomizationKind)
-	return k
+// Object is an object of a kind as this package reads it.
+func Object(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind)
+	return u
 }
 
-// Setup adds the reconciler to a manager.
-func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
+// Index lets a manager find RoleBindings as [Reconciler] looks for them, once for
+// all kinds.
+func Index(ctx context.Context, mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &rbacv1.RoleBinding{}, indexSubject, subjects); err != nil {
 		return fmt.Errorf("cannot index role bindings: %w", err)
 	}
+	return nil
+}
+
+// Setup adds the reconciler to a manager, after [Index]. A kind that the cluster
+// does not serve, since Flux was installed without its controller, is waited for.
+func (r *Reconciler) Setup(mgr manager.Manager) error {
+	return served.Wait(mgr, r.Kind, func() error { return r.add(mgr) })
+}
+
+func (r *Reconciler) add(mgr manager.Manager) error {
 	// An account that gets its rights later is looked at again.
-	toKustomizations := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+	toObjects := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		return r.appliedAs(ctx, mgr.GetClient(), o)
 	})
 	return ctrl.NewControllerManagedBy(mgr).
-		Named("refusal").
-		For(Object()).
-		Watches(&rbacv1.RoleBinding{}, toKustomizations).
+		Named("refusal-"+strings.ToLower(r.Kind.Kind)).
+		For(Object(r.Kind)).
+		Watches(&rbacv1.RoleBinding{}, toObjects).
 		Complete(r)
 }
 
@@ -56,7 +70,7 @@ func subjects(o client.Object) []string {
 	return accounts
 }
 
-// appliedAs returns the Kustomizations that are applied as an account that a
+// appliedAs returns the objects that are applied as an account that a
 // RoleBinding of another namespace names.
 func (r *Reconciler) appliedAs(ctx context.Context, c client.Reader, o client.Object) []reconcile.Request {
 	named := map[string]bool{}
@@ -64,7 +78,7 @@ func (r *Reconciler) appliedAs(ctx context.Context, c client.Reader, o client.Ob
 		named[account] = true
 	}
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(kustomizationKind)
+	list.SetGroupVersionKind(r.Kind)
 	if len(named) == 0 || c.List(ctx, list) != nil {
 		return nil
 	}

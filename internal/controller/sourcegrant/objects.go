@@ -2,13 +2,13 @@ package sourcegrant
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/grants"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // labelFrom says on an ExternalArtifact which namespace granted it.
@@ -45,21 +45,11 @@ func list(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
 	return l
 }
 
-// Objects are the kinds of Flux that this package reads from a cache, to be
-// trimmed by [Trim].
-func Objects() []client.Object {
-	objects := []client.Object{object(artifactKind)}
-	for _, kind := range sourceKinds {
-		objects = append(objects, object(sourceGroup.WithKind(kind)))
-	}
-	return objects
-}
-
 // Trim leaves of a source or an ExternalArtifact what this package reads, so
-// that a cache of all of them stays small.
+// that a cache of all of them stays small. It leaves all else alone.
 func Trim(o any) (any, error) {
 	u, ok := o.(*unstructured.Unstructured)
-	if !ok {
+	if !ok || u.GroupVersionKind() != artifactKind && (u.GroupVersionKind().GroupVersion() != sourceGroup || !slices.Contains(sourceKinds, u.GetKind())) {
 		return o, nil
 	}
 	kept := map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind()}

@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/controller/served"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,8 +22,13 @@ import (
 // concurrent is how many namespaces are worked on at a time.
 const concurrent = 4
 
-// Setup adds the reconciler to a manager.
+// Setup adds the reconciler to a manager. ExternalArtifacts, which Flux has since
+// 2.7, are waited for.
 func (r *Reconciler) Setup(mgr manager.Manager) error {
+	return served.Wait(mgr, artifactKind, func() error { return r.add(mgr) })
+}
+
+func (r *Reconciler) add(mgr manager.Manager) error {
 	toOwn := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		return request(o.GetNamespace())
 	})

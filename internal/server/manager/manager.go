@@ -19,6 +19,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -62,12 +63,6 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 }
 
 func managerOptions(o Options) ctrlmanager.Options {
-	cached := map[client.Object]cache.ByObject{
-		refusal.Object(): {Transform: refusal.Trim},
-	}
-	for _, object := range sourcegrant.Objects() {
-		cached[object] = cache.ByObject{Transform: sourcegrant.Trim}
-	}
 	return ctrlmanager.Options{
 		Scheme:                        newScheme(),
 		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddr},
@@ -77,14 +72,24 @@ func managerOptions(o Options) ctrlmanager.Options {
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       new(shutdownTimeout),
-		Cache:                         cache.Options{ByObject: cached},
+		// For all kinds, as one that is not served cannot be named here.
+		Cache: cache.Options{DefaultTransform: trim},
 		Client: client.Options{Cache: &client.CacheOptions{
-			// Also the profile and Kustomizations, which are read untyped.
+			// Also the profile and Flux's objects, which are read untyped.
 			Unstructured: true,
 			// There are many, and one is read now and then.
 			DisableFor: []client.Object{&eventsv1.Event{}},
 		}},
 	}
+}
+
+// trim keeps the cache small: of Flux's objects few fields are read.
+func trim(object any) (any, error) {
+	object, err := sourcegrant.Trim(object)
+	if err != nil {
+		return nil, err
+	}
+	return refusal.Trim(object)
 }
 
 // newScheme knows what the controllers read and write. Secrets are not there.
@@ -133,16 +138,29 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 	if err := shared.Setup(mgr); err != nil {
 		return err
 	}
-	refusals := &refusal.Reconciler{
-		Client: mgr.GetClient(), Profiles: profiles,
-		Instance: o.Instance, Home: o.Namespace, Now: time.Now,
+	return addRefusals(ctx, mgr, profiles, o)
+}
+
+// addRefusals wires the mirror of failures, for each kind that applies.
+func addRefusals(ctx context.Context, mgr ctrlmanager.Manager, profiles refusal.Profiles, o Options) error {
+	if err := refusal.Index(ctx, mgr); err != nil {
+		return err
 	}
-	if o.EventsAddr != "" {
-		refusals.Alerts = &refusal.Notifier{
-			Address: o.EventsAddr, HTTP: &http.Client{Timeout: postTimeout}, Instance: o.Instance, Now: time.Now,
+	for _, kind := range []schema.GroupVersionKind{refusal.Kustomization, refusal.HelmRelease} {
+		refusals := &refusal.Reconciler{
+			Kind: kind, Client: mgr.GetClient(), Profiles: profiles,
+			Instance: o.Instance, Home: o.Namespace, Now: time.Now,
+		}
+		if o.EventsAddr != "" {
+			refusals.Alerts = &refusal.Notifier{
+				Address: o.EventsAddr, HTTP: &http.Client{Timeout: postTimeout}, Instance: o.Instance, Now: time.Now,
+			}
+		}
+		if err := refusals.Setup(mgr); err != nil {
+			return err
 		}
 	}
-	return refusals.Setup(ctx, mgr)
+	return nil
 }
 
 func ruleNames() []string {
@@ -157,7 +175,7 @@ func ruleNames() []string {
 // read the cluster: until then it cannot do its work, or take it over.
 func addHealth(ctx context.Context, mgr ctrlmanager.Manager) error {
 	// A manager that waits for the lease reads the cluster already.
-	for _, object := range []client.Object{&corev1.Namespace{}, &v1alpha1.TenantParameters{}, refusal.Object()} {
+	for _, object := range []client.Object{&corev1.Namespace{}, &v1alpha1.TenantParameters{}, refusal.Object(refusal.Kustomization)} {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return err
 		}

@@ -1,0 +1,67 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// Shared is the policy of the rules about what Flux objects ask for in their spec.
+// Nearly every request about such an object is one for several of these rules,
+// and what the API server makes ready for a policy, the request and the object
+// and the parameters four times over, costs it more than the rule.
+const Shared = Prefix + "flux-objects"
+
+// shared returns the rules about the specs of Flux objects as one.
+func shared() Rule {
+	one := Rule{
+		Name: Shared, Title: "Flux objects ask for what their tenant may have",
+		resources: append(fluxKinds(writes),
+			on(writes, groupExtensions, "artifactgenerators"), on(writes, groupFlagger, "canaries", "alertproviders")),
+		conditions: []string{specChanged},
+		variables:  []admissionregistrationv1.Variable{reconcilers},
+		shared:     true,
+	}
+	// All that is wrong is told at once, so that nobody is sent away five times.
+	// Whoever shows it leaves out the first two characters.
+	refusals := []string{"(has(object.spec) ? '' : '; ' + " + what + " + 'needs a spec')"}
+	for _, r := range Rules() {
+		if !r.shared {
+			continue
+		}
+		one.variables = append(one.variables, admissionregistrationv1.Variable{Name: r.variable(), Expression: "!has(object.spec) ? '' :\n" + firstOf(r.validations)})
+		refusals = append(refusals, fmt.Sprintf("(request.resource.resource in [%[1]s] && variables.%[2]s != '' && !('%[3]s' in variables.exempt) ? '; ' + variables.%[2]s + ' (rule %[3]s)' : '')",
+			r.kinds(), r.variable(), r.Name))
+	}
+	one.refusal = strings.Join(refusals, " +\n")
+	return one
+}
+
+// variable is the name of the variable of a shared policy that holds what the
+// rule has to say.
+func (r Rule) variable() string { return strings.TrimPrefix(r.Name, Prefix) }
+
+// Without takes a shared rule out of its policy, which goes on to enforce the
+// others, and says whether it was in it. It is for showing what the rule stops.
+func (r Rule) Without(policy *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
+	i := slices.IndexFunc(policy.Spec.Variables, func(v admissionregistrationv1.Variable) bool { return v.Name == r.variable() })
+	if !r.shared || i < 0 {
+		return false
+	}
+	policy.Spec.Variables[i].Expression = "''"
+	return true
+}
+
+// kinds is CEL for the resources that a rule is about, by their names alone:
+// those of Flux and Flagger are all different.
+func (r Rule) kinds() string {
+	var names []string
+	for _, on := range r.resources {
+		for _, name := range on.Resources {
+			names = append(names, quote(name))
+		}
+	}
+	return strings.Join(names, ", ")
+}
