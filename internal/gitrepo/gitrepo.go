@@ -237,3 +237,12 @@ func explain(err error) error {
 	}
 	return err
 }
+
+// CheckBranch says whether a name can be a branch's, as git-check-ref-format(1)
+// says.
+func CheckBranch(name string) error {
+	if err := plumbing.NewBranchReferenceName(name).Validate(); name == "" || strings.HasPrefix(name, "-") || err != nil {
+		return fmt.Errorf("%q is not the name of a branch", name)
+	}
+	return nil
+}
