@@ -32,9 +32,12 @@ import (
 // have no other.
 const Namespace = "flux-system"
 
-// ErrRefused says that something is there that is not overwritten: somebody
-// else's manifests in the repository, or another repository's in the cluster.
+// ErrRefused says that manifests of somebody else are in the repository, and are not
+// overwritten.
 var ErrRefused = errors.New("is not overwritten")
+
+// ErrFollows says that the cluster follows something else, or has another Flux.
+var ErrFollows = errors.New("the cluster is taken")
 
 // ErrTimeout says that the cluster did not follow the repository in time.
 var ErrTimeout = errors.New("the cluster does not follow the repository yet")
@@ -168,7 +171,7 @@ func (b *bootstrapper) publish(ctx context.Context) error {
 		b.Note("somebody has pushed to " + b.Remote.Branch + " meanwhile: once more on top of that")
 		for _, again := range []func(context.Context) error{b.open, b.plan, b.push} {
 			if err = again(ctx); err != nil {
-				break
+				return err
 			}
 		}
 	}

@@ -77,7 +77,7 @@ func (b *bootstrapper) checkCluster(ctx context.Context) error {
 		return err
 	}
 	if other := b.live.other(b.URL, b.Remote.Branch, b.Path); other != "" {
-		return fmt.Errorf("the cluster's root %w: it follows %s", ErrRefused, other)
+		return fmt.Errorf("%w: it follows %s", ErrFollows, other)
 	}
 	return b.checkFlux(ctx)
 }
@@ -123,7 +123,7 @@ func (b *bootstrapper) checkFlux(ctx context.Context) error {
 	}
 	for _, d := range deployments.Items {
 		if d.Namespace != Namespace {
-			return fmt.Errorf("the Flux in namespace %s %w: two of them would fight: remove it with `flux uninstall -n %s`", d.Namespace, ErrRefused, d.Namespace)
+			return fmt.Errorf("%w: there is a Flux in namespace %s, and two of them would fight", ErrFollows, d.Namespace)
 		}
 	}
 	if b.live.applied() || len(deployments.Items) == 0 {
@@ -134,7 +134,7 @@ func (b *bootstrapper) checkFlux(ctx context.Context) error {
 		return fmt.Errorf("cannot look for Flux in the cluster: %w", err)
 	}
 	if version := namespace.Labels["app.kubernetes.io/version"]; version != "" && version != Version() {
-		return fmt.Errorf("Flux %s in namespace %s %w with %s: update it first, or remove it with `flux uninstall`", version, Namespace, ErrRefused, Version())
+		return fmt.Errorf("%w: Flux %s is in namespace %s, and this program has %s", ErrFollows, version, Namespace, Version())
 	}
 	return nil
 }

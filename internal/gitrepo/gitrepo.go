@@ -80,36 +80,39 @@ type Clone struct {
 // Open clones the branch into an empty folder. A branch that does not exist
 // begins as the default branch is; in an empty repository it begins with nothing.
 // The errors are those of this package.
-func Open(ctx context.Context, remote Remote, dir string) (_ *Clone, err error) {
-	c := &Clone{Dir: dir, remote: remote}
-	if c.access, err = newAccess(ctx, remote); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("cannot clone %s: %w", remote.URL, explain(err)), c.Close())
-		}
-	}()
-	from, err := c.start(ctx)
+func Open(ctx context.Context, remote Remote, dir string) (*Clone, error) {
+	access, err := newAccess(ctx, remote)
 	if err != nil {
 		return nil, err
 	}
-	branch := plumbing.NewBranchReferenceName(remote.Branch)
-	if from == "" {
-		return c, c.init(branch)
+	c := &Clone{Dir: dir, remote: remote, access: access}
+	if err := c.fetch(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot clone %s: %w", remote.URL, explain(err)), c.Close())
 	}
-	c.repo, err = git.PlainCloneContext(ctx, dir, false, &git.CloneOptions{
-		URL: remote.URL, Auth: c.access.method, CABundle: remote.Credentials.CA,
+	return c, nil
+}
+
+func (c *Clone) fetch(ctx context.Context) error {
+	from, err := c.start(ctx)
+	if err != nil {
+		return err
+	}
+	branch := plumbing.NewBranchReferenceName(c.remote.Branch)
+	if from == "" {
+		return c.init(branch)
+	}
+	c.repo, err = git.PlainCloneContext(ctx, c.Dir, false, &git.CloneOptions{
+		URL: c.remote.URL, Auth: c.access.method, CABundle: c.remote.Credentials.CA,
 		ReferenceName: from, SingleBranch: true, Tags: git.NoTags,
 	})
 	if err != nil || from == branch {
-		return c, err
+		return err
 	}
 	tree, err := c.repo.Worktree()
 	if err != nil {
-		return c, err
+		return err
 	}
-	return c, tree.Checkout(&git.CheckoutOptions{Branch: branch, Create: true})
+	return tree.Checkout(&git.CheckoutOptions{Branch: branch, Create: true})
 }
 
 // start finds what the branch begins with: itself, the default branch, or, in a
@@ -149,7 +152,12 @@ func (c *Clone) init(branch plumbing.ReferenceName) error {
 }
 
 // Close ends what asks the SSH agent. The folder stays.
-func (c *Clone) Close() error { return c.access.close() }
+func (c *Clone) Close() error {
+	if c.access == nil {
+		return nil
+	}
+	return c.access.close()
+}
 
 // Head is the commit that is checked out, as hexadecimal digits, or "" in a
 // repository without commits.

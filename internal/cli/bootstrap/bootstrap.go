@@ -230,6 +230,8 @@ func (o *options) hint(err error) error {
 		return ui.WithHint(err, "check --url, the network and its proxies; a certificate of your own authority needs --ca-file")
 	case errors.Is(err, bootstrap.ErrRefused):
 		return ui.WithHint(err, "a fleet that another Flux has bootstrapped is locked down by `tenure profile multi-tenant --fleet . --path "+o.path+"`; to begin anew, take that out first")
+	case errors.Is(err, bootstrap.ErrFollows):
+		return ui.WithHint(err, "a cluster follows one repository: bootstrap it with the same --url, --branch and --path, or take Flux out first with `flux uninstall`")
 	case errors.Is(err, bootstrap.ErrTimeout):
 		return ui.WithHint(err, "all is pushed and applied: look at it with `tenure get all -n flux-system`, and run the same command again")
 	case errors.As(err, &network):
