@@ -71,7 +71,7 @@ func (b *bootstrapper) plan(context.Context) error {
 			own.Changes = append(own.Changes, profile.Change{Path: name, After: &text})
 		}
 	}
-	if err := os.MkdirAll(b.file(b.Path), 0o755); err != nil {
+	if err := os.MkdirAll(b.file(b.Path), 0o750); err != nil {
 		return fmt.Errorf("cannot write the manifests: %w", err)
 	}
 	if err := b.write(&own, changed); err != nil {

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/tenure-dev/tenure/internal/gitauth"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
@@ -223,5 +225,57 @@ func TestSSH(t *testing.T) {
 	remote.Credentials.KnownHosts = nil
 	if _, err := Open(t.Context(), remote, t.TempDir()); !errors.Is(err, ErrHostKey) {
 		t.Errorf("a host of which nothing is known: %v", err)
+	}
+}
+
+// A host that knows nobody.
+func TestSSHRefused(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	key, err := gitauth.Generate(gitauth.KeyOptions{Algorithm: gitauth.RSA})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := key.Signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			config := &ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
+				return nil, errors.New("unknown")
+			}}
+			config.AddHostKey(signer)
+			_, _, _, _ = ssh.NewServerConn(conn, config)
+			_ = conn.Close()
+		}
+	}()
+	at := listener.Addr().String()
+	remote := Remote{URL: "ssh://git@" + at + "/fleet", Branch: "main", Credentials: gitauth.Credentials{
+		Key: &key, KnownHosts: append([]byte(knownhosts.Normalize(at)+" "), key.Public...),
+	}}
+	if _, err := Open(t.Context(), remote, t.TempDir()); !errors.Is(err, ErrCredentials) {
+		t.Errorf("a key that the host does not know: %v", err)
+	}
+	remote.URL = "ssh://git@127.0.0.1:1/fleet"
+	if _, err := Open(t.Context(), remote, t.TempDir()); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("an SSH host that does not answer: %v", err)
+	}
+}
+
+func TestCheckBranch(t *testing.T) {
+	t.Parallel()
+	for name, ok := range map[string]bool{"main": true, "a/b": true, "": false, "-x": false, "a..b": false, "a b": false, "a~1": false} {
+		if err := CheckBranch(name); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
 	}
 }

@@ -73,10 +73,10 @@ func (o *options) resolve(ctx context.Context) (push gitauth.Credentials, addres
 	if err != nil {
 		return push, "", read, err
 	}
-	switch {
-	case to.Scheme == from.Scheme:
+	switch to.Scheme {
+	case from.Scheme:
 		read = push
-	case to.Scheme == "ssh":
+	case "ssh":
 		read.KnownHosts, err = a.hostKeys(ctx, o.streams, to.Host)
 	default:
 		read, err = a.httpCredentials(ctx, o.streams, to)

@@ -133,8 +133,31 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	steps := ui.NewSteps(o.streams.Stderr())
-	defer func() { steps.Close() }()
-	opts.Note = func(note string) { _, _ = fmt.Fprintf(o.streams.Err, "note: %s\n", ui.Clean(note)) }
+	defer steps.Close()
+	o.show(ctx, steps, &opts)
+	if err := bootstrap.Run(ctx, config, opts); err != nil {
+		return o.hint(err)
+	}
+	_, err = fmt.Fprintf(o.streams.Out, "the cluster follows %s of branch %s of %s\n", opts.Path, o.branch, opts.URL)
+	return err
+}
+
+// show has the steps and the notes printed. On a terminal, notes come when their step
+// has ended: a line in between would be drawn over.
+func (o *options) show(ctx context.Context, steps *ui.Steps, opts *bootstrap.Options) {
+	interactive := o.streams.Stderr().Interactive
+	var notes []string
+	flush := func() {
+		for _, note := range notes {
+			_, _ = fmt.Fprintf(o.streams.Err, "note: %s\n", ui.Clean(note))
+		}
+		notes = nil
+	}
+	opts.Note = func(note string) {
+		if notes = append(notes, note); !interactive {
+			flush()
+		}
+	}
 	opts.Step = func(name string) (func(string), func(error)) {
 		step := steps.Start(name)
 		return step.Update, func(err error) {
@@ -146,13 +169,9 @@ func (o *options) run(ctx context.Context) error {
 			default:
 				step.Done()
 			}
+			flush()
 		}
 	}
-	if err := bootstrap.Run(ctx, config, opts); err != nil {
-		return o.hint(err)
-	}
-	_, err = fmt.Fprintf(o.streams.Out, "the cluster follows %s of branch %s of %s\n", opts.Path, o.branch, opts.URL)
-	return err
 }
 
 // check says what is wrong with the flags, before anything is asked.
