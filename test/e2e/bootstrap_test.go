@@ -122,7 +122,7 @@ func TestBootstrap(t *testing.T) {
 		t.Error("the token is printed")
 	}
 	versions := func() string {
-		return r.kubectl("", "-n", "flux-system", "get", "deployments,secrets,gitrepositories,kustomizations", "-o", "jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.generation} {.metadata.annotations}\n{end}")
+		return r.kubectl("", "-n", "flux-system", "get", "deployments,secrets,gitrepositories,kustomizations", "-o", "jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.generation} {.metadata.annotations} {.data}\n{end}")
 	}
 	was := versions()
 	r.bootstrap(token...).exits(0, patience)
