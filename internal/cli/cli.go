@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenure-dev/tenure/internal/cli/bootstrap"
 	"github.com/tenure-dev/tenure/internal/cli/check"
 	"github.com/tenure-dev/tenure/internal/cli/create"
 	"github.com/tenure-dev/tenure/internal/cli/down"
@@ -57,7 +58,7 @@ proves that its tenants are isolated.`,
 	cmd.SetOut(streams.Out)
 	cmd.SetErr(streams.Err)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
-	cmd.AddCommand(install.NewCommand(streams), profile.NewCommand(streams), check.NewCommand(streams))
+	cmd.AddCommand(install.NewCommand(streams), bootstrap.NewCommand(streams), profile.NewCommand(streams), check.NewCommand(streams))
 	cmd.AddCommand(create.NewCommand(streams), remove.NewCommand(streams))
 	cmd.AddCommand(up.NewCommand(streams), down.NewCommand(streams), verify.NewCommand(streams), get.NewCommand(streams), version.NewCommand(streams))
 	checkArgs(cmd)

@@ -111,6 +111,18 @@ func ParseKey(private []byte, password string) (KeyPair, error) {
 	return KeyPair{Private: private, Public: ssh.MarshalAuthorizedKey(signer.PublicKey()), Password: password}, nil
 }
 
+// Signer is what signs with the private key.
+func (k KeyPair) Signer() (ssh.Signer, error) {
+	signer, err := ssh.ParsePrivateKey(k.Private)
+	if k.Password != "" {
+		signer, err = ssh.ParsePrivateKeyWithPassphrase(k.Private, []byte(k.Password))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the private key %w: %w", ErrInvalid, err)
+	}
+	return signer, nil
+}
+
 // Credentials are what a repository asks for.
 type Credentials struct {
 	// Key and KnownHosts are for SSH.

@@ -149,14 +149,16 @@ func TestScan(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
-		conn, err := listener.Accept()
-		if err != nil {
-			return
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			config := &ssh.ServerConfig{NoClientAuth: true}
+			config.AddHostKey(signer)
+			_, _, _, _ = ssh.NewServerConn(conn, config)
+			_ = conn.Close()
 		}
-		config := &ssh.ServerConfig{NoClientAuth: true}
-		config.AddHostKey(signer)
-		_, _, _, _ = ssh.NewServerConn(conn, config)
-		_ = conn.Close()
 	}()
 	host := listener.Addr().String()
 	line, fingerprint, err := Scan(t.Context(), host)
@@ -168,6 +170,13 @@ func TestScan(t *testing.T) {
 	}
 	if _, err := KnownHosts(line, host); err != nil {
 		t.Errorf("the line is not the host's: %v", err)
+	}
+	_, sum, _ := strings.Cut(fingerprint, " ")
+	if pinned, err := Pin(t.Context(), host, sum); err != nil || !bytes.Equal(pinned, line) {
+		t.Errorf("the host with the right fingerprint: %q, %v", pinned, err)
+	}
+	if _, err := Pin(t.Context(), host, "SHA256:AAAA"); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), sum) {
+		t.Errorf("a host with another fingerprint: %v", err)
 	}
 	_ = listener.Close()
 	if _, _, err := Scan(t.Context(), host); err == nil {

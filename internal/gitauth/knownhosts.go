@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
+	"golang.org/x/net/proxy"
 )
 
 // scanTimeout bounds how long a host may take to say its key.
@@ -98,12 +99,46 @@ func withPort(host string) string {
 
 // Scan asks a host for its key, as ssh-keyscan does. Whoever is between here and
 // the host can answer, so a person has to compare the fingerprint that is
-// returned with what the host's owner says.
+// returned with what the host's owner says. The proxy is the environment's
+// ALL_PROXY, as it is for Flux.
 func Scan(ctx context.Context, host string) (line []byte, fingerprint string, err error) {
+	return scan(ctx, host, nil)
+}
+
+// Pin asks a host for its keys and returns the line for the one that has the
+// fingerprint, which is SHA256: and base64, as ssh-keygen -l prints it. The error
+// is [ErrInvalid] when the host has no such key.
+func Pin(ctx context.Context, host, fingerprint string) (line []byte, err error) {
+	var seen []string
+	var last error
+	for _, algorithms := range [][]string{
+		{ssh.KeyAlgoED25519},
+		{ssh.KeyAlgoECDSA256}, {ssh.KeyAlgoECDSA384}, {ssh.KeyAlgoECDSA521},
+		{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256},
+	} {
+		line, found, err := scan(ctx, host, algorithms)
+		if err != nil {
+			last = err // the host may have no key of this kind
+			continue
+		}
+		_, sum, _ := strings.Cut(found, " ")
+		if sum == strings.TrimRight(fingerprint, "=") {
+			return line, nil
+		}
+		seen = append(seen, found)
+	}
+	if len(seen) == 0 {
+		return nil, last
+	}
+	return nil, fmt.Errorf("the fingerprint %s %w: %s has %s", fingerprint, ErrInvalid, host, strings.Join(seen, ", "))
+}
+
+// scan asks for a key of one of the algorithms; nil means any.
+func scan(ctx context.Context, host string, algorithms []string) (line []byte, fingerprint string, err error) {
 	address := withPort(host)
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	conn, err := proxy.Dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, "", fmt.Errorf("cannot ask %s for its key: %w", address, err)
 	}
@@ -112,6 +147,7 @@ func Scan(ctx context.Context, host string) (line []byte, fingerprint string, er
 	defer stop()
 	enough := errors.New("the key is known")
 	_, _, _, err = ssh.NewClientConn(conn, address, &ssh.ClientConfig{
+		HostKeyAlgorithms: algorithms,
 		HostKeyCallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
 			line = []byte(knownhosts.Line([]string{knownhosts.Normalize(address)}, key) + "\n")
 			fingerprint = key.Type() + " " + ssh.FingerprintSHA256(key)

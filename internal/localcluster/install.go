@@ -83,8 +83,13 @@ type fleetObjects struct {
 // is to apply: whatever is wrong with it shows before anything is started.
 func (c *Cluster) readFleet(ctx context.Context) error {
 	var err error
-	if c.objects.manual, err = c.readManual(); err != nil || c.Fleet == nil {
+	if c.objects.manual, err = c.readManual(); err != nil {
 		return err
+	}
+	if c.Fleet == nil {
+		// Whatever bootstraps the bare cluster puts Flux there.
+		c.platforms = map[string]bool{"flux-system": true}
+		return nil
 	}
 	checkout := filepath.Join(c.Dir, "fleet")
 	defer os.RemoveAll(checkout)

@@ -1,18 +1,12 @@
 package create
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
-
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/gitauth"
 )
@@ -101,7 +95,7 @@ func (a *authFlags) keyPair(ctx context.Context, streams ui.IO) (gitauth.KeyPair
 	}
 	password := ""
 	if a.passwordFile != "" {
-		if password, err = secret(ctx, streams, a.passwordFile, "password of the private key"); err != nil {
+		if password, err = ui.ReadSecret(ctx, streams, a.passwordFile, "password of the private key"); err != nil {
 			return gitauth.KeyPair{}, err
 		}
 	}
@@ -121,73 +115,13 @@ func (a *authFlags) https(ctx context.Context, streams ui.IO, address *url.URL) 
 		}
 	}
 	if a.tokenFile != "" {
-		c.Token, err = secret(ctx, streams, a.tokenFile, "token")
+		c.Token, err = ui.ReadSecret(ctx, streams, a.tokenFile, "token")
 		return c, err
 	}
 	if c.Username == "" {
 		// Hosts that take a token for a password do not look at the user.
 		c.Username = "git"
 	}
-	c.Password, err = secret(ctx, streams, a.passwordFile, "token or password for "+address.Host)
+	c.Password, err = ui.ReadSecret(ctx, streams, a.passwordFile, "token or password for "+address.Host)
 	return c, err
-}
-
-// maxSecret bounds what is read as a secret.
-const maxSecret = 64 << 10
-
-// secret reads a secret: from a file, from the input (-), or from a person.
-func secret(ctx context.Context, streams ui.IO, file, what string) (string, error) {
-	var raw []byte
-	var err error
-	switch file {
-	case "":
-		raw, err = prompt(ctx, streams, what)
-	case "-":
-		raw, err = io.ReadAll(io.LimitReader(streams.In, maxSecret+1))
-	default:
-		raw, err = os.ReadFile(file)
-	}
-	if err != nil {
-		return "", fmt.Errorf("cannot read the %s: %w", what, err)
-	}
-	text := string(bytes.TrimRight(raw, "\r\n"))
-	switch {
-	case text == "":
-		return "", fmt.Errorf("cannot read the %s: it is empty", what)
-	case len(text) > maxSecret || strings.ContainsAny(text, "\x00\r\n"):
-		return "", fmt.Errorf("cannot read the %s: it is more than one line", what)
-	}
-	return text, nil
-}
-
-// prompt asks a person, without an echo.
-func prompt(ctx context.Context, streams ui.IO, what string) ([]byte, error) {
-	file, ok := streams.In.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return nil, ui.WithHint(errors.New("the input is no terminal"), "name a file with --password-file or --bearer-token-file, or - for the input")
-	}
-	before, err := term.GetState(int(file.Fd()))
-	if err != nil {
-		return nil, err
-	}
-	if _, err := fmt.Fprintf(streams.Err, "%s: ", what); err != nil {
-		return nil, err
-	}
-	type answer struct {
-		text []byte
-		err  error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		text, err := term.ReadPassword(int(file.Fd()))
-		answers <- answer{text, err}
-	}()
-	select {
-	case <-ctx.Done():
-		// Whoever interrupts wants to see again what they type.
-		return nil, errors.Join(ctx.Err(), term.Restore(int(file.Fd()), before))
-	case a := <-answers:
-		_, _ = fmt.Fprintln(streams.Err)
-		return a.text, a.err
-	}
 }

@@ -108,11 +108,24 @@ func printable(text string) string {
 
 // ask asks a person on a terminal.
 func ask(ctx context.Context, streams ui.IO) error {
+	err := Confirm(ctx, streams, "make this change?")
+	if errors.Is(err, ErrNobody) {
+		return ui.WithHint(err, "make it with --yes, or only look with --dry-run")
+	}
+	return err
+}
+
+// ErrNobody says that there is nobody to answer a question.
+var ErrNobody = errors.New("nobody can be asked: the input is no terminal")
+
+// Confirm asks a person on a terminal a question that yes or no is the answer to.
+// The error is [ErrDeclined] for a no, [ErrNobody] where nobody can be asked.
+func Confirm(ctx context.Context, streams ui.IO, question string) error {
 	file, ok := streams.In.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return ui.WithHint(errors.New("nobody can be asked whether to make this change: the input is no terminal"), "make it with --yes, or only look with --dry-run")
+		return ErrNobody
 	}
-	if _, err := fmt.Fprint(streams.Err, "make this change? [y/N] "); err != nil {
+	if _, err := fmt.Fprint(streams.Err, question+" [y/N] "); err != nil {
 		return err
 	}
 	answer := make(chan string, 1)

@@ -1,0 +1,197 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenure-dev/tenure/internal/cli/edit"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/gitauth"
+	"github.com/tenure-dev/tenure/internal/onboard"
+)
+
+// passwordVariable is Flux's name for it.
+const passwordVariable = "GIT_PASSWORD"
+
+// access are the flags that say how the repository is reached, by this program and
+// by the cluster.
+type access struct {
+	username, passwordFile  string
+	tokenAuth, bearer       bool
+	privateKeyFile          string
+	key                     gitauth.KeyOptions
+	sshHostname             string
+	knownHosts, fingerprint string
+	caFile                  string
+}
+
+func (a *access) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&a.username, "username", "u", "git", "user for HTTPS, and of the cluster for SSH")
+	flags.StringVar(&a.passwordFile, "password-file", "", "file with the password or token, or with the password of the private key; - for the input (default $"+passwordVariable+")")
+	flags.BoolVar(&a.tokenAuth, "token-auth", false, "give the cluster the password or token, over HTTPS, instead of an SSH key")
+	flags.BoolVar(&a.bearer, "with-bearer-token", false, "send the password as a bearer token; implies --token-auth")
+	flags.StringVar(&a.privateKeyFile, "private-key-file", "", "SSH private key, for pushing and for the cluster")
+	flags.StringVar(&a.key.Algorithm, "ssh-key-algorithm", gitauth.ECDSA, "algorithm of a new SSH key: ecdsa, ed25519 or rsa")
+	flags.IntVar(&a.key.RSABits, "ssh-rsa-bits", 2048, "size of a new RSA key")
+	flags.StringVar(&a.key.Curve, "ssh-ecdsa-curve", "p384", "curve of a new ECDSA key: p256, p384 or p521")
+	flags.StringVar(&a.sshHostname, "ssh-hostname", "", "the host for SSH, as HOST or HOST:PORT, where it is not that of --url")
+	flags.StringVar(&a.knownHosts, "ssh-known-hosts-file", "", "file with the SSH host's keys (default ~/.ssh/known_hosts)")
+	flags.StringVar(&a.fingerprint, "ssh-host-key-fingerprint", "", "the SSH host's key, as SHA256:… that its owner tells")
+	flags.StringVar(&a.caFile, "ca-file", "", "file with the authority of the HTTPS host's certificate")
+	cmd.MarkFlagsMutuallyExclusive("ssh-known-hosts-file", "ssh-host-key-fingerprint")
+	cmd.MarkFlagsMutuallyExclusive("private-key-file", "token-auth")
+	cmd.MarkFlagsMutuallyExclusive("private-key-file", "with-bearer-token")
+}
+
+// resolve reads, asks for or finds out all that is needed: what this program pushes
+// with, where the cluster reads, and with what. The key that is still to be made for
+// the cluster is left out.
+func (o *options) resolve(ctx context.Context) (push gitauth.Credentials, address string, read gitauth.Credentials, err error) {
+	a := &o.access
+	a.tokenAuth = a.tokenAuth || a.bearer
+	from, err := onboard.ParseURL(o.url)
+	if err != nil {
+		return push, "", read, err
+	}
+	if from.Scheme == "http" && !o.insecure {
+		return push, "", read, ui.WithHint(fmt.Errorf("credentials would be sent to http://%s in clear", from.Host), "use https://, or --allow-insecure-http if nobody can listen")
+	}
+	to := a.clusterURL(from)
+	if from.Scheme == "ssh" {
+		push, err = a.sshCredentials(ctx, o.streams, from)
+	} else {
+		push, err = a.httpCredentials(ctx, o.streams, from)
+	}
+	if err != nil {
+		return push, "", read, err
+	}
+	switch to.Scheme {
+	case from.Scheme:
+		read = push
+	case "ssh":
+		read.KnownHosts, err = a.hostKeys(ctx, o.streams, to.Host)
+	default:
+		read, err = a.httpCredentials(ctx, o.streams, to)
+	}
+	return push, to.String(), read, err
+}
+
+// clusterURL is where the cluster reads the repository: over SSH with a deploy key,
+// or over HTTPS with a token.
+func (a *access) clusterURL(from *url.URL) *url.URL {
+	to := *from
+	switch {
+	case a.tokenAuth && from.Scheme == "ssh":
+		to.Scheme, to.User, to.Host = "https", nil, from.Hostname()
+	case !a.tokenAuth && from.Scheme != "ssh":
+		to.Scheme, to.User, to.Host = "ssh", url.User(a.username), from.Hostname()
+	case from.Scheme == "ssh" && from.User == nil:
+		to.User = url.User(a.username)
+	}
+	if to.Scheme == "ssh" && a.sshHostname != "" {
+		to.Host = a.sshHostname
+	}
+	return &to
+}
+
+func (a *access) httpCredentials(ctx context.Context, streams ui.IO, address *url.URL) (gitauth.Credentials, error) {
+	var c gitauth.Credentials
+	var err error
+	if a.caFile != "" {
+		if c.CA, err = os.ReadFile(a.caFile); err != nil {
+			return c, fmt.Errorf("cannot read the authority: %w", err)
+		}
+	}
+	password, err := a.password(ctx, streams, "password or token for "+address.Host)
+	if err != nil {
+		return c, err
+	}
+	if a.bearer {
+		c.Token = password
+	} else {
+		c.Username, c.Password = a.username, password
+	}
+	if address.Scheme == "http" {
+		return c, nil // --allow-insecure-http was given
+	}
+	return c, c.Check(address)
+}
+
+func (a *access) sshCredentials(ctx context.Context, streams ui.IO, address *url.URL) (gitauth.Credentials, error) {
+	var c gitauth.Credentials
+	var err error
+	if a.privateKeyFile != "" {
+		private, err := os.ReadFile(a.privateKeyFile)
+		if err != nil {
+			return c, fmt.Errorf("cannot read the private key: %w", err)
+		}
+		password := os.Getenv(passwordVariable)
+		if a.passwordFile != "" {
+			if password, err = a.password(ctx, streams, "password of the private key"); err != nil {
+				return c, err
+			}
+		}
+		pair, err := gitauth.ParseKey(private, password)
+		if err != nil {
+			return c, fmt.Errorf("%s: %w", a.privateKeyFile, err)
+		}
+		c.Key = &pair
+	}
+	c.KnownHosts, err = a.hostKeys(ctx, streams, address.Host)
+	return c, err
+}
+
+// password is read once, from the variable, a file, the input or a person.
+func (a *access) password(ctx context.Context, streams ui.IO, what string) (string, error) {
+	if a.passwordFile == "" {
+		if password := os.Getenv(passwordVariable); password != "" {
+			return password, nil
+		}
+	}
+	password, err := ui.ReadSecret(ctx, streams, a.passwordFile, what)
+	if err != nil && a.passwordFile == "" {
+		return "", ui.WithHint(err, "or put it into the variable "+passwordVariable)
+	}
+	return password, err
+}
+
+// hostKeys finds the keys of an SSH host that somebody vouches for: a file, a
+// fingerprint, the user's own known_hosts, or a person who is asked.
+func (a *access) hostKeys(ctx context.Context, streams ui.IO, host string) ([]byte, error) {
+	if a.fingerprint != "" {
+		return gitauth.Pin(ctx, host, a.fingerprint)
+	}
+	file := a.knownHosts
+	if home, err := os.UserHomeDir(); file == "" && err == nil {
+		file = filepath.Join(home, ".ssh", "known_hosts")
+	}
+	content, err := os.ReadFile(file)
+	if err != nil && a.knownHosts != "" {
+		return nil, fmt.Errorf("cannot read the known hosts: %w", err)
+	}
+	if err == nil {
+		lines, err := gitauth.KnownHosts(content, host)
+		if err == nil || a.knownHosts != "" {
+			return lines, err
+		}
+	}
+	line, fingerprint, err := gitauth.Scan(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	kind, sum, _ := strings.Cut(ui.Clean(fingerprint), " ")
+	err = edit.Confirm(ctx, streams, fmt.Sprintf("%s says that its %s key is %s. Is that what the host's owner says?", host, kind, sum))
+	if errors.Is(err, edit.ErrNobody) || errors.Is(err, edit.ErrDeclined) {
+		return nil, ui.WithHint(fmt.Errorf("the key of the SSH host %s is not known, it says %s %s: %w", host, kind, sum, err),
+			"compare it with what the host's owner says, and give it with --ssh-host-key-fingerprint, or name a file with --ssh-known-hosts-file")
+	}
+	return line, err
+}

@@ -1,0 +1,262 @@
+// Package bootstrap is the command `tenure bootstrap git`: it connects a new
+// cluster with a Git repository, by Flux, locked down.
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tenure-dev/tenure/internal/bootstrap"
+	"github.com/tenure-dev/tenure/internal/cli/edit"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/gitauth"
+	"github.com/tenure-dev/tenure/internal/gitrepo"
+	"github.com/tenure-dev/tenure/internal/profile"
+)
+
+// options are the flags.
+type options struct {
+	streams ui.IO
+
+	url, branch, path       string
+	kubeconfig, context     string
+	security, mode          string
+	allow                   []string
+	components, extra       []string
+	author                  gitrepo.Author
+	appendix, secretName    string
+	interval, timeout       time.Duration
+	silent, insecure        bool
+	access                  access
+	password                string
+	componentsSet, extraSet bool
+}
+
+// NewCommand returns the command and its parent.
+func NewCommand(streams ui.IO) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bootstrap",
+		Short: "Install Flux, locked down, and connect the cluster with its repository",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newGit(streams))
+	return cmd
+}
+
+func newGit(streams ui.IO) *cobra.Command {
+	o := &options{streams: streams}
+	cmd := &cobra.Command{
+		Use:   "git --url URL --path PATH",
+		Short: "Install Flux, locked down, from a Git repository over HTTPS or SSH",
+		Long: `Bootstrap commits Flux's manifests to a branch, locked down for many tenants as
+` + "`tenure profile multi-tenant`" + ` does it, installs them into the cluster, and waits until
+the cluster follows the branch. Run again, it completes what was left half-finished,
+and changes nothing where all is done.
+
+It pushes with the password or token in GIT_PASSWORD or --password-file, or over SSH
+with --private-key-file or the SSH agent. The cluster gets a key pair of its own for
+reading, which is shown to be added as a deploy key; with --private-key-file it gets
+that key, and with --token-auth the password.`,
+		Example: `  # Over HTTPS, and the cluster with the same token
+  GIT_PASSWORD=<token> tenure bootstrap git --url=https://git.example.com/acme/fleet --token-auth --path=clusters/staging
+
+  # Over SSH, with a deploy key that is there already
+  tenure bootstrap git --url=ssh://git@git.example.com/acme/fleet --private-key-file=./deploy-key --path=clusters/staging`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.componentsSet, o.extraSet = cmd.Flags().Changed("components"), cmd.Flags().Changed("components-extra")
+			return o.run(cmd.Context())
+		},
+	}
+	o.add(cmd)
+	return cmd
+}
+
+func (o *options) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&o.url, "url", "", "address of the repository")
+	flags.StringVar(&o.branch, "branch", "main", "the branch, which is made if it does not exist")
+	flags.StringVar(&o.path, "path", "", "the cluster's folder in the repository, such as clusters/staging")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the kubeconfig `file` (default $KUBECONFIG or ~/.kube/config)")
+	flags.StringVar(&o.context, "context", "", "the `context` of the kubeconfig")
+	flags.StringVar(&o.security, "security-profile", "multi-tenant", "multi-tenant or single-tenant")
+	flags.StringVar(&o.mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
+	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from beside those that the fleet shows, as `KIND=PATTERN` with git, helm or oci; repeatable")
+	flags.StringSliceVar(&o.components, "components", bootstrap.DefaultComponents(), "the controllers of Flux")
+	flags.StringSliceVar(&o.extra, "components-extra", nil, "further controllers: image-reflector-controller, image-automation-controller")
+	flags.StringVar(&o.author.Name, "author-name", "Flux", "author of the commit")
+	flags.StringVar(&o.author.Email, "author-email", "", "e-mail address of the author")
+	flags.StringVar(&o.appendix, "commit-message-appendix", "", "text to add to the commit's message, such as [ci skip]")
+	flags.StringVar(&o.secretName, "secret-name", bootstrap.Namespace, "the Secret with the cluster's credentials")
+	flags.DurationVar(&o.interval, "interval", 0, "how often the cluster looks at the repository (default 1m in a new fleet)")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the cluster at the end")
+	flags.BoolVarP(&o.silent, "silent", "s", false, "take the deploy key as added, and do not ask")
+	flags.BoolVarP(&o.silent, "yes", "y", false, "the same as --silent")
+	flags.BoolVar(&o.insecure, "allow-insecure-http", false, "send credentials over http:// too, where others can read them")
+	flags.StringVarP(&o.password, "password", "p", "", "not taken: see --password-file")
+	_ = flags.MarkHidden("password")
+	o.access.add(cmd)
+}
+
+func (o *options) run(ctx context.Context) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	config, err := o.config()
+	if err != nil {
+		return err
+	}
+	opts := bootstrap.Options{
+		Path:    path.Clean(filepath.ToSlash(o.path)),
+		Profile: profile.Options{Tenants: o.security == "multi-tenant", Warn: o.mode == "warn", Allow: o.allow},
+		Author:  o.author, Appendix: o.appendix, SecretName: o.secretName,
+		Interval: o.interval, Timeout: o.timeout, Key: o.access.key,
+		DeployKey: o.deployKey,
+	}
+	if opts.Components, err = o.chosen(); err != nil {
+		return err
+	}
+	opts.Remote = gitrepo.Remote{URL: o.url, Branch: o.branch}
+	opts.Remote.Credentials, opts.URL, opts.Credentials, err = o.resolve(ctx)
+	if err != nil {
+		return err
+	}
+	steps := ui.NewSteps(o.streams.Stderr())
+	defer steps.Close()
+	o.show(ctx, steps, &opts)
+	if err := bootstrap.Run(ctx, config, opts); err != nil {
+		return o.hint(err)
+	}
+	_, err = fmt.Fprintf(o.streams.Out, "the cluster follows %s of branch %s of %s\n", opts.Path, o.branch, opts.URL)
+	return err
+}
+
+// show has the steps and the notes printed. On a terminal, notes come when their step
+// has ended: a line in between would be drawn over.
+func (o *options) show(ctx context.Context, steps *ui.Steps, opts *bootstrap.Options) {
+	interactive := o.streams.Stderr().Interactive
+	var notes []string
+	flush := func() {
+		for _, note := range notes {
+			_, _ = fmt.Fprintf(o.streams.Err, "note: %s\n", ui.Clean(note))
+		}
+		notes = nil
+	}
+	opts.Note = func(note string) {
+		if notes = append(notes, note); !interactive {
+			flush()
+		}
+	}
+	opts.Step = func(name string) (func(string), func(error)) {
+		step := steps.Start(name)
+		return step.Update, func(err error) {
+			switch {
+			case ctx.Err() != nil:
+				step.Fail(errors.New("interrupted"))
+			case err != nil:
+				step.Fail(errors.New("failed"))
+			default:
+				step.Done()
+			}
+			flush()
+		}
+	}
+}
+
+// check says what is wrong with the flags, before anything is asked.
+func (o *options) check() error {
+	switch {
+	case o.password != "":
+		return ui.WithHint(errors.New("--password is not taken: everybody on this machine can read the arguments of a program"),
+			"put the password or token into the variable GIT_PASSWORD, or name a file with --password-file (- for the input)")
+	case o.url == "":
+		return ui.WithHint(errors.New("--url is missing"), "name the repository: --url https://git.example.com/acme/fleet")
+	case o.security != "multi-tenant" && o.security != "single-tenant":
+		return fmt.Errorf("--security-profile is multi-tenant or single-tenant, not %q", o.security)
+	case o.mode != "enforce" && o.mode != "warn":
+		return fmt.Errorf("--mode is enforce or warn, not %q", o.mode)
+	case o.interval < 0 || o.timeout <= 0:
+		return errors.New("--interval and --timeout are longer than nothing")
+	}
+	if err := bootstrap.CheckPath(o.path); err != nil {
+		return err
+	}
+	return gitrepo.CheckBranch(o.branch)
+}
+
+// chosen are the controllers that were asked for; nil if none were.
+func (o *options) chosen() ([]string, error) {
+	all := append(append([]string{}, o.components...), o.extra...)
+	if err := bootstrap.CheckComponents(all); err != nil {
+		return nil, err
+	}
+	if !o.componentsSet && !o.extraSet {
+		return nil, nil
+	}
+	return all, nil
+}
+
+func (o *options) config() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
+	if err != nil {
+		return nil, ui.WithHint(fmt.Errorf("cannot find a cluster: %w", err), "name one with --kubeconfig or $KUBECONFIG; `tenure up` starts a local one and prints its kubeconfig")
+	}
+	return config, nil
+}
+
+// deployKey shows the key and waits until the host knows it.
+func (o *options) deployKey(ctx context.Context, public string) error {
+	_, err := fmt.Fprintf(o.streams.Err, "deploy key: %s\nadd it to the repository as a deploy key for reading\n", strings.TrimSpace(public))
+	if err != nil || o.silent {
+		return err
+	}
+	if err := edit.Confirm(ctx, o.streams, "has the Git host got the key?"); err != nil {
+		return ui.WithHint(fmt.Errorf("the deploy key is not confirmed: %w", err), "add it and run the same command again, with --silent: the key stays the same")
+	}
+	return nil
+}
+
+// hint adds what to do about an error.
+func (o *options) hint(err error) error {
+	var network net.Error
+	switch {
+	case errors.Is(err, gitrepo.ErrCredentials):
+		return ui.WithHint(err, "check --username and the password or token, or the key, and that they may write to the repository")
+	case errors.Is(err, gitrepo.ErrNotFound):
+		return ui.WithHint(err, "check --url: the repository has to be there, and some hosts say this when the credentials may not read it")
+	case errors.Is(err, gitrepo.ErrHostKey):
+		return ui.WithHint(err, "find out from the host's owner why; when it is right, name its key with --ssh-known-hosts-file or --ssh-host-key-fingerprint")
+	case errors.Is(err, gitrepo.ErrOutrun):
+		return ui.WithHint(err, "others push to this branch at the same time: run it again")
+	case errors.Is(err, gitrepo.ErrDeclined):
+		return ui.WithHint(err, "a protected branch or a hook of the host stands in the way: let this user push to the branch, or take another one and merge it")
+	case errors.Is(err, gitrepo.ErrNoAgent):
+		return ui.WithHint(err, "name a key with --private-key-file, or start an SSH agent that has one")
+	case errors.Is(err, gitrepo.ErrUnreachable):
+		return ui.WithHint(err, "check --url, the network and its proxies; a certificate of your own authority needs --ca-file")
+	case errors.Is(err, bootstrap.ErrRefused):
+		return ui.WithHint(err, "a fleet that another Flux has bootstrapped is locked down by `tenure profile multi-tenant --fleet . --path "+o.path+"`; to begin anew, take that out first")
+	case errors.Is(err, bootstrap.ErrFollows):
+		return ui.WithHint(err, "a cluster follows one repository: bootstrap it with the same --url, --branch and --path, or take Flux out first with `flux uninstall`")
+	case errors.Is(err, bootstrap.ErrTimeout):
+		return ui.WithHint(err, "all is pushed and applied: look at it with `tenure get all -n flux-system`, and run the same command again")
+	case errors.As(err, &network):
+		return ui.WithHint(err, "check --kubeconfig and --context: the cluster does not answer")
+	case errors.Is(err, gitauth.ErrInvalid):
+		return ui.WithHint(err, "see `tenure bootstrap git --help`")
+	}
+	return err
+}

@@ -1,0 +1,75 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// maxSecret bounds what is read as a secret.
+const maxSecret = 64 << 10
+
+// ReadSecret reads a secret of one line, at most 64 KiB: from a file, from the
+// input (-), or, without a file, from a person on a terminal. What is its name in
+// questions and errors, which never hold it.
+func ReadSecret(ctx context.Context, streams IO, file, what string) (string, error) {
+	var raw []byte
+	var err error
+	switch file {
+	case "":
+		raw, err = prompt(ctx, streams, what)
+	case "-":
+		raw, err = io.ReadAll(io.LimitReader(streams.In, maxSecret+1))
+	default:
+		raw, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot read the %s: %w", what, err)
+	}
+	text := string(bytes.TrimRight(raw, "\r\n"))
+	switch {
+	case text == "":
+		return "", fmt.Errorf("cannot read the %s: it is empty", what)
+	case len(text) > maxSecret || strings.ContainsAny(text, "\x00\r\n"):
+		return "", fmt.Errorf("cannot read the %s: it is more than one line", what)
+	}
+	return text, nil
+}
+
+// prompt asks a person, without an echo.
+func prompt(ctx context.Context, streams IO, what string) ([]byte, error) {
+	file, ok := streams.In.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return nil, WithHint(errors.New("the input is no terminal"), "name a file with the secret, or - for the input, with the flag that ends in -file")
+	}
+	before, err := term.GetState(int(file.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fprintf(streams.Err, "%s: ", what); err != nil {
+		return nil, err
+	}
+	type answer struct {
+		text []byte
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		text, err := term.ReadPassword(int(file.Fd()))
+		answers <- answer{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		// Whoever interrupts wants to see again what they type.
+		return nil, errors.Join(ctx.Err(), term.Restore(int(file.Fd()), before))
+	case a := <-answers:
+		_, _ = fmt.Fprintln(streams.Err)
+		return a.text, a.err
+	}
+}

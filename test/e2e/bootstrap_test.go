@@ -1,0 +1,208 @@
+package e2e
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/ssh/agent"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
+)
+
+const fleetURL = "https://git.example.com/acme/fleet"
+
+// bootstrap starts `tenure bootstrap git` against the cluster, in its network. A
+// word NAME=VALUE is a variable.
+func (r run) bootstrap(args ...string) *session {
+	r.t.Helper()
+	cmd := command(r.t, r.t.TempDir(), append([]string{
+		"bootstrap", "git", "--kubeconfig", r.Kubeconfig, "--path", "clusters/staging", "--allow", "helm=https://charts.example.com",
+	}, slices.DeleteFunc(slices.Clone(args), isVariable)...)...)
+	cmd.Env = append(cmd.Env, r.Network.Env()...)
+	cmd.Env = append(cmd.Env, "GIT_PASSWORD=", "SSH_AUTH_SOCK=", "HOME="+r.t.TempDir())
+	cmd.Env = append(cmd.Env, slices.DeleteFunc(slices.Clone(args), func(s string) bool { return !isVariable(s) })...)
+	return launch(r.t, cmd)
+}
+
+// as is a kubeconfig that impersonates a user who may just look at what is there.
+func (r run) as(user string) string {
+	r.t.Helper()
+	r.kubectl("", "create", "clusterrolebinding", user, "--clusterrole=view", "--user="+user)
+	content, err := os.ReadFile(r.Kubeconfig)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	config, err := clientcmd.Load(content)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, info := range config.AuthInfos {
+		info.Impersonate = user
+	}
+	file := filepath.Join(r.t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		r.t.Fatal(err)
+	}
+	return file
+}
+
+func isVariable(s string) bool { return !strings.HasPrefix(s, "-") && strings.Contains(s, "=") }
+
+// A new cluster is connected with the example fleet, which nobody has bootstrapped
+// yet: over HTTPS by a run that is killed after its push and one that completes it,
+// then over SSH.
+func TestBootstrap(t *testing.T) {
+	t.Parallel()
+	e := copyExample(t)
+	r := run{testcluster.Start(t, localcluster.Options{Apply: []string{e.bootstrap}, Maps: parseMaps(t,
+		fleetURL+"#main="+e.platform,
+		"https://git.example.com/acme/other#main="+t.TempDir(),
+		"https://git.example.com/acme/dev-team#main="+e.devTeam,
+		"https://git.example.com/acme/billing#main="+e.billing,
+		"https://charts.example.com="+e.charts,
+	)}), t}
+	head := func() string {
+		revision, _ := r.Git.Head(fleetURL, "main")
+		return revision
+	}
+	before := head()
+	ca := ""
+	for _, variable := range r.Network.Env() {
+		if file, ok := strings.CutPrefix(variable, "SSL_CERT_FILE="); ok {
+			ca = file
+		}
+	}
+	token := []string{"GIT_PASSWORD=t0ken", "--url=" + fleetURL, "--token-auth", "--ca-file", ca}
+
+	r.bootstrap("GIT_PASSWORD=t0ken", "--url=https://git.example.com/acme/none", "--token-auth").
+		fails("a repository that is not there", patience, "repository is not found", "check --url")
+	r.bootstrap("GIT_PASSWORD=t0ken", "--url=https://none.example.com/acme/fleet", "--token-auth").
+		fails("a host that is not there", patience, "cannot clone https://none.example.com/acme/fleet")
+	nobody := r.bootstrap(append(token, "--kubeconfig", r.as("jane"))...)
+	nobody.fails("a user without rights", patience, "by jane", "cluster admin")
+	if head() != before {
+		t.Error("a bootstrap that fails has pushed")
+	}
+
+	killed := r.bootstrap(token...)
+	killed.says(0, "✓ the manifests are pushed", patience)
+	killed.signal(syscall.SIGKILL)
+	killed.exits(-1, moment)
+	pushed := head()
+	if pushed == before {
+		t.Fatal("nothing was pushed")
+	}
+	began := time.Now()
+	completed := r.bootstrap(token...)
+	completed.exits(0, patience)
+	t.Logf("completed after %.1fs:\n%s", time.Since(began).Seconds(), completed.out.String())
+	if head() != pushed {
+		t.Error("the second run has pushed too")
+	}
+	// Kubernetes counts new kinds for quotas up to 30 s after their CRDs, and refuses
+	// them until then. Flux tries again.
+	testwait.For(t, "the fleet to be ready after its bootstrap", patience, func() (bool, string) {
+		failed := r.settle()
+		return len(failed) == 0, fmt.Sprint(failed)
+	})
+	if strings.Contains(killed.out.String()+completed.out.String(), "t0ken") {
+		t.Error("the token is printed")
+	}
+	versions := func() string {
+		return r.kubectl("", "-n", "flux-system", "get", "deployments,secrets,gitrepositories,kustomizations", "-o", "jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.generation} {.metadata.annotations} {.data}\n{end}")
+	}
+	was := versions()
+	r.bootstrap(token...).exits(0, patience)
+	if diff := cmp.Diff(was, versions()); diff != "" || head() != pushed {
+		t.Errorf("a run where all is done changes something (-before +after):\n%s", diff)
+	}
+	r.bootstrap("GIT_PASSWORD=t0ken", "--url=https://git.example.com/acme/other", "--token-auth").
+		fails("the cluster follows another repository", patience, "it follows", fleetURL)
+	t.Run("Drift", func(t *testing.T) { testBootstrapDrift(r.with(t)) })
+	t.Run("SSH", func(t *testing.T) { testBootstrapSSH(r.with(t)) })
+}
+
+// testBootstrapDrift looks at what was bootstrapped with the commands for that.
+func testBootstrapDrift(r run) {
+	checkout := filepath.Join(r.t.TempDir(), "fleet")
+	if err := r.Git.Export(r.t.Context(), fleetURL, "main", checkout); err != nil {
+		r.t.Fatal(err)
+	}
+	check := tenure(r.t, r.t.TempDir(), "check", "--kubeconfig", r.Kubeconfig, "--fleet", checkout, "--path", "clusters/staging")
+	check.exits(0, patience)
+	profile := tenure(r.t, r.t.TempDir(), "profile", "--fleet", checkout, "--path", "clusters/staging")
+	profile.says(0, "has the profile multi-tenant, unchanged", patience)
+}
+
+// testBootstrapSSH moves the cluster to SSH: the person pushes with the agent, the
+// cluster reads with a key of its own.
+func testBootstrapSSH(r run) {
+	const url = "ssh://git@git.example.com/acme/fleet"
+	agent := "SSH_AUTH_SOCK=" + startAgent(r.t)
+	knownHosts := filepath.Join(r.t.TempDir(), "known_hosts")
+	r.bootstrap(agent, "--url="+url).
+		fails("nobody can be asked about the host's key", patience, "is not known", "--ssh-host-key-fingerprint")
+	r.bootstrap(agent, "--url="+url, "--ssh-host-key-fingerprint", "SHA256:AAAA").
+		fails("another fingerprint", patience, "SHA256:AAAA", "git.example.com has")
+	if err := os.WriteFile(knownHosts, r.Git.KnownHosts("git.example.com"), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	args := []string{agent, "--url=" + url, "--ssh-known-hosts-file", knownHosts, "--ssh-key-algorithm", "ed25519"}
+	r.bootstrap(args...).fails("nobody can say that the key was added", patience, "deploy key: ssh-ed25519 ", "--silent")
+	public := r.field("flux-system", "secret/flux-system", ".data.identity\\.pub")
+	s := r.bootstrap(append(args, "--silent")...)
+	s.exits(0, patience)
+	r.t.Logf("over SSH:\n%s", s.out.String())
+	if got := r.field("flux-system", "secret/flux-system", ".data.identity\\.pub"); got != public || got == "" {
+		r.t.Errorf("the key was made twice: %q and %q", public, got)
+	}
+	if got := r.field("flux-system", "secret/flux-system", ".data.password"); got != "" {
+		r.t.Error("the token is still in the cluster")
+	}
+	if got := r.field("flux-system", "gitrepository/flux-system", ".spec.url"); got != url {
+		r.t.Errorf("the cluster reads %s", got)
+	}
+	expectNothing(r.t, "the fleet is ready over SSH", r.settle())
+}
+
+// startAgent serves an SSH agent with one key and returns its socket.
+func startAgent(t *testing.T) string {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyring := agent.NewKeyring()
+	if err := keyring.Add(agent.AddedKey{PrivateKey: key}); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(shortDir(t), "agent")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _ = agent.ServeAgent(keyring, conn) }()
+		}
+	}()
+	return socket
+}
