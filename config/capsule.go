@@ -1,0 +1,27 @@
+package config
+
+import _ "embed"
+
+var (
+	//go:embed capsule/crd/capsule.clastix.io_capsuleconfigurations.yaml
+	capsuleConfigurationCRD string
+	//go:embed capsule/crd/capsule.clastix.io_globaltenantresources.yaml
+	capsuleGlobalTenantResourceCRD string
+	//go:embed capsule/crd/capsule.clastix.io_tenantresources.yaml
+	capsuleTenantResourceCRD string
+	//go:embed capsule/crd/capsule.clastix.io_tenants.yaml
+	capsuleTenantCRD string
+	//go:embed capsule/rbac.yaml
+	capsuleRights string
+)
+
+// CapsuleCRDs are the definitions of Capsule's kinds (capsule.clastix.io), an
+// optional component: see internal/capsule. Multi-document YAML.
+func CapsuleCRDs() []byte {
+	return []byte(capsuleConfigurationCRD + capsuleGlobalTenantResourceCRD + capsuleTenantResourceCRD + capsuleTenantCRD)
+}
+
+// CapsuleRoles are the roles of the optional component: those that Capsule's
+// owners have by default, and what `tenure-server manager --capsule` needs beside
+// [Manager]. Multi-document YAML.
+func CapsuleRoles() []byte { return []byte(capsuleRights) }
