@@ -71,6 +71,15 @@ type Result struct {
 	Notes []Note
 }
 
+// Role is the cluster role that is given in the place of one that a Tenant of
+// Capsule names.
+func Role(name string) string {
+	if name == roleClusterAdmin {
+		return roleTenant
+	}
+	return name
+}
+
 // Refusals are the notes for which the Tenant is refused. Then the one that was
 // translated last stays in force.
 func (r Result) Refusals() []Note { return pick(r.Notes, Unenforced, Refused) }
@@ -165,6 +174,10 @@ func (t *translation) quotas() {
 			t.note(Refused, "spec.resourceQuotas.items", "there are %d, and at most %d can be kept", len(q.Items), maxQuotas)
 		}
 		for i, item := range q.Items {
+			if len(item.Hard) == 0 {
+				t.note(Reported, fmt.Sprintf("spec.resourceQuotas.items[%d]", i), "without hard it bounds nothing")
+				continue
+			}
 			t.spec.Quotas = append(t.spec.Quotas, v1alpha1.TenantQuota{
 				Name: fmt.Sprintf("capsule-%d", i), Scope: cmp.Or(q.Scope, "Tenant"), ResourceQuotaSpec: *item.DeepCopy(),
 			})

@@ -106,7 +106,7 @@ spec:
   cordoned: true
   preventDeletion: true
   nodeSelector: {pool: oil, arch: arm}
-  resourceQuotas: {scope: Namespace, items: [{scopes: [BestEffort]}, {}]}
+  resourceQuotas: {scope: Namespace, items: [{hard: {pods: 5}, scopes: [BestEffort]}, {hard: {cpu: 1500m}}]}
   limitRanges: {items: [{limits: [{type: Pod}]}]}
   networkPolicies: {items: [{podSelector: {}, policyTypes: [Ingress]}]}`,
 			configuration: `spec: {forceTenantPrefix: true}`,
@@ -232,11 +232,12 @@ func TestRefused(t *testing.T) {
 		"other Capsule tenant":  {`spec: {namespaceOptions: {additionalMetadataList: [{labels: {capsule.clastix.io/tenant: gas}}]}}`, "spec.namespaceOptions.additionalMetadataList[0].labels[capsule.clastix.io/tenant]", "whose namespace"},
 		"template":              {`spec: {namespaceOptions: {additionalMetadata: {labels: {t: "{{ tenant.name }}"}}}}`, "spec.namespaceOptions.additionalMetadata.labels[t]", "templates"},
 		"template in note":      {`spec: {namespaceOptions: {additionalMetadata: {annotations: {t: "{{ tenant.name }}"}}}}`, "spec.namespaceOptions.additionalMetadata.annotations[t]", "templates"},
+		"Kubernetes' own label": {`spec: {namespaceOptions: {additionalMetadata: {labels: {kubernetes.io/metadata.name: gas}}}}`, "spec.namespaceOptions.additionalMetadata.labels[kubernetes.io/metadata.name]", "whose namespace"},
 		"level":                 {`spec: {namespaceOptions: {additionalMetadata: {labels: {pod-security.kubernetes.io/enforce: Restricted}}}}`, "spec.namespaceOptions.additionalMetadata.labels[pod-security.kubernetes.io/enforce]", "not a level"},
 		"denied asterisk":       {`spec: {namespaceOptions: {forbiddenLabels: {denied: ["a*"]}}}`, "spec.namespaceOptions.forbiddenLabels.denied[0]", "not the name"},
 		"regex":                 {`spec: {namespaceOptions: {forbiddenLabels: {deniedRegex: "a("}}}`, "spec.namespaceOptions.forbiddenLabels.deniedRegex", "not a regular expression"},
 		"regex of a workload":   {`{metadata: {annotations: {tenure.dev/accept-unenforced: spec.storageClasses}}, spec: {storageClasses: {allowedRegex: "a("}}}`, "spec.storageClasses.allowedRegex", "not a regular expression"},
-		"many quotas":           {`spec: {resourceQuotas: {items: ` + many(17, "{}") + `}}`, "spec.resourceQuotas.items", "at most 16"},
+		"many quotas":           {`spec: {resourceQuotas: {items: ` + many(17, "{hard: {pods: 1}}") + `}}`, "spec.resourceQuotas.items", "at most 16"},
 		"many ranges":           {`spec: {limitRanges: {items: ` + many(17, "{limits: []}") + `}}`, "spec.limitRanges.items", "at most 16"},
 		"many policies":         {`spec: {networkPolicies: {items: ` + many(33, "{podSelector: {}}") + `}}`, "spec.networkPolicies.items", "at most 32"},
 		"many forbidden":        {`spec: {namespaceOptions: {forbiddenLabels: {deniedRegex: "^[a-z][a-b]$"}}}`, "spec.namespaceOptions.forbiddenLabels", "at most 32"},

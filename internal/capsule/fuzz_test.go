@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 )
@@ -117,8 +118,11 @@ func checkBounds(t *testing.T, tenant *v1beta2.Tenant, spec v1alpha1.TenantSpec)
 	if (in.Cordoned && !spec.Cordoned) || (in.PreventDeletion && !spec.Protected) || (in.ForceTenantPrefix != nil && *in.ForceTenantPrefix && !spec.Namespaces.Prefix) {
 		t.Errorf("a switch is lost: %+v", spec)
 	}
-	if in.ResourceQuotas != nil && len(spec.Quotas) != len(in.ResourceQuotas.Items) {
-		t.Errorf("%d quotas, want %d", len(spec.Quotas), len(in.ResourceQuotas.Items))
+	if in.ResourceQuotas != nil {
+		bounds := slices.DeleteFunc(slices.Clone(in.ResourceQuotas.Items), func(q corev1.ResourceQuotaSpec) bool { return len(q.Hard) == 0 })
+		if len(spec.Quotas) != len(bounds) {
+			t.Errorf("%d quotas, want %d", len(spec.Quotas), len(bounds))
+		}
 	}
 	if in.NetworkPolicies != nil && len(spec.NetworkPolicies) != len(in.NetworkPolicies.Items) {
 		t.Errorf("%d network policies, want %d", len(spec.NetworkPolicies), len(in.NetworkPolicies.Items))

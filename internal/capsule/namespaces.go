@@ -93,7 +93,7 @@ func (t *translation) label(field, key, value string) {
 		t.note(Different, field, "the version is always latest")
 	case (key == v1alpha1.LabelCapsuleTenant || key == v1alpha1.LabelFluxTenant) && value == t.tenant.Name:
 		out.Labels[key] = value
-	case ours(key) || key == v1alpha1.LabelCapsuleTenant || key == v1alpha1.LabelFluxTenant || key == "kubernetes.io/metadata.name":
+	case ours(key) || key == v1alpha1.LabelCapsuleTenant || key == v1alpha1.LabelFluxTenant || strings.HasPrefix(key, "kubernetes.io/"):
 		t.note(Refused, field, "the label says whose namespace it is, or how it is governed, and is not for a Tenant to set")
 	default:
 		out.Labels[key] = value
@@ -103,7 +103,7 @@ func (t *translation) label(field, key, value string) {
 func (t *translation) annotation(field, key, value string) {
 	out := &t.spec.Namespaces
 	switch other, taken := out.Annotations[key]; {
-	case len(validation.IsQualifiedName(strings.ToLower(key))) > 0:
+	case len(validation.IsQualifiedName(key)) > 0:
 		t.note(Refused, field, "it is not an annotation")
 	case strings.Contains(value, "{{"):
 		t.note(Refused, field, "templates are not understood")
@@ -204,7 +204,7 @@ func (t *translation) demand(in map[string]string, field string) map[string]v1al
 		one := field + "[" + key + "]"
 		patterns, err := Patterns(in[key])
 		switch {
-		case len(validation.IsQualifiedName(strings.ToLower(key))) > 0:
+		case len(validation.IsQualifiedName(key)) > 0:
 			t.note(Refused, one, "it is not the name of a label or an annotation")
 		case err != nil:
 			t.note(regexState(err), one, "%v", err)

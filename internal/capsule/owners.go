@@ -110,11 +110,10 @@ func (t *translation) role(name, field string) string {
 	case name == "" || len(name) > maxName:
 		t.note(Refused, field, "the name of a role must have 1 to %d characters", maxName)
 		return ""
-	case name == roleClusterAdmin:
-		t.note(Different, field, "%s is given in the place of %s: everything in a namespace but what would let a tenant out of it", roleTenant, roleClusterAdmin)
-		return roleTenant
+	case Role(name) != name:
+		t.note(Different, field, "%s is given in the place of %s: everything in a namespace but what would let a tenant out of it", Role(name), name)
 	}
-	return name
+	return Role(name)
 }
 
 func (t *translation) permissions() {
