@@ -7,14 +7,18 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/controller/capsule"
 	"github.com/tenure-dev/tenure/internal/controller/profile"
 	"github.com/tenure-dev/tenure/internal/controller/refusal"
 	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -86,7 +90,8 @@ func managerOptions(o Options) ctrlmanager.Options {
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, rbacv1.AddToScheme, eventsv1.AddToScheme, v1alpha1.AddToScheme,
+		corev1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme, eventsv1.AddToScheme,
+		v1alpha1.AddToScheme, v1beta2.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			panic(err) // only for types that contradict each other
@@ -131,7 +136,16 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 			Address: o.EventsAddr, HTTP: &http.Client{Timeout: postTimeout}, Instance: o.Instance, Now: time.Now,
 		}
 	}
-	return refusals.Setup(ctx, mgr)
+	if err := refusals.Setup(ctx, mgr); err != nil {
+		return err
+	}
+	if !o.Capsule {
+		return nil
+	}
+	if err := capsule.Preflight(ctx, mgr.GetAPIReader()); err != nil {
+		return ui.WithHint(err, "see docs/how-to/move-from-capsule.md")
+	}
+	return capsule.Setup(mgr, profiles)
 }
 
 func ruleNames() []string {
