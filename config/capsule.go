@@ -13,6 +13,8 @@ var (
 	capsuleTenantCRD string
 	//go:embed capsule/rbac.yaml
 	capsuleRights string
+	//go:embed capsule/admission.yaml
+	capsulePolicies string
 )
 
 // CapsuleCRDs are the definitions of Capsule's kinds (capsule.clastix.io), an
@@ -20,6 +22,10 @@ var (
 func CapsuleCRDs() []byte {
 	return []byte(capsuleConfigurationCRD + capsuleGlobalTenantResourceCRD + capsuleTenantResourceCRD + capsuleTenantCRD)
 }
+
+// CapsulePolicies is the rule for Capsule's kinds that the API server enforces.
+// Multi-document YAML.
+func CapsulePolicies() []byte { return []byte(capsulePolicies) }
 
 // CapsuleRoles are the roles of the optional component: those that Capsule's
 // owners have by default, and what `tenure-server manager --capsule` needs beside

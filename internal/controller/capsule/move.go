@@ -24,7 +24,7 @@ const (
 	bindingPrefix = "capsule:managed:"
 	// again is when to look again at what is left: what takes its place may be on
 	// its way, and nobody says when it has come.
-	again = 15 * time.Second
+	again = 5 * time.Second
 )
 
 // move brings over what Capsule's controller has left of a tenant: its namespaces
