@@ -8,7 +8,6 @@ import (
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,6 +25,9 @@ const deploymentName = "capsule-controller-manager"
 // controllers would undo each other's work, and Capsule's webhooks refuse what
 // Tenure makes. The reader must not need a cache that runs.
 func Preflight(ctx context.Context, reader client.Reader) error {
+	if err := conversion(ctx, reader); err != nil {
+		return err
+	}
 	overrides := v1beta2.Overrides{
 		MutatingWebhookConfigurationName:   "capsule-mutating-webhook-configuration",
 		ValidatingWebhookConfigurationName: "capsule-validating-webhook-configuration",
@@ -36,8 +38,6 @@ func Preflight(ctx context.Context, reader client.Reader) error {
 		given := configuration.Spec.Overrides
 		overrides.MutatingWebhookConfigurationName = cmp.Or(given.MutatingWebhookConfigurationName, overrides.MutatingWebhookConfigurationName)
 		overrides.ValidatingWebhookConfigurationName = cmp.Or(given.ValidatingWebhookConfigurationName, overrides.ValidatingWebhookConfigurationName)
-	case apimeta.IsNoMatchError(err):
-		return fmt.Errorf("cannot find Capsule's kinds: apply config/capsule: %w", err)
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("cannot read the CapsuleConfiguration: %w", err)
 	}
@@ -62,6 +62,28 @@ func Preflight(ctx context.Context, reader client.Reader) error {
 	}
 	for _, d := range deployments.Items {
 		return fmt.Errorf("%w: there is its Deployment %s/%s; remove Capsule first, but keep its CRDs", ErrRuns, d.GetNamespace(), d.GetName())
+	}
+	return nil
+}
+
+// conversion fails when the API server still asks Capsule to convert its kinds
+// between versions: then objects cannot be read or written when it is gone.
+// Applying other CRDs does not change that.
+func conversion(ctx context.Context, reader client.Reader) error {
+	for _, name := range []string{"tenants", "capsuleconfigurations"} {
+		crd := &unstructured.Unstructured{}
+		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		name += "." + v1beta2.GroupVersion.Group
+		err := reader.Get(ctx, client.ObjectKey{Name: name}, crd)
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("cannot find CustomResourceDefinition %s: apply config/capsule", name)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read the definition of Capsule's kinds: %w", err)
+		}
+		if strategy, _, _ := unstructured.NestedString(crd.Object, "spec", "conversion", "strategy"); strategy == "Webhook" {
+			return fmt.Errorf("%w: CustomResourceDefinition %s is converted by its webhook; set spec.conversion to strategy None", ErrRuns, name)
+		}
 	}
 	return nil
 }

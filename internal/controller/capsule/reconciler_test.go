@@ -1,6 +1,7 @@
 package capsule
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -229,5 +230,24 @@ func TestPreflight(t *testing.T) {
 		if err := Preflight(t.Context(), c); err != nil {
 			t.Errorf("%s is gone, and still: %v", name, err)
 		}
+	}
+}
+
+// converted is a cluster in which Capsule's webhook converts its kinds.
+type converted struct{ client.Reader }
+
+func (c converted) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	err := c.Reader.Get(ctx, key, o, opts...)
+	if u, ok := o.(*unstructured.Unstructured); ok && u.GetKind() == "CustomResourceDefinition" && err == nil {
+		return unstructured.SetNestedField(u.Object, "Webhook", "spec", "conversion", "strategy")
+	}
+	return err
+}
+
+func TestPreflightConversion(t *testing.T) {
+	t.Parallel()
+	c, _ := cluster(t)
+	if err := Preflight(t.Context(), converted{c}); !errors.Is(err, ErrRuns) || !strings.Contains(err.Error(), "strategy None") {
+		t.Errorf("without Capsule nobody converts its kinds, and the error is %v", err)
 	}
 }
