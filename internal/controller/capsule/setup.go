@@ -29,7 +29,17 @@ func Setup(mgr manager.Manager, profiles Profiles) error {
 		return err
 	}
 	configurations := &ConfigurationReconciler{Client: mgr.GetClient(), Profiles: profiles}
-	return configurations.setup(mgr)
+	if err := configurations.setup(mgr); err != nil {
+		return err
+	}
+	for name, object := range map[string]client.Object{"capsule-tenantresource": &v1beta2.TenantResource{}, "capsule-globaltenantresource": &v1beta2.GlobalTenantResource{}} {
+		r := &replicationReconciler{client: mgr.GetClient(), kind: object}
+		err := ctrl.NewControllerManagedBy(mgr).Named(name).For(object, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Complete(r)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *TenantReconciler) setup(mgr manager.Manager) error {
