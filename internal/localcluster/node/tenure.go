@@ -14,6 +14,7 @@ func TenureServer(binDir string) Program {
 			{Name: "metrics-addr", Kind: KindListen, Default: ":8080"},
 			{Name: "health-addr", Kind: KindListen, Default: ":9440"},
 			{Name: "log-level", Kind: KindString},
+			{Name: "capsule", Kind: KindBool},
 			eventsURL,
 			// Unlike Flux's it works on a host: the namespace is in the
 			// environment.

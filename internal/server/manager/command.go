@@ -27,6 +27,9 @@ type Options struct {
 	EventsAddr string
 	// LeaderElection lets one of several managers work at a time.
 	LeaderElection bool
+	// Capsule makes Tenants of those of Capsule, and refuses to run beside
+	// Capsule itself.
+	Capsule bool
 	// LogLevel is debug, info or error.
 	LogLevel string
 	// Namespace is where the manager runs and keeps its lease.
@@ -69,6 +72,7 @@ kubeconfig of KUBECONFIG or the Pod's own account.`,
 	flags.StringVar(&o.HealthAddr, "health-addr", ":9440", "address that serves /healthz and /readyz")
 	flags.StringVar(&o.EventsAddr, "events-addr", "", "notification-controller's address for events; without it, Alerts of tenants hear nothing of syncs in the platform's namespaces")
 	flags.BoolVar(&o.LeaderElection, "enable-leader-election", false, "let one of several managers work at a time")
+	flags.BoolVar(&o.Capsule, "capsule", false, "make Tenants of Capsule's (capsule.clastix.io); needs config/capsule, and that Capsule itself is gone")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
 	return cmd
 }

@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/controller/capsule"
 	"github.com/tenure-dev/tenure/internal/controller/profile"
 	"github.com/tenure-dev/tenure/internal/controller/refusal"
 	"github.com/tenure-dev/tenure/internal/controller/sourcegrant"
@@ -16,6 +19,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -96,7 +100,8 @@ func trim(object any) (any, error) {
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, rbacv1.AddToScheme, eventsv1.AddToScheme, v1alpha1.AddToScheme,
+		corev1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme, eventsv1.AddToScheme,
+		v1alpha1.AddToScheme, v1beta2.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			panic(err) // only for types that contradict each other
@@ -138,7 +143,10 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 	if err := shared.Setup(mgr); err != nil {
 		return err
 	}
-	return addRefusals(ctx, mgr, profiles, o)
+	if err := addRefusals(ctx, mgr, profiles, o); err != nil || !o.Capsule {
+		return err
+	}
+	return addCapsule(ctx, mgr, profiles)
 }
 
 // addRefusals wires the mirror of failures, for each kind that applies.
@@ -161,6 +169,14 @@ func addRefusals(ctx context.Context, mgr ctrlmanager.Manager, profiles refusal.
 		}
 	}
 	return nil
+}
+
+// addCapsule wires the layer for Capsule's API.
+func addCapsule(ctx context.Context, mgr ctrlmanager.Manager, profiles capsule.Profiles) error {
+	if err := capsule.Preflight(ctx, mgr.GetAPIReader()); err != nil {
+		return ui.WithHint(err, "see docs/how-to/move-from-capsule.md")
+	}
+	return capsule.Setup(mgr, profiles)
 }
 
 func ruleNames() []string {

@@ -1,0 +1,24 @@
+package v1alpha1
+
+import (
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// CapsuleConfiguration is what holds for all of Capsule's tenants. Only the one
+// called default counts.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:subresource:status
+type CapsuleConfiguration struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what holds for all tenants.
+	// +optional
+	Spec v1beta2.CapsuleConfigurationSpec `json:"spec,omitempty,omitzero"`
+	// status is what became of it.
+	// +optional
+	Status v1beta2.CapsuleConfigurationStatus `json:"status,omitempty,omitzero"`
+}

@@ -1,0 +1,29 @@
+package v1beta1
+
+import (
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Tenant is a team as Capsule describes it. What v1beta2 has as fields, v1beta1
+// had in part as annotations of capsule.clastix.io; they are understood too.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=tnt
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Namespace quota",type=integer,JSONPath=`.spec.namespaceOptions.quota`
+// +kubebuilder:printcolumn:name="Namespace count",type=integer,JSONPath=`.status.size`
+// +kubebuilder:printcolumn:name="Node selector",type=string,JSONPath=`.spec.nodeSelector`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Tenant struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the tenant gets and may do.
+	// +optional
+	Spec v1beta2.TenantSpec `json:"spec,omitempty,omitzero"`
+	// status is what became of it.
+	// +optional
+	Status v1beta2.TenantStatus `json:"status,omitempty,omitzero"`
+}

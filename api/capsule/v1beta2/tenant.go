@@ -1,0 +1,283 @@
+package v1beta2
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Tenant is a team as Capsule describes it. Tenure makes a Tenant of its own of
+// it, with the same name.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:resource:scope=Cluster,shortName=tnt
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Namespace quota",type=integer,JSONPath=`.spec.namespaceOptions.quota`
+// +kubebuilder:printcolumn:name="Namespace count",type=integer,JSONPath=`.status.size`
+// +kubebuilder:printcolumn:name="Node selector",type=string,JSONPath=`.spec.nodeSelector`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Tenant struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the tenant gets and may do.
+	// +optional
+	Spec TenantSpec `json:"spec,omitempty,omitzero"`
+	// status is what became of it.
+	// +optional
+	Status TenantStatus `json:"status,omitempty,omitzero"`
+}
+
+// TenantSpec is what a tenant gets and may do.
+type TenantSpec struct {
+	// owners may make namespaces and have their roles in each of them.
+	// +optional
+	Owners []Owner `json:"owners,omitempty"`
+	// permissions say who else is an owner.
+	// +optional
+	Permissions *Permissions `json:"permissions,omitempty"`
+	// additionalRoleBindings give others rights in all of the tenant's namespaces.
+	// +optional
+	AdditionalRoleBindings []AdditionalRoleBinding `json:"additionalRoleBindings,omitempty"`
+	// namespaceOptions say how many namespaces there may be, and how they look.
+	// +optional
+	NamespaceOptions *NamespaceOptions `json:"namespaceOptions,omitempty"`
+	// forceTenantPrefix makes the names of the owners' namespaces begin with the
+	// tenant's name and a hyphen. Without it the CapsuleConfiguration decides.
+	// +optional
+	ForceTenantPrefix *bool `json:"forceTenantPrefix,omitempty"`
+	// cordoned stops the tenant from making changes.
+	// +optional
+	// +kubebuilder:default=false
+	Cordoned bool `json:"cordoned,omitempty"`
+	// preventDeletion keeps the Tenant from being deleted.
+	// +optional
+	// +kubebuilder:default=false
+	PreventDeletion bool `json:"preventDeletion,omitempty"`
+
+	// resourceQuotas bound what the tenant uses.
+	// +optional
+	ResourceQuotas *ResourceQuotas `json:"resourceQuotas,omitempty"`
+	// limitRanges are made in each namespace.
+	// +optional
+	LimitRanges *LimitRanges `json:"limitRanges,omitempty"`
+	// networkPolicies are made in each namespace.
+	// +optional
+	NetworkPolicies *NetworkPolicies `json:"networkPolicies,omitempty"`
+
+	// containerRegistries are where images may come from.
+	// +optional
+	ContainerRegistries *AllowedList `json:"containerRegistries,omitempty"`
+	// imagePullPolicies are those that Pods may have.
+	// +optional
+	ImagePullPolicies []ImagePullPolicy `json:"imagePullPolicies,omitempty"`
+	// ingressOptions bound Ingresses.
+	// +optional
+	IngressOptions *IngressOptions `json:"ingressOptions,omitempty"`
+	// gatewayOptions bound Gateways.
+	// +optional
+	GatewayOptions *GatewayOptions `json:"gatewayOptions,omitempty"`
+	// serviceOptions bound Services.
+	// +optional
+	ServiceOptions *ServiceOptions `json:"serviceOptions,omitempty"`
+	// podOptions add to Pods.
+	// +optional
+	PodOptions *PodOptions `json:"podOptions,omitempty"`
+	// storageClasses are those that claims may name.
+	// +optional
+	StorageClasses *DefaultAllowedList `json:"storageClasses,omitempty"`
+	// priorityClasses are those that Pods may name.
+	// +optional
+	PriorityClasses *DefaultAllowedList `json:"priorityClasses,omitempty"`
+	// runtimeClasses are those that Pods may name.
+	// +optional
+	RuntimeClasses *DefaultAllowedList `json:"runtimeClasses,omitempty"`
+	// deviceClasses are those that resource claims may name.
+	// +optional
+	DeviceClasses *SelectorAllowedList `json:"deviceClasses,omitempty"`
+	// nodeSelector says on which nodes the tenant's Pods run.
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// rules are newer than what Tenure understands of Capsule's API. They are kept
+	// so that they can be refused.
+	// +optional
+	Rules []Unknown `json:"rules,omitempty"`
+}
+
+// Unknown is an object that is kept as it is.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type Unknown struct {
+	runtime.RawExtension `json:",inline"`
+}
+
+// Owner is somebody who owns a tenant.
+type Owner struct {
+	Identity `json:",inline"`
+	// clusterRoles are those that the owner has in each of the tenant's namespaces.
+	// +optional
+	// +kubebuilder:default={admin,capsule-namespace-deleter}
+	ClusterRoles []string `json:"clusterRoles,omitempty"`
+	// labels are put on the owner's RoleBindings.
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations are put on the owner's RoleBindings.
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// proxySettings say what the owner sees through the proxy.
+	// +optional
+	ProxySettings []ProxySetting `json:"proxySettings,omitempty"`
+}
+
+// Identity names a User, a Group or a ServiceAccount.
+type Identity struct {
+	// kind is User, Group or ServiceAccount. It may be left out for a name that
+	// begins with system:serviceaccount:.
+	// +optional
+	// +kubebuilder:validation:Enum=User;Group;ServiceAccount
+	Kind string `json:"kind,omitempty"`
+	// name is exact; a ServiceAccount's is system:serviceaccount:NAMESPACE:NAME.
+	// +required
+	Name string `json:"name"`
+}
+
+// ProxySetting lets an owner see cluster-scoped objects through the proxy.
+type ProxySetting struct {
+	// kind is what the owner sees.
+	// +required
+	// +kubebuilder:validation:Enum=Nodes;StorageClasses;IngressClasses;PriorityClasses;RuntimeClasses;PersistentVolumes
+	Kind string `json:"kind"`
+	// operations are what the owner may do with it.
+	// +required
+	Operations []ProxyOperation `json:"operations"`
+}
+
+// ProxyOperation is what an owner may do through the proxy.
+//
+// +kubebuilder:validation:Enum=List;Update;Delete
+type ProxyOperation string
+
+// Permissions say who else is an owner.
+type Permissions struct {
+	// allowOwnerPromotion lets owners make service accounts of the tenant's
+	// namespaces owners too, by a label.
+	// +optional
+	// +kubebuilder:default=true
+	AllowOwnerPromotion *bool `json:"allowOwnerPromotion,omitempty"`
+	// matchOwners select TenantOwners.
+	// +optional
+	MatchOwners []metav1.LabelSelector `json:"matchOwners,omitempty"`
+}
+
+// AdditionalRoleBinding gives others a role in all of a tenant's namespaces.
+type AdditionalRoleBinding struct {
+	// clusterRoleName is the role.
+	// +required
+	ClusterRoleName string `json:"clusterRoleName"`
+	// subjects get it.
+	// +required
+	Subjects []rbacv1.Subject `json:"subjects"`
+	// labels are put on the RoleBindings.
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations are put on the RoleBindings.
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// ResourceQuotas bound what a tenant uses.
+type ResourceQuotas struct {
+	// scope says whether the bounds are those of all namespaces together, or of
+	// each.
+	// +optional
+	// +kubebuilder:default=Tenant
+	// +kubebuilder:validation:Enum=Tenant;Namespace
+	Scope string `json:"scope,omitempty"`
+	// items are the bounds.
+	// +optional
+	Items []corev1.ResourceQuotaSpec `json:"items,omitempty"`
+}
+
+// LimitRanges are made in each of a tenant's namespaces.
+type LimitRanges struct {
+	// items are one LimitRange each.
+	// +optional
+	Items []corev1.LimitRangeSpec `json:"items,omitempty"`
+}
+
+// NetworkPolicies are made in each of a tenant's namespaces.
+type NetworkPolicies struct {
+	// items are one NetworkPolicy each.
+	// +optional
+	Items []networkingv1.NetworkPolicySpec `json:"items,omitempty"`
+}
+
+// TenantStatus is what became of a Tenant.
+type TenantStatus struct {
+	// state is Active, Cordoned or Terminating.
+	// +required
+	// +kubebuilder:default=Active
+	// +kubebuilder:validation:Enum=Cordoned;Active;Terminating
+	State string `json:"state"`
+	// size is the number of namespaces.
+	// +required
+	Size int32 `json:"size"`
+	// namespaces are the tenant's, by name.
+	// +optional
+	Namespaces []string `json:"namespaces,omitempty"`
+	// owners are who owns the tenant, after translation.
+	// +optional
+	Owners []StatusOwner `json:"owners,omitempty"`
+	// promotions are never written: service accounts cannot be promoted.
+	// +optional
+	Promotions []Promotion `json:"promotions,omitempty"`
+	// observedGeneration is the generation that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions: Ready says whether the tenant is as its spec says; Honoured,
+	// whether every field of it is.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// StatusOwner is an owner with the roles that it has.
+type StatusOwner struct {
+	Identity `json:",inline"`
+	// clusterRoles are the owner's.
+	// +optional
+	// +kubebuilder:default={admin,capsule-namespace-deleter}
+	ClusterRoles []string `json:"clusterRoles,omitempty"`
+}
+
+// Promotion is a service account that an owner made an owner.
+type Promotion struct {
+	StatusOwner `json:",inline"`
+	// targets are namespaces.
+	// +optional
+	Targets []string `json:"targets,omitempty"`
+}
+
+// TenantList is a list of Tenants.
+//
+// +kubebuilder:object:root=true
+type TenantList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Tenant `json:"items"`
+}
+
+// States of a Tenant.
+const (
+	StateActive      = "Active"
+	StateCordoned    = "Cordoned"
+	StateTerminating = "Terminating"
+)

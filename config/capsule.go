@@ -1,0 +1,33 @@
+package config
+
+import _ "embed"
+
+var (
+	//go:embed capsule/crd/capsule.clastix.io_capsuleconfigurations.yaml
+	capsuleConfigurationCRD string
+	//go:embed capsule/crd/capsule.clastix.io_globaltenantresources.yaml
+	capsuleGlobalTenantResourceCRD string
+	//go:embed capsule/crd/capsule.clastix.io_tenantresources.yaml
+	capsuleTenantResourceCRD string
+	//go:embed capsule/crd/capsule.clastix.io_tenants.yaml
+	capsuleTenantCRD string
+	//go:embed capsule/rbac.yaml
+	capsuleRights string
+	//go:embed capsule/admission.yaml
+	capsulePolicies string
+)
+
+// CapsuleCRDs are the definitions of Capsule's kinds (capsule.clastix.io), an
+// optional component: see internal/capsule. Multi-document YAML.
+func CapsuleCRDs() []byte {
+	return []byte(capsuleConfigurationCRD + capsuleGlobalTenantResourceCRD + capsuleTenantResourceCRD + capsuleTenantCRD)
+}
+
+// CapsulePolicies is the rule for Capsule's kinds that the API server enforces.
+// Multi-document YAML.
+func CapsulePolicies() []byte { return []byte(capsulePolicies) }
+
+// CapsuleRoles are the roles of the optional component: those that Capsule's
+// owners have by default, and what `tenure-server manager --capsule` needs beside
+// [Manager]. Multi-document YAML.
+func CapsuleRoles() []byte { return []byte(capsuleRights) }

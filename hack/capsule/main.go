@@ -1,0 +1,21 @@
+// Capsule writes the documentation of Capsule's API, field by field, into the
+// file that its argument names.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/tenure-dev/tenure/internal/capsule"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: capsule FILE")
+		os.Exit(2)
+	}
+	if err := os.WriteFile(os.Args[1], []byte(capsule.Document()), 0o644); err != nil { //nolint:gosec // a page that everybody may read
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,377 @@
+package capsule
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// parse reads a Tenant from what stands below metadata and spec.
+func parse(t testing.TB, text string) *v1beta2.Tenant {
+	t.Helper()
+	tenant := &v1beta2.Tenant{}
+	if err := yaml.Unmarshal([]byte(text), tenant); err != nil {
+		t.Fatalf("%v in:\n%s", err, text)
+	}
+	if tenant.Name == "" {
+		tenant.Name = "oil"
+	}
+	return tenant
+}
+
+func configuration(t testing.TB, text string) *v1beta2.CapsuleConfiguration {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	c := &v1beta2.CapsuleConfiguration{}
+	if err := yaml.Unmarshal([]byte(text), c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func oil(spec v1alpha1.TenantSpec) v1alpha1.TenantSpec {
+	if spec.Namespaces.PodSecurity == "" {
+		spec.Namespaces.PodSecurity = "baseline"
+	}
+	labels := map[string]string{v1alpha1.LabelCapsuleTenant: "oil"}
+	for key, value := range spec.Namespaces.Labels {
+		labels[key] = value
+	}
+	spec.Namespaces.Labels = labels
+	return spec
+}
+
+func TestTranslate(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason        string
+		tenant        string
+		configuration string
+		want          v1alpha1.TenantSpec
+		notes         []string
+	}{
+		"the document's": {
+			reason: "the Tenant of the Capsule document has the owner's rights, and no cluster-admin",
+			tenant: `
+spec:
+  additionalRoleBindings:
+    - clusterRoleName: cluster-admin
+      subjects: [{name: gitops-reconciler, kind: ServiceAccount, namespace: oil-system}]
+  owners:
+    - {name: "system:serviceaccount:oil-system:gitops-reconciler", kind: ServiceAccount}`,
+			configuration: `spec: {userGroups: [capsule.clastix.io, "system:serviceaccounts:oil-system"]}`,
+			want: v1alpha1.TenantSpec{
+				Owners:       []v1alpha1.Owner{{Kind: "ServiceAccount", Namespace: "oil-system", Name: "gitops-reconciler", Roles: []string{"admin", "capsule-namespace-deleter"}}},
+				RoleBindings: []v1alpha1.TenantRoleBinding{{Role: "tenure-tenant", Subjects: []v1alpha1.Subject{{Kind: "ServiceAccount", Namespace: "oil-system", Name: "gitops-reconciler"}}}},
+			},
+			notes: []string{"honoured differently spec.additionalRoleBindings[0].clusterRoleName"},
+		},
+		"without a kind": {
+			reason: "the document also leaves the kind of a service account out",
+			tenant: `spec: {owners: [{name: "system:serviceaccount:my-tenant:gitops-reconciler"}]}`,
+			want: v1alpha1.TenantSpec{
+				Owners: []v1alpha1.Owner{{Kind: "ServiceAccount", Namespace: "my-tenant", Name: "gitops-reconciler", Roles: []string{"admin", "capsule-namespace-deleter"}}},
+			},
+		},
+		"everything that is honoured": {
+			reason: "each field arrives where it belongs",
+			tenant: `
+spec:
+  owners:
+    - {kind: User, name: alice, clusterRoles: [view, view]}
+    - {kind: Group, name: oil-team, clusterRoles: [cluster-admin, tenure-tenant]}
+    - {kind: User, name: "system:serviceaccount:ci:deployer", clusterRoles: [edit]}
+  additionalRoleBindings:
+    - clusterRoleName: view
+      subjects: [{kind: Group, name: "system:authenticated", apiGroup: rbac.authorization.k8s.io}]
+      labels: {a: b}
+      annotations: {c: d}
+  namespaceOptions:
+    quota: 3
+    additionalMetadata: {labels: {env: prod, pod-security.kubernetes.io/enforce: restricted}, annotations: {note: "a b"}}
+    additionalMetadataList: [{labels: {team: oil}}]
+    forbiddenLabels: {denied: [secret], deniedRegex: "^(a|b)/.*"}
+    forbiddenAnnotations: {deniedRegex: "acme"}
+    requiredMetadata: {labels: {cost: "^[0]+$|^c-.*$"}, annotations: {owner: "^team-"}}
+  forceTenantPrefix: false
+  cordoned: true
+  preventDeletion: true
+  nodeSelector: {pool: oil, arch: arm}
+  resourceQuotas: {scope: Namespace, items: [{hard: {pods: 5}, scopes: [BestEffort]}, {hard: {cpu: 1500m}}]}
+  limitRanges: {items: [{limits: [{type: Pod}]}]}
+  networkPolicies: {items: [{podSelector: {}, policyTypes: [Ingress]}]}`,
+			configuration: `spec: {forceTenantPrefix: true}`,
+			want: v1alpha1.TenantSpec{
+				Owners: []v1alpha1.Owner{
+					{Kind: "User", Name: "alice", Roles: []string{"view"}},
+					{Kind: "Group", Name: "oil-team", Roles: []string{"tenure-tenant"}},
+					{Kind: "ServiceAccount", Namespace: "ci", Name: "deployer", Roles: []string{"edit"}},
+				},
+				RoleBindings: []v1alpha1.TenantRoleBinding{{
+					Role: "view", Subjects: []v1alpha1.Subject{{Kind: "Group", Name: "system:authenticated"}},
+					Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+				}},
+				Namespaces: v1alpha1.TenantNamespaces{
+					Quota: new(int32(3)), PodSecurity: "restricted",
+					Labels:      map[string]string{"env": "prod", "team": "oil"},
+					Annotations: map[string]string{"note": "a b", "scheduler.alpha.kubernetes.io/node-selector": "arch=arm,pool=oil"},
+					Forbidden:   v1alpha1.ForbiddenMetadata{Labels: []v1alpha1.ValuePattern{"secret", "a/*", "b/*"}, Annotations: []v1alpha1.ValuePattern{"*acme*"}},
+					Required:    v1alpha1.RequiredMetadata{Annotations: map[string]v1alpha1.ValuePattern{"owner": "team-*"}},
+				},
+				Quotas: []v1alpha1.TenantQuota{
+					{Name: "capsule-0", Scope: "Namespace"}, {Name: "capsule-1", Scope: "Namespace"},
+				},
+				Cordoned: true, Protected: true,
+			},
+			notes: []string{
+				"honoured differently spec.owners[1].clusterRoles[0]",
+				"refused unless accepted spec.namespaceOptions.requiredMetadata.labels[cost]",
+			},
+		},
+		"annotations of v1beta1": {
+			reason: "what older fleets say with annotations holds tenants back just the same",
+			tenant: `
+metadata:
+  annotations:
+    capsule.clastix.io/forbidden-namespace-labels: "a, b"
+    capsule.clastix.io/forbidden-namespace-labels-regexp: "^c.*$"
+    capsule.clastix.io/forbidden-namespace-annotations: d
+    capsule.clastix.io/protected: ""
+    capsule.clastix.io/cordon: "true"
+    capsule.clastix.io/deny-wildcard: "true"
+    clusterrolenames.capsule.clastix.io/0: view
+    kubectl.kubernetes.io/last-applied-configuration: "{}"
+spec: {owners: [{kind: User, name: alice, clusterRoles: [admin, capsule-namespace-deleter]}]}`,
+			want: v1alpha1.TenantSpec{
+				Owners:   []v1alpha1.Owner{{Kind: "User", Name: "alice", Roles: []string{"view"}}},
+				Cordoned: true, Protected: true,
+				Namespaces: v1alpha1.TenantNamespaces{Forbidden: v1alpha1.ForbiddenMetadata{
+					Labels: []v1alpha1.ValuePattern{"a", "b", "c*"}, Annotations: []v1alpha1.ValuePattern{"d"},
+				}},
+			},
+			notes: []string{"reported metadata.annotations[capsule.clastix.io/deny-wildcard]"},
+		},
+		"cordoned by label": {
+			reason: "older fleets cordon with a label",
+			tenant: `{metadata: {labels: {capsule.clastix.io/cordon: enabled}}}`,
+			want:   v1alpha1.TenantSpec{Cordoned: true},
+		},
+		"prefix for all": {
+			reason:        "without an answer of its own, the configuration's counts",
+			tenant:        `{}`,
+			configuration: `spec: {forceTenantPrefix: true}`,
+			want:          v1alpha1.TenantSpec{Namespaces: v1alpha1.TenantNamespaces{Prefix: true}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := Input{Tenant: parse(t, tc.tenant), Configuration: configuration(t, tc.configuration)}
+			before := in.Tenant.DeepCopy()
+			got := Translate(in)
+			want := oil(tc.want)
+			// What is copied as it is, is compared with its origin.
+			if q := in.Tenant.Spec.ResourceQuotas; q != nil {
+				for i := range q.Items {
+					want.Quotas[i].ResourceQuotaSpec = q.Items[i]
+				}
+				want.LimitRanges, want.NetworkPolicies = in.Tenant.Spec.LimitRanges.Items, in.Tenant.Spec.NetworkPolicies.Items
+			}
+			if diff := cmp.Diff(want, got.Spec); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+			var notes []string
+			for _, n := range got.Notes {
+				notes = append(notes, string(n.State)+" "+n.Field)
+			}
+			if diff := cmp.Diff(tc.notes, notes); diff != "" {
+				t.Errorf("%s: notes (-want +got):\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(before, in.Tenant); diff != "" {
+				t.Errorf("the translation changed its input (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRefused holds that what cannot be kept is refused, by the name of the
+// field and with a reason.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	many := func(n int, item string) string { return "[" + strings.Repeat(item+",", n) + "]" }
+	for name, tc := range map[string]struct {
+		tenant, field, message string
+	}{
+		"name":                  {`{metadata: {name: a.b}}`, "metadata.name", "cannot have this name"},
+		"owner's group":         {`spec: {owners: [{kind: Group, name: "system:serviceaccounts:oil"}]}`, "spec.owners[0]", "Kubernetes' own"},
+		"owner everybody":       {`spec: {owners: [{kind: Group, name: "system:authenticated"}]}`, "spec.owners[0]", "Kubernetes' own"},
+		"owner in group's form": {`spec: {owners: [{kind: Group, name: "system:serviceaccount:a:b"}]}`, "spec.owners[0]", "Kubernetes' own"},
+		"owner without kind":    {`spec: {owners: [{name: alice}]}`, "spec.owners[0]", "the kind is missing"},
+		"owner without name":    {`spec: {owners: [{kind: User, name: ""}]}`, "spec.owners[0]", "the name"},
+		"account without form":  {`spec: {owners: [{kind: ServiceAccount, name: gitops}]}`, "spec.owners[0]", "has the form"},
+		"account of three":      {`spec: {owners: [{kind: ServiceAccount, name: "system:serviceaccount:a:b:c"}]}`, "spec.owners[0]", "has the form"},
+		"no roles":              {`spec: {owners: [{kind: User, name: a, clusterRoles: []}]}`, "spec.owners[0].clusterRoles", "at least one"},
+		"many roles":            {`spec: {owners: [{kind: User, name: a, clusterRoles: [a, b, c, d, e, f, g, h, i]}]}`, "spec.owners[0].clusterRoles", "at most 8"},
+		"two lists of roles":    {`{metadata: {annotations: {clusterrolenames.capsule.clastix.io/0: view}}, spec: {owners: [{kind: User, name: a, clusterRoles: [edit]}]}}`, "metadata.annotations[clusterrolenames.capsule.clastix.io/0]", "other roles"},
+		"roles of nobody":       {`{metadata: {annotations: {clusterrolenames.capsule.clastix.io/7: view}}}`, "metadata.annotations[clusterrolenames.capsule.clastix.io/7]", "not understood"},
+		"unknown annotation":    {`{metadata: {annotations: {capsule.clastix.io/enable-node-ports: "false"}}}`, "metadata.annotations[capsule.clastix.io/enable-node-ports]", "not understood"},
+		"subject's kind":        {`spec: {additionalRoleBindings: [{clusterRoleName: view, subjects: [{kind: Robot, name: a}]}]}`, "spec.additionalRoleBindings[0].subjects[0]", "Robot"},
+		"subject's namespace":   {`spec: {additionalRoleBindings: [{clusterRoleName: view, subjects: [{kind: ServiceAccount, name: a}]}]}`, "spec.additionalRoleBindings[0].subjects[0]", "namespace"},
+		"subject's group":       {`spec: {additionalRoleBindings: [{clusterRoleName: view, subjects: [{kind: User, name: a, apiGroup: acme.example}]}]}`, "spec.additionalRoleBindings[0].subjects[0]", "API group"},
+		"no subjects":           {`spec: {additionalRoleBindings: [{clusterRoleName: view, subjects: []}]}`, "spec.additionalRoleBindings[0].subjects", "1 to 1000"},
+		"other tenant":          {`spec: {namespaceOptions: {additionalMetadata: {labels: {tenure.dev/tenant: gas}}}}`, "spec.namespaceOptions.additionalMetadata.labels[tenure.dev/tenant]", "whose namespace"},
+		"other Flux tenant":     {`spec: {namespaceOptions: {additionalMetadata: {labels: {toolkit.fluxcd.io/tenant: gas}}}}`, "spec.namespaceOptions.additionalMetadata.labels[toolkit.fluxcd.io/tenant]", "whose namespace"},
+		"other Capsule tenant":  {`spec: {namespaceOptions: {additionalMetadataList: [{labels: {capsule.clastix.io/tenant: gas}}]}}`, "spec.namespaceOptions.additionalMetadataList[0].labels[capsule.clastix.io/tenant]", "whose namespace"},
+		"template":              {`spec: {namespaceOptions: {additionalMetadata: {labels: {t: "{{ tenant.name }}"}}}}`, "spec.namespaceOptions.additionalMetadata.labels[t]", "templates"},
+		"template in note":      {`spec: {namespaceOptions: {additionalMetadata: {annotations: {t: "{{ tenant.name }}"}}}}`, "spec.namespaceOptions.additionalMetadata.annotations[t]", "templates"},
+		"Kubernetes' own label": {`spec: {namespaceOptions: {additionalMetadata: {labels: {kubernetes.io/metadata.name: gas}}}}`, "spec.namespaceOptions.additionalMetadata.labels[kubernetes.io/metadata.name]", "whose namespace"},
+		"level":                 {`spec: {namespaceOptions: {additionalMetadata: {labels: {pod-security.kubernetes.io/enforce: Restricted}}}}`, "spec.namespaceOptions.additionalMetadata.labels[pod-security.kubernetes.io/enforce]", "not a level"},
+		"denied asterisk":       {`spec: {namespaceOptions: {forbiddenLabels: {denied: ["a*"]}}}`, "spec.namespaceOptions.forbiddenLabels.denied[0]", "not the name"},
+		"regex":                 {`spec: {namespaceOptions: {forbiddenLabels: {deniedRegex: "a("}}}`, "spec.namespaceOptions.forbiddenLabels.deniedRegex", "not a regular expression"},
+		"regex of a workload":   {`{metadata: {annotations: {tenure.dev/accept-unenforced: spec.storageClasses}}, spec: {storageClasses: {allowedRegex: "a("}}}`, "spec.storageClasses.allowedRegex", "not a regular expression"},
+		"many quotas":           {`spec: {resourceQuotas: {items: ` + many(17, "{hard: {pods: 1}}") + `}}`, "spec.resourceQuotas.items", "at most 16"},
+		"many ranges":           {`spec: {limitRanges: {items: ` + many(17, "{limits: []}") + `}}`, "spec.limitRanges.items", "at most 16"},
+		"many policies":         {`spec: {networkPolicies: {items: ` + many(33, "{podSelector: {}}") + `}}`, "spec.networkPolicies.items", "at most 32"},
+		"many forbidden":        {`spec: {namespaceOptions: {forbiddenLabels: {deniedRegex: "^[a-z][a-b]$"}}}`, "spec.namespaceOptions.forbiddenLabels", "at most 32"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			refusals := Translate(Input{Tenant: parse(t, tc.tenant)}).Refusals()
+			if len(refusals) != 1 || refusals[0].Field != tc.field || !strings.Contains(refusals[0].Message, tc.message) {
+				t.Errorf("got %v, want one refusal of %s with %q", refusals, tc.field, tc.message)
+			}
+		})
+	}
+}
+
+// examples say something with a field that is not simply honoured. The key is
+// its path in [Fields].
+var examples = map[string]string{
+	"spec.owners[].labels":                                             `owners: [{kind: User, name: a, labels: {a: b}}]`,
+	"spec.owners[].annotations":                                        `owners: [{kind: User, name: a, annotations: {a: b}}]`,
+	"spec.owners[].proxySettings":                                      `owners: [{kind: User, name: a, proxySettings: [{kind: Nodes, operations: [List]}]}]`,
+	"spec.permissions.matchOwners":                                     `permissions: {matchOwners: [{matchLabels: {a: b}}]}`,
+	"spec.namespaceOptions.additionalMetadataList[].namespaceSelector": `namespaceOptions: {additionalMetadataList: [{labels: {a: b}, namespaceSelector: {}}]}`,
+	"spec.namespaceOptions.managedMetadataOnly":                        `namespaceOptions: {managedMetadataOnly: true}`,
+	"spec.containerRegistries":                                         `containerRegistries: {allowed: [registry.example.com]}`,
+	"spec.imagePullPolicies":                                           `imagePullPolicies: [Always]`,
+	"spec.ingressOptions.allowedClasses":                               `ingressOptions: {allowWildcardHostnames: true, allowedClasses: {matchLabels: {a: b}}}`,
+	"spec.ingressOptions.allowedClasses.default":                       `ingressOptions: {allowWildcardHostnames: true, allowedClasses: {default: a}}`,
+	"spec.ingressOptions.allowedHostnames":                             `ingressOptions: {allowWildcardHostnames: true, allowedHostnames: {allowed: [a.example.com]}}`,
+	"spec.ingressOptions.hostnameCollisionScope":                       `ingressOptions: {allowWildcardHostnames: true, hostnameCollisionScope: Cluster}`,
+	"spec.ingressOptions.allowWildcardHostnames":                       `ingressOptions: {hostnameCollisionScope: Disabled}`,
+	"spec.gatewayOptions.allowedClasses":                               `gatewayOptions: {allowedClasses: {allowed: [a]}}`,
+	"spec.gatewayOptions.allowedClasses.default":                       `gatewayOptions: {allowedClasses: {default: a}}`,
+	"spec.serviceOptions.additionalMetadata":                           `serviceOptions: {additionalMetadata: {labels: {a: b}}}`,
+	"spec.serviceOptions.allowedServices":                              `serviceOptions: {allowedServices: {nodePort: false, externalName: true}}`,
+	"spec.serviceOptions.externalIPs":                                  `serviceOptions: {externalIPs: {allowed: []}}`,
+	"spec.serviceOptions.forbiddenLabels":                              `serviceOptions: {forbiddenLabels: {denied: [a]}}`,
+	"spec.serviceOptions.forbiddenAnnotations":                         `serviceOptions: {forbiddenAnnotations: {deniedRegex: a}}`,
+	"spec.podOptions.additionalMetadata":                               `podOptions: {additionalMetadata: {annotations: {a: b}}}`,
+	"spec.storageClasses":                                              `storageClasses: {allowedRegex: a}`,
+	"spec.storageClasses.default":                                      `storageClasses: {default: a}`,
+	"spec.priorityClasses":                                             `priorityClasses: {allowed: [a]}`,
+	"spec.priorityClasses.default":                                     `priorityClasses: {default: a}`,
+	"spec.runtimeClasses":                                              `runtimeClasses: {}`,
+	"spec.runtimeClasses.default":                                      `runtimeClasses: {default: a}`,
+	"spec.deviceClasses":                                               `deviceClasses: {}`,
+	"spec.rules":                                                       `rules: [{enforce: {}}]`,
+	"CapsuleConfiguration spec.ignoreUserWithGroups":                   `ignoreUserWithGroups: [a]`,
+	"CapsuleConfiguration spec.administrators":                         `administrators: [{kind: User, name: a}]`,
+	"CapsuleConfiguration spec.allowServiceAccountPromotion":           `allowServiceAccountPromotion: true`,
+	"CapsuleConfiguration spec.nodeMetadata":                           `nodeMetadata: {forbiddenLabels: {denied: [a]}}`,
+	"CapsuleConfiguration spec.rbac.deleter":                           `rbac: {deleter: a}`,
+}
+
+// TestFieldsSpeak holds that a field that is reported or refused says so, alone
+// and in its own name, and that a refusal can be accepted by that name.
+func TestFieldsSpeak(t *testing.T) {
+	t.Parallel()
+	index := regexp.MustCompile(`\[[0-9]+\]`)
+	for _, kind := range []string{"Tenant", "CapsuleConfiguration"} {
+		prefix := strings.TrimPrefix(kind+" ", "Tenant ")
+		for _, f := range Fields(kind) {
+			// The configuration says it where it allows it.
+			if (f.State != Reported && f.State != Unenforced) || f.Path == "spec.permissions.allowOwnerPromotion" {
+				continue
+			}
+			example, ok := examples[prefix+f.Path]
+			if !ok {
+				t.Errorf("%s%s has no example", prefix, f.Path)
+				continue
+			}
+			notes := func(accepted string) []Note {
+				text := fmt.Sprintf("{metadata: {annotations: {%s: %q}}, spec: {%s}}", AcceptAnnotation, "spec.elsewhere, "+accepted, example)
+				if prefix == "" {
+					return Translate(Input{Tenant: parse(t, text)}).Notes
+				}
+				return Translate(Input{Tenant: parse(t, "{}"), Configuration: configuration(t, text)}).Notes
+			}
+			got := notes("")
+			if len(got) != 1 || got[0].State != f.State || !below(index.ReplaceAllString(got[0].Field, "[]"), prefix+f.Path) {
+				t.Errorf("%s%s with %q: got %v, want it alone, %s", prefix, f.Path, example, got, f.State)
+				continue
+			}
+			path := strings.TrimPrefix(got[0].Field, prefix)
+			if got := notes(path); f.State == Unenforced && (len(got) != 1 || got[0].State != Reported) {
+				t.Errorf("%s%s accepted: got %v, want it reported", prefix, f.Path, got)
+			}
+		}
+	}
+}
+
+func TestCheckProtectedNames(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason, regex string
+		protected     []v1alpha1.ValuePattern
+		want          State
+		message       string
+	}{
+		"none":       {"nothing to protect", "", nil, "", ""},
+		"built in":   {"names with kube- are protected in any case", "^kube-", nil, "", ""},
+		"missing":    {"what the profile lacks is named", "^(kube-.*|capsule-system|istio.*)$", nil, Unenforced, "capsule-system, istio*"},
+		"there":      {"what the profile has is in force", "^(capsule|istio)-.*", []v1alpha1.ValuePattern{"capsule-*", "istio-*"}, "", ""},
+		"wider":      {"a wider pattern protects as well", "^capsule-(a|b.*)$", []v1alpha1.ValuePattern{"cap*"}, "", ""},
+		"narrower":   {"a narrower one does not", "^capsule-", []v1alpha1.ValuePattern{"capsule-system", "capsule-*a"}, Unenforced, "capsule-*"},
+		"case":       {"case matters", "^Istio$", []v1alpha1.ValuePattern{"istio"}, Unenforced, "Istio"},
+		"no pattern": {"an expression that is no pattern is not enforced", "^a[0-9]+$", nil, Unenforced, "cannot be said"},
+		"no regex":   {"nor is what is no expression, and nobody can accept that", "a(", nil, Refused, "not a regular expression"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &v1beta2.CapsuleConfiguration{}
+			c.Spec.ProtectedNamespaceRegex = tc.regex
+			notes := Check(c, tc.protected)
+			if tc.want == "" {
+				if len(notes) > 0 {
+					t.Errorf("%s: got %v", tc.reason, notes)
+				}
+				return
+			}
+			if len(notes) != 1 || notes[0].State != tc.want || !strings.Contains(notes[0].Message, tc.message) {
+				t.Errorf("%s: got %v, want one, %s, with %q", tc.reason, notes, tc.want, tc.message)
+			}
+		})
+	}
+}
+
+// TestDocument fails when the page is not generated anew.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	have, err := os.ReadFile("../../docs/reference/capsule.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Document(), string(have)); diff != "" {
+		t.Errorf("run go generate (-want +have):\n%s", diff)
+	}
+}

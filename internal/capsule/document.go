@@ -1,0 +1,52 @@
+package capsule
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Document is docs/reference/capsule.md.
+func Document() string {
+	var b strings.Builder
+	b.WriteString(`# Capsule's API, field by field
+
+What becomes of objects of capsule.clastix.io that are written for Capsule v0.14 and
+older. Generated from internal/capsule; do not edit.
+
+| State | Meaning |
+|---|---|
+| ` + string(Honoured) + ` | does what it does in Capsule |
+| ` + string(Different) + ` | has an effect, which is described |
+| ` + string(Unused) + ` | configures a part of Capsule that Tenure does without |
+| ` + string(Reported) + ` | has no effect, which loosens nothing; condition Honoured is False and names it, and Ready is False for the kinds that replicate |
+| ` + string(Unenforced) + ` | holds tenants back, and Tenure does not enforce it: condition Ready is False, and what was in force before stays |
+
+A value that cannot be kept, such as a regular expression that does not compile or a
+name with the wrong form, is always refused. A platform admin who has something else
+that enforces a field accepts it by name, for a Tenant or for the CapsuleConfiguration:
+
+    metadata:
+      annotations:
+        ` + AcceptAnnotation + `: spec.containerRegistries, spec.ingressOptions
+
+Then it is reported. A field that Tenure does not know is refused by ` + "`kubectl apply`" + `,
+and dropped with a warning for clients that do not ask for strict validation.
+
+Both versions of a kind, Tenant v1beta1 and v1beta2, CapsuleConfiguration v1alpha1 and
+v1beta2, have the same fields here. These are read as well, as v1beta1 had them in the
+place of fields: the annotations of ` + "`" + capsuleDomain + "`" + ` for forbidden labels and
+annotations, protected, cordon and deny-wildcard, the annotations
+` + "`" + rolesAnnotation + "/INDEX`" + `, and the label ` + "`" + cordon + `=enabled` + "`" + `. Other annotations of
+this domain are refused unless accepted.
+
+What Tenure makes has the labels ` + "`capsule.clastix.io/tenant` and `tenure.dev/tenant`" + `; the
+names of RoleBindings and quotas are Tenure's own.
+`)
+	for _, kind := range []string{"Tenant", "CapsuleConfiguration", "TenantResource", "GlobalTenantResource"} {
+		fmt.Fprintf(&b, "\n## %s\n\n| Field | State | How |\n|---|---|---|\n", kind)
+		for _, f := range Fields(kind) {
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Path, f.State, strings.ReplaceAll(f.How, "|", `\|`))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,158 @@
+package capsule
+
+//go:generate go run ../../hack/capsule ../../docs/reference/capsule.md
+
+// State is what becomes of a field.
+type State string
+
+// States of fields.
+const (
+	// Honoured fields do what they do in Capsule.
+	Honoured State = "honoured"
+	// Different fields are honoured in another way.
+	Different State = "honoured differently"
+	// Unused fields configure parts of Capsule that Tenure does without.
+	Unused State = "not needed"
+	// Reported fields have no effect, which loosens nothing: condition Honoured
+	// names them.
+	Reported State = "reported"
+	// Unenforced fields hold tenants back, and Tenure does not enforce them: the
+	// Tenant is refused unless the platform admin accepts it.
+	Unenforced State = "refused unless accepted"
+	// Refused fields have a value that cannot be kept.
+	Refused State = "refused"
+)
+
+// Field is one of Capsule's API and what becomes of it.
+type Field struct {
+	// Path is the field's, with [] for each item of a list. It stands for all
+	// below it that has no entry of its own.
+	Path string
+	// State is what becomes of it when it says something.
+	State State
+	// How explains it, in plain words.
+	How string
+}
+
+// Fields are all fields of the specs of a kind: Tenant, CapsuleConfiguration,
+// TenantResource or GlobalTenantResource. It is nil for other kinds.
+func Fields(kind string) []Field {
+	switch kind {
+	case "Tenant":
+		return append(tenantFields(), workloadFields()...)
+	case "CapsuleConfiguration":
+		return configurationFields()
+	case "TenantResource":
+		return append(replicationFields(), Field{"spec.serviceAccount", Reported, notYet})
+	case "GlobalTenantResource":
+		return append(replicationFields(),
+			Field{"spec.scope", Reported, notYet},
+			Field{"spec.serviceAccount", Reported, notYet},
+			Field{"spec.tenantSelector", Reported, notYet})
+	}
+	return nil
+}
+
+const notYet = "accepted and stored; nothing is replicated yet"
+
+func tenantFields() []Field {
+	return []Field{
+		{"spec.owners[].kind", Honoured, "may be left out for a service account. A group of Kubernetes' own, such as `system:serviceaccounts:NAMESPACE`, is refused: name the accounts"},
+		{"spec.owners[].name", Honoured, "exactly, case matters. `system:serviceaccount:NAMESPACE:NAME` is a service account"},
+		{"spec.owners[].clusterRoles", Different, "as given, but for `cluster-admin`, for which `tenure-tenant` is given. An empty list is refused. The manager must be allowed to bind each role"},
+		{"spec.owners[].labels", Reported, "the owners' RoleBindings do not get them"},
+		{"spec.owners[].annotations", Reported, "the owners' RoleBindings do not get them"},
+		{"spec.owners[].proxySettings", Reported, "there is no proxy yet; owners see less"},
+		{"spec.permissions.allowOwnerPromotion", Reported, "owners cannot promote service accounts; the CapsuleConfiguration says so when it allows it"},
+		{"spec.permissions.matchOwners", Unenforced, "TenantOwners are not read; their rights would be lost"},
+		{"spec.additionalRoleBindings[].clusterRoleName", Different, "as given, but for `cluster-admin`, for which `tenure-tenant` is given: everything namespaced, without status of Flux objects, impersonation, tokens, quotas"},
+		{"spec.additionalRoleBindings[].subjects", Honoured, "User, Group and ServiceAccount"},
+		{"spec.additionalRoleBindings[].labels", Honoured, "on the RoleBindings"},
+		{"spec.additionalRoleBindings[].annotations", Honoured, "on the RoleBindings"},
+		{"spec.namespaceOptions.quota", Honoured, "also when owners race"},
+		{"spec.namespaceOptions.additionalMetadata", Different, "label `pod-security.kubernetes.io/enforce` sets the Pod Security level, which is `baseline` without it; its version is always latest. Labels that name a tenant, and templates, are refused"},
+		{"spec.namespaceOptions.additionalMetadataList[].labels", Honoured, "as additionalMetadata"},
+		{"spec.namespaceOptions.additionalMetadataList[].annotations", Honoured, "as additionalMetadata"},
+		{"spec.namespaceOptions.additionalMetadataList[].namespaceSelector", Unenforced, "labels for some of the namespaces are not put there"},
+		{"spec.namespaceOptions.forbiddenLabels.denied", Honoured, "exactly, case matters"},
+		{"spec.namespaceOptions.forbiddenLabels.deniedRegex", Different, patternsOnly},
+		{"spec.namespaceOptions.forbiddenAnnotations.denied", Honoured, "exactly, case matters"},
+		{"spec.namespaceOptions.forbiddenAnnotations.deniedRegex", Different, patternsOnly},
+		{"spec.namespaceOptions.requiredMetadata", Different, "for an expression that is one pattern; others are refused unless accepted"},
+		{"spec.namespaceOptions.managedMetadataOnly", Unenforced, "owners can give what nothing forbids"},
+		{"spec.forceTenantPrefix", Honoured, "in the place of the CapsuleConfiguration's"},
+		{"spec.cordoned", Honoured, "at once, also while other fields are refused"},
+		{"spec.preventDeletion", Honoured, "as spec.protected of the Tenant of Tenure"},
+		{"spec.resourceQuotas", Honoured, "scope Tenant is a bound that all namespaces together never exceed. The objects have other names"},
+		{"spec.limitRanges", Honoured, "the objects have other names"},
+		{"spec.networkPolicies", Honoured, "the objects have other names"},
+		{"spec.nodeSelector", Honoured, "as Capsule does: an annotation that the API server's plugin PodNodeSelector reads"},
+	}
+}
+
+const patternsOnly = "for expressions that say the same as names in which * stands for any characters: text, anchors, alternatives and `.*`; others are refused unless accepted"
+
+func workloadFields() []Field {
+	const notEnforced = "not enforced yet"
+	return []Field{
+		{"spec.containerRegistries", Unenforced, notEnforced},
+		{"spec.imagePullPolicies", Unenforced, notEnforced},
+		{"spec.ingressOptions.allowedClasses", Unenforced, notEnforced},
+		{"spec.ingressOptions.allowedClasses.default", Reported, "there is no default for the tenant"},
+		{"spec.ingressOptions.allowedHostnames", Unenforced, notEnforced},
+		{"spec.ingressOptions.hostnameCollisionScope", Unenforced, notEnforced + "; `Disabled` is honoured"},
+		{"spec.ingressOptions.allowWildcardHostnames", Reported, "hosts that begin with an asterisk are never refused. Said only for a Tenant that has ingressOptions, although Capsule refuses them for every Tenant"},
+		{"spec.gatewayOptions.allowedClasses", Unenforced, notEnforced},
+		{"spec.gatewayOptions.allowedClasses.default", Reported, "there is no default for the tenant"},
+		{"spec.serviceOptions.additionalMetadata", Reported, "Services do not get it"},
+		{"spec.serviceOptions.allowedServices", Unenforced, notEnforced + "; true is honoured"},
+		{"spec.serviceOptions.externalIPs", Unenforced, notEnforced},
+		{"spec.serviceOptions.forbiddenLabels", Unenforced, notEnforced},
+		{"spec.serviceOptions.forbiddenAnnotations", Unenforced, notEnforced},
+		{"spec.podOptions.additionalMetadata", Reported, "Pods do not get it"},
+		{"spec.storageClasses", Unenforced, notEnforced},
+		{"spec.storageClasses.default", Reported, "there is no default for the tenant"},
+		{"spec.priorityClasses", Unenforced, notEnforced},
+		{"spec.priorityClasses.default", Reported, "there is no default for the tenant"},
+		{"spec.runtimeClasses", Unenforced, notEnforced},
+		{"spec.runtimeClasses.default", Reported, "there is no default for the tenant"},
+		{"spec.deviceClasses", Unenforced, notEnforced},
+		{"spec.rules", Unenforced, "newer than what Tenure understands"},
+	}
+}
+
+func configurationFields() []Field {
+	const governed = "owners are those that Tenants name, and every owner is held back, whatever groups it is in. A group alone gives no rights"
+	return []Field{
+		{"spec.userGroups", Different, governed},
+		{"spec.userNames", Different, governed},
+		{"spec.users", Different, governed},
+		{"spec.ignoreUserWithGroups", Reported, "their members are held back like every owner"},
+		{"spec.administrators", Reported, "they get no rights in the tenants' namespaces"},
+		{"spec.forceTenantPrefix", Honoured, "for Tenants without their own"},
+		{"spec.protectedNamespaceRegex", Different, "the TenancyProfile protects names. Every Tenant is refused until its spec.protectedNamespaces has those of this expression"},
+		{"spec.allowServiceAccountPromotion", Reported, "owners are named by Tenants alone"},
+		{"spec.nodeMetadata", Unenforced, "owners have no rights on nodes from Tenure; whoever gives them some has to see to it"},
+		{"spec.rbac.deleter", Reported, "only `capsule-namespace-deleter` is made"},
+		{"spec.rbac.provisioner", Unused, "owners may make namespaces by the rules in the API server"},
+		{"spec.rbac.administrationClusterRoles", Unused, "see administrators"},
+		{"spec.rbac.promotionClusterRoles", Unused, "see allowServiceAccountPromotion"},
+		{"spec.overrides", Unused, "names of Capsule's own objects, by which the manager finds out that Capsule runs"},
+		{"spec.enableTLSReconciler", Unused, "Capsule's own certificates"},
+		{"spec.cacheInvalidation", Unused, "Capsule's own cache"},
+		{"spec.events", Unused, "Capsule's own events"},
+		{"spec.admission", Unused, "Capsule's own webhooks"},
+		{"spec.impersonation", Unused, "belongs to replication, which comes later and impersonates nobody without being told"},
+	}
+}
+
+func replicationFields() []Field {
+	return []Field{
+		{"spec.resources", Reported, notYet},
+		{"spec.resyncPeriod", Reported, notYet},
+		{"spec.pruningOnDelete", Reported, notYet},
+		{"spec.cordoned", Reported, notYet},
+		{"spec.dependsOn", Reported, notYet},
+		{"spec.settings", Reported, notYet},
+	}
+}

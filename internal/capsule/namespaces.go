@@ -1,0 +1,255 @@
+package capsule
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+const (
+	// podSecurity begins the labels of Pod Security admission.
+	podSecurity = "pod-security.kubernetes.io/"
+	// defaultLevel is Tenure's where a Tenant says nothing.
+	defaultLevel = "baseline"
+	// nodeSelector is what the API server's plugin PodNodeSelector reads.
+	nodeSelector = "scheduler.alpha.kubernetes.io/node-selector"
+)
+
+func (t *translation) namespaces(configuration *v1beta2.CapsuleConfiguration) {
+	out := &t.spec.Namespaces
+	out.PodSecurity = defaultLevel
+	out.Labels = map[string]string{v1alpha1.LabelCapsuleTenant: t.tenant.Name}
+	out.Prefix = configuration != nil && configuration.Spec.ForceTenantPrefix
+	if own := t.tenant.Spec.ForceTenantPrefix; own != nil {
+		out.Prefix = *own
+	}
+	if len(t.tenant.Spec.NodeSelector) > 0 {
+		t.annotation("spec.nodeSelector", nodeSelector, selectorText(t.tenant.Spec.NodeSelector))
+	}
+	options := t.tenant.Spec.NamespaceOptions
+	if options == nil {
+		return
+	}
+	if options.Quota != nil {
+		out.Quota = new(min(*options.Quota, maxNamespaces))
+	}
+	t.metadata("spec.namespaceOptions.additionalMetadata", options.AdditionalMetadata)
+	for i := range options.AdditionalMetadataList {
+		field := fmt.Sprintf("spec.namespaceOptions.additionalMetadataList[%d]", i)
+		entry := &options.AdditionalMetadataList[i]
+		if entry.NamespaceSelector != nil {
+			t.note(Unenforced, field+".namespaceSelector", "labels and annotations for some of the namespaces are not put there")
+			continue
+		}
+		t.metadata(field, &entry.Metadata)
+	}
+	if options.ManagedMetadataOnly {
+		t.note(Unenforced, "spec.namespaceOptions.managedMetadataOnly", "owners can give labels and annotations that nothing forbids")
+	}
+	if len(out.Labels) > maxMetadata || len(out.Annotations) > maxMetadata {
+		t.note(Refused, "spec.namespaceOptions", "at most %d labels and %d annotations can be kept", maxMetadata-1, maxMetadata)
+	}
+}
+
+// selectorText is a selector as Kubernetes' plugin reads it.
+func selectorText(selector map[string]string) string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(selector)) {
+		parts = append(parts, key+"="+selector[key])
+	}
+	return strings.Join(parts, ",")
+}
+
+// metadata is what is on all namespaces.
+func (t *translation) metadata(field string, m *v1beta2.Metadata) {
+	if m == nil {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.Labels)) {
+		t.label(field+".labels["+key+"]", key, m.Labels[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.Annotations)) {
+		t.annotation(field+".annotations["+key+"]", key, m.Annotations[key])
+	}
+}
+
+func (t *translation) label(field, key, value string) {
+	out := &t.spec.Namespaces
+	level := value == "privileged" || value == "baseline" || value == "restricted"
+	switch {
+	case len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0:
+		t.note(Refused, field, "it is not a label; templates are not understood")
+	case key == podSecurity+"enforce" && level:
+		out.PodSecurity = value
+	case key == podSecurity+"enforce":
+		t.note(Refused, field, "%q is not a level of Pod Security", value)
+	case key == podSecurity+"enforce-version":
+		t.note(Different, field, "the version is always latest")
+	case (key == v1alpha1.LabelCapsuleTenant || key == v1alpha1.LabelFluxTenant) && value == t.tenant.Name:
+		out.Labels[key] = value
+	case ours(key) || key == v1alpha1.LabelCapsuleTenant || key == v1alpha1.LabelFluxTenant || strings.HasPrefix(key, "kubernetes.io/"):
+		t.note(Refused, field, "the label says whose namespace it is, or how it is governed, and is not for a Tenant to set")
+	default:
+		out.Labels[key] = value
+	}
+}
+
+func (t *translation) annotation(field, key, value string) {
+	out := &t.spec.Namespaces
+	switch other, taken := out.Annotations[key]; {
+	case len(validation.IsQualifiedName(key)) > 0:
+		t.note(Refused, field, "it is not an annotation")
+	case strings.Contains(value, "{{"):
+		t.note(Refused, field, "templates are not understood")
+	case ours(key):
+		t.note(Refused, field, "the annotation is Tenure's own")
+	case taken && other != value:
+		t.note(Refused, field, "the annotation is given twice")
+	default:
+		if out.Annotations == nil {
+			out.Annotations = map[string]string{}
+		}
+		out.Annotations[key] = value
+	}
+}
+
+// ours says whether a label or annotation is of tenure.dev.
+func ours(key string) bool { return domain(key, "tenure.dev") }
+
+// domain says whether a label or annotation belongs to a domain or to one below
+// it.
+func domain(key, name string) bool {
+	host, _, found := strings.Cut(key, "/")
+	return found && (host == name || strings.HasSuffix(host, "."+name))
+}
+
+// forbidden are labels and annotations that owners must not give.
+func (t *translation) forbidden() {
+	var options v1beta2.NamespaceOptions
+	if t.tenant.Spec.NamespaceOptions != nil {
+		options = *t.tenant.Spec.NamespaceOptions
+	}
+	out := &t.spec.Namespaces.Forbidden
+	for _, part := range []struct {
+		name string
+		list *v1beta2.ForbiddenList
+		out  *[]v1alpha1.ValuePattern
+	}{
+		{"labels", options.ForbiddenLabels, &out.Labels},
+		{"annotations", options.ForbiddenAnnotations, &out.Annotations},
+	} {
+		field := "spec.namespaceOptions.forbidden" + strings.ToUpper(part.name[:1]) + part.name[1:]
+		if part.list != nil {
+			t.deny(part.out, part.list.Denied, part.list.DeniedRegex, field+".denied", field+".deniedRegex")
+		}
+		// What v1beta2 has as fields were annotations at v1beta1.
+		older := forbiddenAnnotation + part.name
+		t.deny(part.out, list(t.tenant.Annotations[older]), t.tenant.Annotations[older+"-regexp"],
+			"metadata.annotations["+older+"]", "metadata.annotations["+older+"-regexp]")
+		if len(*part.out) > maxPatterns {
+			t.note(Refused, field, "these are %d patterns, and at most %d can be kept", len(*part.out), maxPatterns)
+		}
+	}
+}
+
+func (t *translation) deny(out *[]v1alpha1.ValuePattern, denied []string, regex, field, regexField string) {
+	add := func(p v1alpha1.ValuePattern) {
+		if !slices.Contains(*out, p) {
+			*out = append(*out, p)
+		}
+	}
+	for i, name := range denied {
+		if strings.Contains(name, anything) || !validPattern(name) {
+			t.note(Refused, fmt.Sprintf("%s[%d]", field, i), "%q is not the name of a label or an annotation", name)
+			continue
+		}
+		add(v1alpha1.ValuePattern(name))
+	}
+	if regex == "" {
+		return
+	}
+	patterns, err := Patterns(regex)
+	if err != nil {
+		t.note(regexState(err), regexField, "%v", err)
+		return
+	}
+	for _, p := range patterns {
+		add(p)
+	}
+}
+
+// required are labels and annotations that owners must give.
+func (t *translation) required() {
+	if t.tenant.Spec.NamespaceOptions == nil || t.tenant.Spec.NamespaceOptions.RequiredMetadata == nil {
+		return
+	}
+	in, out := t.tenant.Spec.NamespaceOptions.RequiredMetadata, &t.spec.Namespaces.Required
+	const field = "spec.namespaceOptions.requiredMetadata"
+	out.Labels = t.demand(in.Labels, field+".labels")
+	out.Annotations = t.demand(in.Annotations, field+".annotations")
+}
+
+func (t *translation) demand(in map[string]string, field string) map[string]v1alpha1.ValuePattern {
+	if len(in) > maxPatterns {
+		t.note(Refused, field, "there are %d, and at most %d can be kept", len(in), maxPatterns)
+	}
+	var out map[string]v1alpha1.ValuePattern
+	for _, key := range slices.Sorted(maps.Keys(in)) {
+		one := field + "[" + key + "]"
+		patterns, err := Patterns(in[key])
+		switch {
+		case len(validation.IsQualifiedName(key)) > 0:
+			t.note(Refused, one, "it is not the name of a label or an annotation")
+		case err != nil:
+			t.note(regexState(err), one, "%v", err)
+		case len(patterns) != 1:
+			t.note(Unenforced, one, "the values cannot be said with one pattern, so none is demanded")
+		default:
+			if out == nil {
+				out = map[string]v1alpha1.ValuePattern{}
+			}
+			out[key] = patterns[0]
+		}
+	}
+	return out
+}
+
+const (
+	// capsuleDomain is that of Capsule's labels and annotations.
+	capsuleDomain = "capsule.clastix.io"
+	// Annotations and a label that were in the place of fields at v1beta1.
+	forbiddenAnnotation = "capsule.clastix.io/forbidden-namespace-"
+	protectedAnnotation = "capsule.clastix.io/protected"
+	wildcardAnnotation  = "capsule.clastix.io/deny-wildcard"
+	cordon              = "capsule.clastix.io/cordon"
+)
+
+// annotations are those that were in the place of fields at v1beta1. One of
+// Capsule's that is not understood may hold the tenant back.
+func (t *translation) annotations() {
+	t.spec.Cordoned = t.tenant.Labels[cordon] == "enabled"
+	for _, key := range slices.Sorted(maps.Keys(t.tenant.Annotations)) {
+		field := "metadata.annotations[" + key + "]"
+		index, roles := strings.CutPrefix(key, rolesAnnotation+"/")
+		switch {
+		case !domain(key, capsuleDomain):
+		case key == protectedAnnotation:
+			t.spec.Protected = true
+		case key == cordon:
+			off, err := strconv.ParseBool(t.tenant.Annotations[key])
+			t.spec.Cordoned = t.spec.Cordoned || err != nil || off
+		case roles && t.ownersIndex(index):
+		case strings.HasPrefix(key, forbiddenAnnotation) && slices.Contains([]string{"labels", "labels-regexp", "annotations", "annotations-regexp"}, key[len(forbiddenAnnotation):]):
+		case key == wildcardAnnotation:
+			t.note(Reported, field, "hosts of Ingresses are not looked at")
+		default:
+			t.note(Unenforced, field, "the annotation is not understood")
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package capsule
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+const (
+	// accountPrefix begins the user name of a service account.
+	accountPrefix = "system:serviceaccount:"
+	// rolesAnnotation with an owner's index are the owner's roles at v1beta1.
+	rolesAnnotation = "clusterrolenames.capsule.clastix.io"
+)
+
+// defaultRoles are those of an owner for whom none are given.
+func defaultRoles() []string { return []string{roleAdmin, RoleDeleter} }
+
+func (t *translation) owners() {
+	if n := len(t.tenant.Spec.Owners); n > maxOwners {
+		t.note(Refused, "spec.owners", "there are %d, and at most %d can be kept", n, maxOwners)
+		return
+	}
+	for i, o := range t.tenant.Spec.Owners {
+		field := fmt.Sprintf("spec.owners[%d]", i)
+		owner, err := owner(o.Identity)
+		if err != nil {
+			t.note(Refused, field, "%v", err)
+			continue
+		}
+		owner.Roles = t.roles(i, o, field)
+		if len(o.Labels) > 0 {
+			t.note(Reported, field+".labels", "the owner's RoleBindings do not get them")
+		}
+		if len(o.Annotations) > 0 {
+			t.note(Reported, field+".annotations", "the owner's RoleBindings do not get them")
+		}
+		if len(o.ProxySettings) > 0 {
+			t.note(Reported, field+".proxySettings", "there is no proxy yet, so the owner does not see these objects")
+		}
+		t.spec.Owners = append(t.spec.Owners, owner)
+	}
+}
+
+// owner translates who it is. A service account is one whatever kind is given:
+// its user name can be nobody else's.
+func owner(id v1beta2.Identity) (v1alpha1.Owner, error) {
+	if id.Name == "" || len(id.Name) > maxName {
+		return v1alpha1.Owner{}, fmt.Errorf("the name must have 1 to %d characters", maxName)
+	}
+	rest, account := strings.CutPrefix(id.Name, accountPrefix)
+	switch {
+	case account && id.Kind != rbacv1.GroupKind:
+		namespace, name, _ := strings.Cut(rest, ":")
+		if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+			return v1alpha1.Owner{}, errors.New("a service account's name has the form " + accountPrefix + "NAMESPACE:NAME")
+		}
+		return v1alpha1.Owner{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}, nil
+	case id.Kind == rbacv1.ServiceAccountKind:
+		return v1alpha1.Owner{}, errors.New("a service account's name has the form " + accountPrefix + "NAMESPACE:NAME")
+	case strings.HasPrefix(id.Name, "system:"):
+		return v1alpha1.Owner{}, errors.New("names that begin with system: are Kubernetes' own: name the people or service accounts that own the tenant")
+	case id.Kind != rbacv1.UserKind && id.Kind != rbacv1.GroupKind:
+		return v1alpha1.Owner{}, errors.New("the kind is missing: give User, Group or ServiceAccount")
+	}
+	return v1alpha1.Owner{Kind: id.Kind, Name: id.Name}, nil
+}
+
+// roles are an owner's.
+func (t *translation) roles(index int, o v1beta2.Owner, field string) []string {
+	given := o.ClusterRoles
+	if given == nil {
+		given = defaultRoles()
+	}
+	key := fmt.Sprintf("%s/%d", rolesAnnotation, index)
+	if older, ok := t.tenant.Annotations[key]; ok {
+		names := list(older)
+		if !slices.Equal(given, defaultRoles()) && !slices.Equal(given, names) {
+			t.note(Refused, "metadata.annotations["+key+"]", "says other roles than %s.clusterRoles: remove one of them", field)
+		}
+		given = names
+	}
+	field += ".clusterRoles"
+	var roles []string
+	for i, role := range given {
+		role = t.role(role, fmt.Sprintf("%s[%d]", field, i))
+		if role != "" && !slices.Contains(roles, role) {
+			roles = append(roles, role)
+		}
+	}
+	switch {
+	case len(roles) == 0:
+		t.note(Refused, field, "an owner without roles cannot be kept: give at least one")
+	case len(roles) > maxRoles:
+		t.note(Refused, field, "there are %d, and at most %d can be kept", len(roles), maxRoles)
+	}
+	return roles
+}
+
+// role translates the name of a cluster role; "" is for one that cannot be one.
+func (t *translation) role(name, field string) string {
+	switch {
+	case name == "" || len(name) > maxName:
+		t.note(Refused, field, "the name of a role must have 1 to %d characters", maxName)
+		return ""
+	case Role(name) != name:
+		t.note(Different, field, "%s is given in the place of %s: everything in a namespace but what would let a tenant out of it", Role(name), name)
+	}
+	return Role(name)
+}
+
+func (t *translation) permissions() {
+	p := t.tenant.Spec.Permissions
+	if p != nil && len(p.MatchOwners) > 0 {
+		t.note(Unenforced, "spec.permissions.matchOwners", "TenantOwners are not read, so these owners would lose their rights: name them in spec.owners")
+	}
+}
+
+func (t *translation) bindings() {
+	if n := len(t.tenant.Spec.AdditionalRoleBindings); n > maxBindings {
+		t.note(Refused, "spec.additionalRoleBindings", "there are %d, and at most %d can be kept", n, maxBindings)
+		return
+	}
+	for i, b := range t.tenant.Spec.AdditionalRoleBindings {
+		field := fmt.Sprintf("spec.additionalRoleBindings[%d]", i)
+		binding := v1alpha1.TenantRoleBinding{Role: t.role(b.ClusterRoleName, field+".clusterRoleName")}
+		if len(b.Subjects) == 0 || len(b.Subjects) > maxSubjects {
+			t.note(Refused, field+".subjects", "there must be 1 to %d", maxSubjects)
+			continue
+		}
+		for j, s := range b.Subjects {
+			subject, err := subject(s)
+			if err != nil {
+				t.note(Refused, fmt.Sprintf("%s.subjects[%d]", field, j), "%v", err)
+				continue
+			}
+			binding.Subjects = append(binding.Subjects, subject)
+		}
+		if len(b.Labels) > maxBindingMetadata || len(b.Annotations) > maxBindingMetadata {
+			t.note(Refused, field, "at most %d labels and %d annotations can be kept", maxBindingMetadata, maxBindingMetadata)
+			continue
+		}
+		binding.Labels, binding.Annotations = b.Labels, b.Annotations
+		t.spec.RoleBindings = append(t.spec.RoleBindings, binding)
+	}
+}
+
+func subject(s rbacv1.Subject) (v1alpha1.Subject, error) {
+	group := rbacv1.GroupName
+	if s.Kind == rbacv1.ServiceAccountKind {
+		group = ""
+	}
+	switch {
+	case s.APIGroup != "" && s.APIGroup != group:
+		return v1alpha1.Subject{}, fmt.Errorf("a %s is not of API group %q", s.Kind, s.APIGroup)
+	case s.Name == "" || len(s.Name) > maxName:
+		return v1alpha1.Subject{}, fmt.Errorf("the name must have 1 to %d characters", maxName)
+	case s.Kind == rbacv1.ServiceAccountKind && len(validation.IsDNS1123Label(s.Namespace)) > 0:
+		return v1alpha1.Subject{}, errors.New("the namespace of the service account is missing or is not one")
+	case s.Kind == rbacv1.ServiceAccountKind:
+		return v1alpha1.Subject{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}, nil
+	case s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind:
+		// Kubernetes does not look at the namespace of users and groups.
+		return v1alpha1.Subject{Kind: s.Kind, Name: s.Name}, nil
+	}
+	return v1alpha1.Subject{}, fmt.Errorf("the kind is %q and must be User, Group or ServiceAccount", s.Kind)
+}
+
+// ownersIndex says whether an annotation for roles is about an owner that is
+// there.
+func (t *translation) ownersIndex(text string) bool {
+	i, err := strconv.Atoi(text)
+	return err == nil && i >= 0 && i < len(t.tenant.Spec.Owners)
+}

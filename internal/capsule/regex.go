@@ -1,0 +1,193 @@
+package capsule
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+)
+
+const (
+	// anything stands for any characters in a pattern.
+	anything = "*"
+	// maxAlternatives bounds what a regular expression is taken apart into.
+	maxAlternatives = 64
+	// maxExpression bounds the length of one, in bytes.
+	maxExpression = 4096
+)
+
+var (
+	// ErrNotPattern is wrapped by errors about regular expressions that say more
+	// than a list of patterns can.
+	ErrNotPattern = errors.New("it cannot be said with patterns in which * stands for any characters, so it is not enforced")
+	// ErrNotRegex is wrapped by errors about what is not a regular expression.
+	ErrNotRegex = errors.New("it is not a regular expression")
+)
+
+// regexState is the state of a field with an expression that was not translated.
+func regexState(err error) State {
+	if errors.Is(err, ErrNotPattern) {
+		return Unenforced
+	}
+	return Refused
+}
+
+// patternSyntax is that of [v1alpha1.ValuePattern].
+var patternSyntax = regexp.MustCompile(`^[A-Za-z0-9*]([A-Za-z0-9*._/-]*[A-Za-z0-9*])?$`)
+
+func validPattern(text string) bool { return len(text) <= maxName && patternSyntax.MatchString(text) }
+
+// Patterns are what matches exactly the names that a regular expression of Go
+// matches somewhere in them, as Capsule asks. The error wraps [ErrNotRegex] or,
+// if no list of patterns says the same, [ErrNotPattern].
+func Patterns(expression string) ([]v1alpha1.ValuePattern, error) {
+	if len(expression) > maxExpression {
+		return nil, fmt.Errorf("%w: it is longer than %d bytes", ErrNotRegex, maxExpression)
+	}
+	tree, err := syntax.Parse(expression, syntax.Perl)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotRegex, err)
+	}
+	// What can be parsed may still be too large.
+	if _, err := regexp.Compile(expression); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotRegex, err)
+	}
+	texts, ok := expand(tree)
+	if !ok {
+		return nil, ErrNotPattern
+	}
+	var patterns []v1alpha1.ValuePattern
+	for _, text := range texts {
+		p, ok := anchored(text)
+		if !ok {
+			return nil, ErrNotPattern
+		}
+		if !slices.Contains(patterns, p) {
+			patterns = append(patterns, p)
+		}
+	}
+	if len(patterns) == 0 {
+		return nil, ErrNotPattern
+	}
+	return patterns, nil
+}
+
+// Anchors within what [expand] returns: no name has these characters.
+const (
+	begin = "^"
+	end   = "$"
+)
+
+// anchored is a pattern for the whole name.
+func anchored(text string) (v1alpha1.ValuePattern, bool) {
+	if trimmed := strings.TrimLeft(text, begin); trimmed != text {
+		text = trimmed
+	} else {
+		text = anything + text
+	}
+	if trimmed := strings.TrimRight(text, end); trimmed != text {
+		text = trimmed
+	} else {
+		text += anything
+	}
+	for strings.Contains(text, anything+anything) {
+		text = strings.ReplaceAll(text, anything+anything, anything)
+	}
+	// An anchor in the middle is not in the syntax.
+	return v1alpha1.ValuePattern(text), validPattern(text)
+}
+
+// expand takes an expression apart into texts of which one has to match.
+func expand(re *syntax.Regexp) ([]string, bool) {
+	switch re.Op {
+	case syntax.OpEmptyMatch:
+		return []string{""}, true
+	case syntax.OpLiteral:
+		text := string(re.Rune)
+		return []string{text}, re.Flags&syntax.FoldCase == 0 && !strings.ContainsAny(text, anything+begin+end)
+	case syntax.OpCharClass:
+		return class(re.Rune)
+	case syntax.OpBeginText:
+		return []string{begin}, true
+	case syntax.OpEndText:
+		return []string{end}, true
+	case syntax.OpStar:
+		// Of names, which have one line, both match the same.
+		ok := re.Sub[0].Op == syntax.OpAnyChar || re.Sub[0].Op == syntax.OpAnyCharNotNL
+		return []string{anything}, ok
+	case syntax.OpCapture:
+		return expand(re.Sub[0])
+	case syntax.OpQuest:
+		texts, ok := expand(re.Sub[0])
+		return append(texts, ""), ok
+	case syntax.OpAlternate:
+		var all []string
+		for _, sub := range re.Sub {
+			texts, ok := expand(sub)
+			all = append(all, texts...)
+			if !ok || len(all) > maxAlternatives {
+				return nil, false
+			}
+		}
+		return all, true
+	case syntax.OpConcat:
+		return concat(re.Sub)
+	default:
+		return nil, false
+	}
+}
+
+// class is a set of characters, which are few.
+func class(ranges []rune) ([]string, bool) {
+	var all []string
+	for i := 0; i+1 < len(ranges); i += 2 {
+		for r := ranges[i]; r <= ranges[i+1]; r++ {
+			if all = append(all, string(r)); len(all) > maxAlternatives || strings.ContainsRune(anything+begin+end, r) {
+				return nil, false
+			}
+		}
+	}
+	return all, true
+}
+
+func concat(parts []*syntax.Regexp) ([]string, bool) {
+	all := []string{""}
+	for _, part := range parts {
+		texts, ok := expand(part)
+		if !ok || len(all)*len(texts) > maxAlternatives {
+			return nil, false
+		}
+		var next []string
+		for _, before := range all {
+			for _, text := range texts {
+				next = append(next, before+text)
+			}
+		}
+		all = next
+	}
+	return all, true
+}
+
+// Matches says whether a pattern matches a text. Case matters.
+func Matches(pattern v1alpha1.ValuePattern, text string) bool {
+	parts := strings.Split(string(pattern), anything)
+	if len(parts) == 1 {
+		return text == parts[0]
+	}
+	rest, ok := strings.CutPrefix(text, parts[0])
+	if !ok {
+		return false
+	}
+	for _, part := range parts[1 : len(parts)-1] {
+		_, after, found := strings.Cut(rest, part)
+		if !found {
+			return false
+		}
+		rest = after
+	}
+	return strings.HasSuffix(rest, parts[len(parts)-1])
+}

@@ -1,0 +1,84 @@
+package capsule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/capsule"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ConfigurationReconciler keeps the status of the CapsuleConfiguration true.
+type ConfigurationReconciler struct {
+	// Client reads from a cache and writes to the API server.
+	Client   client.Client
+	Profiles Profiles
+}
+
+// Reconcile writes the status of one CapsuleConfiguration if it differs.
+func (r *ConfigurationReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	c := &v1beta2.CapsuleConfiguration{}
+	if err := r.Client.Get(ctx, request.NamespacedName, c); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	before := c.DeepCopy()
+	conditions, err := r.conditions(ctx, c)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	for _, condition := range conditions {
+		condition.ObservedGeneration = c.Generation
+		condition.Message = shorten(condition.Message)
+		apimeta.SetStatusCondition(&c.Status.Conditions, condition)
+	}
+	c.Status.ObservedGeneration = c.Generation
+	if equality.Semantic.DeepEqual(before.Status, c.Status) {
+		return ctrl.Result{}, nil
+	}
+	if err := r.Client.Status().Patch(ctx, c, client.MergeFrom(before), client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("cannot write the status of CapsuleConfiguration %s: %w", c.Name, err)
+	}
+	return ctrl.Result{}, nil
+}
+
+// conditions also lists the tenants in the status.
+func (r *ConfigurationReconciler) conditions(ctx context.Context, c *v1beta2.CapsuleConfiguration) ([]metav1.Condition, error) {
+	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse}
+	if c.Name != v1beta2.ConfigurationName {
+		ready.Reason, ready.Message = reasonIgnored, "only the CapsuleConfiguration named "+v1beta2.ConfigurationName+" counts"
+		return []metav1.Condition{ready}, nil
+	}
+	var tenants v1beta2.TenantList
+	if err := r.Client.List(ctx, &tenants); err != nil {
+		return nil, fmt.Errorf("cannot list Capsule's Tenants: %w", err)
+	}
+	c.Status.Tenants = nil
+	for _, t := range tenants.Items {
+		c.Status.Tenants = append(c.Status.Tenants, t.Name)
+	}
+	slices.Sort(c.Status.Tenants)
+	profile, err := r.Profiles.Profile(ctx)
+	if err != nil && !errors.Is(err, tenancy.ErrInvalid) {
+		return nil, err
+	}
+	if profile == nil {
+		ready.Reason, ready.Message = reasonNoProfile, "there is no valid TenancyProfile named "+v1alpha1.ProfileName
+		return []metav1.Condition{ready}, nil
+	}
+	notes := capsule.Check(c, profile.Spec.ProtectedNamespaces)
+	refusals := capsule.Result{Notes: notes}.Refusals()
+	ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, reasonInForce, "it holds for Capsule's Tenants"
+	if len(refusals) > 0 {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonRefused, "no Tenant of Capsule is changed until this is solved: "+join(refusals)
+	}
+	return []metav1.Condition{ready, honoured(notes)}, nil
+}
