@@ -36,7 +36,7 @@ func UpToDate(existing, desired client.Object) bool {
 		return ok && equality.Semantic.DeepEqual(have.Spec, want.Spec)
 	case *corev1.ResourceQuota:
 		have, ok := existing.(*corev1.ResourceQuota)
-		return ok && equality.Semantic.DeepEqual(have.Spec, want.Spec)
+		return ok && have.Labels[LabelQuotaScope] == want.Labels[LabelQuotaScope] && equality.Semantic.DeepEqual(have.Spec, want.Spec)
 	case *corev1.LimitRange:
 		have, ok := existing.(*corev1.LimitRange)
 		return ok && equality.Semantic.DeepEqual(have.Spec, want.Spec)

@@ -24,6 +24,7 @@ const (
 	othersRole  = "tenure:others"
 	clusterRole = "tenure:cluster"
 	syncBinding = "tenure:sync"
+	offboarding = "tenure:offboarding"
 )
 
 // joined is the prefix and the name behind a colon or, if that is too long, the

@@ -68,6 +68,8 @@ type Namespace struct {
 	// that belong to it, this one included.
 	Tenant   *v1alpha1.Tenant
 	Siblings []string
+	// Manager is who deletes the namespace when its Tenant is deleted.
+	Manager *rbacv1.Subject
 }
 
 // Objects are what belongs into a namespace. What is nil does not.
@@ -147,7 +149,7 @@ func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 	objects.Parameters.Finalizers = []string{Finalizer}
 	objects.Quota = quota(ns, tenant, objects.Parameters.Spec.Tenants.Bounds.MaxObjects)
 	if ns.Tenant != nil {
-		objects.addTenant(ns)
+		objects.addTenant(ns, profile)
 	}
 	if ns.OwnAccount {
 		// Whoever brings the account says what it may do.

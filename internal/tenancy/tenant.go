@@ -39,12 +39,17 @@ const (
 )
 
 // addTenant adds what the Tenant says to what every tenant's namespace has.
-func (o *Objects) addTenant(ns Namespace) {
+func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
 	o.Labels, o.Annotations, _ = Metadata(ns.Tenant)
 	o.Bounds = bounds(ns)
 	o.Bindings = bindings(ns)
 	if ns.Tenant.DeletionTimestamp.IsZero() {
 		o.Sync = syncs(ns, o.Parameters.Spec.Tenants.Bounds)
+		return
+	}
+	if ns.Manager != nil && Leaves(ns.Labels, profile) {
+		// The manager may delete no other namespaces.
+		o.Bindings = append(o.Bindings, roleBinding(ns, offboarding, DeleterRole, []rbacv1.Subject{*ns.Manager}))
 	}
 }
 
@@ -206,4 +211,24 @@ func unique(subjects []rbacv1.Subject) []rbacv1.Subject {
 		seen[s] = true
 		return before
 	})
+}
+
+// ShareQuota is the ResourceQuota for a namespace's part of a quota of the whole
+// tenant.
+func ShareQuota(tenant, namespace string, q v1alpha1.TenantQuota, hard corev1.ResourceList) *corev1.ResourceQuota {
+	o := &corev1.ResourceQuota{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ResourceQuota"},
+		ObjectMeta: meta(namespace, QuotaObjectName(q.Name), tenant),
+		Spec:       *q.ResourceQuotaSpec.DeepCopy(),
+	}
+	o.Labels[LabelQuotaScope] = QuotaScopeTenant
+	o.Finalizers = []string{QuotaFinalizer}
+	o.Spec.Hard = hard
+	return o
+}
+
+// Leaves says whether a namespace goes with its Tenant. One that the platform's
+// repository brings stays: Flux would bring it back.
+func Leaves(labels map[string]string, profile *v1alpha1.TenancyProfile) bool {
+	return !slices.Contains(profile.Spec.PlatformNamespaces, labels[labelFluxNamespace])
 }

@@ -11,13 +11,17 @@ import (
 	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/controller/profile"
 	"github.com/tenure-dev/tenure/internal/controller/refusal"
+	"github.com/tenure-dev/tenure/internal/controller/tenant"
 	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -30,6 +34,8 @@ import (
 const (
 	// leaseName is the name of the Lease that the working manager holds.
 	leaseName = "tenure-manager"
+	// accountName is the name of the manager's service account: see config/rbac.
+	accountName = "tenure-manager"
 	// postTimeout bounds a post to notification-controller.
 	postTimeout = 5 * time.Second
 	// shutdownTimeout is how long a reconciliation may take to end.
@@ -71,7 +77,11 @@ func managerOptions(o Options) ctrlmanager.Options {
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       new(shutdownTimeout),
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			refusal.Object(): {Transform: refusal.Trim},
+			refusal.Object():                  {Transform: trim},
+			&rbacv1.ClusterRole{}:             {Label: ours},
+			&rbacv1.ClusterRoleBinding{}:      {Label: ours},
+			ofKind(tenancy.GitRepositoryKind): {Label: ours},
+			ofKind(tenancy.OCIRepositoryKind): {Label: ours},
 		}},
 		Client: client.Options{Cache: &client.CacheOptions{
 			// Also the profile and Kustomizations, which are read untyped.
@@ -82,11 +92,31 @@ func managerOptions(o Options) ctrlmanager.Options {
 	}
 }
 
+// ours selects what the manager made, of kinds of which it reads nothing else.
+var ours = labels.SelectorFromSet(labels.Set{tenancy.LabelManaged: tenancy.ManagedValue})
+
+func ofKind(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind)
+	return u
+}
+
+// trim keeps the cache of Kustomizations small: of those that the manager made for
+// a Tenant all but the inventory is kept, of others what the mirror of refusals reads.
+func trim(object any) (any, error) {
+	k, ok := object.(*unstructured.Unstructured)
+	if !ok || k.GetLabels()[tenancy.LabelManaged] != tenancy.ManagedValue {
+		return refusal.Trim(object)
+	}
+	unstructured.RemoveNestedField(k.Object, "status", "inventory")
+	return k, nil
+}
+
 // newScheme knows what the controllers read and write. Secrets are not there.
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, rbacv1.AddToScheme, eventsv1.AddToScheme, v1alpha1.AddToScheme,
+		corev1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme, eventsv1.AddToScheme, v1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			panic(err) // only for types that contradict each other
@@ -100,15 +130,24 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 	rules := ruleNames()
 	profiles := tenantnamespace.ProfileReader{Client: mgr.GetClient(), Rules: rules, Home: o.Namespace}
 	failures := &profile.Failures{}
+	reports := &tenant.Reports{}
 	namespaces := &tenantnamespace.Reconciler{
 		Client:   mgr.GetClient(),
 		Profiles: profiles,
 		Kinds:    tenantnamespace.ServedKinds{Client: mgr.GetClient()},
 		Failures: failures,
+		Reports:  reports,
 		Events:   mgr.GetEventRecorder(leaseName),
+		Manager:  rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: accountName},
 		Now:      time.Now,
 	}
-	if err := namespaces.Setup(mgr); err != nil {
+	if err := namespaces.Setup(ctx, mgr); err != nil {
+		return err
+	}
+	tenants := &tenant.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Profiles: profiles, Reports: reports, Now: time.Now,
+	}
+	if err := tenants.Setup(ctx, mgr); err != nil {
 		return err
 	}
 	status := &profile.Reconciler{
