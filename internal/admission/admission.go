@@ -43,6 +43,8 @@ type Rule struct {
 	validations []validation
 	// unbound rules hold in every namespace and read no parameters.
 	unbound bool
+	// own rules read TenantParameters alone, and hold nobody back without them.
+	own bool
 }
 
 // validation is an expression that must hold, and the message if it does not:
@@ -52,8 +54,8 @@ type validation struct{ expression, message string }
 // Rules returns all rules, by name.
 func Rules() []Rule {
 	rules := []Rule{
-		accounts(), bounds(), externalArtifacts(), kubeConfigs(), managed(), namespaces(),
-		notifications(), parameters(), pods(), references(), sources(), status(), tokens(),
+		accounts(), bounds(), cordoned(), externalArtifacts(), kubeConfigs(), managed(), namespaces(),
+		notifications(), parameters(), pods(), protected(), references(), sources(), status(), tokens(),
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
 	return rules
@@ -70,13 +72,19 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 			bindings = append(bindings, binding(r.Name, r.Name, nil, nil))
 			continue
 		}
-		policies = append(policies, r.policy(r.Name, &admissionregistrationv1.ParamKind{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TenancyProfile"}))
-		for i, label := range tenantLabels {
-			bindings = append(bindings, binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), selector(label, tenantLabels[:i])))
+		params := paramRef(v1alpha1.ParametersName)
+		if r.own {
+			allow := admissionregistrationv1.AllowAction
+			params.ParameterNotFoundAction = &allow
+		} else {
+			policies = append(policies, r.policy(r.Name, &admissionregistrationv1.ParamKind{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TenancyProfile"}))
+			for i, label := range tenantLabels {
+				bindings = append(bindings, binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), selector(label, tenantLabels[:i])))
+			}
 		}
 		own := r.Name + fromParameters
 		policies = append(policies, r.policy(own, &admissionregistrationv1.ParamKind{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TenantParameters"}))
-		bindings = append(bindings, binding(own, own, paramRef(v1alpha1.ParametersName), &metav1.LabelSelector{
+		bindings = append(bindings, binding(own, own, params, &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: v1alpha1.LabelParameters, Operator: metav1.LabelSelectorOpExists}},
 		}))
 	}
@@ -149,7 +157,7 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind) adm
 			{Name: "not-exempt", Expression: fmt.Sprintf(
 				"!has(params.spec.exemptions) || !params.spec.exemptions.exists(e, e.rule == '%s' && e.namespace == request.namespace && e.kind == request.kind.kind && e.name == %s)", r.Name, objectName)},
 		}, p.Spec.MatchConditions...)
-		p.Spec.Variables = append([]admissionregistrationv1.Variable{{Name: "tenant", Expression: tenantName()}}, p.Spec.Variables...)
+		p.Spec.Variables = append([]admissionregistrationv1.Variable{{Name: "tenant", Expression: r.tenant()}}, p.Spec.Variables...)
 	}
 	p.Spec.Variables = append([]admissionregistrationv1.Variable{{Name: "name", Expression: objectName}}, p.Spec.Variables...)
 	forbidden := metav1.StatusReasonForbidden
@@ -170,6 +178,15 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind) adm
 		})
 	}
 	return p
+}
+
+// tenant is CEL for the name of the tenant that a rule speaks to. A Namespace itself
+// lies in none, so that rules about those ask the parameters.
+func (r Rule) tenant() string {
+	if r.own {
+		return "params.spec.tenant"
+	}
+	return tenantName()
 }
 
 // tenantName is CEL for the name of the tenant that a namespace belongs to.

@@ -17,7 +17,7 @@ edit.
 Each rule is two ValidatingAdmissionPolicies: the one of this name reads the
 TenancyProfile, the one that ends in ` + "`" + fromParameters + "`" + ` the TenantParameters of a namespace
 that has them. Those that are marked with * hold in every namespace, read neither,
-and have no exemptions.
+and have no exemptions. Those that are marked with + have the second policy alone.
 
 | Rule | What holds | Stops | Looks at |
 |---|---|---|---|
@@ -32,8 +32,11 @@ and have no exemptions.
 			kinds = append(kinds, fmt.Sprintf("%s of %s", strings.Join(operations, ", "), strings.Join(on.Resources, ", ")))
 		}
 		name := "`" + r.Name + "`"
-		if r.unbound {
+		switch {
+		case r.unbound:
 			name += " *"
+		case r.own:
+			name += " +"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, r.Title, strings.Join(r.Rows, ", "), strings.Join(kinds, "; "))
 	}
