@@ -290,7 +290,7 @@ func testKilledManager(r run) {
 		if got := r.field(ns, "rolebinding/tenure-reconciler", ".roleRef.name"); got != "tenure-tenant" {
 			r.t.Errorf("%s has no binding: %q", ns, got)
 		}
-		if i >= count/2 {
+		if i == count-1 {
 			if got := r.field(ns, "rolebinding/tenure:owners:tenure-tenant", ".subjects[0].name"); got != "ann" {
 				r.t.Errorf("%s gives its owner nothing: %q", ns, got)
 			}

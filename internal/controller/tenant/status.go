@@ -46,8 +46,10 @@ const (
 	ReasonDeleting = "Deleting"
 	// ReasonProtected: the Tenant is to be deleted, and spec.protected is true.
 	ReasonProtected = "Protected"
-	// ReasonWithin and ReasonExceeded: what is used is within the quotas, or not.
-	ReasonWithin, ReasonExceeded = "Within", "Exceeded"
+	// ReasonWithin: what is used is within the quotas.
+	ReasonWithin = "Within"
+	// ReasonExceeded: more is used than the quotas allow.
+	ReasonExceeded = "Exceeded"
 )
 
 // again is when something is tried again that somebody has to allow first.
@@ -141,7 +143,7 @@ func (r *Reconciler) finish(ctx context.Context, f *found) (ctrl.Result, error) 
 	status.ObservedGeneration = f.tenant.Generation
 	if f.profile != nil {
 		status.Namespaces = f.names()
-		status.Size = int32(min(len(status.Namespaces), 1<<30)) //nolint:gosec // bounded
+		status.Size = int32(min(len(status.Namespaces), 1<<30))
 	}
 	// A reservation ends with the update that counts its namespace, or by itself.
 	var next time.Time

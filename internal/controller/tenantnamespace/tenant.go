@@ -256,7 +256,7 @@ func owned(ns *corev1.Namespace, field string) map[string]bool {
 			Metadata map[string]map[string]json.RawMessage `json:"f:metadata"`
 		}
 		// What cannot be read is written anew.
-		if json.Unmarshal(m.FieldsV1.Raw, &fields) != nil {
+		if json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		for name := range fields.Metadata[field] {
