@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/testwait"
@@ -55,12 +56,14 @@ func synced(kind string) *unstructured.Unstructured {
 func TestTenant(t *testing.T) {
 	t.Parallel()
 	admin, restConfig := cluster(t)
+	began := time.Now()
 	create(t, admin, tenantManifest("team", `{owners: [{kind: User, name: ann}], namespaces: {create: [team-one, team-two], podSecurity: restricted, labels: {cost: "7"}},
  roleBindings: [{role: view, subjects: [{kind: Group, name: auditors}]}],
  quotas: [{name: each, scope: Namespace, hard: {secrets: "5"}}],
  limitRanges: [{limits: [{type: Container, max: {cpu: "1"}}]}], networkPolicies: [{podSelector: {}, ingress: [{ports: [{port: 80}]}]}],
  sync: [{name: app, git: {url: "https://git.example.com/other/app"}, path: ./staging}], policy: {bounds: {minInterval: 2m, maxTimeout: 3m, maxObjects: 7}}}`))
 	condition(t, admin, "team", "Ready", "InPlace", "2 namespaces are in place")
+	t.Logf("in place %.2f s after it was applied", time.Since(began).Seconds())
 	ann := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "ann", Groups: []string{"system:authenticated"}})
 	for _, name := range []string{"team-one", "team-two"} {
 		ns := &corev1.Namespace{}
