@@ -14,11 +14,18 @@ type Sync struct {
 	Name string `json:"name"`
 
 	// namespace is the tenant's namespace that the sync is in and delivers to,
-	// by default the first of spec.namespaces.create.
+	// by default the first of spec.namespaces.create. Everything in the repository
+	// goes there, whatever namespace it names, unless anyNamespace is true.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
+
+	// anyNamespace lets the manifests say which of the tenant's namespaces they
+	// are for, so that a repository can fill several, and make them if its account
+	// is an owner. A manifest that says nothing is then refused.
+	// +optional
+	AnyNamespace bool `json:"anyNamespace,omitempty"`
 
 	// git is a Git repository.
 	// +optional
@@ -58,10 +65,13 @@ type Sync struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.branch) || !has(self.tag)",message="give a branch or a tag"
 type GitSource struct {
-	// url is the repository's, https or ssh.
+	// url is the repository's, https or ssh, without a password and as it is: no
+	// query, nothing encoded, no dots as in ../. The tenant may fetch from it, beside
+	// what its policy allows.
 	// +required
-	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^(https?|ssh)://`
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^(https?|ssh)://([a-z0-9_-]+@)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?$`
+	// +kubebuilder:validation:XValidation:rule="!self.contains('..')",message="an address has no .."
 	URL string `json:"url"`
 	// branch is main if there is neither a branch nor a tag.
 	// +optional
@@ -82,8 +92,9 @@ type GitSource struct {
 type OCISource struct {
 	// url is the repository's, with oci:// in front.
 	// +required
-	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^oci://`
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^oci://[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?$`
+	// +kubebuilder:validation:XValidation:rule="!self.contains('..')",message="an address has no .."
 	URL string `json:"url"`
 	// tag is latest if there is none.
 	// +optional

@@ -36,6 +36,8 @@ type Tenant struct {
 
 // TenantSpec is what a tenant gets. All of it is optional: a Tenant without a
 // spec is a name that namespaces can belong to.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.sync) || self.sync.all(s, has(s.__namespace__)) || has(self.namespaces) && has(self.namespaces.create) && size(self.namespaces.create) > 0",message="a sync needs a namespace: name it in the sync, or list one in spec.namespaces.create",fieldPath=".sync"
 type TenantSpec struct {
 	// owners are the people and programs that the tenant consists of. They may
 	// make namespaces, up to the quota, and have their roles in each of them.
@@ -140,13 +142,15 @@ type Owner struct {
 
 // TenantNamespaces says which namespaces a tenant has and how they look.
 type TenantNamespaces struct {
-	// create are namespaces that are made for the tenant.
+	// create are namespaces that are made for the tenant. One that exists and is not
+	// labelled as the tenant's is left alone, and the condition Ready says so.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.all(n, !n.startsWith('kube-') && n != 'default')",message="default and names that begin with kube- are Kubernetes' own"
 	Create []string `json:"create,omitempty"`
 
 	// quota is how many namespaces the tenant may have before its owners are
@@ -169,14 +173,19 @@ type TenantNamespaces struct {
 	// +kubebuilder:validation:Enum=privileged;baseline;restricted
 	PodSecurity string `json:"podSecurity,omitempty"`
 
-	// labels and annotations are on each of the tenant's namespaces, and owners
-	// cannot change them.
+	// labels are on each of the tenant's namespaces, and owners cannot change them.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$'))",message="a label's name is at most 63 letters, digits, dots, hyphens and underscores, with a DNS name and a / before it or not"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('tenure.dev/') && !k.startsWith('kubernetes.io/') && !k.startsWith('pod-security.kubernetes.io/enforce'))",message="labels of tenure.dev and kubernetes.io are not yours to set, and the Pod Security level is given in podSecurity"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(self[k]) <= 63)",message="a label's value is at most 63 letters, digits, dots, hyphens and underscores"
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are like labels.
+	// annotations are on each of the tenant's namespaces, and owners cannot change
+	// them.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$'))",message="an annotation's name is at most 63 letters, digits, dots, hyphens and underscores, with a DNS name and a / before it or not"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('tenure.dev/'))",message="annotations of tenure.dev are not yours to set"
 	Annotations map[string]string `json:"annotations,omitempty"`
 
 	// required are labels and annotations that owners must give a namespace.
@@ -268,6 +277,8 @@ type Subject struct {
 }
 
 // TenantQuota bounds what a tenant may use.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.hard) && size(self.hard) > 0",message="a quota without a bound bounds nothing: give hard, such as pods: 10",fieldPath=".hard"
 type TenantQuota struct {
 	// name tells the quotas apart.
 	// +required
@@ -282,7 +293,8 @@ type TenantQuota struct {
 	// +kubebuilder:default=Tenant
 	// +kubebuilder:validation:Enum=Tenant;Namespace
 	Scope string `json:"scope,omitempty"`
-	// The bounds are those of a ResourceQuota.
+	// The bounds are those of a ResourceQuota. A tenant's share of hard is divided
+	// among its namespaces: each has what it uses, and an equal part of what is free.
 	corev1.ResourceQuotaSpec `json:",inline"`
 }
 

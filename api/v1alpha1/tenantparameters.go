@@ -28,6 +28,11 @@ type TenantParametersSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	Tenant string `json:"tenant"`
 
+	// cordoned stops everybody but the platform from changing anything in the
+	// namespace.
+	// +optional
+	Cordoned bool `json:"cordoned,omitempty"`
+
 	// What the profile says about whom the rules are for holds here as well.
 	TenancyProfileSpec `json:",inline"`
 }

@@ -52,13 +52,18 @@ type Rule struct {
 	unbound bool
 	// shared rules are about the spec of Flux objects.
 	shared bool
+	// own rules read TenantParameters alone, and hold nobody back without them.
+	own bool
 }
 
 // Policy is the name of the policy that enforces the rule, of the two the one
 // that reads the TenancyProfile.
 func (r Rule) Policy() string {
-	if r.shared {
+	switch {
+	case r.shared:
 		return Shared
+	case r.own:
+		return r.Name + fromParameters
 	}
 	return r.Name
 }
@@ -70,8 +75,8 @@ type validation struct{ expression, message string }
 // Rules returns all rules, by name.
 func Rules() []Rule {
 	rules := []Rule{
-		accounts(), bounds(), externalArtifacts(), kubeConfigs(), managed(), namespaces(),
-		notifications(), parameters(), pods(), references(), sources(), status(), tokens(),
+		accounts(), bounds(), cordoned(), externalArtifacts(), kubeConfigs(), managed(), namespaces(),
+		notifications(), parameters(), pods(), protected(), references(), sources(), status(), tokens(),
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
 	return rules
@@ -88,15 +93,21 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 			bindings = append(bindings, binding(r.Name, r.Name, nil, nil))
 			continue
 		}
-		policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)))
-		for i, label := range tenantLabels {
-			selector := where(metav1.LabelSelectorOpExists, label)
-			selector.MatchExpressions = append(selector.MatchExpressions, where(metav1.LabelSelectorOpDoesNotExist, tenantLabels[:i]...).MatchExpressions...)
-			bindings = append(bindings, binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), selector))
+		params := paramRef(v1alpha1.ParametersName)
+		if r.own {
+			allow := admissionregistrationv1.AllowAction
+			params.ParameterNotFoundAction = &allow
+		} else {
+			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)))
+			for i, label := range tenantLabels {
+				selector := where(metav1.LabelSelectorOpExists, label)
+				selector.MatchExpressions = append(selector.MatchExpressions, where(metav1.LabelSelectorOpDoesNotExist, tenantLabels[:i]...).MatchExpressions...)
+				bindings = append(bindings, binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), selector))
+			}
 		}
 		own := r.Name + fromParameters
 		policies = append(policies, r.policy(own, paramKind("TenantParameters"), where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters)))
-		bindings = append(bindings, binding(own, own, paramRef(v1alpha1.ParametersName), nil))
+		bindings = append(bindings, binding(own, own, params, nil))
 	}
 	return policies, bindings
 }
@@ -173,14 +184,16 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 			Variables:        []admissionregistrationv1.Variable{{Name: "name", Expression: objectName}},
 		},
 	}
-	if len(r.conditions) > 0 {
-		p.Spec.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "applies", Expression: join(r.conditions, " && ")}}
+	for i, together := range affordable(r.conditions) {
+		p.Spec.MatchConditions = append(p.Spec.MatchConditions, admissionregistrationv1.MatchCondition{
+			Name: "applies" + strings.Repeat("-further", i), Expression: join(together, " && "),
+		})
 	}
 	// The API server makes the message of what is not refused, too.
 	holds, message := "variables.refusal == ''", "variables.refusal"
 	if params != nil {
 		p.Spec.Variables = append(p.Spec.Variables,
-			admissionregistrationv1.Variable{Name: "tenant", Expression: tenantName()},
+			admissionregistrationv1.Variable{Name: "tenant", Expression: r.tenant()},
 			admissionregistrationv1.Variable{Name: "exempt", Expression: exempt})
 		holds += " || " + breaksGlass
 		refused := `variables.refusal.substring(2).replace('\n', ' ')`
@@ -220,10 +233,37 @@ const breaksGlass = "has(params.spec.breakGlass) && has(request.userInfo.groups)
 // exempt is CEL for the names of the rules that the object is exempt from.
 const exempt = "has(params.spec.exemptions) ? params.spec.exemptions.filter(e, e.namespace == request.namespace && e.kind == request.kind.kind && e.name == variables.name).map(e, string(e.rule)) : []"
 
+// affordable puts conditions together for as long as one expression may ask RBAC
+// about all of them: the API server allows an expression a cost of 1,000,000, of
+// which each question takes 350,000.
+func affordable(conditions []string) [][]string {
+	const questions = 2
+	var groups [][]string
+	asked := 0
+	for _, condition := range conditions {
+		n := strings.Count(condition, ".check(")
+		if len(groups) == 0 || asked+n > questions {
+			groups, asked = append(groups, nil), 0
+		}
+		last := len(groups) - 1
+		groups[last], asked = append(groups[last], condition), asked+n
+	}
+	return groups
+}
+
 // join is CEL that joins expressions by an operator. One that decides is the last
 // to be looked at.
 func join(expressions []string, operator string) string {
 	return "(" + strings.Join(expressions, ")"+strings.TrimRight(operator, " ")+"\n(") + ")"
+}
+
+// tenant is CEL for the name of the tenant that a rule speaks to. A Namespace itself
+// lies in none, so that rules about those ask the parameters.
+func (r Rule) tenant() string {
+	if r.own {
+		return "params.spec.tenant"
+	}
+	return tenantName()
 }
 
 // tenantName is CEL for the name of the tenant that a namespace belongs to.

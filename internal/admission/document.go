@@ -18,7 +18,8 @@ Each rule is two ValidatingAdmissionPolicies: the one of this name reads the
 TenancyProfile, the one that ends in ` + "`" + fromParameters + "`" + ` the TenantParameters of a namespace
 that has them. The rules that are marked with + are about the spec of Flux objects,
 and share ` + "`" + Shared + "` and `" + Shared + fromParameters + "`" + `. Those that are
-marked with * hold in every namespace, read neither, and have no exemptions.
+marked with * hold in every namespace, read neither, and have no exemptions. Those that
+are marked with - have the second policy alone.
 
 | Rule | What holds | Stops | Looks at |
 |---|---|---|---|
@@ -38,6 +39,8 @@ marked with * hold in every namespace, read neither, and have no exemptions.
 			name += " *"
 		case r.shared:
 			name += " +"
+		case r.own:
+			name += " -"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, r.Title, strings.Join(r.Rows, ", "), strings.Join(kinds, "; "))
 	}

@@ -3,8 +3,10 @@ package tenancy
 import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -34,9 +36,40 @@ func UpToDate(existing, desired client.Object) bool {
 		return ok && equality.Semantic.DeepEqual(have.Spec, want.Spec)
 	case *corev1.ResourceQuota:
 		have, ok := existing.(*corev1.ResourceQuota)
+		return ok && have.Labels[LabelQuotaScope] == want.Labels[LabelQuotaScope] && equality.Semantic.DeepEqual(have.Spec, want.Spec)
+	case *corev1.LimitRange:
+		have, ok := existing.(*corev1.LimitRange)
 		return ok && equality.Semantic.DeepEqual(have.Spec, want.Spec)
+	case *networkingv1.NetworkPolicy:
+		have, ok := existing.(*networkingv1.NetworkPolicy)
+		return ok && equality.Semantic.DeepEqual(have.Spec, want.Spec)
+	case *rbacv1.ClusterRole:
+		have, ok := existing.(*rbacv1.ClusterRole)
+		return ok && equality.Semantic.DeepEqual(have.Rules, want.Rules)
+	case *rbacv1.ClusterRoleBinding:
+		have, ok := existing.(*rbacv1.ClusterRoleBinding)
+		return ok && equality.Semantic.DeepEqual(have.RoleRef, want.RoleRef) && equality.Semantic.DeepEqual(have.Subjects, want.Subjects)
+	case *unstructured.Unstructured:
+		have, ok := existing.(*unstructured.Unstructured)
+		return ok && sameSync(have, want)
 	}
 	return false
+}
+
+// sameSync compares the fields of Flux's objects that the manager writes; the
+// others have defaults, or are somebody else's.
+func sameSync(have, want *unstructured.Unstructured) bool {
+	if have.GetKind() != want.GetKind() {
+		return false
+	}
+	for _, field := range syncFields[want.GetKind()] {
+		is, _, _ := unstructured.NestedFieldNoCopy(have.Object, "spec", field)
+		should, _, _ := unstructured.NestedFieldNoCopy(want.Object, "spec", field)
+		if !equality.Semantic.DeepEqual(is, should) {
+			return false
+		}
+	}
+	return true
 }
 
 // holds says whether all entries of want are in have.

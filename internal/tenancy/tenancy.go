@@ -1,6 +1,8 @@
-// Package tenancy says what belongs into a tenant's namespace: a pure function
-// from the namespace's labels and the TenancyProfile to objects. Whatever it
-// returns lies in the namespace and gives no right beyond the role of tenants.
+// Package tenancy says what belongs to a tenant: a pure function from a namespace's
+// labels, the TenancyProfile and, if there is one, the Tenant to the objects in the
+// namespace, and another one from the Tenant to the objects of the whole cluster.
+// Whatever the first returns lies in the namespace; without a Tenant it gives no
+// right beyond the role of tenants, with one none beyond what the Tenant says.
 package tenancy
 
 import (
@@ -44,8 +46,11 @@ const labelFluxNamespace = "kustomize.toolkit.fluxcd.io/namespace"
 // policies.
 var tenantLabels = []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant}
 
-// kubernetesNamespaces are never a tenant's.
-var kubernetesNamespaces = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
+// OfPlatform says whether a namespace of that name is the platform's or Kubernetes'
+// own, and so never a tenant's.
+func OfPlatform(namespace string, profile *v1alpha1.TenancyProfile) bool {
+	return slices.Contains(profile.Spec.PlatformNamespaces, namespace) || strings.HasPrefix(namespace, "kube-")
+}
 
 // Namespace is what the function is told of a tenant's namespace.
 type Namespace struct {
@@ -58,6 +63,13 @@ type Namespace struct {
 	OwnAccount, OwnBinding bool
 	// Kinds are the kinds that are counted, each as RESOURCE.GROUP.
 	Kinds []string
+	// Tenant is the Tenant that the namespace belongs to, by [v1alpha1.LabelTenant];
+	// nil if there is none of that name. Siblings are the names of all namespaces
+	// that belong to it, this one included.
+	Tenant   *v1alpha1.Tenant
+	Siblings []string
+	// Manager is who deletes the namespace when its Tenant is deleted.
+	Manager *rbacv1.Subject
 }
 
 // Objects are what belongs into a namespace. What is nil does not.
@@ -73,12 +85,18 @@ type Objects struct {
 	Parameters *v1alpha1.TenantParameters
 	// Quota bounds the number of Flux's objects.
 	Quota *corev1.ResourceQuota
+	// Bounds, Bindings and Sync are what a Tenant says: quotas of this namespace,
+	// limit ranges and network policies; who has which role; sources and
+	// Kustomizations.
+	Bounds, Bindings, Sync []client.Object
+	// Labels and Annotations are those that a Tenant puts on the namespace itself.
+	Labels, Annotations map[string]string
 }
 
 // List returns the objects that are there, in the order in which they are
-// applied.
+// applied: what holds people back comes before what gives them rights.
 func (o *Objects) List() []client.Object {
-	var list []client.Object
+	list := slices.Clone(o.Bounds)
 	if o.Account != nil {
 		list = append(list, o.Account)
 	}
@@ -91,7 +109,7 @@ func (o *Objects) List() []client.Object {
 	if o.Quota != nil {
 		list = append(list, o.Quota)
 	}
-	return list
+	return slices.Concat(list, o.Bindings, o.Sync)
 }
 
 // TenantOf returns the name of the tenant that a namespace with these labels
@@ -114,7 +132,7 @@ func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 	if !ok {
 		return nil, fmt.Errorf("namespace %s is not a tenant's: it has none of the labels %s", ns.Name, strings.Join(tenantLabels, ", "))
 	}
-	if slices.Contains(profile.Spec.PlatformNamespaces, ns.Name) || slices.Contains(kubernetesNamespaces, ns.Name) {
+	if OfPlatform(ns.Name, profile) {
 		return nil, fmt.Errorf("namespace %s is the platform's and cannot be a tenant's: take the label of tenant %q off", ns.Name, tenant)
 	}
 	if problems := validation.IsDNS1123Label(tenant); len(problems) > 0 {
@@ -125,11 +143,14 @@ func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 		Parameters: &v1alpha1.TenantParameters{
 			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TenantParameters"},
 			ObjectMeta: meta(ns.Name, v1alpha1.ParametersName, tenant),
-			Spec:       v1alpha1.TenantParametersSpec{Tenant: tenant, TenancyProfileSpec: *profile.Spec.DeepCopy()},
+			Spec:       Parameters(tenant, ns.Tenant, profile),
 		},
-		Quota: quota(ns, tenant, profile.Spec.Tenants.Bounds.MaxObjects),
 	}
 	objects.Parameters.Finalizers = []string{Finalizer}
+	objects.Quota = quota(ns, tenant, objects.Parameters.Spec.Tenants.Bounds.MaxObjects)
+	if ns.Tenant != nil {
+		objects.addTenant(ns, profile)
+	}
 	if ns.OwnAccount {
 		// Whoever brings the account says what it may do.
 		return objects, nil

@@ -52,28 +52,34 @@ func TestDesiredGolden(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: Desired(): %v", tc.reason, err)
 			}
-			var got strings.Builder
-			for _, o := range objects.List() {
-				document, err := yaml.Marshal(o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				got.WriteString("---\n" + string(document))
-			}
-			golden := filepath.Join("testdata", name+".yaml")
-			if *update {
-				if err := os.WriteFile(golden, []byte(got.String()), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Errorf("%s: Desired(): -want, +got (go test -update writes it anew):\n%s", tc.reason, diff)
-			}
+			compareGolden(t, tc.reason, name, objects.List())
 		})
+	}
+}
+
+// compareGolden compares objects with a file in testdata.
+func compareGolden(t *testing.T, reason, name string, objects []client.Object) {
+	t.Helper()
+	var got strings.Builder
+	for _, o := range objects {
+		document, err := yaml.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.WriteString("---\n" + string(document))
+	}
+	golden := filepath.Join("testdata", name+".yaml")
+	if *update {
+		if err := os.WriteFile(golden, []byte(got.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("%s: -want, +got (go test -update writes it anew):\n%s", reason, diff)
 	}
 }
 

@@ -356,12 +356,16 @@ func (r run) governedTeams(prefix string) int {
 	return strings.Count(r.kubectl("", "get", "namespaces", "-l", "tenure.dev/parameters", "-o", "name"), "namespace/"+prefix)
 }
 
-// testKilledManager kills the manager while it has 20 namespaces to do.
+// testKilledManager kills the manager while it has 20 namespaces to do, half of which
+// it has to make for Tenants.
 func testKilledManager(r run) {
 	const count = 20
 	var manifests strings.Builder
-	for i := range count {
+	for i := range count / 2 {
 		fmt.Fprintf(&manifests, "---\n{apiVersion: v1, kind: Namespace, metadata: {name: late-%d, labels: {tenure.dev/tenant: late}}}\n", i)
+	}
+	for i := count / 2; i < count; i++ {
+		fmt.Fprintf(&manifests, "---\n{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: late-%[1]d}, spec: {owners: [{kind: User, name: ann}], namespaces: {create: [late-%[1]d]}}}\n", i)
 	}
 	pid, err := strconv.Atoi(r.processOf("tenure-manager").pid)
 	if err != nil {
@@ -385,6 +389,11 @@ func testKilledManager(r run) {
 		ns := fmt.Sprintf("late-%d", i)
 		if got := r.field(ns, "rolebinding/tenure-reconciler", ".roleRef.name"); got != "tenure-tenant" {
 			r.t.Errorf("%s has no binding: %q", ns, got)
+		}
+		if i == count-1 {
+			if got := r.field(ns, "rolebinding/tenure:owners:tenure-tenant", ".subjects[0].name"); got != "ann" {
+				r.t.Errorf("%s gives its owner nothing: %q", ns, got)
+			}
 		}
 	}
 }

@@ -1,11 +1,20 @@
 package get
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/tenants"
 )
@@ -16,7 +25,7 @@ func (o *options) tenants() *cobra.Command {
 	return &cobra.Command{
 		Use:     "tenants",
 		Aliases: []string{"tenant"},
-		Short:   "Show the tenants: whoever has Flux objects or the label of flux create tenant",
+		Short:   "Show the tenants: Tenant objects, and whoever has Flux objects or the label of flux create tenant",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := o.cluster.restConfig()
@@ -31,16 +40,45 @@ func (o *options) tenants() *cobra.Command {
 			if err != nil {
 				return explain(err)
 			}
-			return (ui.Table{Header: tenantColumns, Rows: tenantRows(found), NoHeader: o.noHeader}).Print(o.streams.Stdout())
+			objects, err := tenantObjects(cmd.Context(), kube)
+			if err != nil {
+				return explain(err)
+			}
+			return (ui.Table{Header: tenantColumns, Rows: tenantRows(found, objects), NoHeader: o.noHeader}).Print(o.streams.Stdout())
 		},
 	}
 }
 
-var tenantColumns = []string{"NAME", "NAMESPACES", "ACCOUNTS", "ROLES", "REPOSITORIES"}
+var tenantColumns = []string{"NAME", "READY", "NAMESPACES", "ACCOUNTS", "ROLES", "REPOSITORIES", "MESSAGE"}
 
-func tenantRows(found []tenants.Tenant) [][]string {
+// tenantObjects are the cluster's Tenants, by name; none if it does not know them.
+func tenantObjects(ctx context.Context, c client.Reader) (map[string]*v1alpha1.Tenant, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TenantList"))
+	if err := c.List(ctx, list); err != nil {
+		if apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("cannot read the Tenants: %w", err)
+	}
+	objects := map[string]*v1alpha1.Tenant{}
+	for i := range list.Items {
+		o := &v1alpha1.Tenant{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, o); err != nil {
+			return nil, fmt.Errorf("cannot read Tenant %s: %w", list.Items[i].GetName(), err)
+		}
+		objects[o.Name] = o
+	}
+	return objects, nil
+}
+
+// tenantRows is a row for each tenant by name, those without a Tenant object
+// included.
+func tenantRows(found []tenants.Tenant, objects map[string]*v1alpha1.Tenant) [][]string {
 	var rows [][]string
+	seen := map[string]bool{}
 	for _, t := range found {
+		seen[t.Name] = true
 		var accounts, repositories []string
 		for _, a := range t.Accounts {
 			accounts = append(accounts, a.String())
@@ -48,9 +86,37 @@ func tenantRows(found []tenants.Tenant) [][]string {
 		for _, r := range t.Repositories {
 			repositories = append(repositories, r.URL+"#"+r.Branch)
 		}
+		ready, message := tenantState(objects[t.Name])
 		rows = append(rows, []string{
-			t.Name, strings.Join(t.Namespaces, ","), strings.Join(accounts, ","), strings.Join(t.Roles, ","), strings.Join(repositories, ","),
+			t.Name, ready, strings.Join(t.Namespaces, ","), strings.Join(accounts, ","), strings.Join(t.Roles, ","), strings.Join(repositories, ","), message,
 		})
 	}
+	for name, o := range objects {
+		if !seen[name] {
+			ready, message := tenantState(o)
+			rows = append(rows, []string{name, ready, strings.Join(o.Status.Namespaces, ","), "", "", "", message})
+		}
+	}
+	slices.SortFunc(rows, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
 	return rows
+}
+
+// tenantState is what a Tenant says of itself: whether it is ready, and first what is
+// wrong.
+func tenantState(o *v1alpha1.Tenant) (ready, message string) {
+	if o == nil {
+		return "-", "known by label or by its Flux objects, no Tenant"
+	}
+	c := apimeta.FindStatusCondition(o.Status.Conditions, "Ready")
+	if c == nil {
+		return string(metav1.ConditionUnknown), "the manager has not looked at it yet"
+	}
+	message = c.Message
+	if q := apimeta.FindStatusCondition(o.Status.Conditions, "WithinQuota"); q != nil && q.Status == metav1.ConditionFalse {
+		message += "; " + q.Message
+	}
+	if c.ObservedGeneration != o.Generation {
+		return string(metav1.ConditionUnknown), "the manager has not looked at the last change yet; before, " + message
+	}
+	return string(c.Status), message
 }

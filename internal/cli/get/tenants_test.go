@@ -4,18 +4,41 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenants"
 )
 
 func TestTenantRows(t *testing.T) {
 	t.Parallel()
-	got := tenantRows([]tenants.Tenant{{
-		Name: "dev-team", Namespaces: []string{"apps", "apps-preview"},
-		Accounts: []tenants.Account{{Namespace: "apps", Name: "dev-team"}}, Roles: []string{"ClusterRole/edit"},
-		Repositories: []tenants.Repository{{URL: "https://git.example.com/acme/dev-team", Branch: "main"}},
-	}})
-	want := [][]string{{"dev-team", "apps,apps-preview", "apps/dev-team", "ClusterRole/edit", "https://git.example.com/acme/dev-team#main"}}
+	object := func(name string, conditions ...metav1.Condition) *v1alpha1.Tenant {
+		return &v1alpha1.Tenant{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 2},
+			Status:     v1alpha1.TenantStatus{Namespaces: []string{name + "-one"}, Conditions: conditions},
+		}
+	}
+	ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, ObservedGeneration: 2, Message: "1 namespace is in place"}
+	old := ready
+	old.ObservedGeneration = 1
+	exceeded := metav1.Condition{Type: "WithinQuota", Status: metav1.ConditionFalse, Message: "uses more pods"}
+	got := tenantRows([]tenants.Tenant{
+		{
+			Name: "dev-team", Namespaces: []string{"apps", "apps-preview"},
+			Accounts: []tenants.Account{{Namespace: "apps", Name: "dev-team"}}, Roles: []string{"ClusterRole/edit"},
+			Repositories: []tenants.Repository{{URL: "https://git.example.com/acme/dev-team", Branch: "main"}},
+		},
+		{Name: "labelled", Namespaces: []string{"labelled"}},
+	}, map[string]*v1alpha1.Tenant{
+		"dev-team": object("dev-team", ready), "changed": object("changed", old), "greedy": object("greedy", ready, exceeded), "new": object("new"),
+	})
+	want := [][]string{
+		{"changed", "Unknown", "changed-one", "", "", "", "the manager has not looked at the last change yet; before, 1 namespace is in place"},
+		{"dev-team", "True", "apps,apps-preview", "apps/dev-team", "ClusterRole/edit", "https://git.example.com/acme/dev-team#main", "1 namespace is in place"},
+		{"greedy", "True", "greedy-one", "", "", "", "1 namespace is in place; uses more pods"},
+		{"labelled", "-", "labelled", "", "", "", "known by label or by its Flux objects, no Tenant"},
+		{"new", "Unknown", "new-one", "", "", "", "the manager has not looked at it yet"},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("a tenant is one row, lists are joined (-want +got):\n%s", diff)
 	}

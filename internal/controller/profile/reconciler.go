@@ -105,7 +105,8 @@ func (r *Reconciler) condition(ctx context.Context, current *unstructured.Unstru
 func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile) (Counts, error) {
 	var namespaces corev1.NamespaceList
 	var parameters v1alpha1.TenantParametersList
-	for _, list := range []client.ObjectList{&namespaces, &parameters} {
+	var objects v1alpha1.TenantList
+	for _, list := range []client.ObjectList{&namespaces, &parameters, &objects} {
 		if err := r.Client.List(ctx, list); err != nil {
 			return Counts{}, fmt.Errorf("cannot see where the posture is in force: %w", err)
 		}
@@ -113,6 +114,10 @@ func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile)
 	specs := map[string]v1alpha1.TenantParametersSpec{}
 	for _, p := range parameters.Items {
 		specs[p.Namespace] = p.Spec
+	}
+	wanted := map[string]v1alpha1.TenantParametersSpec{}
+	for i := range objects.Items {
+		wanted[objects.Items[i].Name] = tenancy.Parameters(objects.Items[i].Name, &objects.Items[i], profile)
 	}
 	counts := Counts{Valid: true}
 	tenants := map[string]bool{}
@@ -123,7 +128,10 @@ func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile)
 		}
 		tenants[tenant] = true
 		counts.Namespaces++
-		want := v1alpha1.TenantParametersSpec{Tenant: tenant, TenancyProfileSpec: profile.Spec}
+		want, ok := wanted[ns.Labels[v1alpha1.LabelTenant]]
+		if !ok {
+			want = v1alpha1.TenantParametersSpec{Tenant: tenant, TenancyProfileSpec: profile.Spec}
+		}
 		spec, found := specs[ns.Name]
 		_, labelled := ns.Labels[v1alpha1.LabelParameters]
 		switch {

@@ -8,8 +8,10 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,72 +19,81 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// contents are the objects of a namespace of the kinds that the manager makes.
+// contents are the objects of a namespace of the kinds that the manager makes, of
+// which none has a kind: lists leave it out.
 type contents struct {
+	all        []client.Object
 	accounts   []*corev1.ServiceAccount
 	bindings   []*rbacv1.RoleBinding
 	quotas     []*corev1.ResourceQuota
 	parameters *v1alpha1.TenantParameters
+	syncs      []*unstructured.Unstructured
 }
 
 func (r *Reconciler) read(ctx context.Context, namespace string) (*contents, error) {
-	var accounts corev1.ServiceAccountList
-	var bindings rbacv1.RoleBindingList
-	var quotas corev1.ResourceQuotaList
-	var parameters v1alpha1.TenantParametersList
-	for _, list := range []client.ObjectList{&accounts, &bindings, &quotas, &parameters} {
+	lists := []client.ObjectList{
+		&corev1.ServiceAccountList{}, &rbacv1.RoleBindingList{}, &v1alpha1.TenantParametersList{}, &corev1.ResourceQuotaList{},
+		&corev1.LimitRangeList{}, &networkingv1.NetworkPolicyList{},
+	}
+	for _, kind := range syncKinds {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		lists = append(lists, list)
+	}
+	c := &contents{}
+	for _, list := range lists {
 		if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return nil, fmt.Errorf("cannot read what is in namespace %s: %w", namespace, err)
 		}
-	}
-	c := &contents{}
-	for i := range accounts.Items {
-		c.accounts = append(c.accounts, &accounts.Items[i])
-	}
-	for i := range bindings.Items {
-		c.bindings = append(c.bindings, &bindings.Items[i])
-	}
-	for i := range quotas.Items {
-		c.quotas = append(c.quotas, &quotas.Items[i])
-	}
-	for i := range parameters.Items {
-		c.parameters = &parameters.Items[i] // its schema allows one name
+		if err := apimeta.EachListItem(list, c.add); err != nil {
+			return nil, fmt.Errorf("cannot read what is in namespace %s: %w", namespace, err)
+		}
 	}
 	return c, nil
 }
 
-// all returns the objects, of which none has a kind: lists leave it out.
-func (c *contents) all() []client.Object {
-	var all []client.Object
-	for _, o := range c.accounts {
-		all = append(all, o)
+func (c *contents) add(item runtime.Object) error {
+	object, ok := item.(client.Object)
+	if !ok {
+		return fmt.Errorf("%T is not an object", item)
 	}
-	for _, o := range c.bindings {
-		all = append(all, o)
+	c.all = append(c.all, object)
+	switch o := object.(type) {
+	case *corev1.ServiceAccount:
+		c.accounts = append(c.accounts, o)
+	case *rbacv1.RoleBinding:
+		c.bindings = append(c.bindings, o)
+	case *corev1.ResourceQuota:
+		c.quotas = append(c.quotas, o)
+	case *v1alpha1.TenantParameters:
+		c.parameters = o // its schema allows one name
+	case *unstructured.Unstructured:
+		c.syncs = append(c.syncs, o)
 	}
-	if c.parameters != nil {
-		all = append(all, c.parameters)
-	}
-	for _, o := range c.quotas {
-		all = append(all, o)
-	}
-	return all
+	return nil
 }
 
-// ours returns what the manager made.
-func (c *contents) ours() []client.Object {
+// ours returns what the manager made. The quotas that are parts of a Tenant's are
+// the Tenant's reconciler's, for as long as there is a Tenant.
+func (c *contents) ours(tenant *v1alpha1.Tenant) []client.Object {
 	var ours []client.Object
-	for _, o := range c.all() {
-		if o.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue {
+	for _, o := range c.all {
+		if o.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue && (tenant == nil || !isShare(o)) {
 			ours = append(ours, o)
 		}
 	}
 	return ours
 }
 
+// isShare says whether an object is a namespace's part of a quota of a Tenant.
+func isShare(o client.Object) bool {
+	_, quota := o.(*corev1.ResourceQuota)
+	return quota && o.GetLabels()[tenancy.LabelQuotaScope] == tenancy.QuotaScopeTenant
+}
+
 // find returns the object of the same kind and name, or nil.
 func (c *contents) find(wanted client.Object) client.Object {
-	for _, o := range c.all() {
+	for _, o := range c.all {
 		if keyOf(o) == keyOf(wanted) {
 			return o
 		}
@@ -91,11 +102,20 @@ func (c *contents) find(wanted client.Object) client.Object {
 }
 
 func keyOf(o client.Object) key {
-	return key{kind: fmt.Sprintf("%T", o), NamespacedName: client.ObjectKeyFromObject(o)}
+	kind := fmt.Sprintf("%T", o)
+	if u, ok := o.(*unstructured.Unstructured); ok {
+		kind = u.GetKind()
+	}
+	return key{kind: kind, NamespacedName: client.ObjectKeyFromObject(o)}
 }
 
 // applyObject writes an object by server-side apply.
 func (r *Reconciler) applyObject(ctx context.Context, object client.Object) error {
+	return Apply(ctx, r.Client, object)
+}
+
+// Apply writes an object of the manager's by server-side apply.
+func Apply(ctx context.Context, c client.Client, object client.Object) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return err
@@ -104,7 +124,7 @@ func (r *Reconciler) applyObject(ctx context.Context, object client.Object) erro
 	// Not ours to say.
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
 	delete(u.Object, "status")
-	return r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(FieldManager), client.ForceOwnership)
+	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(FieldManager), client.ForceOwnership)
 }
 
 // prune removes those objects that are not kept. One that somebody else has
@@ -126,6 +146,9 @@ func (r *Reconciler) prune(ctx context.Context, ours, kept []client.Object) erro
 }
 
 func (r *Reconciler) remove(ctx context.Context, object client.Object) error {
+	if isShare(object) {
+		return ReleaseQuota(ctx, r.Client, object, true)
+	}
 	if shared(object) {
 		patch := mergePatch(object, map[string]any{
 			"resourceVersion": object.GetResourceVersion(),

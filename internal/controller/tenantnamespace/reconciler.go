@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -51,6 +53,15 @@ type Failures interface {
 	Set(namespace string, err error)
 }
 
+// Reports hears how the namespaces of Tenants are, for their status.
+type Reports interface {
+	// Report says that a namespace was brought to what a generation of the Tenant
+	// says, or what keeps it from that.
+	Report(tenant, namespace string, generation int64, problem error)
+	// Forget says that a namespace is nobody's any more.
+	Forget(namespace string)
+}
+
 // Reconciler keeps tenants' namespaces as they should be.
 type Reconciler struct {
 	// Client reads from a cache and writes to the API server.
@@ -58,12 +69,17 @@ type Reconciler struct {
 	Profiles Profiles
 	Kinds    Kinds
 	Failures Failures
+	Reports  Reports
 	Events   Events
+	// Manager is who this is: when a Tenant is deleted, it gets the right to delete
+	// its namespaces, one by one.
+	Manager rbacv1.Subject
 	// Now is the clock.
 	Now func() time.Time
 
 	unlabelled times
 	unkept     times
+	refused    times
 }
 
 // Reconcile brings one namespace up to date. Without a valid profile nothing is
@@ -91,7 +107,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 func (r *Reconciler) forget(namespace string) {
 	r.Failures.Set(namespace, nil)
+	r.Reports.Forget(namespace)
 	r.unlabelled.forget(namespace)
+	r.refused.forget(namespace)
 }
 
 // reconcile returns beside the error, after which it is tried again, the problem
@@ -119,24 +137,35 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 		return result, nil, err
 	}
 	if _, tenants := tenancy.TenantOf(ns.Labels); !tenants {
+		r.Reports.Forget(ns.Name)
 		result, err = r.tearDown(ctx, ns, have)
 		return result, nil, err
+	}
+	tenant, siblings, err := r.tenant(ctx, ns)
+	if err != nil {
+		return ctrl.Result{}, nil, err
 	}
 	kinds, later, err := r.counted(ctx, have)
 	if err != nil {
 		return ctrl.Result{}, nil, err
 	}
-	desired, problem := tenancy.Desired(describe(ns, profile, have, kinds), profile)
+	in := describe(ns, profile, have, kinds)
+	in.Tenant, in.Siblings, in.Manager = tenant, siblings, &r.Manager
+	desired, problem := tenancy.Desired(in, profile)
 	if problem != nil {
 		r.Events.Eventf(ns, nil, corev1.EventTypeWarning, "NotATenant", "Reconcile", "%v", problem)
+		r.report(tenant, ns, problem)
 		result, err = r.tearDown(ctx, ns, have)
 		return result, problem, err
 	}
-	result, err = r.apply(ctx, ns, desired, have)
-	if result.RequeueAfter == 0 {
+	result, problem, err = r.apply(ctx, ns, tenant, desired, have)
+	if err == nil {
+		r.report(tenant, ns, problem)
+	}
+	if later > 0 && (result.RequeueAfter == 0 || later < result.RequeueAfter) {
 		result.RequeueAfter = later
 	}
-	return result, nil, err
+	return result, problem, err
 }
 
 // describe says what the function of desired objects has to know.
@@ -155,40 +184,70 @@ func describe(ns *corev1.Namespace, profile *v1alpha1.TenancyProfile, have *cont
 
 // apply writes what is missing or differs, removes what does not belong there
 // any more, and lets the label say that the parameters hold.
-func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, desired *tenancy.Objects, have *contents) (ctrl.Result, error) {
+func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1alpha1.Tenant, desired *tenancy.Objects, have *contents) (result ctrl.Result, problem, err error) {
 	if have.parameters != nil && !have.parameters.DeletionTimestamp.IsZero() {
 		// Somebody deleted them: let them go in order; then they come back.
-		return r.release(ctx, ns, have)
+		result, err = r.release(ctx, ns, have)
+		return result, nil, err
 	}
-	for _, object := range desired.List() {
-		if existing := have.find(object); existing != nil && tenancy.UpToDate(existing, object) {
-			continue
-		}
-		if err := r.applyObject(ctx, object); err != nil {
-			return ctrl.Result{}, fmt.Errorf("cannot apply %s %s/%s: %w", object.GetObjectKind().GroupVersionKind().Kind, ns.Name, object.GetName(), err)
+	if tenant != nil {
+		if err := r.applyMetadata(ctx, ns, desired); err != nil {
+			return ctrl.Result{}, nil, err
 		}
 	}
-	if err := r.prune(ctx, have.ours(), desired.List()); err != nil {
-		return ctrl.Result{}, err
+	if tenant != nil && !tenant.DeletionTimestamp.IsZero() {
+		if err := r.stop(ctx, have); err != nil {
+			return ctrl.Result{}, nil, err
+		}
 	}
+	wanted := desired.List()
+	complete := tenant == nil || hasShares(tenant, have)
+	if !complete {
+		// Nobody gets rights before the quotas hold; the quotas' coming is a
+		// reason to look again.
+		wanted = slices.DeleteFunc(wanted, givesRights)
+	}
+	result, problem, err = r.applyAll(ctx, ns, wanted, have)
+	if err != nil {
+		return ctrl.Result{}, nil, err
+	}
+	if !complete {
+		if problem == nil {
+			problem = errWaiting
+		}
+		return result, problem, nil
+	}
+	if err := r.prune(ctx, have.ours(tenant), desired.List()); err != nil {
+		return ctrl.Result{}, nil, err
+	}
+	wait, err := r.settle(ctx, ns, have)
+	if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
+		result.RequeueAfter = wait
+	}
+	return result, problem, err
+}
+
+// settle lets the label say that the parameters hold, when they have been there for
+// long enough. It returns how long that still takes.
+func (r *Reconciler) settle(ctx context.Context, ns *corev1.Namespace, have *contents) (time.Duration, error) {
 	if _, labelled := ns.Labels[v1alpha1.LabelParameters]; labelled {
 		r.unlabelled.forget(ns.Name)
-		return ctrl.Result{}, nil
+		return 0, nil
 	}
 	if have.parameters == nil {
-		return ctrl.Result{RequeueAfter: settle}, nil
+		return settle, nil
 	}
 	if wait := have.parameters.CreationTimestamp.Add(settle).Sub(r.Now()); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
+		return wait, nil
 	}
-	return ctrl.Result{}, r.label(ctx, ns, new(tenancy.ManagedValue))
+	return 0, r.label(ctx, ns, new(tenancy.ManagedValue))
 }
 
 // tearDown removes what the manager made in a namespace that is not a tenant's
 // any more.
 func (r *Reconciler) tearDown(ctx context.Context, ns *corev1.Namespace, have *contents) (ctrl.Result, error) {
 	var rest []client.Object
-	for _, object := range have.ours() {
+	for _, object := range have.ours(nil) {
 		if object != client.Object(have.parameters) {
 			rest = append(rest, object)
 		}
@@ -210,6 +269,9 @@ func (r *Reconciler) tearDown(ctx context.Context, ns *corev1.Namespace, have *c
 // release takes the label off the namespace, and when the API server has
 // noticed, lets parameters go that are being deleted.
 func (r *Reconciler) release(ctx context.Context, ns *corev1.Namespace, have *contents) (ctrl.Result, error) {
+	if err := r.releaseShares(ctx, ns, have); err != nil {
+		return ctrl.Result{}, err
+	}
 	if have.parameters == nil {
 		return ctrl.Result{}, nil
 	}

@@ -2,12 +2,17 @@ package tenantnamespace
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -25,25 +30,78 @@ import (
 const concurrent = 8
 
 // Setup adds the reconciler to a manager.
-func (r *Reconciler) Setup(mgr manager.Manager) error {
+func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Namespace{}, IndexTenant, byTenant); err != nil {
+		return fmt.Errorf("cannot index namespaces: %w", err)
+	}
 	toNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetNamespace()}}}
 	})
 	toAll := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return r.all(ctx, mgr.GetClient())
 	})
-	return ctrl.NewControllerManagedBy(mgr).
+	toTenants := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		return ofTenant(ctx, mgr.GetClient(), o.GetName())
+	})
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("tenantnamespace").
 		For(&corev1.Namespace{}, builder.WithPredicates(concerned())).
 		Watches(&corev1.ServiceAccount{}, toNamespace, builder.WithPredicates(metadataChanged)).
 		Watches(&rbacv1.RoleBinding{}, toNamespace, builder.WithPredicates(metadataChanged)).
 		Watches(&corev1.ResourceQuota{}, toNamespace, builder.WithPredicates(specChanged)).
+		Watches(&corev1.LimitRange{}, toNamespace, builder.WithPredicates(metadataChanged)).
+		Watches(&networkingv1.NetworkPolicy{}, toNamespace, builder.WithPredicates(metadataChanged)).
 		Watches(&v1alpha1.TenantParameters{}, toNamespace).
+		Watches(&v1alpha1.Tenant{}, toTenants, builder.WithPredicates(tenantChanged)).
 		Watches(profileObject(), toAll, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(definitions(), toAll, builder.WithPredicates(ofFlux, predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
-		Complete(r)
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent})
+	for _, kind := range syncKinds {
+		b = b.Watches(ofKind(kind), toNamespace, builder.WithPredicates(predicate.GenerationChangedPredicate{}, managed))
+	}
+	return b.Complete(r)
 }
+
+func ofKind(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind)
+	return u
+}
+
+// byTenant is the index of namespaces.
+func byTenant(o client.Object) []string {
+	if tenant := o.GetLabels()[v1alpha1.LabelTenant]; tenant != "" {
+		return []string{tenant}
+	}
+	return nil
+}
+
+// ofTenant returns the namespaces of a Tenant.
+func ofTenant(ctx context.Context, c client.Reader, tenant string) []reconcile.Request {
+	var list corev1.NamespaceList
+	if err := c.List(ctx, &list, client.MatchingFields{IndexTenant: tenant}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "cannot list the namespaces of a tenant")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+	}
+	return requests
+}
+
+// managed lets through what the manager made.
+var managed = predicate.NewPredicateFuncs(func(o client.Object) bool {
+	return o.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue
+})
+
+// tenantChanged leaves out most changes of a Tenant's status.
+var tenantChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok1 := e.ObjectOld.(*v1alpha1.Tenant)
+	after, ok2 := e.ObjectNew.(*v1alpha1.Tenant)
+	return ok1 && ok2 && (before.Generation != after.Generation || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+		len(after.Spec.Sync) > 0 && !slices.Equal(before.Status.Namespaces, after.Status.Namespaces))
+}}
 
 // all returns every namespace that is a tenant's or was one.
 func (r *Reconciler) all(ctx context.Context, c client.Reader) []reconcile.Request {
@@ -79,6 +137,7 @@ func concerned() predicate.Predicate {
 				return false
 			}
 			return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
+				!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) ||
 				e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 		},
 	}
@@ -90,7 +149,7 @@ var specChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok1 := e.ObjectOld.(*corev1.ResourceQuota)
 	after, ok2 := e.ObjectNew.(*corev1.ResourceQuota)
 	return ok1 && ok2 && (!maps.Equal(before.Labels, after.Labels) || !tenancy.UpToDate(before, after) ||
-		len(uncounted(after)) > len(uncounted(before)))
+		len(uncounted(after)) > len(uncounted(before)) || !after.DeletionTimestamp.IsZero())
 }}
 
 // metadataChanged leaves out what a resynchronisation repeats.

@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/controller/profile"
 	"github.com/tenure-dev/tenure/internal/controller/refusal"
 	"github.com/tenure-dev/tenure/internal/controller/sourcegrant"
+	"github.com/tenure-dev/tenure/internal/controller/tenant"
 	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -36,6 +38,8 @@ import (
 const (
 	// leaseName is the name of the Lease that the working manager holds.
 	leaseName = "tenure-manager"
+	// accountName is the name of the manager's service account: see config/rbac.
+	accountName = "tenure-manager"
 	// postTimeout bounds a post to notification-controller.
 	postTimeout = 5 * time.Second
 	// shutdownTimeout is how long a reconciliation may take to end.
@@ -76,8 +80,14 @@ func managerOptions(o Options) ctrlmanager.Options {
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       new(shutdownTimeout),
-		// For all kinds, as one that is not served cannot be named here.
-		Cache: cache.Options{DefaultTransform: trim},
+		Cache: cache.Options{
+			// For all kinds, as one that is not served cannot be named here.
+			DefaultTransform: trim,
+			ByObject: map[client.Object]cache.ByObject{
+				&rbacv1.ClusterRole{}:        {Label: ours},
+				&rbacv1.ClusterRoleBinding{}: {Label: ours},
+			},
+		},
 		Client: client.Options{Cache: &client.CacheOptions{
 			// Also the profile and Flux's objects, which are read untyped.
 			Unstructured: true,
@@ -87,14 +97,22 @@ func managerOptions(o Options) ctrlmanager.Options {
 	}
 }
 
-// trim keeps the cache small: of Flux's objects few fields are read.
+// trim keeps the cache small: of Flux's objects few fields are read, of those that
+// the manager made all but the inventory.
 func trim(object any) (any, error) {
+	if u, ok := object.(*unstructured.Unstructured); ok && u.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue {
+		unstructured.RemoveNestedField(u.Object, "status", "inventory")
+		return u, nil
+	}
 	object, err := sourcegrant.Trim(object)
 	if err != nil {
 		return nil, err
 	}
 	return refusal.Trim(object)
 }
+
+// ours selects what the manager made, of kinds of which it reads nothing else.
+var ours = labels.SelectorFromSet(labels.Set{tenancy.LabelManaged: tenancy.ManagedValue})
 
 // newScheme knows what the controllers read and write. Secrets are not there.
 func newScheme() *runtime.Scheme {
@@ -115,15 +133,24 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 	rules := ruleNames()
 	profiles := tenantnamespace.ProfileReader{Client: mgr.GetClient(), Rules: rules, Home: o.Namespace}
 	failures := &profile.Failures{}
+	reports := &tenant.Reports{}
 	namespaces := &tenantnamespace.Reconciler{
 		Client:   mgr.GetClient(),
 		Profiles: profiles,
 		Kinds:    tenantnamespace.ServedKinds{Client: mgr.GetClient()},
 		Failures: failures,
+		Reports:  reports,
 		Events:   mgr.GetEventRecorder(leaseName),
+		Manager:  rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: accountName},
 		Now:      time.Now,
 	}
-	if err := namespaces.Setup(mgr); err != nil {
+	if err := namespaces.Setup(ctx, mgr); err != nil {
+		return err
+	}
+	tenants := &tenant.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Profiles: profiles, Reports: reports, Now: time.Now,
+	}
+	if err := tenants.Setup(ctx, mgr); err != nil {
 		return err
 	}
 	status := &profile.Reconciler{

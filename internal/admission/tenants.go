@@ -1,0 +1,58 @@
+package admission
+
+import (
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// everywhere is CEL: whoever may do the same in every namespace has the right from
+// the platform, by a ClusterRoleBinding, and not from a tenant: nodes, the scheduler,
+// controllers of the platform's in namespaces of their own.
+const everywhere = "authorizer.group(request.resource.group).resource(request.resource.resource)" +
+	".subresource(has(request.subResource) ? request.subResource : '')"
+
+// cordoned: a tenant that is cordoned changes nothing. What runs goes on running: its
+// leases and events are not held back.
+func cordoned() Rule {
+	return Rule{
+		Name:  Prefix + "cordoned",
+		Title: "nobody but the platform changes anything in the namespaces of a cordoned tenant",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{
+				admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect,
+			},
+			Rule: admissionregistrationv1.Rule{
+				APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"},
+				// There are no parameters for what is in no namespace, and the API
+				// server would refuse all of it.
+				Scope: new(admissionregistrationv1.NamespacedScope),
+			},
+		}}, on([]admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}, "", "namespaces", "namespaces/*")},
+		conditions: append([]string{
+			"has(params.spec.cordoned) && params.spec.cordoned",
+			"!(request.resource.resource in ['events', 'leases'])",
+			"!has(request.userInfo.groups) || !('system:nodes' in request.userInfo.groups)",
+			"!" + everywhere + ".check(request.operation == 'DELETE' ? 'delete' : request.operation == 'UPDATE' ? 'update' : 'create').allowed()" +
+				" && !(request.operation == 'UPDATE' && " + everywhere + ".check('patch').allowed())",
+		}, notThePlatform...),
+		own:         true,
+		validations: []validation{{"false", "'is cordoned, and nobody but the platform may change ' + request.resource.resource + ' in namespace ' + request.namespace + ': ask the platform team'"}},
+	}
+}
+
+// protected: a Tenant is not deleted by mistake. That holds for everybody: who may
+// change the Tenant can take the protection off.
+func protected() Rule {
+	return Rule{
+		Name:  Prefix + "protected",
+		Title: "a protected Tenant is not deleted",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			on([]admissionregistrationv1.OperationType{admissionregistrationv1.Delete}, v1alpha1.GroupVersion.Group, "tenants"),
+		},
+		conditions: []string{
+			"has(oldObject.spec) && has(oldObject.spec.protected) && oldObject.spec.protected",
+		},
+		unbound:     true,
+		validations: []validation{{"false", "'Tenant ' + variables.name + ' is protected, and with it all that the tenant has: set spec.protected to false first'"}},
+	}
+}

@@ -1,0 +1,132 @@
+package admission_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/testwait"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const cordonedTenant = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: cordoned, labels: {tenure.dev/tenant: cordoned, tenure.dev/parameters: "true"}}
+---
+apiVersion: tenure.dev/v1alpha1
+kind: TenantParameters
+metadata: {name: tenure, namespace: cordoned}
+spec: {tenant: cordoned, cordoned: true, breakGlass: [firefighters]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: there, namespace: cordoned}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: all, namespace: cordoned}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects:
+  - {kind: User, apiGroup: rbac.authorization.k8s.io, name: cora}
+  - {kind: ServiceAccount, name: cordoned, namespace: cordoned}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: cordon-certificates}
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [create, patch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: cordon-certificates}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cordon-certificates}
+subjects: [{kind: ServiceAccount, name: issuer, namespace: certificates}]
+`
+
+func TestCordoned(t *testing.T) {
+	t.Parallel()
+	admin, _, restConfig := cluster(t)
+	for _, document := range strings.Split(cordonedTenant, "---\n") {
+		if err := admin.Create(t.Context(), parse(t, document)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	as := func(name string, groups ...string) client.Client {
+		return newClient(t, restConfig, rest.ImpersonationConfig{UserName: name, Groups: append(groups, "system:authenticated")})
+	}
+	account := as("system:serviceaccount:cordoned:cordoned", "system:serviceaccounts", "system:serviceaccounts:cordoned")
+	configMap := func(name string) *unstructured.Unstructured {
+		return parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+", namespace: cordoned}}")
+	}
+	const want = "tenant cordoned: is cordoned, and nobody but the platform may change configmaps in namespace cordoned"
+	testwait.For(t, "the cordon to be in force", 30*time.Second, func() (bool, string) {
+		err := account.Create(t.Context(), configMap("new"), client.DryRunAll)
+		return err != nil && strings.Contains(err.Error(), want), "the answer is not the rule's yet"
+	})
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`))
+	make := func(c client.Client) error { return c.Create(t.Context(), configMap("new"), client.DryRunAll) }
+	change := func(c client.Client) error { return c.Patch(t.Context(), configMap("there"), patch, client.DryRunAll) }
+	remove := func(c client.Client) error { return c.Delete(t.Context(), configMap("there"), client.DryRunAll) }
+	manifest := func(text string) func(client.Client) error {
+		return func(c client.Client) error { return c.Create(t.Context(), parse(t, text), client.DryRunAll) }
+	}
+	for _, tc := range []struct {
+		reason string
+		who    client.Client
+		what   func(client.Client) error
+		held   bool
+	}{
+		{"an owner creates", as("cora"), make, true},
+		{"an owner changes", as("cora"), change, true},
+		{"an owner deletes", as("cora"), remove, true},
+		{"an owner deletes everything", as("cora"), func(c client.Client) error {
+			return c.DeleteAllOf(t.Context(), configMap("x"), client.InNamespace("cordoned"), client.DryRunAll)
+		}, true},
+		{"an owner deletes the namespace", as("cora"), func(c client.Client) error {
+			return c.Delete(t.Context(), parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: cordoned}}"), client.DryRunAll)
+		}, true},
+		{"Flux as the tenant", account, change, true},
+		{"a binding of the owner's own", as("cora"), manifest("{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: x, namespace: cordoned}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}}"), true},
+		{"a lease of what runs", account, manifest("{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: x, namespace: cordoned}}"), false},
+		{"an event of what runs", account, manifest("{apiVersion: v1, kind: Event, metadata: {name: x, namespace: cordoned}, involvedObject: {namespace: cordoned}}"), false},
+		{"an admin", admin, change, false},
+		{"break-glass", as("cora", "firefighters"), change, false},
+		{"the platform's own account", as("system:serviceaccount:flux-system:kustomize-controller", "system:masters"), make, false},
+		{"Kubernetes cleans up", as("system:serviceaccount:kube-system:namespace-controller"), remove, false},
+		{"a controller that may do so everywhere", as("system:serviceaccount:certificates:issuer"), make, false},
+		{"the same by patch", as("system:serviceaccount:certificates:issuer"), change, false},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			err := tc.what(tc.who)
+			if !tc.held && err != nil {
+				t.Errorf("held back: %v", err)
+			}
+			if tc.held && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "is cordoned, and nobody but the platform")) {
+				t.Errorf("want the rule's refusal, got %v", err)
+			}
+		})
+	}
+}
+
+func TestProtectedTenant(t *testing.T) {
+	t.Parallel()
+	admin, _, _ := cluster(t)
+	for name, held := range map[string]bool{"kept": true, "free": false} {
+		tenant := parse(t, "{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: "+name+"}, spec: {}}")
+		if err := unstructured.SetNestedField(tenant.Object, held, "spec", "protected"); err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.Create(t.Context(), tenant); err != nil {
+			t.Fatal(err)
+		}
+		err := admin.Delete(t.Context(), tenant)
+		if held != (err != nil) || (held && !strings.Contains(err.Error(), "Tenant kept is protected, and with it all that the tenant has: set spec.protected to false first")) {
+			t.Errorf("deletion of a Tenant with protected %v: %v", held, err)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// offboard takes away what the tenant has, in an order in which nothing hangs: no
+// new namespaces; deliveries end; namespaces; the rights of its owners; the Tenant.
+// Each step waits for the one before, and the condition names what it waits for.
+func (r *Reconciler) offboard(ctx context.Context, tenant *v1alpha1.Tenant) (ctrl.Result, error) {
+	if !slices.Contains(tenant.Finalizers, Finalizer) {
+		return ctrl.Result{}, nil
+	}
+	f := &found{tenant: tenant}
+	if tenant.Spec.Protected {
+		// Who deleted it went around the rule.
+		f.problem(ReasonProtected, "the tenant is protected, and nothing of it is removed: set spec.protected to false to let it go")
+		return r.finish(ctx, f)
+	}
+	profile, err := r.Profiles.Profile(ctx)
+	if err != nil || profile == nil {
+		f.problem(ReasonNoProfile, "there is no valid TenancyProfile named %s, so nothing is removed", v1alpha1.ProfileName)
+		return r.finish(ctx, f)
+	}
+	f.profile = profile
+	for _, step := range []func(context.Context, *found) error{r.namespaces, r.disown, r.deliveries, r.leave} {
+		if err := step(ctx, f); err != nil {
+			return ctrl.Result{}, err
+		}
+		if f.reason != "" {
+			result, err := r.finish(ctx, f)
+			result.RequeueAfter = soon
+			return result, err
+		}
+	}
+	if err := r.applyCluster(ctx, f, nil); err != nil {
+		return ctrl.Result{}, err
+	}
+	kept := slices.DeleteFunc(slices.Clone(tenant.Finalizers), func(name string) bool { return name == Finalizer })
+	return ctrl.Result{}, r.finalize(ctx, tenant, kept)
+}
+
+// disown ends the right to make namespaces, and what is shared.
+func (r *Reconciler) disown(ctx context.Context, f *found) error {
+	return r.applyCluster(ctx, f, tenancy.Cluster(f.tenant, nil))
+}
+
+// deliveries waits until Flux delivers nothing more: the reconciler of the namespaces
+// ends it.
+func (r *Reconciler) deliveries(ctx context.Context, f *found) error {
+	for _, ns := range f.list {
+		if !ns.DeletionTimestamp.IsZero() {
+			continue
+		}
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(tenancy.KustomizationKind)
+		if err := r.Client.List(ctx, list, client.InNamespace(ns.Name), client.MatchingLabels{tenancy.LabelManaged: tenancy.ManagedValue}); err != nil {
+			return fmt.Errorf("cannot read what is delivered to namespace %s: %w", ns.Name, err)
+		}
+		for i := range list.Items {
+			f.problem(ReasonDeleting, "waits for Kustomization %s/%s to end", ns.Name, list.Items[i].GetName())
+		}
+	}
+	return nil
+}
+
+// leave deletes the namespaces and waits until they are gone.
+func (r *Reconciler) leave(ctx context.Context, f *found) error {
+	for _, ns := range f.list {
+		if !tenancy.Leaves(ns.Labels, f.profile) || tenancy.OfPlatform(ns.Name, f.profile) {
+			continue
+		}
+		if ns.DeletionTimestamp.IsZero() {
+			uid, version := ns.UID, ns.ResourceVersion
+			err := r.Client.Delete(ctx, ns.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &version})
+			if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				return fmt.Errorf("cannot delete namespace %s: %w", ns.Name, err)
+			}
+			// Until the manager has the right to, which comes with the next
+			// look at the namespace, and if the namespace has just changed.
+			if apierrors.IsForbidden(err) {
+				f.problem(ReasonDeleting, "waits for the right to delete namespace %s", ns.Name)
+				continue
+			}
+		}
+		f.problem(ReasonDeleting, "waits for namespace %s to be gone%s", ns.Name, remains(ns))
+	}
+	return nil
+}
+
+// remains is what Kubernetes says is left in a namespace.
+func remains(ns *corev1.Namespace) string {
+	var left []string
+	for _, c := range ns.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && (c.Type == corev1.NamespaceContentRemaining || c.Type == corev1.NamespaceFinalizersRemaining) {
+			left = append(left, c.Message)
+		}
+	}
+	if len(left) == 0 {
+		return ""
+	}
+	slices.Sort(left)
+	return ": " + strings.Join(left, "; ")
+}

@@ -1,0 +1,132 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ofTenant says whether a quota is that of all namespaces together.
+func ofTenant(q v1alpha1.TenantQuota) bool { return q.Scope != "Namespace" }
+
+// quotas divides what the tenant as a whole may use among its namespaces.
+func (r *Reconciler) quotas(ctx context.Context, f *found) error {
+	shares, err := r.shares(ctx, r.Client, f.tenant.Name)
+	if err != nil {
+		return err
+	}
+	live := false
+	for _, q := range f.tenant.Spec.Quotas {
+		if !ofTenant(q) {
+			continue
+		}
+		writes, over := divide(f, q, shares)
+		if len(writes) > 0 && !live {
+			// A cache may be behind what was written a moment ago, and two raises
+			// that do not know of each other would be too much.
+			if shares, err = r.shares(ctx, r.Live, f.tenant.Name); err != nil {
+				return err
+			}
+			live = true
+			writes, over = divide(f, q, shares)
+		}
+		for _, name := range over {
+			f.exceeded = append(f.exceeded, string(name))
+		}
+		for _, object := range writes {
+			err := tenantnamespace.Apply(ctx, r.Client, object)
+			if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+				f.problem(ReasonInvalid, "quota %s cannot be kept: %v", q.Name, err)
+				break
+			}
+			if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("cannot apply quota %s/%s: %w", object.Namespace, object.Name, err)
+			}
+		}
+	}
+	return r.pruneShares(ctx, f, shares)
+}
+
+// divide returns the quotas to write for one of the Tenant's.
+func divide(f *found, q v1alpha1.TenantQuota, all []corev1.ResourceQuota) (writes []*corev1.ResourceQuota, over []corev1.ResourceName) {
+	name := tenancy.QuotaObjectName(q.Name)
+	have := map[string]*corev1.ResourceQuota{}
+	for i := range all {
+		if all[i].Name == name {
+			have[all[i].Namespace] = &all[i]
+		}
+	}
+	var shares []tenancy.Share
+	for _, ns := range f.list {
+		if tenancy.OfPlatform(ns.Name, f.profile) {
+			continue
+		}
+		s := tenancy.Share{Namespace: ns.Name, Leaving: !ns.DeletionTimestamp.IsZero()}
+		if o := have[ns.Name]; o != nil {
+			s.Exists, s.Hard, s.Enforced, s.Used = true, o.Spec.Hard, o.Status.Hard, o.Status.Used
+			s.Leaving = s.Leaving || !o.DeletionTimestamp.IsZero()
+		}
+		shares = append(shares, s)
+		delete(have, ns.Name)
+	}
+	// Where the label is gone and the quota is not, or the namespace is new to the
+	// cache, what is held still counts.
+	for namespace, o := range have {
+		shares = append(shares, tenancy.Share{Namespace: namespace, Exists: true, Leaving: true, Hard: o.Spec.Hard, Enforced: o.Status.Hard, Used: o.Status.Used})
+	}
+	hard, over := tenancy.Escrow(q.Hard, shares)
+	for _, s := range shares {
+		next, stays := hard[s.Namespace]
+		if !stays {
+			continue
+		}
+		want := tenancy.ShareQuota(f.tenant.Name, s.Namespace, q, next)
+		if s.Exists {
+			i := slices.IndexFunc(all, func(o corev1.ResourceQuota) bool { return o.Name == name && o.Namespace == s.Namespace })
+			if tenancy.UpToDate(&all[i], want) {
+				continue
+			}
+		}
+		writes = append(writes, want)
+	}
+	return writes, over
+}
+
+// shares are all quotas that are parts of the tenant's, or were made for it in
+// another way and are about to be.
+func (r *Reconciler) shares(ctx context.Context, c client.Reader, tenant string) ([]corev1.ResourceQuota, error) {
+	var list corev1.ResourceQuotaList
+	err := c.List(ctx, &list, client.MatchingLabels{tenancy.LabelManaged: tenancy.ManagedValue, v1alpha1.LabelFluxTenant: tenant})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the quotas of tenant %s: %w", tenant, err)
+	}
+	return list.Items, nil
+}
+
+// pruneShares removes parts of quotas that the Tenant does not have any more.
+func (r *Reconciler) pruneShares(ctx context.Context, f *found, shares []corev1.ResourceQuota) error {
+	for i := range shares {
+		o := &shares[i]
+		wanted := slices.ContainsFunc(f.tenant.Spec.Quotas, func(q v1alpha1.TenantQuota) bool {
+			return ofTenant(q) && tenancy.QuotaObjectName(q.Name) == o.Name
+		})
+		if wanted || o.Labels[tenancy.LabelQuotaScope] != tenancy.QuotaScopeTenant {
+			continue
+		}
+		// One that became a quota of the namespace has lost the label by now.
+		if slices.ContainsFunc(f.tenant.Spec.Quotas, func(q v1alpha1.TenantQuota) bool { return tenancy.QuotaObjectName(q.Name) == o.Name }) {
+			continue
+		}
+		if err := tenantnamespace.ReleaseQuota(ctx, r.Client, o, true); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("cannot remove quota %s/%s: %w", o.Namespace, o.Name, err)
+		}
+	}
+	return nil
+}

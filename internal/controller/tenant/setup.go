@@ -1,0 +1,120 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+const (
+	// concurrent is how many Tenants are worked on at a time.
+	concurrent = 8
+	// indexCreate finds Tenants by the namespaces that are made for them.
+	indexCreate = "spec.namespaces.create"
+	// news is how many reports may wait to be read.
+	news = 1024
+)
+
+// Setup adds the reconciler to a manager. That of the namespaces has to be added
+// before it.
+func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Tenant{}, indexCreate, func(o client.Object) []string {
+		if t, ok := o.(*v1alpha1.Tenant); ok {
+			return t.Spec.Namespaces.Create
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("cannot index tenants: %w", err)
+	}
+	reports := make(chan event.GenericEvent, news)
+	r.Reports.Changed = func(tenant string) {
+		reports <- event.GenericEvent{Object: &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: tenant}}}
+	}
+	profile := &unstructured.Unstructured{}
+	profile.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TenancyProfile"))
+	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return tenants(ctx, mgr.GetClient())
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("tenant").
+		For(&v1alpha1.Tenant{}).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+			return interested(ctx, mgr.GetClient(), o)
+		}), builder.WithPredicates(namespaceChanged)).
+		Watches(&corev1.ResourceQuota{}, byLabel(v1alpha1.LabelFluxTenant), builder.WithPredicates(shares)).
+		Watches(&rbacv1.ClusterRole{}, byLabel(v1alpha1.LabelTenant)).
+		Watches(&rbacv1.ClusterRoleBinding{}, byLabel(v1alpha1.LabelTenant)).
+		Watches(profile, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Channel(reports, &handler.EnqueueRequestForObject{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+		Complete(r)
+}
+
+// interested returns the Tenants that a namespace belongs to, or is to be made for.
+func interested(ctx context.Context, c client.Reader, o client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	if tenant := o.GetLabels()[v1alpha1.LabelTenant]; tenant != "" {
+		requests = append(requests, reconcile.Request{NamespacedName: named(tenant)})
+	}
+	var list v1alpha1.TenantList
+	if err := c.List(ctx, &list, client.MatchingFields{indexCreate: o.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "cannot list tenants")
+	}
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: named(list.Items[i].Name)})
+	}
+	return requests
+}
+
+func tenants(ctx context.Context, c client.Reader) []reconcile.Request {
+	var list v1alpha1.TenantList
+	if err := c.List(ctx, &list); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "cannot list tenants")
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: named(list.Items[i].Name)})
+	}
+	return requests
+}
+
+// byLabel finds the Tenant of an object that the manager made for it.
+func byLabel(label string) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		if o.GetLabels()[tenancy.LabelManaged] != tenancy.ManagedValue || o.GetLabels()[label] == "" {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: named(o.GetLabels()[label])}}
+	})
+}
+
+// namespaceChanged leaves out what does not matter here, such as annotations.
+var namespaceChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok1 := e.ObjectOld.(*corev1.Namespace)
+	after, ok2 := e.ObjectNew.(*corev1.Namespace)
+	return ok1 && ok2 && (before.Labels[v1alpha1.LabelTenant] != after.Labels[v1alpha1.LabelTenant] ||
+		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+		!equality.Semantic.DeepEqual(before.Status, after.Status))
+}}
+
+// shares lets parts of Tenants' quotas through.
+var shares = predicate.NewPredicateFuncs(func(o client.Object) bool {
+	return o.GetLabels()[tenancy.LabelQuotaScope] == tenancy.QuotaScopeTenant
+})

@@ -1,0 +1,266 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Types of conditions.
+const (
+	// ConditionReady says whether all that the tenant is to have is there.
+	ConditionReady = "Ready"
+	// ConditionWithinQuota says, for a Tenant with quotas of its own, whether it
+	// uses no more than they allow. It is about what was there before a quota: nobody
+	// gets more than a quota allows.
+	ConditionWithinQuota = "WithinQuota"
+)
+
+// Reasons of the conditions.
+const (
+	// ReasonInPlace: all is there.
+	ReasonInPlace = "InPlace"
+	// ReasonProgressing: some of it is on its way.
+	ReasonProgressing = "Progressing"
+	// ReasonFailed: something was refused; the message names it.
+	ReasonFailed = "Failed"
+	// ReasonInvalid: something in the spec cannot be.
+	ReasonInvalid = "Invalid"
+	// ReasonNamespaceTaken: a namespace that is to be made is somebody else's.
+	ReasonNamespaceTaken = "NamespaceTaken"
+	// ReasonNoProfile: there is no valid TenancyProfile.
+	ReasonNoProfile = "NoProfile"
+	// ReasonDeleting: what the tenant has is being taken away.
+	ReasonDeleting = "Deleting"
+	// ReasonProtected: the Tenant is to be deleted, and spec.protected is true.
+	ReasonProtected = "Protected"
+	// ReasonWithin: what is used is within the quotas.
+	ReasonWithin = "Within"
+	// ReasonExceeded: more is used than the quotas allow.
+	ReasonExceeded = "Exceeded"
+)
+
+// again is when something is tried again that somebody has to allow first.
+const again = time.Minute
+
+// found is what the steps found.
+type found struct {
+	tenant  *v1alpha1.Tenant
+	profile *v1alpha1.TenancyProfile
+	list    []*corev1.Namespace
+	// pending are namespaces that are not as they should be yet.
+	pending []string
+	// reason and message are the first problem, more the number of others.
+	reason, message string
+	more            int
+	// exceeded says what is used beyond the quotas.
+	exceeded []string
+}
+
+func (f *found) add(ns *corev1.Namespace) { f.list = append(f.list, ns) }
+
+func (f *found) has(name string) bool {
+	return slices.ContainsFunc(f.list, func(ns *corev1.Namespace) bool { return ns.Name == name })
+}
+
+func (f *found) names() []string {
+	names := []string{}
+	for _, ns := range f.list {
+		names = append(names, ns.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// problem adds one; the first one is what people read.
+func (f *found) problem(reason, format string, args ...any) {
+	if f.reason != "" {
+		f.more++
+		return
+	}
+	f.reason, f.message = reason, fmt.Sprintf(format, args...)
+}
+
+// maxMessage is how long a condition's message may be, in bytes, with room for what
+// is added.
+const maxMessage = 2048
+
+// ready is the condition.
+func (f *found) ready() metav1.Condition {
+	c := metav1.Condition{Type: ConditionReady, ObservedGeneration: f.tenant.Generation}
+	switch {
+	case f.reason != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, f.reason, f.message
+		if len(c.Message) > maxMessage {
+			c.Message = strings.ToValidUTF8(c.Message[:maxMessage], "") + "..."
+		}
+		if f.more > 0 {
+			c.Message += fmt.Sprintf("; and %d more", f.more)
+		}
+	case len(f.pending) > 0:
+		c.Status, c.Reason = metav1.ConditionUnknown, ReasonProgressing
+		c.Message = fmt.Sprintf("%d of %d namespaces are in place, not yet %s", len(f.list)-len(f.pending), len(f.list), f.pending[0])
+		if len(f.list) == 1 {
+			c.Message = "namespace " + f.pending[0] + " is not in place yet"
+		}
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInPlace, fmt.Sprintf("%d namespaces are in place", len(f.list))
+		switch len(f.list) {
+		case 0:
+			c.Message = "the tenant has no namespace yet"
+		case 1:
+			c.Message = "1 namespace is in place"
+		}
+		if f.tenant.Spec.Cordoned {
+			c.Message += "; cordoned"
+		}
+	}
+	return c
+}
+
+// finish writes the status once, if it differs.
+func (r *Reconciler) finish(ctx context.Context, f *found) (ctrl.Result, error) {
+	now := r.Now()
+	changed := f.tenant.DeepCopy()
+	status := &changed.Status
+	ready := f.ready()
+	if before := apimeta.FindStatusCondition(status.Conditions, ConditionReady); ready.Reason != ReasonProgressing || !r.stands(f, before) {
+		apimeta.SetStatusCondition(&status.Conditions, ready)
+	}
+	r.withinQuota(f, status)
+	status.ObservedGeneration = f.tenant.Generation
+	if f.profile != nil {
+		status.Namespaces = f.names()
+		status.Size = int32(min(len(status.Namespaces), 1<<30))
+	}
+	// A reservation ends with the update that counts its namespace, or by itself.
+	var next time.Time
+	status.Reservations = slices.DeleteFunc(status.Reservations, func(r v1alpha1.Reservation) bool {
+		if slices.Contains(status.Namespaces, r.Name) || !r.Expires.After(now) {
+			return true
+		}
+		if next.IsZero() || r.Expires.Time.Before(next) {
+			next = r.Expires.Time
+		}
+		return false
+	})
+	result := ctrl.Result{}
+	if !next.IsZero() {
+		result.RequeueAfter = next.Sub(now) + time.Second
+	}
+	if f.reason != "" && (result.RequeueAfter == 0 || result.RequeueAfter > again) {
+		result.RequeueAfter = again
+	}
+	if equality.Semantic.DeepEqual(f.tenant.Status, changed.Status) {
+		return result, nil
+	}
+	// With the version that was seen: a reservation that came meanwhile must not be
+	// lost.
+	if err := r.Client.Status().Update(ctx, changed, client.FieldOwner(tenantnamespace.FieldManager)); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("cannot write the status of tenant %s: %w", f.tenant.Name, err)
+	}
+	return result, nil
+}
+
+// stands says whether a condition still holds though not all namespaces have been
+// heard of: the manager has just started, and nothing was changed.
+func (r *Reconciler) stands(f *found, before *metav1.Condition) bool {
+	return before != nil && before.Status != metav1.ConditionUnknown && before.ObservedGeneration == f.tenant.Generation &&
+		slices.Equal(f.names(), f.tenant.Status.Namespaces) && r.Reports.fresh(f.names())
+}
+
+func (r *Reconciler) withinQuota(f *found, status *v1alpha1.TenantStatus) {
+	c := metav1.Condition{
+		Type: ConditionWithinQuota, ObservedGeneration: f.tenant.Generation,
+		Status: metav1.ConditionTrue, Reason: ReasonWithin, Message: "the tenant uses no more than its quotas allow",
+	}
+	switch {
+	case f.profile == nil:
+		return
+	case !slices.ContainsFunc(f.tenant.Spec.Quotas, ofTenant):
+		apimeta.RemoveStatusCondition(&status.Conditions, ConditionWithinQuota)
+		return
+	case len(f.exceeded) > 0:
+		c.Status, c.Reason = metav1.ConditionFalse, ReasonExceeded
+		c.Message = "the tenant uses more than its quotas allow, and gets nothing new of it until it has less: " + strings.Join(f.exceeded, ", ")
+	}
+	apimeta.SetStatusCondition(&status.Conditions, c)
+}
+
+// Reports are what was found about namespaces of Tenants. The zero value is ready,
+// and may be used from many goroutines.
+type Reports struct {
+	// Changed, if set, is called with the name of a Tenant that there is news of.
+	Changed func(tenant string)
+
+	mu    sync.Mutex
+	known map[string]report
+}
+
+type report struct {
+	tenant     string
+	generation int64
+	problem    string
+}
+
+// Report implements [tenantnamespace.Reports].
+func (r *Reports) Report(tenant, namespace string, generation int64, problem error) {
+	is := report{tenant: tenant, generation: generation}
+	if problem != nil {
+		is.problem = problem.Error()
+	}
+	r.mu.Lock()
+	before := r.known[namespace]
+	if r.known == nil {
+		r.known = map[string]report{}
+	}
+	r.known[namespace] = is
+	r.mu.Unlock()
+	if before != is && r.Changed != nil {
+		r.Changed(tenant)
+	}
+}
+
+// Forget implements [tenantnamespace.Reports].
+func (r *Reports) Forget(namespace string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.known, namespace)
+}
+
+// about says whether a namespace was looked at as what the Tenant says now.
+func (r *Reports) about(namespace string, tenant *v1alpha1.Tenant) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	is, ok := r.known[namespace]
+	return ok && is.tenant == tenant.Name && is.generation == tenant.Generation
+}
+
+// problem is what keeps a namespace from being as it should be.
+func (r *Reports) problem(namespace string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known[namespace].problem
+}
+
+// fresh says whether one of the namespaces has not been heard of at all.
+func (r *Reports) fresh(namespaces []string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(namespaces, func(name string) bool {
+		_, ok := r.known[name]
+		return !ok
+	})
+}

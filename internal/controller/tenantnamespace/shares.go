@@ -1,0 +1,58 @@
+package tenantnamespace
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// releaseShares lets the namespace's parts of a Tenant's quotas go, when nothing is
+// used any more: until then what is still there has to be counted, though the
+// namespace is being deleted.
+func (r *Reconciler) releaseShares(ctx context.Context, ns *corev1.Namespace, have *contents) error {
+	for _, q := range have.quotas {
+		if q.DeletionTimestamp.IsZero() || !slices.Contains(q.Finalizers, tenancy.QuotaFinalizer) || !ns.DeletionTimestamp.IsZero() && inUse(q) {
+			continue
+		}
+		if err := ReleaseQuota(ctx, r.Client, q, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inUse says whether something that a quota counts is there; the quota itself does
+// not matter.
+func inUse(q *corev1.ResourceQuota) bool {
+	for name, used := range q.Status.Used {
+		if !used.IsZero() && strings.TrimPrefix(string(name), "count/") != "resourcequotas" {
+			return true
+		}
+	}
+	return false
+}
+
+// ReleaseQuota takes the finalizer off a namespace's part of a Tenant's quota and,
+// if asked to, deletes it. One that changed meanwhile is left alone.
+func ReleaseQuota(ctx context.Context, c client.Client, object client.Object, remove bool) error {
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	if remove && object.GetDeletionTimestamp().IsZero() {
+		if err := c.Delete(ctx, object.DeepCopyObject().(client.Object), client.Preconditions{UID: &uid, ResourceVersion: &version}); err != nil {
+			return err
+		}
+	}
+	kept := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return f == tenancy.QuotaFinalizer })
+	if len(kept) == len(object.GetFinalizers()) {
+		return nil
+	}
+	patch := mergePatch(object, map[string]any{"finalizers": kept})
+	if err := c.Patch(ctx, object.DeepCopyObject().(client.Object), patch, client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot let quota %s/%s go: %w", object.GetNamespace(), object.GetName(), err)
+	}
+	return nil
+}

@@ -1,0 +1,269 @@
+package tenantnamespace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// LabelBindable on a ClusterRole adds its rules to the manager's: that is how a
+	// platform admin lets it give more roles.
+	LabelBindable = "rbac.tenure.dev/aggregate-to-manager"
+	// IndexTenant finds namespaces by [v1alpha1.LabelTenant].
+	IndexTenant = "tenant"
+	// again is when something is tried again that somebody has to allow first.
+	again = time.Minute
+	// grace is how long policies may take to follow new parameters; until then a
+	// refused source is not a problem yet.
+	grace = 10 * time.Second
+)
+
+// errWaiting says that a namespace has no part of the tenant's quota yet.
+var errWaiting = errors.New("waits for its part of the tenant's quota")
+
+// syncKinds are the kinds of a Tenant's sync.
+var syncKinds = []schema.GroupVersionKind{tenancy.GitRepositoryKind, tenancy.OCIRepositoryKind, tenancy.KustomizationKind}
+
+// tenant returns the Tenant that a namespace belongs to and the names of all that
+// do; nil if there is no Tenant.
+func (r *Reconciler) tenant(ctx context.Context, ns *corev1.Namespace) (*v1alpha1.Tenant, []string, error) {
+	name := ns.Labels[v1alpha1.LabelTenant]
+	if name == "" {
+		return nil, nil, nil
+	}
+	tenant := &v1alpha1.Tenant{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, tenant); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil, nil
+		}
+		return nil, nil, fmt.Errorf("cannot read tenant %s: %w", name, err)
+	}
+	siblings := []string{ns.Name}
+	if len(tenant.Spec.Sync) > 0 {
+		var list corev1.NamespaceList
+		if err := r.Client.List(ctx, &list, client.MatchingFields{IndexTenant: name}); err != nil {
+			return nil, nil, fmt.Errorf("cannot read the namespaces of tenant %s: %w", name, err)
+		}
+		for i := range list.Items {
+			siblings = append(siblings, list.Items[i].Name)
+		}
+		slices.Sort(siblings)
+		siblings = slices.Compact(siblings)
+	}
+	return tenant, siblings, nil
+}
+
+func (r *Reconciler) report(tenant *v1alpha1.Tenant, ns *corev1.Namespace, problem error) {
+	if tenant == nil {
+		r.Reports.Forget(ns.Name)
+		return
+	}
+	r.Reports.Report(tenant.Name, ns.Name, tenant.Generation, problem)
+}
+
+// hasShares says whether the namespace has its part of each of the Tenant's quotas.
+func hasShares(tenant *v1alpha1.Tenant, have *contents) bool {
+	for _, q := range tenant.Spec.Quotas {
+		if q.Scope == "Namespace" {
+			continue
+		}
+		if !slices.ContainsFunc(have.quotas, func(o *corev1.ResourceQuota) bool {
+			return o.Name == tenancy.QuotaObjectName(q.Name) && isShare(o)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// givesRights says whether somebody can do something with an object.
+func givesRights(o client.Object) bool {
+	switch o.(type) {
+	case *rbacv1.RoleBinding, *corev1.ServiceAccount, *unstructured.Unstructured:
+		return true
+	}
+	return false
+}
+
+// applyAll writes what is missing or differs. What may not be written is a problem,
+// which keeps nothing else from being written; the first one is returned.
+func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted []client.Object, have *contents) (result ctrl.Result, problem, err error) {
+	refused := false
+	for _, object := range wanted {
+		existing := have.find(object)
+		if existing != nil && tenancy.UpToDate(existing, object) {
+			continue
+		}
+		err := r.makeWay(ctx, existing, object)
+		if err == nil {
+			err = r.applyObject(ctx, object)
+		}
+		if err == nil {
+			continue
+		}
+		kind := object.GetObjectKind().GroupVersionKind().Kind
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || (!apierrors.IsForbidden(err) && !apierrors.IsInvalid(err)) {
+			return ctrl.Result{}, nil, fmt.Errorf("cannot apply %s %s/%s: %w", kind, ns.Name, object.GetName(), err)
+		}
+		if _, sync := object.(*unstructured.Unstructured); sync && r.early(ns) {
+			result.RequeueAfter = settle / 4
+			continue
+		}
+		refused = refused || kind != "RoleBinding"
+		if problem == nil {
+			problem = explain(object, err)
+		}
+	}
+	if !refused && result.RequeueAfter == 0 {
+		r.refused.forget(ns.Name)
+	}
+	if problem != nil && result.RequeueAfter == 0 {
+		result.RequeueAfter = again
+	}
+	return result, problem, nil
+}
+
+// early says whether a source that was refused may be so because the policies have
+// not seen the new parameters yet.
+func (r *Reconciler) early(ns *corev1.Namespace) bool {
+	_, labelled := ns.Labels[v1alpha1.LabelParameters]
+	return !labelled || r.Now().Sub(r.refused.first(ns.Name, r.Now())) < grace
+}
+
+// explain says what is to be done about an object that was refused.
+func explain(object client.Object, err error) error {
+	if b, ok := object.(*rbacv1.RoleBinding); ok && apierrors.IsForbidden(err) {
+		return fmt.Errorf("the manager may not give the role %s: allow it with a ClusterRole that has the label %s: \"true\" and may bind it", b.RoleRef.Name, LabelBindable)
+	}
+	return fmt.Errorf("cannot apply %s %s/%s: %w", object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName(), err)
+}
+
+// makeWay removes a binding of one of our names that gives another role: the role
+// of a binding cannot be changed.
+func (r *Reconciler) makeWay(ctx context.Context, existing, wanted client.Object) error {
+	have, ok1 := existing.(*rbacv1.RoleBinding)
+	want, ok2 := wanted.(*rbacv1.RoleBinding)
+	if !ok1 || !ok2 || have.RoleRef == want.RoleRef || !strings.HasPrefix(want.Name, tenancy.RBACPrefix) {
+		return nil
+	}
+	uid := have.UID
+	return client.IgnoreNotFound(r.Client.Delete(ctx, have.DeepCopy(), client.Preconditions{UID: &uid}))
+}
+
+// stop ends the delivery of a tenant that is being deleted. What was delivered goes
+// with the namespaces: Flux is kept from removing it at the same time, as an account
+// that goes too.
+func (r *Reconciler) stop(ctx context.Context, have *contents) error {
+	for _, o := range have.syncs {
+		if o.GetLabels()[tenancy.LabelManaged] != tenancy.ManagedValue || o.GetKind() != tenancy.KustomizationKind.Kind {
+			continue
+		}
+		if prune, _, _ := unstructured.NestedBool(o.Object, "spec", "prune"); !prune {
+			continue
+		}
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"prune":false,"suspend":true}}`))
+		if err := r.Client.Patch(ctx, o.DeepCopy(), patch, client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("cannot stop Kustomization %s/%s: %w", o.GetNamespace(), o.GetName(), err)
+		}
+		// With the version that was seen, it would be left for later.
+		if err := r.Client.Delete(ctx, o.DeepCopy()); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("cannot remove Kustomization %s/%s: %w", o.GetNamespace(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// applyMetadata puts the Tenant's labels and annotations on its namespace, and takes
+// those off that the manager put there and the Tenant does not have any more.
+func (r *Reconciler) applyMetadata(ctx context.Context, ns *corev1.Namespace, desired *tenancy.Objects) error {
+	labels, labelsKnown := changes(ns.Labels, desired.Labels, owned(ns, "f:labels"))
+	annotations, annotationsKnown := changes(ns.Annotations, desired.Annotations, owned(ns, "f:annotations"))
+	if len(labels)+len(annotations) > 0 {
+		patch := mergePatch(ns, map[string]any{"labels": labels, "annotations": annotations})
+		if err := r.Client.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name}}, patch, client.FieldOwner(FieldManager)); err != nil {
+			return fmt.Errorf("cannot take labels off namespace %s: %w", ns.Name, err)
+		}
+	}
+	if labelsKnown && annotationsKnown && len(labels)+len(annotations) == 0 {
+		return nil
+	}
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion("v1")
+	u.SetKind("Namespace")
+	u.SetName(ns.Name)
+	u.SetUID(ns.UID) // not one that came after it
+	u.SetLabels(desired.Labels)
+	if len(desired.Annotations) > 0 {
+		u.SetAnnotations(desired.Annotations)
+	}
+	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("cannot label namespace %s: %w", ns.Name, err)
+	}
+	return nil
+}
+
+// changes returns what to take off, as a merge patch, and whether all that is wanted
+// is there and known to be the manager's.
+func changes(have, want map[string]string, owned map[string]bool) (off map[string]any, known bool) {
+	off, known = map[string]any{}, holds(have, want)
+	for name := range owned {
+		if _, wanted := want[name]; !wanted && !strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") {
+			if _, there := have[name]; there {
+				off[name] = nil
+			}
+		}
+	}
+	for name := range want {
+		known = known && owned[name]
+	}
+	return off, known
+}
+
+func holds(have, want map[string]string) bool {
+	for k, v := range want {
+		if got, ok := have[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// owned returns the names of the labels or annotations that the manager wrote last.
+func owned(ns *corev1.Namespace, field string) map[string]bool {
+	names := map[string]bool{}
+	for _, m := range ns.ManagedFields {
+		if m.Manager != FieldManager || m.FieldsV1 == nil || m.Subresource != "" {
+			continue
+		}
+		var fields struct {
+			Metadata map[string]map[string]json.RawMessage `json:"f:metadata"`
+		}
+		// What cannot be read is written anew.
+		if json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue
+		}
+		for name := range fields.Metadata[field] {
+			if name, ok := strings.CutPrefix(name, "f:"); ok {
+				names[name] = true
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,118 @@
+package manager
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/testwait"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestTenantQuota lets the namespaces of a tenant come, grow and go, and looks all the
+// time at what they may use together.
+func TestTenantQuota(t *testing.T) {
+	t.Parallel()
+	admin, _ := cluster(t)
+	const limit = 6
+	divided := func(want map[string]int64) {
+		t.Helper()
+		testwait.For(t, fmt.Sprintf("the quota to be divided as %v", want), patience, func() (bool, string) {
+			var list corev1.ResourceQuotaList
+			if err := admin.List(t.Context(), &list, client.MatchingLabels{"tenure.dev/quota-scope": "Tenant"}); err != nil {
+				return false, err.Error()
+			}
+			got, held := map[string]int64{}, int64(0)
+			for _, q := range list.Items {
+				hard, enforced := q.Spec.Hard["services"], q.Status.Hard["services"]
+				held += max(hard.Value(), enforced.Value())
+				if hard.Cmp(enforced) == 0 {
+					got[q.Namespace] = hard.Value()
+				}
+			}
+			if held > limit {
+				t.Fatalf("namespaces may use %d of %d: %v", held, limit, list.Items)
+			}
+			return fmt.Sprint(got) == fmt.Sprint(want), fmt.Sprint(got)
+		})
+	}
+	create(t, admin, tenantManifest("shares", fmt.Sprintf(`{owners: [{kind: User, name: ann}], namespaces: {create: [shares-a, shares-b]}, quotas: [{name: all, hard: {services: "%d"}}]}`, limit)))
+	divided(map[string]int64{"shares-a": 3, "shares-b": 3})
+	exists(t, admin, true, &rbacv1.RoleBinding{}, "shares-a", "tenure:owners:tenure-tenant")
+	for i := range 3 {
+		create(t, admin, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: s%d, namespace: shares-a}, spec: {clusterIP: None, ports: [{port: 80}]}}", i))
+	}
+	// Three are free: each namespace gets one, and the first by name what is left.
+	divided(map[string]int64{"shares-a": 5, "shares-b": 1})
+	create(t, admin, namespace("shares-c", v1alpha1.LabelTenant, "shares"))
+	divided(map[string]int64{"shares-a": 4, "shares-b": 1, "shares-c": 1})
+	condition(t, admin, "shares", "WithinQuota", "Within", "")
+	if err := admin.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shares-c"}}); err != nil {
+		t.Fatal(err)
+	}
+	exists(t, admin, false, &corev1.Namespace{}, "", "shares-c")
+	divided(map[string]int64{"shares-a": 4, "shares-b": 1})
+	tenant := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "shares"}}
+	merge(t, admin, tenant, `{"spec":{"quotas":[{"name":"all","hard":{"services":"2"}}]}}`)
+	condition(t, admin, "shares", "WithinQuota", "Exceeded", "services")
+	divided(map[string]int64{"shares-a": 2, "shares-b": 0})
+	merge(t, admin, tenant, `{"spec":{"quotas":null}}`)
+	divided(map[string]int64{})
+}
+
+// TestCordonedTenant lets a cordon through to where the policies read it.
+func TestCordonedTenant(t *testing.T) {
+	t.Parallel()
+	admin, _ := cluster(t)
+	create(t, admin, tenantManifest("halted", "{owners: [{kind: User, name: ann}], namespaces: {create: [halted]}}"))
+	condition(t, admin, "halted", "Ready", "InPlace", "1 namespace")
+	merge(t, admin, &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "halted"}}, `{"spec":{"cordoned":true}}`)
+	condition(t, admin, "halted", "Ready", "InPlace", "cordoned")
+	parameters := &v1alpha1.TenantParameters{}
+	exists(t, admin, true, parameters, "halted", "tenure")
+	role := &rbacv1.ClusterRole{}
+	exists(t, admin, true, role, "", "tenure:owners:halted")
+	for _, rule := range role.Rules {
+		if rule.Resources[0] == "namespaces" {
+			t.Error("owners of a cordoned tenant can make namespaces")
+		}
+	}
+	if !parameters.Spec.Cordoned {
+		t.Error("the parameters do not say that the tenant is cordoned")
+	}
+}
+
+// TestReservations holds that a reservation ends when its namespace is counted, or by
+// itself.
+func TestReservations(t *testing.T) {
+	t.Parallel()
+	admin, _ := cluster(t)
+	create(t, admin, tenantManifest("reserves", "{}"))
+	tenant := condition(t, admin, "reserves", "Ready", "InPlace", "")
+	testwait.For(t, "reservations to be written", patience, func() (bool, string) {
+		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(tenant), tenant); err != nil {
+			return false, err.Error()
+		}
+		now := metav1.Now()
+		tenant.Status.Reservations = []v1alpha1.Reservation{
+			{Name: "reserves-made", Expires: metav1.NewTime(now.Add(patience * 10))},
+			{Name: "reserves-late", Expires: now},
+			{Name: "reserves-soon", Expires: metav1.NewTime(now.Add(patience * 10))},
+		}
+		err := admin.Status().Update(t.Context(), tenant)
+		return err == nil, fmt.Sprint(err)
+	})
+	create(t, admin, namespace("reserves-made", v1alpha1.LabelTenant, "reserves"))
+	testwait.For(t, "the reservations that ended to be gone", patience, func() (bool, string) {
+		err := admin.Get(t.Context(), client.ObjectKeyFromObject(tenant), tenant)
+		r := tenant.Status.Reservations
+		made := tenant.Status.Size == 1
+		if made && len(r) == 0 {
+			t.Fatal("one that is still needed is gone")
+		}
+		return err == nil && made && len(r) == 1 && r[0].Name == "reserves-soon", fmt.Sprint(tenant.Status, err)
+	})
+}

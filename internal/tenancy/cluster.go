@@ -1,0 +1,79 @@
+package tenancy
+
+import (
+	"slices"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// VerbOwn is the verb on a Tenant that makes somebody its owner. No API has it:
+	// the policies of the API server ask for it.
+	VerbOwn = "own"
+	// MarkerResource is a resource that no API has. Who may create it owns some
+	// tenant: that is how the API server tells owners from others who may create
+	// namespaces.
+	MarkerResource = "tenantnamespaces"
+)
+
+// Cluster returns the cluster-scoped objects of a Tenant, that has these
+// namespaces: the right to make namespaces for its owners, and the ClusterRoles
+// that owners and the tenant's accounts share. A Tenant that is cordoned or being
+// deleted gives nobody the right to make namespaces.
+func Cluster(t *v1alpha1.Tenant, namespaces []string) []client.Object {
+	var owners []rbacv1.Subject
+	for _, o := range t.Spec.Owners {
+		owners = append(owners, subject(o.Kind, o.Namespace, o.Name))
+	}
+	owners = unique(owners)
+	var objects []client.Object
+	if len(owners) > 0 {
+		name := OwnersPrefix + t.Name
+		objects = append(objects, ownersClusterRole(t, name), clusterBinding(t, name, name, owners))
+	}
+	if !t.DeletionTimestamp.IsZero() {
+		return objects
+	}
+	holders := slices.Clone(owners)
+	for _, namespace := range namespaces {
+		holders = append(holders, subject(rbacv1.ServiceAccountKind, namespace, t.Name))
+	}
+	holders = unique(holders)
+	for _, role := range t.Spec.ClusterRoles {
+		if len(holders) > 0 {
+			objects = append(objects, clusterBinding(t, joined(clusterRole+":"+t.Name, role), role, holders))
+		}
+	}
+	return objects
+}
+
+func ownersClusterRole(t *v1alpha1.Tenant, name string) *rbacv1.ClusterRole {
+	role := &rbacv1.ClusterRole{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
+		ObjectMeta: clusterMeta(t, name),
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"tenants"}, ResourceNames: []string{t.Name}, Verbs: []string{"get", VerbOwn}},
+			{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{MarkerResource}, Verbs: []string{"create"}},
+		},
+	}
+	if !t.Spec.Cordoned && t.DeletionTimestamp.IsZero() {
+		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create"}})
+	}
+	return role
+}
+
+func clusterBinding(t *v1alpha1.Tenant, name, role string, subjects []rbacv1.Subject) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+		ObjectMeta: clusterMeta(t, name),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   subjects,
+	}
+}
+
+func clusterMeta(t *v1alpha1.Tenant, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Labels: map[string]string{LabelManaged: ManagedValue, v1alpha1.LabelTenant: t.Name}}
+}

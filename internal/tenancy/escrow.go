@@ -1,0 +1,216 @@
+package tenancy
+
+import (
+	"math/big"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Share is what one namespace has of a quota of the whole tenant.
+type Share struct {
+	// Namespace is its name.
+	Namespace string
+	// Exists says that its ResourceQuota is there, Leaving that the namespace is
+	// being deleted: it gets nothing more, and what it has is counted until it is
+	// gone.
+	Exists, Leaving bool
+	// Hard is spec.hard of the ResourceQuota, Enforced status.hard, and Used
+	// status.used.
+	Hard, Enforced, Used corev1.ResourceList
+}
+
+// Escrow divides a quota among the namespaces of a tenant. It returns what
+// spec.hard of each namespace that stays is to be now, and the resources of which
+// more is used already than the limit allows.
+//
+// What a namespace may use is the larger of what its quota says and what Kubernetes
+// enforces, since the second follows the first a moment later. The sum of that is
+// never brought above the limit: one namespace's quota is lowered first, and
+// another's raised when the status of the first says that it holds. So Escrow has to
+// be asked again when a status changes, and gives the same answer until then.
+//
+// Each namespace has what it uses and a fair part of what is free. A division is left
+// as it is while each namespace has at least half of its part: otherwise every Pod
+// would move all quotas. With less free than there are namespaces, some have nothing.
+func Escrow(limit corev1.ResourceList, shares []Share) (hard map[string]corev1.ResourceList, over []corev1.ResourceName) {
+	shares = slices.Clone(shares)
+	slices.SortFunc(shares, func(a, b Share) int { return strings.Compare(a.Namespace, b.Namespace) })
+	hard = map[string]corev1.ResourceList{}
+	for _, s := range shares {
+		if !s.Leaving {
+			hard[s.Namespace] = corev1.ResourceList{}
+		}
+	}
+	for name, bound := range limit {
+		e := newEscrow(name, bound, shares)
+		if e.divide() {
+			over = append(over, name)
+		}
+		for i, s := range shares {
+			if !s.Leaving {
+				hard[s.Namespace][name] = e.quantity(e.parts[i].next, bound)
+			}
+		}
+	}
+	slices.Sort(over)
+	return hard, over
+}
+
+// escrow divides one resource, counted in units.
+type escrow struct {
+	name  corev1.ResourceName
+	limit int64
+	parts []part
+}
+
+// part is a namespace's.
+type part struct {
+	exists, leaving            bool
+	hard, enforced, used, next int64
+}
+
+// held is what the namespace may use, or does.
+func (p part) held() int64 { return max(p.hard, p.enforced, p.used) }
+
+func newEscrow(name corev1.ResourceName, bound resource.Quantity, shares []Share) *escrow {
+	e := &escrow{name: name, parts: make([]part, len(shares))}
+	e.limit = e.units(bound, false)
+	for i, s := range shares {
+		hard, bounded := s.Hard[name]
+		e.parts[i] = part{
+			exists: s.Exists && bounded, leaving: s.Leaving,
+			hard: e.units(hard, true), enforced: e.units(s.Enforced[name], true), used: e.units(s.Used[name], true),
+		}
+	}
+	return e
+}
+
+// fine says whether the resource is counted in thousandths, as processors are.
+func (e *escrow) fine() bool { return strings.HasSuffix(string(e.name), "cpu") }
+
+// maxUnits keeps sums of many parts within 64 bits.
+const maxUnits = int64(1) << 46
+
+func (e *escrow) units(q resource.Quantity, up bool) int64 {
+	value := q.Value()
+	if e.fine() {
+		value = q.MilliValue()
+	} else if !up && q.CmpInt64(value) < 0 {
+		value-- // Value rounds up
+	}
+	return min(max(value, 0), maxUnits)
+}
+
+func (e *escrow) quantity(units int64, like resource.Quantity) resource.Quantity {
+	if e.fine() {
+		return *resource.NewMilliQuantity(units, resource.DecimalSI)
+	}
+	format := like.Format
+	if format == "" {
+		format = resource.DecimalSI
+	}
+	return *resource.NewQuantity(units, format)
+}
+
+// divide says what each part is to be now, and whether more is used than the limit.
+func (e *escrow) divide() (over bool) {
+	room, used, count := e.limit, int64(0), int64(0)
+	for _, p := range e.parts {
+		if p.leaving {
+			room -= p.held()
+			continue
+		}
+		used += p.used
+		count++
+	}
+	room = max(room, 0)
+	switch {
+	case count == 0:
+		return false
+	case used > room:
+		e.shrink(room, used)
+	case e.fair(room, used, count):
+		for i := range e.parts {
+			e.parts[i].next = e.parts[i].hard
+		}
+		return false
+	default:
+		e.share(room-used, count)
+	}
+	e.step()
+	return used > room
+}
+
+// shrink gives each namespace the same part of what it uses.
+func (e *escrow) shrink(room, used int64) {
+	for i := range e.parts {
+		p := &e.parts[i]
+		if !p.leaving {
+			next := new(big.Int).Mul(big.NewInt(p.used), big.NewInt(room))
+			p.next = next.Quo(next, big.NewInt(used)).Int64()
+		}
+	}
+}
+
+// fair says whether the parts can stay as they are.
+func (e *escrow) fair(room, used, count int64) bool {
+	sum, part := int64(0), (room-used)/count
+	for _, p := range e.parts {
+		if p.leaving {
+			continue
+		}
+		sum += p.hard
+		if !p.exists || p.hard < p.used || 2*(p.hard-p.used) < part {
+			return false
+		}
+	}
+	return sum <= room
+}
+
+// share gives each namespace what it uses and an equal part of what is free, in
+// numbers that people can read; what is left over goes to the first ones.
+func (e *escrow) share(free, count int64) {
+	part := free / count
+	grain := int64(1)
+	if e.fine() && part >= 100 {
+		grain = 10
+	}
+	if part >= 16<<20 {
+		grain = 1 << 20
+	}
+	part -= part % grain
+	rest := free - part*count
+	for i := range e.parts {
+		p := &e.parts[i]
+		if p.leaving {
+			continue
+		}
+		extra := min(rest, grain)
+		if grain > 1 {
+			extra = rest
+		}
+		rest -= extra
+		p.next = p.used + part + extra
+	}
+}
+
+// step goes as far towards the division as it may be gone now: down at once, up as far
+// as others have come down before, since what goes down now may never be written.
+func (e *escrow) step() {
+	reserved := int64(0)
+	for _, p := range e.parts {
+		reserved += p.held()
+	}
+	for i := range e.parts {
+		p := &e.parts[i]
+		if p.leaving || p.next <= p.held() {
+			continue
+		}
+		base := p.held()
+		p.next = max(p.hard, min(p.next, base+max(e.limit-reserved, 0)))
+		reserved += max(p.next, base) - base
+	}
+}

@@ -1,0 +1,43 @@
+package tenancy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// maxName is how long the name of an object may be, in bytes.
+const maxName = 253
+
+// The beginnings of names of objects that are made for a Tenant. Those of RBAC have
+// a colon, so that what somebody else makes is unlikely to have the same.
+const (
+	// OwnersPrefix and the tenant's name is the ClusterRole, and the
+	// ClusterRoleBinding, with which owners make namespaces.
+	OwnersPrefix = "tenure:owners:"
+	// RBACPrefix begins the names of all roles and bindings that are made for
+	// a Tenant, apart from [BindingName].
+	RBACPrefix = "tenure:"
+	// boundsPrefix begins the names of quotas, limit ranges and network policies.
+	boundsPrefix = "tenure-"
+
+	ownersRole  = "tenure:owners"
+	othersRole  = "tenure:others"
+	clusterRole = "tenure:cluster"
+	syncBinding = "tenure:sync"
+	offboarding = "tenure:offboarding"
+)
+
+// joined is the prefix and the name behind a colon or, if that is too long, the
+// prefix and a hash behind a hyphen: the two never meet.
+func joined(prefix, name string) string {
+	if len(prefix)+1+len(name) <= maxName {
+		return prefix + ":" + name
+	}
+	return prefix + "-" + hash(name)
+}
+
+// hash is 160 bits of SHA-256, in hexadecimal digits.
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:20])
+}

@@ -1,0 +1,138 @@
+package tenancy
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// How a Kustomization of a Tenant's sync is applied, within the tenant's bounds.
+const (
+	syncRetry   = time.Minute
+	syncTimeout = 5 * time.Minute
+)
+
+// The kinds of a sync. Their types are Flux's; what is written here is little
+// enough to do without them.
+var (
+	GitRepositoryKind = schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "GitRepository"}
+	OCIRepositoryKind = schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "OCIRepository"}
+	KustomizationKind = schema.GroupVersionKind{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Kind: "Kustomization"}
+)
+
+// syncFields are the fields of spec that the manager writes; one that is not
+// wanted must not be there.
+var syncFields = map[string][]string{
+	GitRepositoryKind.Kind: {"interval", "url", "ref", "secretRef"},
+	OCIRepositoryKind.Kind: {"interval", "url", "ref", "secretRef"},
+	KustomizationKind.Kind: {
+		"interval", "retryInterval", "timeout", "path", "prune", "deletionPolicy", "sourceRef",
+		"serviceAccountName", "targetNamespace", "decryption", "postBuild",
+	},
+}
+
+// SyncNamespace is the namespace that a sync of the Tenant is in; empty if there
+// is none.
+func SyncNamespace(t *v1alpha1.Tenant, s *v1alpha1.Sync) string {
+	if s.Namespace == "" && len(t.Spec.Namespaces.Create) > 0 {
+		return t.Spec.Namespaces.Create[0]
+	}
+	return s.Namespace
+}
+
+// syncAccounts are the accounts that the tenant's syncs are applied as: those in
+// namespaces of its own.
+func syncAccounts(ns Namespace) []rbacv1.Subject {
+	var accounts []rbacv1.Subject
+	for i := range ns.Tenant.Spec.Sync {
+		namespace := SyncNamespace(ns.Tenant, &ns.Tenant.Spec.Sync[i])
+		if slices.Contains(ns.Siblings, namespace) {
+			accounts = append(accounts, subject(rbacv1.ServiceAccountKind, namespace, ns.Tenant.Name))
+		}
+	}
+	return unique(accounts)
+}
+
+// syncs are the sources and Kustomizations that are in the namespace.
+func syncs(ns Namespace, bounds v1alpha1.Bounds) []client.Object {
+	var objects []client.Object
+	for i := range ns.Tenant.Spec.Sync {
+		s := &ns.Tenant.Spec.Sync[i]
+		if SyncNamespace(ns.Tenant, s) != ns.Name || (s.Git == nil) == (s.OCI == nil) {
+			continue
+		}
+		interval := max(cmp.Or(s.Interval.Duration, 5*time.Minute), bounds.MinInterval.Duration).String()
+		source, spec := GitRepositoryKind, map[string]any{"interval": interval}
+		if s.Git != nil {
+			spec["url"] = s.Git.URL
+			spec["ref"] = map[string]any{"branch": cmp.Or(s.Git.Branch, "main")}
+			if s.Git.Tag != "" {
+				spec["ref"] = map[string]any{"tag": s.Git.Tag}
+			}
+			addSecret(spec, s.Git.Secret)
+		} else {
+			source = OCIRepositoryKind
+			spec["url"] = s.OCI.URL
+			spec["ref"] = map[string]any{"tag": cmp.Or(s.OCI.Tag, "latest")}
+			addSecret(spec, s.OCI.Secret)
+		}
+		objects = append(objects,
+			object(ns, source, s.Name, spec),
+			object(ns, KustomizationKind, s.Name, kustomization(ns, s, source.Kind, interval, bounds)),
+		)
+	}
+	return objects
+}
+
+func kustomization(ns Namespace, s *v1alpha1.Sync, source, interval string, bounds v1alpha1.Bounds) map[string]any {
+	timeout := syncTimeout
+	if bounds.MaxTimeout.Duration > 0 {
+		timeout = min(timeout, bounds.MaxTimeout.Duration)
+	}
+	spec := map[string]any{
+		"interval":           interval,
+		"retryInterval":      max(syncRetry, bounds.MinInterval.Duration).String(),
+		"timeout":            timeout.String(),
+		"path":               cmp.Or(s.Path, "./"),
+		"prune":              true,
+		"deletionPolicy":     "WaitForTermination",
+		"serviceAccountName": ns.Tenant.Name,
+		"sourceRef":          map[string]any{"kind": source, "name": s.Name},
+	}
+	if !s.AnyNamespace {
+		spec["targetNamespace"] = ns.Name
+	}
+	if s.DecryptionSecret != "" {
+		spec["decryption"] = map[string]any{"provider": "sops", "secretRef": map[string]any{"name": s.DecryptionSecret}}
+	}
+	if len(s.Substitute) > 0 {
+		values := map[string]any{}
+		for k, v := range s.Substitute {
+			values[k] = v
+		}
+		spec["postBuild"] = map[string]any{"substitute": values}
+	}
+	return spec
+}
+
+func addSecret(spec map[string]any, name string) {
+	if name != "" {
+		spec["secretRef"] = map[string]any{"name": name}
+	}
+}
+
+func object(ns Namespace, kind schema.GroupVersionKind, name string, spec map[string]any) client.Object {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	u.SetGroupVersionKind(kind)
+	m := meta(ns.Name, name, ns.Tenant.Name)
+	u.SetNamespace(m.Namespace)
+	u.SetName(m.Name)
+	u.SetLabels(m.Labels)
+	return u
+}

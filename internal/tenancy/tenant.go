@@ -1,0 +1,234 @@
+package tenancy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// LabelQuotaScope marks a ResourceQuota that is one namespace's part of what
+	// the whole tenant may use: see [Escrow].
+	LabelQuotaScope = "tenure.dev/quota-scope"
+	// QuotaScopeTenant is the value of [LabelQuotaScope], and of scope in a Tenant's
+	// quotas.
+	QuotaScopeTenant = "Tenant"
+	// QuotaFinalizer keeps a namespace's part of a Tenant's quota for as long as it
+	// is used: a namespace that is being deleted still uses it.
+	QuotaFinalizer = "tenure.dev/quota"
+	// DeleterRole is the ClusterRole with which who has it may delete the namespace
+	// that it is bound in.
+	DeleterRole = "tenure-namespace-deleter"
+)
+
+// labels of a namespace that the API server's Pod Security admission reads.
+const (
+	labelPodSecurity        = "pod-security.kubernetes.io/enforce"
+	labelPodSecurityVersion = "pod-security.kubernetes.io/enforce-version"
+)
+
+// addTenant adds what the Tenant says to what every tenant's namespace has.
+func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
+	o.Labels, o.Annotations, _ = Metadata(ns.Tenant)
+	o.Bounds = bounds(ns)
+	o.Bindings = bindings(ns)
+	if ns.Tenant.DeletionTimestamp.IsZero() {
+		o.Sync = syncs(ns, o.Parameters.Spec.Tenants.Bounds)
+		return
+	}
+	if ns.Manager != nil && Leaves(ns.Labels, profile) {
+		// The manager may delete no other namespaces.
+		o.Bindings = append(o.Bindings, roleBinding(ns, offboarding, DeleterRole, []rbacv1.Subject{*ns.Manager}))
+	}
+}
+
+// Metadata returns the labels and annotations that the Tenant's namespaces have,
+// its Pod Security level included, and not the label that says whose they are. What
+// no object could have is left out; the error says what.
+func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err error) {
+	var problems []error
+	in := t.Spec.Namespaces
+	labels = map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(in.Labels)) {
+		wrong := append(validation.IsQualifiedName(name), validation.IsValidLabelValue(in.Labels[name])...)
+		if strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") || name == labelPodSecurity || name == labelPodSecurityVersion || name == corev1.LabelMetadataName {
+			wrong = append(wrong, "it says whose the namespace is or what holds in it")
+		}
+		if len(wrong) > 0 {
+			problems = append(problems, fmt.Errorf("label %s of spec.namespaces.labels cannot be set: %s", name, strings.Join(wrong, "; ")))
+			continue
+		}
+		labels[name] = in.Labels[name]
+	}
+	labels[labelPodSecurity] = cmp.Or(in.PodSecurity, "baseline")
+	labels[labelPodSecurityVersion] = "latest"
+	annotations = map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(in.Annotations)) {
+		if wrong := validation.IsQualifiedName(strings.ToLower(name)); len(wrong) > 0 || strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") {
+			problems = append(problems, fmt.Errorf("annotation %s of spec.namespaces.annotations cannot be set: %s", name, strings.Join(append(wrong, "it has to be a name that is not tenure.dev's"), "; ")))
+			continue
+		}
+		annotations[name] = in.Annotations[name]
+	}
+	return labels, annotations, errors.Join(problems...)
+}
+
+// QuotaObjectName is the name of the ResourceQuota for a quota of a Tenant.
+func QuotaObjectName(quota string) string { return boundsPrefix + quota }
+
+// bounds are the quotas, limit ranges and network policies of a namespace.
+func bounds(ns Namespace) []client.Object {
+	tenant, spec := ns.Tenant.Name, ns.Tenant.Spec
+	var objects []client.Object
+	for _, q := range spec.Quotas {
+		if q.Scope != "Namespace" {
+			continue
+		}
+		objects = append(objects, &corev1.ResourceQuota{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ResourceQuota"},
+			ObjectMeta: meta(ns.Name, QuotaObjectName(q.Name), tenant),
+			Spec:       *q.ResourceQuotaSpec.DeepCopy(),
+		})
+	}
+	for i := range spec.LimitRanges {
+		l := &corev1.LimitRange{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "LimitRange"},
+			ObjectMeta: meta(ns.Name, fmt.Sprintf("%s%d", boundsPrefix, i), tenant),
+			Spec:       *spec.LimitRanges[i].DeepCopy(),
+		}
+		defaultLimits(&l.Spec)
+		objects = append(objects, l)
+	}
+	for i := range spec.NetworkPolicies {
+		p := &networkingv1.NetworkPolicy{
+			TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
+			ObjectMeta: meta(ns.Name, fmt.Sprintf("%s%d", boundsPrefix, i), tenant),
+			Spec:       *spec.NetworkPolicies[i].DeepCopy(),
+		}
+		defaultNetworkPolicy(&p.Spec)
+		objects = append(objects, p)
+	}
+	return objects
+}
+
+// bindings are the RoleBindings of owners, of the accounts that deliver, and of
+// others: one for each role.
+func bindings(ns Namespace) []client.Object {
+	spec := ns.Tenant.Spec
+	owners := map[string][]rbacv1.Subject{}
+	for _, o := range spec.Owners {
+		for _, role := range o.Roles {
+			owners[role] = append(owners[role], subject(o.Kind, o.Namespace, o.Name))
+		}
+	}
+	var objects []client.Object
+	for _, role := range slices.Sorted(maps.Keys(owners)) {
+		objects = append(objects, roleBinding(ns, joined(ownersRole, role), role, owners[role]))
+	}
+	if accounts := syncAccounts(ns); len(accounts) > 0 {
+		objects = append(objects, roleBinding(ns, syncBinding, Role, accounts))
+	}
+	return append(objects, others(ns)...)
+}
+
+// others are the RoleBindings of spec.roleBindings, those of a role and the same
+// labels and annotations in one.
+func others(ns Namespace) []client.Object {
+	merged := map[string]*rbacv1.RoleBinding{}
+	for _, b := range ns.Tenant.Spec.RoleBindings {
+		name := joined(othersRole, b.Role)
+		if len(b.Labels)+len(b.Annotations) > 0 {
+			// Maps are printed in the order of their keys.
+			name = othersRole + "-" + hash(fmt.Sprintf("%q %q %q", b.Role, b.Labels, b.Annotations))
+		}
+		have, ok := merged[name]
+		if !ok {
+			have = roleBinding(ns, name, b.Role, nil)
+			for k, v := range b.Labels {
+				if _, ours := have.Labels[k]; !ours && len(validation.IsQualifiedName(k)) == 0 && len(validation.IsValidLabelValue(v)) == 0 && !strings.Contains(k, ".toolkit.fluxcd.io/") {
+					have.Labels[k] = v
+				}
+			}
+			for k, v := range b.Annotations {
+				if len(validation.IsQualifiedName(strings.ToLower(k))) == 0 {
+					have.Annotations = added(have.Annotations, k, v)
+				}
+			}
+			merged[name] = have
+		}
+		for _, s := range b.Subjects {
+			have.Subjects = append(have.Subjects, subject(s.Kind, s.Namespace, s.Name))
+		}
+	}
+	var objects []client.Object
+	for _, name := range slices.Sorted(maps.Keys(merged)) {
+		merged[name].Subjects = unique(merged[name].Subjects)
+		objects = append(objects, merged[name])
+	}
+	return objects
+}
+
+func added(m map[string]string, k, v string) map[string]string {
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[k] = v
+	return m
+}
+
+func roleBinding(ns Namespace, name, role string, subjects []rbacv1.Subject) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
+		ObjectMeta: meta(ns.Name, name, ns.Tenant.Name),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   unique(subjects),
+	}
+}
+
+func subject(kind, namespace, name string) rbacv1.Subject {
+	if kind == rbacv1.ServiceAccountKind {
+		return rbacv1.Subject{Kind: kind, Namespace: namespace, Name: name}
+	}
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
+}
+
+// unique returns the subjects, each of them once, in the order in which they came.
+func unique(subjects []rbacv1.Subject) []rbacv1.Subject {
+	seen := make(map[rbacv1.Subject]bool, len(subjects))
+	return slices.DeleteFunc(subjects, func(s rbacv1.Subject) bool {
+		before := seen[s]
+		seen[s] = true
+		return before
+	})
+}
+
+// ShareQuota is the ResourceQuota for a namespace's part of a quota of the whole
+// tenant.
+func ShareQuota(tenant, namespace string, q v1alpha1.TenantQuota, hard corev1.ResourceList) *corev1.ResourceQuota {
+	o := &corev1.ResourceQuota{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ResourceQuota"},
+		ObjectMeta: meta(namespace, QuotaObjectName(q.Name), tenant),
+		Spec:       *q.ResourceQuotaSpec.DeepCopy(),
+	}
+	o.Labels[LabelQuotaScope] = QuotaScopeTenant
+	o.Finalizers = []string{QuotaFinalizer}
+	o.Spec.Hard = hard
+	return o
+}
+
+// Leaves says whether a namespace goes with its Tenant. One that the platform's
+// repository brings stays: Flux would bring it back.
+func Leaves(labels map[string]string, profile *v1alpha1.TenancyProfile) bool {
+	return !slices.Contains(profile.Spec.PlatformNamespaces, labels[labelFluxNamespace])
+}

@@ -1,0 +1,154 @@
+package tenancy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+const fullTenant = `
+metadata: {name: dev-team}
+spec:
+  owners:
+    - {kind: User, name: ann, roles: [tenure-tenant, tenure-namespace-deleter]}
+    - {kind: ServiceAccount, namespace: apps, name: ci, roles: [tenure-tenant]}
+    - {kind: User, name: ann, roles: [tenure-tenant]}
+  namespaces: {create: [apps], podSecurity: restricted, labels: {cost: "7", tenure.dev/tenant: other, kubernetes.io/metadata.name: x}, annotations: {note: n}}
+  roleBindings:
+    - {role: view, subjects: [{kind: Group, name: auditors}]}
+    - {role: view, subjects: [{kind: User, name: eve}]}
+    - {role: view, subjects: [{kind: User, name: bob}], labels: {cost: "7", tenure.dev/managed-by: me}}
+  clusterRoles: [reader]
+  quotas: [{name: each, scope: Namespace, hard: {pods: 5}}, {name: all, scope: Tenant, hard: {pods: 9}}]
+  limitRanges: [{limits: [{type: Container, max: {cpu: 1}, min: {memory: 1Mi}}]}]
+  networkPolicies: [{podSelector: {}, egress: [{ports: [{port: 53}]}]}]
+  policy: {bounds: {minInterval: 2m, maxTimeout: 3m, maxObjects: 7}}
+  sync:
+    - {name: app, path: ./staging, interval: 1m, git: {url: "https://git.example.com/other/app", secret: key}, decryptionSecret: age, substitute: {env: staging}}
+    - {name: more, namespace: apps, anyNamespace: true, oci: {url: "oci://registry.example.com/more"}}
+    - {name: elsewhere, namespace: not-ours, git: {url: "https://git.example.com/other/x"}}
+`
+
+func parseTenant(t testing.TB, text string) *v1alpha1.Tenant {
+	t.Helper()
+	o := &v1alpha1.Tenant{}
+	if err := yaml.Unmarshal([]byte(text), o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestTenantGolden(t *testing.T) {
+	t.Parallel()
+	tenant := parseTenant(t, fullTenant)
+	ns := Namespace{Name: "apps", Labels: map[string]string{v1alpha1.LabelTenant: "dev-team"}, Tenant: tenant, Siblings: []string{"apps", "more"}}
+	objects, err := Desired(ns, posture())
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareGolden(t, "all that a Tenant can say", "tenant", objects.List())
+	compareGolden(t, "its cluster-scoped objects", "tenant-cluster", Cluster(tenant, []string{"apps", "more"}))
+	if diff := cmp.Diff(map[string]string{"cost": "7", "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest"}, objects.Labels); diff != "" {
+		t.Errorf("labels that say whose a namespace is are not the Tenant's to set (-want +got):\n%s", diff)
+	}
+	cordoned := tenant.DeepCopy()
+	cordoned.Spec.Cordoned = true
+	for _, o := range Cluster(cordoned, nil) {
+		if role, ok := o.(*rbacv1.ClusterRole); ok && len(role.Rules) != 2 {
+			t.Errorf("owners of a cordoned tenant have %v", role.Rules)
+		}
+	}
+}
+
+// FuzzTenant holds what must be so whatever a Tenant says, also if no schema saw it.
+func FuzzTenant(f *testing.F) {
+	f.Add("apps", "dev-team", "ann", "apps", "tenure-tenant", "app", "https://git.example.com/a", "k", "v")
+	f.Add("kube-public", "x", "system:masters", "other", strings.Repeat("r", 253), "", "ssh://a..b", "tenure.dev/tenant", "y")
+	f.Add("flux-system", "x", "", "kube-system", "a:b", "x", "oci://**", "pod-security.kubernetes.io/enforce", "privileged")
+	f.Fuzz(func(t *testing.T, namespace, name, owner, elsewhere, role, syncName, url, label, value string) {
+		tenant := parseTenant(t, fullTenant)
+		tenant.Name = name
+		spec := &tenant.Spec
+		spec.Owners = append(spec.Owners,
+			v1alpha1.Owner{Kind: "User", Name: owner, Roles: []string{role, role + "x"}},
+			v1alpha1.Owner{Kind: "ServiceAccount", Namespace: elsewhere, Name: owner, Roles: []string{role}})
+		spec.RoleBindings = append(spec.RoleBindings, v1alpha1.TenantRoleBinding{Role: role, Labels: map[string]string{label: value}, Subjects: []v1alpha1.Subject{{Kind: "Group", Name: owner}}})
+		spec.ClusterRoles = append(spec.ClusterRoles, role)
+		spec.Namespaces.Create = []string{namespace}
+		spec.Namespaces.Labels = map[string]string{label: value}
+		spec.Sync = append(spec.Sync, v1alpha1.Sync{Name: syncName + "-", Namespace: elsewhere, Git: &v1alpha1.GitSource{URL: url}})
+		before := tenant.DeepCopy()
+		profile := posture()
+		ns := Namespace{Name: namespace, Labels: map[string]string{v1alpha1.LabelTenant: name}, Tenant: tenant, Siblings: []string{namespace}}
+		cluster := Cluster(tenant, []string{namespace})
+		distinct(t, cluster)
+		for _, o := range cluster {
+			if o.GetNamespace() != "" || !strings.HasPrefix(o.GetName(), "tenure:") {
+				t.Errorf("%T %s/%s is not one of the cluster's", o, o.GetNamespace(), o.GetName())
+			}
+		}
+		objects, err := Desired(ns, profile)
+		if diff := cmp.Diff(before, tenant); diff != "" {
+			t.Fatalf("the Tenant was changed: %s", diff)
+		}
+		if err != nil {
+			return
+		}
+		if strings.HasPrefix(namespace, "kube-") || namespace == "flux-system" {
+			t.Fatal("the platform's namespace became a tenant's")
+		}
+		again, err := Desired(ns, profile)
+		if err != nil || !equality.Semantic.DeepEqual(objects.List(), again.List()) {
+			t.Fatalf("asked twice, it says two things: %v", err)
+		}
+		if objects.Labels["pod-security.kubernetes.io/enforce"] != "restricted" || objects.Labels[v1alpha1.LabelTenant] != "" {
+			t.Errorf("the namespace's own labels were changed: %v", objects.Labels)
+		}
+		distinct(t, objects.List())
+		allowed := []string{Role, "view", role, role + "x", DeleterRole}
+		for _, o := range objects.List() {
+			if o.GetNamespace() != namespace {
+				t.Errorf("%T %s lies in namespace %q", o, o.GetName(), o.GetNamespace())
+			}
+			if !UpToDate(o, o) || o.GetLabels()[LabelManaged] != ManagedValue || o.GetLabels()[v1alpha1.LabelFluxTenant] != name {
+				t.Errorf("%T %s is not known as the manager's: %v", o, o.GetName(), o.GetLabels())
+			}
+			b, ok := o.(*rbacv1.RoleBinding)
+			if !ok {
+				continue
+			}
+			if b.RoleRef.Kind != "ClusterRole" || !slices.Contains(allowed, b.RoleRef.Name) {
+				t.Errorf("%s gives %v", b.Name, b.RoleRef)
+			}
+			for _, s := range b.Subjects {
+				if b.Name == syncBinding && s.Namespace != namespace {
+					t.Errorf("an account of namespace %q, which is not the tenant's, has rights", s.Namespace)
+				}
+			}
+		}
+	})
+}
+
+// distinct wants names that can be, each once.
+func distinct(t *testing.T, objects []client.Object) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, o := range objects {
+		key := fmt.Sprintf("%T %s %s", o, o.GetObjectKind().GroupVersionKind().Kind, o.GetName())
+		if seen[key] {
+			t.Errorf("two are called %s", key)
+		}
+		seen[key] = true
+		if len(o.GetName()) > maxName || o.GetName() == "" {
+			t.Errorf("%T has a name of %d bytes", o, len(o.GetName()))
+		}
+	}
+}
