@@ -18,6 +18,8 @@ var (
 	profileCRD string
 	//go:embed crd/tenure.dev_tenantparameters.yaml
 	parametersCRD string
+	//go:embed crd/tenure.dev_tenants.yaml
+	tenantCRD string
 	//go:embed admission/policies.yaml
 	policies string
 
@@ -30,7 +32,7 @@ var (
 )
 
 // CRDs are the definitions of tenure.dev's kinds. Multi-document YAML.
-func CRDs() []byte { return []byte(profileCRD + parametersCRD) }
+func CRDs() []byte { return []byte(profileCRD + parametersCRD + tenantCRD) }
 
 // Policies are the rules for tenants that the API server enforces: see
 // internal/admission. Multi-document YAML.
