@@ -43,6 +43,10 @@ type Rule struct {
 	validations []validation
 	// unbound rules hold in every namespace and read no parameters.
 	unbound bool
+	// ofNamespaces are rules for the namespaces of tenants themselves, by our
+	// label. They read the profile: before a namespace is there, it has no
+	// parameters.
+	ofNamespaces bool
 }
 
 // validation is an expression that must hold, and the message if it does not:
@@ -52,7 +56,7 @@ type validation struct{ expression, message string }
 // Rules returns all rules, by name.
 func Rules() []Rule {
 	rules := []Rule{
-		accounts(), bounds(), externalArtifacts(), kubeConfigs(), managed(), namespaces(),
+		accounts(), bounds(), externalArtifacts(), kubeConfigs(), managed(), namespaceNames(), namespaces(),
 		notifications(), parameters(), pods(), references(), sources(), status(), tokens(),
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
@@ -71,6 +75,10 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 			continue
 		}
 		policies = append(policies, r.policy(r.Name, &admissionregistrationv1.ParamKind{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TenancyProfile"}))
+		if r.ofNamespaces {
+			bindings = append(bindings, r.bindingOfNamespaces())
+			continue
+		}
 		for i, label := range tenantLabels {
 			bindings = append(bindings, binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), selector(label, tenantLabels[:i])))
 		}
@@ -101,6 +109,17 @@ func selector(label string, others []string) *metav1.LabelSelector {
 		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: other, Operator: metav1.LabelSelectorOpDoesNotExist})
 	}
 	return s
+}
+
+// bindingOfNamespaces lets a rule be asked about namespaces with our label.
+// Without a profile it does not hold: there is nothing that it could read, and
+// admins must be able to make namespaces then.
+func (r Rule) bindingOfNamespaces() admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+	params, allow := paramRef(v1alpha1.ProfileName), admissionregistrationv1.AllowAction
+	params.ParameterNotFoundAction = &allow
+	return binding(r.Name, r.Name, params, &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: v1alpha1.LabelTenant, Operator: metav1.LabelSelectorOpExists}},
+	})
 }
 
 // paramRef names the parameters. Without them nothing is allowed: a profile that
@@ -149,7 +168,11 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind) adm
 			{Name: "not-exempt", Expression: fmt.Sprintf(
 				"!has(params.spec.exemptions) || !params.spec.exemptions.exists(e, e.rule == '%s' && e.namespace == request.namespace && e.kind == request.kind.kind && e.name == %s)", r.Name, objectName)},
 		}, p.Spec.MatchConditions...)
-		p.Spec.Variables = append([]admissionregistrationv1.Variable{{Name: "tenant", Expression: tenantName()}}, p.Spec.Variables...)
+		tenant := tenantName("namespaceObject", "request.namespace")
+		if r.ofNamespaces {
+			tenant = tenantName("object", "''")
+		}
+		p.Spec.Variables = append([]admissionregistrationv1.Variable{{Name: "tenant", Expression: tenant}}, p.Spec.Variables...)
 	}
 	p.Spec.Variables = append([]admissionregistrationv1.Variable{{Name: "name", Expression: objectName}}, p.Spec.Variables...)
 	forbidden := metav1.StatusReasonForbidden
@@ -172,11 +195,12 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind) adm
 	return p
 }
 
-// tenantName is CEL for the name of the tenant that a namespace belongs to.
-func tenantName() string {
-	expression := "request.namespace"
+// tenantName is CEL for the name of the tenant that a namespace, which has labels,
+// belongs to, and for another name if it is nobody's.
+func tenantName(namespace, none string) string {
+	expression := none
 	for _, label := range slices.Backward(tenantLabels) {
-		expression = fmt.Sprintf("'%[1]s' in namespaceObject.metadata.labels ? namespaceObject.metadata.labels['%[1]s'] : %[2]s", label, expression)
+		expression = fmt.Sprintf("'%[1]s' in %[3]s.metadata.labels ? %[3]s.metadata.labels['%[1]s'] : %[2]s", label, expression, namespace)
 	}
 	return expression
 }
