@@ -99,6 +99,9 @@ func newScheme() *runtime.Scheme {
 func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) error {
 	rules := ruleNames()
 	profiles := tenantnamespace.ProfileReader{Client: mgr.GetClient(), Rules: rules, Home: o.Namespace}
+	if err := addWebhook(ctx, mgr, o, profiles); err != nil {
+		return err
+	}
 	failures := &profile.Failures{}
 	namespaces := &tenantnamespace.Reconciler{
 		Client:   mgr.GetClient(),

@@ -1,0 +1,89 @@
+package manager
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/webhook"
+	"github.com/tenure-dev/tenure/internal/webhook/certs"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// nowhere is an address at which nothing is served.
+const nowhere = "0"
+
+// addWebhook serves the webhook for owners' namespaces, in each replica: which of
+// them leads does not matter to it.
+func addWebhook(ctx context.Context, mgr ctrlmanager.Manager, o Options, profiles webhook.Profiles) error {
+	if o.WebhookAddr == nowhere {
+		return nil
+	}
+	host, port, err := splitAddress(o.WebhookAddr)
+	if err != nil {
+		return err
+	}
+	direct, err := directClient(mgr)
+	if err != nil {
+		return err
+	}
+	keeper := &certs.Keeper{Client: direct, Namespace: o.Namespace, Issue: certs.Issue, Now: time.Now}
+	server := ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+		c.MinVersion = tls.VersionTLS13
+		c.GetCertificate = keeper.Certificate
+	}}})
+	if err := webhook.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	server.Register(admission.WebhookPath, &ctrladmission.Webhook{Handler: webhook.NewHandler(mgr.GetClient(), mgr.GetAPIReader(), profiles)})
+	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.Tenant{}, cache.BlockUntilSynced(false)); err != nil {
+		return err
+	}
+	if err := mgr.Add(keeper); err != nil {
+		return err
+	}
+	if err := mgr.Add(server); err != nil {
+		return err
+	}
+	return mgr.AddReadyzCheck("webhook-certificate", keeper.Ready)
+}
+
+// directClient reads and writes without a cache, which would need the right to
+// list what it reads.
+func directClient(mgr ctrlmanager.Manager) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, admissionregistrationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("cannot make a client for the webhook: %w", err)
+		}
+	}
+	direct, err := client.New(mgr.GetConfig(), client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for the webhook: %w", err)
+	}
+	return direct, nil
+}
+
+// splitAddress reads HOST:PORT, of which the host may be empty.
+func splitAddress(address string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err == nil {
+		port, err = strconv.Atoi(text)
+	}
+	if err != nil || port < 1 || port > 65535 {
+		return "", 0, fmt.Errorf("cannot serve the webhook at %q: it is not HOST:PORT, with a port from 1 to 65535", address)
+	}
+	return host, port, nil
+}
