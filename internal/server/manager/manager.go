@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/controller/refusal"
 	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
+	"github.com/tenure-dev/tenure/internal/webhook"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -99,8 +100,12 @@ func newScheme() *runtime.Scheme {
 func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) error {
 	rules := ruleNames()
 	profiles := tenantnamespace.ProfileReader{Client: mgr.GetClient(), Rules: rules, Home: o.Namespace}
-	if err := addWebhook(ctx, mgr, o, profiles); err != nil {
-		return err
+	if o.WebhookAddr != "0" {
+		if err := webhook.Setup(ctx, mgr, webhook.Options{
+			Address: o.WebhookAddr, Namespace: o.Namespace, Names: webhook.ServiceNames(o.Namespace), Profiles: profiles,
+		}); err != nil {
+			return err
+		}
 	}
 	failures := &profile.Failures{}
 	namespaces := &tenantnamespace.Reconciler{

@@ -43,8 +43,10 @@ type Keeper struct {
 	// Client reads and writes the API server itself, without a cache: it needs
 	// no right to list Secrets.
 	Client client.Client
-	// Namespace is where the Secret and the Service are.
+	// Namespace is where the Secret is.
 	Namespace string
+	// Names are what the API server calls the webhook by, at least one.
+	Names []string
 	// Issue makes certificates, and Now is the time.
 	Issue func(names []string, now time.Time) (Pair, error)
 	Now   func() time.Time
@@ -109,14 +111,13 @@ func (k *Keeper) Keep(ctx context.Context) error {
 // secret returns what the Secret holds after it has been brought up to date. Who
 // of several replicas is first decides for all.
 func (k *Keeper) secret(ctx context.Context) (Bundle, error) {
-	names := []string{admission.WebhookService + "." + k.Namespace + ".svc", admission.WebhookService + "." + k.Namespace + ".svc.cluster.local"}
 	secret := &corev1.Secret{}
 	for {
 		if err := k.Client.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: Secret}, secret); err != nil {
 			return Bundle{}, fmt.Errorf("cannot read the webhook's Secret %s/%s, which is part of config/webhook: %w", k.Namespace, Secret, err)
 		}
 		before := read(secret)
-		after, err := before.Advance(names, k.Now(), k.Issue)
+		after, err := before.Advance(k.Names, k.Now(), k.Issue)
 		if err != nil {
 			return Bundle{}, err
 		}

@@ -1,4 +1,4 @@
-package manager
+package webhook
 
 import (
 	"context"
@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
-	"github.com/tenure-dev/tenure/internal/admission"
-	"github.com/tenure-dev/tenure/internal/webhook"
+	rules "github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/webhook/certs"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,19 +18,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
-	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// nowhere is an address at which nothing is served.
-const nowhere = "0"
+// Options say where the webhook is served.
+type Options struct {
+	// Address is HOST:PORT, of which the host may be empty.
+	Address string
+	// Namespace is where the Secret with the certificate is.
+	Namespace string
+	// Names are what the API server calls the webhook by: see [ServiceNames].
+	Names []string
+	// Profiles is what holds for all tenants.
+	Profiles Profiles
+}
 
-// addWebhook serves the webhook for owners' namespaces, in each replica: which of
-// them leads does not matter to it.
-func addWebhook(ctx context.Context, mgr ctrlmanager.Manager, o Options, profiles webhook.Profiles) error {
-	if o.WebhookAddr == nowhere {
-		return nil
-	}
-	host, port, err := splitAddress(o.WebhookAddr)
+// ServiceNames are the names of the webhook's Service in a namespace.
+func ServiceNames(namespace string) []string {
+	name := rules.WebhookService + "." + namespace + ".svc"
+	return []string{name, name + ".cluster.local"}
+}
+
+// Setup serves the webhook in each replica of a manager: which of them leads does
+// not matter to it. A replica is not ready before it has a certificate.
+func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) error {
+	host, port, err := splitAddress(o.Address)
 	if err != nil {
 		return err
 	}
@@ -39,25 +50,28 @@ func addWebhook(ctx context.Context, mgr ctrlmanager.Manager, o Options, profile
 	if err != nil {
 		return err
 	}
-	keeper := &certs.Keeper{Client: direct, Namespace: o.Namespace, Issue: certs.Issue, Now: time.Now}
+	keeper := &certs.Keeper{Client: direct, Namespace: o.Namespace, Names: o.Names, Issue: certs.Issue, Now: time.Now}
 	server := ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 		c.MinVersion = tls.VersionTLS13
 		c.GetCertificate = keeper.Certificate
 	}}})
-	if err := webhook.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	server.Register(admission.WebhookPath, &ctrladmission.Webhook{Handler: webhook.NewHandler(mgr.GetClient(), mgr.GetAPIReader(), profiles)})
+	server.Register(rules.WebhookPath, &admission.Webhook{Handler: NewHandler(mgr.GetClient(), mgr.GetAPIReader(), o.Profiles)})
 	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.Tenant{}, cache.BlockUntilSynced(false)); err != nil {
-		return err
+		return fmt.Errorf("cannot read the tenants: %w", err)
 	}
 	if err := mgr.Add(keeper); err != nil {
-		return err
+		return fmt.Errorf("cannot keep the webhook's certificate: %w", err)
 	}
 	if err := mgr.Add(server); err != nil {
-		return err
+		return fmt.Errorf("cannot serve the webhook: %w", err)
 	}
-	return mgr.AddReadyzCheck("webhook-certificate", keeper.Ready)
+	if err := mgr.AddReadyzCheck("webhook-certificate", keeper.Ready); err != nil {
+		return fmt.Errorf("cannot serve the webhook: %w", err)
+	}
+	return nil
 }
 
 // directClient reads and writes without a cache, which would need the right to
