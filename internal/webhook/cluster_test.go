@@ -20,6 +20,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	"github.com/tenure-dev/tenure/internal/webhook"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +32,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
 func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }
@@ -236,12 +239,13 @@ func TestWebhook(t *testing.T) {
 	c := prepare(t)
 	const alice, bob = "{kind: User, name: alice}", "{kind: Group, name: bobs}"
 	c.apply(t, owned("solo", 2, alice, "{kind: ServiceAccount, namespace: solo-home, name: solo}")+
-		owned("left", 9, bob)+owned("right", 9, bob)+owned("race", 5, "{kind: User, name: racer}")+owned("mass", 10, "{kind: User, name: masser}"))
+		owned("left", 9, bob)+owned("right", 9, bob)+owned("race", 5, "{kind: User, name: racer}")+owned("pair", 5, "{kind: User, name: pair}")+owned("mass", 10, "{kind: User, name: masser}"))
 	stop := c.replica(t)
 	defer func() { stop() }()
 	c.answers(t, c.as(t, "alice"), "solo-x")
 	t.Run("Decides", func(t *testing.T) { c.decides(t) })
 	t.Run("Race", func(t *testing.T) { c.race(t) })
+	t.Run("Replicas", func(t *testing.T) { c.replicas(t) })
 	t.Run("Away", func(t *testing.T) {
 		stop()
 		c.away(t)
@@ -305,6 +309,47 @@ func (c *cluster) race(t *testing.T) {
 	group.Wait()
 	if got := c.of(t, "race"); len(got) != 5 || made.Load() != 5 || refused.Load() != 15 {
 		t.Errorf("made %d, refused %d, and there are %v", made.Load(), refused.Load(), got)
+	}
+}
+
+// replicas lets two replicas, of which neither knows the other, decide about 20
+// namespaces at once where 5 may be.
+func (c *cluster) replicas(t *testing.T) {
+	var handlers []*webhook.Handler
+	for range 2 {
+		mgr, err := ctrl.NewManager(c.rest, ctrl.Options{Scheme: scheme(t), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := webhook.Index(t.Context(), mgr.GetFieldIndexer()); err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = mgr.Start(t.Context()) }()
+		if !mgr.GetCache().WaitForCacheSync(t.Context()) {
+			t.Fatal("the cache has not been filled")
+		}
+		handlers = append(handlers, webhook.NewHandler(mgr.GetClient(), mgr.GetAPIReader(), profiles{mgr.GetClient()}))
+	}
+	var group sync.WaitGroup
+	var allowed atomic.Int32
+	for i := range 20 {
+		group.Go(func() {
+			request := admissionv1.AdmissionRequest{
+				Operation: admissionv1.Create, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "namespaces"},
+				UserInfo: authenticationv1.UserInfo{Username: "pair"},
+				Object:   runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"pair-%d"}}`, i)},
+			}
+			response := handlers[i%2].Handle(t.Context(), ctrladmission.Request{AdmissionRequest: request})
+			if response.Allowed {
+				allowed.Add(1)
+			} else if !strings.Contains(response.Result.Message, "tenant pair: has 5 of 5 namespaces") {
+				t.Error(response.Result)
+			}
+		})
+	}
+	group.Wait()
+	if got := c.reservations(t, "pair"); len(got) != 5 || allowed.Load() != 5 {
+		t.Errorf("allowed %d, and the reservations are %v", allowed.Load(), got)
 	}
 }
 

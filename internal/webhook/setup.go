@@ -65,13 +65,33 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) error {
 	if err := mgr.Add(keeper); err != nil {
 		return fmt.Errorf("cannot keep the webhook's certificate: %w", err)
 	}
-	if err := mgr.Add(server); err != nil {
+	if err := mgr.Add(&replica{server, keeper}); err != nil {
 		return fmt.Errorf("cannot serve the webhook: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("webhook-certificate", keeper.Ready); err != nil {
 		return fmt.Errorf("cannot serve the webhook: %w", err)
 	}
 	return nil
+}
+
+// replica serves when there is a certificate and the cache has been filled, which
+// the manager waits for. Until then a call fails, as it should.
+type replica struct {
+	server ctrlwebhook.Server
+	keeper *certs.Keeper
+}
+
+// NeedLeaderElection says that each replica serves.
+func (r *replica) NeedLeaderElection() bool { return false }
+
+// Start serves until the context ends.
+func (r *replica) Start(ctx context.Context) error {
+	select {
+	case <-r.keeper.Serving():
+		return r.server.Start(ctx)
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // directClient reads and writes without a cache, which would need the right to

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +53,14 @@ type Keeper struct {
 	Now   func() time.Time
 
 	serving atomic.Pointer[tls.Certificate]
+	once    sync.Once
+	first   chan struct{}
+}
+
+// Serving is closed when there is a certificate.
+func (k *Keeper) Serving() <-chan struct{} {
+	k.once.Do(func() { k.first = make(chan struct{}) })
+	return k.first
 }
 
 // NeedLeaderElection says that each replica serves.
@@ -104,7 +113,10 @@ func (k *Keeper) Keep(ctx context.Context) error {
 	if err := k.trust(ctx, bundle.Trusted); err != nil {
 		return err
 	}
-	k.serving.Store(&pair)
+	k.Serving()
+	if k.serving.Swap(&pair) == nil {
+		close(k.first)
+	}
 	return nil
 }
 
