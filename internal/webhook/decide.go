@@ -255,7 +255,11 @@ func reserved(s Situation, name string) ([]v1alpha1.Reservation, bool, *Refusal)
 		return reservations, false, nil
 	}
 	quota := s.Tenant.Spec.Namespaces.Quota
-	if quota != nil && !counted[name] && len(counted) >= int(*quota) {
+	if quota == nil {
+		// There is nothing to count, so that a write is spared.
+		return nil, false, nil
+	}
+	if !counted[name] && len(counted) >= int(*quota) {
 		return nil, false, refuse("has %d of %d namespaces%s; delete one or ask the platform team", len(counted), *quota, listed(counted))
 	}
 	return append(reservations, v1alpha1.Reservation{Name: name, Expires: expires}), true, nil

@@ -176,6 +176,13 @@ func serveWebhook(b *testing.B, restConfig *rest.Config) string {
 	if err != nil {
 		b.Fatal(err)
 	}
+	testwait.For(b, "the kind Tenant to be served", time.Minute, func() (bool, string) {
+		c, err := client.New(restConfig, client.Options{Scheme: scheme})
+		if err == nil {
+			err = c.List(b.Context(), &v1alpha1.TenantList{})
+		}
+		return err == nil, fmt.Sprint(err)
+	})
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0"})
 	if err != nil {
 		b.Fatal(err)
