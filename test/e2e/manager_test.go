@@ -131,6 +131,7 @@ func TestManager(t *testing.T) {
 	t.Run("refusal", func(t *testing.T) { testRefusal(r.with(t), hooks, server.URL) })
 	t.Run("cluster-scoped kinds", func(t *testing.T) { testClusterScoped(r.with(t)) })
 	t.Run("killed", func(t *testing.T) { testKilledManager(r.with(t)) })
+	t.Run("owners' namespaces", func(t *testing.T) { testOwnersNamespaces(r.with(t)) })
 	t.Run("stopped", func(t *testing.T) { testStoppedManager(r.with(t)) })
 }
 
