@@ -29,6 +29,12 @@ var (
 	managerRights string
 	//go:embed manager/deployment.yaml
 	managerDeployment string
+	//go:embed webhook/service.yaml
+	webhookService string
+	//go:embed webhook/rbac.yaml
+	webhookRights string
+	//go:embed webhook/configuration.yaml
+	webhookConfiguration string
 )
 
 // CRDs are the definitions of tenure.dev's kinds. Multi-document YAML.
@@ -60,9 +66,11 @@ func Policies() []byte { return []byte(policies) }
 func Roles() []byte { return []byte(roles) }
 
 // Manager is `tenure-server manager` in namespace flux-system: service account,
-// rights and Deployment. It needs [CRDs], [Roles] and the CRDs of Flux.
-// Multi-document YAML.
-func Manager() []byte { return []byte(managerRights + "---\n" + managerDeployment) }
+// rights and Deployment, and its webhook. It needs [CRDs], [Roles] and the CRDs of
+// Flux. Multi-document YAML.
+func Manager() []byte {
+	return []byte(strings.Join([]string{managerRights, managerDeployment, webhookService, webhookRights, webhookConfiguration}, "---\n"))
+}
 
 // FluxComponents is what `flux install --export` prints: namespace flux-system,
 // RBAC, quota, network policies, CRDs and Deployments of source-, kustomize-,

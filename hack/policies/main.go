@@ -1,5 +1,6 @@
-// Policies writes the rules of internal/admission as manifests into the folder
-// that its first argument names, and as a page of documentation into the second.
+// Policies writes the rules of internal/admission, and which requests the webhook
+// is called for, as manifests into the folder that its first argument names, and
+// the rules as a page of documentation into the second.
 package main
 
 import (
@@ -17,7 +18,14 @@ func main() {
 	}
 	manifests, err := admission.Manifests()
 	if err == nil {
-		err = os.WriteFile(filepath.Join(os.Args[1], "policies.yaml"), manifests, 0o644) //nolint:gosec // manifests that everybody may read
+		err = os.WriteFile(filepath.Join(os.Args[1], "admission", "policies.yaml"), manifests, 0o644) //nolint:gosec // manifests that everybody may read
+	}
+	var webhook []byte
+	if err == nil {
+		webhook, err = admission.WebhookManifest()
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(os.Args[1], "webhook", "configuration.yaml"), webhook, 0o644) //nolint:gosec // a manifest that everybody may read
 	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(os.Args[2], "policies.md"), []byte(admission.Document()), 0o644) //nolint:gosec // a page that everybody may read

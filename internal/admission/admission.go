@@ -50,10 +50,18 @@ type Rule struct {
 	refusal string
 	// unbound rules hold in every namespace and read no parameters.
 	unbound bool
+	// asks says of an unbound rule that its validations ask RBAC. Messages cannot,
+	// so each validation has its own.
+	asks bool
 	// shared rules are about the spec of Flux objects.
 	shared bool
 	// own rules read TenantParameters alone, and hold nobody back without them.
 	own bool
+	// ofNamespaces are rules for the namespaces of tenants themselves, by our
+	// label. They read the profile: before a namespace is there, it has no
+	// parameters. Without a profile they hold nobody back: admins must be able to
+	// make namespaces then.
+	ofNamespaces bool
 }
 
 // Policy is the name of the policy that enforces the rule, of the two the one
@@ -75,7 +83,7 @@ type validation struct{ expression, message string }
 // Rules returns all rules, by name.
 func Rules() []Rule {
 	rules := []Rule{
-		accounts(), bounds(), cordoned(), externalArtifacts(), kubeConfigs(), managed(), namespaces(),
+		accounts(), bounds(), cordoned(), externalArtifacts(), kubeConfigs(), managed(), namespaceNames(), namespaces(),
 		notifications(), parameters(), pods(), protected(), references(), sources(), status(), tokens(),
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
@@ -93,10 +101,16 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 			bindings = append(bindings, binding(r.Name, r.Name, nil, nil))
 			continue
 		}
+		if r.ofNamespaces {
+			params := paramRef(v1alpha1.ProfileName)
+			params.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
+			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpExists, v1alpha1.LabelTenant)))
+			bindings = append(bindings, binding(r.Name, r.Name, params, nil))
+			continue
+		}
 		params := paramRef(v1alpha1.ParametersName)
 		if r.own {
-			allow := admissionregistrationv1.AllowAction
-			params.ParameterNotFoundAction = &allow
+			params.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
 		} else {
 			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)))
 			for i, label := range tenantLabels {
@@ -203,6 +217,15 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 		}
 		message = "variables.refusal == '' ? '' : 'tenant ' + variables.tenant + ': ' + " + refused
 	}
+	if r.asks {
+		p.Spec.Variables = append(p.Spec.Variables, r.variables...)
+		for _, v := range r.validations {
+			p.Spec.Validations = append(p.Spec.Validations, admissionregistrationv1.Validation{
+				Expression: v.expression, MessageExpression: v.message, Reason: &forbidden, Message: r.Title,
+			})
+		}
+		return p
+	}
 	refusal := r.refusal
 	if refusal == "" {
 		refusal = firstOf(r.validations)
@@ -260,17 +283,21 @@ func join(expressions []string, operator string) string {
 // tenant is CEL for the name of the tenant that a rule speaks to. A Namespace itself
 // lies in none, so that rules about those ask the parameters.
 func (r Rule) tenant() string {
-	if r.own {
+	switch {
+	case r.own:
 		return "params.spec.tenant"
+	case r.ofNamespaces:
+		return tenantName("object", "''")
 	}
-	return tenantName()
+	return tenantName("namespaceObject", "request.namespace")
 }
 
-// tenantName is CEL for the name of the tenant that a namespace belongs to.
-func tenantName() string {
-	expression := "request.namespace"
+// tenantName is CEL for the name of the tenant that a namespace, which has labels,
+// belongs to, and for another name if it is nobody's.
+func tenantName(namespace, none string) string {
+	expression := none
 	for _, label := range slices.Backward(tenantLabels) {
-		expression = fmt.Sprintf("'%[1]s' in namespaceObject.metadata.labels ? namespaceObject.metadata.labels['%[1]s'] : %[2]s", label, expression)
+		expression = fmt.Sprintf("'%[1]s' in %[3]s.metadata.labels ? %[3]s.metadata.labels['%[1]s'] : %[2]s", label, expression, namespace)
 	}
 	return expression
 }

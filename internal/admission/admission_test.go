@@ -56,6 +56,8 @@ apiVersion: tenure.dev/v1alpha1
 kind: TenancyProfile
 metadata: {name: default}
 spec:
+  platformNamespaces: [flux-system, platform-two]
+  protectedNamespaces: [protected-*]
   breakGlass: [firefighters]
   exemptions:
     - {rule: tenure-sources, namespace: apps, kind: GitRepository, name: legacy, reason: moves next month}
@@ -99,7 +101,7 @@ func newClient(t *testing.T, restConfig *rest.Config, as rest.ImpersonationConfi
 
 func prepare(t *testing.T, restConfig *rest.Config) {
 	t.Helper()
-	for _, manifests := range [][]byte{config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), []byte(adversaries), config.Policies()} {
+	for _, manifests := range [][]byte{config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), []byte(adversaries), []byte(owners), config.Policies()} {
 		objects, err := flux.ReadObjects(manifests)
 		if err != nil {
 			t.Fatal(err)
@@ -126,6 +128,15 @@ func prepare(t *testing.T, restConfig *rest.Config) {
 		}
 		return true, ""
 	})
+}
+
+// parseOrPanic is for manifests that are written in a test.
+func parseOrPanic(manifest string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(manifest), &u.Object); err != nil {
+		panic(manifest + ": " + err.Error())
+	}
+	return u
 }
 
 func parse(t *testing.T, manifest string) *unstructured.Unstructured {

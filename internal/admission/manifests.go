@@ -8,34 +8,41 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-//go:generate go run ../../hack/policies ../../config/admission ../../docs/reference
+//go:generate go run ../../hack/policies ../../config ../../docs/reference
 
 // Manifests returns the policies and bindings of all rules as YAML documents.
 func Manifests() ([]byte, error) {
 	policies, bindings := Policies()
-	out := bytes.NewBufferString("# The rules for tenants. Generated from internal/admission; do not edit.\n")
-	write := func(object any) error {
+	var objects []any
+	for i := range policies {
+		objects = append(objects, &policies[i])
+	}
+	for i := range bindings {
+		objects = append(objects, &bindings[i])
+	}
+	return documents("# The rules for tenants. Generated from internal/admission; do not edit.\n", objects...)
+}
+
+// WebhookManifest returns [Webhook] as a YAML document.
+func WebhookManifest() ([]byte, error) {
+	return documents("# Which requests the webhook is called for. Generated from internal/admission; do not\n# edit. The manager fills in whom the API server trusts.\n", Webhook())
+}
+
+func documents(title string, objects ...any) ([]byte, error) {
+	out := bytes.NewBufferString(title)
+	for _, object := range objects {
 		// Through a map, so that what an object does not have is left out.
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
-			return fmt.Errorf("cannot convert a policy: %w", err)
+			return nil, fmt.Errorf("cannot convert a policy: %w", err)
 		}
 		delete(content, "status")
 		document, err := yaml.Marshal(content)
 		if err != nil {
-			return fmt.Errorf("cannot write a policy: %w", err)
+			return nil, fmt.Errorf("cannot write a policy: %w", err)
 		}
-		_, err = fmt.Fprintf(out, "---\n%s", document)
-		return err
-	}
-	for i := range policies {
-		if err := write(&policies[i]); err != nil {
-			return nil, err
-		}
-	}
-	for i := range bindings {
-		if err := write(&bindings[i]); err != nil {
-			return nil, err
+		if _, err := fmt.Fprintf(out, "---\n%s", document); err != nil {
+			return nil, fmt.Errorf("cannot write a policy: %w", err)
 		}
 	}
 	return out.Bytes(), nil

@@ -3,7 +3,6 @@ package admission
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
@@ -145,34 +144,5 @@ func parameters() Rule {
 		},
 		unbound:     true,
 		validations: []validation{{"false", "'TenantParameters ' + variables.name + ' says what holds in the namespace, and is written by the platform only: ask the platform team'"}},
-	}
-}
-
-// namespaces: the labels of a namespace say whose it is and what holds in it. The
-// selector of a binding looks at the labels as they would become, so this rule
-// is asked about every namespace, and reads no parameters.
-func namespaces() Rule {
-	tenant := func(object string) string {
-		var any []string
-		for _, label := range append(slices.Clone(tenantLabels), v1alpha1.LabelParameters) {
-			any = append(any, fmt.Sprintf("'%s' in %s.metadata.labels", label, object))
-		}
-		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata.labels) && (%[2]s))", object, strings.Join(any, " || "))
-	}
-	return Rule{
-		Name: Prefix + "namespaces", Rows: []string{"I6", "I7", "I18"},
-		Title: "labels and annotations of a tenant's namespace are the platform's",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{
-			on(writes, "", "namespaces", "namespaces/status", "namespaces/finalize"),
-		},
-		conditions: []string{
-			tenant("object") + " || " + tenant("oldObject"),
-			"oldObject == null || has(request.subResource) && request.subResource in ['status', 'finalize'] || object.spec != oldObject.spec" +
-				" || " + changed("labels") + " || " + changed("annotations") + " || " + changed("finalizers") + " || " + changed("ownerReferences"),
-			notKubernetes,
-			"!" + isPlatform,
-		},
-		unbound:     true,
-		validations: []validation{{"false", "'labels, annotations, finalizers and status of the namespace ' + variables.name + ' say whose it is and what holds in it: ask the platform team to change them'"}},
 	}
 }

@@ -9,16 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const (
-	// VerbOwn is the verb on a Tenant that makes somebody its owner. No API has it:
-	// the policies of the API server ask for it.
-	VerbOwn = "own"
-	// MarkerResource is a resource that no API has. Who may create it owns some
-	// tenant: that is how the API server tells owners from others who may create
-	// namespaces.
-	MarkerResource = "tenantnamespaces"
-)
-
 // Cluster returns the cluster-scoped objects of a Tenant, that has these
 // namespaces: the right to make namespaces for its owners, and the ClusterRoles
 // that owners and the tenant's accounts share. A Tenant that is cordoned or being
@@ -55,12 +45,14 @@ func ownersClusterRole(t *v1alpha1.Tenant, name string) *rbacv1.ClusterRole {
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
 		ObjectMeta: clusterMeta(t, name),
 		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"tenants"}, ResourceNames: []string{t.Name}, Verbs: []string{"get", VerbOwn}},
-			{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{MarkerResource}, Verbs: []string{"create"}},
+			{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"tenants"}, ResourceNames: []string{t.Name}, Verbs: []string{"get", v1alpha1.VerbOwn}},
+			{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{v1alpha1.OwnersResource}, Verbs: []string{"create"}},
 		},
 	}
 	if !t.Spec.Cordoned && t.DeletionTimestamp.IsZero() {
-		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create"}})
+		// To apply one from Git takes the right to patch; a rule in the API server
+		// holds it to the owner's tenants.
+		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "patch"}})
 	}
 	return role
 }

@@ -34,7 +34,7 @@ func TestRewriteTenureServer(t *testing.T) {
 		fails  string
 	}{
 		{"as its Deployment has it", []string{"manager", "--enable-leader-election", "--events-addr=http://notification-controller.flux-system.svc/"},
-			[]string{"manager", "--enable-leader-election=true", "--events-addr=http://notification-controller.flux-system.svc/", "--health-addr=127.0.0.1:40001", "--metrics-addr=127.0.0.1:40002"}, ""},
+			[]string{"manager", "--enable-leader-election=true", "--events-addr=http://notification-controller.flux-system.svc/", "--health-addr=127.0.0.1:40001", "--metrics-addr=127.0.0.1:40002", "--webhook-addr=127.0.0.1:40003"}, ""},
 		{"another part of the program", []string{"proxy"}, nil, `"proxy"`},
 		{"no part", nil, nil, "runs here as \"manager\" only"},
 		{"the part after a flag", []string{"--log-level=info", "manager"}, nil, "--log-level=info"},

@@ -13,6 +13,7 @@ func TenureServer(binDir string) Program {
 		Flags: []Flag{
 			{Name: "metrics-addr", Kind: KindListen, Default: ":8080"},
 			{Name: "health-addr", Kind: KindListen, Default: ":9440"},
+			{Name: "webhook-addr", Kind: KindListen, Default: ":9443"},
 			{Name: "log-level", Kind: KindString},
 			{Name: "capsule", Kind: KindBool},
 			eventsURL,

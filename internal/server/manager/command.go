@@ -22,6 +22,9 @@ type Options struct {
 	// MetricsAddr and HealthAddr are where metrics and the answers of
 	// /healthz and /readyz are served; "0" is nowhere.
 	MetricsAddr, HealthAddr string
+	// WebhookAddr is where the webhook for owners' namespaces is served, over
+	// TLS; "0" is nowhere.
+	WebhookAddr string
 	// EventsAddr is notification-controller's event endpoint; "" keeps
 	// failures from tenants' Alerts.
 	EventsAddr string
@@ -70,6 +73,7 @@ kubeconfig of KUBECONFIG or the Pod's own account.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address that serves metrics")
 	flags.StringVar(&o.HealthAddr, "health-addr", ":9440", "address that serves /healthz and /readyz")
+	flags.StringVar(&o.WebhookAddr, "webhook-addr", ":9443", "address that serves the webhook for namespaces of tenants' owners; 0 for none")
 	flags.StringVar(&o.EventsAddr, "events-addr", "", "notification-controller's address for events; without it, Alerts of tenants hear nothing of syncs in the platform's namespaces")
 	flags.BoolVar(&o.LeaderElection, "enable-leader-election", false, "let one of several managers work at a time")
 	flags.BoolVar(&o.Capsule, "capsule", false, "make Tenants of Capsule's (capsule.clastix.io); needs config/capsule, and that Capsule itself is gone")

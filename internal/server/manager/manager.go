@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/controller/tenant"
 	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
+	"github.com/tenure-dev/tenure/internal/webhook"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -132,6 +133,13 @@ func newScheme() *runtime.Scheme {
 func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) error {
 	rules := ruleNames()
 	profiles := tenantnamespace.ProfileReader{Client: mgr.GetClient(), Rules: rules, Home: o.Namespace}
+	if o.WebhookAddr != "0" {
+		if err := webhook.Setup(ctx, mgr, webhook.Options{
+			Address: o.WebhookAddr, Namespace: o.Namespace, Names: webhook.ServiceNames(o.Namespace), Profiles: profiles,
+		}); err != nil {
+			return err
+		}
+	}
 	failures := &profile.Failures{}
 	reports := &tenant.Reports{}
 	namespaces := &tenantnamespace.Reconciler{

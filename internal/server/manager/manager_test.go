@@ -86,7 +86,7 @@ func prepare(t *testing.T, admin *rest.Config) {
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:flux-system", "system:authenticated"},
 	}
 	go func() {
-		err := Run(context.Background(), lowest, Options{MetricsAddr: "0", HealthAddr: "0", LeaderElection: true, Namespace: "flux-system", Instance: "test"})
+		err := Run(context.Background(), lowest, Options{MetricsAddr: "0", HealthAddr: "0", WebhookAddr: "0", LeaderElection: true, Namespace: "flux-system", Instance: "test"})
 		ended.Store(fmt.Sprint(err))
 	}()
 }

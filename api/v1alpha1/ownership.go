@@ -1,0 +1,14 @@
+package v1alpha1
+
+// How RBAC says that somebody owns a tenant, which is what the API server's rules
+// ask: the manager gives it to the owners of a Tenant, with the ClusterRole
+// tenure:owners:TENANT.
+const (
+	// VerbOwn on resource tenants of this group, with a tenant's name, makes
+	// somebody an owner of that tenant.
+	VerbOwn = "own"
+	// OwnersResource is a resource of this group that no object has. Who may
+	// create it owns a tenant, whichever: RBAC cannot be asked for any name, and
+	// owners are held to their tenants where others are not.
+	OwnersResource = "tenantnamespaces"
+)

@@ -1,0 +1,164 @@
+package admission
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Keys of labels and annotations by which others decide what a namespace may
+// have, so that owners do not choose them: those of Kubernetes (Pod Security,
+// gateways, access of admins to devices), of Flux's and our tenancy, and of what
+// is often installed to hold back or exempt namespaces. Regular expressions of
+// RE2, as CEL and Go have them.
+const (
+	protectedKeys = `^(([a-z0-9-]+[.])*(kubernetes[.]io|k8s[.]io|x-k8s[.]io|tenure[.]dev|toolkit[.]fluxcd[.]io|clastix[.]io|projectcapsule[.]dev` +
+		`|cattle[.]io|cert-manager[.]io|cilium[.]io|gatekeeper[.]sh|istio[.]io|kyverno[.]io|linkerd[.]io|openshift[.]io|projectcalico[.]org)/.*|control-plane|istio-injection)$`
+	freeKeys = `^((app|kubectl)[.]kubernetes[.]io/.*|(kustomize|helm)[.]toolkit[.]fluxcd[.]io/.*|kubernetes[.]io/metadata[.]name)$`
+)
+
+// PodSecurityLabel is the label of a namespace with its Pod Security level; with
+// -version at the end, it is that of the level's version.
+const PodSecurityLabel = "pod-security.kubernetes.io/enforce"
+
+var protectedRegexp, freeRegexp = regexp.MustCompile(protectedKeys), regexp.MustCompile(freeKeys)
+
+// ProtectedKey says whether a label or annotation of a namespace is one that the
+// platform alone writes, because others decide by it what the namespace may have.
+func ProtectedKey(key string) bool {
+	return protectedRegexp.MatchString(key) && !freeRegexp.MatchString(key)
+}
+
+// ReservedNamespace says whether no owner may have a namespace of this name,
+// whatever the profile says.
+func ReservedNamespace(name string) bool {
+	return strings.HasPrefix(name, "kube-") || slices.Contains(reservedNamespaces, name)
+}
+
+var reservedNamespaces = []string{metav1.NamespaceDefault, "flux-system"}
+
+// isOwner is CEL: the user owns some tenant.
+var isOwner = fmt.Sprintf("authorizer.group('%s').resource('%s').check('create').allowed()", v1alpha1.GroupVersion.Group, v1alpha1.OwnersResource)
+
+// owns is CEL: the user owns the tenant of a name.
+func owns(tenant string) string {
+	return fmt.Sprintf("(%[1]s != '' && authorizer.group('%[2]s').resource('tenants').name(%[1]s).check('%[3]s').allowed())", tenant, v1alpha1.GroupVersion.Group, v1alpha1.VerbOwn)
+}
+
+// tenantOf is CEL for the tenant of a namespace that may be null or have no
+// labels, an empty text if it is nobody's.
+func tenantOf(namespace string) string {
+	return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata.labels) ? (%[2]s) : '')", namespace, tenantName(namespace, "''"))
+}
+
+// namespaces: the labels of a namespace say whose it is and what holds in it. The
+// selector of a binding looks at the labels as they would become, so this rule
+// is asked about every namespace, and reads no parameters.
+//
+// Owners may make namespaces of their tenants, and delete them as far as RBAC
+// lets them. They need the right to patch each namespace, as Flux applies, so
+// unlike others they are held back from namespaces that are nobody's as well.
+func namespaces() Rule {
+	tenant := func(object string) string {
+		var any []string
+		for _, label := range append(slices.Clone(tenantLabels), v1alpha1.LabelParameters) {
+			any = append(any, fmt.Sprintf("'%s' in %s.metadata.labels", label, object))
+		}
+		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata.labels) && (%[2]s))", object, strings.Join(any, " || "))
+	}
+	return Rule{
+		Name: Prefix + "namespaces", Rows: []string{"I6", "I7", "I16", "I18"},
+		Title: "labels and annotations of a tenant's namespace are the platform's, and owners have no other namespaces than their tenants'",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			on(all, "", "namespaces"), on(writes, "", "namespaces/status", "namespaces/finalize"),
+		},
+		conditions: []string{
+			notKubernetes,
+			"!" + isPlatform,
+			tenant("object") + " || " + tenant("oldObject") + " || " + isOwner,
+			// A patch that changes nothing shows what it did not change.
+			"request.operation == 'CREATE' || (request.operation == 'DELETE' ? " + isOwner + " : " +
+				"has(request.subResource) && request.subResource in ['status', 'finalize'] || object.spec != oldObject.spec" +
+				" || " + changed("labels") + " || " + changed("annotations") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
+				" || " + isOwner + " && !" + owns(tenantOf("oldObject")) + ")",
+		},
+		variables: []admissionregistrationv1.Variable{
+			{Name: "owner", Expression: isOwner},
+			{Name: "labels", Expression: "object != null && has(object.metadata.labels) ? object.metadata.labels : {}"},
+			{Name: "annotations", Expression: "object != null && has(object.metadata.annotations) ? object.metadata.annotations : {}"},
+			{Name: "tenant", Expression: fmt.Sprintf("'%[1]s' in variables.labels ? variables.labels['%[1]s'] : ''", v1alpha1.LabelTenant)},
+			{Name: "wrong", Expression: fmt.Sprintf("variables.labels.filter(l, %s && !(%s)) + variables.annotations.filter(a, %s)",
+				isProtected("l"), allowedLabel("l"), isProtected("a"))},
+		},
+		unbound:     true,
+		asks:        true,
+		validations: namespaceValidations(),
+	}
+}
+
+// isProtected is [ProtectedKey] in CEL.
+func isProtected(key string) string {
+	return fmt.Sprintf("%[1]s.matches(%[2]s) && !%[1]s.matches(%[3]s)", key, quote(protectedKeys), quote(freeKeys))
+}
+
+// allowedLabel is CEL for the protected labels that a new namespace of an owner
+// may have: whose it is, and a Pod Security level that holds its Pods back. The
+// webhook adds them, and whoever gives them gives nothing away.
+func allowedLabel(key string) string {
+	return fmt.Sprintf("%[1]s in ['%[2]s'] || %[1]s == '%[3]s' && variables.labels[%[1]s] in ['baseline', 'restricted'] || %[1]s == '%[3]s-version' && variables.labels[%[1]s] == 'latest'",
+		key, strings.Join(tenantLabels, "', '"), PodSecurityLabel)
+}
+
+func namespaceValidations() []validation {
+	const (
+		other   = "request.operation != 'CREATE' || !variables.owner || "
+		subject = "'namespace ' + variables.name + ' '"
+		mine    = "'tenant ' + variables.tenant + ': namespace ' + variables.name + ' '"
+	)
+	var aliases []string
+	for _, label := range tenantLabels[1:] {
+		aliases = append(aliases, fmt.Sprintf("(!('%[1]s' in variables.labels) || variables.labels['%[1]s'] == variables.tenant)", label))
+	}
+	return []validation{
+		{"variables.owner && request.operation != 'UPDATE'",
+			"'labels, annotations, finalizers and status of the namespace ' + variables.name + ' say whose it is and what holds in it: ask the platform team to change them'"},
+		{other + "variables.tenant != ''",
+			subject + " + 'needs the label " + v1alpha1.LabelTenant + " with the name of a tenant that you own: owners have namespaces in their tenants only'"},
+		{other + "variables.tenant == '' || " + owns("variables.tenant"),
+			subject + " + 'must not be made for tenant ' + " + short("variables.tenant") + " + ', which you do not own: put the name of a tenant of yours into the label " + v1alpha1.LabelTenant + "'"},
+		{other + "(" + strings.Join(aliases, " && ") + ")",
+			mine + " + 'must not name another tenant in the labels " + strings.Join(tenantLabels[1:], " and ") + ": leave them out'"},
+		{other + "!variables.name.startsWith('kube-') && !(variables.name in ['" + strings.Join(reservedNamespaces, "', '") + "'])",
+			mine + " + 'must not have this name, which is the platform\\'s: choose another one'"},
+		{other + "variables.wrong.size() == 0",
+			mine + " + 'must not have labels and annotations that the platform decides on: leave out ' + " + short("variables.wrong.join(', ')")},
+		{other + "!has(object.metadata.ownerReferences) && !has(object.metadata.finalizers) && (!has(object.spec.finalizers) || object.spec.finalizers.all(f, f == 'kubernetes'))",
+			mine + " + 'must not have owners or finalizers: leave out metadata.ownerReferences, metadata.finalizers and spec.finalizers'"},
+		{"request.operation != 'DELETE' || !variables.owner || " + owns(tenantOf("oldObject")),
+			subject + " + 'must not be deleted: it is not a namespace of a tenant that you own'"},
+	}
+}
+
+// namespaceNames: the names that the profile keeps for others. The webhook says
+// so first; this holds where it is not asked.
+func namespaceNames() Rule {
+	pattern := "'^' + p.replace('.', '[.]').replace('*', '.*') + '$'"
+	return Rule{
+		Name: Prefix + "namespace-names", Rows: []string{"I7", "I16"},
+		Title:     "owners give namespaces no names that the platform keeps",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "namespaces")},
+		conditions: append([]string{
+			isOwner,
+		}, notThePlatform...),
+		ofNamespaces: true,
+		validations: []validation{{
+			"!(variables.name in params.spec.platformNamespaces) && (!has(params.spec.protectedNamespaces) || !params.spec.protectedNamespaces.exists(p, variables.name.matches(" + pattern + ")))",
+			"'namespace ' + variables.name + ' must not have this name, which is the platform\\'s: choose another one'",
+		}},
+	}
+}

@@ -1,0 +1,138 @@
+// Package certs makes, keeps and rotates the certificate of Tenure's webhook, in
+// one Secret that all replicas share, and tells the API server whom to trust.
+//
+// Each certificate has an authority of its own, whose key is thrown away: nobody
+// can make another one. A new one is trusted for a while before it is served, and
+// the old one for as long as it is valid, so that no call fails in between,
+// however late a replica or an API server learns of it.
+//
+// Libraries for this keep the key of the authority, and take the old certificate's
+// trust away in the same moment in which the new one begins to be served.
+package certs
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+)
+
+const (
+	// validity is how long a certificate is valid.
+	validity = 90 * 24 * time.Hour
+	// renewal is how long before its end a certificate gets a successor.
+	renewal = 30 * 24 * time.Hour
+	// settling is how long a certificate is trusted before it is served: long
+	// enough for every API server to have learned of it.
+	settling = 10 * time.Minute
+	// backdated is how far certificates begin in the past, for clocks that differ:
+	// see the library.
+	backdated = time.Hour
+)
+
+// Pair is a serving certificate, its authority's behind it, and its key: PEM.
+type Pair struct{ Cert, Key []byte }
+
+// Bundle is what the Secret holds.
+type Bundle struct {
+	// Current is what is served.
+	Current Pair
+	// Next is what will be served, or is empty.
+	Next Pair
+	// Trusted are the authorities whose certificates may be served. PEM.
+	Trusted []byte
+}
+
+// Issue makes a certificate for DNS names that begins now, and is valid for a time.
+func Issue(names []string, _ time.Time) (Pair, error) {
+	cert, key, err := certutil.GenerateSelfSignedCertKeyWithOptions(certutil.SelfSignedCertKeyOptions{
+		Host: names[0], AlternateDNS: names[1:], MaxAge: validity,
+	})
+	if err != nil {
+		return Pair{}, fmt.Errorf("cannot make a certificate: %w", err)
+	}
+	return Pair{Cert: cert, Key: key}, nil
+}
+
+// Advance returns what the Secret should hold now: a first certificate, a
+// successor that is only trusted yet, or the successor in the place of the one
+// that ends. What cannot be used is made anew.
+func (b Bundle) Advance(names []string, now time.Time, issue func([]string, time.Time) (Pair, error)) (Bundle, error) {
+	b.Trusted = stillValid(b.Trusted, now)
+	current, err := b.Current.check(names, b.Trusted, now)
+	if next, nextErr := b.Next.check(names, b.Trusted, now); nextErr == nil {
+		if err != nil || !now.Before(next.NotBefore.Add(backdated+settling)) {
+			b.Current, b.Next = b.Next, Pair{}
+			return b, nil
+		}
+		return b, nil
+	}
+	b.Next = Pair{}
+	if err == nil && now.Before(current.NotAfter.Add(-renewal)) {
+		return b, nil
+	}
+	made, issueErr := issue(names, now)
+	if issueErr != nil {
+		return Bundle{}, issueErr
+	}
+	b.Trusted = append(bytes.Clone(b.Trusted), authority(made.Cert)...)
+	if err != nil {
+		b.Current = made
+		return b, nil
+	}
+	b.Next = made
+	return b, nil
+}
+
+// Equal says whether two Secrets hold the same.
+func (b Bundle) Equal(o Bundle) bool {
+	return bytes.Equal(b.Current.Cert, o.Current.Cert) && bytes.Equal(b.Current.Key, o.Current.Key) &&
+		bytes.Equal(b.Next.Cert, o.Next.Cert) && bytes.Equal(b.Next.Key, o.Next.Key) && bytes.Equal(b.Trusted, o.Trusted)
+}
+
+// check returns the certificate if it can be served under all the names to
+// somebody who trusts what is trusted.
+func (p Pair) check(names []string, trusted []byte, now time.Time) (*x509.Certificate, error) {
+	pair, err := tls.X509KeyPair(p.Cert, p.Key)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the certificate: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(trusted) {
+		return nil, errors.New("cannot use the certificate: nobody trusts it")
+	}
+	for _, name := range names {
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: now}); err != nil {
+			return nil, fmt.Errorf("cannot use the certificate: %w", err)
+		}
+	}
+	return pair.Leaf, nil
+}
+
+// authority returns the last certificate of a chain.
+func authority(chain []byte) []byte {
+	var last *pem.Block
+	for block, rest := pem.Decode(chain); block != nil; block, rest = pem.Decode(rest) {
+		last = block
+	}
+	if last == nil {
+		return nil
+	}
+	return pem.EncodeToMemory(last)
+}
+
+// stillValid returns the certificates that have not ended.
+func stillValid(all []byte, now time.Time) []byte {
+	var kept []byte
+	for block, rest := pem.Decode(all); block != nil; block, rest = pem.Decode(rest) {
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil && now.Before(cert.NotAfter) {
+			kept = append(kept, pem.EncodeToMemory(block)...)
+		}
+	}
+	return kept
+}

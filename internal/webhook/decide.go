@@ -1,0 +1,283 @@
+// Package webhook decides about the namespaces that owners of tenants make: for
+// which tenant a namespace is, whether the tenant may have one more of that name,
+// and what it is born with. It is asked what the API server cannot decide by
+// itself, because it needs a search, a count or the Tenant; the API server's own
+// rules, which are in internal/admission, hold after it and without it.
+package webhook
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// reservationTime is how long a namespace counts that was admitted and is
+	// not there. A request to the API server ends after a minute, so what was
+	// admitted is there by then or never.
+	reservationTime = 2 * time.Minute
+	// requestTime is how long the API server gives a request by default.
+	requestTime = time.Minute
+	// maxListed is how many names a message lists.
+	maxListed = 10
+)
+
+// Refusal is a decision that a namespace must not be made. Its text is for the
+// owner who wants it, and says what would be allowed.
+type Refusal struct{ message string }
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.message }
+
+func refuse(format string, args ...any) *Refusal { return &Refusal{fmt.Sprintf(format, args...)} }
+
+// Situation is what a decision depends on.
+type Situation struct {
+	// Tenant is for whom the namespace is to be made.
+	Tenant *v1alpha1.Tenant
+	// Profile is the cluster's.
+	Profile *v1alpha1.TenancyProfile
+	// Owner are the names that the user goes by: see [OwnerKeys].
+	Owner []string
+	// Existing are the namespaces with the tenant's label.
+	Existing []string
+	// Now is the time.
+	Now time.Time
+}
+
+// Decision is what becomes of a namespace that may be made.
+type Decision struct {
+	// Namespace is as it is to be made.
+	Namespace *corev1.Namespace
+	// Reservations are those of the tenant's status, with one for the namespace.
+	Reservations []v1alpha1.Reservation
+	// Reserve says that Reservations have to be written first.
+	Reserve bool
+}
+
+// Decide says whether an owner may make a namespace, and what it is born with. It
+// changes nothing of what it is given. An error is always a [*Refusal].
+func Decide(s Situation, wanted *corev1.Namespace) (*Decision, error) {
+	for _, step := range []func(Situation, *corev1.Namespace) *Refusal{mayAsk, mayBeNamed, mayBelong, mayHave} {
+		if r := step(s, wanted); r != nil {
+			r.message = fmt.Sprintf("tenant %s: %s", s.Tenant.Name, r.message)
+			return nil, r
+		}
+	}
+	born := bornWith(s.Tenant, wanted)
+	if r := lacks(s.Tenant, born); r != nil {
+		r.message = fmt.Sprintf("tenant %s: %s", s.Tenant.Name, r.message)
+		return nil, r
+	}
+	reservations, reserve, r := reserved(s, wanted.Name)
+	if r != nil {
+		r.message = fmt.Sprintf("tenant %s: %s", s.Tenant.Name, r.message)
+		return nil, r
+	}
+	return &Decision{Namespace: born, Reservations: reservations, Reserve: reserve}, nil
+}
+
+// mayAsk is about the user and the state of the tenant.
+func mayAsk(s Situation, _ *corev1.Namespace) *Refusal {
+	switch {
+	case !slices.ContainsFunc(TenantKeys(s.Tenant), func(key string) bool { return slices.Contains(s.Owner, key) }):
+		return refuse("you are not one of its owners: ask the platform team to make you one, or put the name of a tenant of yours into the label %s", v1alpha1.LabelTenant)
+	case !s.Tenant.DeletionTimestamp.IsZero():
+		return refuse("it is being deleted, and gets no more namespaces")
+	case s.Tenant.Spec.Cordoned:
+		return refuse("it is cordoned, and gets no more namespaces until the platform team has ended that")
+	}
+	return nil
+}
+
+// mayBeNamed is about the name.
+func mayBeNamed(s Situation, ns *corev1.Namespace) *Refusal {
+	prefix := s.Tenant.Name + "-"
+	switch {
+	case ns.Name == "":
+		return refuse("a namespace needs metadata.name, since its name is reserved: leave out metadata.generateName")
+	case admission.ReservedNamespace(ns.Name), slices.Contains(s.Profile.Spec.PlatformNamespaces, ns.Name):
+		return refuse("namespace %s must not have this name, which is the platform's: choose another one", ns.Name)
+	case s.Tenant.Spec.Namespaces.Prefix && !strings.HasPrefix(ns.Name, prefix):
+		return refuse("namespace %s must have a name that begins with %s", ns.Name, prefix)
+	}
+	for _, pattern := range s.Profile.Spec.ProtectedNamespaces {
+		if matches(pattern, ns.Name) {
+			return refuse("namespace %s must not have this name, which the platform keeps (%s): choose another one", ns.Name, pattern)
+		}
+	}
+	return nil
+}
+
+// mayBelong is about whose the namespace says it is, and what keeps it.
+func mayBelong(s Situation, ns *corev1.Namespace) *Refusal {
+	for _, label := range tenantLabels {
+		if tenant, ok := ns.Labels[label]; ok && tenant != s.Tenant.Name {
+			return refuse("namespace %s must not name another tenant, %s, in the label %s", ns.Name, tenant, label)
+		}
+	}
+	if len(ns.OwnerReferences)+len(ns.Finalizers) > 0 || slices.ContainsFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f != corev1.FinalizerKubernetes }) {
+		return refuse("namespace %s must not have owners or finalizers: leave out metadata.ownerReferences, metadata.finalizers and spec.finalizers", ns.Name)
+	}
+	return nil
+}
+
+// mayHave is about the labels and annotations that the owner gives.
+func mayHave(s Situation, ns *corev1.Namespace) *Refusal {
+	spec := s.Tenant.Spec.Namespaces
+	labels, annotations := metadataOf(s.Tenant)
+	for _, given := range []struct {
+		kind         string
+		entries, own map[string]string
+		forbidden    []v1alpha1.ValuePattern
+	}{
+		{"label", ns.Labels, labels, spec.Forbidden.Labels},
+		{"annotation", ns.Annotations, annotations, spec.Forbidden.Annotations},
+	} {
+		for _, key := range slices.Sorted(maps.Keys(given.entries)) {
+			value := given.entries[key]
+			if own, ok := given.own[key]; ok {
+				if own != value {
+					return refuse("namespace %s must not have the %s %s with the value %q: leave it out, or give it the tenant's value, %q", ns.Name, given.kind, key, value, own)
+				}
+				continue
+			}
+			if slices.Contains(tenantLabels, key) || key == corev1.LabelMetadataName {
+				continue
+			}
+			if admission.ProtectedKey(key) {
+				return refuse("namespace %s must not have the %s %s, which the platform decides on: leave it out", ns.Name, given.kind, key)
+			}
+			for _, pattern := range given.forbidden {
+				if matches(pattern, key) {
+					return refuse("namespace %s must not have the %s %s: those that match %s are forbidden", ns.Name, given.kind, key, pattern)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// tenantLabels name the tenant of a namespace.
+var tenantLabels = []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant}
+
+// metadataOf are the labels and annotations that each namespace of a tenant has.
+// What no namespace could have is said by the Tenant's status.
+func metadataOf(t *v1alpha1.Tenant) (labels, annotations map[string]string) {
+	labels, annotations, _ = tenancy.Metadata(t)
+	return labels, annotations
+}
+
+// bornWith returns the namespace with what the tenant's namespaces have. What is
+// protected and gives rights, which is anything but a Pod Security level that
+// holds Pods back, is left to the manager: if owners could bring it, the API
+// server's rules could not tell it from what they made up.
+func bornWith(t *v1alpha1.Tenant, wanted *corev1.Namespace) *corev1.Namespace {
+	born := wanted.DeepCopy()
+	labels, annotations := metadataOf(t)
+	level := labels[admission.PodSecurityLabel]
+	holdsBack := level == "baseline" || level == "restricted"
+	maps.DeleteFunc(labels, func(key, value string) bool {
+		if key == admission.PodSecurityLabel || key == admission.PodSecurityLabel+"-version" && value == "latest" {
+			return !holdsBack
+		}
+		return admission.ProtectedKey(key)
+	})
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return admission.ProtectedKey(key) })
+	labels[v1alpha1.LabelTenant] = t.Name
+	if born.Labels == nil {
+		born.Labels = map[string]string{}
+	}
+	maps.Copy(born.Labels, labels)
+	if born.Annotations == nil && len(annotations) > 0 {
+		born.Annotations = map[string]string{}
+	}
+	maps.Copy(born.Annotations, annotations)
+	return born
+}
+
+// lacks says which label or annotation is required and not there.
+func lacks(t *v1alpha1.Tenant, born *corev1.Namespace) *Refusal {
+	required := t.Spec.Namespaces.Required
+	for _, of := range []struct {
+		kind     string
+		patterns map[string]v1alpha1.ValuePattern
+		entries  map[string]string
+	}{{"label", required.Labels, born.Labels}, {"annotation", required.Annotations, born.Annotations}} {
+		for _, key := range slices.Sorted(maps.Keys(of.patterns)) {
+			value, ok := of.entries[key]
+			switch {
+			case !ok:
+				return refuse("namespace %s needs the %s %s with a value that matches %s", born.Name, of.kind, key, of.patterns[key])
+			case !matches(of.patterns[key], value):
+				return refuse("namespace %s must not have the %s %s with the value %q: it has to match %s", born.Name, of.kind, key, value, of.patterns[key])
+			}
+		}
+	}
+	return nil
+}
+
+// reserved returns the tenant's reservations with one for a name, and whether
+// that is a change. It refuses when the tenant has all the namespaces that it may
+// have.
+func reserved(s Situation, name string) ([]v1alpha1.Reservation, bool, *Refusal) {
+	expires := metav1.NewTime(s.Now.Add(reservationTime))
+	counted := map[string]bool{}
+	for _, ns := range slices.Concat(s.Existing, s.Tenant.Status.Namespaces) {
+		counted[ns] = true
+	}
+	var reservations []v1alpha1.Reservation
+	reserve := true
+	for _, r := range s.Tenant.Status.Reservations {
+		switch {
+		case !r.Expires.After(s.Now), slices.Contains(s.Tenant.Status.Namespaces, r.Name) && r.Name != name:
+			continue
+		case r.Name == name && r.Expires.After(s.Now.Add(requestTime)):
+			reserve = false
+		case r.Name == name:
+			continue
+		}
+		reservations = append(reservations, r)
+		counted[r.Name] = true
+	}
+	if !reserve {
+		return reservations, false, nil
+	}
+	quota := s.Tenant.Spec.Namespaces.Quota
+	if quota == nil {
+		// There is nothing to count, so that a write is spared.
+		return nil, false, nil
+	}
+	if !counted[name] && len(counted) >= int(*quota) {
+		return nil, false, refuse("has %d of %d namespaces%s; delete one or ask the platform team", len(counted), *quota, listed(counted))
+	}
+	return append(reservations, v1alpha1.Reservation{Name: name, Expires: expires}), true, nil
+}
+
+// listed writes names in brackets, if there are any.
+func listed(names map[string]bool) string {
+	sorted := slices.Sorted(maps.Keys(names))
+	switch {
+	case len(sorted) == 0:
+		return ""
+	case len(sorted) > maxListed:
+		return fmt.Sprintf(" (%s and %d more)", strings.Join(sorted[:maxListed], ", "), len(sorted)-maxListed)
+	}
+	return " (" + strings.Join(sorted, ", ") + ")"
+}
+
+// matches says whether a pattern, in which * stands for any characters, stands
+// for all of a text. Case matters.
+func matches(pattern v1alpha1.ValuePattern, text string) bool {
+	expression := strings.ReplaceAll(regexp.QuoteMeta(string(pattern)), `\*`, `.*`)
+	return regexp.MustCompile(`^(?s:` + expression + `)$`).MatchString(text)
+}

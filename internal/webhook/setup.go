@@ -1,0 +1,123 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	rules "github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/webhook/certs"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// Options say where the webhook is served.
+type Options struct {
+	// Address is HOST:PORT, of which the host may be empty.
+	Address string
+	// Namespace is where the Secret with the certificate is.
+	Namespace string
+	// Names are what the API server calls the webhook by: see [ServiceNames].
+	Names []string
+	// Profiles is what holds for all tenants.
+	Profiles Profiles
+}
+
+// ServiceNames are the names of the webhook's Service in a namespace.
+func ServiceNames(namespace string) []string {
+	name := rules.WebhookService + "." + namespace + ".svc"
+	return []string{name, name + ".cluster.local"}
+}
+
+// Setup serves the webhook in each replica of a manager: which of them leads does
+// not matter to it. A replica is not ready before it has a certificate.
+func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) error {
+	host, port, err := splitAddress(o.Address)
+	if err != nil {
+		return err
+	}
+	direct, err := directClient(mgr)
+	if err != nil {
+		return err
+	}
+	keeper := &certs.Keeper{Client: direct, Namespace: o.Namespace, Names: o.Names, Issue: certs.Issue, Now: time.Now}
+	server := ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+		c.MinVersion = tls.VersionTLS13
+		c.GetCertificate = keeper.Certificate
+	}}})
+	if err := Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	server.Register(rules.WebhookPath, &admission.Webhook{Handler: NewHandler(mgr.GetClient(), mgr.GetAPIReader(), o.Profiles)})
+	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.Tenant{}, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("cannot read the tenants: %w", err)
+	}
+	if err := mgr.Add(keeper); err != nil {
+		return fmt.Errorf("cannot keep the webhook's certificate: %w", err)
+	}
+	if err := mgr.Add(&replica{server, keeper}); err != nil {
+		return fmt.Errorf("cannot serve the webhook: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("webhook-certificate", keeper.Ready); err != nil {
+		return fmt.Errorf("cannot serve the webhook: %w", err)
+	}
+	return nil
+}
+
+// replica serves when there is a certificate and the cache has been filled, which
+// the manager waits for. Until then a call fails, as it should.
+type replica struct {
+	server ctrlwebhook.Server
+	keeper *certs.Keeper
+}
+
+// NeedLeaderElection says that each replica serves.
+func (r *replica) NeedLeaderElection() bool { return false }
+
+// Start serves until the context ends.
+func (r *replica) Start(ctx context.Context) error {
+	select {
+	case <-r.keeper.Serving():
+		return r.server.Start(ctx)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// directClient reads and writes without a cache, which would need the right to
+// list what it reads.
+func directClient(mgr ctrlmanager.Manager) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, admissionregistrationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("cannot make a client for the webhook: %w", err)
+		}
+	}
+	direct, err := client.New(mgr.GetConfig(), client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for the webhook: %w", err)
+	}
+	return direct, nil
+}
+
+// splitAddress reads HOST:PORT, of which the host may be empty.
+func splitAddress(address string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err == nil {
+		port, err = strconv.Atoi(text)
+	}
+	if err != nil || port < 1 || port > 65535 {
+		return "", 0, fmt.Errorf("cannot serve the webhook at %q: it is not HOST:PORT, with a port from 1 to 65535", address)
+	}
+	return host, port, nil
+}

@@ -1,0 +1,58 @@
+package e2e
+
+import (
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/testwait"
+)
+
+// ownedTenant is a Tenant with an owner, and what makes her one.
+const ownedTenant = `apiVersion: tenure.dev/v1alpha1
+kind: Tenant
+metadata: {name: owned}
+spec: {owners: [{kind: User, name: alice}], namespaces: {quota: 3, podSecurity: restricted}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: "tenure:owners:owned"}
+rules:
+  - {apiGroups: [""], resources: [namespaces], verbs: [create, patch]}
+  - {apiGroups: [tenure.dev], resources: [tenants], resourceNames: [owned], verbs: [get, own]}
+  - {apiGroups: [tenure.dev], resources: [tenantnamespaces], verbs: [create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: "tenure:owners:owned"}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "tenure:owners:owned"}
+subjects: [{kind: User, name: alice}]
+`
+
+// testOwnersNamespaces lets an owner make namespaces up to the quota, through the
+// webhook's Service, while the API server is killed once in between.
+func testOwnersNamespaces(r run) {
+	r.kubectl(ownedTenant, "apply", "-f", "-")
+	create := func(name string) (string, error) {
+		return kubectl(r.t, r.Cluster, "", "create", "namespace", name, "--as=alice")
+	}
+	made := func(name string) {
+		r.t.Helper()
+		testwait.For(r.t, "the owner to have made "+name, patience, func() (bool, string) {
+			out, err := create(name)
+			return err == nil || strings.Contains(out, "already exists"), out
+		})
+	}
+	made("owned-1")
+	if got := r.field("", "namespace/owned-1", ".metadata.labels"); !strings.Contains(got, `"tenure.dev/tenant":"owned"`) || !strings.Contains(got, `"pod-security.kubernetes.io/enforce":"restricted"`) {
+		r.t.Errorf("the namespace was born with %s", got)
+	}
+	kill(r.t, r.Dir, "kube-apiserver")
+	made("owned-2")
+	made("owned-3")
+	testwait.For(r.t, "the owner to be told of the quota", patience, func() (bool, string) {
+		out, err := create("owned-4")
+		return err != nil && strings.Contains(out, "tenant owned: has 3 of 3 namespaces (owned-1, owned-2, owned-3); delete one or ask the platform team"), out
+	})
+	if out, err := kubectl(r.t, r.Cluster, "", "label", "namespace", "team-0", "x=y", "--as=alice"); err == nil {
+		r.t.Errorf("the owner has changed another tenant's namespace: %s", out)
+	}
+}
