@@ -153,6 +153,9 @@ func (t *tree) writeOwn(c *component, s *survey, o Options) error {
 	t.now[Infrastructure+"/crds.yaml"] = string(config.CRDs())
 	t.now[Infrastructure+"/policies.yaml"] = string(config.Policies())
 	t.now[Infrastructure+"/roles.yaml"] = string(config.Roles())
+	if err := t.writeManager(c, o); err != nil {
+		return err
+	}
 	if _, there := t.now[Infrastructure+"/profile.yaml"]; there {
 		return nil
 	}
