@@ -161,8 +161,8 @@ type Repository struct {
 
 // Write plans the files of the repository.
 func (r Repository) Write(s *change.Set) error {
-	for what, name := range map[string]string{"namespace": r.Namespace, "service account name": r.Account, "chart's name": r.Chart} {
-		if err := onboard.CheckName(what, name); err != nil {
+	for _, name := range [][2]string{{"namespace", r.Namespace}, {"service account name", r.Account}, {"chart's name", r.Chart}} {
+		if err := onboard.CheckName(name[0], name[1]); err != nil {
 			return err
 		}
 	}
