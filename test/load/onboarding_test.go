@@ -94,7 +94,10 @@ func onboard(b *testing.B, tenants bool) (time.Duration, refusals) {
 	awaitTenants(b, cluster, onboarded)
 	took := time.Since(began)
 	after := readRefusals(b, cluster)
-	return took, refusals{after.policies - before.policies, after.requests - before.requests}
+	if tenants && after.checked == before.checked {
+		b.Error("no policy has looked at anything: the number of refusals says nothing")
+	}
+	return took, refusals{policies: after.policies - before.policies, requests: after.requests - before.requests}
 }
 
 // lockDown gives a fleet the profile for tenants.
@@ -176,7 +179,11 @@ func awaitTenants(b *testing.B, cluster *localcluster.Cluster, n int) {
 
 // refusals are requests that the API server did not accept: by policies, and any
 // writing ones that it answered with 403 or 422.
-type refusals struct{ policies, requests float64 }
+type refusals struct {
+	policies, requests float64
+	// checked are requests that policies looked at and let through.
+	checked float64
+}
 
 // readRefusals reads the API server's metrics.
 func readRefusals(b *testing.B, cluster *localcluster.Cluster) refusals {
@@ -201,6 +208,8 @@ func readRefusals(b *testing.B, cluster *localcluster.Cluster) refusals {
 		switch {
 		case name == "apiserver_validating_admission_policy_check_total" && has("enforcement_action", "deny"):
 			all.policies += count
+		case name == "apiserver_validating_admission_policy_check_total" && has("enforcement_action", "allow"):
+			all.checked += count
 		case name == "apiserver_request_total" && (has("code", "403") || has("code", "422")) && !has("verb", "GET") && !has("verb", "LIST") && !has("verb", "WATCH"):
 			all.requests += count
 			if testing.Verbose() {
