@@ -212,7 +212,7 @@ func (p *planner) content(name string, content []byte) {
 	}
 	_, err := p.Read(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = p.Set.Write(name, content)
+		err = p.Write(name, content)
 	}
 	p.err = err
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -53,11 +54,25 @@ func TestWalk(t *testing.T) {
 				env.Setenv("GIT_"+who+"_NAME", "test")
 				env.Setenv("GIT_"+who+"_EMAIL", "test@example.com")
 			}
-			// A script that fails leaves its cluster.
-			env.Defer(func() { _ = command(t, tenureHome, "down").Run() })
+			env.Defer(func() { leave(t, env, bin, tenureHome) })
 			return nil
 		},
 	})
+}
+
+// leave ends the cluster that a script leaves when it fails, and says why its
+// controllers did not run.
+func leave(t *testing.T, env *testscript.Env, bin, tenureHome string) {
+	t.Helper()
+	kubeconfig := filepath.Join(tenureHome, "default", "kubeconfig")
+	if _, err := os.Stat(kubeconfig); err != nil {
+		return
+	}
+	for _, args := range []string{"describe pods", "get events", "logs deployment/tenure-manager"} {
+		said, _ := exec.Command(filepath.Join(bin, "kubectl"), append([]string{"--kubeconfig", kubeconfig, "-n", "flux-system"}, strings.Fields(args)...)...).CombinedOutput()
+		env.T().Log(string(said))
+	}
+	_ = command(t, tenureHome, "down").Run()
 }
 
 // stopped is the command `stopped REPORT ROW...` of scripts: in verify's report,
