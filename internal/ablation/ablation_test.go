@@ -3,6 +3,7 @@ package ablation
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -108,5 +109,35 @@ func TestCount(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// Each row of the catalogue that has to do with Flux is proven in a fleet with
+// Tenure's rules, or it is said why not.
+func TestTenureRowsCoverFlux(t *testing.T) {
+	t.Parallel()
+	proven := map[string]bool{}
+	for _, r := range TenureRows() {
+		for _, key := range r.Attacks {
+			proven[key] = true
+		}
+	}
+	excluded := TenureExcluded()
+	for _, id := range strings.Fields("I1 I2 I3 I4 I5 I8 I9 I10 I11 I13 I19 S1 S2 S3 S4 S5 S7 S8 S9 S10 S12 N1 N2 N3 N4 A1 A2 A3") {
+		some, all, stopped := false, true, true
+		for _, a := range attack.Catalogue() {
+			if a.ID != id {
+				continue
+			}
+			some = some || proven[a.Key()]
+			_, known := excluded[a.Key()]
+			all, stopped = all && known, stopped && !excluded[a.Key()].Through
+		}
+		if !some && !all {
+			t.Errorf("%s is in no row, and not all of it is excluded", id)
+		}
+		if !stopped {
+			t.Errorf("%s gets through", id)
+		}
 	}
 }

@@ -46,7 +46,7 @@ func newTarget(ctx context.Context, opts Options) (*target, error) {
 	if i < 0 || len(all[i].Accounts) == 0 {
 		return nil, fmt.Errorf("there is no tenant %s with an account", opts.Attack.Tenant)
 	}
-	t := &target{opts: opts, admin: admin, tenant: all[i], account: all[i].Accounts[0]}
+	t := &target{opts: opts, admin: admin, tenant: all[i], account: opts.Attack.Account(all[i])}
 	for _, other := range all {
 		if other.Name != t.tenant.Name && len(other.Namespaces) > 0 {
 			t.neighbour = other.Namespaces[0]

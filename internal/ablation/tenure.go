@@ -10,14 +10,16 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/admission"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TenureRows are Tenure's own rules in a fleet that has them, Tenure's role for
-// tenants and Flux's lockdown: each rule by itself where it is what stops an
-// attack, and together with the flag or the role that stops the same. The other
-// controls of such a fleet are those of [Rows].
+// TenureRows are Tenure's own rules in a fleet that has them and the manager,
+// Tenure's role for tenants and Flux's lockdown: each rule by itself where it is what
+// stops an attack, and together with the flag or the role that stops the same. The
+// other controls of such a fleet, which have to do with Flux, are those of [Rows].
 func TenureRows() []Row {
 	both := func(other Control, name string, attacks ...string) Row {
 		return Row{Controls: []Control{other, rule(name)}, Attacks: attacks}
@@ -46,6 +48,43 @@ func TenureRows() []Row {
 		both(role("patch namespaces/status", within, allow([]string{"update", "patch"}, "", "namespaces/status")), "namespaces", "I6-api"),
 		withAccounts("kustomize-controller", "I1-api"),
 		withAccounts("helm-controller", "I1-api-HelmRelease"),
+		{
+			Controls: []Control{privileged(), layer(rule("accounts"), "policy with a list of reconciler accounts")},
+			Attacks:  []string{"I2-api"}, Also: []string{"I13-api", "I19-api-Kustomization"},
+		},
+
+		one(flag("kustomize-controller", "--no-remote-bases"), "S7-git"),
+		one(managedQuotas(), "A2-api"),
+		one(role("bind", everywhere,
+			allow([]string{"get", "create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
+			allow([]string{"bind"}, rbacv1.GroupName, "clusterroles")), "I4-api", "I4-git", "I4-git-HelmRelease"),
+		one(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
+		one(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
+		one(bound("in every namespace, by a ClusterRoleBinding", everywhere), "I3-api", "I3-git", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W2-api"),
+	}
+}
+
+// managedQuotas are the bounds that the manager keeps: it is away meanwhile, or it
+// would write them again.
+func managedQuotas() Control {
+	plain := quotas()
+	return Control{
+		Name: "quotas that the manager writes",
+		Away: "the manager is stopped, and they are deleted",
+		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			scale := func(ctx context.Context, replicas string) error {
+				manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: t.opts.Attack.Platform, Name: "tenure-manager"}}
+				if err := t.admin.Patch(ctx, manager, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":`+replicas+`}}`))); err != nil {
+					return err
+				}
+				return t.rolledOut(ctx, client.ObjectKeyFromObject(manager))
+			}
+			if err := scale(ctx, "0"); err != nil {
+				return func(ctx context.Context) error { return scale(ctx, "1") }, err
+			}
+			restore, err := plain.remove(ctx, t)
+			return func(ctx context.Context) error { return errors.Join(restore(ctx), scale(ctx, "1")) }, err
+		},
 	}
 }
 
@@ -54,8 +93,7 @@ func TenureRows() []Row {
 func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
-	left := Exclusion{Reason: "no rule: quotas are written by the manager, finalizers are for an ordered offboarding", Through: true}
-	excluded["A2-api"], excluded["A4-api"] = left, left
+	excluded["A4-api"] = Exclusion{Reason: "no rule: finalizers are for an ordered offboarding", Through: true}
 	return excluded
 }
 

@@ -80,6 +80,12 @@ func newEnv(config *rest.Config, admin client.WithWatch, git *githost.Host, plat
 	}, nil
 }
 
+// Account is the account of a tenant that it is attacked as.
+func (o Options) Account(t tenants.Tenant) tenants.Account {
+	account, _ := attacker(o.Git, t)
+	return account
+}
+
 // attacker picks the account of a tenant to attack as, and its repository: the
 // first whose namespace delivers from one that is mapped.
 func attacker(git *githost.Host, t tenants.Tenant) (tenants.Account, *tenants.Repository) {

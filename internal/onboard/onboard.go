@@ -161,8 +161,8 @@ func (t Tenant) validateRepository() error {
 	if _, err := ParseURL(t.URL); err != nil {
 		return err
 	}
-	if !validBranch(t.Branch) {
-		return fmt.Errorf("the branch %q %w", t.Branch, ErrInvalid)
+	if err := CheckBranch(t.Branch); err != nil {
+		return err
 	}
 	if t.Interval < time.Second {
 		return fmt.Errorf("the interval %s %w: it is shorter than a second", t.Interval, ErrInvalid)
@@ -196,6 +196,14 @@ func ParseURL(address string) (*url.URL, error) {
 		return nil, fmt.Errorf("the address %q %w: it has more than a path", address, ErrInvalid)
 	}
 	return u, nil
+}
+
+// CheckBranch checks that a name can be a branch's. The error is [ErrInvalid].
+func CheckBranch(name string) error {
+	if !validBranch(name) {
+		return fmt.Errorf("the branch %q %w", name, ErrInvalid)
+	}
+	return nil
 }
 
 // validBranch follows git check-ref-format as far as it matters here.

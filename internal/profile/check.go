@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/fleet"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -90,7 +91,7 @@ func (c Cluster) servesPolicies() (bool, error) {
 // that the cluster could not be asked.
 func (c Cluster) Check(ctx context.Context) ([]Result, error) {
 	var results []Result
-	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.rules, c.posture} {
+	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.rules, c.posture, c.manager} {
 		found, err := check(ctx)
 		if err != nil {
 			return results, err
@@ -173,6 +174,20 @@ func (c Cluster) posture(ctx context.Context) ([]Result, error) {
 	}
 	there := slices.ContainsFunc(profiles, func(p *unstructured.Unstructured) bool { return p.GetName() == v1alpha1.ProfileName })
 	return []Result{result("TenancyProfile", there, v1alpha1.ProfileName, "there is none named "+v1alpha1.ProfileName+", so tenants can change no Flux object: "+lockDown)}, nil
+}
+
+// manager says whether the manager runs: the rules hold without it, but nobody
+// writes what a new namespace needs.
+func (c Cluster) manager(ctx context.Context) ([]Result, error) {
+	var d appsv1.Deployment
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: managerName}, &d)
+	switch {
+	case apierrors.IsNotFound(err):
+		return []Result{{"manager", false, "there is no Deployment " + managerName + ": " + lockDown}}, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the Deployment %s: %w", managerName, err)
+	}
+	return []Result{result("manager", d.Status.AvailableReplicas > 0, "runs", "no Pod of it is available: see why with `kubectl -n "+c.Namespace+" describe pods -l app="+managerName+"`, and name another image with `tenure profile multi-tenant --manager-image` if this one cannot be pulled")}, nil
 }
 
 // Compare says where the cluster is not as the fleet's folder says, and the folder

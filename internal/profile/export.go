@@ -40,7 +40,11 @@ func Export(components []byte, o Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	content["tenure.yaml"] = strings.Join([]string{string(config.CRDs()), string(config.Roles()), string(config.Policies()), posture}, "\n---\n")
+	manager, err := managerManifests(namespace, "", o.ManagerImage)
+	if err != nil {
+		return nil, err
+	}
+	content["tenure.yaml"] = strings.Join([]string{string(config.CRDs()), string(config.Roles()), string(config.Policies()), posture, manager}, "\n---\n")
 	if o.Warn {
 		content["kustomization.yaml"] += "patches:\n  - target: {kind: ValidatingAdmissionPolicyBinding}\n    patch: '[{\"op\": \"replace\", \"path\": \"/spec/validationActions\", \"value\": [\"Warn\", \"Audit\"]}]'\n"
 	}

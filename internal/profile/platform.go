@@ -75,7 +75,7 @@ func (s *survey) component(sync fleet.Sync, o Options) (*component, error) {
 			lost = append(lost, fmt.Sprintf("  %s: %s", obj, why))
 			continue
 		}
-		if obj.by == nil && obj.GetKind() == "Kustomization" && s.delivers(obj) {
+		if obj.by == nil && obj.GetKind() == "Kustomization" && (forTenants(obj) || s.delivers(obj)) {
 			p.Waits, p.AddDependsOn = !dependsOn(obj, Own), !obj.has("spec", "dependsOn")
 		}
 		if p.Account || p.Waits {
@@ -100,6 +100,13 @@ func (s *survey) unclear(o object, sync fleet.Sync) string {
 		return "set spec.serviceAccountName: " + RootAccount + " if " + o.text("spec", "sourceRef", "name") + " is the platform's alone, and otherwise one without more rights than its owner"
 	}
 	return ""
+}
+
+// forTenants says whether a Kustomization is meant for tenants by its name or its
+// path, which counts before there is any.
+func forTenants(o object) bool {
+	const word = "tenants"
+	return o.GetName() == word || slices.Contains(strings.Split(o.text("spec", "path"), "/"), word)
 }
 
 // delivers says whether a Kustomization brings something of a tenant's.
@@ -153,6 +160,9 @@ func (t *tree) writeOwn(c *component, s *survey, o Options) error {
 	t.now[Infrastructure+"/crds.yaml"] = string(config.CRDs())
 	t.now[Infrastructure+"/policies.yaml"] = string(config.Policies())
 	t.now[Infrastructure+"/roles.yaml"] = string(config.Roles())
+	if err := t.writeManager(c, o); err != nil {
+		return err
+	}
 	if _, there := t.now[Infrastructure+"/profile.yaml"]; there {
 		return nil
 	}

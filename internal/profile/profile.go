@@ -8,6 +8,7 @@
 //	clusters/staging/flux-system/kustomization.yaml   components: [tenure]
 //	clusters/staging/flux-system/tenure/              flags, rights, root account
 //	infrastructure/tenure/                            kinds, rules, roles, posture
+//	infrastructure/tenure/manager/                    the manager
 //
 // Nothing else of the fleet is written to, with one exception: a patch of the
 // fleet's own that names the root's account comes after the component, so the
@@ -26,8 +27,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/fleet"
 	"github.com/tenure-dev/tenure/internal/remedy"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 )
 
 const (
@@ -39,6 +42,9 @@ const (
 	Own = "tenure"
 	// Infrastructure is where that is, in the fleet.
 	Infrastructure = "infrastructure/tenure"
+	// managerDir is where the manager is: Flux applies it by itself, so that an
+	// image that cannot be pulled holds up no tenant.
+	managerDir = Infrastructure + "/manager"
 	// marker begins the files that are ours, so that nobody else's are taken
 	// for it.
 	marker = "tenure profile"
@@ -55,6 +61,9 @@ type Options struct {
 	// with the kinds git, helm and oci. They are used when the posture is
 	// written for the first time.
 	Allow []string
+	// ManagerImage is the image of `tenure-server`. Empty keeps the one that the
+	// fleet names, and takes that of [config.Manager] if it names none.
+	ManagerImage string
 }
 
 // Plan is what has to change.
@@ -100,7 +109,8 @@ func (t *tree) single() (*Plan, error) {
 	_, was := t.before[t.component("kustomization.yaml")]
 	others := t.others()
 	for _, name := range slices.Collect(maps.Keys(t.now)) {
-		if path.Dir(name) == path.Dir(t.component("x")) || path.Dir(name) == Infrastructure && len(others) == 0 {
+		dir := path.Dir(name)
+		if dir == path.Dir(t.component("x")) || (dir == Infrastructure || dir == managerDir) && len(others) == 0 {
 			delete(t.now, name)
 		}
 	}
@@ -136,7 +146,10 @@ func (t *tree) farewell() ([]string, error) {
 	in := t.fleet.Sync.Namespace
 	notes := []string{fmt.Sprintf("the account %s stays in the cluster, since what is deleted now is deleted as it; once all is ready: kubectl delete clusterrolebinding/%s-%s; kubectl -n %s delete serviceaccount/%s",
 		RootAccount, RootAccount, in, in, RootAccount)}
-	notes = append(notes, "Tenure's kinds and the posture stay too, so that nothing is refused while the rules go: kubectl delete customresourcedefinitions tenancyprofiles.tenure.dev tenantparameters.tenure.dev")
+	notes = append(notes,
+		"what the manager made stays: its accounts and role bindings are what tenants deliver with, and its quotas and parameters are taken away with: kubectl delete resourcequotas -A -l "+tenancy.LabelManaged+"="+tenancy.ManagedValue+
+			`; kubectl get tenantparameters.tenure.dev -A -o jsonpath='{range .items[*]}{.metadata.namespace}{"\n"}{end}' | xargs -I{} kubectl -n {} patch tenantparameters.tenure.dev/`+v1alpha1.ParametersName+` --type=merge -p '{"metadata":{"finalizers":null}}'`,
+		"Tenure's kinds and the posture stay too, so that nothing is refused while the rules go; after all else: kubectl delete customresourcedefinitions tenancyprofiles.tenure.dev tenantparameters.tenure.dev")
 	if len(leftover) > 0 {
 		notes = append(notes, fmt.Sprintf("a cluster that was bootstrapped while it was multi-tenant keeps fields of the root; once this is applied: kubectl -n %s patch kustomizations.kustomize.toolkit.fluxcd.io/%s --type=merge -p '{\"spec\":{%s}}'",
 			in, t.fleet.Sync.Kustomization, strings.Join(leftover, ",")))

@@ -275,7 +275,7 @@ func TestExport(t *testing.T) {
 	}
 	for name, want := range map[string]int{
 		"ClusterRoleBinding/cluster-reconciler-flux-system": 0, "ClusterRoleBinding/crd-controller-flux-system": 0, "ClusterRole/crd-controller-flux-system": 0,
-		"ClusterRoleBinding/tenure-helm-controller": 1, "TenancyProfile/default": 1, "ClusterRole/tenure-tenant": 1, "Kustomization/tenure": 0,
+		"ClusterRoleBinding/tenure-helm-controller": 1, "Deployment/tenure-manager": 1, "ServiceAccount/tenure-manager": 1, "TenancyProfile/default": 1, "ClusterRole/tenure-tenant": 1, "Kustomization/tenure": 0,
 	} {
 		if found[name] != want {
 			t.Errorf("there are %d of %s, want %d", found[name], name, want)

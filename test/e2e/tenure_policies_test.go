@@ -42,7 +42,8 @@ func tenureFleet(t *testing.T) example {
 		t.Fatal(err)
 	}
 	writeFiles(t, policies, map[string]string{
-		"kustomization.yaml": "resources: [crds.yaml, policies.yaml, roles.yaml, profile.yaml]\n",
+		"kustomization.yaml": "resources: [crds.yaml, policies.yaml, roles.yaml, profile.yaml, manager.yaml]\n",
+		"manager.yaml":       string(config.Manager()),
 		"crds.yaml":          string(config.CRDs()),
 		"policies.yaml":      string(config.Policies()),
 		"roles.yaml":         string(roles),
@@ -54,20 +55,19 @@ func tenureFleet(t *testing.T) example {
 	return e
 }
 
-// withoutManager are the attacks that Tenure's policies and role leave: quotas on
-// every kind are the manager's to write, and finalizers are for an ordered
-// offboarding.
-var withoutManager = []string{"A2-api", "A4-api"}
+// leftByTenure are the attacks that Tenure's policies, role and manager leave:
+// finalizers are for an ordered offboarding.
+var leftByTenure = []string{"A4-api"}
 
-// With Tenure's policies and role every other attack is stopped, those included
-// that nothing of Flux or Kubernetes stops.
+// With Tenure's policies, role and manager every other attack is stopped, those
+// included that nothing of Flux or Kubernetes stops.
 func TestVerifyTenurePolicies(t *testing.T) {
 	t.Parallel()
 	e := tenureFleet(t)
 	r, failed := start(t, e.options(t, "clusters/staging", "https://git.example.com/acme/billing#main="+e.billing))
 	expectNothing(t, "the example works under Tenure's rules as it is", failed)
 	through, report := verify(r)
-	if diff := cmp.Diff(withoutManager, through); diff != "" {
+	if diff := cmp.Diff(leftByTenure, through); diff != "" {
 		t.Errorf("what got through (-want +got):\n%s", diff)
 	}
 	if len(report.Results) == 0 {

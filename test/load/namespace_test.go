@@ -152,11 +152,11 @@ func prepareOwners(b *testing.B, restConfig *rest.Config, address string) {
 	}
 }
 
-// profile is the reader of a profile that is always valid.
-type profile struct{ client.Reader }
+// validProfile is the reader of a profile that is always valid.
+type validProfile struct{ client.Reader }
 
 // Profile implements [webhook.Profiles].
-func (p profile) Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error) {
+func (p validProfile) Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error) {
 	found := &v1alpha1.TenancyProfile{}
 	return found, p.Get(ctx, client.ObjectKey{Name: v1alpha1.ProfileName}, found)
 }
@@ -189,7 +189,7 @@ func serveWebhook(b *testing.B, restConfig *rest.Config) string {
 	}
 	address := net.JoinHostPort("127.0.0.1", freePort(b))
 	if err := webhook.Setup(b.Context(), mgr, webhook.Options{
-		Address: address, Namespace: "flux-system", Names: []string{"127.0.0.1"}, Profiles: profile{mgr.GetClient()},
+		Address: address, Namespace: "flux-system", Names: []string{"127.0.0.1"}, Profiles: validProfile{mgr.GetClient()},
 	}); err != nil {
 		b.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	o := &options{streams: streams}
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Write the manifests of a tenant, or of its parts",
+		Short: "Write the manifests of a fleet, a tenant, or its parts",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -27,7 +27,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	flags.BoolVar(&o.export, "export", false, "print the manifests as YAML")
 	flags.DurationVar(&o.interval, "interval", time.Minute, "how often the source is looked at")
 	flags.StringSliceVar(&o.labels, "label", nil, "labels of the objects, as KEY=VALUE; may be repeated")
-	cmd.AddCommand(o.tenant(), o.source(), o.kustomization(), o.secret())
+	cmd.AddCommand(o.fleet(), o.repository(), o.tenant(), o.source(), o.kustomization(), o.secret())
 	return cmd
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -19,7 +20,11 @@ import (
 )
 
 // Flags say whether to ask.
-type Flags struct{ Yes, DryRun bool }
+type Flags struct {
+	Yes, DryRun bool
+	// Brief names the files that are new instead of showing their content.
+	Brief bool
+}
 
 // Add adds the flags to a command.
 func (f *Flags) Add(cmd *cobra.Command) {
@@ -49,6 +54,9 @@ func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(
 		_, err := fmt.Fprintln(streams.Err, "nothing to change")
 		return false, err
 	}
+	if flags.Brief {
+		diff = brief(s, diff)
+	}
 	if err := show(streams, diff); err != nil {
 		return false, err
 	}
@@ -70,6 +78,30 @@ func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(
 	}
 	_, err = fmt.Fprintln(streams.Err, "the files are written: look at them, commit and push")
 	return true, err
+}
+
+// brief leaves the content of new files out of a diff.
+func brief(s *change.Set, diff string) string {
+	fresh := map[string]bool{}
+	for _, name := range s.Changed() {
+		_, err := fs.Stat(s.FS(), name)
+		fresh["diff --git a/"+name+" b/"+name+"\n"] = errors.Is(err, fs.ErrNotExist)
+	}
+	var out strings.Builder
+	skip := false
+	for line := range strings.Lines(diff) {
+		// Lines of files have a sign before them.
+		if isNew, header := fresh[line]; header {
+			if skip = isNew; isNew {
+				name, _, _ := strings.Cut(strings.TrimPrefix(line, "diff --git a/"), " b/")
+				out.WriteString("+ " + name + "\n")
+			}
+		}
+		if !skip {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
 }
 
 // show prints the diff, in colour on a terminal. Lines of files are cleaned of

@@ -15,7 +15,7 @@ import (
 
 // NewCommand returns the command.
 func NewCommand(streams ui.IO) *cobra.Command {
-	var security, mode string
+	var security, mode, image string
 	var export, images bool
 	var allow []string
 	cmd := &cobra.Command{
@@ -39,7 +39,7 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 			if images {
 				components = slices.Concat(components, []byte("\n---\n"), config.FluxImageComponents())
 			}
-			manifests, err := profile.Export(components, profile.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow})
+			manifests, err := profile.Export(components, profile.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image})
 			if err != nil {
 				return err
 			}
@@ -53,5 +53,6 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 	flags.StringVar(&security, "security-profile", "multi-tenant", "multi-tenant or single-tenant")
 	flags.StringVar(&mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
 	flags.StringArrayVar(&allow, "allow", nil, "an address that tenants may fetch from, as `KIND=PATTERN` with git, helm or oci; repeatable")
+	flags.StringVar(&image, "manager-image", "", "image of tenure-server for the manager, as `REPOSITORY:TAG` (default: the one of this version)")
 	return cmd
 }

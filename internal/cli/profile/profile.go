@@ -27,6 +27,7 @@ const (
 
 type options struct {
 	fleet, path, mode string
+	managerImage      string
 	allow             []string
 	yes, dryRun       bool
 }
@@ -39,7 +40,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Short: "Lock Flux down for many tenants, or take the lockdown out",
 		Long: `Profile edits the platform's repository: a component beside Flux's manifests
 locks every controller down and cuts its rights, and ` + profile.Infrastructure + ` holds the
-rules for tenants. What changes is shown as a diff first. Running it again
+rules for tenants and the manager. What changes is shown as a diff first. Running it again
 changes nothing; single-tenant takes out what multi-tenant put in, and nothing
 else. Without an argument it shows what is missing.`,
 		Example: `  # Show the lockdown of the staging cluster, and write it
@@ -54,6 +55,7 @@ else. Without an argument it shows what is missing.`,
 	flags.StringVar(&o.path, "path", "", "the cluster's folder in the fleet, such as clusters/staging")
 	flags.StringVar(&o.mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
 	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from beside those that the fleet shows, as `KIND=PATTERN` with git, helm or oci; repeatable")
+	flags.StringVar(&o.managerImage, "manager-image", "", "image of tenure-server for the manager, as `REPOSITORY:TAG` (default: the fleet's, or the one of this version)")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "write without asking")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show the diff and write nothing")
 	cmd.MarkFlagsMutuallyExclusive("yes", "dry-run")
@@ -76,7 +78,7 @@ func (o *options) run(streams ui.IO, args []string) error {
 	if err != nil {
 		return err
 	}
-	opts := profile.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow}
+	opts := profile.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage}
 	if len(args) == 0 {
 		return drift(streams, f, opts)
 	}
