@@ -43,6 +43,10 @@ type Rule struct {
 	validations []validation
 	// unbound rules hold in every namespace and read no parameters.
 	unbound bool
+	// platform rules hold in namespaces of the platform's that have the label
+	// for it. They read the profile, and nothing holds without one: the
+	// platform must be able to repair itself.
+	platform bool
 }
 
 // validation is an expression that must hold, and the message if it does not:
@@ -52,7 +56,7 @@ type validation struct{ expression, message string }
 // Rules returns all rules, by name.
 func Rules() []Rule {
 	rules := []Rule{
-		accounts(), bounds(), externalArtifacts(), kubeConfigs(), managed(), namespaces(),
+		accounts(), bounds(), externalArtifacts(), images(), kubeConfigs(), managed(), namespaces(),
 		notifications(), parameters(), pods(), references(), sources(), status(), tokens(),
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
@@ -71,6 +75,10 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 			continue
 		}
 		policies = append(policies, r.policy(r.Name, &admissionregistrationv1.ParamKind{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TenancyProfile"}))
+		if r.platform {
+			bindings = append(bindings, platformBinding(r.Name))
+			continue
+		}
 		for i, label := range tenantLabels {
 			bindings = append(bindings, binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), selector(label, tenantLabels[:i])))
 		}
@@ -101,6 +109,14 @@ func selector(label string, others []string) *metav1.LabelSelector {
 		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: other, Operator: metav1.LabelSelectorOpDoesNotExist})
 	}
 	return s
+}
+
+// platformBinding binds a rule to the namespaces whose images are pinned.
+func platformBinding(name string) admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+	allow := admissionregistrationv1.AllowAction
+	return binding(name, name, &admissionregistrationv1.ParamRef{Name: v1alpha1.ProfileName, ParameterNotFoundAction: &allow}, &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: v1alpha1.LabelImages, Operator: metav1.LabelSelectorOpExists}},
+	})
 }
 
 // paramRef names the parameters. Without them nothing is allowed: a profile that
@@ -149,6 +165,9 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind) adm
 			{Name: "not-exempt", Expression: fmt.Sprintf(
 				"!has(params.spec.exemptions) || !params.spec.exemptions.exists(e, e.rule == '%s' && e.namespace == request.namespace && e.kind == request.kind.kind && e.name == %s)", r.Name, objectName)},
 		}, p.Spec.MatchConditions...)
+	}
+	ofTenant := params != nil && !r.platform
+	if ofTenant {
 		p.Spec.Variables = append([]admissionregistrationv1.Variable{{Name: "tenant", Expression: tenantName()}}, p.Spec.Variables...)
 	}
 	p.Spec.Variables = append([]admissionregistrationv1.Variable{{Name: "name", Expression: objectName}}, p.Spec.Variables...)
@@ -159,7 +178,7 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind) adm
 	}
 	for _, v := range validations {
 		message := v.message
-		if params != nil {
+		if ofTenant {
 			message = "'tenant ' + variables.tenant + ': ' + " + message
 		}
 		p.Spec.Validations = append(p.Spec.Validations, admissionregistrationv1.Validation{

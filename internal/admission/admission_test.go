@@ -57,6 +57,7 @@ kind: TenancyProfile
 metadata: {name: default}
 spec:
   breakGlass: [firefighters]
+  platformImages: ["registry.example.com/tools/flagger@sha256:ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"]
   exemptions:
     - {rule: tenure-sources, namespace: apps, kind: GitRepository, name: legacy, reason: moves next month}
   tenants:

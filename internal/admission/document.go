@@ -3,6 +3,8 @@ package admission
 import (
 	"fmt"
 	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 )
 
 // Document writes the rules as a page of Markdown.
@@ -17,7 +19,8 @@ edit.
 Each rule is two ValidatingAdmissionPolicies: the one of this name reads the
 TenancyProfile, the one that ends in ` + "`" + fromParameters + "`" + ` the TenantParameters of a namespace
 that has them. Those that are marked with * hold in every namespace, read neither,
-and have no exemptions.
+and have no exemptions. What is marked with † holds back the platform itself, in the
+namespaces that have the label ` + "`" + v1alpha1.LabelImages + "`" + `, and is one policy.
 
 | Rule | What holds | Stops | Looks at |
 |---|---|---|---|
@@ -34,6 +37,9 @@ and have no exemptions.
 		name := "`" + r.Name + "`"
 		if r.unbound {
 			name += " *"
+		}
+		if r.platform {
+			name += " †"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, r.Title, strings.Join(r.Rows, ", "), strings.Join(kinds, "; "))
 	}
