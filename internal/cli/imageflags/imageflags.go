@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/profile"
 	"github.com/tenure-dev/tenure/internal/provenance"
 )
@@ -22,6 +23,8 @@ type Flags struct {
 	verify, given      bool
 	key                string
 	registry, signedAs string
+
+	trustedRoot, issuer, identity string
 }
 
 // The names of the flags.
@@ -30,6 +33,9 @@ const (
 	keyFlag      = "image-key"
 	registryFlag = "image-registry"
 	signedAsFlag = "image-signed-as"
+	rootFlag     = "trusted-root"
+	issuerFlag   = "certificate-oidc-issuer"
+	identityFlag = "certificate-identity-regexp"
 )
 
 // Add adds the flags to a command.
@@ -37,6 +43,10 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.verify, verifyFlag, false, "check who signed Flux's images, pin them by digest, and keep others out of Flux's namespace; =false takes the pins out")
 	flags.StringVar(&f.key, keyFlag, "", "trust the public key in this PEM `file`, such as cosign.pub")
+	flags.StringVar(&f.trustedRoot, rootFlag, "", "trust keyless signatures by Sigstore's trusted_root.json in this `file`")
+	flags.StringVar(&f.issuer, issuerFlag, provenance.FluxIssuer, "who vouches for the keyless signer (`URL`)")
+	flags.StringVar(&f.identity, identityFlag, provenance.FluxIdentity, "the keyless signer, as a regular expression (`REGEXP`)")
+	cmd.MarkFlagsMutuallyExclusive(keyFlag, rootFlag)
 	flags.StringVar(&f.registry, registryFlag, "", "fetch the images from here instead, such as registry.example.com/fluxcd; their last name stays (`PREFIX`)")
 	flags.StringVar(&f.signedAs, signedAsFlag, "", "what the signatures call the place of the images, if they are copies that Flux's manifests name already (`PREFIX`)")
 	run := cmd.PreRunE
@@ -51,13 +61,15 @@ func (f *Flags) Add(cmd *cobra.Command) {
 
 // Check says what is wrong with the flags.
 func (f *Flags) Check() error {
-	for name, value := range map[string]string{keyFlag: f.key, registryFlag: f.registry, signedAsFlag: f.signedAs} {
+	for name, value := range map[string]string{keyFlag: f.key, rootFlag: f.trustedRoot, registryFlag: f.registry, signedAsFlag: f.signedAs} {
 		if value != "" && !f.verify {
 			return fmt.Errorf("--%s needs --%s", name, verifyFlag)
 		}
 	}
-	if f.verify && f.key == "" {
-		return ui.WithHint(fmt.Errorf("--%s needs somebody to trust", verifyFlag), "name the public key of whoever signs the images: --"+keyFlag+" cosign.pub")
+	if f.verify && f.key == "" && f.trustedRoot == "" {
+		return ui.WithHint(fmt.Errorf("--%s needs somebody to trust", verifyFlag),
+			"for Flux's own images name Sigstore's trusted root: --"+rootFlag+" trusted_root.json",
+			"for images that you sign yourself, name the public key: --"+keyFlag+" cosign.pub")
 	}
 	return nil
 }
@@ -99,11 +111,26 @@ func (f *Flags) Pins(ctx context.Context, images []profile.Image) ([]profile.Pin
 }
 
 func (f *Flags) verifier() (provenance.Verifier, error) {
+	if f.trustedRoot != "" {
+		return f.keyless()
+	}
 	text, err := os.ReadFile(f.key)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read --%s: %w", keyFlag, err)
 	}
 	return provenance.ReadKey(text)
+}
+
+func (f *Flags) keyless() (provenance.Verifier, error) {
+	trusted, err := os.ReadFile(f.trustedRoot)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read --%s: %w", rootFlag, err)
+	}
+	bin, err := localcluster.BinDir()
+	if err != nil {
+		return nil, err
+	}
+	return provenance.NewKeyless(bin, trusted, f.issuer, f.identity)
 }
 
 // place is where an image is fetched from, and what its signature has to name.

@@ -53,6 +53,10 @@ until the next --verify-images; after an update of Flux it has to be run again.`
   tenure profile multi-tenant --fleet . --path clusters/staging --dry-run
   tenure profile multi-tenant --fleet . --path clusters/staging --yes
 
+  # Pin the images that Flux's own workflows signed
+  tenure profile multi-tenant --fleet . --path clusters/staging --verify-images \
+    --trusted-root trusted_root.json
+
   # Pin images that were signed with a key of your own, from your registry
   tenure profile multi-tenant --fleet . --path clusters/staging --verify-images \
     --image-key cosign.pub --image-registry registry.example.com/fluxcd`,
