@@ -11,7 +11,7 @@ FLUX := $(addprefix $(BIN)/, \
 
 # Modules with packages of ours. cluster/flux only pins Flux, hack/tools the
 # linter, hack/apigen the generator of CRDs.
-MODULES := . cluster $(filter-out hack/tools hack/apigen,$(patsubst %/go.mod,%,$(wildcard hack/*/go.mod)))
+MODULES := . cluster sigstore $(filter-out hack/tools hack/apigen,$(patsubst %/go.mod,%,$(wildcard hack/*/go.mod)))
 
 # What cluster/ does is tested by test/e2e on the built program; go test would
 # compile Kubernetes once more, for the race detector and for nothing.
@@ -32,7 +32,7 @@ help: ## list the targets
 
 .PHONY: build
 build: $(BIN)/tenure-cluster $(FLUX) | check-tools ## build every program into bin/
-	@$(GO) run ./hack/build -o $(BIN) tenure tenure-server
+	@$(GO) run ./hack/build -o $(BIN) tenure tenure-server tenure-sigstore
 
 # Unlike our own programs, Kubernetes and Flux change only with their versions,
 # so make's timestamps decide, and an unchanged program costs nothing.

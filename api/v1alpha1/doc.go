@@ -44,6 +44,18 @@ const (
 // TenantParameters are there: from then on they hold instead of the profile.
 const LabelParameters = "tenure.dev/parameters"
 
+// The mark of a namespace of the platform's whose images are pinned.
+const (
+	// LabelImages is set, to any value, on a namespace in which Pods may have
+	// listed images only: those of the TenancyProfile's platformImages and of the
+	// annotation.
+	LabelImages = "tenure.dev/images"
+	// AnnotationImages lists images as platformImages does, one a line. It is on
+	// the namespace, so that it is applied together with what runs there, and
+	// before it.
+	AnnotationImages = "tenure.dev/images"
+)
+
 // The names that the API server's policies look for.
 const (
 	// ProfileName is the name of the only TenancyProfile that counts.

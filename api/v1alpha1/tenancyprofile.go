@@ -37,6 +37,15 @@ type TenancyProfileSpec struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	PlatformNamespaces []string `json:"platformNamespaces,omitempty"`
 
+	// platformImages are images that Pods may have in namespaces with the label
+	// tenure.dev/images, beside those that the annotation of that name lists: each
+	// is a repository and a digest, whatever tag stands between. Without any,
+	// there and in the annotation, Pods may have every image.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	PlatformImages []PinnedImage `json:"platformImages,omitempty"`
+
 	// breakGlass are groups that no rule of ours holds back, for an emergency.
 	// +optional
 	// +listType=set
@@ -63,6 +72,13 @@ type TenancyProfileSpec struct {
 	// +kubebuilder:default={}
 	Tenants Posture `json:"tenants,omitempty,omitzero"`
 }
+
+// PinnedImage is an image without its tag and with its digest, such as
+// registry.example.com/fluxcd/source-controller@sha256:….
+//
+// +kubebuilder:validation:MaxLength=512
+// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*@sha256:[0-9a-f]{64}$`
+type PinnedImage string
 
 // Exemption takes an object out of rules.
 type Exemption struct {

@@ -554,6 +554,11 @@ func (in *TenancyProfileSpec) DeepCopyInto(out *TenancyProfileSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.PlatformImages != nil {
+		in, out := &in.PlatformImages, &out.PlatformImages
+		*out = make([]PinnedImage, len(*in))
+		copy(*out, *in)
+	}
 	if in.BreakGlass != nil {
 		in, out := &in.BreakGlass, &out.BreakGlass
 		*out = make([]string, len(*in))

@@ -21,6 +21,7 @@ type program struct {
 var programs = []program{
 	{name: "tenure", module: ".", pkg: "./cmd/tenure"},
 	{name: "tenure-server", module: ".", pkg: "./cmd/tenure-server"},
+	{name: "tenure-sigstore", module: "sigstore", pkg: "."},
 	{name: "tenure-cluster", module: "cluster", pkg: ".", links: []string{"kubectl"}, release: "k8s.io/kubernetes"},
 	flux("source-controller"),
 	flux("kustomize-controller"),

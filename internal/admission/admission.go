@@ -62,6 +62,10 @@ type Rule struct {
 	// parameters. Without a profile they hold nobody back: admins must be able to
 	// make namespaces then.
 	ofNamespaces bool
+	// platform rules hold in namespaces of the platform's that have the label
+	// for it. They read the profile, and nothing holds without one: the
+	// platform must be able to repair itself.
+	platform bool
 }
 
 // Policy is the name of the policy that enforces the rule, of the two the one
@@ -83,8 +87,8 @@ type validation struct{ expression, message string }
 // Rules returns all rules, by name.
 func Rules() []Rule {
 	rules := []Rule{
-		accounts(), bounds(), cordoned(), externalArtifacts(), kubeConfigs(), managed(), namespaceNames(), namespaces(),
-		notifications(), parameters(), pods(), protected(), references(), sources(), status(), tokens(),
+		accounts(), bounds(), cordoned(), externalArtifacts(), images(), kubeConfigs(), managed(), namespaceNames(),
+		namespaces(), notifications(), parameters(), pods(), protected(), references(), sources(), status(), tokens(),
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
 	return rules
@@ -101,10 +105,14 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 			bindings = append(bindings, binding(r.Name, r.Name, nil, nil))
 			continue
 		}
-		if r.ofNamespaces {
+		if r.ofNamespaces || r.platform {
+			label := v1alpha1.LabelTenant
+			if r.platform {
+				label = v1alpha1.LabelImages
+			}
 			params := paramRef(v1alpha1.ProfileName)
 			params.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
-			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpExists, v1alpha1.LabelTenant)))
+			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpExists, label)))
 			bindings = append(bindings, binding(r.Name, r.Name, params, nil))
 			continue
 		}
@@ -206,16 +214,18 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 	// The API server makes the message of what is not refused, too.
 	holds, message := "variables.refusal == ''", "variables.refusal"
 	if params != nil {
-		p.Spec.Variables = append(p.Spec.Variables,
-			admissionregistrationv1.Variable{Name: "tenant", Expression: r.tenant()},
-			admissionregistrationv1.Variable{Name: "exempt", Expression: exempt})
+		p.Spec.Variables = append(p.Spec.Variables, admissionregistrationv1.Variable{Name: "exempt", Expression: exempt})
 		holds += " || " + breaksGlass
 		refused := `variables.refusal.substring(2).replace('\n', ' ')`
 		if !r.shared {
 			holds += fmt.Sprintf(" || '%s' in variables.exempt", r.Name)
 			refused = `variables.refusal.replace('\n', ' ')`
 		}
-		message = "variables.refusal == '' ? '' : 'tenant ' + variables.tenant + ': ' + " + refused
+		if !r.platform {
+			p.Spec.Variables = append(p.Spec.Variables, admissionregistrationv1.Variable{Name: "tenant", Expression: r.tenant()})
+			refused = "'tenant ' + variables.tenant + ': ' + " + refused
+		}
+		message = "variables.refusal == '' ? '' : " + refused
 	}
 	if r.asks {
 		p.Spec.Variables = append(p.Spec.Variables, r.variables...)

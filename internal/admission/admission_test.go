@@ -59,6 +59,7 @@ spec:
   platformNamespaces: [flux-system, platform-two]
   protectedNamespaces: [protected-*]
   breakGlass: [firefighters]
+  platformImages: ["registry.example.com/tools/flagger@sha256:ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"]
   exemptions:
     - {rule: tenure-sources, namespace: apps, kind: GitRepository, name: legacy, reason: moves next month}
   tenants:

@@ -3,6 +3,8 @@ package admission
 import (
 	"fmt"
 	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 )
 
 // Document writes the rules as a page of Markdown.
@@ -19,7 +21,9 @@ TenancyProfile, the one that ends in ` + "`" + fromParameters + "`" + ` the Tena
 that has them. The rules that are marked with + are about the spec of Flux objects,
 and share ` + "`" + Shared + "` and `" + Shared + fromParameters + "`" + `. Those that are
 marked with * hold in every namespace, read neither, and have no exemptions. Those that
-are marked with - have the second policy alone.
+are marked with - have the second policy alone. What is marked with † holds back the
+platform itself, in the namespaces that have the label ` + "`" + v1alpha1.LabelImages + "`" + `, and is
+one policy.
 
 | Rule | What holds | Stops | Looks at |
 |---|---|---|---|
@@ -41,6 +45,8 @@ are marked with - have the second policy alone.
 			name += " +"
 		case r.own:
 			name += " -"
+		case r.platform:
+			name += " †"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, r.Title, strings.Join(r.Rows, ", "), strings.Join(kinds, "; "))
 	}

@@ -26,6 +26,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"registry": startRegistry},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TENURE_HOME", env.WorkDir+"/home")
 			return nil

@@ -91,7 +91,7 @@ func (c Cluster) servesPolicies() (bool, error) {
 // that the cluster could not be asked.
 func (c Cluster) Check(ctx context.Context) ([]Result, error) {
 	var results []Result
-	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.rules, c.posture, c.manager} {
+	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.rules, c.posture, c.images, c.manager} {
 		found, err := check(ctx)
 		if err != nil {
 			return results, err
@@ -198,6 +198,13 @@ func (c Cluster) Compare(ctx context.Context, f *fleet.Fleet, o Options) ([]Resu
 		return []Result{{"fleet", false, err.Error()}}, nil //nolint:nilerr // it is what was found
 	}
 	results := []Result{result("fleet", len(plan.Changes) == 0, "has the profile", fmt.Sprintf("%d files differ from the profile: %s", len(plan.Changes), lockDown))}
+	pinned, err := ImageStates(f)
+	if err != nil {
+		return results, err
+	}
+	for _, p := range pinned {
+		results = append(results, result("fleet "+p.Image, p.Message == "", "pinned", p.Message))
+	}
 	t, err := open(f)
 	if err != nil {
 		return results, err
@@ -216,8 +223,9 @@ func (c Cluster) Compare(ctx context.Context, f *fleet.Fleet, o Options) ([]Resu
 			continue
 		}
 		i := slices.IndexFunc(deployments, func(d *unstructured.Unstructured) bool { return d.GetName() == want.GetName() })
-		same := i >= 0 && slices.Equal(arguments(deployments[i]), arguments(want))
-		results = append(results, result("fleet "+want.GetName(), same, "as in the fleet", "its arguments differ from the fleet's: push the fleet, and see whether "+c.Namespace+"/"+f.Sync.Kustomization+" is ready"))
+		same := i >= 0 && slices.Equal(arguments(deployments[i]), arguments(want)) &&
+			slices.Equal(containers(deployments[i:i+1]), containers([]*unstructured.Unstructured{want}))
+		results = append(results, result("fleet "+want.GetName(), same, "as in the fleet", "its arguments or images differ from the fleet's: push the fleet, and see whether "+c.Namespace+"/"+f.Sync.Kustomization+" is ready"))
 	}
 	return results, nil
 }

@@ -22,7 +22,7 @@ func Export(components []byte, o Options) ([]byte, error) {
 		return components, nil
 	}
 	const namespace = "flux-system"
-	c := &component{Namespace: namespace, Warn: o.Warn}
+	c := &component{Namespace: namespace, Warn: o.Warn, Pins: o.Pins}
 	content := map[string]string{
 		"gotk-components.yaml": string(components),
 		"kustomization.yaml":   "resources: [gotk-components.yaml, tenure.yaml]\ncomponents: [tenure]\n",

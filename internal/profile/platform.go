@@ -28,6 +28,8 @@ type component struct {
 	HasPatches bool
 	// Platform are the objects that the root patches.
 	Platform []patched
+	// Pins are the images that may run in the namespace; none if every image may.
+	Pins []Pin
 	// Warn, Tokens and Flagger switch on what not every fleet has.
 	Warn, Tokens, Flagger bool
 }

@@ -64,6 +64,9 @@ type Options struct {
 	// ManagerImage is the image of `tenure-server`. Empty keeps the one that the
 	// fleet names, and takes that of [config.Manager] if it names none.
 	ManagerImage string
+	// Pins are the images that may run in Flux's namespace. Nil keeps those of
+	// before; without any in a slice, images are not pinned any more.
+	Pins []Pin
 }
 
 // Plan is what has to change.
@@ -178,11 +181,7 @@ func (t *tree) disconnect() error {
 func (t *tree) multi(o Options) (*Plan, error) {
 	// From the fleet without the component, so that running it again gives the
 	// same.
-	if err := t.disconnect(); err != nil {
-		return nil, err
-	}
-	t.dropComponent()
-	plain, err := t.survey()
+	plain, err := t.plain()
 	if err != nil {
 		return nil, err
 	}
@@ -192,6 +191,10 @@ func (t *tree) multi(o Options) (*Plan, error) {
 	component, err := plain.component(t.fleet.Sync, o)
 	if err != nil {
 		return nil, err
+	}
+	fresh := o.Pins != nil
+	if component.Pins = o.Pins; !fresh {
+		component.Pins = t.rememberedPins()
 	}
 	file := t.system("kustomization.yaml")
 	if text, found, err := remedy.ReplaceInPatches(t.now[file], "serviceAccountName", plain.rootAccount, RootAccount); plain.rootAccount != "" && (found || err != nil) {
@@ -213,7 +216,11 @@ func (t *tree) multi(o Options) (*Plan, error) {
 	if err := locked.check(t.fleet.Sync); err != nil {
 		return nil, err
 	}
-	plan := &Plan{Changes: t.changes(), Notes: locked.notes()}
+	notes, err := t.checkPins(component.Pins, plain, locked, fresh)
+	if err != nil {
+		return nil, err
+	}
+	plan := &Plan{Changes: t.changes(), Notes: append(locked.notes(), notes...)}
 	if len(t.fleet.Overlay) > 0 {
 		plan.Notes = append(plan.Notes, "the fleet does not hold Flux's manifests yet: what was planned was tried with those that Tenure carries")
 	}

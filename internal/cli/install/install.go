@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/cli/imageflags"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/profile"
 )
@@ -18,6 +19,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	var security, mode, image string
 	var export, images bool
 	var allow []string
+	var pinned imageflags.Flags
 	cmd := &cobra.Command{
 		Use:   "install --export",
 		Short: "Print Flux, locked down, and the rules for tenants",
@@ -26,7 +28,7 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 		Example: `  tenure install --export --allow git=https://github.com/acme/* > flux.yaml
   kubectl apply --server-side -f flux.yaml   # twice, if kinds were new`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case !export:
 				return ui.WithHint(errors.New("--export is missing"), "print the manifests with --export, and apply them with kubectl")
@@ -34,12 +36,25 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 				return fmt.Errorf("--security-profile is multi-tenant or single-tenant, not %q", security)
 			case mode != "enforce" && mode != "warn":
 				return fmt.Errorf("--mode is enforce or warn, not %q", mode)
+			case pinned.Verify() && security != "multi-tenant":
+				return errors.New("--verify-images is for --security-profile=multi-tenant")
+			}
+			if err := pinned.Check(); err != nil {
+				return err
 			}
 			components := config.FluxComponents()
 			if images {
 				components = slices.Concat(components, []byte("\n---\n"), config.FluxImageComponents())
 			}
-			manifests, err := profile.Export(components, profile.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image})
+			found, err := profile.ComponentImages(components)
+			if err != nil {
+				return err
+			}
+			pins, err := pinned.Pins(cmd.Context(), found)
+			if err != nil {
+				return err
+			}
+			manifests, err := profile.Export(components, profile.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Pins: pins})
 			if err != nil {
 				return err
 			}
@@ -47,6 +62,7 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 			return err
 		},
 	}
+	pinned.Add(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&export, "export", false, "print the manifests")
 	flags.BoolVar(&images, "image-controllers", false, "with image-reflector- and image-automation-controller")

@@ -4,6 +4,7 @@ package profile
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/cli/imageflags"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/fleet"
 	"github.com/tenure-dev/tenure/internal/profile"
@@ -30,6 +32,7 @@ type options struct {
 	managerImage      string
 	allow             []string
 	yes, dryRun       bool
+	images            imageflags.Flags
 }
 
 // NewCommand returns the command.
@@ -42,13 +45,25 @@ func NewCommand(streams ui.IO) *cobra.Command {
 locks every controller down and cuts its rights, and ` + profile.Infrastructure + ` holds the
 rules for tenants and the manager. What changes is shown as a diff first. Running it again
 changes nothing; single-tenant takes out what multi-tenant put in, and nothing
-else. Without an argument it shows what is missing.`,
+else. Without an argument it shows what is missing.
+
+With --verify-images it asks the registry who signed Flux's images, pins those that
+are signed as they should be, and keeps all others out of Flux's namespace. Pins stay
+until the next --verify-images; after an update of Flux it has to be run again.`,
 		Example: `  # Show the lockdown of the staging cluster, and write it
   tenure profile multi-tenant --fleet . --path clusters/staging --dry-run
-  tenure profile multi-tenant --fleet . --path clusters/staging --yes`,
+  tenure profile multi-tenant --fleet . --path clusters/staging --yes
+
+  # Pin the images that Flux's own workflows signed
+  tenure profile multi-tenant --fleet . --path clusters/staging --verify-images \
+    --trusted-root trusted_root.json
+
+  # Pin images that were signed with a key of your own, from your registry
+  tenure profile multi-tenant --fleet . --path clusters/staging --verify-images \
+    --image-key cosign.pub --image-registry registry.example.com/fluxcd`,
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: []string{multi, single},
-		RunE:      func(_ *cobra.Command, args []string) error { return o.run(streams, args) },
+		RunE:      func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), streams, args) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.fleet, "fleet", ".", "folder of the platform's repository")
@@ -58,17 +73,24 @@ else. Without an argument it shows what is missing.`,
 	flags.StringVar(&o.managerImage, "manager-image", "", "image of tenure-server for the manager, as `REPOSITORY:TAG` (default: the fleet's, or the one of this version)")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "write without asking")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show the diff and write nothing")
+	o.images.Add(cmd)
 	cmd.MarkFlagsMutuallyExclusive("yes", "dry-run")
 	_ = cmd.MarkFlagDirname("fleet")
 	return cmd
 }
 
-func (o *options) run(streams ui.IO, args []string) error {
+func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	if o.path == "" {
 		return ui.WithHint(errors.New("--path is missing"), "name the cluster's folder in the fleet: --path clusters/staging")
 	}
 	if o.mode != "enforce" && o.mode != "warn" {
 		return fmt.Errorf("--mode is enforce or warn, not %q", o.mode)
+	}
+	if o.images.Given() && (len(args) == 0 || args[0] != multi) {
+		return errors.New("--verify-images is for tenure profile " + multi)
+	}
+	if err := o.images.Check(); err != nil {
+		return err
 	}
 	f, err := fleet.Load(o.fleet, o.path, fleet.Options{
 		URL: "https://fleet.invalid", Branch: "main", // of a root that is missing: it is refused below
@@ -81,6 +103,9 @@ func (o *options) run(streams ui.IO, args []string) error {
 	opts := profile.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage}
 	if len(args) == 0 {
 		return drift(streams, f, opts)
+	}
+	if opts.Pins, err = o.pins(ctx, streams, f); err != nil {
+		return err
 	}
 	plan, err := profile.Make(f, opts)
 	if err != nil {
@@ -102,6 +127,25 @@ func (o *options) run(streams ui.IO, args []string) error {
 	}
 	fmt.Fprintf(streams.Err, "%d files written: commit and push them\n", len(plan.Changes))
 	return nil
+}
+
+// pins checks the images of the fleet, if that was asked for.
+func (o *options) pins(ctx context.Context, streams ui.IO, f *fleet.Fleet) ([]profile.Pin, error) {
+	if !o.images.Verify() {
+		return o.images.Pins(ctx, nil)
+	}
+	images, err := profile.Images(f)
+	if err != nil {
+		return nil, err
+	}
+	pins, err := o.images.Pins(ctx, images)
+	if err != nil {
+		return nil, err
+	}
+	for _, pin := range pins {
+		fmt.Fprintf(streams.Err, "signed as it should be: %s\n", ui.Clean(pin.String()))
+	}
+	return pins, nil
 }
 
 // printable leaves out what could steer a terminal; manifests have none of it.
@@ -155,6 +199,9 @@ func drift(streams ui.IO, f *fleet.Fleet, opts profile.Options) error {
 	if err := table.Print(streams.Stdout()); err != nil {
 		return err
 	}
+	if err := imageDrift(streams, f); err != nil {
+		return err
+	}
 	plan, err := profile.Make(f, opts)
 	if err != nil {
 		return err
@@ -168,4 +215,22 @@ func drift(streams ui.IO, f *fleet.Fleet, opts profile.Options) error {
 		fmt.Fprintf(streams.Out, "  %s\n", ui.Clean(c.Path))
 	}
 	return note(streams, plan.Notes)
+}
+
+// imageDrift shows which images are pinned, if any is.
+func imageDrift(streams ui.IO, f *fleet.Fleet) error {
+	states, err := profile.ImageStates(f)
+	if err != nil || len(states) == 0 {
+		return err
+	}
+	table := ui.Table{Header: []string{"IMAGE", "PINNED", "READY", "MESSAGE"}}
+	for _, s := range states {
+		ready, message := "True", "pinned"
+		if s.Message != "" {
+			ready, message = "False", s.Message
+		}
+		table.Rows = append(table.Rows, []string{s.Image, s.Pinned, ready, message})
+	}
+	fmt.Fprintln(streams.Out)
+	return table.Print(streams.Stdout())
 }

@@ -1,0 +1,146 @@
+// Package imageflags are the flags with which `tenure profile` and `tenure install`
+// check the images of Flux.
+package imageflags
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/profile"
+	"github.com/tenure-dev/tenure/internal/provenance"
+)
+
+// Flags say whether and how images are checked.
+type Flags struct {
+	verify, given      bool
+	key                string
+	registry, signedAs string
+
+	trustedRoot, issuer, identity string
+}
+
+// The names of the flags.
+const (
+	verifyFlag   = "verify-images"
+	keyFlag      = "image-key"
+	registryFlag = "image-registry"
+	signedAsFlag = "image-signed-as"
+	rootFlag     = "trusted-root"
+	issuerFlag   = "certificate-oidc-issuer"
+	identityFlag = "certificate-identity-regexp"
+)
+
+// Add adds the flags to a command.
+func (f *Flags) Add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&f.verify, verifyFlag, false, "check who signed Flux's images, pin them by digest, and keep others out of Flux's namespace; =false takes the pins out")
+	flags.StringVar(&f.key, keyFlag, "", "trust the public key in this PEM `file`, such as cosign.pub")
+	flags.StringVar(&f.trustedRoot, rootFlag, "", "trust keyless signatures by Sigstore's trusted_root.json in this `file`")
+	flags.StringVar(&f.issuer, issuerFlag, provenance.FluxIssuer, "who vouches for the keyless signer (`URL`)")
+	flags.StringVar(&f.identity, identityFlag, provenance.FluxIdentity, "the keyless signer, as a regular expression (`REGEXP`)")
+	cmd.MarkFlagsMutuallyExclusive(keyFlag, rootFlag)
+	flags.StringVar(&f.registry, registryFlag, "", "fetch the images from here instead, such as registry.example.com/fluxcd; their last name stays (`PREFIX`)")
+	flags.StringVar(&f.signedAs, signedAsFlag, "", "what the signatures call the place of the images, if they are copies that Flux's manifests name already (`PREFIX`)")
+	run := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		f.given = flags.Changed(verifyFlag)
+		if run != nil {
+			return run(cmd, args)
+		}
+		return nil
+	}
+}
+
+// Check says what is wrong with the flags.
+func (f *Flags) Check() error {
+	for name, value := range map[string]string{keyFlag: f.key, rootFlag: f.trustedRoot, registryFlag: f.registry, signedAsFlag: f.signedAs} {
+		if value != "" && !f.verify {
+			return fmt.Errorf("--%s needs --%s", name, verifyFlag)
+		}
+	}
+	if f.verify && f.key == "" && f.trustedRoot == "" {
+		return ui.WithHint(fmt.Errorf("--%s needs somebody to trust", verifyFlag),
+			"for Flux's own images name Sigstore's trusted root: --"+rootFlag+" trusted_root.json",
+			"for images that you sign yourself, name the public key: --"+keyFlag+" cosign.pub")
+	}
+	return nil
+}
+
+// Verify says whether images are to be checked.
+func (f *Flags) Verify() bool { return f.verify }
+
+// Given says whether the person said anything about checking images.
+func (f *Flags) Given() bool { return f.given }
+
+// Pins checks the images. It returns nil when nothing was said of images, and none
+// in a slice when they are not to be pinned any more. The error speaks of all images
+// that cannot be trusted.
+func (f *Flags) Pins(ctx context.Context, images []profile.Image) ([]profile.Pin, error) {
+	if !f.verify {
+		if f.given {
+			return []profile.Pin{}, nil
+		}
+		return nil, nil
+	}
+	verifier, err := f.verifier()
+	if err != nil {
+		return nil, err
+	}
+	checker := provenance.Checker{Verifier: verifier}
+	pins, wrong := []profile.Pin{}, []error(nil)
+	for _, image := range images {
+		pin, err := checker.Check(ctx, f.place(image))
+		if err != nil {
+			wrong = append(wrong, err)
+			continue
+		}
+		pins = append(pins, profile.Pin{Name: image.Name, Pin: pin})
+	}
+	if len(wrong) > 0 {
+		return nil, ui.WithHint(errors.Join(wrong...), "nothing was written; what runs now keeps running")
+	}
+	return slices.Clip(pins), nil
+}
+
+func (f *Flags) verifier() (provenance.Verifier, error) {
+	if f.trustedRoot != "" {
+		return f.keyless()
+	}
+	text, err := os.ReadFile(f.key)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read --%s: %w", keyFlag, err)
+	}
+	return provenance.ReadKey(text)
+}
+
+func (f *Flags) keyless() (provenance.Verifier, error) {
+	trusted, err := os.ReadFile(f.trustedRoot)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read --%s: %w", rootFlag, err)
+	}
+	bin, err := localcluster.BinDir()
+	if err != nil {
+		return nil, err
+	}
+	return provenance.NewKeyless(bin, trusted, f.issuer, f.identity)
+}
+
+// place is where an image is fetched from, and what its signature has to name.
+func (f *Flags) place(image profile.Image) provenance.Image {
+	at := provenance.Image{Reference: image.Reference, SignedAs: image.Name}
+	if f.registry != "" {
+		at.Reference = strings.TrimSuffix(f.registry, "/") + "/" + path.Base(image.Reference)
+	}
+	if f.signedAs != "" {
+		at.SignedAs = strings.TrimSuffix(f.signedAs, "/") + "/" + path.Base(image.Name)
+	}
+	return at
+}

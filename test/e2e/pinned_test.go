@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/profile"
+	"github.com/tenure-dev/tenure/internal/provenance"
+	"github.com/tenure-dev/tenure/internal/testwait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A fleet with pinned images comes up, keeps others out, and gets new ones by a
+// single commit: source-controller ends before its next Pod begins, so nothing
+// that the new Pod needs may have to be fetched by it.
+func TestPinnedFleet(t *testing.T) {
+	t.Parallel()
+	e := copyExample(t)
+	write(t, string(config.FluxComponents()), e.platform, "clusters/staging/flux-system/gotk-components.yaml")
+	pin(t, e, "a")
+	r, failed := start(t, e.options(t, "clusters/staging", "https://git.example.com/acme/billing#main="+e.billing))
+	expectNothing(t, "the pinned fleet becomes ready altogether", failed)
+	kube, err := client.New(r.REST, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := profile.Cluster{Client: kube, Discovery: discovery.NewDiscoveryClientForConfigOrDie(r.REST), Namespace: "flux-system"}
+	checked := func() profile.Result {
+		results, err := cluster.Check(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(results, func(result profile.Result) bool { return result.Name == "images" })
+		if i < 0 {
+			t.Fatalf("check says nothing of images: %+v", results)
+		}
+		return results[i]
+	}
+	if result := checked(); !result.OK {
+		t.Errorf("check finds %s", result.Message)
+	}
+	testwait.For(t, "another image to be refused", patience, func() (bool, string) {
+		out, err := kubectl(t, r.Cluster, "", "-n", "flux-system", "run", "x", "--image=evil.example.net/x", "--dry-run=server")
+		return err != nil && strings.Contains(out+err.Error(), "tenure-images"), out
+	})
+
+	pin(t, e, "b")
+	testwait.For(t, "every controller to run the next images", patience, func() (bool, string) {
+		images := strings.Fields(r.field("flux-system", "pods", ".items[*].spec.containers[*].image"))
+		old := slices.DeleteFunc(images, func(image string) bool { return strings.HasSuffix(image, digestOf("b")) })
+		return len(images) > 3 && len(old) == 0, fmt.Sprint(images)
+	})
+	expectNothing(t, "the fleet is ready with the next images", r.settle())
+	if result := checked(); !result.OK {
+		t.Errorf("check finds %s", result.Message)
+	}
+}
+
+func digestOf(letter string) string { return "sha256:" + strings.Repeat(letter, 64) }
+
+// pin edits the fleet as if all images had this digest, and signatures.
+func pin(t *testing.T, e example, letter string) {
+	t.Helper()
+	f, err := fleet.Load(e.platform, "clusters/staging", fleet.Options{Components: config.FluxComponents()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := profile.Images(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pins []profile.Pin
+	for _, image := range images {
+		p, err := provenance.Split(image.Reference)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Digest = digestOf(letter)
+		pins = append(pins, profile.Pin{Name: image.Name, Pin: p})
+	}
+	plan, err := profile.Make(f, profile.Options{Tenants: true, Allow: []string{"helm=https://charts.example.com"}, Pins: pins})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Write(e.platform); err != nil {
+		t.Fatal(err)
+	}
+}
