@@ -53,19 +53,23 @@ type Server struct {
 	positions positions
 }
 
-// ServeHTTP answers a question. The request is that of the caller, with all
-// headers that the API server is to see.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request, q Question) {
+// Answer answers a question. The request is that of the caller, with all headers
+// that the API server is to see. It returns false, without having said anything,
+// when the kind is in no namespace, or is not there.
+func (s *Server) Answer(w http.ResponseWriter, r *http.Request, q Question) (answered bool) {
 	accept, err := accepted(r.Header)
+	if err == nil && q.Watch {
+		err = s.watch(w, r, q, accept)
+	} else if err == nil {
+		err = s.list(w, r, q, accept)
+	}
+	if apierrors.IsNotFound(err) {
+		return false
+	}
 	if err != nil {
 		refuse(w, err)
-		return
 	}
-	if q.Watch {
-		s.watch(w, r, q, accept)
-		return
-	}
-	s.list(w, r, q, accept)
+	return true
 }
 
 // ask sends a request for one namespace.

@@ -100,10 +100,13 @@ func newFront(t *testing.T, user string, namespaces ...string) (*front, *kuberne
 		defer cancel()
 		defer context.AfterFunc(open, cancel)()
 		parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
-		f.server.ServeHTTP(w, r.WithContext(request), Question{
+		answered := f.server.Answer(w, r.WithContext(request), Question{
 			Who: user, Prefix: "/" + strings.Join(parts[:len(parts)-1], "/"), Resource: parts[len(parts)-1],
 			Watch: r.URL.Query().Get("watch") == "true", Visible: f.visible,
 		})
+		if !answered {
+			http.Error(w, `{"kind":"NotAnswered"}`, http.StatusNotImplemented)
+		}
 	}))
 	t.Cleanup(f.Close)
 	t.Cleanup(f.cut)
@@ -263,7 +266,7 @@ func TestForms(t *testing.T) {
 		{"whatever there is", maps, "*/*", 200, "ConfigMapList", 2},
 		{"nothing but protobuf", maps, "application/vnd.kubernetes.protobuf", 406, "Status", 0},
 		{"a selector that is none", "/api/v1/configmaps?labelSelector=%3D%3D", "application/json", 400, "Status", 0},
-		{"a kind that is not there", "/api/v1/nothings", "application/json", 403, "Status", 0},
+		{"a kind that the user has no right to", "/api/v1/nothings", "application/json", 403, "Status", 0},
 		{"a page of nothing that we said", maps + "&continue=x", "application/json", 400, "Status", 0},
 		{"a limit that is none", maps + "&limit=x", "application/json", 400, "Status", 0},
 		{"a version of the future", maps + "&resourceVersion=99999999&resourceVersionMatch=Exact", "application/json", 504, "Status", 0},

@@ -60,13 +60,12 @@ func decodeMark(text string) (m mark, err error) {
 
 // list answers with the objects of all visible namespaces, as they were at one
 // time.
-func (s *Server) list(w http.ResponseWriter, r *http.Request, q Question, accept string) {
+func (s *Server) list(w http.ResponseWriter, r *http.Request, q Question, accept string) error {
 	query := r.URL.Query()
 	namespaces, _ := q.Visible()
 	joined, err := s.collect(r, q, accept, query, namespaces)
 	if err != nil {
-		refuse(w, err)
-		return
+		return err
 	}
 	if joined.Metadata.Continue == "" && query.Get("continue") == "" {
 		at := map[string]string{}
@@ -77,12 +76,12 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, q Question, accept
 	}
 	body, err := json.Marshal(joined)
 	if err != nil {
-		refuse(w, fmt.Errorf("cannot write the answer: %w", err))
-		return
+		return fmt.Errorf("cannot write the answer: %w", err)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-cache, private")
 	_, _ = w.Write(append(body, '\n')) // the caller may be gone
+	return nil
 }
 
 func (s *Server) collect(r *http.Request, q Question, accept string, query url.Values, namespaces []string) (*collection, error) {

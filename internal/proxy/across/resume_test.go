@@ -24,6 +24,10 @@ type backend struct {
 }
 
 func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, "/nodes") {
+		http.NotFound(w, r)
+		return
+	}
 	namespace := strings.Split(r.URL.Path, "/")[4]
 	if r.URL.Query().Get("watch") != "true" {
 		_, _ = fmt.Fprint(w, `{"kind":"ThingList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[]}`)
@@ -64,7 +68,7 @@ func TestResume(t *testing.T) {
 	s := &Server{Transport: http.DefaultTransport, Base: base}
 	visible := []string{"a", "b"}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.ServeHTTP(w, r, Question{Who: "u", Prefix: "/api/v1", Resource: "things", Watch: r.URL.Query().Get("watch") == "true", Visible: func() ([]string, <-chan struct{}) { return visible, nil }})
+		s.Answer(w, r, Question{Who: "u", Prefix: "/api/v1", Resource: "things", Watch: r.URL.Query().Get("watch") == "true", Visible: func() ([]string, <-chan struct{}) { return visible, nil }})
 	}))
 	t.Cleanup(front.Close)
 	ask := func(ctx context.Context, query string) *http.Response {
@@ -112,5 +116,27 @@ func TestResume(t *testing.T) {
 	visible = []string{"a"}
 	if got := ask(t.Context(), "?watch=true&resourceVersion=110").StatusCode; got != http.StatusGone {
 		t.Errorf("a namespace that went meanwhile: got %d, want 410", got)
+	}
+}
+
+// What is in no namespace is somebody else's to answer, and nothing has been said.
+func TestNotNamespaced(t *testing.T) {
+	t.Parallel()
+	upstream := httptest.NewServer(&backend{opened: map[string][]string{}})
+	t.Cleanup(upstream.Close)
+	base, err := url.Parse(upstream.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Transport: http.DefaultTransport, Base: base}
+	for _, watch := range []bool{false, true} {
+		w := httptest.NewRecorder()
+		answered := s.Answer(w, httptest.NewRequest(http.MethodGet, "/api/v1/nodes", nil), Question{
+			Who: "u", Prefix: "/api/v1", Resource: "nodes", Watch: watch,
+			Visible: func() ([]string, <-chan struct{}) { return []string{"a", "b"}, nil },
+		})
+		if answered || w.Body.Len() > 0 {
+			t.Errorf("watch %v: answered %v: %s", watch, answered, w.Body)
+		}
 	}
 }

@@ -74,14 +74,13 @@ var errLeft = errors.New("a namespace is not to be seen any more")
 
 // watch answers with the events of all visible namespaces. When one more comes,
 // its objects are added; when one goes, the caller has to list anew, since it
-// cannot be told what it must forget.
-func (s *Server) watch(w http.ResponseWriter, r *http.Request, q Question, accept string) {
+// cannot be told what it must forget. The error is for when nothing has been sent.
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, q Question, accept string) error {
 	query := r.URL.Query()
 	namespaces, changed := q.Visible()
 	at, err := s.positionsFor(q, query, namespaces)
 	if err != nil {
-		refuse(w, err)
-		return
+		return err
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	watching := &watcher{
@@ -94,10 +93,11 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, q Question, accep
 	for _, namespace := range namespaces {
 		watching.start(ctx, namespace, at[namespace])
 	}
-	watching.run(ctx, namespaces, changed)
+	err = watching.run(ctx, namespaces, changed)
 	for _, point := range watching.trail {
 		s.positions.set(q.key(query, point.version), point.at)
 	}
+	return err
 }
 
 // positionsFor says where to begin in each namespace; "" is with all objects that
@@ -125,24 +125,24 @@ func (s *Server) positionsFor(q Question, query url.Values, namespaces []string)
 	return maps.Clone(at), nil
 }
 
-// run passes events on until the watch ends.
-func (w *watcher) run(ctx context.Context, namespaces []string, changed <-chan struct{}) {
+// run passes events on until the watch ends. The error is for when nothing has
+// been sent.
+func (w *watcher) run(ctx context.Context, namespaces []string, changed <-chan struct{}) error {
 	current := namespaces
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-changed:
 			var now []string
 			now, changed = w.q.Visible()
 			if err := w.follow(ctx, current, now); err != nil {
-				w.fail(err)
-				return
+				return w.fail(err)
 			}
 			current = now
 		case e := <-w.events:
-			if done := w.handle(e); done {
-				return
+			if done, err := w.handle(e); done {
+				return err
 			}
 		}
 	}
@@ -164,20 +164,20 @@ func (w *watcher) follow(ctx context.Context, before, now []string) error {
 }
 
 // handle passes one event on, and says whether the watch is over.
-func (w *watcher) handle(e event) (done bool) {
+func (w *watcher) handle(e event) (done bool, err error) {
 	switch {
 	case e.err != nil:
-		if !errors.Is(e.err, io.EOF) && !errors.Is(e.err, io.ErrUnexpectedEOF) {
-			w.fail(e.err)
-		}
 		// The API server ends watches from time to time; the caller goes on
 		// where it was.
-		return true
+		if !errors.Is(e.err, io.EOF) && !errors.Is(e.err, io.ErrUnexpectedEOF) {
+			err = w.fail(e.err)
+		}
+		return true, err
 	case e.frame.Type == "":
-		return !w.begin(e.contentType)
+		return !w.begin(e.contentType), nil
 	case e.frame.Type == watch.Error:
 		w.write(e.frame)
-		return true
+		return true, nil
 	}
 	if version := e.head.version(); version != "" {
 		w.at[e.namespace] = version
@@ -185,12 +185,12 @@ func (w *watcher) handle(e event) (done bool) {
 	if e.frame.Type != watch.Bookmark {
 		w.sent = w.at[e.namespace]
 		w.mark()
-		return !w.write(e.frame)
+		return !w.write(e.frame), nil
 	}
 	if e.head.initialEnd() {
 		delete(w.initial, e.namespace)
 	}
-	return !w.bookmark(e)
+	return !w.bookmark(e), nil
 }
 
 // bookmark tells the caller how far all namespaces are, if it wants to know and
@@ -250,20 +250,18 @@ func (w *watcher) write(f frame) (ok bool) {
 	return http.NewResponseController(w.out).Flush() == nil
 }
 
-// fail tells the caller why the watch ends: in the answer itself if nothing has
-// been sent yet, in an event after that.
-func (w *watcher) fail(err error) {
+// fail tells the caller why the watch ends: in the answer itself, by returning the
+// error, if nothing has been sent yet, and in an event after that.
+func (w *watcher) fail(err error) error {
 	if !w.started {
-		w.started = true
-		refuse(w.out, err)
-		return
+		return err
 	}
 	status := statusError(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error())
 	errors.As(err, &status)
 	status.ErrStatus.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	object, marshalErr := json.Marshal(status.ErrStatus)
-	if marshalErr != nil {
-		return
+	if marshalErr == nil {
+		w.write(frame{watch.Error, object})
 	}
-	w.write(frame{watch.Error, object})
+	return nil
 }
