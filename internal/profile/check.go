@@ -91,7 +91,7 @@ func (c Cluster) servesPolicies() (bool, error) {
 // that the cluster could not be asked.
 func (c Cluster) Check(ctx context.Context) ([]Result, error) {
 	var results []Result
-	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.rules, c.posture, c.images, c.manager} {
+	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.network, c.rules, c.posture, c.images, c.manager} {
 		found, err := check(ctx)
 		if err != nil {
 			return results, err

@@ -187,6 +187,7 @@ func TestManager(t *testing.T) {
 	t.Run("cluster-scoped kinds", func(t *testing.T) { testClusterScoped(r.with(t)) })
 	t.Run("killed", func(t *testing.T) { testKilledManager(r.with(t)) })
 	t.Run("owners' namespaces", func(t *testing.T) { testOwnersNamespaces(r.with(t)) })
+	t.Run("policies restarted", func(t *testing.T) { testPoliciesRestarted(r.with(t)) })
 	t.Run("stopped", func(t *testing.T) { testStoppedManager(r.with(t)) })
 }
 

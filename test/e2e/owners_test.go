@@ -3,28 +3,15 @@ package e2e
 import (
 	"strings"
 
+	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
-// ownedTenant is a Tenant with an owner, and what makes her one.
+// ownedTenant is a Tenant with an owner.
 const ownedTenant = `apiVersion: tenure.dev/v1alpha1
 kind: Tenant
 metadata: {name: owned}
 spec: {owners: [{kind: User, name: alice}], namespaces: {quota: 3, podSecurity: restricted}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: "tenure:owners:owned"}
-rules:
-  - {apiGroups: [""], resources: [namespaces], verbs: [create, patch]}
-  - {apiGroups: [tenure.dev], resources: [tenants], resourceNames: [owned], verbs: [get, own]}
-  - {apiGroups: [tenure.dev], resources: [tenantnamespaces], verbs: [create]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: "tenure:owners:owned"}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "tenure:owners:owned"}
-subjects: [{kind: User, name: alice}]
 `
 
 // testOwnersNamespaces lets an owner make namespaces up to the quota, through the
@@ -55,4 +42,27 @@ func testOwnersNamespaces(r run) {
 	if out, err := kubectl(r.t, r.Cluster, "", "label", "namespace", "team-0", "x=y", "--as=alice"); err == nil {
 		r.t.Errorf("the owner has changed another tenant's namespace: %s", out)
 	}
+}
+
+// testPoliciesRestarted takes the rules away and puts them back while the API
+// server is killed: in the end they hold, whatever it had done by then.
+func testPoliciesRestarted(r run) {
+	const bad = "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: bad, namespace: team-6}, spec: {interval: 1h, prune: true, serviceAccountName: admin, sourceRef: {kind: GitRepository, name: app}}}"
+	refused := func() (bool, string) {
+		out, err := kubectl(r.t, r.Cluster, bad, "apply", "-f", "-", "--dry-run=server")
+		return err != nil && strings.Contains(out, "tenant team-6: Kustomization bad needs spec.serviceAccountName"), out
+	}
+	testwait.For(r.t, "the rules to hold", patience, refused)
+	audit := strings.ReplaceAll(string(config.Policies()), "- Deny\n", "- Audit\n")
+	r.kubectl(audit, "apply", "--server-side", "--force-conflicts", "-f", "-")
+	testwait.For(r.t, "the rules to be gone", patience, func() (bool, string) {
+		is, out := refused()
+		return !is, out
+	})
+	kill(r.t, r.Dir, "kube-apiserver")
+	testwait.For(r.t, "the rules to be written", patience, func() (bool, string) {
+		out, err := kubectl(r.t, r.Cluster, string(config.Policies()), "apply", "--server-side", "--force-conflicts", "-f", "-")
+		return err == nil, out
+	})
+	testwait.For(r.t, "the rules to hold again", patience, refused)
 }
