@@ -16,6 +16,7 @@ import (
 // +kubebuilder:resource:scope=Cluster,categories=tenure
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Synced",type=string,JSONPath=`.status.conditions[?(@.type=="Synced")].status`
 // +kubebuilder:printcolumn:name="Namespaces",type=integer,JSONPath=`.status.size`
 // +kubebuilder:printcolumn:name="Quota",type=integer,JSONPath=`.spec.namespaces.quota`
 // +kubebuilder:printcolumn:name="Cordoned",type=boolean,JSONPath=`.spec.cordoned`,priority=1
@@ -325,7 +326,9 @@ type TenantPolicy struct {
 
 // TenantStatus is what the manager made of a Tenant.
 type TenantStatus struct {
-	// conditions: Ready says whether all that the tenant is to have is there.
+	// conditions: Ready says whether all that the tenant is to have is there,
+	// Synced whether Flux has applied what its repositories say, WithinQuota whether
+	// it uses no more than its quotas allow.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,7 +53,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return tenants(ctx, mgr.GetClient())
 	})
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("tenant").
 		For(&v1alpha1.Tenant{}).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
@@ -63,8 +64,13 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Watches(&rbacv1.ClusterRoleBinding{}, byLabel(v1alpha1.LabelTenant)).
 		Watches(profile, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(reports, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
-		Complete(r)
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent})
+	for _, kind := range []schema.GroupVersionKind{tenancy.GitRepositoryKind, tenancy.OCIRepositoryKind, tenancy.KustomizationKind} {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(kind)
+		b = b.Watches(u, byLabel(v1alpha1.LabelFluxTenant), builder.WithPredicates(syncChanged))
+	}
+	return b.Complete(r)
 }
 
 // interested returns the Tenants that a namespace belongs to, or is to be made for.

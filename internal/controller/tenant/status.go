@@ -26,6 +26,9 @@ const (
 	// uses no more than they allow. It is about what was there before a quota: nobody
 	// gets more than a quota allows.
 	ConditionWithinQuota = "WithinQuota"
+	// ConditionSynced says, for a Tenant with a sync, whether Flux has applied what
+	// the repositories say. It is the tenant's to look after.
+	ConditionSynced = "Synced"
 )
 
 // Reasons of the conditions.
@@ -48,6 +51,8 @@ const (
 	ReasonProtected = "Protected"
 	// ReasonWithin: what is used is within the quotas.
 	ReasonWithin = "Within"
+	// ReasonDelivered: Flux has applied what the repositories say.
+	ReasonDelivered = "Delivered"
 	// ReasonExceeded: more is used than the quotas allow.
 	ReasonExceeded = "Exceeded"
 )
@@ -67,6 +72,9 @@ type found struct {
 	more            int
 	// exceeded says what is used beyond the quotas.
 	exceeded []string
+	// syncFailed says what Flux reports of repositories, syncAwaited which it
+	// has not reported yet.
+	syncFailed, syncAwaited []string
 }
 
 func (f *found) add(ns *corev1.Namespace) { f.list = append(f.list, ns) }
@@ -140,6 +148,11 @@ func (r *Reconciler) finish(ctx context.Context, f *found) (ctrl.Result, error) 
 		apimeta.SetStatusCondition(&status.Conditions, ready)
 	}
 	r.withinQuota(f, status)
+	if len(f.tenant.Spec.Sync) == 0 {
+		apimeta.RemoveStatusCondition(&status.Conditions, ConditionSynced)
+	} else if f.profile != nil {
+		apimeta.SetStatusCondition(&status.Conditions, f.synced())
+	}
 	status.ObservedGeneration = f.tenant.Generation
 	if f.profile != nil {
 		status.Namespaces = f.names()

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -96,6 +97,25 @@ func TestTenant(t *testing.T) {
 	if account, _, _ := unstructured.NestedString(k.Object, "spec", "serviceAccountName"); account != "team" {
 		t.Errorf("the sync is applied as %q", account)
 	}
+	condition(t, admin, "team", "Synced", "Progressing", "waiting for GitRepository team-one/app")
+	says := func(kind, status, message string) {
+		t.Helper()
+		o := synced(kind)
+		o.SetNamespace("team-one")
+		o.SetName("app")
+		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"X","message":%q,"lastTransitionTime":"2026-11-21T12:00:00Z"}]}}`, status, message)
+		if err := admin.Status().Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says("Kustomization", "False", "Source artifact not found")
+	says("GitRepository", "False", "wrong password")
+	condition(t, admin, "team", "Synced", "Failed", "GitRepository team-one/app: wrong password")
+	says("GitRepository", "True", "stored artifact")
+	says("Kustomization", "False", "no such folder")
+	condition(t, admin, "team", "Synced", "Failed", "Kustomization team-one/app: no such folder")
+	says("Kustomization", "True", "applied")
+	condition(t, admin, "team", "Synced", "Delivered", "")
 	unchanged(t, admin, "team", "team-one", "team-two")
 
 	merge(t, admin, &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "team"}}, `{"spec":{"sync":null,"limitRanges":null,"namespaces":{"labels":null,"podSecurity":"baseline"},"owners":[{"kind":"User","name":"bob","roles":["view"]}]}}`)
