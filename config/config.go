@@ -29,6 +29,10 @@ var (
 	managerRights string
 	//go:embed manager/deployment.yaml
 	managerDeployment string
+	//go:embed proxy/rbac.yaml
+	proxyRights string
+	//go:embed proxy/deployment.yaml
+	proxyDeployment string
 )
 
 // CRDs are the definitions of tenure.dev's kinds. Multi-document YAML.
@@ -63,6 +67,10 @@ func Roles() []byte { return []byte(roles) }
 // rights and Deployment. It needs [CRDs], [Roles] and the CRDs of Flux.
 // Multi-document YAML.
 func Manager() []byte { return []byte(managerRights + "---\n" + managerDeployment) }
+
+// Proxy is `tenure-server proxy` in namespace flux-system: service account, rights,
+// Deployment and Service. It needs [CRDs]. Multi-document YAML.
+func Proxy() []byte { return []byte(proxyRights + "---\n" + proxyDeployment) }
 
 // FluxComponents is what `flux install --export` prints: namespace flux-system,
 // RBAC, quota, network policies, CRDs and Deployments of source-, kustomize-,
