@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/testwait"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -207,4 +208,8 @@ func (s *setup) request(t testing.TB, method, path, token string) *http.Request 
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	return r
+}
+
+func objectMeta(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }

@@ -88,7 +88,7 @@ func TestNamespaces(t *testing.T) {
 		sees(t, c, "seen-a seen-b seen-home")
 		var names []string
 		page := &client.ListOptions{Limit: 1}
-		for range 3 {
+		for {
 			var all corev1.NamespaceList
 			if err := c.List(t.Context(), &all, page); err != nil {
 				t.Fatal(err)
@@ -96,10 +96,12 @@ func TestNamespaces(t *testing.T) {
 			for _, ns := range all.Items {
 				names = append(names, ns.Name)
 			}
-			page.Continue = all.Continue
+			if page.Continue = all.Continue; page.Continue == "" {
+				break
+			}
 		}
-		if got := strings.Join(names, " "); got != "seen-a seen-b seen-home" || page.Continue != "" {
-			t.Errorf("got %s, and more: %q", got, page.Continue)
+		if got := strings.Join(names, " "); got != "seen-a seen-b seen-home" {
+			t.Errorf("got %s", got)
 		}
 	})
 	t.Run("tables", func(t *testing.T) {
