@@ -45,9 +45,9 @@ func (p *Proxy) reviewed(w http.ResponseWriter, r *http.Request, c *call) (bool,
 }
 
 // answers says whether the question is about a list or watch of a kind that has a
-// rule.
+// rule. Such a kind is in no namespace, but kubectl always names one.
 func (p *Proxy) answers(a *authorizationv1.ResourceAttributes) bool {
-	if a == nil || (a.Verb != "list" && a.Verb != "watch") || a.Namespace != "" || a.Name != "" || a.Subresource != "" {
+	if a == nil || (a.Verb != "list" && a.Verb != "watch") || a.Name != "" || a.Subresource != "" {
 		return false
 	}
 	return p.rules[schema.GroupResource{Group: a.Group, Resource: a.Resource}] != nil
