@@ -8,7 +8,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -75,7 +78,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 	}
 	defer limit.giveBack(who.GetName())
 	// Before the selection: a change in between must not be missed.
-	changed := p.view.change.changed()
+	changed, began := p.view.change.changed(), time.Now()
 	var chosen Selection
 	query := r.URL.Query()
 	if rule != nil {
@@ -83,6 +86,13 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 		if err := narrow(query, chosen); err != nil {
 			return err
 		}
+	}
+	// What the client may have missed, when it goes on from where it was.
+	from, goesOn := continued(query.Get("resourceVersion"), query.Get("sendInitialEvents") == "true")
+	byName := chosen.Labels != nil && strings.Contains(chosen.Labels.String(), corev1.LabelMetadataName)
+	missed := func() bool { return watching && goesOn && p.view.history.since(who, from, began, byName) }
+	if missed() {
+		return refuse("expired", apierrors.NewResourceExpired(changedMessage))
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -117,7 +127,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 	w.WriteHeader(response.StatusCode)
 	s := &stream{to: w, frames: frames, stop: cancel}
 	s.flush()
-	go p.follow(ctx, s, expired, changed, func() bool { return sameSelection(chosen, rule.Select(who)) })
+	go p.follow(ctx, s, expired, changed, func() bool { return sameSelection(chosen, rule.Select(who)) && !missed() })
 	s.copyFrom(response.Body)
 	return nil
 }

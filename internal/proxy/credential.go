@@ -105,7 +105,7 @@ func protocolToken(r *http.Request) (string, error) {
 	}
 	// The API server looks for it in a websocket only, and wants one that it can
 	// answer with.
-	if !isUpgrade(r) || others == 0 {
+	if !isUpgrade(r) || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || others == 0 {
 		return "", badRequest("credentials", "a token among the subprotocols needs a websocket and another subprotocol")
 	}
 	return token, nil

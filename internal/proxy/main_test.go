@@ -125,7 +125,7 @@ func account(t testing.TB, namespace, name string) string {
 func (s *setup) as(token string) *rest.Config {
 	return &rest.Config{
 		Host: s.server.URL, BearerToken: token, QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{Insecure: true}, //nolint:gosec // a server of the test's own
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 	}
 }
 
@@ -179,7 +179,7 @@ func accountOwner(namespace, name string) string {
 func (s *setup) raw(t testing.TB, request *http.Request) (int, string, http.Header) {
 	t.Helper()
 	transport := &http.Transport{
-		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a server of the test's own
+		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true},
 		DisableCompression: true,
 	}
 	defer transport.CloseIdleConnections()

@@ -40,7 +40,8 @@ type Options struct {
 	// MaxInFlight bounds the requests at a time that are no watches, upgrades or
 	// logs; 0 is 400, as at the API server.
 	MaxInFlight int
-	// MaxWatches bounds the watches that one user has open; 0 is 1,000.
+	// MaxWatches bounds what one user has open of watches that the proxy answers, and
+	// of watches, logs and upgraded connections that it passes on; 0 is 1,000.
 	MaxWatches int
 	// MaxLists bounds the lists that the proxy answers for one user at a time,
 	// since to the API server they are all the proxy's; 0 is 50.
@@ -179,13 +180,14 @@ func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w := &recorder{ResponseWriter: rw, answer: "refused"}
 	c, err := readCall(r, p.options.ClientCertificates)
 	defer func() {
-		if reason := recover(); reason != nil && reason != http.ErrAbortHandler {
-			p.log.Error("a request made the proxy panic", "reason", reason)
-			if w.code == 0 {
-				p.refuse(w, r, unavailable(errors.New("the proxy has a fault")))
+		if reason := recover(); reason != nil {
+			if aborted, ok := reason.(error); !ok || !errors.Is(aborted, http.ErrAbortHandler) {
+				p.log.Error("a request made the proxy panic", "reason", reason)
 			}
-		} else if reason != nil {
-			panic(reason) // ends the connection: the answer is not whole
+			if w.code != 0 {
+				panic(http.ErrAbortHandler) // ends the connection: the answer is not whole
+			}
+			p.refuse(w, r, unavailable(errors.New("the proxy has a fault")))
 		}
 		p.metrics.request(w.answer, w.code, time.Since(start), c != nil && c.longRunning())
 		p.log.Debug("request", "method", r.Method, "path", r.URL.Path, "code", w.code, "answer", w.answer, "took", time.Since(start))
@@ -227,17 +229,19 @@ func (p *Proxy) serve(w *recorder, r *http.Request, c *call) error {
 		}
 	}
 	w.answer = "passed"
-	if c.info.Verb == "watch" {
+	if c.longRunning() {
 		key, err := p.quotaKey(r.Context(), c)
 		if err != nil {
 			return err
 		}
 		if !p.watches.take(key) {
-			return tooMany("quota", "User %q has too many watches open: at most %d at a time", key, p.watches.max)
+			return tooMany("quota", "User %q has too many watches, logs and connections open: at most %d at a time", key, p.watches.max)
 		}
 		defer p.watches.giveBack(key)
-		p.metrics.watches.Inc()
-		defer p.metrics.watches.Dec()
+		if c.info.Verb == "watch" {
+			p.metrics.watches.Inc()
+			defer p.metrics.watches.Dec()
+		}
 	}
 	p.pass.ServeHTTP(w, r)
 	return nil

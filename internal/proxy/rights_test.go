@@ -107,7 +107,7 @@ func TestRightsAreTheAPIServers(t *testing.T) {
 	for _, ns := range diceNamespaces {
 		apply(t, namespace(ns, "dice"))
 	}
-	d := dice{rand.New(rand.NewPCG(6, 36))} //nolint:gosec // the same rights in every run
+	d := dice{rand.New(rand.NewPCG(6, 36))}
 	objects := d.objects()
 	for _, o := range objects {
 		if err := s.admin.Create(t.Context(), o); err != nil {

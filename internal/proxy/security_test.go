@@ -226,7 +226,7 @@ func (s *setup) line(t *testing.T, request string) (int, string) {
 
 func (s *setup) dial(t *testing.T) net.Conn {
 	t.Helper()
-	conn, err := tls.Dial("tcp", s.server.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}) //nolint:gosec // a server of the test's own
+	conn, err := tls.Dial("tcp", s.server.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

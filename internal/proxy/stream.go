@@ -92,16 +92,19 @@ func framingOf(contentType string) (framing, []byte) {
 	return frames, event
 }
 
+// changedMessage is what clients are told that have to list again.
+const changedMessage = "what you may see has changed: list again"
+
 // expiredEvent is the ERROR event, as the API server writes it.
 func expiredEvent(mediaType string) ([]byte, error) {
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), mediaType)
-	status := apierrors.NewResourceExpired("what you may see has changed: list again").Status()
+	status := apierrors.NewResourceExpired(changedMessage).Status()
 	raw, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, metav1.SchemeGroupVersion), &status)
 	if err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer
-	encoder := streaming.NewEncoder(info.StreamSerializer.Framer.NewFrameWriter(&out), codecs.EncoderForVersion(info.StreamSerializer.Serializer, metav1.SchemeGroupVersion))
+	encoder := streaming.NewEncoder(info.StreamSerializer.NewFrameWriter(&out), codecs.EncoderForVersion(info.StreamSerializer.Serializer, metav1.SchemeGroupVersion))
 	err = encoder.Encode(&metav1.WatchEvent{Type: string(watch.Error), Object: runtime.RawExtension{Raw: json.RawMessage(raw)}})
 	return out.Bytes(), err
 }

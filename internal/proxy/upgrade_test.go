@@ -13,7 +13,9 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/internal/testcluster"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -24,6 +26,11 @@ import (
 func backend(t *testing.T) *httptest.Server {
 	t.Helper()
 	b := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == selfReviewPath {
+			review := &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "caller"}}}
+			writeObject(w, runtime.ContentTypeProtobuf, http.StatusCreated, authenticationv1.SchemeGroupVersion, review)
+			return
+		}
 		if r.Header.Get("Upgrade") == "" {
 			_ = json.NewEncoder(w).Encode(map[string]any{"uri": r.RequestURI, "header": r.Header})
 			return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,8 @@ import (
 const (
 	bySubject   = "subject"
 	byNamespace = "namespace and subject"
+	inNamespace = cache.NamespaceIndex
+	byRole      = "role"
 )
 
 // view is what the proxy knows of the cluster: namespaces, Tenants and RBAC, no
@@ -33,10 +36,13 @@ type view struct {
 	clusterBound, bound cache.SharedIndexInformer
 	clusterRoles, roles cache.SharedIndexInformer
 	change              *signal
+	history             *history
+	// begun says that everything has been read once.
+	begun atomic.Bool
 }
 
 func newView(config *rest.Config) (*view, error) {
-	v := &view{change: newSignal()}
+	v := &view{change: newSignal(), history: newHistory()}
 	for _, k := range []struct {
 		informer *cache.SharedIndexInformer
 		version  schema.GroupVersion
@@ -46,8 +52,8 @@ func newView(config *rest.Config) (*view, error) {
 	}{
 		{&v.namespaces, corev1.SchemeGroupVersion, "namespaces", &corev1.Namespace{}, nil},
 		{&v.tenants, v1alpha1.GroupVersion, "tenants", &v1alpha1.Tenant{}, cache.Indexers{bySubject: indexOwners}},
-		{&v.clusterBound, rbacv1.SchemeGroupVersion, "clusterrolebindings", &rbacv1.ClusterRoleBinding{}, cache.Indexers{bySubject: indexSubjects}},
-		{&v.bound, rbacv1.SchemeGroupVersion, "rolebindings", &rbacv1.RoleBinding{}, cache.Indexers{bySubject: indexSubjects, byNamespace: indexBoth}},
+		{&v.clusterBound, rbacv1.SchemeGroupVersion, "clusterrolebindings", &rbacv1.ClusterRoleBinding{}, cache.Indexers{bySubject: indexSubjects, byRole: indexRole}},
+		{&v.bound, rbacv1.SchemeGroupVersion, "rolebindings", &rbacv1.RoleBinding{}, cache.Indexers{bySubject: indexSubjects, byNamespace: indexBoth, inNamespace: cache.MetaNamespaceIndexFunc, byRole: indexRole}},
 		{&v.clusterRoles, rbacv1.SchemeGroupVersion, "clusterroles", &rbacv1.ClusterRole{}, nil},
 		{&v.roles, rbacv1.SchemeGroupVersion, "roles", &rbacv1.Role{}, nil},
 	} {
@@ -78,12 +84,16 @@ func (v *view) newInformer(config *rest.Config, version schema.GroupVersion, res
 	if err := informer.SetTransform(trim); err != nil {
 		return nil, err
 	}
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { v.change.fire() },
-		DeleteFunc: func(any) { v.change.fire() },
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(o any, initial bool) {
+			if !initial {
+				v.noted(nil, o)
+			}
+		},
+		DeleteFunc: func(o any) { v.noted(o, nil) },
 		UpdateFunc: func(old, now any) {
 			if !same(old, now) {
-				v.change.fire()
+				v.noted(old, now)
 			}
 		},
 	})
@@ -176,6 +186,20 @@ func indexBoth(o any) ([]string, error) {
 	return keys, nil
 }
 
+// indexRole is the kind and name of a binding's role.
+func indexRole(o any) ([]string, error) {
+	switch b := o.(type) {
+	case *rbacv1.ClusterRoleBinding:
+		return []string{"ClusterRole " + b.RoleRef.Name}, nil
+	case *rbacv1.RoleBinding:
+		if b.RoleRef.Kind == "ClusterRole" {
+			return []string{"ClusterRole " + b.RoleRef.Name}, nil
+		}
+		return []string{"Role " + b.Namespace + "/" + b.RoleRef.Name}, nil
+	}
+	return nil, nil
+}
+
 func (v *view) all() []cache.SharedIndexInformer {
 	return []cache.SharedIndexInformer{v.namespaces, v.tenants, v.clusterBound, v.bound, v.clusterRoles, v.roles}
 }
@@ -191,16 +215,17 @@ func (v *view) run(ctx context.Context) error {
 			return fmt.Errorf("cannot read namespaces, tenants and RBAC: %w", context.Cause(ctx))
 		}
 	}
+	v.history.begin(v.version())
+	v.begun.Store(true)
+	v.change.fire()
 	return nil
 }
 
 var errNotSynced = errors.New("the proxy has not read the cluster yet")
 
 func (v *view) ready() error {
-	for _, informer := range v.all() {
-		if !informer.HasSynced() {
-			return errNotSynced
-		}
+	if !v.begun.Load() {
+		return errNotSynced
 	}
 	return nil
 }

@@ -141,6 +141,39 @@ func TestWatchRights(t *testing.T) {
 	sees(t, c, "")
 }
 
+// A client that goes on where a list was learns of a right that came in between.
+func TestWatchGoesOn(t *testing.T) {
+	t.Parallel()
+	s := fixture(t)
+	apply(t, namespace("goes-a", "goes"))
+	config := s.as(account(t, "goes-a", "owner"))
+	c := newClient(t, config)
+	var before corev1.NamespaceList
+	if err := c.List(t.Context(), &before); err != nil || len(before.Items) > 0 {
+		t.Fatal(before.Items, err)
+	}
+	watchFrom := func(version string) string {
+		code, body, _ := s.raw(t, s.request(t, http.MethodGet, "/api/v1/namespaces?watch=true&timeoutSeconds=1&resourceVersion="+version, config.BearerToken))
+		return fmt.Sprint(code, " ", body)
+	}
+	if got := watchFrom(before.ResourceVersion); strings.Contains(got, "410") {
+		t.Errorf("nothing has changed, but got %s", got)
+	}
+	apply(t, tenant("goes", accountOwner("goes-a", "owner")))
+	sees(t, c, "goes-a")
+	if got := watchFrom(before.ResourceVersion); !strings.HasPrefix(got, "410 ") {
+		t.Errorf("what is to be seen has changed, but got %s", got)
+	}
+	testwait.For(t, "a new list to be gone on from", patience, func() (bool, string) {
+		var now corev1.NamespaceList
+		if err := c.List(t.Context(), &now); err != nil {
+			t.Fatal(err)
+		}
+		got := watchFrom(now.ResourceVersion)
+		return strings.HasPrefix(got, "200"), got
+	})
+}
+
 // A proxy that stops ends watches as if their time were over.
 func TestDrain(t *testing.T) {
 	t.Parallel()
