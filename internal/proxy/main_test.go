@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +22,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -188,14 +192,7 @@ func (s *setup) raw(t testing.TB, request *http.Request) (int, string, http.Head
 		return 0, err.Error(), nil
 	}
 	defer response.Body.Close()
-	var body strings.Builder
-	buffer := make([]byte, 1<<20)
-	n, _ := response.Body.Read(buffer)
-	for n > 0 && body.Len() < 1<<20 {
-		body.Write(buffer[:n])
-		n, _ = response.Body.Read(buffer)
-	}
-	return response.StatusCode, body.String(), response.Header
+	return response.StatusCode, readAll(response), response.Header
 }
 
 func (s *setup) request(t testing.TB, method, path, token string) *http.Request {
@@ -212,4 +209,30 @@ func (s *setup) request(t testing.TB, method, path, token string) *http.Request 
 
 func objectMeta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}
+
+// readAll reads an answer.
+func readAll(response *http.Response) string {
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(body)
+}
+
+// informOf runs an informer of namespaces and returns what is in its store, sorted.
+func informOf(t *testing.T, clients kubernetes.Interface) func() []string {
+	t.Helper()
+	informer := informers.NewSharedInformerFactory(clients, 0).Core().V1().Namespaces().Informer()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		informer.RunWithContext(ctx)
+		close(done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return func() []string { return slices.Sorted(slices.Values(informer.GetStore().ListKeys())) }
 }
