@@ -35,6 +35,10 @@ var (
 	webhookRights string
 	//go:embed webhook/configuration.yaml
 	webhookConfiguration string
+	//go:embed proxy/rbac.yaml
+	proxyRights string
+	//go:embed proxy/deployment.yaml
+	proxyDeployment string
 )
 
 // CRDs are the definitions of tenure.dev's kinds. Multi-document YAML.
@@ -71,6 +75,10 @@ func Roles() []byte { return []byte(roles) }
 func Manager() []byte {
 	return []byte(strings.Join([]string{managerRights, managerDeployment, webhookService, webhookRights, webhookConfiguration}, "---\n"))
 }
+
+// Proxy is `tenure-server proxy` in namespace flux-system: service account, rights,
+// Deployment and Service. It needs [CRDs]. Multi-document YAML.
+func Proxy() []byte { return []byte(proxyRights + "---\n" + proxyDeployment) }
 
 // FluxComponents is what `flux install --export` prints: namespace flux-system,
 // RBAC, quota, network policies, CRDs and Deployments of source-, kustomize-,

@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/cli/version"
 	"github.com/tenure-dev/tenure/internal/server/manager"
+	"github.com/tenure-dev/tenure/internal/server/proxy"
 )
 
 // Run runs tenure-server with the arguments (without the program's name) and
@@ -40,6 +41,6 @@ func newCommand(streams ui.IO) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return ui.WithHint(err, "see `"+cmd.CommandPath()+" --help`")
 	})
-	cmd.AddCommand(manager.NewCommand(streams), version.NewCommand(streams))
+	cmd.AddCommand(manager.NewCommand(streams), proxy.NewCommand(streams), version.NewCommand(streams))
 	return cmd
 }

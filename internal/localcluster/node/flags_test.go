@@ -26,7 +26,6 @@ func fluxProgram(t testing.TB, name string) Program {
 
 func TestRewriteTenureServer(t *testing.T) {
 	t.Parallel()
-	program := TenureServer("/bin")
 	for _, tc := range []struct {
 		reason string
 		args   []string
@@ -35,7 +34,10 @@ func TestRewriteTenureServer(t *testing.T) {
 	}{
 		{"as its Deployment has it", []string{"manager", "--enable-leader-election", "--events-addr=http://notification-controller.flux-system.svc/"},
 			[]string{"manager", "--enable-leader-election=true", "--events-addr=http://notification-controller.flux-system.svc/", "--health-addr=127.0.0.1:40001", "--metrics-addr=127.0.0.1:40002", "--webhook-addr=127.0.0.1:40003"}, ""},
-		{"another part of the program", []string{"proxy"}, nil, `"proxy"`},
+		{"the proxy, as its Deployment has it", []string{"proxy", "--tls-dir=/tls", "--tls-host=a", "--tls-host=b", "--log-level=info"},
+			[]string{"proxy", "--tls-host=a", "--tls-host=b", "--log-level=info", "--health-addr=127.0.0.1:40001", "--listen=127.0.0.1:40002", "--metrics-addr=127.0.0.1:40003", "--tls-dir=/state/tls"}, ""},
+		{"a file of the host", []string{"proxy", "--tls-cert-file=/etc/tls.crt"}, nil, "--tls-cert-file"},
+		{"another part of the program", []string{"version"}, nil, `"version"`},
 		{"no part", nil, nil, "runs here as \"manager\" only"},
 		{"the part after a flag", []string{"--log-level=info", "manager"}, nil, "--log-level=info"},
 		{"a second argument", []string{"manager", "version"}, nil, `"version"`},
@@ -43,6 +45,10 @@ func TestRewriteTenureServer(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
+			program, known := programFor(TenureServer("/bin"), &corev1.Container{Image: "tenure.dev/tenure-server:v1", Args: tc.args})
+			if !known {
+				t.Fatal("the image is not known")
+			}
 			inv, err := program.rewrite(tc.args, "/state", countingPorts())
 			if tc.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.fails) {

@@ -112,12 +112,22 @@ func imageName(image string) string {
 	return image
 }
 
-// programFor finds the program that a container of a platform namespace is.
+// programFor finds the program that a container of a platform namespace is. Of
+// several with one image it is the one whose subcommand the container gives; if it
+// gives none of them, the first, which then says what is wrong.
 func programFor(programs []Program, c *corev1.Container) (Program, bool) {
+	var found []Program
 	for _, p := range programs {
-		if p.runs(c) {
+		if !p.runs(c) {
+			continue
+		}
+		if len(c.Args) > 0 && p.Command == c.Args[0] {
 			return p, true
 		}
+		found = append(found, p)
 	}
-	return Program{}, false
+	if len(found) == 0 {
+		return Program{}, false
+	}
+	return found[0], true
 }

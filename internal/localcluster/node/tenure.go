@@ -2,13 +2,15 @@ package node
 
 import "path/filepath"
 
-// TenureServer is `tenure-server manager` with its flags. The executable is
-// expected in binDir under its own name, as those of [FluxPrograms].
-func TenureServer(binDir string) Program {
+// TenureServer are `tenure-server manager` and `tenure-server proxy` with their
+// flags. The executable is expected in binDir under its own name, as those of
+// [FluxPrograms].
+func TenureServer(binDir string) []Program {
 	const name = "tenure-server"
-	return Program{
+	file := filepath.Join(binDir, name)
+	return []Program{{
 		Name:    name,
-		Path:    filepath.Join(binDir, name),
+		Path:    file,
 		Command: "manager",
 		Flags: []Flag{
 			{Name: "metrics-addr", Kind: KindListen, Default: ":8080"},
@@ -22,5 +24,23 @@ func TenureServer(binDir string) Program {
 			{Name: leaderElection, Kind: KindBool},
 		},
 		Env: fluxEnv,
-	}
+	}, {
+		Name:    name,
+		Path:    file,
+		Command: "proxy",
+		Flags: []Flag{
+			{Name: "listen", Kind: KindListen, Default: ":9001"},
+			{Name: "metrics-addr", Kind: KindListen, Default: ":8080"},
+			{Name: "health-addr", Kind: KindListen, Default: ":9440"},
+			// There is no certificate in it here, so the proxy makes its own.
+			{Name: "tls-dir", Kind: KindPath, Default: "/tls"},
+			{Name: "tls-host", Kind: KindString},
+			{Name: "shutdown-timeout", Kind: KindDuration},
+			{Name: "max-requests-inflight", Kind: KindInt},
+			{Name: "max-watches", Kind: KindInt},
+			{Name: "max-lists", Kind: KindInt},
+			{Name: "log-level", Kind: KindString},
+		},
+		Env: fluxEnv,
+	}}
 }

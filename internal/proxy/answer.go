@@ -1,0 +1,245 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+const (
+	agent = "tenure-proxy"
+	// maxSelector bounds the selectors of one request, in bytes: with the rest of
+	// the request, they have to fit into the 1 MiB of header that an API server
+	// reads.
+	maxSelector = 512 << 10
+)
+
+// filtered answers a read for which there is a rule and that the caller may not do
+// by itself. It returns false for everything else, which is passed on.
+func (p *Proxy) filtered(w http.ResponseWriter, r *http.Request, c *call) (bool, error) {
+	if r.Method != http.MethodGet || !c.plain {
+		return false, nil
+	}
+	read := c.info.Verb == "list" || c.info.Verb == "watch"
+	rule := p.rules[schema.GroupResource{Group: c.info.APIGroup, Resource: c.info.Resource}]
+	across := rule == nil && p.options.Across != nil && read && c.info.Namespace == "" && c.info.Name == ""
+	if rule == nil && !across || !read && c.info.Verb != "get" {
+		return false, nil
+	}
+	who, err := p.identity(r.Context(), c)
+	if err != nil {
+		return true, err
+	}
+	if err := p.view.ready(); err != nil {
+		return true, err
+	}
+	if everywhere(p.view, who, question{verb: c.info.Verb, group: c.info.APIGroup, resource: c.info.Resource, name: c.info.Name}) {
+		return false, nil
+	}
+	if across {
+		if h := p.options.Across(who, c.info); h != nil {
+			h.ServeHTTP(w, r)
+			return true, nil
+		}
+		return false, nil
+	}
+	if !read {
+		// One that somebody may not see is the API server's to refuse.
+		if !slices.Contains(rule.Select(who).Names, c.info.Name) {
+			return false, nil
+		}
+		return true, p.send(w, r, c, who, nil)
+	}
+	return true, p.send(w, r, c, who, rule)
+}
+
+// send sends the request as the proxy itself, cut down by the rule, and passes the
+// answer on. Without a rule the path says what is wanted.
+func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.Info, rule Rule) error {
+	watching := c.info.Verb == "watch"
+	limit, transport := p.lists, p.transports.own
+	if watching {
+		limit, transport = p.watches, p.transports.ownLong
+	}
+	if !limit.take(who.GetName()) {
+		return tooMany("quota", "User %q has too many requests open: at most %d at a time", who.GetName(), limit.max)
+	}
+	defer limit.giveBack(who.GetName())
+	// Before the selection: a change in between must not be missed.
+	changed, began := p.view.change.changed(), time.Now()
+	var chosen Selection
+	query := r.URL.Query()
+	if rule != nil {
+		chosen = rule.Select(who)
+		if err := narrow(query, chosen); err != nil {
+			return err
+		}
+	}
+	// What the client may have missed, when it goes on from where it was.
+	from, goesOn := continued(query.Get("resourceVersion"), query.Get("sendInitialEvents") == "true")
+	byName := chosen.Labels != nil && strings.Contains(chosen.Labels.String(), corev1.LabelMetadataName)
+	missed := func() bool { return watching && goesOn && p.view.history.since(who, from, began, byName) }
+	if missed() {
+		return refuse("expired", apierrors.NewResourceExpired(changedMessage))
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	out, err := p.ownRequest(ctx, r, c, who, query)
+	if err != nil {
+		return err
+	}
+	response, err := transport.RoundTrip(out)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
+		// It is about us and would only confuse.
+		p.log.Error("the API server refuses the proxy itself", "code", response.StatusCode, "path", out.URL.Path)
+		return fmt.Errorf("the API server refuses the proxy with %s", response.Status)
+	}
+	copyHeader(w.Header(), response.Header)
+	if !watching || response.StatusCode != http.StatusOK {
+		w.WriteHeader(response.StatusCode)
+		buffer := p.buffers.Get()
+		defer p.buffers.Put(buffer)
+		_, _ = io.CopyBuffer(onlyWriter{w}, response.Body, buffer)
+		return nil
+	}
+	frames, expired := framingOf(response.Header.Get("Content-Type"))
+	if frames == nil {
+		return fmt.Errorf("the API server answers a watch with the type %q", response.Header.Get("Content-Type"))
+	}
+	p.metrics.watches.Inc()
+	defer p.metrics.watches.Dec()
+	w.WriteHeader(response.StatusCode)
+	s := &stream{to: w, frames: frames, stop: cancel}
+	s.flush()
+	go p.follow(ctx, s, expired, changed, func() bool { return sameSelection(chosen, rule.Select(who)) && !missed() })
+	s.copyFrom(response.Body)
+	return nil
+}
+
+// onlyWriter keeps io.CopyBuffer to the buffer.
+type onlyWriter struct{ io.Writer }
+
+// follow ends a watch when something else is to be seen, and when the proxy stops.
+func (p *Proxy) follow(ctx context.Context, s *stream, expired []byte, changed <-chan struct{}, same func() bool) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.draining:
+			s.end(nil)
+			return
+		case <-changed:
+		}
+		changed = p.view.change.changed()
+		if !same() {
+			s.end(expired)
+			return
+		}
+	}
+}
+
+// sameSelection says whether two selections select the same.
+func sameSelection(a, b Selection) bool {
+	text := func(s Selection) [2]string {
+		var t [2]string
+		if s.Labels != nil {
+			t[0] = s.Labels.String()
+		}
+		if s.Fields != nil {
+			t[1] = s.Fields.String()
+		}
+		return t
+	}
+	return text(a) == text(b)
+}
+
+// narrow adds a selection to the selectors of a request, with AND: nothing that
+// the client writes can make it more.
+func narrow(query url.Values, chosen Selection) error {
+	if chosen.Labels == nil && chosen.Fields == nil {
+		chosen.Labels = nothing
+	}
+	for _, name := range []string{"labelSelector", "fieldSelector", "watch", "continue", "limit"} {
+		if len(query[name]) > 1 {
+			return badRequest("selector", "the parameter %s is given %d times", name, len(query[name]))
+		}
+	}
+	if chosen.Labels != nil {
+		selector, err := labels.Parse(query.Get("labelSelector"))
+		if err != nil {
+			return badRequest("selector", "unable to parse the label selector: %v", err)
+		}
+		wanted, _ := chosen.Labels.Requirements()
+		query.Set("labelSelector", selector.Add(wanted...).String())
+	}
+	if chosen.Fields != nil {
+		selector, err := fields.ParseSelector(query.Get("fieldSelector"))
+		if err != nil {
+			return badRequest("selector", "unable to parse the field selector: %v", err)
+		}
+		query.Set("fieldSelector", fields.AndSelectors(selector, chosen.Fields).String())
+	}
+	if len(query.Get("labelSelector"))+len(query.Get("fieldSelector")) > maxSelector {
+		return forbidden("selector", "you may see more objects than can be listed at once: select some by their labels")
+	}
+	return nil
+}
+
+// ownRequest makes the proxy's own request from the client's: its path and query,
+// and of its headers those that say in which form the answer is wanted. The audit
+// log names the proxy as the user; the user agent says for whom.
+func (p *Proxy) ownRequest(ctx context.Context, r *http.Request, c *call, who user.Info, query url.Values) (*http.Request, error) {
+	target := *p.host
+	target.Path, target.RawQuery = canonical(c.info), query.Encode()
+	out, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	if accept := known(r.Header.Get("Accept")); accept != "" {
+		out.Header.Set("Accept", accept)
+	}
+	if encoding := r.Header.Get("Accept-Encoding"); encoding != "" && c.info.Verb != "watch" {
+		out.Header.Set("Accept-Encoding", encoding)
+	}
+	out.Header.Set("User-Agent", fmt.Sprintf("%s (for %+q) %s", agent, who.GetName(), r.UserAgent()))
+	return out, nil
+}
+
+// known leaves of what a client accepts the forms of which the proxy can find the
+// ends of events.
+func known(accept string) string {
+	var kept []string
+	for entry := range strings.SplitSeq(accept, ",") {
+		if !strings.Contains(strings.ToLower(entry), "cbor") {
+			kept = append(kept, entry)
+		}
+	}
+	return strings.Join(kept, ",")
+}
+
+// copyHeader copies an answer's header without what is about the connection.
+func copyHeader(to, from http.Header) {
+	for name, values := range from {
+		switch name {
+		case "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		default:
+			to[name] = values
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+const (
+	// tokenTTL is how long a token that has been revoked may still be taken for
+	// valid, invalidTTL one that has become valid for invalid.
+	tokenTTL, invalidTTL = 10 * time.Second, time.Second
+	// impersonationTTL is the same for a right to impersonate.
+	impersonationTTL = 5 * time.Second
+	// impersonations bounds how many such rights are remembered.
+	impersonations = 4096
+	// maxReview bounds what is read of a review's answer, in bytes.
+	maxReview = 1 << 20
+	// maxImpersonated bounds for how many things one request may ask the right to
+	// impersonate: each is a question to the API server.
+	maxImpersonated = 64
+)
+
+const (
+	selfReviewPath   = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	accessReviewPath = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+)
+
+// identities finds out who callers are. It asks with the caller's own token: no
+// right of the proxy is needed for it, and the API server alone decides.
+type identities struct {
+	host   *url.URL
+	client http.RoundTripper // has no credentials of its own
+	tokens authenticator.Token
+	rights *utilcache.LRUExpireCache
+	count  func(hit bool)
+	now    func() time.Time
+}
+
+func newIdentities(host *url.URL, client http.RoundTripper, count func(hit bool)) *identities {
+	i := &identities{host: host, client: client, rights: utilcache.NewLRUExpireCache(impersonations), count: count, now: time.Now}
+	// The library keeps hashes of tokens under a random key, and lets one of many
+	// that wait for the same token ask.
+	i.tokens = tokencache.New(authenticator.TokenFunc(i.review), false, tokenTTL, invalidTTL)
+	return i
+}
+
+// errDenied says that the API server did not take the token.
+var errDenied = errors.New("the API server does not take the token")
+
+// review asks the API server who has a token.
+func (i *identities) review(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	i.count(false)
+	answer := &authenticationv1.SelfSubjectReview{}
+	err := i.ask(ctx, token, selfReviewPath, &authenticationv1.SelfSubjectReview{}, answer)
+	if errors.Is(err, errDenied) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	info := answer.Status.UserInfo
+	extra := map[string][]string{}
+	for key, values := range info.Extra {
+		extra[key] = values
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: extra}}, true, nil
+}
+
+// who says who has a token: a refusal if nobody.
+func (i *identities) who(ctx context.Context, token string) (user.Info, error) {
+	i.count(true) // every look; review counts those that were in vain
+	if expired(token, i.now()) {
+		return nil, unauthorized("token")
+	}
+	answer, ok, err := i.tokens.AuthenticateToken(ctx, token)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	if !ok {
+		return nil, unauthorized("token")
+	}
+	return named(answer.User)
+}
+
+// named refuses who is nobody in particular.
+func named(who user.Info) (user.Info, error) {
+	if who.GetName() == "" || who.GetName() == user.Anonymous || slices.Contains(who.GetGroups(), user.AllUnauthenticated) {
+		return nil, unauthorized("anonymous")
+	}
+	return who, nil
+}
+
+// expired says whether a token says of itself that it is not valid any more, which
+// it may have become since it was asked about. Whether that can be trusted does not
+// matter: it only ever refuses.
+func expired(token string, now time.Time) bool {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return false
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return false
+	}
+	var claims struct {
+		Expires float64 `json:"exp"`
+	}
+	return json.Unmarshal(payload, &claims) == nil && claims.Expires > 0 && float64(now.Unix()) >= claims.Expires
+}
+
+// certified is who a client certificate names, as at the API server.
+func certified(certificate *x509.Certificate) (user.Info, error) {
+	subject := certificate.Subject
+	if slices.Contains(subject.Organization, user.SystemPrivilegedGroup) {
+		return nil, forbidden("masters", "the proxy does not impersonate group %s", user.SystemPrivilegedGroup)
+	}
+	return named(&user.DefaultInfo{Name: subject.CommonName, Groups: append(slices.Clone(subject.Organization), user.AllAuthenticated)})
+}
+
+// mayBe checks that the holder of the token may impersonate all of what it asks
+// for: the user, each group, the UID and the extras. The answer is kept for 5 s.
+func (i *identities) mayBe(ctx context.Context, token string, who user.Info, as *impersonation) error {
+	attributes, err := as.attributes()
+	if err != nil {
+		return err
+	}
+	key, err := json.Marshal([]any{who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra(), attributes})
+	if err != nil {
+		return unavailable(err)
+	}
+	sum := sha256.Sum256(key)
+	if _, known := i.rights.Get(sum); known {
+		return nil
+	}
+	for _, a := range attributes {
+		answer := &authorizationv1.SelfSubjectAccessReview{}
+		question := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a}}
+		err := i.ask(ctx, token, accessReviewPath, question, answer)
+		if errors.Is(err, errDenied) {
+			return unauthorized("token")
+		}
+		if err != nil {
+			return unavailable(err)
+		}
+		if !answer.Status.Allowed || answer.Status.Denied {
+			return forbidden("impersonation", "User %q cannot impersonate resource %q in API group %q: %q", who.GetName(), a.Resource, a.Group, a.Name)
+		}
+	}
+	i.rights.Add(sum, true, impersonationTTL)
+	return nil
+}
+
+// attributes are the rights that the whole of it needs, as
+// k8s.io/apiserver/pkg/endpoints/filters/impersonation asks for them.
+func (as *impersonation) attributes() ([]authorizationv1.ResourceAttributes, error) {
+	all := []authorizationv1.ResourceAttributes{{Verb: "impersonate", Resource: "users", Name: as.user}}
+	if namespace, name, err := serviceaccount.SplitUsername(as.user); err == nil {
+		all[0] = authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "serviceaccounts", Namespace: namespace, Name: name}
+	}
+	for _, g := range as.groups {
+		all = append(all, authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "groups", Name: g})
+	}
+	const group = authenticationv1.GroupName
+	if as.uid != "" {
+		all = append(all, authorizationv1.ResourceAttributes{Verb: "impersonate", Group: group, Resource: "uids", Name: as.uid})
+	}
+	for escaped, values := range as.extra {
+		key, err := url.PathUnescape(escaped)
+		if err != nil {
+			return nil, badRequest("impersonation", "the header Impersonate-Extra-%s is not well escaped", escaped)
+		}
+		for _, v := range values {
+			all = append(all, authorizationv1.ResourceAttributes{Verb: "impersonate", Group: group, Resource: "userextras", Subresource: key, Name: v})
+		}
+	}
+	if len(all) > maxImpersonated {
+		return nil, badRequest("impersonation", "the request impersonates %d things, which is more than %d", len(all), maxImpersonated)
+	}
+	slices.SortFunc(all, func(a, b authorizationv1.ResourceAttributes) int { return strings.Compare(a.String(), b.String()) })
+	return all, nil
+}
+
+// ask posts a review with the caller's token.
+func (i *identities) ask(ctx context.Context, token, path string, question, answer runtime.Object) error {
+	body, err := runtime.Encode(protobufCodec, question)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, i.host.JoinPath(path).String(), bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", runtime.ContentTypeProtobuf)
+	request.Header.Set("Accept", runtime.ContentTypeProtobuf)
+	request.Header.Set("User-Agent", agent)
+	response, err := i.client.RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(response.Body, maxReview))
+	switch {
+	case err != nil:
+		return err
+	case response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden:
+		return errDenied
+	case response.StatusCode != http.StatusCreated:
+		return fmt.Errorf("a review was answered with %s", response.Status)
+	}
+	return runtime.DecodeInto(protobufCodec, content, answer)
+}

@@ -1,0 +1,112 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// call is what is known of a request.
+type call struct {
+	credential credential
+	as         *impersonation
+	info       *request.RequestInfo
+	// plain says that the proxy may answer: nothing about the request can be
+	// understood in two ways. What is not plain is passed on, if at all.
+	plain   bool
+	upgrade bool
+}
+
+// infos understands requests as the API server does.
+var infos = request.RequestInfoFactory{
+	APIPrefixes:          sets.NewString("api", "apis"),
+	GrouplessAPIPrefixes: sets.NewString("api"),
+}
+
+// readCall reads a request, or says why it goes nowhere.
+func readCall(r *http.Request, certificates bool) (*call, error) {
+	if err := checkHops(r); err != nil {
+		return nil, err
+	}
+	c := &call{upgrade: isUpgrade(r)}
+	var err error
+	if c.credential, err = readCredential(r, certificates); err != nil {
+		return nil, err
+	}
+	if c.as, err = readImpersonation(r.Header); err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(r.URL.Path, "/") || r.URL.Opaque != "" {
+		return nil, badRequest("path", "the address of the request is not a path")
+	}
+	info, infoErr := infos.NewRequestInfo(r)
+	if infoErr != nil {
+		info = &request.RequestInfo{Path: r.URL.Path, Verb: strings.ToLower(r.Method)}
+	}
+	_, queryErr := url.ParseQuery(r.URL.RawQuery)
+	c.info = info
+	c.plain = infoErr == nil && queryErr == nil && !c.upgrade && r.URL.EscapedPath() == canonical(info)
+	return c, nil
+}
+
+// canonical is the path of a request as it is usually written, for those that the
+// proxy may answer; "" for all others.
+func canonical(info *request.RequestInfo) string {
+	if !info.IsResourceRequest || info.Subresource != "" {
+		return ""
+	}
+	path := "/" + info.APIPrefix
+	if info.APIGroup != "" {
+		path += "/" + info.APIGroup
+	}
+	path += "/" + info.APIVersion + "/" + info.Resource
+	if len(info.Parts) > 1 {
+		path += "/" + url.PathEscape(info.Parts[1])
+	}
+	return path
+}
+
+// longRunning says whether the answer may take as long as the client wants.
+func (c *call) longRunning() bool {
+	if c.upgrade || c.info.Verb == "watch" || c.info.Verb == "proxy" {
+		return true
+	}
+	switch c.info.Subresource {
+	case "proxy", "exec", "attach", "portforward", "log":
+		return true
+	}
+	return false
+}
+
+type contextKey struct{}
+
+func withCall(ctx context.Context, c *call) context.Context {
+	return context.WithValue(ctx, contextKey{}, c)
+}
+
+// callFrom returns the call of a request's context; the proxy puts it there.
+func callFrom(ctx context.Context) *call {
+	c, _ := ctx.Value(contextKey{}).(*call)
+	return c
+}
+
+// identity is who a request is made as, after impersonation: what answers of the
+// proxy are for.
+func (p *Proxy) identity(ctx context.Context, c *call) (user.Info, error) {
+	if c.credential.certified != nil {
+		return c.credential.certified, nil
+	}
+	who, err := p.identities.who(ctx, c.credential.token)
+	if err != nil || c.as == nil {
+		return who, err
+	}
+	if err := p.identities.mayBe(ctx, c.credential.token, who, c.as); err != nil {
+		return nil, err
+	}
+	return c.as.identity()
+}

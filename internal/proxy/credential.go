@@ -1,0 +1,142 @@
+package proxy
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// credential is what a request shows of who sends it: one thing, never two.
+type credential struct {
+	// token is a bearer token, wherever in the request it was.
+	token string
+	// bearer says that it was in the header Authorization. Otherwise it is among
+	// the subprotocols of a websocket and goes on where it is.
+	bearer bool
+	// certified is who a verified client certificate names, instead of a token.
+	certified user.Info
+}
+
+const (
+	protocolHeader = "Sec-Websocket-Protocol"
+	// protocolPrefix is before the token of a browser, which cannot set headers.
+	protocolPrefix = "base64url.bearer.authorization.k8s.io."
+)
+
+// readCredential finds the credential of a request. Unlike at the API server, whose
+// next step after a header that is no credential is somebody anonymous, a request
+// without exactly one goes nowhere.
+func readCredential(r *http.Request, certificates bool) (credential, error) {
+	var found []credential
+	switch values := r.Header.Values("Authorization"); {
+	case len(values) > 1:
+		return credential{}, badRequest("credentials", "the header Authorization is given %d times", len(values))
+	case len(values) == 1:
+		token, err := bearerToken(values[0])
+		if err != nil {
+			return credential{}, err
+		}
+		found = append(found, credential{token: token, bearer: true})
+	}
+	token, err := protocolToken(r)
+	if err != nil {
+		return credential{}, err
+	}
+	if token != "" {
+		found = append(found, credential{token: token})
+	}
+	if certificates && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		who, err := certified(r.TLS.VerifiedChains[0][0])
+		if err != nil {
+			return credential{}, err
+		}
+		found = append(found, credential{certified: who})
+	}
+	switch len(found) {
+	case 0:
+		return credential{}, unauthorized("anonymous")
+	case 1:
+		return found[0], nil
+	}
+	return credential{}, badRequest("credentials", "the request has more than one credential: give a token or a client certificate, and a token in one place")
+}
+
+// bearerToken reads the value of a header Authorization. It is as strict as a
+// token allows, so that the API server cannot read another one, or none.
+func bearerToken(value string) (string, error) {
+	kind, token, _ := strings.Cut(value, " ")
+	if !strings.EqualFold(kind, "Bearer") || token == "" {
+		return "", unauthorized("anonymous")
+	}
+	for i := range len(token) {
+		if token[i] <= ' ' || token[i] >= 0x7f || token[i] == ',' {
+			return "", unauthorized("token")
+		}
+	}
+	return token, nil
+}
+
+// protocolToken reads the token that a websocket has among its subprotocols, as
+// k8s.io/apiserver/pkg/authentication/request/websocket does; "" is none.
+func protocolToken(r *http.Request) (string, error) {
+	token, others := "", 0
+	for _, value := range r.Header[protocolHeader] {
+		for protocol := range strings.SplitSeq(value, ",") {
+			encoded, ok := strings.CutPrefix(strings.TrimSpace(protocol), protocolPrefix)
+			if !ok {
+				others++
+				continue
+			}
+			decoded, err := base64.RawURLEncoding.DecodeString(encoded)
+			if err != nil || len(decoded) == 0 || !utf8.Valid(decoded) {
+				return "", unauthorized("token")
+			}
+			if token != "" {
+				return "", badRequest("credentials", "the websocket has more than one token among its subprotocols")
+			}
+			token = string(decoded)
+		}
+	}
+	if token == "" {
+		return "", nil
+	}
+	// The API server looks for it in a websocket only, and wants one that it can
+	// answer with.
+	if !isUpgrade(r) || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || others == 0 {
+		return "", badRequest("credentials", "a token among the subprotocols needs a websocket and another subprotocol")
+	}
+	return token, nil
+}
+
+// isUpgrade says whether a request wants to become another protocol.
+func isUpgrade(r *http.Request) bool {
+	if r.Header.Get("Upgrade") == "" {
+		return false
+	}
+	for _, value := range r.Header["Connection"] {
+		for option := range strings.SplitSeq(value, ",") {
+			if strings.EqualFold(strings.TrimSpace(option), "upgrade") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// checkHops refuses a header Connection that names headers which are to be taken
+// off on the way: with Impersonate-User gone, the request would be another one.
+func checkHops(r *http.Request) error {
+	for _, value := range r.Header["Connection"] {
+		for option := range strings.SplitSeq(value, ",") {
+			switch strings.ToLower(strings.TrimSpace(option)) {
+			case "", "close", "keep-alive", "upgrade":
+			default:
+				return badRequest("hops", "the header Connection must not name other headers")
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package proxy
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// impersonation is who a request asks to be: the headers Impersonate-*.
+type impersonation struct {
+	user, uid string
+	groups    []string
+	// extra is by key as in the header's name: in lower case, still escaped.
+	extra map[string][]string
+}
+
+// readImpersonation reads the headers; nil is a request that is nobody else's.
+// What is not exactly understood is refused: a header that were dropped on the way
+// would leave the caller with the rights that it wanted to be without.
+func readImpersonation(h http.Header) (*impersonation, error) {
+	as := &impersonation{extra: map[string][]string{}}
+	found := false
+	for name, values := range h {
+		plain := strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+		if !strings.HasPrefix(plain, "impersonate") {
+			continue
+		}
+		found = true
+		for _, v := range values {
+			if v == "" || !utf8.ValidString(v) {
+				return nil, badRequest("impersonation", "the header %s is empty or is not text", name)
+			}
+		}
+		if err := as.add(name, values); err != nil {
+			return nil, err
+		}
+	}
+	if !found {
+		return nil, nil
+	}
+	if as.user == "" {
+		return nil, badRequest("impersonation", "the request impersonates groups or more of a user, and no user: add the header Impersonate-User")
+	}
+	if slices.Contains(as.groups, user.SystemPrivilegedGroup) {
+		return nil, forbidden("masters", "the proxy does not impersonate group %s", user.SystemPrivilegedGroup)
+	}
+	return as, nil
+}
+
+func (as *impersonation) add(name string, values []string) error {
+	single := func(to *string) error {
+		if len(values) != 1 {
+			return badRequest("impersonation", "the header %s is given %d times", name, len(values))
+		}
+		*to = values[0]
+		return nil
+	}
+	switch name {
+	case authenticationv1.ImpersonateUserHeader:
+		return single(&as.user)
+	case http.CanonicalHeaderKey(authenticationv1.ImpersonateUIDHeader):
+		return single(&as.uid)
+	case authenticationv1.ImpersonateGroupHeader:
+		as.groups = values
+		return nil
+	}
+	key, ok := strings.CutPrefix(name, authenticationv1.ImpersonateUserExtraHeaderPrefix)
+	if !ok || key == "" {
+		return badRequest("impersonation", "the proxy does not know the header %s", name)
+	}
+	as.extra[strings.ToLower(key)] = values
+	return nil
+}
+
+// isSelf says whether somebody asks to be who they are, which Flux does with every
+// kubeconfig: it takes no right.
+func (as *impersonation) isSelf(who user.Info) bool {
+	if as.user != who.GetName() || (as.uid != "" && as.uid != who.GetUID()) || len(as.extra) > 0 {
+		return false
+	}
+	return len(as.groups) == 0 || maps.Equal(set(as.groups), set(who.GetGroups()))
+}
+
+// set is what the groups are, whatever their order; the one that everybody is in
+// apart.
+func set(groups []string) map[string]bool {
+	s := map[string]bool{}
+	for _, g := range groups {
+		if g != user.AllAuthenticated {
+			s[g] = true
+		}
+	}
+	return s
+}
+
+// identity is who the caller is when it may be that: as the API server does it.
+func (as *impersonation) identity() (user.Info, error) {
+	groups := slices.Clone(as.groups)
+	if as.user == user.Anonymous || slices.Contains(groups, user.AllUnauthenticated) {
+		return nil, unauthorized("anonymous")
+	}
+	if len(groups) == 0 {
+		if namespace, _, err := serviceaccount.SplitUsername(as.user); err == nil {
+			groups = serviceaccount.MakeGroupNames(namespace)
+		}
+	}
+	if !slices.Contains(groups, user.AllAuthenticated) {
+		groups = append(groups, user.AllAuthenticated)
+	}
+	return &user.DefaultInfo{Name: as.user, UID: as.uid, Groups: groups}, nil
+}
+
+// strip takes the headers off.
+func stripImpersonation(h http.Header) {
+	for name := range h {
+		if strings.HasPrefix(name, "Impersonate") {
+			delete(h, name)
+		}
+	}
+}

@@ -1,0 +1,328 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/rest"
+)
+
+// Options say what a [Proxy] does. Config is needed; the zero value of everything
+// else is the default.
+type Options struct {
+	// Config leads to the API server, with the proxy's own credentials. The
+	// address must have no path.
+	Config *rest.Config
+	// Rules are for cluster-scoped kinds beside namespaces and Tenants.
+	Rules []Rule
+	// Across is asked about a list or watch of a kind without a rule in all
+	// namespaces at once, plain and by an identity that may not do it by itself.
+	// A nil handler lets the request be passed on, which is right for
+	// cluster-scoped kinds: the API server refuses it. The handler must answer for
+	// that identity, not for whoever the request's headers name.
+	Across func(who user.Info, info *request.RequestInfo) http.Handler
+	// ClientCertificates makes a client certificate that the TLS listener has
+	// verified a credential. The API server cannot see it, so the proxy
+	// impersonates the user, for which it needs the right.
+	ClientCertificates bool
+	// MaxInFlight bounds the requests at a time that are no watches, upgrades or
+	// logs; 0 is 400, as at the API server.
+	MaxInFlight int
+	// MaxWatches bounds what one user has open of watches that the proxy answers, and
+	// of watches, logs and upgraded connections that it passes on; 0 is 1,000.
+	MaxWatches int
+	// MaxLists bounds the lists that the proxy answers for one user at a time,
+	// since to the API server they are all the proxy's; 0 is 50.
+	MaxLists int
+	// Registry is where the metrics are registered; nil is a new one.
+	Registry prometheus.Registerer
+	// Log is told what a person should know; at debug level also every request. No
+	// token, query or body is ever written. nil is nowhere.
+	Log *slog.Logger
+}
+
+// The API server's own bounds.
+const (
+	defaultInFlight = 400
+	maxBody         = 3 << 20
+	requestTimeout  = 65 * time.Second // the API server's 60 s come first
+	bodyTimeout     = 60 * time.Second
+)
+
+const (
+	defaultWatches = 1000
+	defaultLists   = 50
+)
+
+// Proxy is the handler of all requests. Run it before it serves.
+type Proxy struct {
+	options    Options
+	host       *url.URL
+	log        *slog.Logger
+	metrics    *metrics
+	transports transports
+	identities *identities
+	view       *view
+	rules      map[schema.GroupResource]Rule
+	pass       *httputil.ReverseProxy
+	buffers    buffers
+	inFlight   chan struct{}
+	watches    *quota
+	lists      *quota
+	draining   chan struct{}
+	drainOnce  sync.Once
+}
+
+// New makes a proxy. It makes no connection.
+func New(o Options) (*Proxy, error) {
+	host, _, err := rest.DefaultServerUrlFor(o.Config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the API server: %w", err)
+	}
+	if host.Path != "" && host.Path != "/" {
+		return nil, fmt.Errorf("cannot use the API server %s: its address has a path", host)
+	}
+	host.Path = ""
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+	p := &Proxy{
+		options: o, host: host, log: o.Log,
+		rules:    map[schema.GroupResource]Rule{},
+		inFlight: make(chan struct{}, cmp.Or(o.MaxInFlight, defaultInFlight)),
+		watches:  newQuota(cmp.Or(o.MaxWatches, defaultWatches)),
+		lists:    newQuota(cmp.Or(o.MaxLists, defaultLists)),
+		draining: make(chan struct{}),
+	}
+	if p.metrics, err = newMetrics(o.Registry); err != nil {
+		return nil, fmt.Errorf("cannot register metrics: %w", err)
+	}
+	if p.transports, err = newTransports(o.Config); err != nil {
+		return nil, fmt.Errorf("cannot reach the API server: %w", err)
+	}
+	if p.view, err = newView(o.Config); err != nil {
+		return nil, err
+	}
+	p.identities = newIdentities(host, p.transports.short, p.metrics.lookup)
+	for _, rule := range append([]Rule{namespaces{p.view}, tenants{p.view}}, o.Rules...) {
+		if p.rules[rule.Resource()] != nil {
+			return nil, fmt.Errorf("cannot use two rules for %s", rule.Resource())
+		}
+		p.rules[rule.Resource()] = rule
+	}
+	p.pass = p.newPass()
+	return p, nil
+}
+
+// Run reads what the proxy has to know and keeps it until the context ends. It
+// returns when everything has been read once, or with an error when the context
+// ends before.
+func (p *Proxy) Run(ctx context.Context) error { return p.view.run(ctx) }
+
+// Ready says why the proxy cannot work: it asks the API server, for at most as long
+// as the context lasts.
+func (p *Proxy) Ready(ctx context.Context) error {
+	select {
+	case <-p.draining:
+		return errors.New("the proxy is being stopped")
+	default:
+	}
+	if err := p.view.ready(); err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.host.JoinPath("/readyz").String(), nil)
+	if err != nil {
+		return err
+	}
+	response, err := p.transports.own.RoundTrip(r)
+	if err != nil {
+		return fmt.Errorf("cannot reach the API server: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the API server is not ready: %s", response.Status)
+	}
+	return nil
+}
+
+// Drain ends all watches in good order and makes [Proxy.Ready] fail. Requests are
+// answered all the same.
+func (p *Proxy) Drain() { p.drainOnce.Do(func() { close(p.draining) }) }
+
+// Visible returns the namespaces in which somebody may do something with a kind, by
+// RBAC, sorted, and a channel that is closed after something has changed that the
+// answer may depend on. It knows of a change a few milliseconds after the API
+// server. Nothing is said about kinds that are not namespaced, other than
+// namespaces themselves.
+func (p *Proxy) Visible(_ context.Context, who user.Info, verb, group, resource string) ([]string, <-chan struct{}) {
+	changed := p.view.change.changed()
+	return p.view.visible(who, question{verb: verb, group: group, resource: resource}), changed
+}
+
+// ServeHTTP implements http.Handler. It always answers.
+func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	w := &recorder{ResponseWriter: rw, answer: "refused"}
+	c, err := readCall(r, p.options.ClientCertificates)
+	defer func() {
+		if reason := recover(); reason != nil {
+			if aborted, ok := reason.(error); !ok || !errors.Is(aborted, http.ErrAbortHandler) {
+				p.log.Error("a request made the proxy panic", "reason", reason)
+			}
+			if w.code != 0 {
+				panic(http.ErrAbortHandler) // ends the connection: the answer is not whole
+			}
+			p.refuse(w, r, unavailable(errors.New("the proxy has a fault")))
+		}
+		p.metrics.request(w.answer, w.code, time.Since(start), c != nil && c.longRunning())
+		p.log.Debug("request", "method", r.Method, "path", r.URL.Path, "code", w.code, "answer", w.answer, "took", time.Since(start))
+	}()
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	if err := p.serve(w, r, c); err != nil {
+		p.refuse(w, r, err)
+	}
+}
+
+// serve answers or passes on. What it returns is said to the client.
+func (p *Proxy) serve(w *recorder, r *http.Request, c *call) error {
+	if !c.longRunning() {
+		select {
+		case p.inFlight <- struct{}{}:
+			defer func() { <-p.inFlight }()
+		default:
+			return tooMany("in-flight", "the proxy has too many requests, try again later")
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		r = r.WithContext(ctx)
+		p.boundBody(w, r)
+	}
+	r = r.WithContext(withCall(r.Context(), c))
+	if err := p.settleImpersonation(r, c); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		answer string
+		try    func(http.ResponseWriter, *http.Request, *call) (bool, error)
+	}{{"filtered", p.filtered}, {"reviewed", p.reviewed}} {
+		w.answer = step.answer
+		if done, err := step.try(w, r, c); done || err != nil {
+			return err
+		}
+	}
+	w.answer = "passed"
+	if c.longRunning() {
+		key, err := p.quotaKey(r.Context(), c)
+		if err != nil {
+			return err
+		}
+		if !p.watches.take(key) {
+			return tooMany("quota", "User %q has too many watches, logs and connections open: at most %d at a time", key, p.watches.max)
+		}
+		defer p.watches.giveBack(key)
+		if c.info.Verb == "watch" {
+			p.metrics.watches.Inc()
+			defer p.metrics.watches.Dec()
+		}
+	}
+	p.pass.ServeHTTP(w, r)
+	return nil
+}
+
+// boundBody bounds the size of a body and how long it may take.
+func (p *Proxy) boundBody(w http.ResponseWriter, r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+}
+
+// settleImpersonation takes the headers of who asks to be itself off. Otherwise
+// they stay: the API server, or [Proxy.identity], decides about all of them.
+func (p *Proxy) settleImpersonation(r *http.Request, c *call) error {
+	if c.as == nil {
+		return nil
+	}
+	if c.credential.certified != nil {
+		return forbidden("impersonation", "a client certificate cannot impersonate through the proxy: use a token")
+	}
+	who, err := p.identities.who(r.Context(), c.credential.token)
+	if err != nil {
+		return err
+	}
+	if c.as.isSelf(who) {
+		stripImpersonation(r.Header)
+		c.as = nil
+	}
+	return nil
+}
+
+// quotaKey is whose watches a request counts towards: the token's owner.
+func (p *Proxy) quotaKey(ctx context.Context, c *call) (string, error) {
+	if c.credential.certified != nil {
+		return c.credential.certified.GetName(), nil
+	}
+	who, err := p.identities.who(ctx, c.credential.token)
+	if err != nil {
+		return "", err
+	}
+	return who.GetName(), nil
+}
+
+// refuse tells the client about an error.
+func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	refused := asRefusal(err)
+	if recorded, ok := w.(*recorder); ok {
+		if recorded.code != 0 {
+			return // something has been said already
+		}
+		recorded.answer = "refused"
+	}
+	p.metrics.refusals.WithLabelValues(refused.label).Inc()
+	writeStatus(w, r.Header.Get("Accept"), refused.status)
+}
+
+// recorder remembers what was answered.
+type recorder struct {
+	http.ResponseWriter
+	answer string
+	code   int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorder) WriteHeader(code int) {
+	if r.code == 0 && (code >= http.StatusOK || code == http.StatusSwitchingProtocols) {
+		r.code = code
+	}
+	r.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements http.ResponseWriter.
+func (r *recorder) Write(b []byte) (int, error) {
+	if r.code == 0 {
+		r.code = http.StatusOK
+	}
+	return r.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -1,0 +1,106 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// refusal is an error that the client is told as a Status, as the API server does.
+type refusal struct {
+	// label is the reason in metrics: one of a few words.
+	label  string
+	status metav1.Status
+}
+
+func (r *refusal) Error() string { return r.status.Message }
+
+func refuse(label string, status *apierrors.StatusError) *refusal {
+	return &refusal{label: label, status: status.Status()}
+}
+
+// unauthorized is said to whoever shows nothing, or nothing that is valid: no more
+// than that, as at the API server.
+func unauthorized(label string) *refusal {
+	return refuse(label, apierrors.NewUnauthorized("Unauthorized"))
+}
+
+func badRequest(label, format string, args ...any) *refusal {
+	return refuse(label, apierrors.NewBadRequest(fmt.Sprintf(format, args...)))
+}
+
+func forbidden(label, format string, args ...any) *refusal {
+	return &refusal{label, metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusForbidden,
+		Reason: metav1.StatusReasonForbidden, Message: fmt.Sprintf(format, args...),
+	}}
+}
+
+func tooMany(label, format string, args ...any) *refusal {
+	return refuse(label, apierrors.NewTooManyRequests(fmt.Sprintf(format, args...), 1))
+}
+
+// unavailable is said when the API server cannot be asked: nothing is let through
+// by guess.
+func unavailable(err error) *refusal {
+	return refuse("unavailable", apierrors.NewServiceUnavailable(fmt.Sprintf("the proxy cannot ask the API server: %v; try again", err)))
+}
+
+// asRefusal is what the client is told about any error.
+func asRefusal(err error) *refusal {
+	var r *refusal
+	if errors.As(err, &r) {
+		return r
+	}
+	return unavailable(err)
+}
+
+// writeStatus answers with a Status.
+func writeStatus(w http.ResponseWriter, accept string, status metav1.Status) {
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", fmt.Sprint(status.Details.RetryAfterSeconds))
+	}
+	if status.Code == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="tenure"`)
+	}
+	writeObject(w, accept, int(status.Code), metav1.SchemeGroupVersion, &status)
+}
+
+// writeObject answers with an object in JSON, or in protobuf to a client that
+// understands nothing else.
+func writeObject(w http.ResponseWriter, accept string, code int, version schema.GroupVersion, object runtime.Object) {
+	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), mediaType(accept))
+	body, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, version), object)
+	if err != nil {
+		http.Error(w, "the answer cannot be written", http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", info.MediaType)
+	h.Set("Cache-Control", "no-cache, private")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = w.Write(body)
+}
+
+// mediaType is what of our few the client would read.
+func mediaType(accept string) string {
+	for entry := range strings.SplitSeq(accept, ",") {
+		switch name, _, _ := mime.ParseMediaType(entry); name {
+		case runtime.ContentTypeJSON, "*/*", "application/*":
+			return runtime.ContentTypeJSON
+		case runtime.ContentTypeProtobuf:
+			if !strings.Contains(accept, runtime.ContentTypeJSON) {
+				return runtime.ContentTypeProtobuf
+			}
+		}
+	}
+	return runtime.ContentTypeJSON
+}

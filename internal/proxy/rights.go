@@ -1,0 +1,116 @@
+package proxy
+
+import (
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// question is what RBAC is asked: may somebody do this, and where.
+type question struct {
+	verb, group, resource, subresource, name string
+}
+
+// grants is what RBAC holds, by subject. The keys are those of [keysOf].
+type grants interface {
+	// clusterBindings are the ClusterRoleBindings of a subject, bindings its
+	// RoleBindings: in one namespace, or in all for "".
+	clusterBindings(key string) []*rbacv1.ClusterRoleBinding
+	bindings(key, namespace string) []*rbacv1.RoleBinding
+	// rules are those of a role; none if it is not there.
+	rules(namespace string, ref rbacv1.RoleRef) []rbacv1.PolicyRule
+}
+
+// keysOf are the keys under which the bindings of somebody are found: one for the
+// name, one for each group.
+func keysOf(who user.Info) []string {
+	keys := []string{userKey(who.GetName())}
+	for _, g := range who.GetGroups() {
+		if key := groupKey(g); !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// A user and a group of one name are two subjects, so the kind is part of the key.
+func userKey(name string) string  { return "user " + name }
+func groupKey(name string) string { return "group " + name }
+
+// subjectKeys are the keys under which a binding is found. A service account is the
+// user that it is known as.
+func subjectKeys(subjects []rbacv1.Subject, namespace string) []string {
+	var keys []string
+	for _, s := range subjects {
+		switch s.Kind {
+		case rbacv1.UserKind:
+			keys = append(keys, userKey(s.Name))
+		case rbacv1.GroupKind:
+			keys = append(keys, groupKey(s.Name))
+		case rbacv1.ServiceAccountKind:
+			if s.Namespace == "" {
+				s.Namespace = namespace
+			}
+			if s.Namespace != "" {
+				keys = append(keys, userKey(serviceaccount.MakeUsername(s.Namespace, s.Name)))
+			}
+		}
+	}
+	return keys
+}
+
+// everywhere says whether somebody may do it in the whole cluster: by RBAC, or as
+// one of those whom the API server does not ask about.
+func everywhere(g grants, who user.Info, q question) bool {
+	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
+		return true
+	}
+	for _, key := range keysOf(who) {
+		for _, b := range g.clusterBindings(key) {
+			if q.allowedBy(g.rules("", b.RoleRef)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// within says whether somebody may do it in a namespace, also because of a right
+// for the whole cluster. It is what the API server's RBAC says: see
+// k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac.
+func within(g grants, who user.Info, q question, namespace string) bool {
+	if everywhere(g, who, q) {
+		return true
+	}
+	for _, key := range keysOf(who) {
+		for _, b := range g.bindings(key, namespace) {
+			if q.allowedBy(g.rules(namespace, b.RoleRef)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// allowedBy says whether one of the rules allows it.
+func (q question) allowedBy(rules []rbacv1.PolicyRule) bool {
+	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
+		return has(r.Verbs, q.verb) && has(r.APIGroups, q.group) && q.isResource(r.Resources) &&
+			(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, q.name))
+	})
+}
+
+// has says whether a rule's list has a value, or all.
+func has(list []string, value string) bool {
+	return slices.Contains(list, rbacv1.VerbAll) || slices.Contains(list, value)
+}
+
+func (q question) isResource(list []string) bool {
+	whole := q.resource
+	if q.subresource != "" {
+		whole += "/" + q.subresource
+	}
+	return has(list, whole) || (q.subresource != "" && slices.Contains(list, "*/"+q.subresource))
+}

@@ -1,0 +1,83 @@
+// Package proxy is `tenure-server proxy`: the command around internal/proxy, with
+// its listeners, certificates and shutdown.
+package proxy
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+)
+
+// Options are the flags of the command.
+type Options struct {
+	// Listen is where requests are served, with TLS.
+	Listen string
+	// CertFile and KeyFile are the certificate, PEM encoded; they are read again
+	// when they change.
+	CertFile, KeyFile string
+	// TLSDir, when the two are not given, is a folder with tls.crt and tls.key. If
+	// they are not there, the proxy makes its own, and writes its authority there,
+	// as ca.crt, if it can.
+	TLSDir string
+	// TLSHosts are the names in a certificate of the proxy's own.
+	TLSHosts []string
+	// ClientCAFile is the authority of client certificates that are accepted; ""
+	// accepts none.
+	ClientCAFile string
+	// MetricsAddr and HealthAddr are where metrics and the answers of /healthz and
+	// /readyz are served; "0" is nowhere.
+	MetricsAddr, HealthAddr string
+	// ShutdownTimeout is how long requests may take to end after a signal.
+	ShutdownTimeout time.Duration
+	// MaxInFlight, MaxWatches and MaxLists are those of internal/proxy.
+	MaxInFlight, MaxWatches, MaxLists int
+	// LogLevel is debug, info or error.
+	LogLevel string
+}
+
+// NewCommand returns `proxy`.
+func NewCommand(streams ui.IO) *cobra.Command {
+	var o Options
+	cmd := &cobra.Command{
+		Use:   "proxy",
+		Short: "Show tenants their part of the cluster",
+		Long: `Proxy stands between tenants and the API server. It answers lists and watches of
+namespaces and Tenants with what the caller may see of them, and passes every
+other request on with the caller's own token.
+
+It uses the kubeconfig of KUBECONFIG or the Pod's own account.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var level slog.Level
+			if err := level.UnmarshalText([]byte(o.LogLevel)); err != nil {
+				return fmt.Errorf("cannot log at level %q: it is none of debug, info, error", o.LogLevel)
+			}
+			config, err := ctrl.GetConfig()
+			if err != nil {
+				return ui.WithHint(fmt.Errorf("cannot find the API server: %w", err), "run it in a Pod, or set KUBECONFIG")
+			}
+			log := slog.New(slog.NewJSONHandler(streams.Err, &slog.HandlerOptions{Level: level}))
+			return Run(cmd.Context(), config, o, log)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Listen, "listen", ":9001", "address that serves requests")
+	flags.StringVar(&o.CertFile, "tls-cert-file", "", "certificate, read again when it changes")
+	flags.StringVar(&o.KeyFile, "tls-private-key-file", "", "key of the certificate")
+	flags.StringVar(&o.TLSDir, "tls-dir", "", "folder with tls.crt and tls.key; without them the proxy makes a certificate of its own")
+	flags.StringArrayVar(&o.TLSHosts, "tls-host", nil, "name in a certificate of the proxy's own (repeatable)")
+	flags.StringVar(&o.ClientCAFile, "client-ca-file", "", "authority of the client certificates that are accepted, for which the proxy needs the right to impersonate their users")
+	flags.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address that serves metrics")
+	flags.StringVar(&o.HealthAddr, "health-addr", ":9440", "address that serves /healthz and /readyz")
+	flags.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "how long requests may take to end after a signal")
+	flags.IntVar(&o.MaxInFlight, "max-requests-inflight", 0, "requests at a time, without watches and upgrades; 0 is the default of 400")
+	flags.IntVar(&o.MaxWatches, "max-watches", 0, "watches that one user may have open; 0 is the default of 1000")
+	flags.IntVar(&o.MaxLists, "max-lists", 0, "lists that are answered for one user at a time; 0 is the default of 50")
+	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
+	return cmd
+}

@@ -1,0 +1,101 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/localcluster/pki"
+)
+
+// loadTLS makes the configuration of the listener. Certificates from files are
+// followed until the context ends.
+func (o Options) loadTLS(ctx context.Context, log *slog.Logger) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	if o.ClientCAFile != "" {
+		authorities, err := os.ReadFile(o.ClientCAFile)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the authority of clients: %w", err)
+		}
+		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.VerifyClientCertIfGiven
+		if !config.ClientCAs.AppendCertsFromPEM(authorities) {
+			return nil, fmt.Errorf("cannot read the authority of clients: no certificate in %s", o.ClientCAFile)
+		}
+	}
+	certFile, keyFile, err := o.certFiles()
+	if err != nil {
+		return nil, err
+	}
+	if certFile == "" {
+		return config, o.selfSigned(config, log)
+	}
+	watcher, err := certwatcher.New(certFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the certificate: %w", err)
+	}
+	config.GetCertificate = watcher.GetCertificate
+	go func() {
+		if err := watcher.Start(ctx); err != nil {
+			log.Error("the certificate is not read again", "error", err)
+		}
+	}()
+	return config, nil
+}
+
+// certFiles are the files of the certificate, "" if the proxy is to make its own.
+func (o Options) certFiles() (cert, key string, err error) {
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		return "", "", errors.New("cannot serve TLS: --tls-cert-file and --tls-private-key-file go together")
+	}
+	switch {
+	case o.CertFile != "":
+		return o.CertFile, o.KeyFile, nil
+	case o.TLSDir == "":
+		return "", "", ui.WithHint(errors.New("cannot serve TLS: there is no certificate"),
+			"give --tls-cert-file and --tls-private-key-file, or --tls-dir to let the proxy make one")
+	}
+	cert, key = filepath.Join(o.TLSDir, "tls.crt"), filepath.Join(o.TLSDir, "tls.key")
+	switch _, err := os.Stat(cert); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", "", nil
+	case err != nil:
+		return "", "", fmt.Errorf("cannot read the certificate: %w", err)
+	}
+	return cert, key, nil
+}
+
+// selfSigned gives the listener a certificate of its own. Its key never leaves the
+// process; the authority is written for those who are to trust it.
+func (o Options) selfSigned(config *tls.Config, log *slog.Logger) error {
+	authority, err := pki.NewAuthority("tenure-proxy")
+	if err != nil {
+		return err
+	}
+	hosts := slices.Concat(o.TLSHosts, []string{"localhost", "127.0.0.1", "::1"})
+	pair, err := authority.Issue(pki.Request{CommonName: "tenure-proxy", Hosts: hosts})
+	if err != nil {
+		return err
+	}
+	certificate, err := pair.TLS()
+	if err != nil {
+		return fmt.Errorf("cannot use a certificate of the proxy's own: %w", err)
+	}
+	config.Certificates = []tls.Certificate{certificate}
+	file := filepath.Join(o.TLSDir, "ca.crt")
+	if err := os.WriteFile(file, authority.CertPEM, 0o644); err != nil { //nolint:gosec // certificates are public
+		log.Warn("nobody can verify the proxy's certificate: its authority cannot be written", "error", err)
+		return nil
+	}
+	log.Info("the proxy has a certificate of its own", "authority", file)
+	return nil
+}

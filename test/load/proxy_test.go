@@ -1,0 +1,394 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
+	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// How large the cluster of the benchmark is.
+const (
+	proxyTenants    = 1000
+	proxyNamespaces = 3 // of each tenant
+	proxyWatches    = 1000
+)
+
+// BenchmarkProxy compares requests through the proxy, a process of its own, with
+// the same answer from the API server, one after the other and with eight clients,
+// as a tenant with 3 namespaces among 3,000; then opens 1,000 watches and measures
+// what they take and how long after its writing an event is there.
+func BenchmarkProxy(b *testing.B) {
+	p := startProxied(b)
+	list := pair{
+		through: p.request("/api/v1/namespaces", p.proxy, p.owner),
+		direct:  p.request("/api/v1/namespaces?labelSelector="+url.QueryEscape(v1alpha1.LabelTenant+" in ("+tenantName(0)+")"), p.server, p.reader),
+	}
+	get := pair{
+		through: p.request("/api/v1/namespaces/"+proxyHome+"/configmaps/one", p.proxy, p.owner),
+		direct:  p.request("/api/v1/namespaces/"+proxyHome+"/configmaps/one", p.server, p.owner),
+	}
+	b.ReportMetric(p.residentMB(b), "MB-idle(max=150)")
+	for name, pair := range map[string]pair{"list": list, "get": get} {
+		through, direct := p.medians(b, pair)
+		bound := map[string]string{"list": "1.5", "get": "1.3"}[name]
+		b.ReportMetric(through, "ms-"+name)
+		b.ReportMetric(direct, "ms-"+name+"-direct")
+		b.ReportMetric(through/direct, "ratio-"+name+"(max="+bound+")")
+		var slow, fast float64
+		for range rounds {
+			slow += p.throughput(b, pair.through) / rounds
+			fast += p.throughput(b, pair.direct) / rounds
+		}
+		b.ReportMetric(slow, name+"/s")
+		b.ReportMetric(slow/fast, "share-"+name+"(min=0.6)")
+	}
+	before := p.residentMB(b)
+	p99 := p.watchAll(b)
+	b.ReportMetric(1000*(p.residentMB(b)-before)/proxyWatches, "KB-per-watch")
+	b.ReportMetric(p99, "ms-event-p99(max=100)")
+	b.ReportMetric(0, "ns/op")
+}
+
+// rounds is how often the throughput of both ways is measured in turn.
+const rounds = 5
+
+const proxyHome = "tenant-0000-0"
+
+// pair is one answer by two ways.
+type pair struct {
+	through, direct func(context.Context) (*http.Response, error)
+}
+
+// proxied is a cluster with a proxy before it.
+type proxied struct {
+	admin         client.Client
+	http          *http.Client
+	proxy, server string
+	owner, reader string // tokens
+	process       *exec.Cmd
+}
+
+// startProxied makes a cluster with the tenants and starts the proxy before it.
+func startProxied(b *testing.B) *proxied {
+	b.Helper()
+	cluster, err := localcluster.Start(b.Context(), localcluster.Options{Name: "bench", Root: stateRoot(b), BinDir: binDir(b)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			b.Error(err)
+		}
+	})
+	fast := rest.CopyConfig(cluster.REST)
+	fast.QPS = -1
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, authenticationv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			b.Fatal(err)
+		}
+	}
+	p := &proxied{server: cluster.REST.Host, http: &http.Client{}}
+	if p.admin, err = client.New(fast, client.Options{Scheme: scheme}); err != nil {
+		b.Fatal(err)
+	}
+	objects, err := flux.ReadObjects([]byte("{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}\n---\n" + string(config.CRDs()) + "---\n" + string(config.Proxy())))
+	if err != nil {
+		b.Fatal(err)
+	}
+	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })
+	if err := flux.ApplyManifests(b.Context(), fast, objects); err != nil {
+		b.Fatal(err)
+	}
+	p.fill(b)
+	tlsConfig, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p.http.Transport = &http.Transport{TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true, DisableCompression: true, MaxIdleConnsPerHost: 16}
+	p.start(b, cluster.REST)
+	return p
+}
+
+// fill makes the tenants and the accounts.
+func (p *proxied) fill(b *testing.B) {
+	b.Helper()
+	group, ctx := errgroup.WithContext(b.Context())
+	group.SetLimit(8)
+	for i := range proxyTenants {
+		group.Go(func() error {
+			name := tenantName(i)
+			owner := v1alpha1.Owner{Kind: "ServiceAccount", Namespace: name + "-0", Name: "owner"}
+			if err := p.admin.Create(ctx, &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{owner}}}); err != nil {
+				return err
+			}
+			for j := range proxyNamespaces {
+				namespace := fmt.Sprintf("%s-%d", name, j)
+				if err := p.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{v1alpha1.LabelTenant: name}}}); err != nil {
+					return err
+				}
+				if err := p.admin.Create(ctx, &rbacv1.RoleBinding{
+					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"},
+					RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+					Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: name + "-0", Name: "owner"}},
+				}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	p.owner, p.reader = p.account(b, proxyHome, "owner"), p.account(b, "flux-system", "reader")
+	for _, o := range []client.Object{
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: proxyHome, Name: "one"}, Data: map[string]string{"key": "value"}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "reader"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "flux-system", Name: "reader"}},
+		},
+	} {
+		if err := p.admin.Create(b.Context(), o); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (p *proxied) account(b *testing.B, namespace, name string) string {
+	b.Helper()
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if err := client.IgnoreAlreadyExists(p.admin.Create(b.Context(), sa)); err != nil {
+		b.Fatal(err)
+	}
+	request := &authenticationv1.TokenRequest{}
+	if err := p.admin.SubResource("token").Create(b.Context(), sa, request); err != nil {
+		b.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+// start starts the proxy and waits until it is ready.
+func (p *proxied) start(b *testing.B, server *rest.Config) {
+	b.Helper()
+	dir := b.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: server.Host, CertificateAuthority: server.CAFile, CertificateAuthorityData: server.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: p.account(b, "flux-system", "tenure-proxy")}},
+		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
+		CurrentContext: "x",
+	}, kubeconfig); err != nil {
+		b.Fatal(err)
+	}
+	listen, health := "127.0.0.1:"+freePort(b), "127.0.0.1:"+freePort(b)
+	p.process = exec.CommandContext(b.Context(), filepath.Join(binDir(b), "tenure-server"), "proxy", "--listen="+listen, "--health-addr="+health, "--metrics-addr=0", "--tls-dir="+dir, "--max-watches=2000")
+	p.process.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	p.process.Stderr = os.Stderr
+	if err := p.process.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = p.process.Process.Kill()
+		_ = p.process.Wait()
+	})
+	p.proxy = "https://" + listen
+	testwait.For(b, "the proxy to be ready", time.Minute, func() (bool, string) {
+		response, err := http.Get("http://" + health + "/readyz")
+		if err != nil {
+			return false, err.Error()
+		}
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusOK, response.Status
+	})
+}
+
+func (p *proxied) request(path, host, token string) func(context.Context) (*http.Response, error) {
+	return func(ctx context.Context) (*http.Response, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, host+path, nil)
+		if err != nil {
+			return nil, err
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		return p.http.Do(r)
+	}
+}
+
+// do sends a request and reads all of the answer.
+func do(ctx context.Context, send func(context.Context) (*http.Response, error)) (string, error) {
+	response, err := send(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, body)
+	}
+	return string(body), err
+}
+
+// medians returns those of both ways, in milliseconds.
+func (p *proxied) medians(b *testing.B, ways pair) (through, direct float64) {
+	b.Helper()
+	var took [2][]time.Duration
+	for i := range 1000 {
+		for j := range 2 {
+			side := (i + j) % 2
+			began := time.Now()
+			if _, err := do(b.Context(), []func(context.Context) (*http.Response, error){ways.through, ways.direct}[side]); err != nil {
+				b.Fatal(err)
+			}
+			took[side] = append(took[side], time.Since(began))
+		}
+	}
+	return quantile(took[0], 0.5), quantile(took[1], 0.5)
+}
+
+// quantile is in milliseconds.
+func quantile(all []time.Duration, q float64) float64 {
+	slices.Sort(all)
+	return float64(all[int(float64(len(all)-1)*q)]) / float64(time.Millisecond)
+}
+
+// throughput returns how many requests a second eight clients get answered.
+func (p *proxied) throughput(b *testing.B, send func(context.Context) (*http.Response, error)) float64 {
+	b.Helper()
+	const clients, duration = 8, time.Second
+	var done atomic.Int64
+	deadline := time.Now().Add(duration)
+	group, ctx := errgroup.WithContext(b.Context())
+	for range clients {
+		group.Go(func() error {
+			for time.Now().Before(deadline) {
+				if _, err := do(ctx, send); err != nil {
+					return err
+				}
+				done.Add(1)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	return float64(done.Load()) / duration.Seconds()
+}
+
+// watchAll opens the watches, changes a namespace that all of them show, and
+// returns the 99th percentile of how long the event took, in milliseconds.
+func (p *proxied) watchAll(b *testing.B) float64 {
+	b.Helper()
+	open := p.request("/api/v1/namespaces?watch=true", p.proxy, p.owner)
+	var mu sync.Mutex
+	var delays []time.Duration
+	var ready, seen sync.WaitGroup
+	ready.Add(proxyWatches)
+	seen.Add(proxyWatches)
+	var changed atomic.Int64
+	for range proxyWatches {
+		go func() {
+			response, err := patient(b.Context(), open)
+			if err != nil {
+				b.Error(err)
+				ready.Done()
+				seen.Done()
+				return
+			}
+			defer response.Body.Close()
+			lines, shown := bufio.NewScanner(response.Body), 0
+			lines.Buffer(nil, 1<<20)
+			if response.StatusCode != http.StatusOK {
+				body, _ := io.ReadAll(response.Body)
+				b.Errorf("a watch was answered with %s: %s", response.Status, body)
+			}
+			for lines.Scan() {
+				if shown++; shown == proxyNamespaces {
+					ready.Done()
+				}
+				if strings.Contains(lines.Text(), `"bench":"now"`) {
+					mu.Lock()
+					delays = append(delays, time.Since(time.Unix(0, changed.Load())))
+					mu.Unlock()
+					seen.Done()
+					return
+				}
+			}
+			b.Errorf("a watch ended after %d events: %v", shown, lines.Err())
+			if shown < proxyNamespaces {
+				ready.Done()
+			}
+			seen.Done()
+		}()
+	}
+	ready.Wait()
+	changed.Store(time.Now().UnixNano())
+	if err := p.admin.Patch(b.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: proxyHome}}, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"bench":"now"}}}`))); err != nil {
+		b.Fatal(err)
+	}
+	seen.Wait()
+	if len(delays) == 0 {
+		b.Fatal("no watch has seen the event")
+	}
+	return quantile(delays, 0.99)
+}
+
+// patient tries again as client-go does: the API server takes only so many watches of
+// one user at a time, and all of these are the proxy's.
+func patient(ctx context.Context, send func(context.Context) (*http.Response, error)) (*http.Response, error) {
+	for {
+		response, err := send(ctx)
+		if err != nil || response.StatusCode != http.StatusTooManyRequests {
+			return response, err
+		}
+		response.Body.Close()
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Second): // what its Retry-After says
+		}
+	}
+}
+
+// residentMB is what the proxy's process has in memory.
+func (p *proxied) residentMB(b *testing.B) float64 {
+	b.Helper()
+	out, err := exec.CommandContext(b.Context(), "ps", "-o", "rss=", "-p", fmt.Sprint(p.process.Process.Pid)).Output()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var kib float64
+	if _, err := fmt.Sscan(string(out), &kib); err != nil {
+		b.Fatal(err)
+	}
+	return kib / 1024
+}
