@@ -34,7 +34,7 @@ func (p *Proxy) filtered(w http.ResponseWriter, r *http.Request, c *call) (bool,
 	}
 	read := c.info.Verb == "list" || c.info.Verb == "watch"
 	rule := p.rules[schema.GroupResource{Group: c.info.APIGroup, Resource: c.info.Resource}]
-	across := rule == nil && p.options.Across != nil && read && c.info.Namespace == "" && c.info.Name == ""
+	across := rule == nil && read && c.info.Namespace == "" && c.info.Name == ""
 	if rule == nil && !across || !read && c.info.Verb != "get" {
 		return false, nil
 	}
@@ -49,11 +49,7 @@ func (p *Proxy) filtered(w http.ResponseWriter, r *http.Request, c *call) (bool,
 		return false, nil
 	}
 	if across {
-		if h := p.options.Across(who, c.info); h != nil {
-			h.ServeHTTP(w, r)
-			return true, nil
-		}
-		return false, nil
+		return p.joined(w, r, c, who)
 	}
 	if !read {
 		// One that somebody may not see is the API server's to refuse.

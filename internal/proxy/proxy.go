@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tenure-dev/tenure/internal/proxy/across"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 )
 
@@ -27,12 +27,6 @@ type Options struct {
 	Config *rest.Config
 	// Rules are for cluster-scoped kinds beside namespaces and Tenants.
 	Rules []Rule
-	// Across is asked about a list or watch of a kind without a rule in all
-	// namespaces at once, plain and by an identity that may not do it by itself.
-	// A nil handler lets the request be passed on, which is right for
-	// cluster-scoped kinds: the API server refuses it. The handler must answer for
-	// that identity, not for whoever the request's headers name.
-	Across func(who user.Info, info *request.RequestInfo) http.Handler
 	// ClientCertificates makes a client certificate that the TLS listener has
 	// verified a credential. The API server cannot see it, so the proxy
 	// impersonates the user, for which it needs the right.
@@ -75,6 +69,8 @@ type Proxy struct {
 	transports transports
 	identities *identities
 	view       *view
+	kinds      kinds
+	across     *across.Server
 	rules      map[schema.GroupResource]Rule
 	pass       *httputil.ReverseProxy
 	buffers    buffers
@@ -118,6 +114,10 @@ func New(o Options) (*Proxy, error) {
 	if p.view, err = newView(o.Config); err != nil {
 		return nil, err
 	}
+	if p.kinds, err = newKinds(o.Config); err != nil {
+		return nil, fmt.Errorf("cannot ask for kinds: %w", err)
+	}
+	p.across = &across.Server{Transport: &p.transports, Base: p.host}
 	p.identities = newIdentities(host, p.transports.short, p.metrics.lookup)
 	for _, rule := range append([]Rule{namespaces{p.view}, tenants{p.view}}, o.Rules...) {
 		if p.rules[rule.Resource()] != nil {

@@ -29,12 +29,16 @@ func (p *Proxy) reviewed(w http.ResponseWriter, r *http.Request, c *call) (bool,
 	r.Body = io.NopCloser(bytes.NewReader(content))
 	object, _, err := codecs.UniversalDeserializer().Decode(content, nil, nil)
 	review, ok := object.(*authorizationv1.SelfSubjectAccessReview)
-	if err != nil || !ok || !p.answers(review.Spec.ResourceAttributes) {
+	if err != nil || !ok {
 		return false, nil
 	}
 	// Whoever is not allowed to ask does not get an answer.
-	if _, err := p.identity(r.Context(), c); err != nil {
+	who, err := p.identity(r.Context(), c)
+	if err != nil {
 		return true, err
+	}
+	if !p.answers(review.Spec.ResourceAttributes) && !p.joins(who, review.Spec.ResourceAttributes) {
+		return false, nil
 	}
 	review.Status = authorizationv1.SubjectAccessReviewStatus{
 		Allowed: true,

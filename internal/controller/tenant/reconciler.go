@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
 // Finalizer keeps a Tenant that is being deleted until all that it has is gone.
@@ -65,8 +66,8 @@ func (r *Reconciler) reconcile(ctx context.Context, tenant *v1alpha1.Tenant) (ct
 	if !tenant.DeletionTimestamp.IsZero() {
 		return r.offboard(ctx, tenant)
 	}
-	if !slices.Contains(tenant.Finalizers, Finalizer) {
-		return ctrl.Result{}, r.finalize(ctx, tenant, append(slices.Clone(tenant.Finalizers), Finalizer))
+	if !slices.Contains(tenant.Finalizers, Finalizer) || tenant.Labels[v1alpha1.LabelTenant] != tenant.Name {
+		return ctrl.Result{}, r.mark(ctx, tenant)
 	}
 	profile, err := r.Profiles.Profile(ctx)
 	if err != nil && !errors.Is(err, tenancy.ErrInvalid) {
@@ -172,6 +173,19 @@ func (r *Reconciler) reported(_ context.Context, f *found) error {
 				f.problem(ReasonFailed, "namespace %s: %s", ns.Name, problem)
 			}
 		}
+	}
+	return nil
+}
+
+// mark puts the finalizer on a Tenant, and its name into a label, by which the proxy
+// selects an owner's Tenants.
+func (r *Reconciler) mark(ctx context.Context, tenant *v1alpha1.Tenant) error {
+	changed := tenant.DeepCopy()
+	controllerutil.AddFinalizer(changed, Finalizer)
+	metav1.SetMetaDataLabel(&changed.ObjectMeta, v1alpha1.LabelTenant, tenant.Name)
+	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(tenant, client.MergeFromWithOptimisticLock{}), client.FieldOwner(tenantnamespace.FieldManager))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("cannot mark tenant %s: %w", tenant.Name, err)
 	}
 	return nil
 }

@@ -1,0 +1,107 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"sort"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/proxy/across"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+)
+
+// joined answers a list or watch in all namespaces at once by those in which the
+// caller may do it, with the caller's own credentials. It returns false for a kind
+// that is in no namespace, and for whoever may do it nowhere: the API server
+// refuses that. So does it a client certificate, which it never gets to see.
+func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, c *call, who user.Info) (bool, error) {
+	if c.credential.certified != nil {
+		return false, nil
+	}
+	visible := func() ([]string, <-chan struct{}) {
+		changed := p.view.change.changed()
+		return p.view.visible(who, question{verb: c.info.Verb, group: c.info.APIGroup, resource: c.info.Resource}), changed
+	}
+	if namespaces, _ := visible(); len(namespaces) == 0 {
+		return false, nil
+	}
+	watching, limit := c.info.Verb == "watch", p.lists
+	if watching {
+		limit = p.watches
+		p.metrics.watches.Inc()
+		defer p.metrics.watches.Dec()
+	}
+	key, err := p.quotaKey(r.Context(), c)
+	if err != nil {
+		return true, err
+	}
+	if !limit.take(key) {
+		return true, tooMany("quota", "User %q has too many requests open: at most %d at a time", key, limit.max)
+	}
+	defer limit.giveBack(key)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	if watching {
+		go func() {
+			select {
+			case <-p.draining:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	prefix := "/" + c.info.APIPrefix
+	if c.info.APIGroup != "" {
+		prefix += "/" + c.info.APIGroup
+	}
+	return p.across.Answer(w, r.WithContext(ctx), across.Question{
+		Who: identityText(who), Prefix: prefix + "/" + c.info.APIVersion, Resource: c.info.Resource, Watch: watching, Visible: visible,
+	}), nil
+}
+
+// identityText is a text that no other identity has.
+func identityText(who user.Info) string {
+	groups := append([]string(nil), who.GetGroups()...)
+	sort.Strings(groups)
+	return strings.Join(append([]string{who.GetName(), who.GetUID()}, groups...), "\x00")
+}
+
+// kinds says which kinds are in a namespace. It asks the API server when it is
+// asked about one that it does not know, so that new kinds are known at once.
+type kinds struct {
+	mapper *restmapper.DeferredDiscoveryRESTMapper
+}
+
+func newKinds(config *rest.Config) (kinds, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return kinds{}, err
+	}
+	return kinds{restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))}, nil
+}
+
+func (k kinds) namespaced(group, resource string) bool {
+	kind, err := k.mapper.KindFor(schema.GroupVersionResource{Group: group, Resource: resource})
+	if err != nil {
+		return false
+	}
+	mapping, err := k.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	return err == nil && mapping.Scope.Name() == apimeta.RESTScopeNameNamespace
+}
+
+// joins says whether a question is about a list or watch in all namespaces that the
+// proxy answers from some.
+func (p *Proxy) joins(who user.Info, a *authorizationv1.ResourceAttributes) bool {
+	if a == nil || (a.Verb != "list" && a.Verb != "watch") || a.Name != "" || a.Subresource != "" || a.Namespace != "" ||
+		p.rules[schema.GroupResource{Group: a.Group, Resource: a.Resource}] != nil {
+		return false
+	}
+	return len(p.view.visible(who, question{verb: a.Verb, group: a.Group, resource: a.Resource})) > 0 && p.kinds.namespaced(a.Group, a.Resource)
+}
