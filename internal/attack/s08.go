@@ -3,6 +3,7 @@ package attack
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ func init() {
 	}
 	attack.Files = func(e *Env) map[string]string {
 		return map[string]string{
-			"aimed/kustomization.yaml": kustomizationFile(outOf(filepath.Join(outsideDir(), "canary.yaml"))),
+			"aimed/kustomization.yaml": kustomizationFile(outOf(outside(e))),
 			"own/kustomization.yaml":   kustomizationFile("canary.yaml"),
 			"own/canary.yaml":          manifest(canary(e)),
 		}
@@ -34,7 +35,7 @@ func init() {
 		if err != nil {
 			return unproven(firstLine(err.Error()))
 		}
-		remove, err := putOutside(manifest(canary(e)))
+		remove, err := putOutside(outside(e), manifest(canary(e)))
 		defer remove()
 		if err != nil {
 			return unproven(err.Error())
@@ -72,19 +73,32 @@ func init() {
 }
 
 // outsideDir is a folder of this machine that is in no artifact, and that nobody
-// can guess. It is made by putOutside.
+// can guess.
 var outsideDir = sync.OnceValue(func() string {
 	return filepath.Join(os.TempDir(), "tenure-attack-"+strings.ToLower(rand.Text()))
 })
 
-// putOutside writes the file canary.yaml of that folder. What it returns removes
-// both, and is not nil even if there is an error.
-func putOutside(content string) (func(), error) {
-	remove := func() { _ = os.RemoveAll(outsideDir()) }
-	if err := os.Mkdir(outsideDir(), 0o700); err != nil {
+// outside is where the canary of an attack in a namespace lies: several clusters may
+// be attacked by one process.
+func outside(e *Env) string {
+	cluster := ""
+	if e.config != nil {
+		cluster = e.config.Host
+	}
+	return filepath.Join(outsideDir(), fmt.Sprintf("%x", sha256.Sum256([]byte(cluster+" "+e.Namespace))), "canary.yaml")
+}
+
+// putOutside writes the canary. What it returns removes it, and is not nil even if
+// there is an error.
+func putOutside(file, content string) (func(), error) {
+	remove := func() {
+		_ = os.RemoveAll(filepath.Dir(file))
+		_ = os.Remove(outsideDir()) // the last one does
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return remove, fmt.Errorf("cannot make the folder of the canary: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(outsideDir(), "canary.yaml"), []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		return remove, fmt.Errorf("cannot write the canary: %w", err)
 	}
 	return remove, nil

@@ -23,6 +23,15 @@ func Export(components []byte, o Options) ([]byte, error) {
 	}
 	const namespace = "flux-system"
 	c := &component{Namespace: namespace, Warn: o.Warn, Pins: o.Pins}
+	manager, err := managerManifests(namespace, "", o.ManagerImage)
+	if err != nil {
+		return nil, err
+	}
+	if len(o.Pins) > 0 {
+		if c.Manager, err = pinnedManager(manager); err != nil {
+			return nil, err
+		}
+	}
 	content := map[string]string{
 		"gotk-components.yaml": string(components),
 		"kustomization.yaml":   "resources: [gotk-components.yaml, tenure.yaml]\ncomponents: [tenure]\n",
@@ -37,10 +46,6 @@ func Export(components []byte, o Options) ([]byte, error) {
 	// There is no source that a Kustomization of Flux could apply.
 	content[Own+"/kustomization.yaml"] = strings.Replace(content[Own+"/kustomization.yaml"], "  - sync.yaml\n", "", 1)
 	posture, err := (&survey{}).posture(namespace, o.Allow)
-	if err != nil {
-		return nil, err
-	}
-	manager, err := managerManifests(namespace, "", o.ManagerImage)
 	if err != nil {
 		return nil, err
 	}

@@ -44,23 +44,36 @@ func built(t *testing.T, dir string) (container string, ns *unstructured.Unstruc
 	return container, ns
 }
 
+// managerPinned is the manager's image with a digest: without one it would be
+// refused beside pinned images.
+const managerPinned = "tenure.dev/tenure-server:v0.1.0@" + digest
+
+func TestManagerNeedsADigest(t *testing.T) {
+	t.Parallel()
+	dir := small(t, map[string]string{folder + "gotk-components.yaml": components + namespace})
+	_, err := profile.Make(load(t, dir, "clusters/one"), profile.Options{Tenants: true, Pins: pins})
+	if err == nil || !strings.Contains(err.Error(), "that of the manager, tenure.dev/tenure-server:v0.1.0, has no digest") {
+		t.Errorf("got error %v", err)
+	}
+}
+
 // Pins go in, stay, and come out again, with or without the rest.
 func TestPins(t *testing.T) {
 	t.Parallel()
 	dir := small(t, map[string]string{folder + "gotk-components.yaml": components + namespace})
 	before := read(t, dir)
-	apply(t, dir, "clusters/one", profile.Options{Tenants: true})
+	apply(t, dir, "clusters/one", profile.Options{Tenants: true, ManagerImage: managerPinned})
 	unpinned := read(t, dir)
-	apply(t, dir, "clusters/one", profile.Options{Tenants: true, Pins: pins})
+	apply(t, dir, "clusters/one", profile.Options{Tenants: true, Pins: pins, ManagerImage: managerPinned})
 	container, ns := built(t, dir)
 	if want := image + ":v1.9.5@" + digest; container != want {
 		t.Errorf("%s runs, want %s", container, want)
 	}
-	if got := ns.GetAnnotations()["tenure.dev/images"]; ns.GetLabels()["tenure.dev/images"] == "" || strings.TrimSpace(got) != image+"@"+digest || ns.GetLabels()["a"] != "b" {
+	if got := ns.GetAnnotations()["tenure.dev/images"]; ns.GetLabels()["tenure.dev/images"] == "" || strings.TrimSpace(got) != image+"@"+digest+"\ntenure.dev/tenure-server@"+digest || ns.GetLabels()["a"] != "b" {
 		t.Errorf("the namespace is labelled %v and lists %q", ns.GetLabels(), got)
 	}
 	for _, pins := range [][]profile.Pin{pins, nil} {
-		if again := apply(t, dir, "clusters/one", profile.Options{Tenants: true, Pins: pins}); len(again.Changes) > 0 || len(again.Notes) > 0 {
+		if again := apply(t, dir, "clusters/one", profile.Options{Tenants: true, Pins: pins, ManagerImage: managerPinned}); len(again.Changes) > 0 || len(again.Notes) > 0 {
 			t.Errorf("again with pins %v it notes %q and changes\n%s", pins, again.Notes, again.Diff())
 		}
 	}
@@ -68,7 +81,7 @@ func TestPins(t *testing.T) {
 	if diff := cmp.Diff(unpinned, read(t, dir)); diff != "" {
 		t.Errorf("not all pins were taken out (-before +after):\n%s", diff)
 	}
-	apply(t, dir, "clusters/one", profile.Options{Tenants: true, Pins: pins})
+	apply(t, dir, "clusters/one", profile.Options{Tenants: true, Pins: pins, ManagerImage: managerPinned})
 	apply(t, dir, "clusters/one", profile.Options{})
 	if diff := cmp.Diff(before, read(t, dir)); diff != "" {
 		t.Errorf("not all was taken out (-before +after):\n%s", diff)
@@ -105,7 +118,7 @@ func TestPinsRefused(t *testing.T) {
 			if diff := cmp.Diff([]profile.Image{tt.image}, images); diff != "" {
 				t.Errorf("the images differ (-want +got):\n%s", diff)
 			}
-			plan, err := profile.Make(f, profile.Options{Tenants: true, Pins: tt.pins})
+			plan, err := profile.Make(f, profile.Options{Tenants: true, Pins: tt.pins, ManagerImage: managerPinned})
 			if tt.want != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("got error %v, want %q", err, tt.want)
@@ -133,7 +146,7 @@ func TestPinsDrift(t *testing.T) {
 	if states, err := profile.ImageStates(load(t, dir, "clusters/one")); err != nil || len(states) > 0 {
 		t.Errorf("without pins there are %v, %v", states, err)
 	}
-	apply(t, dir, "clusters/one", profile.Options{Tenants: true, Pins: pins})
+	apply(t, dir, "clusters/one", profile.Options{Tenants: true, Pins: pins, ManagerImage: managerPinned})
 	write(t, dir, folder+"gotk-components.yaml", strings.ReplaceAll(components, "v1.9.5", "v1.9.6")+namespace)
 	const want = "is not the version that is pinned: run `tenure profile multi-tenant --verify-images`"
 	states, err := profile.ImageStates(load(t, dir, "clusters/one"))
@@ -144,7 +157,7 @@ func TestPinsDrift(t *testing.T) {
 	if len(plan.Changes) > 0 || !strings.Contains(strings.Join(plan.Notes, "\n"), want) {
 		t.Errorf("it notes %q and changes\n%s", plan.Notes, plan.Diff())
 	}
-	apply(t, dir, "clusters/one", profile.Options{Tenants: true, Pins: pin(image, "v1.9.6")})
+	apply(t, dir, "clusters/one", profile.Options{Tenants: true, Pins: pin(image, "v1.9.6"), ManagerImage: managerPinned})
 	if states, err := profile.ImageStates(load(t, dir, "clusters/one")); err != nil || len(states) != 1 || states[0].Message != "" {
 		t.Errorf("after it was run again: %+v, %v", states, err)
 	}
@@ -165,7 +178,7 @@ func TestExportPinned(t *testing.T) {
 	if err != nil || len(images) != 1 || images[0].Reference != image+":v1.9.5" {
 		t.Fatalf("the images are %v, %v", images, err)
 	}
-	manifests, err := profile.Export([]byte(components+namespace), profile.Options{Tenants: true, Pins: pins})
+	manifests, err := profile.Export([]byte(components+namespace), profile.Options{Tenants: true, Pins: pins, ManagerImage: managerPinned})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,12 +7,16 @@ import (
 
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/provenance"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // managerName is the name of the manager's Deployment, and of the Kustomization
 // that applies it.
 const managerName = "tenure-manager"
+
+// managerFile holds the manager in a fleet.
+const managerFile = managerDir + "/manager.yaml"
 
 var (
 	// managerImageLine is the image in what config/manager holds.
@@ -24,25 +28,24 @@ var (
 
 // writeManager puts the manager into the tree.
 func (t *tree) writeManager(c *component, o Options) error {
-	const file = managerDir + "/manager.yaml"
-	manifests, err := managerManifests(c.Namespace, t.before[file], o.ManagerImage)
+	manifests, err := managerManifests(c.Namespace, t.before[managerFile], o.ManagerImage)
 	if err != nil {
 		return err
 	}
-	t.now[file] = manifests
+	t.now[managerFile] = manifests
 	t.now[managerDir+"/kustomization.yaml"], err = c.render("manager.yaml")
 	return err
 }
 
 // managerManifests is the manager in a namespace, with an image: the one that is
-// wanted, or the one that a person chose before.
+// wanted, or the one that a person chose before, by its repository or its digest.
 func managerManifests(namespace, before, wanted string) (string, error) {
 	manifests := string(config.Manager())
 	ours := managerImageLine.FindStringSubmatch(manifests)[2]
 	image := wanted
 	if image == "" {
 		image = ours
-		if chosen := managerImage(before); chosen != "" && repository(chosen) != repository(ours) {
+		if chosen := managerImage(before); chosen != "" && (repository(chosen) != repository(ours) || strings.Contains(chosen, "@")) {
 			image = chosen
 		}
 	}
@@ -70,6 +73,20 @@ func managerImage(manifests string) string {
 		return image
 	}
 	return ""
+}
+
+// pinnedManager is the manager's image as the rule tenure-images lists it. Where
+// images are pinned, one without a digest would never run.
+func pinnedManager(manifests string) (string, error) {
+	image := managerImage(manifests)
+	pin, err := provenance.Split(image)
+	if err != nil {
+		return "", fmt.Errorf("cannot pin the manager's image %q: %w", image, err)
+	}
+	if pin.Digest == "" {
+		return "", fmt.Errorf("cannot pin images: that of the manager, %s, has no digest, so its Pods would be refused: name it with --manager-image %s@sha256:…", image, image)
+	}
+	return Pin{Pin: pin}.Listed(), nil
 }
 
 // repository is an image without its tag and digest, or all of what is no image.

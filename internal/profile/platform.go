@@ -30,6 +30,8 @@ type component struct {
 	Platform []patched
 	// Pins are the images that may run in the namespace; none if every image may.
 	Pins []Pin
+	// Manager is the manager's image as it is listed, if there are pins.
+	Manager string
 	// Warn, Tokens and Flagger switch on what not every fleet has.
 	Warn, Tokens, Flagger bool
 }

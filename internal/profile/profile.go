@@ -196,6 +196,15 @@ func (t *tree) multi(o Options) (*Plan, error) {
 	if component.Pins = o.Pins; !fresh {
 		component.Pins = t.rememberedPins()
 	}
+	if len(component.Pins) > 0 {
+		manager, err := managerManifests(component.Namespace, t.before[managerFile], o.ManagerImage)
+		if err != nil {
+			return nil, err
+		}
+		if component.Manager, err = pinnedManager(manager); err != nil {
+			return nil, err
+		}
+	}
 	file := t.system("kustomization.yaml")
 	if text, found, err := remedy.ReplaceInPatches(t.now[file], "serviceAccountName", plain.rootAccount, RootAccount); plain.rootAccount != "" && (found || err != nil) {
 		if err != nil {

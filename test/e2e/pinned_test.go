@@ -84,7 +84,7 @@ func pin(t *testing.T, e example, letter string) {
 		p.Digest = digestOf(letter)
 		pins = append(pins, profile.Pin{Name: image.Name, Pin: p})
 	}
-	plan, err := profile.Make(f, profile.Options{Tenants: true, Allow: []string{"helm=https://charts.example.com"}, Pins: pins})
+	plan, err := profile.Make(f, profile.Options{Tenants: true, Allow: []string{"helm=https://charts.example.com"}, Pins: pins, ManagerImage: "tenure.dev/tenure-server:v0.1.0@" + digestOf(letter)})
 	if err != nil {
 		t.Fatal(err)
 	}
