@@ -73,6 +73,7 @@ func FuzzTenant(f *testing.F) {
 	f.Add("apps", "dev-team", "ann", "apps", "tenure-tenant", "app", "https://git.example.com/a", "k", "v")
 	f.Add("kube-public", "x", "system:masters", "other", strings.Repeat("r", 253), "", "ssh://a..b", "tenure.dev/tenant", "y")
 	f.Add("flux-system", "x", "", "kube-system", "a:b", "x", "oci://**", "pod-security.kubernetes.io/enforce", "privileged")
+	f.Add("apps", strings.Repeat("n", 253), "ann", "apps", "tenure-tenant", "app", "https://git.example.com/a", "k", "v")
 	f.Fuzz(func(t *testing.T, namespace, name, owner, elsewhere, role, syncName, url, label, value string) {
 		tenant := parseTenant(t, fullTenant)
 		tenant.Name = name
