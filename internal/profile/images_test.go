@@ -46,7 +46,7 @@ func built(t *testing.T, dir string) (container string, ns *unstructured.Unstruc
 
 // managerPinned is the manager's image with a digest: without one it would be
 // refused beside pinned images.
-const managerPinned = "tenure.dev/tenure-server:v0.1.0@" + digest
+var managerPinned = "tenure.dev/tenure-server:v0.1.0@" + digest
 
 func TestManagerNeedsADigest(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -14,6 +15,9 @@ import (
 // that owners and the tenant's accounts share. A Tenant that is cordoned or being
 // deleted gives nobody the right to make namespaces.
 func Cluster(t *v1alpha1.Tenant, namespaces []string) []client.Object {
+	if len(validation.IsDNS1123Label(t.Name)) > 0 {
+		return nil
+	}
 	var owners []rbacv1.Subject
 	for _, o := range t.Spec.Owners {
 		owners = append(owners, subject(o.Kind, o.Namespace, o.Name))

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/tenure-dev/tenure/config"
@@ -15,7 +16,8 @@ spec: {owners: [{kind: User, name: alice}], namespaces: {quota: 3, podSecurity: 
 `
 
 // testOwnersNamespaces lets an owner make namespaces up to the quota, through the
-// webhook's Service, while the API server is killed once in between.
+// webhook's Service, while the API server is killed once in between, just after
+// Tenants were applied.
 func testOwnersNamespaces(r run) {
 	r.kubectl(ownedTenant, "apply", "-f", "-")
 	create := func(name string) (string, error) {
@@ -32,9 +34,19 @@ func testOwnersNamespaces(r run) {
 	if got := r.field("", "namespace/owned-1", ".metadata.labels"); !strings.Contains(got, `"tenure.dev/tenant":"owned"`) || !strings.Contains(got, `"pod-security.kubernetes.io/enforce":"restricted"`) {
 		r.t.Errorf("the namespace was born with %s", got)
 	}
+	const count = 10
+	var tenants strings.Builder
+	for i := range count {
+		fmt.Fprintf(&tenants, "---\n{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: during-%[1]d}, spec: {namespaces: {create: [during-%[1]d]}}}\n", i)
+	}
+	r.kubectl(tenants.String(), "apply", "-f", "-")
 	kill(r.t, r.Dir, "kube-apiserver")
 	made("owned-2")
 	made("owned-3")
+	testwait.For(r.t, "the Tenants that were being made to be in place", patience, func() (bool, string) {
+		now := r.governedTeams("during-")
+		return now == count, fmt.Sprintf("%d of %d", now, count)
+	})
 	testwait.For(r.t, "the owner to be told of the quota", patience, func() (bool, string) {
 		out, err := create("owned-4")
 		return err != nil && strings.Contains(out, "tenant owned: has 3 of 3 namespaces (owned-1, owned-2, owned-3); delete one or ask the platform team"), out

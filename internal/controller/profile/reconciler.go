@@ -107,7 +107,8 @@ func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile)
 	var parameters v1alpha1.TenantParametersList
 	var objects v1alpha1.TenantList
 	for _, list := range []client.ObjectList{&namespaces, &parameters, &objects} {
-		if err := r.Client.List(ctx, list); err != nil {
+		// They are only read.
+		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return Counts{}, fmt.Errorf("cannot see where the posture is in force: %w", err)
 		}
 	}

@@ -2,13 +2,14 @@ package profile
 
 import (
 	"context"
+	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -16,12 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
+// pause is for how long reasons to look at the profile are gathered: each look is
+// at all namespaces, and with thousands of them something changes all the time.
+const pause = time.Second
+
 // Setup adds the reconciler to a manager. Whatever happens is a reason to look
 // at the one profile, and many reasons at once are one.
 func (r *Reconciler) Setup(mgr manager.Manager) error {
-	toProfile := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: v1alpha1.ProfileName}}}
-	})
+	toProfile := soonToProfile()
 	failed := make(chan event.GenericEvent, 1)
 	r.Failures.Changed = func() {
 		select {
@@ -38,4 +41,26 @@ func (r *Reconciler) Setup(mgr manager.Manager) error {
 		Watches(&v1alpha1.TenantParameters{}, toProfile).
 		WatchesRawSource(source.Channel(failed, toProfile)).
 		Complete(r)
+}
+
+// soonToProfile asks for a look at the profile after the pause. What is asked for
+// already is not put off.
+func soonToProfile() handler.EventHandler {
+	ask := func(q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: v1alpha1.ProfileName}}, pause)
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, _ event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			ask(q)
+		},
+		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			ask(q)
+		},
+		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			ask(q)
+		},
+		GenericFunc: func(_ context.Context, _ event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			ask(q)
+		},
+	}
 }

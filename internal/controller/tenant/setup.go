@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -63,7 +64,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Watches(&rbacv1.ClusterRole{}, byLabel(v1alpha1.LabelTenant)).
 		Watches(&rbacv1.ClusterRoleBinding{}, byLabel(v1alpha1.LabelTenant)).
 		Watches(profile, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Channel(reports, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(reports, handler.Funcs{GenericFunc: gather})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent})
 	for _, kind := range []schema.GroupVersionKind{tenancy.GitRepositoryKind, tenancy.OCIRepositoryKind, tenancy.KustomizationKind} {
 		u := &unstructured.Unstructured{}
@@ -124,3 +125,9 @@ var namespaceChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) boo
 var shares = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	return o.GetLabels()[tenancy.LabelQuotaScope] == tenancy.QuotaScopeTenant
 })
+
+// gather puts a report off a little: those about the namespaces of one Tenant come
+// together, and are one change of its status.
+func gather(_ context.Context, e event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	q.AddAfter(reconcile.Request{NamespacedName: named(e.Object.GetName())}, soon/2)
+}

@@ -111,6 +111,11 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 		if existing != nil && tenancy.UpToDate(existing, object) {
 			continue
 		}
+		_, sync := object.(*unstructured.Unstructured)
+		if sync && r.tooEarly(ns) {
+			result.RequeueAfter = settle
+			continue
+		}
 		err := r.makeWay(ctx, existing, object)
 		if err == nil {
 			err = r.applyObject(ctx, object)
@@ -122,7 +127,7 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || (!apierrors.IsForbidden(err) && !apierrors.IsInvalid(err)) {
 			return ctrl.Result{}, nil, fmt.Errorf("cannot apply %s %s/%s: %w", kind, ns.Name, object.GetName(), err)
 		}
-		if _, sync := object.(*unstructured.Unstructured); sync && r.early(ns) {
+		if sync && r.early(ns) {
 			result.RequeueAfter = settle / 4
 			continue
 		}
@@ -145,6 +150,18 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 func (r *Reconciler) early(ns *corev1.Namespace) bool {
 	_, labelled := ns.Labels[v1alpha1.LabelParameters]
 	return !labelled || r.Now().Sub(r.refused.first(ns.Name, r.Now())) < grace
+}
+
+// tooEarly says whether a source was refused under the posture of all tenants, and
+// the namespace does not have parameters of its own yet: trying again is in vain.
+func (r *Reconciler) tooEarly(ns *corev1.Namespace) bool {
+	_, labelled := ns.Labels[v1alpha1.LabelParameters]
+	_, refused := r.refused.get(ns.Name)
+	if labelled || !refused {
+		return false
+	}
+	r.refused.set(ns.Name, r.Now())
+	return true
 }
 
 // explain says what is to be done about an object that was refused.
@@ -224,6 +241,11 @@ func (r *Reconciler) applyMetadata(ctx context.Context, ns *corev1.Namespace, de
 func changes(have, want map[string]string, owned map[string]bool) (off map[string]any, known bool) {
 	off, known = map[string]any{}, holds(have, want)
 	for name := range owned {
+		if name == corev1.LabelMetadataName {
+			// Kubernetes put it there when the manager made the namespace, and
+			// would do so again.
+			continue
+		}
 		if _, wanted := want[name]; !wanted && !strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") {
 			if _, there := have[name]; there {
 				off[name] = nil

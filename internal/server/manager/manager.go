@@ -45,16 +45,16 @@ const (
 	postTimeout = 5 * time.Second
 	// shutdownTimeout is how long a reconciliation may take to end.
 	shutdownTimeout = 10 * time.Second
-	// qps and burst bound the requests to the API server per second. Priority
-	// and fairness of the API server is what really does.
-	qps, burst = 200, 400
+	// unlimited requests per second: the number of workers bounds how many are made
+	// at a time, and the API server's priority and fairness shares its time.
+	unlimited = -1
 )
 
 // Run runs the controllers until the context ends. It fails when it loses the
 // lease or when the cluster lacks a kind that they need.
 func Run(ctx context.Context, config *rest.Config, o Options) error {
 	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = qps, burst
+	config.QPS = unlimited
 	mgr, err := ctrl.NewManager(config, managerOptions(o))
 	if err != nil {
 		return fmt.Errorf("cannot make the manager: %w", err)
@@ -96,20 +96,6 @@ func managerOptions(o Options) ctrlmanager.Options {
 			DisableFor: []client.Object{&eventsv1.Event{}},
 		}},
 	}
-}
-
-// trim keeps the cache small: of Flux's objects few fields are read, of those that
-// the manager made all but the inventory.
-func trim(object any) (any, error) {
-	if u, ok := object.(*unstructured.Unstructured); ok && u.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue {
-		unstructured.RemoveNestedField(u.Object, "status", "inventory")
-		return u, nil
-	}
-	object, err := sourcegrant.Trim(object)
-	if err != nil {
-		return nil, err
-	}
-	return refusal.Trim(object)
 }
 
 // ours selects what the manager made, of kinds of which it reads nothing else.

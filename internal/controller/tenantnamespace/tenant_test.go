@@ -1,0 +1,36 @@
+package tenantnamespace
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestChanges is about labels that come off a namespace, by who wrote them.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
+		{Manager: FieldManager, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{".":{},"f:kubernetes.io/metadata.name":{},"f:tenure.dev/tenant":{},"f:team":{},"f:old":{}}}}`)},
+		{Manager: FieldManager, Subresource: "status", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:theirs":{}}}}`)},
+		{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:theirs":{}}}}`)},
+	}}}
+	have := map[string]string{"kubernetes.io/metadata.name": "x", "tenure.dev/tenant": "x", "team": "x", "theirs": "1"}
+	for _, tc := range []struct {
+		reason     string
+		have, want map[string]string
+		off        map[string]any
+		known      bool
+	}{
+		{"nothing is written when all is there, though Kubernetes added a label in the manager's name", have, map[string]string{"team": "x"}, map[string]any{}, true},
+		{"what the Tenant does not have any more comes off, and nothing else", have, map[string]string{}, map[string]any{"team": nil}, true},
+		{"what somebody else wrote is made the manager's", have, map[string]string{"team": "x", "theirs": "1"}, map[string]any{}, false},
+		{"what is not there is to be written", map[string]string{}, map[string]string{"team": "x"}, map[string]any{}, false},
+	} {
+		off, known := changes(tc.have, tc.want, owned(ns, "f:labels"))
+		if diff := cmp.Diff(tc.off, off); diff != "" || known != tc.known {
+			t.Errorf("%s: all known: %v; taken off (-want +got):\n%s", tc.reason, known, diff)
+		}
+	}
+}

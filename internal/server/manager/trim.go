@@ -1,0 +1,53 @@
+package manager
+
+import (
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/controller/refusal"
+	"github.com/tenure-dev/tenure/internal/controller/sourcegrant"
+	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// trim keeps the cache small: of Flux's objects few fields are read, of those that
+// the manager made all but the inventory, and of what Kubernetes writes down about
+// who set which field little, though it can be half of an object.
+func trim(object any) (any, error) {
+	if o, ok := object.(metav1.Object); ok {
+		o.SetManagedFields(managedFields(object, o.GetManagedFields()))
+	}
+	if u, ok := object.(*unstructured.Unstructured); ok && u.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue {
+		unstructured.RemoveNestedField(u.Object, "status", "inventory")
+		return u, nil
+	}
+	object, err := sourcegrant.Trim(object)
+	if err != nil {
+		return nil, err
+	}
+	return refusal.Trim(object)
+}
+
+// managedFields returns what is read of them: which labels and annotations of a
+// namespace are the manager's, and of other objects who else applies them, not what.
+func managedFields(object any, entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	var kept []metav1.ManagedFieldsEntry
+	switch object.(type) {
+	case *v1alpha1.Tenant, *metav1.PartialObjectMetadata:
+		return nil
+	case *corev1.Namespace:
+		for _, e := range entries {
+			if e.Manager == tenantnamespace.FieldManager && e.Subresource == "" {
+				kept = append(kept, e)
+			}
+		}
+		return kept
+	}
+	for _, e := range entries {
+		if e.Operation == metav1.ManagedFieldsOperationApply {
+			kept = append(kept, metav1.ManagedFieldsEntry{Manager: e.Manager, Operation: e.Operation})
+		}
+	}
+	return kept
+}

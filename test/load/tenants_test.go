@@ -1,0 +1,466 @@
+package load
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// tenantPatience bounds how long the largest number of tenants may take on a
+	// busy machine.
+	tenantPatience = 15 * time.Minute
+	// quiet is for how long nothing is written after all is in place.
+	quiet = time.Minute
+	// sizedTenant is a tenant with a bit of everything.
+	sizedTenant = `{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: "%[1]s"}, spec: {
+ owners: [{kind: User, name: "%[1]s"}, {kind: Group, name: "%[1]s-team"}],
+ namespaces: {create: ["%[1]s-a", "%[1]s-b", "%[1]s-c"], quota: 5, labels: {team: "%[1]s"}},
+ quotas: [{name: each, scope: Namespace, hard: {secrets: "50"}}],
+ limitRanges: [{limits: [{type: Container, max: {cpu: "1"}}]}],
+ networkPolicies: [{podSelector: {}, ingress: [{ports: [{port: 80}]}]}],
+ sync: [{name: app, namespace: "%[1]s-a", git: {url: "https://git.example.com/%[1]s/app"}}]}}
+`
+)
+
+// BenchmarkTenants measures a manager, which runs as it does in a cluster, from the
+// first Tenant of many that are applied until each has its three namespaces with all
+// that is in them: seconds, requests that write for each object that is wanted, and
+// what the manager takes of processor and memory. After the smallest number nothing
+// happens for a minute, in which nothing may be written but Leases. The size is the
+// name of the benchmark: -bench BenchmarkTenants/tenants=100$ is quick.
+func BenchmarkTenants(b *testing.B) {
+	perTenant := 0.0
+	for _, size := range []int{100, 1000, 3000} {
+		b.Run(fmt.Sprintf("tenants=%d", size), func(b *testing.B) {
+			for b.Loop() {
+				took := manyTenants(b, size, size == 100)
+				each := took.Seconds() / float64(size)
+				if size == 100 {
+					perTenant = each
+				}
+				if perTenant > 0 && size != 100 {
+					b.ReportMetric(each/perTenant, "slope")
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func manyTenants(b *testing.B, size int, idle bool) time.Duration {
+	b.Helper()
+	cluster, err := localcluster.Start(b.Context(), localcluster.Options{Name: "bench", Root: stateRoot(b), BinDir: binDir(b)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := cluster.Stop(); err != nil {
+			b.Error(err)
+		}
+	}()
+	fast := rest.CopyConfig(cluster.REST)
+	fast.QPS = -1
+	prepareManager(b, fast)
+	m := startManager(b, fast)
+	defer m.stop()
+	before := m.samples()
+	began := time.Now()
+	all := awaitAll(b, fast, size)
+	applyTenants(b, fast, size)
+	applied := time.Since(began)
+	peak := m.await(all)
+	took := time.Since(began)
+	awaitQuiet(b, fast)
+	used := m.samples().since(before)
+	used.writes += tenantUpdates(apiWrites(b, fast))
+	wanted := wantedObjects(b, fast)
+	if testing.Verbose() {
+		for labels, n := range apiWrites(b, fast) {
+			if n >= float64(size) {
+				b.Logf("%6.0f %s", n, labels)
+			}
+		}
+	}
+	b.ReportMetric(took.Seconds(), "s/tenants")
+	b.ReportMetric(applied.Seconds(), "s/apply")
+	b.ReportMetric(used.writes/wanted, "writes/object(max=1.5)")
+	b.ReportMetric(wanted, "objects")
+	b.ReportMetric(used.cpu, "cpu-s")
+	b.ReportMetric(peak, "MB(max=150)")
+	if idle {
+		b.ReportMetric(idleWrites(b, fast), "idle-writes(max=0)")
+	}
+	return took
+}
+
+// prepareManager installs Flux's kinds, the rules and what the manager needs.
+func prepareManager(b *testing.B, restConfig *rest.Config) {
+	b.Helper()
+	for _, manifests := range [][]byte{[]byte("{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}"), config.FluxComponents(), config.CRDs(), config.Roles(), config.Manager(), []byte(posture), config.Policies()} {
+		objects, err := flux.ReadObjects(manifests)
+		if err != nil {
+			b.Fatal(err)
+		}
+		var wanted []*unstructured.Unstructured
+		for _, o := range objects {
+			if o.GetKind() == "CustomResourceDefinition" || (o.GetLabels()["app.kubernetes.io/part-of"] != "flux" && o.GetKind() != "Deployment") {
+				wanted = append(wanted, o)
+			}
+		}
+		if err := flux.ApplyManifests(b.Context(), restConfig, wanted); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// process is a manager that runs.
+type process struct {
+	b       *testing.B
+	cmd     *exec.Cmd
+	log     string
+	metrics string
+}
+
+// startManager runs the manager as its service account, and returns when it has
+// read the cluster and has the lease.
+func startManager(b *testing.B, restConfig *rest.Config) *process {
+	b.Helper()
+	dir := b.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	writeAccount(b, restConfig, kubeconfig)
+	health, metrics := freePort(b), freePort(b)
+	p := &process{b: b, log: filepath.Join(dir, "log"), metrics: "http://127.0.0.1:" + metrics + "/metrics"}
+	log, err := os.Create(p.log)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer log.Close()
+	p.cmd = exec.Command(filepath.Join(binDir(b), "tenure-server"), "manager", "--enable-leader-election", "--log-level=error",
+		"--health-addr=127.0.0.1:"+health, "--metrics-addr=127.0.0.1:"+metrics, "--webhook-addr=127.0.0.1:"+freePort(b))
+	p.cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "RUNTIME_NAMESPACE=flux-system")
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := p.cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	testwait.For(b, "the manager to be ready", time.Minute, func() (bool, string) {
+		response, err := http.Get("http://127.0.0.1:" + health + "/readyz")
+		if err != nil {
+			return false, err.Error()
+		}
+		_ = response.Body.Close()
+		return response.StatusCode == http.StatusOK, response.Status
+	})
+	return p
+}
+
+// writeAccount writes a kubeconfig with a token of the manager's account.
+func writeAccount(b *testing.B, restConfig *rest.Config, file string) {
+	b.Helper()
+	admin, err := kubernetes.NewForConfig(restConfig)
+	if err != nil {
+		b.Fatal(err)
+	}
+	token, err := admin.CoreV1().ServiceAccounts("flux-system").CreateToken(b.Context(), "tenure-manager", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	err = clientcmd.WriteToFile(clientcmdapi.Config{
+		CurrentContext: "bench",
+		Contexts:       map[string]*clientcmdapi.Context{"bench": {Cluster: "bench", AuthInfo: "bench"}},
+		Clusters:       map[string]*clientcmdapi.Cluster{"bench": {Server: restConfig.Host, CertificateAuthorityData: restConfig.CAData, CertificateAuthority: restConfig.CAFile}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"bench": {Token: token.Status.Token}},
+	}, file)
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	_ = p.cmd.Wait()
+}
+
+// await waits until all is in place, and returns how much memory the manager had at
+// most, in megabytes.
+func (p *process) await(all <-chan error) float64 {
+	p.b.Helper()
+	peak := 0.0
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-all:
+			if err != nil {
+				log, _ := os.ReadFile(p.log)
+				p.b.Fatalf("not all tenants are in place: %v\n%s", err, log[max(0, len(log)-4000):])
+			}
+			return max(peak, p.samples().memory)
+		case <-tick.C:
+			peak = max(peak, p.samples().memory)
+		}
+	}
+}
+
+// awaitQuiet waits until nothing is written any more.
+func awaitQuiet(b *testing.B, restConfig *rest.Config) {
+	b.Helper()
+	writes, at := 0.0, time.Now()
+	testwait.For(b, "everything to have been written", time.Minute, func() (bool, string) {
+		now := 0.0
+		for _, n := range apiWrites(b, restConfig) {
+			now += n
+		}
+		if now != writes {
+			writes, at = now, time.Now()
+		}
+		return time.Since(at) > 3*time.Second, fmt.Sprint(writes)
+	})
+}
+
+// tenantUpdates are the updates of the Tenants' status, which only the manager makes.
+func tenantUpdates(writes map[string]float64) float64 {
+	sum := 0.0
+	for labels, n := range writes {
+		if strings.Contains(labels, `resource="tenants"`) && strings.Contains(labels, `verb="PUT"`) {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// usage is what a manager says of itself: requests that write, but for updates,
+// seconds of processor, megabytes of memory.
+type usage struct{ writes, cpu, memory float64 }
+
+func (s usage) since(before usage) usage {
+	return usage{s.writes - before.writes, s.cpu - before.cpu, s.memory}
+}
+
+func (p *process) samples() usage {
+	p.b.Helper()
+	response, err := http.Get(p.metrics)
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	var s usage
+	eachMetric(string(text), func(name, labels string, value float64) {
+		switch {
+		// The Lease is renewed by PUT, and so is the status of Tenants: see [tenantUpdates].
+		case name == "rest_client_requests_total" && !strings.Contains(labels, `method="GET"`) && !strings.Contains(labels, `method="PUT"`):
+			s.writes += value
+		case name == "process_cpu_seconds_total":
+			s.cpu = value
+		case name == "process_resident_memory_bytes":
+			s.memory = value / (1 << 20)
+		}
+	})
+	return s
+}
+
+// eachMetric reads metrics as Prometheus has them.
+func eachMetric(text string, f func(name, labels string, value float64)) {
+	for line := range strings.Lines(text) {
+		series, number, ok := strings.Cut(strings.TrimSpace(line), "} ")
+		if !ok {
+			series, number, _ = strings.Cut(strings.TrimSpace(line), " ")
+		}
+		name, labels, _ := strings.Cut(series, "{")
+		if value, err := strconv.ParseFloat(number, 64); err == nil {
+			f(name, labels, value)
+		}
+	}
+}
+
+// applyTenants makes all Tenants, as fast as the API server takes them.
+func applyTenants(b *testing.B, restConfig *rest.Config, size int) {
+	b.Helper()
+	admin, err := client.New(restConfig, client.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	next := make(chan int)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for i := range next {
+				objects, err := flux.ReadObjects(fmt.Appendf(nil, sizedTenant, tenantName(i)))
+				if err == nil {
+					err = admin.Create(b.Context(), objects[0])
+				}
+				if err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	for i := range size {
+		next <- i
+	}
+	close(next)
+	group.Wait()
+}
+
+// awaitAll says when all Tenants are ready and the policies of all their namespaces
+// read their own parameters.
+func awaitAll(b *testing.B, restConfig *rest.Config, size int) <-chan error {
+	b.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
+		b.Fatal(err)
+	}
+	kube, err := client.NewWithWatch(restConfig, client.Options{Scheme: scheme})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(b.Context(), tenantPatience)
+	b.Cleanup(cancel)
+	namespaces := &metav1.PartialObjectMetadataList{}
+	namespaces.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "NamespaceList"})
+	done := make(chan error, 2)
+	both := make(chan error, 1)
+	go func() { done <- watchUntil(ctx, kube, &v1alpha1.TenantList{}, size) }()
+	go func() { done <- watchUntil(ctx, kube, namespaces, 3*size, client.HasLabels{v1alpha1.LabelParameters}) }()
+	go func() { both <- errors.Join(<-done, <-done) }()
+	return both
+}
+
+// watchUntil returns when so many objects are there and, if they are Tenants, ready.
+func watchUntil(ctx context.Context, kube client.WithWatch, list client.ObjectList, size int, opts ...client.ListOption) error {
+	watch, err := kube.Watch(ctx, list, opts...)
+	if err != nil {
+		return err
+	}
+	defer watch.Stop()
+	ready := map[string]bool{}
+	message := ""
+	for len(ready) < size {
+		event, ok := <-watch.ResultChan()
+		if !ok {
+			return fmt.Errorf("%d of %d %T: %s: %w", len(ready), size, list, message, cmp.Or(context.Cause(ctx), io.ErrUnexpectedEOF))
+		}
+		switch o := event.Object.(type) {
+		case *v1alpha1.Tenant:
+			c := apimeta.FindStatusCondition(o.Status.Conditions, "Ready")
+			if c != nil && c.Reason == "InPlace" && o.Status.Size == 3 {
+				ready[o.Name] = true
+			} else if c != nil {
+				message = o.Name + ": " + c.Message
+			}
+		case *metav1.PartialObjectMetadata:
+			ready[o.Name] = true
+		}
+	}
+	return nil
+}
+
+// wantedObjects counts what the manager is to keep for all Tenants.
+func wantedObjects(b *testing.B, restConfig *rest.Config) float64 {
+	b.Helper()
+	kube, err := client.New(restConfig, client.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	count := 0
+	for _, kind := range []struct{ group, version, kind, label string }{
+		{"", "v1", "Namespace", v1alpha1.LabelParameters},
+		{"", "v1", "ServiceAccount", ""},
+		{"", "v1", "ResourceQuota", ""},
+		{"", "v1", "LimitRange", ""},
+		{"networking.k8s.io", "v1", "NetworkPolicy", ""},
+		{"rbac.authorization.k8s.io", "v1", "RoleBinding", ""},
+		{"rbac.authorization.k8s.io", "v1", "ClusterRole", ""},
+		{"rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", ""},
+		{"tenure.dev", "v1alpha1", "TenantParameters", ""},
+		{"source.toolkit.fluxcd.io", "v1", "GitRepository", ""},
+		{"kustomize.toolkit.fluxcd.io", "v1", "Kustomization", ""},
+	} {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: kind.group, Version: kind.version, Kind: kind.kind + "List"})
+		if err := kube.List(b.Context(), list, client.HasLabels{cmp.Or(kind.label, "tenure.dev/managed-by")}); err != nil {
+			b.Fatal(err)
+		}
+		count += len(list.Items)
+	}
+	return float64(count)
+}
+
+// idleWrites is how much is written, Leases apart, while nothing happens.
+func idleWrites(b *testing.B, restConfig *rest.Config) float64 {
+	b.Helper()
+	before := apiWrites(b, restConfig)
+	timer := time.NewTimer(quiet)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-b.Context().Done():
+	}
+	sum := 0.0
+	for labels, n := range apiWrites(b, restConfig) {
+		if n > before[labels] {
+			b.Logf("%.0f requests while nothing happened: %s", n-before[labels], labels)
+			sum += n - before[labels]
+		}
+	}
+	return sum
+}
+
+// apiWrites are the requests that write other things than Leases and what the node
+// says of itself, as the API server counts them, by their labels.
+func apiWrites(b *testing.B, restConfig *rest.Config) map[string]float64 {
+	b.Helper()
+	admin, err := kubernetes.NewForConfig(restConfig)
+	if err != nil {
+		b.Fatal(err)
+	}
+	text, err := admin.RESTClient().Get().AbsPath("/metrics").DoRaw(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	found := map[string]float64{}
+	eachMetric(string(text), func(name, labels string, value float64) {
+		if name != "apiserver_request_total" || strings.Contains(labels, `resource="leases"`) || strings.Contains(labels, `resource="nodes"`) {
+			return
+		}
+		for _, verb := range []string{"APPLY", "PATCH", "POST", "PUT", "DELETE"} {
+			if strings.Contains(labels, `verb="`+verb+`"`) && !strings.Contains(labels, `dry_run="All"`) {
+				found[labels] += value
+			}
+		}
+	})
+	return found
+}
