@@ -36,7 +36,7 @@ func keepsWhatWasGranted(ctx context.Context, e *Env) Finding {
 		"from": []any{map[string]any{"namespace": e.Namespace}},
 	}})
 	shared := object("source.toolkit.fluxcd.io/v1", "ExternalArtifact", e.Namespace, e.Victim.Namespace+"."+source.GetName(), nil)
-	for _, u := range []*unstructured.Unstructured{source, grant} {
+	for _, u := range []*unstructured.Unstructured{grant, source} {
 		if err := e.Admin.Create(ctx, u); err != nil {
 			if f := judge(err, ""); f.Control == notInstalled {
 				return f
