@@ -85,23 +85,28 @@ func countingWebhook() Control {
 		Name: "webhook " + admission.NamespaceWebhook,
 		Away: "its MutatingWebhookConfiguration is deleted",
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
-			c := &admissionv1.MutatingWebhookConfiguration{}
-			nothing := func(context.Context) error { return nil }
-			if err := t.admin.Get(ctx, client.ObjectKey{Name: admission.WebhookName}, c); err != nil {
-				return nothing, err
-			}
-			if err := t.admin.Delete(ctx, c); err != nil {
-				return nothing, err
-			}
-			restore := func(ctx context.Context) error {
-				again := &admissionv1.MutatingWebhookConfiguration{
-					ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: c.Labels, Annotations: c.Annotations}, Webhooks: c.Webhooks,
-				}
-				return errors.Join(t.admin.Create(ctx, again), t.webhookCalled(ctx, true))
-			}
-			return restore, t.webhookCalled(ctx, false)
+			again, err := t.unhook(ctx)
+			return func(ctx context.Context) error { return errors.Join(again(ctx), t.webhookCalled(ctx, true)) }, err
 		},
 	}
+}
+
+// unhook deletes the webhook's configuration. What it returns makes it again.
+func (t *target) unhook(ctx context.Context) (func(context.Context) error, error) {
+	c := &admissionv1.MutatingWebhookConfiguration{}
+	nothing := func(context.Context) error { return nil }
+	if err := t.admin.Get(ctx, client.ObjectKey{Name: admission.WebhookName}, c); err != nil {
+		return nothing, err
+	}
+	if err := t.admin.Delete(ctx, c); err != nil {
+		return nothing, err
+	}
+	again := func(ctx context.Context) error {
+		return t.admin.Create(ctx, &admissionv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: c.Labels, Annotations: c.Annotations}, Webhooks: c.Webhooks,
+		})
+	}
+	return again, t.webhookCalled(ctx, false)
 }
 
 // webhookCalled waits until the webhook is asked about the namespaces of the
@@ -142,8 +147,11 @@ func managedQuotas() Control {
 				}
 				return t.rolledOut(ctx, client.ObjectKeyFromObject(manager))
 			}
-			call, err := countingWebhook().remove(ctx, t)
-			back := func(ctx context.Context) error { return errors.Join(scale(ctx, "1"), call(ctx)) }
+			again, err := t.unhook(ctx)
+			back := func(ctx context.Context) error {
+				// The manager is not ready before its webhook is there.
+				return errors.Join(again(ctx), scale(ctx, "1"), t.webhookCalled(ctx, true))
+			}
 			if err != nil {
 				return back, err
 			}
