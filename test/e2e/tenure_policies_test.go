@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/ablation"
+	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/testcluster"
 )
 
@@ -25,13 +26,19 @@ spec:
 `
 
 // ownedTeam makes one of the example's tenants a Tenant, with an owner of each
-// kind: those of one kind have the same rights.
+// kind: those of one kind have the same rights. Another Tenant has owners and no
+// namespace yet.
 const ownedTeam = `apiVersion: tenure.dev/v1alpha1
 kind: Tenant
 metadata: {name: dev-team}
 spec:
   owners: [{kind: User, name: alice}, {kind: Group, name: developers}, {kind: ServiceAccount, name: robot, namespace: apps}]
   namespaces: {quota: 5, podSecurity: restricted}
+---
+apiVersion: tenure.dev/v1alpha1
+kind: Tenant
+metadata: {name: newcomer}
+spec: {owners: [{kind: Group, name: newcomers}], namespaces: {quota: 2}}
 `
 
 // tenureFleet is a copy of the example whose own policies and role give way to
@@ -81,8 +88,10 @@ func TestVerifyTenurePolicies(t *testing.T) {
 	if len(through) > 0 {
 		t.Errorf("got through: %q", through)
 	}
-	if len(report.Results) == 0 {
-		t.Error("nothing was tried")
+	for tenant, key := range map[string]string{"dev-team": "I16-api", "newcomer": "I7-api"} {
+		if !slices.ContainsFunc(report.Results, func(r attack.Result) bool { return r.Tenant == tenant && r.Attack.Key() == key }) {
+			t.Errorf("%s was not tried as %s", key, tenant)
+		}
 	}
 	r.kubectl("", "wait", "--for=delete", "namespace/tenure-canary", "namespace/tenure-attack-i5", "namespace/tenure-attack-i5-release", "--timeout=60s")
 	t.Run("Ablation", func(t *testing.T) { ablateTenure(r.with(t)) })
