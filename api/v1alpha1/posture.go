@@ -140,6 +140,15 @@ type Bounds struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MaxObjects int32 `json:"maxObjects,omitempty"`
+	// finalizers are those that the tenant may put on objects of its namespaces,
+	// such as those of an operator of its own. One that nobody serves keeps a
+	// namespace from going.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=317
+	Finalizers []string `json:"finalizers,omitempty"`
 }
 
 // Notifications are the ways in and out of a cluster that a tenant may open.

@@ -68,21 +68,33 @@ Each control of the example fleet, how it is taken away, and which attacks of
 the matrix; the tests check that it is so. Where a row has two controls, each of
 them stops the attacks alone. Generated from internal/ablation; do not edit.
 
-| Without | Taken away | Gets through |
-|---|---|---|
 `)
-	for _, r := range Rows() {
+	table(&b, Rows(), Excluded())
+	b.WriteString(`
+## With Tenure's rules, role and manager
+
+The same fleet with Tenure in the place of its own policies and role, and tenant
+dev-team with an owner, who attacks as well.
+
+`)
+	table(&b, TenureRows(), TenureExcluded())
+	return b.String()
+}
+
+// table writes the rows, and what is in none of them.
+func table(b *strings.Builder, rows []Row, excluded map[string]Exclusion) {
+	b.WriteString("| Without | Taken away | Gets through |\n|---|---|---|\n")
+	for _, r := range rows {
 		ways := make([]string, 0, len(r.Controls))
 		for _, c := range r.Controls {
 			ways = append(ways, c.Away)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", r.Name(), strings.Join(ways, "; "), strings.Join(r.Through(), ", "))
+		fmt.Fprintf(b, "| %s | %s | %s |\n", r.Name(), strings.Join(ways, "; "), strings.Join(r.Through(), ", "))
 	}
 	b.WriteString("\nIn no row:\n\n| Attack | Why |\n|---|---|\n")
 	for _, a := range attack.Catalogue() {
-		if e, excluded := Excluded()[a.Key()]; excluded {
-			fmt.Fprintf(&b, "| %s | %s |\n", a.Key(), e.Reason)
+		if e, ok := excluded[a.Key()]; ok {
+			fmt.Fprintf(b, "| %s | %s |\n", a.Key(), e.Reason)
 		}
 	}
-	return b.String()
 }

@@ -56,12 +56,12 @@ func bound(place string, where scope) Control {
 		Name: "tenant's role not bound " + place,
 		Away: "the role is bound there, too",
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
-			for _, r := range t.tenant.Roles {
-				if name, ok := strings.CutPrefix(r, "ClusterRole/"); ok {
+			for _, r := range t.tenant.Rights {
+				if name, ok := strings.CutPrefix(r.Role, "ClusterRole/"); ok && r.Subject == "ServiceAccount "+t.account.String() {
 					return t.bind(ctx, where, name, allow([]string{"create"}, "", "configmaps"))
 				}
 			}
-			return func(context.Context) error { return nil }, errors.New("the tenant has no ClusterRole")
+			return func(context.Context) error { return nil }, errors.New("the tenant's account has no ClusterRole")
 		},
 	}
 }

@@ -42,10 +42,11 @@ func Rows() []Row {
 		one(role("patch its namespaces", within, allow([]string{"update", "patch"}, "", "namespaces")), "I6-api", "I18-api"),
 		one(role("patch namespaces/status", within, allow([]string{"update", "patch"}, "", "namespaces/status")), "I6-api"),
 		one(role("update namespaces/finalize", within, allow([]string{"update"}, "", "namespaces/finalize")), "I6-api"),
-		one(role("patch quotas", within, allow([]string{"update", "patch"}, "", "resourcequotas")), "A5-api"),
+		one(role("patch quotas", within, allow([]string{"update", "patch"}, "", "resourcequotas")), "A5-api", "W1-api"),
 		one(role("patch the status of Flux objects", within, allow([]string{"update", "patch"}, "source.toolkit.fluxcd.io", "gitrepositories/status")), "S4-api"),
 		one(role("create externalartifacts", within, allow([]string{"create"}, "source.toolkit.fluxcd.io", "externalartifacts")), "S3-api"),
-		one(role("create and patch namespaces of any name", everywhere, allow([]string{"get", "create", "patch", "delete"}, "", "namespaces")), "I5-api", "A2-api", "I5-git", "I5-git-HelmRelease", "I6-api", "I7-api", "I18-api"),
+		one(role("create and patch namespaces of any name", everywhere, allow([]string{"get", "create", "patch", "delete"}, "", "namespaces")), "I5-api", "A2-api", "I5-git", "I5-git-HelmRelease", "I6-api", "I7-api", "I16-api", "I18-api"),
+		one(changeBindings(), "I17-api"),
 		one(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
 
 		one(bound("in every namespace, by a ClusterRoleBinding", everywhere), "I3-api", "I3-git", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W2-api"),
@@ -77,6 +78,7 @@ func Excluded() map[string]Exclusion {
 		"S8-git-loop":                  fixed,
 		"S10-git":                      keys,
 		"S10-git-shared":               keys,
+		"S11-api":                      absent,
 		"S12-api":                      absent,
 		"I9-api":                       plain,
 		"I10-api":                      plain,
@@ -89,6 +91,12 @@ func Excluded() map[string]Exclusion {
 		"S1-api-ImagePolicy":           images,
 		"S1-api-ImageUpdateAutomation": images,
 	}
+}
+
+// changeBindings is the tenant's role without a right on admission policies.
+func changeBindings() Control {
+	return role("patch bindings of admission policies", everywhere,
+		allow([]string{"patch"}, "admissionregistration.k8s.io", "validatingadmissionpolicybindings"))
 }
 
 func one(c Control, attacks ...string) Row { return Row{Controls: []Control{c}, Attacks: attacks} }

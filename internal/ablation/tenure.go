@@ -8,11 +8,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/admission"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -44,8 +47,19 @@ func TenureRows() []Row {
 		// The attack asks for a token of any account of the namespace; the rule keeps
 		// those of accounts that Flux applies as, and internal/admission shows it.
 		one(role("create serviceaccounts/token", within, allow([]string{"create"}, "", "serviceaccounts/token")), "I8-api"),
-		both(role("patch its namespaces", within, allow([]string{"update", "patch"}, "", "namespaces")), "namespaces", "I6-api", "I18-api"),
-		both(role("patch namespaces/status", within, allow([]string{"update", "patch"}, "", "namespaces/status")), "namespaces", "I6-api"),
+		// Owners may patch namespaces: the rule is what says which, and what.
+		one(rule("namespaces"), "I6-api", "I7-api", "I18-api"),
+		{Controls: []Control{countingWebhook(), rule("namespaces")}, Attacks: []string{"I16-api"}, Also: []string{"A2-api", "I6-api", "I7-api", "I18-api"}},
+		one(countingWebhook(), "A2-api"),
+		one(rule("contents"), "A4-api"),
+		{
+			Controls: []Control{role("patch quotas", within, allow([]string{"update", "patch"}, "", "resourcequotas")), rule("managed")},
+			Attacks:  []string{"W1-api"}, Also: []string{"A5-api", "A5-api-ServiceAccount", "I10-api"},
+		},
+		one(changeBindings(), "I17-api"),
+		one(role("patch tenants", everywhere, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenants")), "I17-api"),
+		both(role("patch tenantparameters", within, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenantparameters")), "parameters", "I17-api"),
+		one(bound("in another tenant's namespace", neighbour), "I12-api"),
 		withAccounts("kustomize-controller", "I1-api"),
 		withAccounts("helm-controller", "I1-api-HelmRelease"),
 		{
@@ -60,17 +74,71 @@ func TenureRows() []Row {
 			allow([]string{"bind"}, rbacv1.GroupName, "clusterroles")), "I4-api", "I4-git", "I4-git-HelmRelease"),
 		one(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
 		one(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
-		one(bound("in every namespace, by a ClusterRoleBinding", everywhere), "I3-api", "I3-git", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W2-api"),
+		// Who may write everywhere is taken for one of the platform's operators.
+		one(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "I3-api", "I3-git", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W2-api"),
 	}
 }
 
+// countingWebhook is the webhook for owners' namespaces.
+func countingWebhook() Control {
+	return Control{
+		Name: "webhook " + admission.NamespaceWebhook,
+		Away: "its MutatingWebhookConfiguration is deleted",
+		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			again, err := t.unhook(ctx)
+			return func(ctx context.Context) error { return errors.Join(again(ctx), t.webhookCalled(ctx, true)) }, err
+		},
+	}
+}
+
+// unhook deletes the webhook's configuration. What it returns makes it again.
+func (t *target) unhook(ctx context.Context) (func(context.Context) error, error) {
+	c := &admissionv1.MutatingWebhookConfiguration{}
+	nothing := func(context.Context) error { return nil }
+	if err := t.admin.Get(ctx, client.ObjectKey{Name: admission.WebhookName}, c); err != nil {
+		return nothing, err
+	}
+	if err := t.admin.Delete(ctx, c); err != nil {
+		return nothing, err
+	}
+	again := func(ctx context.Context) error {
+		return t.admin.Create(ctx, &admissionv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: c.Labels, Annotations: c.Annotations}, Webhooks: c.Webhooks,
+		})
+	}
+	return again, t.webhookCalled(ctx, false)
+}
+
+// webhookCalled waits until the webhook is asked about the namespaces of the
+// tenant's first owner, or is not, which shows in the level of Pod Security that
+// it adds.
+func (t *target) webhookCalled(ctx context.Context, want bool) error {
+	if len(t.tenant.Owners) == 0 {
+		return errors.New("the tenant has no owner whose namespaces the webhook is asked about")
+	}
+	owner := rest.CopyConfig(t.opts.Attack.Config)
+	owner.Impersonate = rest.ImpersonationConfig{UserName: t.tenant.Owners[0].User(), Groups: t.tenant.Owners[0].Groups()}
+	as, err := client.New(owner, client.Options{})
+	if err != nil {
+		return err
+	}
+	return poll(ctx, "the webhook to be called, or not", func() (bool, error) {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sentinel, Labels: map[string]string{v1alpha1.LabelTenant: t.tenant.Name}}}
+		if err := as.Create(ctx, ns, client.DryRunAll); err != nil {
+			return false, err
+		}
+		_, called := ns.Labels[admission.PodSecurityLabel]
+		return called == want, nil
+	})
+}
+
 // managedQuotas are the bounds that the manager keeps: it is away meanwhile, or it
-// would write them again.
+// would write them again, and with it the webhook, or owners could try nothing.
 func managedQuotas() Control {
 	plain := quotas()
 	return Control{
 		Name: "quotas that the manager writes",
-		Away: "the manager is stopped, and they are deleted",
+		Away: "the manager is stopped, its webhook is taken away, and they are deleted",
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 			scale := func(ctx context.Context, replicas string) error {
 				manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: t.opts.Attack.Platform, Name: "tenure-manager"}}
@@ -79,11 +147,19 @@ func managedQuotas() Control {
 				}
 				return t.rolledOut(ctx, client.ObjectKeyFromObject(manager))
 			}
+			again, err := t.unhook(ctx)
+			back := func(ctx context.Context) error {
+				// The manager is not ready before its webhook is there.
+				return errors.Join(again(ctx), scale(ctx, "1"), t.webhookCalled(ctx, true))
+			}
+			if err != nil {
+				return back, err
+			}
 			if err := scale(ctx, "0"); err != nil {
-				return func(ctx context.Context) error { return scale(ctx, "1") }, err
+				return back, err
 			}
 			restore, err := plain.remove(ctx, t)
-			return func(ctx context.Context) error { return errors.Join(restore(ctx), scale(ctx, "1")) }, err
+			return func(ctx context.Context) error { return errors.Join(restore(ctx), back(ctx)) }, err
 		},
 	}
 }
@@ -93,7 +169,7 @@ func managedQuotas() Control {
 func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
-	excluded["A4-api"] = Exclusion{Reason: "no rule: finalizers are for an ordered offboarding", Through: true}
+	excluded["S11-api"] = Exclusion{Reason: "without the manager nothing is granted in the first place; TestSourceGrant of internal/server/manager shows what it takes away"}
 	return excluded
 }
 

@@ -52,7 +52,7 @@ func managed() Rule {
 			object, groupKustomize, groupHelm, tenancy.LabelManaged, tenancy.ManagedValue)
 	}
 	return Rule{
-		Name: Prefix + "managed", Rows: []string{"I10", "A4", "A5", "W1"},
+		Name: Prefix + "managed", Rows: []string{"I10", "A5", "W1"},
 		Title: "what the platform applied to a tenant's namespace is changed by the platform",
 		resources: append(fluxKinds(all),
 			on(all, "", "serviceaccounts", "secrets", "configmaps", "resourcequotas", "limitranges"),

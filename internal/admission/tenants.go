@@ -3,6 +3,7 @@ package admission
 import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // everywhere is CEL: whoever may do the same in every namespace has the right from
@@ -11,12 +12,29 @@ import (
 const everywhere = "authorizer.group(request.resource.group).resource(request.resource.resource)" +
 	".subresource(has(request.subResource) ? request.subResource : '')"
 
-// cordoned: a tenant that is cordoned changes nothing. What runs goes on running: its
-// leases and events are not held back.
-func cordoned() Rule {
+// CEL of [contents].
+const (
+	isCordoned = "has(params.spec.cordoned) && params.spec.cordoned"
+	// allowedFinalizers are those that Kubernetes serves for every kind, and those
+	// that the platform says somebody serves.
+	allowedFinalizers = "['" + metav1.FinalizerOrphanDependents + "', '" + metav1.FinalizerDeleteDependents + "'] + (" +
+		"has(" + posture + ") && has(" + posture + ".bounds) && has(" + posture + ".bounds.finalizers) ? " + posture + ".bounds.finalizers : [])"
+	// holdsUp is that an object gets a finalizer that it did not have.
+	holdsUp = "(request.operation in ['CREATE', 'UPDATE'] && has(object.metadata) && has(object.metadata.finalizers) && object.metadata.finalizers.exists(f," +
+		" !(f in " + allowedFinalizers + ") && !(oldObject != null && has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers)))"
+)
+
+// contents: what a tenant puts into its namespaces can be removed again, and a
+// tenant that is cordoned changes nothing. What runs goes on running: its leases and
+// events are not held back.
+//
+// Both are about every kind, so they are one policy: what the API server makes ready
+// for one costs more than the rule. Who has rights beyond the tenant is not asked:
+// controllers of the platform's put finalizers on tenants' objects.
+func contents() Rule {
 	return Rule{
-		Name:  Prefix + "cordoned",
-		Title: "nobody but the platform changes anything in the namespaces of a cordoned tenant",
+		Name: Prefix + "contents", Rows: []string{"A4"},
+		Title: "tenants keep nothing from being removed, and nobody but the platform changes anything in the namespaces of a cordoned tenant",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{
 				admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect,
@@ -29,14 +47,16 @@ func cordoned() Rule {
 			},
 		}}, on([]admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}, "", "namespaces", "namespaces/*")},
 		conditions: append([]string{
-			"has(params.spec.cordoned) && params.spec.cordoned",
-			"!(request.resource.resource in ['events', 'leases'])",
+			isCordoned + " && !(request.resource.resource in ['events', 'leases']) || " + holdsUp,
 			"!has(request.userInfo.groups) || !('system:nodes' in request.userInfo.groups)",
 			"!" + everywhere + ".check(request.operation == 'DELETE' ? 'delete' : request.operation == 'UPDATE' ? 'update' : 'create').allowed()" +
 				" && !(request.operation == 'UPDATE' && " + everywhere + ".check('patch').allowed())",
 		}, notThePlatform...),
-		own:         true,
-		validations: []validation{{"false", "'is cordoned, and nobody but the platform may change ' + request.resource.resource + ' in namespace ' + request.namespace + ': ask the platform team'"}},
+		own: true,
+		validations: []validation{
+			{"!" + holdsUp, "object.kind + ' ' + variables.name + ' must not have finalizers that nobody serves: leave out metadata.finalizers (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
+			{"false", "'is cordoned, and nobody but the platform may change ' + request.resource.resource + ' in namespace ' + request.namespace + ': ask the platform team'"},
+		},
 	}
 }
 

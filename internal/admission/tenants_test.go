@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -128,5 +129,100 @@ func TestProtectedTenant(t *testing.T) {
 		if held != (err != nil) || (held && !strings.Contains(err.Error(), "Tenant kept is protected, and with it all that the tenant has: set spec.protected to false first")) {
 			t.Errorf("deletion of a Tenant with protected %v: %v", held, err)
 		}
+	}
+}
+
+const holdingTenant = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: holding, labels: {tenure.dev/tenant: holding, tenure.dev/parameters: "true"}}
+---
+apiVersion: tenure.dev/v1alpha1
+kind: TenantParameters
+metadata: {name: tenure, namespace: holding}
+spec: {tenant: holding, tenants: {bounds: {finalizers: [operator.example.com/served]}}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: there, namespace: holding, finalizers: [example.com/before]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: all, namespace: holding}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: holder}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: holding-issuer}
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [create, patch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: holding-issuer}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: holding-issuer}
+subjects: [{kind: ServiceAccount, name: holding-issuer, namespace: certificates}]
+`
+
+// Tenants put no finalizers on anything that would keep their namespaces from
+// going; those who serve them do.
+func TestFinalizers(t *testing.T) {
+	t.Parallel()
+	admin, _, restConfig := cluster(t)
+	for _, document := range strings.Split(holdingTenant, "---\n") {
+		if err := admin.Create(t.Context(), parse(t, document)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holder := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "holder", Groups: []string{"system:authenticated"}})
+	issuer := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:certificates:holding-issuer", Groups: []string{"system:serviceaccounts"}})
+	manifest := func(kind, finalizers string) func(client.Client) error {
+		return func(c client.Client) error {
+			return c.Create(t.Context(), parse(t, "{"+kind+", metadata: {name: new, namespace: holding, finalizers: ["+finalizers+"]}}"), client.DryRunAll)
+		}
+	}
+	patch := func(finalizers string) func(client.Client) error {
+		return func(c client.Client) error {
+			there := parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: there, namespace: holding}}")
+			return c.Patch(t.Context(), there, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":[`+finalizers+`],"labels":{"a":"b"}}}`)), client.DryRunAll)
+		}
+	}
+	const configMap, lease, role = "apiVersion: v1, kind: ConfigMap", "apiVersion: coordination.k8s.io/v1, kind: Lease", "apiVersion: rbac.authorization.k8s.io/v1, kind: Role"
+	const want = "tenant holding: ConfigMap new must not have finalizers that nobody serves: leave out metadata.finalizers (allowed: orphan, foregroundDeletion, operator.example.com/served)"
+	testwait.For(t, "the rule to be in force", 30*time.Second, func() (bool, string) {
+		err := manifest(configMap, "example.com/x")(holder)
+		return err != nil && strings.Contains(err.Error(), want), fmt.Sprint(err)
+	})
+	for _, tc := range []struct {
+		reason string
+		who    client.Client
+		what   func(client.Client) error
+		held   bool
+	}{
+		{"none", holder, manifest(configMap, ""), false},
+		{"one that nobody serves", holder, manifest(configMap, "example.com/x"), true},
+		{"on a kind that a cordon leaves alone", holder, manifest(lease, "example.com/x"), true},
+		{"on a kind of RBAC's", holder, manifest(role, "example.com/x"), true},
+		{"beside one that is served", holder, manifest(configMap, "operator.example.com/served, example.com/x"), true},
+		{"a beginning of one that is served", holder, manifest(configMap, "operator.example.com/serve"), true},
+		{"one that Kubernetes serves for some kinds alone", holder, manifest(configMap, "kubernetes.io/pvc-protection"), true},
+		{"one that the platform allows", holder, manifest(configMap, "operator.example.com/served"), false},
+		{"Kubernetes' own", holder, manifest(configMap, "foregroundDeletion"), false},
+		{"another one later", holder, patch(`"example.com/before","example.com/x"`), true},
+		{"the one from before, kept", holder, patch(`"example.com/before"`), false},
+		{"taken off", holder, patch(``), false},
+		{"by a controller that may do so everywhere", issuer, manifest(configMap, "certificates.example.com/x"), false},
+		{"by an admin", admin, manifest(configMap, "example.com/x"), false},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			err := tc.what(tc.who)
+			if !tc.held && err != nil {
+				t.Errorf("held back: %v", err)
+			}
+			if tc.held && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "must not have finalizers that nobody serves")) {
+				t.Errorf("want the rule's refusal, got %v", err)
+			}
+		})
 	}
 }

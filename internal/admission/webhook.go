@@ -15,6 +15,9 @@ const (
 	// WebhookPath is the path that is called.
 	WebhookPath = "/namespaces"
 
+	// NamespaceWebhook is what refusals of the webhook call it.
+	NamespaceWebhook = "namespaces.tenure.dev"
+
 	// webhookSeconds is how long an owner waits when the webhook does not answer.
 	webhookSeconds = 5
 )
@@ -32,7 +35,7 @@ func Webhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 			"tenure.dev/title": "owners' namespaces are counted, and born with what their tenant's have",
 		}},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: "namespaces.tenure.dev",
+			Name: NamespaceWebhook,
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{
 				Namespace: "flux-system", Name: WebhookService, Path: new(WebhookPath), Port: new(int32(443)),
 			}},

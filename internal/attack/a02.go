@@ -6,9 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/admission"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -38,10 +41,10 @@ var fluxKinds = []schema.GroupKind{
 
 func init() {
 	register(Attack{
-		ID: "A2", Via: API,
+		ID: "A2", Via: API, Owners: OwnersAnywhere,
 		Title:    "makes as many Flux objects or namespaces as it likes",
-		Controls: []string{"ResourceQuota on count/RESOURCE.GROUP of each Flux kind", "RBAC on namespaces"},
-		Fix:      Fix{Advice: "give each of the tenant's namespaces a ResourceQuota with a count/… for every Flux kind that its role may create, such as count/kustomizations.kustomize.toolkit.fluxcd.io, and its role no create on namespaces"},
+		Controls: []string{"ResourceQuota on count/RESOURCE.GROUP of each Flux kind", "RBAC on namespaces", "webhook that counts an owner's namespaces"},
+		Fix:      Fix{Advice: "give each of the tenant's namespaces a ResourceQuota with a count/… for every Flux kind that its role may create, such as count/kustomizations.kustomize.toolkit.fluxcd.io, and its role no create on namespaces; where owners make namespaces themselves, give their Tenant spec.namespaces.quota, and install the webhook that counts them"},
 		Run:      floods,
 	})
 }
@@ -50,7 +53,7 @@ func init() {
 // uses up no quota, and really filling one would disturb the other attacks: what
 // is looked at is the bound that quota admission itself works with.
 func floods(ctx context.Context, e *Env) Finding {
-	namespaces := judge(e.tryCreate(ctx, object("v1", "Namespace", "", name("a2"), nil)), "it could make namespaces without end")
+	namespaces := e.boundedNamespaces(ctx)
 	if namespaces.Outcome != Stopped {
 		return namespaces
 	}
@@ -84,6 +87,40 @@ func floods(ctx context.Context, e *Env) Finding {
 		return unproven("the tenant cannot do anything here: " + firstLine(err.Error()))
 	}
 	return stopped(strings.Join(append(controls, namespaces.Control), ", "), message)
+}
+
+// boundedNamespaces says what keeps the tenant from making namespaces without end.
+// An owner may make some: then the webhook has to have seen the request, which
+// shows in what it added, and the Tenant has to have a quota for it to count by.
+func (e *Env) boundedNamespaces(ctx context.Context) Finding {
+	ns := object("v1", "Namespace", "", name("a2-"+e.Tenant.Name), nil)
+	tenant := object(v1alpha1.GroupVersion.String(), "Tenant", "", e.Tenant.Name, nil)
+	there, err := e.exists(ctx, tenant)
+	if err != nil {
+		return unproven("cannot read the Tenant: " + firstLine(err.Error()))
+	}
+	if there {
+		if err := e.Admin.Get(ctx, keyOf(tenant), tenant); err != nil {
+			return unproven("cannot read the Tenant: " + firstLine(err.Error()))
+		}
+		ns.SetLabels(map[string]string{v1alpha1.LabelTenant: e.Tenant.Name})
+		asWanted(ns, tenant)
+	}
+	asked := len(ns.GetLabels())
+	if err := e.As.Create(ctx, ns, client.DryRunAll); err != nil || !there {
+		return judge(err, "it could make namespaces without end")
+	}
+	quota, bounded, _ := unstructured.NestedInt64(tenant.Object, "spec", "namespaces", "quota")
+	labels := ns.GetLabels()
+	// The API server itself adds a namespace's name.
+	delete(labels, corev1.LabelMetadataName)
+	switch {
+	case !bounded || quota > maxObjects:
+		return through("it could make namespaces without end: the Tenant has no quota")
+	case len(labels) <= asked:
+		return through("it could make namespaces without end: no webhook has seen the request to count it")
+	}
+	return stopped("webhook "+admission.NamespaceWebhook, fmt.Sprintf("Tenant %s may have %d namespaces", tenant.GetName(), quota))
 }
 
 // creatable are the resources of Flux, as RESOURCE.GROUP, that the tenant may

@@ -9,13 +9,14 @@ func init() {
 		return u
 	}
 	register(Attack{
-		ID: "A4", Via: API,
+		ID: "A4", Via: API, Owners: OwnersWithin,
 		Title:    "keeps its namespace from being removed, with finalizers of its own making",
-		Controls: []string{"policy on finalizers", "ordered offboarding"},
-		Fix:      Fix{Advice: "allow tenants only the finalizers that the platform knows with a ValidatingAdmissionPolicy on metadata.finalizers, and when a tenant goes, take finalizers out of what is left in its namespaces"},
+		Controls: []string{"policy on finalizers"},
+		Fix:      Fix{Advice: "allow tenants only the finalizers that somebody serves with a ValidatingAdmissionPolicy on metadata.finalizers"},
 		Run: requests(request{
 			what:  "make an object with a finalizer that nobody serves, which holds up the end of its namespace",
 			aimed: creating(finalized),
+			own:   creating(func(e *Env) *unstructured.Unstructured { return configMap(e.Namespace, name("a4")) }),
 		}),
 	})
 }

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tenure-dev/tenure/internal/tenants"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func init() {
 	attack := Attack{
-		ID: "A5", Via: API,
+		ID: "A5", Via: API, Owners: OwnersWithin,
 		Title:      "overwrites what the platform put into its namespace, by server-side apply with force",
 		Controls:   []string{"RBAC", "policy on platform-managed objects"},
 		References: []string{"MTB CPI-2"},
@@ -29,7 +29,7 @@ func init() {
 		},
 	}
 	register(attack)
-	attack.Kind = "ServiceAccount"
+	attack.Kind, attack.Owners = "ServiceAccount", OwnersNever
 	attack.Title = "overwrites the account that the platform made for it, by server-side apply with force"
 	attack.Fix = Fix{Advice: "give the tenant's role no write verb on serviceaccounts, or refuse changes of the platform's accounts with a ValidatingAdmissionPolicy", Rights: true}
 	attack.Run = func(ctx context.Context, e *Env) Finding {
@@ -113,5 +113,6 @@ func (e *Env) platforms(labels map[string]string) bool {
 			return !slices.Contains(e.Tenant.Namespaces, namespace)
 		}
 	}
-	return labels[tenants.Label] != ""
+	_, labelled := tenancy.TenantOf(labels)
+	return labelled
 }

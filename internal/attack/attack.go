@@ -64,6 +64,8 @@ type Attack struct {
 	// Deep is set for an attack that waits for Flux's answer. Of several
 	// tenants with the same shape, only the first is attacked with it.
 	Deep bool
+	// Owners says whether the owners of a Tenant try it as well.
+	Owners Owners
 	// Files are what the attack needs in the tenant's repository, by path below
 	// a folder of its own; see [Env.folder].
 	Files func(*Env) map[string]string

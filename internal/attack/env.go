@@ -27,11 +27,15 @@ import (
 
 // Env is what an attack works with: one tenant on one cluster.
 type Env struct {
-	// Tenant is who attacks, Account as whom, Namespace from where.
+	// Tenant is who attacks, Account as which account, Namespace from where. A
+	// tenant without a namespace has no account, and its name stands for the
+	// namespace that it does not have.
 	Tenant    tenants.Tenant
 	Account   tenants.Account
 	Namespace string
-	// As is a client with the tenant's identity, Admin one that may all.
+	// Owner is the owner that attacks in the account's place; nil for the account.
+	Owner *tenants.Owner
+	// As is a client with the identity of who attacks, Admin one that may all.
 	As, Admin client.WithWatch
 	// Victim is whom it must not reach.
 	Victim Victim
@@ -44,7 +48,13 @@ type Env struct {
 	Repository *tenants.Repository
 
 	config *rest.Config
-	git    *githost.Host
+	// who is behind As.
+	who identity
+	// owners are those that attack beside the account; see [Env.prepareOwners].
+	owners []*Env
+	// tenants are all of the cluster's.
+	tenants []tenants.Tenant
+	git     *githost.Host
 	// outside is how the world outside of the cluster is played; nil when
 	// nobody can.
 	outside Outside
@@ -63,10 +73,11 @@ type Env struct {
 	doubts []string
 }
 
-// newEnv prepares the attacks of one tenant, which has an account.
+// newEnv prepares the attacks of one tenant.
 func newEnv(config *rest.Config, admin client.WithWatch, git *githost.Host, platform string, victim Victim, t tenants.Tenant) (*Env, error) {
 	account, repository := attacker(git, t)
-	as, err := asAccount(config, account)
+	who := identity{user: account.User(), groups: account.Groups()}
+	as, err := asIdentity(config, who)
 	if err != nil {
 		return nil, err
 	}
@@ -75,12 +86,13 @@ func newEnv(config *rest.Config, admin client.WithWatch, git *githost.Host, plat
 		return nil, fmt.Errorf("cannot make a client: %w", err)
 	}
 	return &Env{
-		Tenant: t, Account: account, Namespace: account.Namespace, As: as, Admin: admin,
+		Tenant: t, Account: account, Namespace: cmp.Or(account.Namespace, t.Name), As: as, who: who, Admin: admin,
 		Victim: victim, Platform: platform, Repository: repository, git: git, config: config, kube: kube,
 	}, nil
 }
 
-// Account is the account of a tenant that it is attacked as.
+// Account is the account of a tenant that it is attacked as; the zero Account if
+// it has none.
 func (o Options) Account(t tenants.Tenant) tenants.Account {
 	account, _ := attacker(o.Git, t)
 	return account
@@ -95,6 +107,9 @@ func attacker(git *githost.Host, t tenants.Tenant) (tenants.Account, *tenants.Re
 				return account, &t.Repositories[i]
 			}
 		}
+	}
+	if len(t.Accounts) == 0 {
+		return tenants.Account{}, nil
 	}
 	return t.Accounts[0], nil
 }
@@ -114,12 +129,9 @@ func (e *Env) noRepository() Finding {
 	return unproven("no repository of the tenant is mapped: add " + strings.Join(flags, " or "))
 }
 
-// asAccount returns a client with the identity of a service account. Whoever
-// holds the account's token is, to every check of the API server, just that.
+// asAccount returns a client with the identity of a service account.
 func asAccount(config *rest.Config, account tenants.Account) (client.WithWatch, error) {
-	config = rest.CopyConfig(config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: account.User(), Groups: account.Groups()}
-	return client.NewWithWatch(config, client.Options{})
+	return asIdentity(config, identity{user: account.User(), groups: account.Groups()})
 }
 
 // object is shorthand for an object of a manifest.

@@ -37,7 +37,7 @@ func init() {
 		References: []string{"flux2-multi-tenancy: roles"},
 		Fix:        Fix{Advice: "bind the tenant's account with RoleBindings in its own namespaces only, never with a ClusterRoleBinding", Rights: true},
 	}
-	attack.Via = API
+	attack.Via, attack.Owners = API, OwnersAnywhere
 	attack.Run = requests(
 		request{what: "create a Kustomization in the platform's namespace", aimed: creating(kustomizationIn(platform)), own: own},
 		request{what: "create a Kustomization in another tenant's namespace", aimed: creating(kustomizationIn(victim)), own: own},
@@ -49,5 +49,6 @@ func init() {
 		}},
 	)
 	register(attack)
+	attack.Owners = OwnersNever
 	register(delivers(attack, kustomizationIn(victim), kustomizationIn(func(e *Env) string { return e.Namespace })))
 }

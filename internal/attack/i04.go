@@ -33,12 +33,13 @@ func init() {
 			},
 		},
 	}
-	attack.Via = API
+	attack.Via, attack.Owners = API, OwnersAnywhere
 	attack.Run = requests(
 		request{what: "bind itself to cluster-admin", aimed: creating(binding)},
 		request{what: "make a role for everything in another tenant's namespace", aimed: creating(role)},
 	)
 	register(attack)
+	attack.Owners = OwnersNever
 	register(delivers(attack, binding, ownConfigMap("i4")))
 	register(deliversByChart(attack, binding, ownConfigMap("i4-release")))
 }

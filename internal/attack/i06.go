@@ -13,7 +13,7 @@ import (
 
 func init() {
 	register(Attack{
-		ID: "I6", Via: API,
+		ID: "I6", Via: API, Owners: OwnersWithin,
 		Title:      "changes the labels of its own namespace that keep it in bounds",
 		Controls:   []string{"RBAC", "policy on Namespaces"},
 		References: []string{"CVE-2022-46167", "CVE-2026-30963"},

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/tenure-dev/tenure/internal/tenants"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,7 +12,7 @@ import (
 
 func init() {
 	register(Attack{
-		ID: "I7", Via: API,
+		ID: "I7", Via: API, Owners: OwnersAnywhere,
 		Title:      "takes over a namespace that is nobody's, or one of the system's",
 		Controls:   []string{"RBAC", "policy on who owns a Namespace"},
 		References: []string{"CVE-2024-39690", "CVE-2025-55205"},
@@ -22,6 +22,9 @@ func init() {
 			request{what: "label the namespace default as its own", aimed: claims(func(*Env) string { return "default" }, "")},
 			request{what: "label the namespace kube-system as its own", aimed: claims(func(*Env) string { return "kube-system" }, "")},
 			request{what: "label the namespace of Flux as its own", aimed: claims(func(e *Env) string { return e.Platform }, "")},
+			request{what: "make itself the owner of kube-system by a reference", aimed: refers(func(*Env) string { return "kube-system" })},
+			request{what: "make itself the owner of a namespace that belongs to no tenant by a reference", aimed: refers(func(e *Env) string { return e.Victim.Namespace })},
+			request{what: "make a namespace for another tenant", aimed: func(ctx context.Context, e *Env) error { return e.makesNamespace(name("i7"), VictimNamespace)(ctx, e) }},
 			request{what: "claim a namespace by its status", aimed: claims(func(e *Env) string { return e.Victim.Namespace }, "status")},
 			request{what: "finalize a namespace that belongs to no tenant", aimed: func(ctx context.Context, e *Env) error { return finalize(ctx, e, e.Victim.Namespace) }},
 			request{what: "delete a namespace that belongs to no tenant", aimed: func(ctx context.Context, e *Env) error {
@@ -35,7 +38,16 @@ func init() {
 // named.
 func claims(namespace func(*Env) string, subresource string) func(context.Context, *Env) error {
 	return func(ctx context.Context, e *Env) error {
-		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, tenants.Label, e.Tenant.Name)
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%[1]q:%[4]q,%[2]q:%[4]q,%[3]q:%[4]q}}}`, v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant, e.Tenant.Name)
 		return patchAny(ctx, e, namespace(e), subresource, patch)
+	}
+}
+
+// refers makes the tenant the owner of a namespace, as Capsule's namespaces have
+// one. The reference is to what is not there: nobody looks it up in a dry run.
+func refers(namespace func(*Env) string) func(context.Context, *Env) error {
+	return func(ctx context.Context, e *Env) error {
+		patch := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"capsule.clastix.io/v1beta2","kind":"Tenant","name":%q,"uid":"00000000-0000-0000-0000-000000000000"}]}}`, e.Tenant.Name)
+		return patchAny(ctx, e, namespace(e), "", patch)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 func init() {
 	register(Attack{
-		ID: "I8", Via: API,
+		ID: "I8", Via: API, Owners: OwnersWithin,
 		Title:      "acts as another account, by impersonation or with a token made for it",
 		Controls:   []string{"RBAC"},
 		References: []string{"flux2 discussion 263"},
@@ -71,6 +71,6 @@ func mayNot(verb, resource string, namespace func(*Env) string) func(context.Con
 		if review.Status.Allowed {
 			return nil
 		}
-		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf("user %q cannot %s resource %q", e.Account.User(), verb, resource))
+		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf("user %q cannot %s resource %q", e.who.user, verb, resource))
 	}
 }

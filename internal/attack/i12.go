@@ -1,21 +1,27 @@
 package attack
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/tenants"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func init() {
 	register(Attack{
-		ID: "I12", Via: API,
+		ID: "I12", Via: API, Owners: OwnersAnywhere,
 		Title:      "passes for an account of another tenant that has the same name, or one that reads the same",
 		Controls:   []string{"RBAC (subjects are a namespace and a name)"},
 		References: []string{"CVE-2023-46254"},
@@ -25,6 +31,9 @@ func init() {
 }
 
 func passesForAnother(ctx context.Context, e *Env) Finding {
+	if e.Owner != nil {
+		return ownsAnother(ctx, e)
+	}
 	// Joined by a hyphen, the account that is bound here and the tenant's own
 	// collider read the same.
 	bound := tenants.Account{Namespace: e.Namespace + "-tenure", Name: "canary"}
@@ -55,6 +64,41 @@ func passesForAnother(ctx context.Context, e *Env) Finding {
 		return unproven(firstLine(err.Error()))
 	}
 	return requests(append(all, misbound...)...)(ctx, e)
+}
+
+// likest is how many other tenants an owner is mistaken for: those whose names
+// begin most like the owner's tenant.
+const likest = 8
+
+// ownsAnother tries what owners of other tenants may do.
+func ownsAnother(ctx context.Context, e *Env) Finding {
+	all := []request{{what: "write to a namespace of another tenant", aimed: creating(func(e *Env) *unstructured.Unstructured {
+		return configMap(e.Victim.Namespace, name("i12"))
+	})}}
+	others := slices.DeleteFunc(slices.Clone(e.tenants), func(t tenants.Tenant) bool {
+		return t.Name == e.Tenant.Name || len(t.Owners) == 0 || slices.ContainsFunc(t.Owners, func(o tenants.Owner) bool {
+			return o.User() == e.Owner.User() || o.Kind == rbacv1.GroupKind && slices.Contains(e.Owner.Groups(), o.Name)
+		})
+	})
+	alike := func(t tenants.Tenant) int {
+		n := 0
+		for n < min(len(t.Name), len(e.Tenant.Name)) && t.Name[n] == e.Tenant.Name[n] {
+			n++
+		}
+		return n
+	}
+	slices.SortStableFunc(others, func(a, b tenants.Tenant) int { return cmp.Compare(alike(b), alike(a)) })
+	for _, other := range others[:min(likest, len(others))] {
+		all = append(all, request{what: "own tenant " + other.Name + ", which does not name it", aimed: func(ctx context.Context, e *Env) error {
+			right := authorizationv1.ResourceAttributes{Group: v1alpha1.GroupVersion.Group, Resource: "tenants", Name: other.Name, Verb: v1alpha1.VerbOwn}
+			allowed, err := e.may(ctx, right)
+			if err != nil || allowed {
+				return err
+			}
+			return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("tenants").GroupResource(), other.Name, fmt.Errorf("user %q cannot own resource \"tenants\"", e.who.user))
+		}})
+	}
+	return requests(all...)(ctx, e)
 }
 
 // writesAs tries to write to the victim's namespace with an account's identity.
@@ -95,8 +139,8 @@ func soon(try func(context.Context, *Env) error) func(context.Context, *Env) err
 // one tenant to the next.
 func (e *Env) boundElsewhere(ctx context.Context) ([]request, error) {
 	var namespaces corev1.NamespaceList
-	if err := e.Admin.List(ctx, &namespaces, client.HasLabels{tenants.Label}); err != nil {
-		return nil, fmt.Errorf("cannot list the namespaces of other tenants: %w", err)
+	if err := e.Admin.List(ctx, &namespaces); err != nil {
+		return nil, fmt.Errorf("cannot list the namespaces: %w", err)
 	}
 	var bindings rbacv1.RoleBindingList
 	if err := e.Admin.List(ctx, &bindings); err != nil {
@@ -122,7 +166,8 @@ func (e *Env) boundElsewhere(ctx context.Context) ([]request, error) {
 func misbindings(t tenants.Tenant, account tenants.Account, namespaces []corev1.Namespace, bindings []rbacv1.RoleBinding) []rbacv1.RoleBinding {
 	foreign := map[string]bool{}
 	for _, ns := range namespaces {
-		foreign[ns.Name] = ns.Labels[tenants.Label] != t.Name && !slices.Contains(t.Namespaces, ns.Name)
+		tenant, labelled := tenancy.TenantOf(ns.Labels)
+		foreign[ns.Name] = labelled && tenant != t.Name && !slices.Contains(t.Namespaces, ns.Name)
 	}
 	var found []rbacv1.RoleBinding
 	for _, b := range bindings {

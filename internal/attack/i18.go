@@ -5,7 +5,7 @@ func init() {
 		return request{what: what, aimed: patchNamespace("", `{"metadata":{"labels":{"`+key+`":"true"}}}`)}
 	}
 	register(Attack{
-		ID: "I18", Via: API,
+		ID: "I18", Via: API, Owners: OwnersWithin,
 		Title:      "puts labels on its own namespace that grant rights elsewhere",
 		Controls:   []string{"RBAC", "policy with protected label prefixes"},
 		References: []string{"Kubernetes: dynamic resource allocation, admin access", "Gateway API: cross-namespace routing"},

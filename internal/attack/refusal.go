@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"errors"
 	"regexp"
 	"strings"
 
@@ -59,6 +60,10 @@ func judge(err error, evidence string) Finding {
 		return through(evidence)
 	}
 	message := firstLine(err.Error())
+	var name *invalidNameError
+	if errors.As(err, &name) {
+		return stopped(nameCheck, message)
+	}
 	control, known := controlOf(message)
 	switch {
 	case !known:

@@ -83,7 +83,7 @@ func identityWorks(ctx context.Context, e *Env) error {
 	if err := e.As.Create(ctx, review); err != nil {
 		return fmt.Errorf("cannot ask who the tenant is: %w", err)
 	}
-	if got, want := review.Status.UserInfo.Username, e.Account.User(); got != want {
+	if got, want := review.Status.UserInfo.Username, e.who.user; got != want {
 		return fmt.Errorf("the tenant is %s to the API server, not %s", got, want)
 	}
 	return nil

@@ -106,13 +106,16 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 		if err != nil {
 			return report, fmt.Errorf("cannot attack as tenant %s: %w", t.Name, err)
 		}
-		e.Root, e.outside, e.doubts = opts.Root, opts.Network, doubts
+		e.Root, e.outside, e.doubts, e.tenants = opts.Root, opts.Network, doubts, report.Tenants
+		if err := e.prepareOwners(); err != nil {
+			return report, fmt.Errorf("cannot attack as the owners of tenant %s: %w", t.Name, err)
+		}
 		envs = append(envs, e)
 	}
 	full := inFull(envs)
 	var all []*assault
 	for _, e := range envs {
-		attacks := slices.DeleteFunc(Catalogue(), func(a Attack) bool { return opts.Only != nil && !opts.Only(a) })
+		attacks := slices.DeleteFunc(Catalogue(), func(a Attack) bool { return opts.Only != nil && !opts.Only(a) || !e.tries(a) })
 		if like := full[e.Tenant.Shape]; like != e {
 			report.Like[e.Tenant.Name] = like.Tenant.Name
 			attacks = slices.DeleteFunc(attacks, func(a Attack) bool { return a.Deep })

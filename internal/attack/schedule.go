@@ -181,12 +181,12 @@ func (e *Env) try(ctx context.Context, a Attack) Finding {
 	case a.Files != nil && e.unplanted != nil:
 		return unproven("the tenant's repository cannot be used: " + firstLine(e.unplanted.Error()))
 	}
-	f := a.Run(ctx, e)
+	f := e.tryAll(ctx, a)
 	switch {
 	case f.Outcome == GotThrough:
 		return e.doubt(a, f)
 	// What is not installed has no layers.
-	case f.Outcome == Stopped && f.Control != notInstalled:
+	case f.Outcome == Stopped && f.Control != notInstalled && e.hasAccount():
 		f.Missing = a.missingLayers(ctx, e)
 	}
 	return f

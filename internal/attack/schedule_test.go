@@ -12,7 +12,8 @@ import (
 )
 
 func env(name, shape, url string) *Env {
-	e := &Env{Tenant: tenants.Tenant{Name: name, Shape: shape}}
+	account := tenants.Account{Namespace: name, Name: name}
+	e := &Env{Tenant: tenants.Tenant{Name: name, Shape: shape, Accounts: []tenants.Account{account}}, Account: account}
 	if url != "" {
 		e.Repository = &tenants.Repository{URL: url, Branch: "main"}
 		e.Tenant.Repositories = []tenants.Repository{*e.Repository}
@@ -126,5 +127,63 @@ func TestTry(t *testing.T) {
 		if diff := cmp.Diff(tc.want, tc.env.try(t.Context(), tc.attack)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 		}
+	}
+}
+
+// Owners try what they are meant to try, and the worst of what came of it counts.
+func TestTryAll(t *testing.T) {
+	t.Parallel()
+	e := env("a", "", "")
+	e.owners = []*Env{{who: identity{name: "User ann"}, Owner: &tenants.Owner{Kind: "User", Name: "ann"}}}
+	for name, tc := range map[string]struct {
+		reason         string
+		owners         Owners
+		account, owner Finding
+		want           Finding
+	}{
+		"the account's own":   {"what owners have nothing to do with", OwnersNever, stopped("RBAC", "no"), through("it could"), stopped("RBAC", "no")},
+		"an owner's":          {"what an owner can do, the tenant can", OwnersAnywhere, stopped("RBAC", "no"), through("it could"), through("as User ann: it could")},
+		"the account's":       {"and what its account can do", OwnersWithin, through("it could"), stopped("RBAC", "no"), through("it could")},
+		"not proven":          {"what is not proven of one is not proven", OwnersAnywhere, stopped("RBAC", "no"), unproven("an outage"), unproven("as User ann: an outage")},
+		"through is worse":    {"than what is not proven", OwnersAnywhere, unproven("an outage"), through("it could"), through("as User ann: it could")},
+		"stopped by two":      {"all controls are named", OwnersAnywhere, stopped("RBAC", "no"), stopped("policy p, RBAC", "never"), stopped("RBAC, policy p", "no")},
+		"stopped by the same": {"each once", OwnersAnywhere, stopped("RBAC", "no"), stopped("RBAC", "never"), stopped("RBAC", "no")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := Attack{Owners: tc.owners, Run: func(_ context.Context, e *Env) Finding {
+				if e.Owner != nil {
+					return tc.owner
+				}
+				return tc.account
+			}}
+			if diff := cmp.Diff(tc.want, e.tryAll(t.Context(), a)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// A tenant without a namespace has owners alone, who try what lies outside.
+func TestTriesWithoutNamespace(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason     string
+		namespaces []string
+		owners     Owners
+		want       bool
+	}{
+		{"what the account does nobody tries", nil, OwnersNever, false},
+		{"within what is not there nobody tries anything", nil, OwnersWithin, false},
+		{"what lies outside", nil, OwnersAnywhere, true},
+		{"a namespace without an account", []string{"a"}, OwnersWithin, true},
+	} {
+		e := &Env{Tenant: tenants.Tenant{Name: "a", Namespaces: tc.namespaces}}
+		if got := e.tries(Attack{Owners: tc.owners}); got != tc.want {
+			t.Errorf("%s: got %t", tc.reason, got)
+		}
+	}
+	if f := (&Env{}).tryAll(t.Context(), Attack{Owners: OwnersAnywhere}); f.Outcome != NotProven {
+		t.Errorf("without anybody to attack as nothing is proven: %v", f)
 	}
 }

@@ -50,7 +50,7 @@ func init() {
 		all = append(all, request{what: right.what, aimed: mayNot(right.verb, right.resource, right.namespace)})
 	}
 	register(Attack{
-		ID: "W2", Via: API,
+		ID: "W2", Via: API, Owners: OwnersAnywhere,
 		Title:      "reads what belongs to another tenant or the platform",
 		Controls:   []string{"RBAC"},
 		References: []string{"MTB TI-2"},

@@ -4,7 +4,7 @@ import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 func init() {
 	register(Attack{
-		ID: "W3", Via: API,
+		ID: "W3", Via: API, Owners: OwnersWithin,
 		Title:      "runs a Pod that owns its node",
 		Controls:   []string{"Pod Security admission at baseline or restricted"},
 		References: []string{"MTB CPI-3 to 6", "MTB HI"},

@@ -161,6 +161,9 @@ func (t *tree) forget(file string) {
 // confine makes a ClusterRoleBinding a RoleBinding in the namespace of the
 // tenant's account, with a role that is not too wide for it.
 func (t *tree) confine(b object, tenant tenants.Tenant) {
+	if len(tenant.Accounts) == 0 {
+		return // it has no namespace to be confined to
+	}
 	namespace := tenant.Accounts[0].Namespace
 	done := t.edit(b.file, func(s *stream) error {
 		if err := s.set(b.doc, "RoleBinding", "kind"); err != nil {

@@ -123,23 +123,29 @@ func (d *discovery) assignRights() {
 			if !named {
 				continue
 			}
-			right := Right{
-				Role: g.role.Kind + "/" + g.role.Name, Namespace: g.namespace,
-				Binding: g.name, Subject: subject, AppliedBy: g.applied,
-			}
-			t.Rights = append(t.Rights, right)
-			role := right.Role
-			switch {
-			case g.namespace == "":
-				role += " (everywhere)"
-			case !slices.Contains(t.Namespaces, g.namespace):
-				role += fmt.Sprintf(" (in %s)", g.namespace)
-			}
-			if !slices.Contains(t.Roles, role) {
-				t.Roles = append(t.Roles, role)
-			}
+			t.addRight(g, subject)
 		}
+		d.assignOwnersRights(t)
 		slices.Sort(t.Roles)
 		slices.SortFunc(t.Rights, func(a, b Right) int { return cmp.Compare(a.Binding, b.Binding) })
+	}
+}
+
+// addRight notes that a binding names somebody of the tenant's.
+func (t *Tenant) addRight(g grant, subject string) {
+	right := Right{
+		Role: g.role.Kind + "/" + g.role.Name, Namespace: g.namespace,
+		Binding: g.name, Subject: subject, AppliedBy: g.applied,
+	}
+	t.Rights = append(t.Rights, right)
+	role := right.Role
+	switch {
+	case g.namespace == "":
+		role += " (everywhere)"
+	case !slices.Contains(t.Namespaces, g.namespace):
+		role += fmt.Sprintf(" (in %s)", g.namespace)
+	}
+	if !slices.Contains(t.Roles, role) {
+		t.Roles = append(t.Roles, role)
 	}
 }

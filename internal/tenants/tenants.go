@@ -1,7 +1,7 @@
 // Package tenants finds out who the tenants of a cluster with Flux are, whoever
 // onboarded them and however: by the labels that `flux create tenant`, Tenure and
-// Capsule write, by Flux objects outside the platform's namespaces, and by the accounts as which
-// those reconcile.
+// Capsule write, by Flux objects outside the platform's namespaces and the accounts as
+// which those reconcile, and by Tenant objects, which say who owns the tenant.
 package tenants
 
 import (
@@ -35,15 +35,18 @@ type Tenant struct {
 	// Accounts are the service accounts as which Flux applies what the
 	// tenant delivers, and those that carry the tenant's label; sorted, those
 	// in the platform's namespace last.
+	// It has none if it is a Tenant without a namespace.
 	Accounts []Account
+	// Owners are those whom its Tenant object names, in that order.
+	Owners []Owner
 	// Repositories are the Git repositories that the tenant delivers from.
 	Repositories []Repository
 	// Roles are the roles of Rights as KIND/NAME, with a note where one holds
 	// outside of the tenant's namespaces; sorted.
 	Roles []string
 	// Rights say by which binding the tenant has its roles: those of its
-	// accounts, of the groups that these are in, and of the user that older
-	// releases of Flux impersonate; sorted by binding.
+	// accounts, of the groups that these are in, of the user that older
+	// releases of Flux impersonate, and of its owners; sorted by binding.
 	Rights []Right
 	// Shape is equal for tenants that, names aside, have the same rights in
 	// namespaces with the same labels, quotas, limits and network policies,
@@ -96,6 +99,7 @@ func Discover(ctx context.Context, c client.Reader) ([]Tenant, error) {
 		return nil, fmt.Errorf("cannot find the tenants: %w", err)
 	}
 	d.assignNamespaces()
+	d.assignOwners()
 	d.assignAccounts()
 	d.assignRepositories()
 	d.assignRights()
@@ -118,6 +122,8 @@ type discovery struct {
 	releases       []unstructured.Unstructured
 	repositories   []unstructured.Unstructured
 	platform       map[string]bool
+	// owners are those of the Tenant objects, by the tenant's name.
+	owners map[string][]Owner
 
 	tenants     map[string]*Tenant
 	byNamespace map[string]*Tenant
@@ -140,6 +146,9 @@ func (d *discovery) read(ctx context.Context, c client.Reader) error {
 	d.grants = grants(bindings.Items, clusterBindings.Items)
 	var err error
 	if d.bounds, err = readBounds(ctx, c); err != nil {
+		return err
+	}
+	if err := d.readOwners(ctx, c); err != nil {
 		return err
 	}
 	for kind, to := range map[flux.Kind]*[]unstructured.Unstructured{
@@ -276,7 +285,7 @@ func (d *discovery) guessAccounts(t *Tenant) {
 			}
 		}
 	}
-	if len(t.Accounts) == 0 {
+	if len(t.Accounts) == 0 && len(t.Namespaces) > 0 {
 		t.Accounts = []Account{{t.Namespaces[0], fallbackAccount}}
 	}
 }

@@ -39,6 +39,22 @@ func labelledBinding(namespace, role, account string, labels map[string]string) 
 	return b
 }
 
+func owned(kind, namespace, name string) map[string]any {
+	owner := map[string]any{"kind": kind, "name": name}
+	if namespace != "" {
+		owner["namespace"] = namespace
+	}
+	return owner
+}
+
+func tenantObject(apiVersion, name string, owners ...any) client.Object {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"owners": owners}}}
+	u.SetAPIVersion(apiVersion)
+	u.SetKind("Tenant")
+	u.SetName(name)
+	return u
+}
+
 // sharing is a tenant that delivers from the repository that others deliver from
 // too.
 func sharing(namespace string) Tenant {
@@ -155,6 +171,21 @@ func TestDiscover(t *testing.T) {
 			objects: []client.Object{namespace("apps", labelled)},
 			want:    []Tenant{{Name: "dev-team", Namespaces: []string{"apps"}, Accounts: []Account{{"apps", "default"}}}},
 		},
+		"Tenants": {
+			reason: "owners are those that the Tenant names, Tenure's before Capsule's, and one without a namespace is a tenant, too",
+			objects: []client.Object{
+				namespace("apps", labelled), account("apps", "dev-team", labelled),
+				tenantObject("tenure.dev/v1alpha1", "dev-team", owned("User", "", "ann"), owned("ServiceAccount", "ci", "robot")),
+				tenantObject("capsule.clastix.io/v1beta2", "dev-team", owned("User", "", "old")),
+				tenantObject("capsule.clastix.io/v1beta2", "oil", owned("ServiceAccount", "", "system:serviceaccount:oil:owner"), owned("Group", "", "oilers")),
+				tenantObject("tenure.dev/v1alpha1", "nobody"),
+			},
+			want: []Tenant{
+				{Name: "dev-team", Namespaces: []string{"apps"}, Accounts: []Account{{"apps", "dev-team"}},
+					Owners: []Owner{{Kind: "User", Name: "ann"}, {Kind: "ServiceAccount", Namespace: "ci", Name: "robot"}}},
+				{Name: "oil", Owners: []Owner{{Kind: "ServiceAccount", Namespace: "oil", Name: "owner"}, {Kind: "Group", Name: "oilers"}}},
+			},
+		},
 		"two on one repository": {
 			reason: "each has the repository, by a source of its own",
 			objects: []client.Object{
@@ -173,10 +204,49 @@ func TestDiscover(t *testing.T) {
 			got := discover(t, tc.objects...)
 			for i := range got {
 				got[i].Shape, got[i].Rights = "", nil
+				for k := range got[i].Owners {
+					got[i].Owners[k].Shape = ""
+				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// Owners with the same roles in the same places are alike, whatever their names
+// are; and what they may do, the tenant may.
+func TestOwnersShapes(t *testing.T) {
+	t.Parallel()
+	to := func(name, role string, users ...string) client.Object {
+		b := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: role}}
+		for _, u := range users {
+			b.Subjects = append(b.Subjects, rbacv1.Subject{Kind: rbacv1.UserKind, Name: u})
+		}
+		return b
+	}
+	found := discover(t, namespace("apps", map[string]string{Label: "dev-team"}),
+		tenantObject("tenure.dev/v1alpha1", "dev-team", owned("User", "", "ann"), owned("User", "", "bob"), owned("User", "", "eve"), owned("Group", "", "ann"), owned("Group", "", "devs")),
+		to("owners", "tenure:owners:dev-team", "ann", "bob", "eve"), to("more", "edit", "eve"),
+	)
+	owners := found[0].Owners
+	for _, tc := range []struct {
+		reason string
+		a, b   int
+		alike  bool
+	}{
+		{"the same role", 0, 1, true},
+		{"another role besides", 0, 2, false},
+		{"a group of the name of a user", 0, 3, false},
+		{"two groups without a role", 3, 4, true},
+	} {
+		if got := owners[tc.a].Shape == owners[tc.b].Shape; got != tc.alike {
+			t.Errorf("%s: %s and %s are alike: %t", tc.reason, owners[tc.a], owners[tc.b], got)
+		}
+	}
+	want := []string{"ClusterRole/edit (everywhere)", "ClusterRole/tenure:owners:dev-team (everywhere)"}
+	if diff := cmp.Diff(want, found[0].Roles); diff != "" {
+		t.Errorf("the tenant's roles (-want +got):\n%s", diff)
 	}
 }

@@ -166,6 +166,7 @@ func TestManager(t *testing.T) {
 		"infrastructure/tenure/manager.yaml":  string(config.Manager()),
 		"infrastructure/tenure/profile.yaml":  fmt.Sprintf(managedProfile, server.URL),
 	}
+	withCapsule(t, files)
 	for i := range managedTeams {
 		files[fmt.Sprintf("tenants/team-%d.yaml", i)] = fmt.Sprintf(tenantManifests, fmt.Sprintf("team-%d", i))
 	}
@@ -188,6 +189,8 @@ func TestManager(t *testing.T) {
 	t.Run("killed", func(t *testing.T) { testKilledManager(r.with(t)) })
 	t.Run("owners' namespaces", func(t *testing.T) { testOwnersNamespaces(r.with(t)) })
 	t.Run("policies restarted", func(t *testing.T) { testPoliciesRestarted(r.with(t)) })
+	t.Run("Capsule's manifests", func(t *testing.T) { testCapsuleUnchanged(r.with(t)) })
+	t.Run("move from Capsule", func(t *testing.T) { testCapsuleMove(r.with(t)) })
 	t.Run("stopped", func(t *testing.T) { testStoppedManager(r.with(t)) })
 }
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"filippo.io/age"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -39,9 +38,6 @@ func TestWalk(t *testing.T) {
 			for name, content := range map[string]string{
 				"keys/sops.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: flux-system}\n---\n" +
 					"apiVersion: v1\nkind: Secret\nmetadata: {name: sops-age, namespace: flux-system}\nstringData: {flux.agekey: " + identity.String() + "}\n",
-				// Finalizers are for the ordered end of a tenant: a rule against them
-				// would stop what operators in a tenant's namespace need.
-				"accepted.yaml": "accepted:\n- {id: A4, tenant: \"*\", reason: finalizers are taken out when a tenant goes, expires: " + time.Now().AddDate(0, 1, 0).Format(time.DateOnly) + "}\n",
 			} {
 				write(t, content, env.WorkDir, name)
 			}

@@ -61,6 +61,7 @@ type tenant struct {
 	Name         string   `json:"name"`
 	Namespaces   []string `json:"namespaces"`
 	Accounts     []string `json:"accounts"`
+	Owners       []string `json:"owners,omitempty"`
 	Roles        []string `json:"roles"`
 	Repositories []string `json:"repositories"`
 	ClusterAdmin bool     `json:"clusterAdmin,omitempty"`
@@ -212,6 +213,9 @@ func newTenant(t tenants.Tenant, like string) tenant {
 	made := tenant{Name: t.Name, Namespaces: t.Namespaces, Roles: t.Roles, ClusterAdmin: t.HasClusterAdmin(), Like: like}
 	for _, a := range t.Accounts {
 		made.Accounts = append(made.Accounts, a.String())
+	}
+	for _, o := range t.Owners {
+		made.Owners = append(made.Owners, o.String())
 	}
 	for _, repository := range t.Repositories {
 		made.Repositories = append(made.Repositories, repository.URL+"#"+repository.Branch)

@@ -1,0 +1,125 @@
+package attack
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/tenants"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Owners says whether the owners that a Tenant names try an attack too, each as
+// who they are, beside the account that Flux applies the tenant's objects as.
+type Owners string
+
+// What owners try.
+const (
+	// OwnersNever is for what only the account has to do with, which delivers.
+	OwnersNever Owners = ""
+	// OwnersWithin is for attacks from within a namespace of the tenant's: they are
+	// not tried for a tenant that has none yet.
+	OwnersWithin Owners = "within"
+	// OwnersAnywhere is for attacks on what lies outside.
+	OwnersAnywhere Owners = "anywhere"
+)
+
+// identity is who makes the requests of an attack.
+type identity struct {
+	// name is what reports call it, empty for the tenant's account.
+	name   string
+	user   string
+	groups []string
+}
+
+// asIdentity returns a client with somebody's identity. Whoever has their
+// credentials is, to every check of the API server, just that.
+func asIdentity(config *rest.Config, who identity) (client.WithWatch, error) {
+	config = rest.CopyConfig(config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: who.user, Groups: who.groups}
+	return client.NewWithWatch(config, client.Options{})
+}
+
+// prepareOwners adds the owners as whom the tenant is attacked: of those that are
+// of one kind and have the same roles, the first.
+func (e *Env) prepareOwners() error {
+	var shapes []string
+	for _, o := range e.Tenant.Owners {
+		if slices.Contains(shapes, o.Shape) || o.User() == e.who.user {
+			continue
+		}
+		shapes = append(shapes, o.Shape)
+		who := identity{name: o.String(), user: o.User(), groups: o.Groups()}
+		as, err := asIdentity(e.config, who)
+		if err != nil {
+			return err
+		}
+		owner := *e
+		owner.As, owner.who, owner.Owner, owner.owners = as, who, &o, nil
+		e.owners = append(e.owners, &owner)
+	}
+	return nil
+}
+
+// tries says whether there is anybody of the tenant's who tries an attack.
+func (e *Env) tries(a Attack) bool {
+	if e.hasAccount() {
+		return true
+	}
+	return a.Owners == OwnersAnywhere || a.Owners == OwnersWithin && len(e.Tenant.Namespaces) > 0
+}
+
+// hasAccount says whether the tenant has an account to attack as. One without a
+// namespace has none.
+func (e *Env) hasAccount() bool { return e.Account != (tenants.Account{}) }
+
+// tryAll runs an attack as the tenant's account and as its owners. The worst of
+// what came of it is the finding.
+func (e *Env) tryAll(ctx context.Context, a Attack) Finding {
+	var all []Finding
+	if e.hasAccount() {
+		all = append(all, a.Run(ctx, e))
+	}
+	if a.Owners != OwnersNever {
+		for _, owner := range e.owners {
+			all = append(all, a.Run(ctx, owner).by(owner.who.name))
+		}
+	}
+	return worst(all)
+}
+
+// by says of a finding who came to it.
+func (f Finding) by(who string) Finding {
+	for _, text := range []*string{&f.Evidence, &f.Reason} {
+		if *text != "" {
+			*text = "as " + who + ": " + *text
+		}
+	}
+	return f
+}
+
+// worst is the finding that counts of several. What all were stopped by is named.
+func worst(all []Finding) Finding {
+	if len(all) == 0 {
+		return unproven("the tenant has neither an account nor an owner to attack as")
+	}
+	var controls []string
+	counts := all[0]
+	for _, f := range all {
+		if badness(f.Outcome) > badness(counts.Outcome) {
+			counts = f
+		}
+		for control := range strings.SplitSeq(f.Control, ", ") {
+			if control != "" && !slices.Contains(controls, control) {
+				controls = append(controls, control)
+			}
+		}
+	}
+	if counts.Outcome == Stopped {
+		counts.Control = strings.Join(controls, ", ")
+	}
+	return counts
+}
+
+func badness(o Outcome) int { return slices.Index([]Outcome{Stopped, NotProven, GotThrough}, o) }

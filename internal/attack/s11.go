@@ -1,0 +1,85 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	register(Attack{
+		ID: "S11", Via: API, Deep: true,
+		Title:    "goes on using another namespace's source after the grant was revoked",
+		Controls: []string{"the manager, which takes the artifact away when the grant ends"},
+		Fix:      Fix{Advice: "run tenure-server manager, which ends what a SourceGrant gave, and give nobody else a right to write ExternalArtifacts"},
+		Run:      keepsWhatWasGranted,
+	})
+}
+
+// grantPatience bounds each wait for the manager.
+const grantPatience = 15 * time.Second
+
+// keepsWhatWasGranted grants the tenant a source of the victim's, takes the grant
+// back, and looks whether the next revision still comes. The source is suspended,
+// and what Flux would say of it is said by the admin: nothing has to be fetched.
+func keepsWhatWasGranted(ctx context.Context, e *Env) Finding {
+	source := object("source.toolkit.fluxcd.io/v1", "GitRepository", e.Victim.Namespace, name("s11-"+e.Namespace), map[string]any{"spec": map[string]any{
+		"interval": "1h", "suspend": true, "url": "https://git.example.com/canary", "ref": map[string]any{"branch": "main"},
+	}})
+	grant := object(v1alpha1.GroupVersion.String(), "SourceGrant", e.Victim.Namespace, source.GetName(), map[string]any{"spec": map[string]any{
+		"to":   []any{map[string]any{"kind": "GitRepository", "name": source.GetName()}},
+		"from": []any{map[string]any{"namespace": e.Namespace}},
+	}})
+	shared := object("source.toolkit.fluxcd.io/v1", "ExternalArtifact", e.Namespace, e.Victim.Namespace+"."+source.GetName(), nil)
+	for _, u := range []*unstructured.Unstructured{grant, source} {
+		if err := e.Admin.Create(ctx, u); err != nil {
+			if f := judge(err, ""); f.Control == notInstalled {
+				return f
+			}
+			return unproven("cannot make what is granted: " + firstLine(err.Error()))
+		}
+		defer e.remove(u)
+	}
+	if err := e.offers(ctx, source, "1"); err != nil {
+		return unproven("cannot offer a revision: " + firstLine(err.Error()))
+	}
+	has := func(revision string) func(context.Context) (bool, error) {
+		return func(ctx context.Context) (bool, error) {
+			there, err := e.exists(ctx, shared)
+			if err != nil || !there {
+				return revision == "" && err == nil, err
+			}
+			current := shared.DeepCopy()
+			if err := e.Admin.Get(ctx, keyOf(shared), current); err != nil {
+				return false, client.IgnoreNotFound(err)
+			}
+			got, _, _ := unstructured.NestedString(current.Object, "status", "artifact", "revision")
+			return revision != "" && got == "main@sha1:"+revision, nil
+		}
+	}
+	if poll(ctx, grantPatience, has("1")) != nil {
+		return unproven("nobody acts on grants here: the source did not come to the tenant's namespace while it was granted")
+	}
+	if err := e.Admin.Delete(ctx, grant.DeepCopy()); err != nil {
+		return unproven("cannot take the grant back: " + firstLine(err.Error()))
+	}
+	if err := e.offers(ctx, source, "2"); err != nil {
+		return unproven("cannot offer a revision: " + firstLine(err.Error()))
+	}
+	if poll(ctx, grantPatience, has("")) != nil {
+		return through("ExternalArtifact " + keyOf(shared).String() + " is still there after the grant was taken back")
+	}
+	return stopped("manager", "ExternalArtifact "+keyOf(shared).String()+" was taken away with the grant")
+}
+
+// offers says of a source that it has a revision, as Flux would.
+func (e *Env) offers(ctx context.Context, source *unstructured.Unstructured, revision string) error {
+	status := fmt.Sprintf(`{"status":{"artifact":{"url":"http://storage.invalid/%[1]s.tar.gz","digest":"sha256:%064[1]s","revision":"main@sha1:%[1]s","path":"canary","lastUpdateTime":%[2]q}}}`,
+		revision, time.Now().UTC().Format(time.RFC3339))
+	return e.Admin.Status().Patch(ctx, source.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(status)))
+}
