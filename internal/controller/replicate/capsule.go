@@ -65,7 +65,10 @@ func (r *CapsuleReconciler) reconcile(ctx context.Context, o client.Object) (ctr
 	case deleting && !prunes:
 		return ctrl.Result{}, r.finalize(ctx, o, false)
 	case !deleting && has != prunes:
-		return ctrl.Result{}, r.finalize(ctx, o, prunes)
+		// No event tells of it, so this goes on.
+		if err := r.finalize(ctx, o, prunes); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	period, problem := period(d.spec.ResyncPeriod)
 	var early problems

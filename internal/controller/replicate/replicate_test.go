@@ -128,7 +128,6 @@ subjects: [{kind: ServiceAccount, name: rep, namespace: rep-a}, {kind: ServiceAc
 	spec(`{"objects":null}`)
 	exists(t, c, false, drifted, "rep-a", "house")
 	exists(t, c, true, taken, "rep-a", "later")
-	exists(t, c, false, &rbacv1.RoleBinding{}, "rep-a", "tenure:replicator")
 }
 
 // TestTakeover tries through the API server what a plan cannot decide, with what it
@@ -160,7 +159,7 @@ spec: {namespaces: {create: [taker-a]}}
 		{"a token by a subresource", "items: [{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, metadata: {name: taker}}]", "does not store kind TokenRequest"},
 		{"our own kinds", "items: [{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure}}]", "says what tenants may do"},
 		{"more rights than the account has", "items: [{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: x}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{kind: ServiceAccount, name: default, namespace: taker-a}]}]", "is not what account taker-a/taker may have"},
-		{"what the tenant may not make", "items: [{apiVersion: v1, kind: ResourceQuota, metadata: {name: tenure}, spec: {hard: {pods: 1000}}}]", "is not what account taker-a/taker may have"},
+		{"what the tenant may not make", "items: [{apiVersion: v1, kind: ResourceQuota, metadata: {name: x}, spec: {hard: {pods: 1000}}}]", "is not what account taker-a/taker may have"},
 		{"another tenant's Secret", "from: [{apiVersion: v1, kind: Secret, namespace: victim-a, name: private}]", "account taker-a/taker may not read it"},
 		{"a system Secret", `from: [{apiVersion: v1, kind: Secret, namespace: kube-system, selector: {}}]`, "account taker-a/taker may not read it"},
 		{"a source in no namespace", "from: [{apiVersion: v1, kind: Namespace, namespace: victim-a, name: victim-a}]", "has no kind Namespace of v1 in namespaces"},
