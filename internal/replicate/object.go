@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -56,7 +56,7 @@ func (p *planner) wrong(u *unstructured.Unstructured, namespace string) string {
 	if !ok || name == "" {
 		return "it has no name"
 	}
-	if problems := path.IsValidPathSegmentName(name); len(problems) > 0 {
+	if problems := content.IsPathSegmentName(name); len(problems) > 0 {
 		return "its name " + strings.Join(problems, ", ")
 	}
 	if given, ok := meta["namespace"]; ok && given != namespace {
@@ -148,7 +148,7 @@ func withoutMarks(all map[string]string) map[string]string {
 // with them.
 func (p *planner) substitute(u *unstructured.Unstructured, namespace string) error {
 	replacer := strings.NewReplacer("{{ tenant.name }}", p.in.Tenant, "{{tenant.name}}", p.in.Tenant, "{{ namespace }}", namespace, "{{namespace}}", namespace)
-	content, err := walk(u.Object, func(text string) (string, error) {
+	filled, err := walk(u.Object, func(text string) (string, error) {
 		text = replacer.Replace(text)
 		if i := strings.Index(text, "{{"); i >= 0 {
 			return "", fmt.Errorf("%q: only {{ tenant.name }} and {{ namespace }} can be in double braces", text[i:min(len(text), i+40)])
@@ -158,7 +158,7 @@ func (p *planner) substitute(u *unstructured.Unstructured, namespace string) err
 	if err != nil {
 		return err
 	}
-	u.Object = content.(map[string]any)
+	u.Object = filled.(map[string]any)
 	return nil
 }
 

@@ -99,7 +99,7 @@ func (r *CapsuleReconciler) reconcile(ctx context.Context, o client.Object) (ctr
 		return ctrl.Result{}, r.finalize(ctx, o, false)
 	}
 	c := done.condition()
-	d.status.Size = int32(done.size) //nolint:gosec // bounded by MaxObjects
+	d.status.Size = int32(done.size) // bounded by MaxObjects
 	return ctrl.Result{RequeueAfter: done.problems.after(period)}, r.write(ctx, o, d, done.inventory, &c)
 }
 

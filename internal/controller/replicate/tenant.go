@@ -24,9 +24,9 @@ const (
 	// ConditionReplicated says of a Tenant with objects whether its namespaces have
 	// them.
 	ConditionReplicated = "Replicated"
-	// ReasonInPlace: all objects are there.
+	// ReasonInPlace says that all objects are there.
 	ReasonInPlace = "InPlace"
-	// ReasonCordoned: nothing is replicated.
+	// ReasonCordoned says that nothing is replicated.
 	ReasonCordoned = "Cordoned"
 )
 
