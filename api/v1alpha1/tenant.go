@@ -94,6 +94,14 @@ type TenantSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	NetworkPolicies []networkingv1.NetworkPolicySpec `json:"networkPolicies,omitempty"`
 
+	// objects are made in all, or some, of the tenant's namespaces, and kept as they
+	// are here. The condition Replicated says what became of them.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Objects []ReplicatedObjects `json:"objects,omitempty"`
+
 	// policy is what the tenant may do with Flux, where it is not what the
 	// TenancyProfile says for all.
 	// +optional
@@ -328,7 +336,7 @@ type TenantPolicy struct {
 type TenantStatus struct {
 	// conditions: Ready says whether all that the tenant is to have is there,
 	// Synced whether Flux has applied what its repositories say, WithinQuota whether
-	// it uses no more than its quotas allow.
+	// it uses no more than its quotas allow, Replicated whether its objects are there.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -349,6 +357,10 @@ type TenantStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Reservations []Reservation `json:"reservations,omitempty"`
+	// objects are those that were replicated into the namespaces.
+	// +optional
+	// +listType=atomic
+	Objects []ReplicatedObject `json:"objects,omitempty"`
 }
 
 // Reservation is a namespace that an owner is about to make.

@@ -88,7 +88,7 @@ type validation struct{ expression, message string }
 func Rules() []Rule {
 	rules := []Rule{
 		accounts(), bounds(), contents(), externalArtifacts(), images(), kubeConfigs(), managed(), namespaceNames(),
-		namespaces(), notifications(), parameters(), pods(), protected(), references(), sources(), status(), tokens(),
+		namespaces(), notifications(), parameters(), pods(), protected(), references(), replicators(), sources(), status(), tokens(),
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
 	return rules

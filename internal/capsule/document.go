@@ -18,7 +18,7 @@ older. Generated from internal/capsule; do not edit.
 | ` + string(Honoured) + ` | does what it does in Capsule |
 | ` + string(Different) + ` | has an effect, which is described |
 | ` + string(Unused) + ` | configures a part of Capsule that Tenure does without |
-| ` + string(Reported) + ` | has no effect, which loosens nothing; condition Honoured is False and names it, and Ready is False for the kinds that replicate |
+| ` + string(Reported) + ` | has no effect, which loosens nothing; condition Honoured is False and names it |
 | ` + string(Unenforced) + ` | holds tenants back, and Tenure does not enforce it: condition Ready is False, and what was in force before stays |
 
 A value that cannot be kept, such as a regular expression that does not compile or a

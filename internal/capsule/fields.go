@@ -43,17 +43,16 @@ func Fields(kind string) []Field {
 	case "CapsuleConfiguration":
 		return configurationFields()
 	case "TenantResource":
-		return append(replicationFields(), Field{"spec.serviceAccount", Reported, notYet})
+		return append(replicationFields(),
+			Field{"spec.serviceAccount", Different, "an account of the same namespace that the tenant may be applied as: the one with the tenant's name, which is the default, one of the TenancyProfile's reconcilers, or an owner. It needs rights in each namespace that gets the objects; others are refused"})
 	case "GlobalTenantResource":
 		return append(replicationFields(),
-			Field{"spec.scope", Reported, notYet},
-			Field{"spec.serviceAccount", Reported, notYet},
-			Field{"spec.tenantSelector", Reported, notYet})
+			Field{"spec.scope", Different, "`Namespace` alone; what would be in the cluster or once a tenant is refused"},
+			Field{"spec.serviceAccount", Different, "without it, the account with the tenant's name in each namespace. In a namespace that is no tenant's, the manager has to be given ClusterRole `tenure-replicator` with a RoleBinding"},
+			Field{"spec.tenantSelector", Honoured, "by the labels of Capsule's Tenants"})
 	}
 	return nil
 }
-
-const notYet = "accepted and stored; nothing is replicated yet"
 
 func tenantFields() []Field {
 	return []Field{
@@ -142,17 +141,23 @@ func configurationFields() []Field {
 		{"spec.cacheInvalidation", Unused, "Capsule's own cache"},
 		{"spec.events", Unused, "Capsule's own events"},
 		{"spec.admission", Unused, "Capsule's own webhooks"},
-		{"spec.impersonation", Unused, "belongs to replication, which comes later and impersonates nobody without being told"},
+		{"spec.impersonation", Unused, "the manager acts as accounts of the tenants' namespaces only, and says as which"},
 	}
 }
 
 func replicationFields() []Field {
 	return []Field{
-		{"spec.resources", Reported, notYet},
-		{"spec.resyncPeriod", Reported, notYet},
-		{"spec.pruningOnDelete", Reported, notYet},
-		{"spec.cordoned", Reported, notYet},
-		{"spec.dependsOn", Reported, notYet},
-		{"spec.settings", Reported, notYet},
+		{"spec.resources[].namespaceSelector", Honoured, "among the tenant's namespaces"},
+		{"spec.resources[].additionalMetadata", Honoured, "but for labels of `tenure.dev`"},
+		{"spec.resources[].rawItems", Different, "with `{{tenant.name}}` and `{{namespace}}`; other double braces are refused. What is in no namespace, names another one, or is of `tenure.dev` or `capsule.clastix.io` is refused, each by itself; the account that applies needs the right to it"},
+		{"spec.resources[].namespacedItems", Different, "read by the account that applies, or in a tenant's own namespace the account there; 64 at most for each selector. Without variables"},
+		{"spec.resources[].generators", Reported, "templates are not run"},
+		{"spec.resources[].context", Reported, "templates are not run"},
+		{"spec.resyncPeriod", Different, "from 10s to 24h"},
+		{"spec.pruningOnDelete", Honoured, "as the account that applied"},
+		{"spec.cordoned", Honoured, "what is there stays as it is"},
+		{"spec.dependsOn", Honoured, "until the others are ready, in their present form"},
+		{"spec.settings.adopt", Honoured, "what was adopted is not deleted, only given up"},
+		{"spec.settings.force", Honoured, "without it, changes of what was made here are still corrected, unless somebody else applies the object too"},
 	}
 }

@@ -25,6 +25,7 @@ const (
 	clusterRole = "tenure:cluster"
 	syncBinding = "tenure:sync"
 	offboarding = "tenure:offboarding"
+	replicator  = "tenure:replicator"
 )
 
 // joined is the prefix and the name behind a colon or, if that is too long, the

@@ -68,8 +68,11 @@ type Namespace struct {
 	// that belong to it, this one included.
 	Tenant   *v1alpha1.Tenant
 	Siblings []string
-	// Manager is who deletes the namespace when its Tenant is deleted.
+	// Manager is who deletes the namespace when its Tenant is deleted, and acts as its
+	// accounts to replicate objects.
 	Manager *rbacv1.Subject
+	// Replicates says that objects may be replicated that are not the Tenant's own.
+	Replicates bool
 }
 
 // Objects are what belongs into a namespace. What is nil does not.

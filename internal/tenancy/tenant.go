@@ -30,6 +30,9 @@ const (
 	// DeleterRole is the ClusterRole with which who has it may delete the namespace
 	// that it is bound in.
 	DeleterRole = "tenure-namespace-deleter"
+	// ReplicatorRole is the ClusterRole with which the manager acts as the accounts
+	// of the namespace that it is bound in.
+	ReplicatorRole = "tenure-replicator"
 )
 
 // labels of a namespace that the API server's Pod Security admission reads.
@@ -43,6 +46,10 @@ func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
 	o.Labels, o.Annotations, _ = Metadata(ns.Tenant)
 	o.Bounds = bounds(ns)
 	o.Bindings = bindings(ns)
+	if ns.Manager != nil && (ns.Replicates || len(ns.Tenant.Spec.Objects)+len(ns.Tenant.Status.Objects) > 0) {
+		// The manager may act as no accounts of other namespaces.
+		o.Bindings = append(o.Bindings, roleBinding(ns, replicator, ReplicatorRole, []rbacv1.Subject{*ns.Manager}))
+	}
 	if ns.Tenant.DeletionTimestamp.IsZero() {
 		o.Sync = syncs(ns, o.Parameters.Spec.Tenants.Bounds)
 		return

@@ -155,3 +155,45 @@ func distinct(t *testing.T, objects []client.Object) {
 		}
 	}
 }
+
+// TestReplicator: the manager may act as the accounts of a namespace only while there
+// is something to replicate.
+func TestReplicator(t *testing.T) {
+	t.Parallel()
+	profile := &v1alpha1.TenancyProfile{}
+	objects := []v1alpha1.ReplicatedObjects{{Name: "a"}}
+	manager := &rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "flux-system", Name: "tenure-manager"}
+	for name, tc := range map[string]struct {
+		reason     string
+		tenant     *v1alpha1.Tenant
+		replicates bool
+		want       bool
+	}{
+		"nothing":      {"most tenants", &v1alpha1.Tenant{}, false, false},
+		"no Tenant":    {"a label alone", nil, true, false},
+		"objects":      {"to make them", &v1alpha1.Tenant{Spec: v1alpha1.TenantSpec{Objects: objects}}, false, true},
+		"left objects": {"to remove them", &v1alpha1.Tenant{Status: v1alpha1.TenantStatus{Objects: []v1alpha1.ReplicatedObject{{Name: "a"}}}}, false, true},
+		"Capsule":      {"TenantResources may come", &v1alpha1.Tenant{}, true, true},
+	} {
+		in := Namespace{Name: "ns", Labels: map[string]string{v1alpha1.LabelTenant: "alpha"}, Tenant: tc.tenant, Manager: manager, Replicates: tc.replicates}
+		if tc.tenant != nil {
+			tc.tenant.Name = "alpha"
+		}
+		desired, err := Desired(in, profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := false
+		for _, o := range desired.List() {
+			if b, ok := o.(*rbacv1.RoleBinding); ok && b.RoleRef.Name == ReplicatorRole {
+				got = true
+				if diff := cmp.Diff([]rbacv1.Subject{*manager}, b.Subjects); diff != "" || b.Namespace != "ns" {
+					t.Errorf("%s: in namespace %s (-want +got):\n%s", name, b.Namespace, diff)
+				}
+			}
+		}
+		if got != tc.want {
+			t.Errorf("%s: %s: bound %v, want %v", name, tc.reason, got, tc.want)
+		}
+	}
+}

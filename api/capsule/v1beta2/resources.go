@@ -5,8 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TenantResource are objects that a tenant wants in its namespaces. Tenure accepts
-// it and does not replicate yet.
+// TenantResource are objects that a tenant wants in its namespaces.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -35,7 +34,7 @@ type TenantResourceSpec struct {
 }
 
 // GlobalTenantResource are objects that a platform admin wants in tenants'
-// namespaces. Tenure accepts it and does not replicate yet.
+// namespaces.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -223,6 +222,33 @@ type TenantResourceStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// inventory are the objects that were replicated.
+	// +optional
+	// +listType=atomic
+	Inventory []ReplicatedObject `json:"inventory,omitempty"`
+}
+
+// ReplicatedObject is an object that was replicated, by the namespaces that have it.
+type ReplicatedObject struct {
+	// apiVersion is the object's.
+	// +required
+	APIVersion string `json:"apiVersion"`
+	// kind is the object's.
+	// +required
+	Kind string `json:"kind"`
+	// name is the object's.
+	// +required
+	Name string `json:"name"`
+	// serviceAccount is the name of the account that applied it and removes it.
+	// +required
+	ServiceAccount string `json:"serviceAccount"`
+	// serviceAccountNamespace is the account's namespace; without it, the object's.
+	// +optional
+	ServiceAccountNamespace string `json:"serviceAccountNamespace,omitempty"`
+	// namespaces have it.
+	// +required
+	// +listType=set
+	Namespaces []string `json:"namespaces"`
 }
 
 // GlobalTenantResourceStatus is what became of it.

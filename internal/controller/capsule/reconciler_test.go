@@ -251,23 +251,3 @@ func TestPreflightConversion(t *testing.T) {
 		t.Errorf("without Capsule nobody converts its kinds, and the error is %v", err)
 	}
 }
-
-// What is not replicated says so.
-func TestReplication(t *testing.T) {
-	t.Parallel()
-	c, admin := cluster(t)
-	const resources = "resources: [{rawItems: [{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {b: c}}], namespacedItems: [{apiVersion: v1, kind: Secret, namespace: default, selector: {matchLabels: {a: b}}}]}]"
-	apply(t, admin, "{apiVersion: capsule.clastix.io/v1beta2, kind: TenantResource, metadata: {name: a, namespace: default}, spec: {"+resources+"}}\n---\n"+
-		"{apiVersion: capsule.clastix.io/v1beta2, kind: GlobalTenantResource, metadata: {name: a}, spec: {tenantSelector: {matchLabels: {a: b}}, "+resources+"}}")
-	testwait.For(t, "both to say that nothing is replicated", patience, func() (bool, string) {
-		local, global := &v1beta2.TenantResource{}, &v1beta2.GlobalTenantResource{}
-		err := errors.Join(c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "a"}, local), c.Get(t.Context(), client.ObjectKey{Name: "a"}, global))
-		if err != nil {
-			return false, err.Error()
-		}
-		if !strings.Contains(string(local.Spec.Resources[0].RawItems[0].Raw), "stringData") {
-			t.Error("the raw item is lost")
-		}
-		return apimeta.IsStatusConditionFalse(local.Status.Conditions, "Ready") && apimeta.IsStatusConditionFalse(global.Status.Conditions, "Ready"), "conditions"
-	})
-}

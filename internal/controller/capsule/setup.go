@@ -22,24 +22,15 @@ import (
 // concurrent is how many tenants are worked on at a time.
 const concurrent = 4
 
-// Setup adds the layer to a manager.
+// Setup adds the layer to a manager. TenantResources and GlobalTenantResources are
+// package replicate's.
 func Setup(mgr manager.Manager, profiles Profiles) error {
 	tenants := &TenantReconciler{Client: mgr.GetClient(), Profiles: profiles}
 	if err := tenants.setup(mgr); err != nil {
 		return err
 	}
 	configurations := &ConfigurationReconciler{Client: mgr.GetClient(), Profiles: profiles}
-	if err := configurations.setup(mgr); err != nil {
-		return err
-	}
-	for name, object := range map[string]client.Object{"capsule-tenantresource": &v1beta2.TenantResource{}, "capsule-globaltenantresource": &v1beta2.GlobalTenantResource{}} {
-		r := &replicationReconciler{client: mgr.GetClient(), kind: object}
-		err := ctrl.NewControllerManagedBy(mgr).Named(name).For(object, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Complete(r)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return configurations.setup(mgr)
 }
 
 func (r *TenantReconciler) setup(mgr manager.Manager) error {

@@ -74,6 +74,8 @@ type Reconciler struct {
 	// Manager is who this is: when a Tenant is deleted, it gets the right to delete
 	// its namespaces, one by one.
 	Manager rbacv1.Subject
+	// Replicates says that others than Tenants replicate objects too.
+	Replicates bool
 	// Now is the clock.
 	Now func() time.Time
 
@@ -150,7 +152,7 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 		return ctrl.Result{}, nil, err
 	}
 	in := describe(ns, profile, have, kinds)
-	in.Tenant, in.Siblings, in.Manager = tenant, siblings, &r.Manager
+	in.Tenant, in.Siblings, in.Manager, in.Replicates = tenant, siblings, &r.Manager, r.Replicates
 	desired, problem := tenancy.Desired(in, profile)
 	if problem != nil {
 		r.Events.Eventf(ns, nil, corev1.EventTypeWarning, "NotATenant", "Reconcile", "%v", problem)

@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/controller/capsule"
 	"github.com/tenure-dev/tenure/internal/controller/profile"
 	"github.com/tenure-dev/tenure/internal/controller/refusal"
+	"github.com/tenure-dev/tenure/internal/controller/replicate"
 	"github.com/tenure-dev/tenure/internal/controller/sourcegrant"
 	"github.com/tenure-dev/tenure/internal/controller/tenant"
 	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
@@ -137,6 +138,8 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 		Events:   mgr.GetEventRecorder(leaseName),
 		Manager:  rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: accountName},
 		Now:      time.Now,
+
+		Replicates: o.Capsule,
 	}
 	if err := namespaces.Setup(ctx, mgr); err != nil {
 		return err
@@ -164,10 +167,15 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 	if err := shared.Setup(mgr); err != nil {
 		return err
 	}
-	if err := addRefusals(ctx, mgr, profiles, o); err != nil || !o.Capsule {
+	if err := addRefusals(ctx, mgr, profiles, o); err != nil {
 		return err
 	}
-	return addCapsule(ctx, mgr, profiles)
+	if o.Capsule {
+		if err := addCapsule(ctx, mgr, profiles); err != nil {
+			return err
+		}
+	}
+	return replicate.Setup(mgr, profiles, o.Capsule)
 }
 
 // addRefusals wires the mirror of failures, for each kind that applies.

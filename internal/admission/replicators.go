@@ -1,0 +1,39 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// replicators: the manager may give itself the right to act as the accounts of a
+// namespace, since RBAC cannot say in which. This says so: in those of tenants. And
+// nobody gets the right for all namespaces at once.
+func replicators() Rule {
+	var ofTenant []string
+	for _, label := range tenantLabels {
+		ofTenant = append(ofTenant, fmt.Sprintf("'%s' in namespaceObject.metadata.labels", label))
+	}
+	return Rule{
+		Name:  Prefix + "replicators",
+		Title: "the manager acts as accounts of tenants' namespaces only",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			on(writes, "rbac.authorization.k8s.io", "rolebindings", "clusterrolebindings"),
+		},
+		conditions: []string{
+			fmt.Sprintf("object.roleRef.kind == 'ClusterRole' && object.roleRef.name == '%s'", tenancy.ReplicatorRole),
+		},
+		unbound: true,
+		validations: []validation{
+			{"request.resource.resource == 'rolebindings'",
+				"'ClusterRole " + tenancy.ReplicatorRole + " must not be given in all namespaces at once: use a RoleBinding'"},
+			{"!(request.userInfo.username.startsWith('system:serviceaccount:') && request.userInfo.username.endsWith(':tenure-manager'))" +
+				" || namespaceObject != null && has(namespaceObject.metadata.labels) && (" + strings.Join(ofTenant, " || ") + ")" +
+				" && !request.namespace.startsWith('kube-') && !(request.namespace in ['" + strings.Join(reservedNamespaces, "', '") + "'])" +
+				" && object.subjects.all(s, s.kind == 'ServiceAccount' && s.name == 'tenure-manager')",
+				"'the manager may give ClusterRole " + tenancy.ReplicatorRole + " to itself alone, and in namespaces of tenants: a platform admin allows more with a RoleBinding of their own'"},
+		},
+	}
+}

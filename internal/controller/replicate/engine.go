@@ -1,0 +1,244 @@
+// Package replicate brings objects into the namespaces of tenants: those of a
+// Tenant's spec.objects, and those of Capsule's TenantResources and
+// GlobalTenantResources, as [replicate.Plan] says. It reads and writes them as a
+// service account of the tenant's, so that the API server decides what may be
+// made, and reads nothing of them as the manager.
+package replicate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/replicate"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// resync is how often objects are looked at: the manager watches none of them,
+	// for which it would need the right to read Secrets everywhere.
+	resync = time.Minute
+	// soon is when to look again for what is on its way.
+	soon = 2 * time.Second
+)
+
+// managerPrefix begins the field managers of declarations.
+const managerPrefix = "tenure-replicate-"
+
+// Clients makes clients that act as service accounts.
+type Clients interface {
+	As(account replicate.Account) (client.Client, error)
+}
+
+// Engine replicates.
+type Engine struct {
+	Clients Clients
+	Mapper  apimeta.RESTMapper
+}
+
+// entry is a list of objects, from where they come, and who applies them.
+type entry struct {
+	replicate.Entry
+	from []source
+	// account applies what comes into a namespace.
+	account func(namespace string) replicate.Account
+	// adopt and force are those of the API.
+	adopt, force bool
+}
+
+// scope is a tenant with its namespaces that are in place, and the names of those that
+// are not yet.
+type scope struct {
+	tenant     string
+	namespaces []replicate.Namespace
+	waiting    []string
+}
+
+// job is what one declaration wants.
+type job struct {
+	// manager is the field manager: each declaration has its own, so that one is
+	// told about another.
+	manager string
+	scopes  []scope
+	entries []entry
+	// have is what the declaration has by its status.
+	have replicate.Inventory
+	// mine says whether something may be removed from a namespace: one that went to
+	// somebody else keeps what it has.
+	mine func(namespace string) bool
+	// save writes the inventory into the status.
+	save func(context.Context, replicate.Inventory) error
+}
+
+// result is what became of a job.
+type result struct {
+	inventory replicate.Inventory
+	// size is how many objects are in place.
+	size     int
+	problems problems
+}
+
+// problems are what is wrong, in words for the person who wrote the declaration.
+type problems struct {
+	reason   string
+	messages []string
+	more     int
+	waiting  bool
+}
+
+// Reasons, the gravest last.
+const (
+	reasonWaiting  = "Waiting"
+	reasonFailed   = "Failed"
+	reasonConflict = "Conflict"
+	reasonRefused  = "Refused"
+)
+
+var gravity = map[string]int{reasonWaiting: 1, reasonFailed: 2, reasonConflict: 3, reasonRefused: 4}
+
+// maxMessages bounds how many problems are told.
+const maxMessages = 8
+
+func (p *problems) add(reason, format string, args ...any) {
+	if gravity[reason] > gravity[p.reason] {
+		p.reason = reason
+	}
+	p.waiting = p.waiting || reason == reasonWaiting
+	if len(p.messages) == maxMessages {
+		p.more++
+		return
+	}
+	p.messages = append(p.messages, shorten(fmt.Sprintf(format, args...)))
+}
+
+func (p *problems) message() string {
+	m := strings.Join(p.messages, "; ")
+	if p.more > 0 {
+		m += fmt.Sprintf("; and %d more", p.more)
+	}
+	return m
+}
+
+// shorten keeps a message of the API server's, which may quote an object, readable.
+func shorten(text string) string {
+	const most = 1024
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+// after is when to look again.
+func (p *problems) after(period time.Duration) time.Duration {
+	if p.waiting {
+		return soon
+	}
+	return period
+}
+
+// fieldManager is the field manager of a declaration: a hash, as names may be longer
+// than a field manager's.
+func fieldManager(kind, namespace, name string) string {
+	sum := sha256.Sum256([]byte(kind + "\n" + namespace + "\n" + name))
+	return managerPrefix + hex.EncodeToString(sum[:12])
+}
+
+// run does a job. What is about to be made is written into the inventory first, so
+// that a manager that dies in between finds it. While something is refused or cannot
+// be read, nothing is removed: a mistake in a list does not cost what was there.
+//
+// The problems are those that were found before.
+func (e *Engine) run(ctx context.Context, j *job, early problems) (*result, error) {
+	r := &result{inventory: replicate.Inventory{}, problems: early}
+	wanted := e.plan(ctx, j, &r.problems)
+	complete := len(r.problems.messages) == 0
+	planned := replicate.Inventory{}
+	for _, w := range wanted {
+		planned.Add(w.object, w.account)
+	}
+	if err := remember(ctx, j, planned); err != nil {
+		return nil, err
+	}
+	for _, w := range wanted {
+		switch e.apply(ctx, j.manager, w, &r.problems) {
+		case inPlace:
+			r.size++
+			r.inventory.Add(w.object, w.account)
+		case unknown:
+			r.inventory.Add(w.object, w.account)
+		case notOurs:
+		}
+	}
+	for key, held := range j.have {
+		if _, wanted := planned[key]; wanted || !j.mine(key.Namespace) {
+			continue
+		}
+		if !complete || !e.remove(ctx, j.manager, held, &r.problems) {
+			r.inventory[key] = held
+		}
+	}
+	return r, nil
+}
+
+// plan returns what is wanted.
+func (e *Engine) plan(ctx context.Context, j *job, p *problems) []wantedObject {
+	var wanted []wantedObject
+	for _, s := range j.scopes {
+		for _, ns := range s.waiting {
+			p.add(reasonWaiting, "namespace %s is not in place yet", ns)
+		}
+		in := replicate.Input{Tenant: s.tenant, Namespaces: s.namespaces, Scope: e.scope}
+		for i := range j.entries {
+			entry := j.entries[i].Entry
+			entry.Copies = e.copies(ctx, &j.entries[i], s, p)
+			in.Entries = append(in.Entries, entry)
+		}
+		objects, refusals := replicate.Plan(in)
+		for _, refusal := range refusals {
+			p.add(reasonRefused, "%s", refusal)
+		}
+		for _, o := range objects {
+			from := &j.entries[o.Entry]
+			wanted = append(wanted, wantedObject{object: o.Object, entry: from, account: from.account(o.Object.GetNamespace())})
+		}
+	}
+	if len(wanted) > replicate.MaxObjects {
+		wanted = wanted[:replicate.MaxObjects]
+		p.add(reasonRefused, "there are more than %d objects for all tenants together: select fewer tenants", replicate.MaxObjects)
+	}
+	return wanted
+}
+
+// remember adds what is planned to the inventory that is saved, if it is new.
+func remember(ctx context.Context, j *job, planned replicate.Inventory) error {
+	all, news := replicate.Inventory{}, false
+	for key, held := range j.have {
+		all[key] = held
+	}
+	for key, held := range planned {
+		if _, known := all[key]; !known {
+			all[key], news = held, true
+		}
+	}
+	if !news {
+		return nil
+	}
+	return j.save(ctx, all)
+}
+
+// scope says where objects of a kind are.
+func (e *Engine) scope(gvk schema.GroupVersionKind) replicate.Scope {
+	mapping, err := e.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	switch {
+	case err != nil:
+		return replicate.Unknown
+	case mapping.Scope.Name() == apimeta.RESTScopeNameNamespace:
+		return replicate.Namespaced
+	}
+	return replicate.Cluster
+}
