@@ -87,7 +87,7 @@ type validation struct{ expression, message string }
 // Rules returns all rules, by name.
 func Rules() []Rule {
 	rules := []Rule{
-		accounts(), bounds(), cordoned(), externalArtifacts(), images(), kubeConfigs(), managed(), namespaceNames(),
+		accounts(), bounds(), cordoned(), credentialRights(), credentialSecrets(), externalArtifacts(), images(), kubeConfigs(), managed(), namespaceNames(),
 		namespaces(), notifications(), parameters(), pods(), protected(), references(), sources(), status(), tokens(),
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })

@@ -86,7 +86,8 @@ func prepare(t *testing.T, admin *rest.Config) {
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:flux-system", "system:authenticated"},
 	}
 	go func() {
-		err := Run(context.Background(), lowest, Options{MetricsAddr: "0", HealthAddr: "0", WebhookAddr: "0", LeaderElection: true, Namespace: "flux-system", Instance: "test"})
+		err := Run(context.Background(), lowest, Options{MetricsAddr: "0", HealthAddr: "0", WebhookAddr: "0", LeaderElection: true, Namespace: "flux-system", Instance: "test",
+			ProxyURL: admin.Host, ProxyCA: "tenure-proxy-ca", TokenLifetime: time.Hour, now: testClock.now})
 		ended.Store(fmt.Sprint(err))
 	}()
 }
