@@ -24,8 +24,10 @@ const (
 	// namespace, "tenant" in all namespaces of its Tenant as well.
 	Annotation = "tenure.dev/kubeconfig"
 	// AddonAnnotation is [Annotation] as Capsule's addon for Flux has it, with
-	// "true"; AddonGlobalAnnotation with "true" is what "tenant" is here.
-	AddonAnnotation       = "capsule.addon.fluxcd/enabled"
+	// "true".
+	AddonAnnotation = "capsule.addon.fluxcd/enabled"
+	// AddonGlobalAnnotation with "true", beside [AddonAnnotation], is what "tenant"
+	// is here.
 	AddonGlobalAnnotation = "capsule.addon.fluxcd/kubeconfig-global"
 
 	// Label marks the objects of an account's credentials; its value is [Home] or
@@ -44,7 +46,7 @@ const (
 	// Key is the key of the kubeconfig in a Secret.
 	Key = "kubeconfig"
 	// secretSuffix ends the names of Secrets, as the addon has it.
-	secretSuffix = "-kubeconfig"
+	secretSuffix = "-kubeconfig" //nolint:gosec // a name
 	// recordPrefix begins the names of the manager's own RoleBindings.
 	recordPrefix = "tenure:credentials:"
 	// maxName is how long the name of an object may be, in bytes.

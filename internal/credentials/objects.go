@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// AnnotationRenew says on a Secret when its token is replaced, and
-	// AnnotationExpires when it ends, both in RFC 3339.
-	AnnotationRenew   = "tenure.dev/renew"
+	// AnnotationRenew says on a Secret when its token is replaced, in RFC 3339.
+	AnnotationRenew = "tenure.dev/renew"
+	// AnnotationExpires says when it ends, in RFC 3339.
 	AnnotationExpires = "tenure.dev/expires"
 	// AnnotationInputs is what the kubeconfig was made of, as a hash: see [Inputs].
 	AnnotationInputs = "tenure.dev/inputs"

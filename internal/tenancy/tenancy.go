@@ -36,12 +36,12 @@ const (
 	// LabelCredentials marks what belongs to the credentials of an account: see
 	// internal/credentials. It stays when a namespace changes hands, until those
 	// are removed in order.
-	LabelCredentials = "tenure.dev/credentials"
+	LabelCredentials = "tenure.dev/credentials" //nolint:gosec // a name
 	// AnnotationAccount says whose credentials they are, as NAMESPACE/NAME.
 	AnnotationAccount = "tenure.dev/account"
 	// AnnotationSecret on a RoleBinding names the Secret beside it that holds a
 	// kubeconfig that the manager made.
-	AnnotationSecret = "tenure.dev/secret"
+	AnnotationSecret = "tenure.dev/secret" //nolint:gosec // a name
 	// Finalizer keeps the TenantParameters for as long as the API server may
 	// look for them: without it, a namespace that is deleted would lose them
 	// first, and every later change in it would be refused.

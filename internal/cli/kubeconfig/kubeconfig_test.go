@@ -71,7 +71,7 @@ func TestKubeconfig(t *testing.T) {
 	known(t, []byte(out))
 
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, nil, 0o644); err != nil { //nolint:gosec // one that others may read
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if out, _, err = execute(t.Context(), append(base, "two", "--serviceaccount", "gitops", "-o", file)...); err != nil || out != "" {

@@ -98,6 +98,12 @@ func (o *Options) complete() error {
 	if o.Namespace == "" {
 		return ui.WithHint(errors.New("cannot run the manager: RUNTIME_NAMESPACE is not set"), "set it to the namespace that the manager runs in")
 	}
+	if o.EventsAddr != "" {
+		u, err := url.Parse(o.EventsAddr)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			return fmt.Errorf("cannot post events to %q: it is not an http address", o.EventsAddr)
+		}
+	}
 	if o.ProxyURL == "" {
 		o.ProxyURL = fmt.Sprintf("https://tenure-proxy.%s.svc:9001", o.Namespace)
 	}
@@ -106,12 +112,6 @@ func (o *Options) complete() error {
 	}
 	if o.TokenLifetime < credentials.MinLifetime || o.TokenLifetime > credentials.MaxLifetime {
 		return fmt.Errorf("cannot give tokens a life of %s: it has to be between %s and %s", o.TokenLifetime, credentials.MinLifetime, credentials.MaxLifetime)
-	}
-	if o.EventsAddr != "" {
-		u, err := url.Parse(o.EventsAddr)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-			return fmt.Errorf("cannot post events to %q: it is not an http address", o.EventsAddr)
-		}
 	}
 	if o.Instance == "" {
 		name, err := os.Hostname()

@@ -126,6 +126,7 @@ func told(t *testing.T, admin client.Client, namespace, name, reason string) {
 
 // TestCredentials follows an account from its annotation to its end.
 func TestCredentials(t *testing.T) {
+	t.Parallel()
 	admin, config := cluster(t)
 	trust(t, admin, config, "")
 	create(t, admin, credentialed)
@@ -141,7 +142,7 @@ func TestCredentials(t *testing.T) {
 
 	t.Run("Usable", func(t *testing.T) { usable(t, admin, home, copied) })
 	t.Run("Nothing", func(t *testing.T) { nothing(t, admin) })
-	t.Run("NotTheTenants", func(t *testing.T) { notTheTenants(t, admin, config) })
+	t.Run("NotTheTenants", func(t *testing.T) { notTheTenants(t, config) })
 	t.Run("Rights", func(t *testing.T) { managersRights(t, admin, config) })
 	t.Run("Rotated", func(t *testing.T) { rotated(t, admin, config, home) })
 
@@ -214,7 +215,7 @@ func nothing(t *testing.T, admin client.Client) {
 
 // notTheTenants: who holds the credentials does not change them, nor makes what looks
 // like them.
-func notTheTenants(t *testing.T, admin client.Client, config *rest.Config) {
+func notTheTenants(t *testing.T, config *rest.Config) {
 	tenant := newClient(t, config, rest.ImpersonationConfig{UserName: "system:serviceaccount:gold-home:gitops", Groups: []string{"system:authenticated"}})
 	secret := func(namespace, name string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -240,7 +241,6 @@ func notTheTenants(t *testing.T, admin client.Client, config *rest.Config) {
 	if err := tenant.Create(t.Context(), secret("gold-home", "mine")); err != nil {
 		t.Errorf("cannot write a Secret of its own: %v", err)
 	}
-	_ = admin
 }
 
 // managersRights: the manager has rights where credentials are, and takes them nowhere

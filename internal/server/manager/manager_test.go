@@ -435,6 +435,9 @@ func TestOptions(t *testing.T) {
 		{"nobody says where it runs", Options{}, "RUNTIME_NAMESPACE is not set"},
 		{"not an address", Options{Namespace: "x", EventsAddr: "notification-controller"}, "is not an http address"},
 		{"a file", Options{Namespace: "x", EventsAddr: "file:///x"}, "is not an http address"},
+		{"a proxy without TLS", Options{Namespace: "x", ProxyURL: "http://proxy:9001"}, "write https://HOST:PORT"},
+		{"tokens shorter than there are", Options{Namespace: "x", TokenLifetime: time.Minute}, "between 10m0s and 24h0m0s"},
+		{"tokens that hardly end", Options{Namespace: "x", TokenLifetime: 1000 * time.Hour}, "between 10m0s and 24h0m0s"},
 	} {
 		if err := tc.options.complete(); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: want %q, got %v", tc.reason, tc.want, err)
