@@ -38,9 +38,10 @@ const (
 	// Copy is the value of [Label] in other namespaces of the tenant.
 	Copy = "copy"
 
-	// HomeRole and CopyRole are the ClusterRoles that the manager gives itself where
-	// credentials are: see config/rbac/roles.yaml.
+	// HomeRole is the ClusterRole that the manager gives itself in the namespace of
+	// an account: see config/rbac/roles.yaml.
 	HomeRole = "tenure-credentials-home"
+	// CopyRole is the one in other namespaces.
 	CopyRole = "tenure-credentials-copy"
 
 	// Key is the key of the kubeconfig in a Secret.
