@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/down"
 	"github.com/tenure-dev/tenure/internal/cli/get"
 	"github.com/tenure-dev/tenure/internal/cli/install"
+	"github.com/tenure-dev/tenure/internal/cli/kubeconfig"
 	"github.com/tenure-dev/tenure/internal/cli/profile"
 	"github.com/tenure-dev/tenure/internal/cli/remove"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
@@ -59,7 +60,7 @@ proves that its tenants are isolated.`,
 	cmd.SetErr(streams.Err)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
 	cmd.AddCommand(install.NewCommand(streams), bootstrap.NewCommand(streams), profile.NewCommand(streams), check.NewCommand(streams))
-	cmd.AddCommand(create.NewCommand(streams), remove.NewCommand(streams))
+	cmd.AddCommand(create.NewCommand(streams), remove.NewCommand(streams), kubeconfig.NewCommand(streams))
 	cmd.AddCommand(up.NewCommand(streams), down.NewCommand(streams), verify.NewCommand(streams), get.NewCommand(streams), version.NewCommand(streams))
 	checkArgs(cmd)
 	return cmd

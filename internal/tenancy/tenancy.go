@@ -33,6 +33,15 @@ const (
 	LabelManaged = "tenure.dev/managed-by"
 	// ManagedValue is the value of [LabelManaged].
 	ManagedValue = "manager"
+	// LabelCredentials marks what belongs to the credentials of an account: see
+	// internal/credentials. It stays when a namespace changes hands, until those
+	// are removed in order.
+	LabelCredentials = "tenure.dev/credentials" //nolint:gosec // a name
+	// AnnotationAccount says whose credentials they are, as NAMESPACE/NAME.
+	AnnotationAccount = "tenure.dev/account"
+	// AnnotationSecret on a RoleBinding names the Secret beside it that holds a
+	// kubeconfig that the manager made.
+	AnnotationSecret = "tenure.dev/secret" //nolint:gosec // a name
 	// Finalizer keeps the TenantParameters for as long as the API server may
 	// look for them: without it, a namespace that is deleted would lose them
 	// first, and every later change in it would be refused.
@@ -68,6 +77,8 @@ type Namespace struct {
 	// that belong to it, this one included.
 	Tenant   *v1alpha1.Tenant
 	Siblings []string
+	// Credentials are what the manager keeps there.
+	Credentials Credentials
 	// Manager is who deletes the namespace when its Tenant is deleted, and acts as its
 	// accounts to replicate objects.
 	Manager *rbacv1.Subject
@@ -150,6 +161,7 @@ func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 		},
 	}
 	objects.Parameters.Finalizers = []string{Finalizer}
+	ns.Credentials.allow(&objects.Parameters.Spec)
 	objects.Quota = quota(ns, tenant, objects.Parameters.Spec.Tenants.Bounds.MaxObjects)
 	if ns.Tenant != nil {
 		objects.addTenant(ns, profile)

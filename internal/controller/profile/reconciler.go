@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -112,6 +113,10 @@ func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile)
 			return Counts{}, fmt.Errorf("cannot see where the posture is in force: %w", err)
 		}
 	}
+	credentials, err := r.credentials(ctx)
+	if err != nil {
+		return Counts{}, err
+	}
 	specs := map[string]v1alpha1.TenantParametersSpec{}
 	for _, p := range parameters.Items {
 		specs[p.Namespace] = p.Spec
@@ -133,6 +138,7 @@ func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile)
 		if !ok {
 			want = v1alpha1.TenantParametersSpec{Tenant: tenant, TenancyProfileSpec: profile.Spec}
 		}
+		want = tenancy.CredentialsIn(ns.Name, credentials[ns.Name]).Allow(want)
 		spec, found := specs[ns.Name]
 		_, labelled := ns.Labels[v1alpha1.LabelParameters]
 		switch {
@@ -144,6 +150,21 @@ func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile)
 	}
 	counts.Tenants = len(tenants)
 	return counts, nil
+}
+
+// credentials returns the RoleBindings, by namespace, that say which kubeconfigs the
+// manager keeps there.
+func (r *Reconciler) credentials(ctx context.Context) (map[string][]*rbacv1.RoleBinding, error) {
+	var bindings rbacv1.RoleBindingList
+	if err := r.Client.List(ctx, &bindings, client.HasLabels{tenancy.LabelCredentials}); err != nil {
+		return nil, fmt.Errorf("cannot see where credentials are: %w", err)
+	}
+	found := map[string][]*rbacv1.RoleBinding{}
+	for i := range bindings.Items {
+		b := &bindings.Items[i]
+		found[b.Namespace] = append(found[b.Namespace], b)
+	}
+	return found, nil
 }
 
 // summary is the condition's status, reason and message.

@@ -74,11 +74,12 @@ func (c *contents) add(item runtime.Object) error {
 }
 
 // ours returns what the manager made. The quotas that are parts of a Tenant's are
-// the Tenant's reconciler's, for as long as there is a Tenant.
+// the Tenant's reconciler's, for as long as there is a Tenant, and credentials are
+// removed by theirs, which needs the RoleBindings for it.
 func (c *contents) ours(tenant *v1alpha1.Tenant) []client.Object {
 	var ours []client.Object
 	for _, o := range c.all {
-		if o.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue && (tenant == nil || !isShare(o)) {
+		if o.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue && o.GetLabels()[tenancy.LabelCredentials] == "" && (tenant == nil || !isShare(o)) {
 			ours = append(ours, o)
 		}
 	}

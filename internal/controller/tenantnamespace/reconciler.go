@@ -174,7 +174,7 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 func describe(ns *corev1.Namespace, profile *v1alpha1.TenancyProfile, have *contents, kinds []string) tenancy.Namespace {
 	tenant, _ := tenancy.TenantOf(ns.Labels)
 	platform := profile.Spec.PlatformNamespaces
-	in := tenancy.Namespace{Name: ns.Name, Labels: ns.Labels, Kinds: kinds}
+	in := tenancy.Namespace{Name: ns.Name, Labels: ns.Labels, Kinds: kinds, Credentials: tenancy.CredentialsIn(ns.Name, have.bindings)}
 	for _, a := range have.accounts {
 		in.OwnAccount = in.OwnAccount || (a.Name == tenant && tenancy.Brought(a, platform))
 	}

@@ -9,12 +9,14 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/credentials"
 )
 
 // Options are the flags of the command.
@@ -33,12 +35,19 @@ type Options struct {
 	// Capsule makes Tenants of those of Capsule, and refuses to run beside
 	// Capsule itself.
 	Capsule bool
+	// ProxyURL is where tenants' kubeconfigs lead to, and ProxyCA the ConfigMap in
+	// Namespace, with key ca.crt, that says whom they trust.
+	ProxyURL, ProxyCA string
+	// TokenLifetime is how long tenants' tokens live: see [credentials.Lifetime].
+	TokenLifetime time.Duration
 	// LogLevel is debug, info or error.
 	LogLevel string
 	// Namespace is where the manager runs and keeps its lease.
 	Namespace string
 	// Instance is the name of this process in events.
 	Instance string
+	// now is the clock for tokens; nil is the real one.
+	now func() time.Time
 }
 
 // NewCommand returns `manager`.
@@ -77,6 +86,9 @@ kubeconfig of KUBECONFIG or the Pod's own account.`,
 	flags.StringVar(&o.EventsAddr, "events-addr", "", "notification-controller's address for events; without it, Alerts of tenants hear nothing of syncs in the platform's namespaces")
 	flags.BoolVar(&o.LeaderElection, "enable-leader-election", false, "let one of several managers work at a time")
 	flags.BoolVar(&o.Capsule, "capsule", false, "make Tenants of Capsule's (capsule.clastix.io); needs config/capsule, and that Capsule itself is gone")
+	flags.StringVar(&o.ProxyURL, "proxy-url", "", "address that the kubeconfigs of tenants' accounts lead to (default https://tenure-proxy.NAMESPACE.svc:9001)")
+	flags.StringVar(&o.ProxyCA, "proxy-ca", "tenure-proxy-ca", "`ConfigMap` beside the manager whose key ca.crt holds the authority of --proxy-url's certificate")
+	flags.DurationVar(&o.TokenLifetime, "token-lifetime", time.Hour, "life of the tokens in those kubeconfigs, which are replaced after two thirds of it; at least three times the longest timeout of the TenancyProfile")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
 	return cmd
 }
@@ -91,6 +103,15 @@ func (o *Options) complete() error {
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 			return fmt.Errorf("cannot post events to %q: it is not an http address", o.EventsAddr)
 		}
+	}
+	if o.ProxyURL == "" {
+		o.ProxyURL = fmt.Sprintf("https://tenure-proxy.%s.svc:9001", o.Namespace)
+	}
+	if u, err := url.Parse(o.ProxyURL); err != nil || u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("cannot send tenants to %q: write https://HOST:PORT", o.ProxyURL)
+	}
+	if o.TokenLifetime < credentials.MinLifetime || o.TokenLifetime > credentials.MaxLifetime {
+		return fmt.Errorf("cannot give tokens a life of %s: it has to be between %s and %s", o.TokenLifetime, credentials.MinLifetime, credentials.MaxLifetime)
 	}
 	if o.Instance == "" {
 		name, err := os.Hostname()

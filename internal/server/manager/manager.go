@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/controller/capsule"
+	"github.com/tenure-dev/tenure/internal/controller/credentials"
 	"github.com/tenure-dev/tenure/internal/controller/profile"
 	"github.com/tenure-dev/tenure/internal/controller/refusal"
 	"github.com/tenure-dev/tenure/internal/controller/replicate"
@@ -20,6 +21,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/webhook"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -102,11 +104,11 @@ func managerOptions(o Options) ctrlmanager.Options {
 // ours selects what the manager made, of kinds of which it reads nothing else.
 var ours = labels.SelectorFromSet(labels.Set{tenancy.LabelManaged: tenancy.ManagedValue})
 
-// newScheme knows what the controllers read and write. Secrets are not there.
+// newScheme knows what the controllers read and write.
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme, eventsv1.AddToScheme,
+		corev1.AddToScheme, authenticationv1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme, eventsv1.AddToScheme,
 		v1alpha1.AddToScheme, v1beta2.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
@@ -167,6 +169,9 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 	if err := shared.Setup(mgr); err != nil {
 		return err
 	}
+	if err := addCredentials(ctx, mgr, profiles, o); err != nil {
+		return err
+	}
 	if err := addRefusals(ctx, mgr, profiles, o); err != nil {
 		return err
 	}
@@ -176,6 +181,23 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 		}
 	}
 	return replicate.Setup(mgr, profiles, o.Capsule)
+}
+
+// addCredentials wires the kubeconfigs of accounts that own Tenants.
+func addCredentials(ctx context.Context, mgr ctrlmanager.Manager, profiles credentials.Profiles, o Options) error {
+	now := o.now
+	if now == nil {
+		now = time.Now
+	}
+	kept := &credentials.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Profiles: profiles,
+		Targets:  credentials.Proxy{Live: mgr.GetAPIReader(), URL: o.ProxyURL, Namespace: o.Namespace, ConfigMap: o.ProxyCA},
+		Events:   mgr.GetEventRecorder(leaseName),
+		Manager:  rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: accountName},
+		Lifetime: o.TokenLifetime,
+		Now:      now,
+	}
+	return kept.Setup(ctx, mgr)
 }
 
 // addRefusals wires the mirror of failures, for each kind that applies.

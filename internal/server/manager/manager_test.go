@@ -86,7 +86,8 @@ func prepare(t *testing.T, admin *rest.Config) {
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:flux-system", "system:authenticated"},
 	}
 	go func() {
-		err := Run(context.Background(), lowest, Options{MetricsAddr: "0", HealthAddr: "0", WebhookAddr: "0", LeaderElection: true, Namespace: "flux-system", Instance: "test"})
+		err := Run(context.Background(), lowest, Options{MetricsAddr: "0", HealthAddr: "0", WebhookAddr: "0", LeaderElection: true, Namespace: "flux-system", Instance: "test",
+			ProxyURL: admin.Host, ProxyCA: "tenure-proxy-ca", TokenLifetime: time.Hour, now: testClock.now})
 		ended.Store(fmt.Sprint(err))
 	}()
 }
@@ -434,6 +435,9 @@ func TestOptions(t *testing.T) {
 		{"nobody says where it runs", Options{}, "RUNTIME_NAMESPACE is not set"},
 		{"not an address", Options{Namespace: "x", EventsAddr: "notification-controller"}, "is not an http address"},
 		{"a file", Options{Namespace: "x", EventsAddr: "file:///x"}, "is not an http address"},
+		{"a proxy without TLS", Options{Namespace: "x", ProxyURL: "http://proxy:9001"}, "write https://HOST:PORT"},
+		{"tokens shorter than there are", Options{Namespace: "x", TokenLifetime: time.Minute}, "between 10m0s and 24h0m0s"},
+		{"tokens that hardly end", Options{Namespace: "x", TokenLifetime: 1000 * time.Hour}, "between 10m0s and 24h0m0s"},
 	} {
 		if err := tc.options.complete(); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: want %q, got %v", tc.reason, tc.want, err)

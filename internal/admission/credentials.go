@@ -1,0 +1,69 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/credentials"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// credentialRights: the manager may give itself the rights to keep the credentials
+// of an account, in the account's own namespace and in those of its tenant. Nobody
+// gives them to anybody else, and in no other namespace. RBAC can say which roles
+// somebody may give, but not where.
+func credentialRights() Rule {
+	owner := "authorizer.serviceAccount(variables.account[0], variables.account[1]).group('" + v1alpha1.GroupVersion.Group + "')"
+	only := func(expression string) string { return "!variables.known || (" + expression + ")" }
+	const subject = "'the rights to keep credentials '"
+	return Rule{
+		Name:  Prefix + "credentials",
+		Title: "the rights to keep credentials are taken by the manager alone, where an owner's account or its tenant is",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			on(writes, "rbac.authorization.k8s.io", "rolebindings", "clusterrolebindings"),
+		},
+		conditions: []string{fmt.Sprintf("object.roleRef.kind == 'ClusterRole' && object.roleRef.name in ['%s', '%s']", credentials.HomeRole, credentials.CopyRole)},
+		variables: []admissionregistrationv1.Variable{
+			{Name: "account", Expression: fmt.Sprintf("has(object.metadata.annotations) && '%[1]s' in object.metadata.annotations ? object.metadata.annotations['%[1]s'].split('/') : []", tenancy.AnnotationAccount)},
+			{Name: "known", Expression: "request.resource.resource == 'rolebindings' && variables.account.size() == 2"},
+			{Name: "home", Expression: fmt.Sprintf("object.roleRef.name == '%s'", credentials.HomeRole)},
+			{Name: "tenant", Expression: tenantOf("namespaceObject")},
+		},
+		unbound: true, asks: true,
+		validations: []validation{
+			{"variables.known",
+				subject + " + 'are given by a RoleBinding whose annotation " + tenancy.AnnotationAccount + " names the account'"},
+			{"has(object.subjects) && object.subjects.all(s, s.kind == 'ServiceAccount' && request.userInfo.username == 'system:serviceaccount:' + s.namespace + ':' + s.name)",
+				subject + " + 'can be taken, and not given: the subject has to be who asks'"},
+			{only("!request.namespace.startsWith('kube-') && !(request.namespace in ['" + strings.Join(reservedNamespaces, "', '") + "'])" +
+				" && object.subjects.all(s, s.namespace != request.namespace)"),
+				subject + " + 'are not for namespaces of the platform'"},
+			{only("!variables.home || variables.account[0] == request.namespace && " + owner + ".resource('" + v1alpha1.OwnersResource + "').check('create').allowed()"),
+				subject + " + 'are for the namespace of an account that owns a tenant'"},
+			{only("variables.home || variables.tenant != '' && " + owner + ".resource('tenants').name(variables.tenant).check('" + v1alpha1.VerbOwn + "').allowed()"),
+				subject + " + 'are for namespaces of a tenant that the account owns'"},
+		},
+	}
+}
+
+// credentialSecrets: what holds an account's kubeconfig is written by the platform, in
+// the account's own namespace too, which may be no tenant's.
+func credentialSecrets() Rule {
+	made := func(object string) string {
+		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata.labels) && '%[2]s' in %[1]s.metadata.labels)", object, credentials.Label)
+	}
+	return Rule{
+		Name: Prefix + "credential-secrets", Rows: []string{"I13"},
+		Title:     "kubeconfigs that the manager keeps are written by the platform",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets"), on(all, "rbac.authorization.k8s.io", "roles", "rolebindings")},
+		conditions: []string{
+			made("oldObject") + " || " + made("object"),
+			notKubernetes,
+			"!" + isPlatform,
+		},
+		unbound:     true,
+		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + ' belongs to credentials that the platform keeps: leave it and its label " + credentials.Label + " alone'"}},
+	}
+}

@@ -1,0 +1,263 @@
+// Package kubeconfig is the command `tenure kubeconfig`: a kubeconfig for the proxy,
+// for an account of a tenant, with a token that ends. Its flags are those of
+// proxy-kubeconfig-generator, whose work it does, but for tokens that never end.
+package kubeconfig
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/credentials"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+)
+
+// fieldManager is the name under which the command writes Secrets.
+const fieldManager = "tenure-kubeconfig"
+
+type options struct {
+	streams ui.IO
+
+	kubeconfig, context string
+	tenant              string
+	account, namespace  string
+	server, serverName  string
+	// ca is a file with certificates; without it, they are in a Secret.
+	ca                              string
+	tlsNamespace, tlsSecret, tlsKey string
+	output, secretKey               string
+	writeSecret                     bool
+	duration                        time.Duration
+}
+
+// NewCommand returns the command.
+func NewCommand(streams ui.IO) *cobra.Command {
+	o := &options{streams: streams}
+	cmd := &cobra.Command{
+		Use:   "kubeconfig [TENANT]",
+		Short: "Make a kubeconfig for a tenant's account, with a token that ends",
+		Long: `Kubeconfig makes a kubeconfig with which an account of a tenant uses the proxy, and
+prints it. Its token ends after --duration; when is said on the error stream.
+
+Without --serviceaccount it is the ServiceAccount that owns the Tenant, if there is
+one. For Flux, annotate the account instead, and the manager keeps a Secret with a
+kubeconfig whose token is replaced: see docs/how-to/kubeconfig.md.`,
+		Example: `  tenure kubeconfig dev-team --server https://proxy.example.com:9001 > dev-team.kubeconfig
+  tenure kubeconfig --namespace dev-team --serviceaccount gitops --write-secret`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				o.tenant = args[0]
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the admin's kubeconfig `file` (default $KUBECONFIG or ~/.kube/config)")
+	flags.StringVar(&o.context, "context", "", "the `context` of the admin's kubeconfig")
+	flags.StringVar(&o.account, "serviceaccount", "", "the `name` of the account (default: the one that owns the Tenant)")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "the account's `namespace`")
+	flags.StringVar(&o.server, "server", "https://tenure-proxy.flux-system.svc:9001", "the `address` of the proxy")
+	flags.StringVar(&o.serverName, "server-name", "", "the `name` in the proxy's certificate, if it is not that of the address")
+	flags.StringVar(&o.ca, "server-ca-file", "", "a `file` with the certificates of the proxy's authority (default: from the Secret below)")
+	flags.StringVar(&o.tlsNamespace, "server-tls-secret-namespace", "flux-system", "the `namespace` of the Secret with the proxy's certificate")
+	flags.StringVar(&o.tlsSecret, "server-tls-secret-name", "tenure-proxy", "the `name` of the Secret with the proxy's certificate")
+	flags.StringVar(&o.tlsKey, "server-tls-secret-cafile", "ca.crt", "the `key` of its authority's certificates in the Secret")
+	flags.DurationVar(&o.duration, "duration", time.Hour, "how long the token is to be good for, from 10 minutes to 24 hours")
+	flags.StringVarP(&o.output, "output", "o", "", "write the kubeconfig to a `file` that only you may read, instead of printing it")
+	flags.BoolVar(&o.writeSecret, "write-secret", false, "write the kubeconfig to Secret SERVICEACCOUNT-kubeconfig beside the account, instead of printing it")
+	flags.StringVar(&o.secretKey, "kubeconfig-secret-key", credentials.Key, "the `key` of the kubeconfig in that Secret")
+	cmd.MarkFlagsMutuallyExclusive("output", "write-secret")
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	if o.duration < credentials.MinLifetime || o.duration > credentials.MaxLifetime {
+		return fmt.Errorf("cannot ask for a token of %s: give --duration between %s and %s", o.duration, credentials.MinLifetime, credentials.MaxLifetime)
+	}
+	if o.tenant == "" && (o.account == "" || o.namespace == "") {
+		return ui.WithHint(errors.New("cannot tell whose kubeconfig is wanted"), "name a tenant, or an account with --namespace and --serviceaccount")
+	}
+	kube, err := o.connect()
+	if err != nil {
+		return err
+	}
+	account, err := o.find(ctx, kube)
+	if err != nil {
+		return err
+	}
+	target, err := o.target(ctx, kube)
+	if err != nil {
+		return err
+	}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(o.duration / time.Second))}}
+	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name}}
+	if err := kube.SubResource("token").Create(ctx, object, request); err != nil {
+		return ui.WithHint(fmt.Errorf("cannot get a token of account %s: %w", account, err), "it takes an account that exists, and the right to create serviceaccounts/token")
+	}
+	content, err := credentials.Kubeconfig(target, account, account.Namespace, request.Status.Token)
+	if err != nil {
+		return err
+	}
+	where, err := o.write(ctx, kube, account, content)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(o.streams.Err, "%skubeconfig of %s, good until %s\n", where, account, request.Status.ExpirationTimestamp.UTC().Format(time.RFC3339))
+	return err
+}
+
+func (o *options) connect() (client.Client, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
+	if err != nil {
+		return nil, ui.WithHint(fmt.Errorf("cannot find a cluster: %w", err), "name one with --kubeconfig or $KUBECONFIG")
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, authenticationv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("cannot connect to the cluster: %w", err)
+		}
+	}
+	kube, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to the cluster: %w", err)
+	}
+	return kube, nil
+}
+
+// find returns the account that is meant.
+func (o *options) find(ctx context.Context, kube client.Client) (types.NamespacedName, error) {
+	if o.account != "" && o.namespace != "" && o.tenant == "" {
+		return types.NamespacedName{Namespace: o.namespace, Name: o.account}, nil
+	}
+	tenant := &v1alpha1.Tenant{}
+	if err := kube.Get(ctx, client.ObjectKey{Name: o.tenant}, tenant); err != nil {
+		return types.NamespacedName{}, ui.WithHint(fmt.Errorf("cannot read Tenant %s: %w", o.tenant, err), "without a Tenant, name the account with --namespace and --serviceaccount alone")
+	}
+	var found []types.NamespacedName
+	for _, owner := range tenant.Spec.Owners {
+		if owner.Kind == rbacv1.ServiceAccountKind && (o.account == "" || o.account == owner.Name) && (o.namespace == "" || o.namespace == owner.Namespace) {
+			found = append(found, types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name})
+		}
+	}
+	switch len(found) {
+	case 0:
+		return types.NamespacedName{}, ui.WithHint(fmt.Errorf("cannot find such a ServiceAccount among the owners of Tenant %s", o.tenant), "add one to spec.owners, or name an account with --namespace and --serviceaccount and no tenant")
+	case 1:
+		return found[0], nil
+	}
+	return types.NamespacedName{}, ui.WithHint(fmt.Errorf("cannot choose between %d ServiceAccounts that own Tenant %s", len(found), o.tenant), "choose one with --namespace and --serviceaccount, for example those of "+found[0].String())
+}
+
+// target is the proxy.
+func (o *options) target(ctx context.Context, kube client.Client) (credentials.Target, error) {
+	target := credentials.Target{Server: o.server, ServerName: o.serverName}
+	if o.ca != "" {
+		content, err := os.ReadFile(o.ca)
+		if err != nil {
+			return target, fmt.Errorf("cannot read whom to trust: %w", err)
+		}
+		target.CA = content
+		return target, target.Validate()
+	}
+	secret := &corev1.Secret{}
+	if err := kube.Get(ctx, client.ObjectKey{Namespace: o.tlsNamespace, Name: o.tlsSecret}, secret); err != nil {
+		return target, ui.WithHint(fmt.Errorf("cannot read whom to trust from Secret %s/%s: %w", o.tlsNamespace, o.tlsSecret, err), "name it with --server-tls-secret-namespace and --server-tls-secret-name, or give --server-ca-file")
+	}
+	target.CA = secret.Data[o.tlsKey]
+	if len(target.CA) == 0 {
+		return target, ui.WithHint(fmt.Errorf("cannot find %s in Secret %s/%s", o.tlsKey, o.tlsNamespace, o.tlsSecret), "name its key with --server-tls-secret-cafile")
+	}
+	return target, target.Validate()
+}
+
+// write puts the kubeconfig where it is wanted, and returns the beginning of a sentence
+// that says so.
+func (o *options) write(ctx context.Context, kube client.Client, account types.NamespacedName, content []byte) (string, error) {
+	switch {
+	case o.writeSecret:
+		name := credentials.SecretName(account.Name)
+		return fmt.Sprintf("Secret %s/%s has a ", account.Namespace, name), o.apply(ctx, kube, account, name, content)
+	case o.output != "":
+		return fmt.Sprintf("%s has a ", o.output), writeFile(o.output, content)
+	}
+	_, err := o.streams.Out.Write(content)
+	return "", err
+}
+
+// apply writes the Secret, labelled so that only the platform changes it. One that the
+// manager keeps, or that somebody else wrote, is left alone.
+func (o *options) apply(ctx context.Context, kube client.Client, account types.NamespacedName, name string, content []byte) error {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: account.Namespace, Name: name,
+			Labels:      map[string]string{credentials.Label: "given"},
+			Annotations: map[string]string{tenancy.AnnotationAccount: account.String()},
+		},
+		Type: corev1.SecretTypeOpaque, Data: map[string][]byte{cmp.Or(o.secretKey, credentials.Key): content},
+	}
+	fail := func(err error, hints ...string) error {
+		return ui.WithHint(fmt.Errorf("cannot write Secret %s/%s: %w", account.Namespace, name, err), hints...)
+	}
+	err := kube.Create(ctx, secret, client.FieldOwner(fieldManager))
+	if !apierrors.IsAlreadyExists(err) {
+		if err != nil {
+			return fail(err)
+		}
+		return nil
+	}
+	have := &corev1.Secret{}
+	if err := kube.Get(ctx, client.ObjectKeyFromObject(secret), have); err != nil {
+		return fail(err)
+	}
+	switch have.Labels[credentials.Label] {
+	case "given":
+	case "":
+		return fail(errors.New("there is one that this command did not write"), "remove it first, if nobody needs it")
+	default:
+		return fail(errors.New("the manager keeps it"), "Flux can use it as it is: see docs/how-to/kubeconfig.md")
+	}
+	// The version keeps what somebody else has written in between.
+	secret.UID, secret.ResourceVersion = have.UID, have.ResourceVersion
+	if err := kube.Update(ctx, secret, client.FieldOwner(fieldManager)); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// writeFile writes a file as a whole or not at all, that nobody else may read, also
+// where there was one that others may.
+func writeFile(name string, content []byte) error {
+	// A temporary file is made for its owner alone.
+	file, err := os.CreateTemp(filepath.Dir(name), ".kubeconfig-*")
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	_, err = file.Write(content)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), name)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, errors.Join(err, os.Remove(file.Name())))
+	}
+	return nil
+}

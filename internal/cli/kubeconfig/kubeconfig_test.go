@@ -1,0 +1,145 @@
+package kubeconfig
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/testcluster"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }
+
+const fixture = `
+{apiVersion: v1, kind: Namespace, metadata: {name: team}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: gitops, namespace: team}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: second, namespace: team}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: second-kubeconfig, namespace: team}}
+---
+{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: one}, spec: {owners: [{kind: ServiceAccount, namespace: team, name: gitops}, {kind: User, name: ann}]}}
+---
+{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: two}, spec: {owners: [{kind: ServiceAccount, namespace: team, name: gitops}, {kind: ServiceAccount, namespace: team, name: second}]}}
+---
+{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: people}, spec: {owners: [{kind: User, name: ann}]}}
+`
+
+// execute runs the command, and returns what it writes.
+func execute(ctx context.Context, args ...string) (stdout, stderr string, err error) {
+	var out, errs bytes.Buffer
+	cmd := NewCommand(ui.IO{In: strings.NewReader(""), Out: &out, Err: &errs})
+	cmd.SetArgs(args)
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	err = cmd.ExecuteContext(ctx)
+	return out.String(), errs.String(), err
+}
+
+func TestKubeconfig(t *testing.T) {
+	t.Parallel()
+	c := testcluster.Shared(t)
+	for _, manifests := range [][]byte{config.CRDs(), []byte(fixture)} {
+		objects, err := flux.ReadObjects(manifests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := flux.ApplyManifests(t.Context(), c.REST, objects); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(ca, c.REST.CAData, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	base := []string{"--kubeconfig", c.Kubeconfig, "--server", c.REST.Host, "--server-ca-file", ca}
+
+	out, said, err := execute(t.Context(), append(base, "one")...)
+	if err != nil || !strings.Contains(said, "team/gitops, good until 2") || strings.Contains(said, "token") {
+		t.Fatalf("the owner of one: %q %v", said, err)
+	}
+	known(t, []byte(out))
+
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, _, err = execute(t.Context(), append(base, "two", "--serviceaccount", "gitops", "-o", file)...); err != nil || out != "" {
+		t.Fatalf("into a file: %q %v", out, err)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known(t, content)
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("others may read the file: %v %v", info.Mode(), err)
+	}
+
+	kube, err := kubernetes.NewForConfig(c.REST)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := append(base, "--namespace", "team", "--serviceaccount", "gitops", "--write-secret", "--kubeconfig-secret-key", "value")
+	for range 2 { // the second time it is its own
+		if out, _, err = execute(t.Context(), secret...); err != nil || out != "" {
+			t.Fatalf("into a Secret: %q %v", out, err)
+		}
+	}
+	s, err := kube.CoreV1().Secrets("team").Get(t.Context(), "gitops-kubeconfig", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known(t, s.Data["value"])
+
+	for _, tc := range []struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		{"nobody is named", nil, "cannot tell whose kubeconfig is wanted"},
+		{"half an account", []string{"--namespace", "team"}, "cannot tell whose kubeconfig is wanted"},
+		{"no such tenant", []string{"none"}, "cannot read Tenant none"},
+		{"nobody who could have a token", []string{"people"}, "among the owners of Tenant people"},
+		{"an account that does not own it", []string{"one", "--serviceaccount", "second"}, "among the owners of Tenant one"},
+		{"two", []string{"two"}, "cannot choose between 2 ServiceAccounts"},
+		{"no such account", []string{"-n", "team", "--serviceaccount", "none"}, "cannot get a token of account team/none"},
+		{"too short", []string{"one", "--duration", "1m"}, "give --duration between 10m0s and 24h0m0s"},
+		{"no TLS", []string{"one", "--server", "http://proxy"}, "write https://HOST:PORT"},
+		{"no Secret to trust", []string{"one", "--server-ca-file", ""}, "cannot read whom to trust from Secret flux-system/tenure-proxy"},
+		{"somebody else's Secret", []string{"-n", "team", "--serviceaccount", "second", "--write-secret"}, "there is one that this command did not write"},
+		{"two places", []string{"one", "-o", file, "--write-secret"}, "none of the others can be"},
+	} {
+		out, _, err := execute(t.Context(), append(append([]string{}, base...), tc.args...)...)
+		if err == nil || !strings.Contains(err.Error(), tc.want) || out != "" {
+			t.Errorf("%s: want an error that says %q, got %v (output %q)", tc.reason, tc.want, err, out)
+		}
+	}
+}
+
+// known fails the test unless the API server knows a kubeconfig as the account.
+func known(t *testing.T, content []byte) {
+	t.Helper()
+	rest, err := clientcmd.RESTConfigFromKubeConfig(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kube, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	review, err := kube.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil || review.Status.UserInfo.Username != "system:serviceaccount:team:gitops" {
+		t.Errorf("the kubeconfig is not the account's: %v %v", review, err)
+	}
+}

@@ -1,0 +1,238 @@
+package credentials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
+	"github.com/tenure-dev/tenure/internal/credentials"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// errTaken says that a Secret of the name is somebody else's. Its content is not ours
+// to vouch for, so nothing may be pointed to it.
+var errTaken = errors.New("there is a Secret of the name that is not the platform's: remove it")
+
+// issue brings the credentials of an account about.
+type issue struct {
+	*Reconciler
+	plan     *credentials.Plan
+	account  *corev1.ServiceAccount
+	target   credentials.Target
+	lifetime time.Duration
+	// bound is the Secret that tokens are bound to: they end with it.
+	bound types.UID
+}
+
+// all writes what is due, in the account's own namespace first, and returns when the
+// next one is.
+func (i *issue) all(ctx context.Context) (ctrl.Result, error) {
+	next, err := i.home(ctx)
+	if errors.Is(err, errTaken) {
+		i.warn(i.account, err)
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	var failed []error
+	for _, namespace := range i.plan.Copies {
+		renew, err := i.copy(ctx, namespace)
+		switch {
+		case errors.Is(err, errTaken):
+			i.warn(i.account, fmt.Errorf("namespace %s: %w", namespace, err))
+			renew = i.Now().Add(again)
+		case apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			continue // it goes
+		case err != nil:
+			failed = append(failed, err)
+			continue
+		}
+		if renew.Before(next) {
+			next = renew
+		}
+	}
+	if len(failed) > 0 {
+		// One namespace does not keep the others from theirs.
+		return ctrl.Result{}, failed[0]
+	}
+	return ctrl.Result{RequeueAfter: max(next.Sub(i.Now()), time.Second)}, nil
+}
+
+// home is the account's own namespace.
+func (i *issue) home(ctx context.Context) (time.Time, error) {
+	namespace := i.plan.Account.Namespace
+	if err := i.record(ctx, namespace, false); err != nil {
+		return time.Time{}, err
+	}
+	if err := i.rights(ctx); err != nil {
+		return time.Time{}, err
+	}
+	meta, err := i.secret(ctx, namespace, i.plan.Secret)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if meta == nil {
+		// Tokens are bound to it, so it is made first, and never taken over.
+		empty := i.plan.Filled(namespace, nil, credentials.Token{}, "")
+		if err := i.Client.Create(ctx, empty, client.FieldOwner(tenantnamespace.FieldManager)); err != nil {
+			return time.Time{}, fmt.Errorf("cannot make Secret %s/%s: %w", namespace, i.plan.Secret, err)
+		}
+		meta = &metav1.PartialObjectMetadata{ObjectMeta: empty.ObjectMeta}
+	}
+	i.bound = meta.UID
+	return i.write(ctx, namespace, meta)
+}
+
+// copy is another namespace of the tenant.
+func (i *issue) copy(ctx context.Context, namespace string) (time.Time, error) {
+	if err := i.record(ctx, namespace, false); err != nil {
+		return time.Time{}, err
+	}
+	meta, err := i.secret(ctx, namespace, i.plan.Secret)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return i.write(ctx, namespace, meta)
+}
+
+// record keeps the manager's rights in a namespace.
+func (i *issue) record(ctx context.Context, namespace string, placed bool) error {
+	return i.apply(ctx, i.plan.Record(namespace, i.Manager, placed))
+}
+
+// rights are those of the account itself. A RoleBinding of its name that is somebody
+// else's stays as it is: who brings it says what the account may do.
+func (i *issue) rights(ctx context.Context) error {
+	role, binding := i.plan.Impersonator()
+	have := &rbacv1.RoleBinding{}
+	err := i.Client.Get(ctx, client.ObjectKeyFromObject(binding), have)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot read RoleBinding %s/%s: %w", binding.Namespace, binding.Name, err)
+	}
+	if err != nil || !tenancy.UpToDate(have, binding) {
+		if err := tenantnamespace.Apply(ctx, i.Client, role); err != nil {
+			return fmt.Errorf("cannot apply Role %s/%s: %w", role.Namespace, role.Name, err)
+		}
+		if err := i.apply(ctx, binding); err != nil {
+			return err
+		}
+	}
+	if !i.plan.Bound {
+		return nil
+	}
+	own := i.plan.Rights()
+	err = i.Client.Get(ctx, client.ObjectKeyFromObject(own), have)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot read RoleBinding %s/%s: %w", own.Namespace, own.Name, err)
+	}
+	if err == nil && !credentials.Ours(have, i.plan.Account) {
+		return nil
+	}
+	return i.apply(ctx, own)
+}
+
+// apply writes a RoleBinding that is not as it should be.
+func (i *issue) apply(ctx context.Context, wanted *rbacv1.RoleBinding) error {
+	have := &rbacv1.RoleBinding{}
+	err := i.Client.Get(ctx, client.ObjectKeyFromObject(wanted), have)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot read RoleBinding %s/%s: %w", wanted.Namespace, wanted.Name, err)
+	}
+	if err == nil && tenancy.UpToDate(have, wanted) {
+		return nil
+	}
+	if err := tenantnamespace.Apply(ctx, i.Client, wanted); err != nil {
+		return fmt.Errorf("cannot apply RoleBinding %s/%s: %w", wanted.Namespace, wanted.Name, err)
+	}
+	return nil
+}
+
+// write puts a new kubeconfig into a Secret if it is due, and returns when the next one
+// is. The old token stays good until its own end.
+func (i *issue) write(ctx context.Context, namespace string, have *metav1.PartialObjectMetadata) (time.Time, error) {
+	inputs := credentials.Inputs(i.target, i.plan.Account, i.plan.UID, i.bound, i.lifetime)
+	if have != nil {
+		if !credentials.Ours(have, i.plan.Account) {
+			return time.Time{}, errors.Join(errTaken, i.unplace(ctx, namespace))
+		}
+		if renew := credentials.Due(have.Annotations, inputs, i.Now()); !renew.IsZero() {
+			return renew, i.record(ctx, namespace, true)
+		}
+	}
+	secret, token, err := i.fresh(ctx, namespace, inputs)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if have == nil {
+		err = i.Client.Create(ctx, secret, client.FieldOwner(tenantnamespace.FieldManager))
+	} else {
+		// Not one that came in the place of the one that was looked at.
+		secret.UID = have.UID
+		err = tenantnamespace.Apply(ctx, i.Client, secret)
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("cannot write Secret %s/%s: %w", namespace, i.plan.Secret, err)
+	}
+	if namespace == i.plan.Account.Namespace {
+		i.Events.Eventf(i.account, nil, corev1.EventTypeNormal, "KubeconfigIssued", "IssueKubeconfig",
+			"Secret %s has a kubeconfig that is good until %s", i.plan.Secret, token.Expires.UTC().Format(time.RFC3339))
+	}
+	return token.Renew(), i.record(ctx, namespace, true)
+}
+
+// unplace takes the name of a Secret that is not ours off the record.
+func (i *issue) unplace(ctx context.Context, namespace string) error {
+	have := &rbacv1.RoleBinding{}
+	wanted := i.plan.Record(namespace, i.Manager, false)
+	if err := i.Client.Get(ctx, client.ObjectKeyFromObject(wanted), have); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if have.Annotations[tenancy.AnnotationSecret] == "" {
+		return nil
+	}
+	return tenantnamespace.Apply(ctx, i.Client, wanted)
+}
+
+// fresh is a Secret with a new token.
+func (i *issue) fresh(ctx context.Context, namespace, inputs string) (*corev1.Secret, credentials.Token, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: new(int64(i.lifetime / time.Second)),
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: i.plan.Secret, UID: i.bound},
+	}}
+	issued := i.Now()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: i.plan.Account.Namespace, Name: i.plan.Account.Name, UID: i.plan.UID}}
+	if err := i.Client.SubResource("token").Create(ctx, account, request); err != nil {
+		return nil, credentials.Token{}, fmt.Errorf("cannot get a token of account %s: %w", i.plan.Account, err)
+	}
+	token := credentials.Token{Issued: issued, Expires: request.Status.ExpirationTimestamp.Time}
+	kubeconfig, err := credentials.Kubeconfig(i.target, i.plan.Account, namespace, request.Status.Token)
+	if err != nil {
+		return nil, credentials.Token{}, err
+	}
+	return i.plan.Filled(namespace, kubeconfig, token, inputs), token, nil
+}
+
+// secret reads the metadata of a Secret; nil if there is none.
+func (r *Reconciler) secret(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	meta := &metav1.PartialObjectMetadata{}
+	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, meta)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot look at Secret %s/%s: %w", namespace, name, err)
+	}
+	return meta, nil
+}

@@ -1,0 +1,230 @@
+// Package credentials gives the accounts that own Tenants their kubeconfigs, as
+// [credentials.Plans] says, and replaces the tokens in them before they end.
+//
+// The manager may do so only where it is to: it gives itself a fixed role in each
+// namespace concerned, which a rule in the API server allows in no other
+// (tenure-credentials). It lists no Secrets and reads none but their metadata.
+package credentials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/credentials"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// soon is when something is tried again that needs rights which were given a
+	// moment ago.
+	soon = 500 * time.Millisecond
+	// again is when something is tried again that somebody has to put right.
+	again = time.Minute
+)
+
+// Events tells people what happened; an EventRecorder of Kubernetes is one.
+type Events interface {
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+}
+
+// Profiles reads the posture of the cluster. It returns nil without an error when
+// there is none, and an error that wraps [tenancy.ErrInvalid] for one that must not
+// be put in force.
+type Profiles interface {
+	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
+}
+
+// Targets says where kubeconfigs lead to.
+type Targets interface {
+	Target(ctx context.Context) (credentials.Target, error)
+}
+
+// Reconciler keeps the credentials of one account at a time.
+type Reconciler struct {
+	// Client reads from a cache and writes to the API server; Live reads from the
+	// API server.
+	Client   client.Client
+	Live     client.Reader
+	Profiles Profiles
+	Targets  Targets
+	Events   Events
+	// Manager is who this is: whom the rights are given to.
+	Manager rbacv1.Subject
+	// Lifetime is how long a token is to live: see [credentials.Lifetime].
+	Lifetime time.Duration
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Reconcile brings the credentials of one account up to date. Without a valid
+// profile nothing is made and nothing is taken away.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	profile, err := r.Profiles.Profile(ctx)
+	if err != nil && !errors.Is(err, tenancy.ErrInvalid) {
+		return ctrl.Result{}, err
+	}
+	if profile == nil {
+		return ctrl.Result{}, nil
+	}
+	result, err := r.reconcile(ctx, request.NamespacedName, profile)
+	if apierrors.IsConflict(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		// Rights, and the ownership that the rule asks for, take a moment to be
+		// known to the API server.
+		ctrl.LoggerFrom(ctx).V(1).Info("not yet", "reason", err.Error())
+		return ctrl.Result{RequeueAfter: soon}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, account types.NamespacedName, profile *v1alpha1.TenancyProfile) (ctrl.Result, error) {
+	state, err := r.read(ctx, account)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	state.Profile = profile
+	plan, problem := credentials.Plans(state)
+	if problem != nil {
+		r.warn(state.Account, problem)
+	}
+	if err := r.prune(ctx, account, plan); err != nil || plan == nil {
+		return ctrl.Result{}, err
+	}
+	if plan.Problem != nil {
+		r.warn(state.Account, plan.Problem)
+	}
+	target, err := r.Targets.Target(ctx)
+	if err != nil {
+		// What is there goes on to be good for as long as its token is.
+		r.warn(state.Account, err)
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
+	i := &issue{
+		Reconciler: r, plan: plan, account: state.Account, target: target,
+		lifetime: credentials.Lifetime(r.Lifetime, profile.Spec.Tenants.Bounds.MaxTimeout.Duration),
+	}
+	return i.all(ctx)
+}
+
+// read returns what the plan has to know.
+func (r *Reconciler) read(ctx context.Context, account types.NamespacedName) (credentials.State, error) {
+	state := credentials.State{Account: &corev1.ServiceAccount{}, Home: &corev1.Namespace{}}
+	fail := func(err error) (credentials.State, error) {
+		return state, fmt.Errorf("cannot read what belongs to account %s: %w", account, err)
+	}
+	err := r.Client.Get(ctx, account, state.Account)
+	if apierrors.IsNotFound(err) {
+		return credentials.State{}, nil
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if credentials.Asked(state.Account.Annotations) == credentials.None {
+		return credentials.State{}, nil
+	}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: account.Namespace}, state.Home); err != nil {
+		return fail(err)
+	}
+	var tenants v1alpha1.TenantList
+	if err := r.Client.List(ctx, &tenants, client.MatchingFields{indexOwner: account.String()}); err != nil {
+		return fail(err)
+	}
+	state.Tenants = tenants.Items
+	for i := range tenants.Items {
+		var namespaces corev1.NamespaceList
+		if err := r.Client.List(ctx, &namespaces, client.MatchingFields{indexTenant: tenants.Items[i].Name}); err != nil {
+			return fail(err)
+		}
+		state.Namespaces = append(state.Namespaces, namespaces.Items...)
+	}
+	return state, nil
+}
+
+// warn says on the account why it has no credentials, or not all that it asks for.
+func (r *Reconciler) warn(account *corev1.ServiceAccount, problem error) {
+	r.Events.Eventf(account, nil, corev1.EventTypeWarning, credentials.Reason(problem), "IssueKubeconfig", "%v", problem)
+}
+
+// prune removes what the account has and the plan, which may be nil, does not: copies
+// before what tokens are bound to, and in each namespace the record last, which is
+// what the manager's rights there come from.
+func (r *Reconciler) prune(ctx context.Context, account types.NamespacedName, plan *credentials.Plan) error {
+	var bindings rbacv1.RoleBindingList
+	if err := r.Client.List(ctx, &bindings, client.MatchingFields{indexAccount: account.String()}); err != nil {
+		return fmt.Errorf("cannot read where account %s has credentials: %w", account, err)
+	}
+	var home []*rbacv1.RoleBinding
+	for i := range bindings.Items {
+		b := &bindings.Items[i]
+		switch {
+		case b.Namespace == account.Namespace:
+			home = append(home, b)
+		case plan != nil && slices.Contains(plan.Copies, b.Namespace) && b.Name == credentials.RecordName(account):
+		default:
+			if err := r.leave(ctx, account, b); err != nil {
+				return err
+			}
+		}
+	}
+	for _, b := range home {
+		// The rights of the account itself, and those to take them away.
+		switch {
+		case b.Name == credentials.RecordName(account):
+			continue
+		case plan != nil && (b.Name == credentials.ImpersonatorName(account) || plan.Bound && b.Name == account.Name):
+			continue
+		}
+		if err := r.remove(ctx, b); err != nil {
+			return err
+		}
+	}
+	for _, b := range home {
+		if plan != nil || b.Name != credentials.RecordName(account) {
+			continue
+		}
+		if err := r.leave(ctx, account, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave removes the Secret beside a record, in the account's own namespace the Role
+// as well, and then the record.
+func (r *Reconciler) leave(ctx context.Context, account types.NamespacedName, record *rbacv1.RoleBinding) error {
+	meta, err := r.secret(ctx, record.Namespace, credentials.SecretName(account.Name))
+	if err != nil {
+		return err
+	}
+	if meta != nil && credentials.Ours(meta, account) {
+		if err := r.remove(ctx, meta); err != nil {
+			return err
+		}
+	}
+	if record.Namespace == account.Namespace {
+		role := &rbacv1.Role{}
+		role.Namespace, role.Name = account.Namespace, credentials.ImpersonatorName(account)
+		if err := client.IgnoreNotFound(r.Client.Delete(ctx, role)); err != nil {
+			return fmt.Errorf("cannot remove Role %s/%s: %w", role.Namespace, role.Name, err)
+		}
+	}
+	return r.remove(ctx, record)
+}
+
+func (r *Reconciler) remove(ctx context.Context, object client.Object) error {
+	uid := object.GetUID()
+	if err := client.IgnoreNotFound(r.Client.Delete(ctx, object, client.Preconditions{UID: &uid})); err != nil {
+		return fmt.Errorf("cannot remove %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package credentials
+
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// AnnotationRenew says on a Secret when its token is replaced, in RFC 3339.
+	AnnotationRenew = "tenure.dev/renew"
+	// AnnotationExpires says when it ends, in RFC 3339.
+	AnnotationExpires = "tenure.dev/expires"
+	// AnnotationInputs is what the kubeconfig was made of, as a hash: see [Inputs].
+	AnnotationInputs = "tenure.dev/inputs"
+)
+
+// Record is the RoleBinding that gives the manager its rights in a namespace of the
+// plan. The name of the Secret is on it once the Secret there is known to be ours:
+// only then may Flux be pointed to it.
+func (p *Plan) Record(namespace string, manager rbacv1.Subject, placed bool) *rbacv1.RoleBinding {
+	role := CopyRole
+	if namespace == p.Account.Namespace {
+		role = HomeRole
+	}
+	b := p.binding(namespace, RecordName(p.Account), "ClusterRole", role, manager)
+	if placed {
+		b.Annotations[tenancy.AnnotationSecret] = p.Secret
+	}
+	return b
+}
+
+// Impersonator is the right of the account to impersonate itself and nobody else,
+// which Flux needs: it impersonates the account of a Kustomization also where a
+// kubeconfig says who it is. For the API server an account is an object in its
+// namespace, so that a Role there is enough.
+func (p *Plan) Impersonator() (*rbacv1.Role, *rbacv1.RoleBinding) {
+	name := ImpersonatorName(p.Account)
+	role := &rbacv1.Role{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
+		ObjectMeta: p.meta(p.Account.Namespace, name),
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{p.Account.Name}, Verbs: []string{"impersonate"},
+		}},
+	}
+	return role, p.binding(p.Account.Namespace, name, "Role", name, p.subject())
+}
+
+// Rights is the account's role in its own namespace, where no Tenant says what it has.
+func (p *Plan) Rights() *rbacv1.RoleBinding {
+	return p.binding(p.Account.Namespace, p.Account.Name, "ClusterRole", tenancy.Role, p.subject())
+}
+
+// Filled is the Secret in a namespace. Without a token it is empty: one that is to be
+// bound to the Secret can be asked for only when that is there.
+func (p *Plan) Filled(namespace string, kubeconfig []byte, token Token, inputs string) *corev1.Secret {
+	s := &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: p.meta(namespace, p.Secret),
+		Type:       corev1.SecretTypeOpaque,
+	}
+	if kubeconfig == nil {
+		return s
+	}
+	s.Data = map[string][]byte{Key: kubeconfig}
+	s.Annotations[AnnotationRenew] = token.Renew().UTC().Format(time.RFC3339)
+	s.Annotations[AnnotationExpires] = token.Expires.UTC().Format(time.RFC3339)
+	s.Annotations[AnnotationInputs] = inputs
+	return s
+}
+
+// Ours says whether the manager made an object for the account.
+func Ours(object metav1.Object, account types.NamespacedName) bool {
+	labels := object.GetLabels()
+	return labels[tenancy.LabelManaged] == tenancy.ManagedValue && labels[Label] != "" && object.GetAnnotations()[tenancy.AnnotationAccount] == key(account)
+}
+
+func (p *Plan) subject() rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: p.Account.Namespace, Name: p.Account.Name}
+}
+
+func (p *Plan) binding(namespace, name, kind, role string, subject rbacv1.Subject) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
+		ObjectMeta: p.meta(namespace, name),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
+		Subjects:   []rbacv1.Subject{subject},
+	}
+}
+
+func (p *Plan) meta(namespace, name string) metav1.ObjectMeta {
+	where := Copy
+	if namespace == p.Account.Namespace {
+		where = Home
+	}
+	return metav1.ObjectMeta{
+		Namespace: namespace, Name: name,
+		Labels:      map[string]string{tenancy.LabelManaged: tenancy.ManagedValue, Label: where},
+		Annotations: map[string]string{tenancy.AnnotationAccount: key(p.Account)},
+	}
+}

@@ -1,0 +1,65 @@
+package tenancy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// maxKubeConfigs and maxReconcilers are how many names the schema lets parameters have.
+const maxKubeConfigs, maxReconcilers = 16, 16
+
+// Credentials are what the manager keeps in a namespace for accounts to apply with.
+type Credentials struct {
+	// KubeConfigs are the names of the Secrets, in order.
+	KubeConfigs []string
+	// Accounts are the namespace's own accounts that have credentials, in order:
+	// to Flux they are like the tenant's, and so Pods may not run as them.
+	Accounts []string
+}
+
+// CredentialsIn reads from the RoleBindings of a namespace what the manager keeps
+// there.
+func CredentialsIn(namespace string, bindings []*rbacv1.RoleBinding) Credentials {
+	var c Credentials
+	for _, b := range bindings {
+		secret := b.Annotations[AnnotationSecret]
+		if b.Namespace != namespace || b.Labels[LabelManaged] != ManagedValue || b.Labels[LabelCredentials] == "" || secret == "" {
+			continue
+		}
+		c.KubeConfigs = append(c.KubeConfigs, secret)
+		if home, account, ok := strings.Cut(b.Annotations[AnnotationAccount], "/"); ok && home == namespace {
+			c.Accounts = append(c.Accounts, account)
+		}
+	}
+	slices.Sort(c.KubeConfigs)
+	slices.Sort(c.Accounts)
+	c.KubeConfigs, c.Accounts = slices.Compact(c.KubeConfigs), slices.Compact(c.Accounts)
+	return c
+}
+
+// Allow returns the parameters of a namespace in which the manager keeps these
+// credentials: a Kustomization may use them, and nobody else writes them.
+func (c Credentials) Allow(spec v1alpha1.TenantParametersSpec) v1alpha1.TenantParametersSpec {
+	spec = *spec.DeepCopy()
+	c.allow(&spec)
+	return spec
+}
+
+func (c Credentials) allow(spec *v1alpha1.TenantParametersSpec) {
+	own := &spec.Tenants
+	own.KubeConfigs = with(own.KubeConfigs, c.KubeConfigs, maxKubeConfigs)
+	own.Accounts.Reconcilers = with(own.Accounts.Reconcilers, c.Accounts, maxReconcilers)
+}
+
+// with adds names that are not there, as long as there is room.
+func with(names, more []string, most int) []string {
+	for _, name := range more {
+		if len(names) < most && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
