@@ -78,7 +78,7 @@ kubeconfig whose token is replaced: see docs/how-to/kubeconfig.md.`,
 	flags.StringVar(&o.serverName, "server-name", "", "the `name` in the proxy's certificate, if it is not that of the address")
 	flags.StringVar(&o.ca, "server-ca-file", "", "a `file` with the certificates of the proxy's authority (default: from the Secret below)")
 	flags.StringVar(&o.tlsNamespace, "server-tls-secret-namespace", "flux-system", "the `namespace` of the Secret with the proxy's certificate")
-	flags.StringVar(&o.tlsSecret, "server-tls-secret-name", "tenure-proxy", "the `name` of the Secret with the proxy's certificate")
+	flags.StringVar(&o.tlsSecret, "server-tls-secret-name", "tenure-proxy-tls", "the `name` of the Secret with the proxy's certificate")
 	flags.StringVar(&o.tlsKey, "server-tls-secret-cafile", "ca.crt", "the `key` of its authority's certificates in the Secret")
 	flags.DurationVar(&o.duration, "duration", time.Hour, "how long the token is to be good for, from 10 minutes to 24 hours")
 	flags.StringVarP(&o.output, "output", "o", "", "write the kubeconfig to a `file` that only you may read, instead of printing it")
