@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -101,7 +102,7 @@ func (e *Env) notified(ctx context.Context, id, namespace string) Finding {
 			return true, nil
 		case <-time.After(look):
 		}
-		said, err = e.failedAlert(ctx, alert.GetName())
+		said, err = e.failedAlert(ctx, alert)
 		return said != "", err
 	})
 	control, refused := controlOf(said)
@@ -135,11 +136,12 @@ func (e *Env) happens(ctx context.Context, namespace, name, message string) erro
 }
 
 // failedAlert returns what notification-controller has said about an Alert that
-// it could not serve, or nothing. It says so in Events alone.
-func (e *Env) failedAlert(ctx context.Context, alert string) (string, error) {
+// it could not serve, or nothing. It says so in Events alone, which stay when the
+// Alert is gone: those of an earlier one of the same name say nothing.
+func (e *Env) failedAlert(ctx context.Context, alert *unstructured.Unstructured) (string, error) {
 	var events corev1.EventList
 	err := e.Admin.List(ctx, &events, client.InNamespace(e.Namespace), client.MatchingFields{
-		"involvedObject.kind": "Alert", "involvedObject.name": alert,
+		"involvedObject.kind": "Alert", "involvedObject.name": alert.GetName(), "involvedObject.uid": string(alert.GetUID()),
 	})
 	if err != nil {
 		return "", err
