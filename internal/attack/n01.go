@@ -141,13 +141,14 @@ func (e *Env) happens(ctx context.Context, namespace, name, message string) erro
 func (e *Env) failedAlert(ctx context.Context, alert *unstructured.Unstructured) (string, error) {
 	var events corev1.EventList
 	err := e.Admin.List(ctx, &events, client.InNamespace(e.Namespace), client.MatchingFields{
-		"involvedObject.kind": "Alert", "involvedObject.name": alert.GetName(), "involvedObject.uid": string(alert.GetUID()),
+		"involvedObject.kind": "Alert", "involvedObject.name": alert.GetName(),
 	})
 	if err != nil {
 		return "", err
 	}
 	for _, event := range events.Items {
-		if event.Type == corev1.EventTypeWarning {
+		earlier := event.InvolvedObject.UID != "" && event.InvolvedObject.UID != alert.GetUID()
+		if event.Type == corev1.EventTypeWarning && !earlier {
 			return event.Message, nil
 		}
 	}

@@ -139,7 +139,8 @@ func TestPlan(t *testing.T) {
 	want := []string{
 		system + componentsFile, system + syncFile, system + kustomizationFile,
 		system + "tenure/account.yaml", system + "tenure/kustomization.yaml", system + "tenure/rights.yaml", system + "tenure/sync.yaml",
-		profile.Infrastructure + "/crds.yaml", profile.Infrastructure + "/kustomization.yaml", profile.Infrastructure + "/policies.yaml",
+		profile.Infrastructure + "/crds.yaml", profile.Infrastructure + "/kustomization.yaml",
+		profile.Infrastructure + "/manager/kustomization.yaml", profile.Infrastructure + "/manager/manager.yaml", profile.Infrastructure + "/policies.yaml",
 		profile.Infrastructure + "/profile.yaml", profile.Infrastructure + "/roles.yaml",
 	}
 	if diff := cmp.Diff(want, b.planned.files); diff != "" || !b.planned.isNew {
@@ -148,7 +149,7 @@ func TestPlan(t *testing.T) {
 	if got := content(t, b, system+kustomizationFile); !strings.HasPrefix(got, "# ours\nresources:\n  - gotk-sync.yaml\n  - gotk-components.yaml\n") {
 		t.Errorf("the fleet's kustomization file has lost something:\n%s", got)
 	}
-	if len(b.objects.flux) == 0 || len(b.objects.sync) != 3 {
+	if len(b.objects.flux) == 0 || len(b.objects.sync) != 4 {
 		t.Errorf("there are %d objects of Flux and %d of the sync", len(b.objects.flux), len(b.objects.sync))
 	}
 	if err := b.plan(t.Context()); err != nil || len(b.planned.files) > 0 {
