@@ -114,12 +114,12 @@ func TestAcquireStateRefuses(t *testing.T) {
 
 func TestAcquireStateOfAnotherUser(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("only root can give a folder away")
-	}
-	dir := t.TempDir()
-	if err := errors.Join(os.Chmod(dir, 0o700), os.Chown(dir, 65534, 65534)); err != nil {
-		t.Fatal(err)
+	dir := "/" // is root's, who alone can give a folder away
+	if os.Getuid() == 0 {
+		dir = t.TempDir()
+		if err := errors.Join(os.Chmod(dir, 0o700), os.Chown(dir, 65534, 65534)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := AcquireState(t.Context(), dir, "x"); err == nil || !strings.Contains(err.Error(), "another user") {
 		t.Errorf("got %v, want a refusal that says whose folder it is", err)
