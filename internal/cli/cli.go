@@ -43,6 +43,8 @@ func Run(ctx context.Context, streams ui.IO, args []string) int {
 	return ui.ExitCode(err)
 }
 
+//go:generate go run ../../hack/commands ../../docs/reference/commands.md
+
 // NewCommand returns the root of the tree.
 func NewCommand(streams ui.IO) *cobra.Command {
 	cmd := &cobra.Command{

@@ -17,7 +17,7 @@ import (
 // returns its exit code: 0 for success and after a signal, 1 for errors and
 // wrong usage. An error is printed once, on the error stream.
 func Run(ctx context.Context, streams ui.IO, args []string) int {
-	cmd := newCommand(streams)
+	cmd := NewCommand(streams)
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	if err != nil {
@@ -26,7 +26,7 @@ func Run(ctx context.Context, streams ui.IO, args []string) int {
 	return ui.ExitCode(err)
 }
 
-func newCommand(streams ui.IO) *cobra.Command {
+func NewCommand(streams ui.IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "tenure-server",
 		Short:         "The parts of Tenure that run inside a cluster",

@@ -1,0 +1,47 @@
+// Commands writes the reference of all commands into the file that its argument
+// names: what each says with --help.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenure-dev/tenure/internal/cli"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/server"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: commands FILE")
+		os.Exit(2)
+	}
+	var page strings.Builder
+	page.WriteString("# Commands\n\nGenerated from the programs; do not edit. `tenure` is for people and pipelines,\n`tenure-server` is what runs inside a cluster.\n")
+	for _, root := range []*cobra.Command{cli.NewCommand(ui.Std()), server.NewCommand(ui.Std())} {
+		describe(&page, root)
+	}
+	if err := os.WriteFile(os.Args[1], []byte(page.String()), 0o644); err != nil { //nolint:gosec // a page that everybody may read
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// describe writes what a command and those below it say about themselves.
+func describe(page *strings.Builder, cmd *cobra.Command) {
+	if cmd.Hidden || cmd.Name() == "help" {
+		return
+	}
+	cmd.InitDefaultHelpFlag()
+	about := cmd.Long
+	if about == "" {
+		about = cmd.Short
+	}
+	fmt.Fprintf(page, "\n## %s\n\n```\n%s\n\n%s```\n", cmd.CommandPath(), strings.TrimSpace(about), cmd.UsageString())
+	for _, sub := range cmd.Commands() {
+		describe(page, sub)
+	}
+}
