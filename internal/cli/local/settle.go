@@ -191,7 +191,7 @@ func Watch(ctx context.Context, cluster *localcluster.Cluster, fail context.Canc
 // are not mapped.
 func (d *Display) Explain(cluster *localcluster.Cluster, failures []flux.Finding) {
 	for _, f := range failures {
-		d.Println(fmt.Sprintf("%s %s: %s", d.Screen.Paint(ui.Red, "✗"), f.Row.Ref(), f.Reason))
+		d.Println(fmt.Sprintf("%s %s: %s", d.Screen.Paint(ui.Red, "✗"), f.Row.Ref(), ui.Clean(f.Reason)))
 	}
 	for _, refusal := range cluster.Network.Refused() {
 		d.Println(fmt.Sprintf("%s asked for %s: %v", d.Screen.Paint(ui.Yellow, "!"), refusal.Address, refusal.Err))

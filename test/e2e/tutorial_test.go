@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tenure-dev/tenure/internal/testcluster"
+)
+
+// A pasted is a block of commands of the tutorial, and the lines that its output has
+// to have, in this order.
+type pasted struct{ commands, output string }
+
+// TestTutorial pastes docs/tutorial.md into a shell: the blocks marked sh are run, the
+// blocks marked text are what the commands before them say.
+func TestTutorial(t *testing.T) {
+	t.Parallel()
+	bin, err := testcluster.BinDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Dir(home(t))
+	tenureHome := filepath.Join(folder, ".tenure")
+	t.Cleanup(func() { nothingLeft(t, tenureHome) })
+	page, err := os.ReadFile(filepath.Join(filepath.Dir(bin), "docs", "tutorial.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := blocksOf(string(page))
+	if len(blocks) < 6 {
+		t.Fatalf("the tutorial has %d blocks of commands: are they still marked sh?", len(blocks))
+	}
+	var script strings.Builder
+	script.WriteString("set -eu -o pipefail\n")
+	for i, b := range blocks {
+		fmt.Fprintf(&script, "echo @@%d@@\n%s\n", i, b.commands)
+	}
+	shell := exec.CommandContext(t.Context(), "bash", "-c", script.String())
+	shell.Dir = t.TempDir()
+	shell.Env = append(os.Environ(), "HOME="+folder, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "GIT_CONFIG_GLOBAL="+os.DevNull)
+	said, err := shell.CombinedOutput()
+	if err != nil {
+		_ = command(t, tenureHome, "down").Run()
+		t.Fatalf("the tutorial does not run: %v\n%s", err, said)
+	}
+	for i, b := range blocks {
+		_, output, _ := strings.Cut(string(said), fmt.Sprintf("@@%d@@\n", i))
+		output, _, _ = strings.Cut(output, fmt.Sprintf("@@%d@@\n", i+1))
+		for line := range strings.Lines(b.output) {
+			at := patternOf(line).FindStringIndex(output)
+			if at == nil {
+				t.Errorf("this does not say %q, or not there:\n%s\nbut:\n%s", strings.TrimSpace(line), b.commands, output)
+				break
+			}
+			output = output[at[1]:]
+		}
+	}
+}
+
+// blocksOf reads the blocks of a page.
+func blocksOf(page string) []pasted {
+	var blocks []pasted
+	for i, part := range strings.Split(page, "```") {
+		kind, content, _ := strings.Cut(part, "\n")
+		switch {
+		case i%2 == 0:
+		case kind == "sh":
+			blocks = append(blocks, pasted{commands: content})
+		case kind == "text" && len(blocks) > 0:
+			blocks[len(blocks)-1].output = content
+		}
+	}
+	return blocks
+}
+
+// patternOf is a line as a page shows it: an ellipsis stands for anything in the line,
+// a space for several.
+func patternOf(line string) *regexp.Regexp {
+	words := strings.Fields(line)
+	for i, w := range words {
+		words[i] = strings.ReplaceAll(regexp.QuoteMeta(w), "…", ".*")
+	}
+	return regexp.MustCompile(strings.Join(words, "[ ]*"))
+}
