@@ -67,8 +67,12 @@ func (b *bootstrapper) plan(context.Context) error {
 	var own profile.Plan
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		text := after[name]
-		if was, there := before[name]; !there || was != text {
-			own.Changes = append(own.Changes, profile.Change{Path: name, After: &text})
+		change := profile.Change{Path: name, After: &text}
+		if was, there := before[name]; there {
+			change.Before = &was
+		}
+		if change.Before == nil || *change.Before != text {
+			own.Changes = append(own.Changes, change)
 		}
 	}
 	if err := os.MkdirAll(b.file(b.Path), 0o750); err != nil {

@@ -147,18 +147,22 @@ func (s *Set) Changed() []string {
 func (s *Set) Diff() string {
 	var out strings.Builder
 	for _, name := range s.Changed() {
-		f := s.files[name]
-		before, after := "a/"+name, "b/"+name
-		if f.old == nil {
-			before = os.DevNull
-		}
-		if f.content == nil {
-			after = os.DevNull
-		}
-		text := udiff.Unified(before, after, string(f.old), string(f.content))
-		fmt.Fprintf(&out, "diff --git a/%s b/%s\n%s", name, name, text)
+		out.WriteString(Unified(name, s.files[name].old, s.files[name].content))
 	}
 	return out.String()
+}
+
+// Unified is the change of one file as a unified diff that `git apply` understands.
+// Before is nil for a new file, after for one that goes.
+func Unified(name string, before, after []byte) string {
+	from, to, mode := "a/"+name, "b/"+name, ""
+	if before == nil {
+		from, mode = "/dev/null", "new file mode 100644\n"
+	}
+	if after == nil {
+		to, mode = "/dev/null", "deleted file mode 100644\n"
+	}
+	return fmt.Sprintf("diff --git a/%s b/%s\n%s%s", name, name, mode, udiff.Unified(from, to, string(before), string(after)))
 }
 
 // CopyTo writes the folder as it will be into another, empty one, without hidden

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -90,11 +91,13 @@ func TestApply(t *testing.T) {
 -1
 +2
 diff --git a/gone/deep/file b/gone/deep/file
+deleted file mode 100644
 --- a/gone/deep/file
 +++ /dev/null
 @@ -1 +0,0 @@
 -1
 diff --git a/new/folder/file b/new/folder/file
+new file mode 100644
 --- /dev/null
 +++ b/new/folder/file
 @@ -0,0 +1 @@
@@ -102,6 +105,11 @@ diff --git a/new/folder/file b/new/folder/file
 `
 	if diff := cmp.Diff(want, s.Diff()); diff != "" {
 		t.Errorf("the diff (-want +got):\n%s", diff)
+	}
+	apply := exec.CommandContext(t.Context(), "git", "apply", "--check", "-")
+	apply.Dir, apply.Stdin = dir, strings.NewReader(s.Diff())
+	if out, err := apply.CombinedOutput(); err != nil {
+		t.Errorf("git does not take the diff: %v\n%s", err, out)
 	}
 	if err := s.Apply(); err != nil {
 		t.Fatal(err)

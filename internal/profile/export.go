@@ -2,7 +2,6 @@ package profile
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,12 +62,7 @@ func build(content map[string]string) ([]byte, error) {
 		return nil, fmt.Errorf("cannot build the manifests: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	plan := Plan{}
-	for _, name := range slices.Sorted(maps.Keys(content)) {
-		text := content[name]
-		plan.Changes = append(plan.Changes, Change{Path: name, After: &text})
-	}
-	if err := plan.Write(dir); err != nil {
+	if err := fill(dir, content); err != nil {
 		return nil, err
 	}
 	objects, err := flux.Build(dir, filepath.Clean(dir))

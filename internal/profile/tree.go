@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	udiff "github.com/aymanbagabas/go-udiff"
+	"github.com/tenure-dev/tenure/internal/change"
 	"github.com/tenure-dev/tenure/internal/fleet"
 	"sigs.k8s.io/yaml"
 )
@@ -154,57 +154,50 @@ func (t *tree) changes() []Change {
 func (p *Plan) Diff() string {
 	var b strings.Builder
 	for _, c := range p.Changes {
-		from, to, before, after := "a/"+c.Path, "b/"+c.Path, "", ""
-		if c.Before == nil {
-			from = "/dev/null"
-		} else {
-			before = *c.Before
-		}
-		if c.After == nil {
-			to = "/dev/null"
-		} else {
-			after = *c.After
-		}
-		b.WriteString(udiff.Unified(from, to, before, after))
+		b.WriteString(change.Unified(c.Path, content(c.Before), content(c.After)))
 	}
 	return b.String()
 }
 
-// Write changes the files of the fleet. Each is replaced as a whole, and nothing
-// outside of the folder is reached, through a link either. When it fails, what is
-// left to write is written by running it again.
+func content(text *string) []byte {
+	if text == nil {
+		return nil
+	}
+	return append([]byte{}, *text...)
+}
+
+// Write changes the files of the fleet, all or none, if they still are as the plan
+// was made for. Nothing outside of the folder is reached, through a link either.
 func (p *Plan) Write(dir string) (err error) {
-	root, err := os.OpenRoot(dir)
+	set, err := change.Open(dir)
 	if err != nil {
 		return fmt.Errorf("cannot write to the fleet: %w", err)
 	}
-	defer func() { err = errors.Join(err, root.Close()) }()
+	defer func() { err = errors.Join(err, set.Close()) }()
 	for _, c := range p.Changes {
-		if err := write(root, c); err != nil {
+		if err := plan(set, c); err != nil {
 			return fmt.Errorf("cannot write to the fleet: %w", err)
 		}
+	}
+	if err := set.Apply(); err != nil {
+		return fmt.Errorf("cannot write to the fleet: %w", err)
 	}
 	return nil
 }
 
-func write(root *os.Root, c Change) error {
-	name := filepath.FromSlash(c.Path)
+// plan takes one change into a set, unless the file is another one by now.
+func plan(set *change.Set, c Change) error {
+	now, err := set.Read(c.Path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if c.Before == nil && now != nil || c.Before != nil && string(now) != *c.Before {
+		return fmt.Errorf("cannot write %s: it %w", c.Path, change.ErrChanged)
+	}
 	if c.After == nil {
-		if err := root.Remove(name); err != nil {
-			return err
-		}
-		// A folder that is not empty stays.
-		_ = root.Remove(filepath.Dir(name))
-		return nil
+		return set.Remove(c.Path)
 	}
-	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
-	next := name + ".tenure-new"
-	if err := root.WriteFile(next, []byte(*c.After), 0o644); err != nil {
-		return err
-	}
-	return root.Rename(next, name)
+	return set.Write(c.Path, []byte(*c.After))
 }
 
 // disk writes the tree to a temporary folder, for what builds from one.
@@ -213,7 +206,6 @@ func (t *tree) disk() (dir string, remove func(), err error) {
 		return "", nil, fmt.Errorf("cannot build the fleet: %w", err)
 	}
 	remove = func() { _ = os.RemoveAll(dir) }
-	plan := Plan{}
 	all := maps.Clone(t.now)
 	for name, content := range t.fleet.Overlay {
 		// The kustomization file is the one that is edited.
@@ -221,13 +213,23 @@ func (t *tree) disk() (dir string, remove func(), err error) {
 			all[name] = string(content)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		content := all[name]
-		plan.Changes = append(plan.Changes, Change{Path: name, After: &content})
-	}
-	if err := plan.Write(dir); err != nil {
+	if err := fill(dir, all); err != nil {
 		remove()
 		return "", nil, err
 	}
 	return dir, remove, nil
+}
+
+// fill writes files into a temporary folder, which nobody else writes to.
+func fill(dir string, files map[string]string) error {
+	for name, content := range files {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return fmt.Errorf("cannot build the fleet: %w", err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			return fmt.Errorf("cannot build the fleet: %w", err)
+		}
+	}
+	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	udiff "github.com/aymanbagabas/go-udiff"
+	"github.com/tenure-dev/tenure/internal/change"
 	"github.com/tenure-dev/tenure/internal/fleet"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
@@ -248,11 +248,11 @@ func (t *tree) diff() string {
 		if strings.ContainsAny(name, "\t\n\r\"\\ ") {
 			continue
 		}
-		from := "a/" + name
-		if !old {
-			from = "/dev/null"
+		var was []byte
+		if old {
+			was = append(was, before...)
 		}
-		b.WriteString(udiff.Unified(from, "b/"+name, before, t.now[name]))
+		b.WriteString(change.Unified(name, was, []byte(t.now[name])))
 	}
 	return b.String()
 }
