@@ -325,13 +325,14 @@ func (p *proxied) watchAll(b *testing.B) float64 {
 				return
 			}
 			defer response.Body.Close()
-			lines, shown := bufio.NewScanner(response.Body), 0
+			lines, shown, last := bufio.NewScanner(response.Body), 0, ""
 			lines.Buffer(nil, 1<<20)
 			if response.StatusCode != http.StatusOK {
 				body, _ := io.ReadAll(response.Body)
 				b.Errorf("a watch was answered with %s: %s", response.Status, body)
 			}
 			for lines.Scan() {
+				last = lines.Text()
 				if shown++; shown == proxyNamespaces {
 					ready.Done()
 				}
@@ -343,7 +344,7 @@ func (p *proxied) watchAll(b *testing.B) float64 {
 					return
 				}
 			}
-			b.Errorf("a watch ended after %d events: %v", shown, lines.Err())
+			b.Errorf("a watch ended after %d events: %v, the last one %s", shown, lines.Err(), last)
 			if shown < proxyNamespaces {
 				ready.Done()
 			}
