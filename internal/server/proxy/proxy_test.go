@@ -74,7 +74,7 @@ func TestRun(t *testing.T) {
 	config := &rest.Config{Host: upstream.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, config, o, slog.New(slog.DiscardHandler)) }()
+	go func() { ended <- Run(ctx, config, o, nil, slog.New(slog.DiscardHandler)) }()
 
 	served := func() string {
 		conn, err := tls.Dial("tcp", o.Listen, &tls.Config{RootCAs: authority.Pool(), MinVersion: tls.VersionTLS12})
