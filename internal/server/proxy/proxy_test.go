@@ -58,6 +58,11 @@ func TestRun(t *testing.T) {
 			close(held)
 			<-release
 		}
+		if strings.HasSuffix(r.URL.Path, "/selfsubjectreviews") {
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, `{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":"caller"}}}`)
+			return
+		}
 		if strings.Contains(r.URL.RawQuery, "watch") || r.URL.Query().Has("limit") {
 			http.Error(w, "not here", http.StatusNotFound)
 			return
