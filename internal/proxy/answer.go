@@ -96,7 +96,14 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 	if err != nil {
 		return err
 	}
+	leave := func() {}
+	if watching {
+		if leave, err = p.opening.enter(ctx, who.GetName()); err != nil {
+			return err
+		}
+	}
 	response, err := transport.RoundTrip(out)
+	leave()
 	if err != nil {
 		return err
 	}
@@ -198,8 +205,9 @@ func narrow(query url.Values, chosen Selection) error {
 }
 
 // ownRequest makes the proxy's own request from the client's: its path and query,
-// and of its headers those that say in which form the answer is wanted. The audit
-// log names the proxy as the user; the user agent says for whom.
+// and of its headers those that say in which form the answer is wanted. The API
+// server's audit log names the proxy as the user; the user agent says for whom, and
+// the ID is that of the proxy's own audit event.
 func (p *Proxy) ownRequest(ctx context.Context, r *http.Request, c *call, who user.Info, query url.Values) (*http.Request, error) {
 	target := *p.host
 	target.Path, target.RawQuery = canonical(c.info), query.Encode()
@@ -213,6 +221,7 @@ func (p *Proxy) ownRequest(ctx context.Context, r *http.Request, c *call, who us
 	if encoding := r.Header.Get("Accept-Encoding"); encoding != "" && c.info.Verb != "watch" {
 		out.Header.Set("Accept-Encoding", encoding)
 	}
+	out.Header.Set(auditHeader, c.auditID)
 	out.Header.Set("User-Agent", fmt.Sprintf("%s (for %+q) %s", agent, who.GetName(), r.UserAgent()))
 	return out, nil
 }

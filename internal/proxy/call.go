@@ -20,6 +20,11 @@ type call struct {
 	// understood in two ways. What is not plain is passed on, if at all.
 	plain   bool
 	upgrade bool
+
+	// caller is who has the credential, acting who the request is made as, once
+	// they have been found out; auditID is that of the request.
+	caller, acting user.Info
+	auditID        string
 }
 
 // infos understands requests as the API server does.
@@ -28,21 +33,41 @@ var infos = request.RequestInfoFactory{
 	GrouplessAPIPrefixes: sets.NewString("api"),
 }
 
+// check reads one thing of a request, or says why the request goes nowhere.
+type check struct {
+	name string
+	do   func(*http.Request, *call) error
+}
+
+// checks are those of every request, in order.
+func checks(certificates bool) []check {
+	return []check{
+		{"hops", func(r *http.Request, _ *call) error { return checkHops(r) }},
+		{"credential", func(r *http.Request, c *call) (err error) {
+			c.credential, err = readCredential(r, certificates)
+			return err
+		}},
+		{"impersonation", func(r *http.Request, c *call) (err error) {
+			c.as, err = readImpersonation(r.Header)
+			return err
+		}},
+		{"masters", func(_ *http.Request, c *call) error { return c.as.checkGroups() }},
+		{"path", func(r *http.Request, _ *call) error {
+			if !strings.HasPrefix(r.URL.Path, "/") || r.URL.Opaque != "" {
+				return badRequest("path", "the address of the request is not a path")
+			}
+			return nil
+		}},
+	}
+}
+
 // readCall reads a request, or says why it goes nowhere.
-func readCall(r *http.Request, certificates bool) (*call, error) {
-	if err := checkHops(r); err != nil {
-		return nil, err
-	}
+func readCall(r *http.Request, checks []check) (*call, error) {
 	c := &call{upgrade: isUpgrade(r)}
-	var err error
-	if c.credential, err = readCredential(r, certificates); err != nil {
-		return nil, err
-	}
-	if c.as, err = readImpersonation(r.Header); err != nil {
-		return nil, err
-	}
-	if !strings.HasPrefix(r.URL.Path, "/") || r.URL.Opaque != "" {
-		return nil, badRequest("path", "the address of the request is not a path")
+	for _, check := range checks {
+		if err := check.do(r, c); err != nil {
+			return nil, err
+		}
 	}
 	info, infoErr := infos.NewRequestInfo(r)
 	if infoErr != nil {
@@ -95,18 +120,32 @@ func callFrom(ctx context.Context) *call {
 	return c
 }
 
+// callerOf is who has the credential of a request.
+func (p *Proxy) callerOf(ctx context.Context, c *call) (user.Info, error) {
+	if c.caller == nil {
+		c.caller = c.credential.certified
+	}
+	if c.caller != nil {
+		return c.caller, nil
+	}
+	who, err := p.identities.who(ctx, c.credential.token)
+	if err != nil {
+		return nil, err
+	}
+	c.caller = who
+	return who, nil
+}
+
 // identity is who a request is made as, after impersonation: what answers of the
 // proxy are for.
 func (p *Proxy) identity(ctx context.Context, c *call) (user.Info, error) {
-	if c.credential.certified != nil {
-		return c.credential.certified, nil
-	}
-	who, err := p.identities.who(ctx, c.credential.token)
+	who, err := p.callerOf(ctx, c)
 	if err != nil || c.as == nil {
 		return who, err
 	}
-	if err := p.identities.mayBe(ctx, c.credential.token, who, c.as); err != nil {
+	if err := p.mayBe(ctx, c.credential.token, who, c.as); err != nil {
 		return nil, err
 	}
-	return c.as.identity()
+	c.acting, err = c.as.identity()
+	return c.acting, err
 }

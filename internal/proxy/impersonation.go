@@ -47,10 +47,15 @@ func readImpersonation(h http.Header) (*impersonation, error) {
 	if as.user == "" {
 		return nil, badRequest("impersonation", "the request impersonates groups or more of a user, and no user: add the header Impersonate-User")
 	}
-	if slices.Contains(as.groups, user.SystemPrivilegedGroup) {
-		return nil, forbidden("masters", "the proxy does not impersonate group %s", user.SystemPrivilegedGroup)
-	}
 	return as, nil
+}
+
+// checkGroups refuses the group that nobody is asked about, at any place.
+func (as *impersonation) checkGroups() error {
+	if as != nil && slices.Contains(as.groups, user.SystemPrivilegedGroup) {
+		return forbidden("masters", "the proxy does not impersonate group %s", user.SystemPrivilegedGroup)
+	}
+	return nil
 }
 
 func (as *impersonation) add(name string, values []string) error {

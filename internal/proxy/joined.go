@@ -38,10 +38,7 @@ func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, c *call, who user
 		p.metrics.watches.Inc()
 		defer p.metrics.watches.Dec()
 	}
-	key, err := p.quotaKey(r.Context(), c)
-	if err != nil {
-		return true, err
-	}
+	key := c.caller.GetName()
 	if !limit.take(key) {
 		return true, tooMany("quota", "User %q has too many requests open: at most %d at a time", key, limit.max)
 	}
@@ -57,11 +54,14 @@ func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, c *call, who user
 			}
 		}()
 	}
+	r = r.WithContext(ctx)
+	r.Header = r.Header.Clone()
+	r.Header.Set(auditHeader, c.auditID)
 	prefix := "/" + c.info.APIPrefix
 	if c.info.APIGroup != "" {
 		prefix += "/" + c.info.APIGroup
 	}
-	return p.across.Answer(w, r.WithContext(ctx), across.Question{
+	return p.across.Answer(w, r, across.Question{
 		Who: identityText(who), Prefix: prefix + "/" + c.info.APIVersion, Resource: c.info.Resource, Watch: watching, Visible: visible,
 	}), nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
@@ -15,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tenure-dev/tenure/internal/proxy/across"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 )
@@ -42,6 +45,10 @@ type Options struct {
 	MaxLists int
 	// Registry is where the metrics are registered; nil is a new one.
 	Registry prometheus.Registerer
+	// Audit gets an event of audit.k8s.io/v1, as a line of JSON, for each request
+	// that the proxy answers or refuses itself: the API server's own log does not
+	// name the caller of these. nil is nowhere.
+	Audit io.Writer
 	// Log is told what a person should know; at debug level also every request. No
 	// token, query or body is ever written. nil is nowhere.
 	Log *slog.Logger
@@ -53,12 +60,22 @@ const (
 	maxBody         = 3 << 20
 	requestTimeout  = 65 * time.Second // the API server's 60 s come first
 	bodyTimeout     = 60 * time.Second
+	// writeTimeout is how long a client may take to read a part of an answer:
+	// without it who does not read keeps what the answer takes.
+	writeTimeout = 60 * time.Second
+	// inFlightShare is the part of the requests in flight that one user may have:
+	// one of four.
+	inFlightShare = 4
 )
 
 const (
 	defaultWatches = 1000
 	defaultLists   = 50
 )
+
+// slowness is how slow clients may be: bodyTimeout and writeTimeout, other than in
+// tests.
+type slowness struct{ body, write time.Duration }
 
 // Proxy is the handler of all requests. Run it before it serves.
 type Proxy struct {
@@ -68,6 +85,7 @@ type Proxy struct {
 	metrics    *metrics
 	transports transports
 	identities *identities
+	mayBe      func(ctx context.Context, token string, who user.Info, as *impersonation) error
 	view       *view
 	kinds      kinds
 	across     *across.Server
@@ -77,6 +95,11 @@ type Proxy struct {
 	inFlight   chan struct{}
 	watches    *quota
 	lists      *quota
+	perUser    *quota // of the requests in flight
+	opening    *gate
+	audit      *auditor
+	checks     []check
+	slow       slowness
 	draining   chan struct{}
 	drainOnce  sync.Once
 }
@@ -103,6 +126,11 @@ func New(o Options) (*Proxy, error) {
 		inFlight: make(chan struct{}, cmp.Or(o.MaxInFlight, defaultInFlight)),
 		watches:  newQuota(cmp.Or(o.MaxWatches, defaultWatches)),
 		lists:    newQuota(cmp.Or(o.MaxLists, defaultLists)),
+		perUser:  newQuota(max(1, cmp.Or(o.MaxInFlight, defaultInFlight)/inFlightShare)),
+		opening:  newGate(maxOpening, maxOpeningEach),
+		audit:    &auditor{to: o.Audit, log: o.Log},
+		checks:   checks(o.ClientCertificates),
+		slow:     slowness{body: bodyTimeout, write: writeTimeout},
 		draining: make(chan struct{}),
 	}
 	if p.metrics, err = newMetrics(o.Registry); err != nil {
@@ -119,6 +147,7 @@ func New(o Options) (*Proxy, error) {
 	}
 	p.across = &across.Server{Transport: &p.transports, Base: p.host}
 	p.identities = newIdentities(host, p.transports.short, p.metrics.lookup)
+	p.mayBe = p.identities.mayBe
 	for _, rule := range append([]Rule{namespaces{p.view}, tenants{p.view}}, o.Rules...) {
 		if p.rules[rule.Resource()] != nil {
 			return nil, fmt.Errorf("cannot use two rules for %s", rule.Resource())
@@ -177,8 +206,13 @@ func (p *Proxy) Visible(_ context.Context, who user.Info, verb, group, resource 
 // ServeHTTP implements http.Handler. It always answers.
 func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	w := &recorder{ResponseWriter: rw, answer: "refused"}
-	c, err := readCall(r, p.options.ClientCertificates)
+	w := &recorder{ResponseWriter: rw, answer: "refused", id: string(uuid.NewUUID()), patience: p.slow.write}
+	c, err := readCall(r, p.checks)
+	entry := func(stage auditv1.Stage) {
+		if w.answer != "passed" {
+			p.audit.write(audited{request: r, call: c, stage: stage, answer: w.answer, reason: w.reason, code: w.code, began: start, id: w.id})
+		}
+	}
 	defer func() {
 		if reason := recover(); reason != nil {
 			if aborted, ok := reason.(error); !ok || !errors.Is(aborted, http.ErrAbortHandler) {
@@ -190,11 +224,16 @@ func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			p.refuse(w, r, unavailable(errors.New("the proxy has a fault")))
 		}
 		p.metrics.request(w.answer, w.code, time.Since(start), c != nil && c.longRunning())
+		entry(auditv1.StageResponseComplete)
 		p.log.Debug("request", "method", r.Method, "path", r.URL.Path, "code", w.code, "answer", w.answer, "took", time.Since(start))
 	}()
 	if err != nil {
 		p.refuse(w, r, err)
 		return
+	}
+	c.auditID = w.id
+	if c.longRunning() {
+		w.begun = func() { entry(auditv1.StageResponseStarted) }
 	}
 	if err := p.serve(w, r, c); err != nil {
 		p.refuse(w, r, err)
@@ -216,7 +255,18 @@ func (p *Proxy) serve(w *recorder, r *http.Request, c *call) error {
 		p.boundBody(w, r)
 	}
 	r = r.WithContext(withCall(r.Context(), c))
-	if err := p.settleImpersonation(r, c); err != nil {
+	who, err := p.callerOf(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	if !c.longRunning() {
+		// Nobody's slow requests are to be everybody's.
+		if !p.perUser.take(who.GetName()) {
+			return tooMany("quota", "User %q has too many requests under way: at most %d at a time", who.GetName(), p.perUser.max)
+		}
+		defer p.perUser.giveBack(who.GetName())
+	}
+	if err := settleImpersonation(r, c); err != nil {
 		return err
 	}
 	for _, step := range []struct {
@@ -230,14 +280,10 @@ func (p *Proxy) serve(w *recorder, r *http.Request, c *call) error {
 	}
 	w.answer = "passed"
 	if c.longRunning() {
-		key, err := p.quotaKey(r.Context(), c)
-		if err != nil {
-			return err
+		if !p.watches.take(who.GetName()) {
+			return tooMany("quota", "User %q has too many watches, logs and connections open: at most %d at a time", who.GetName(), p.watches.max)
 		}
-		if !p.watches.take(key) {
-			return tooMany("quota", "User %q has too many watches, logs and connections open: at most %d at a time", key, p.watches.max)
-		}
-		defer p.watches.giveBack(key)
+		defer p.watches.giveBack(who.GetName())
 		if c.info.Verb == "watch" {
 			p.metrics.watches.Inc()
 			defer p.metrics.watches.Dec()
@@ -253,39 +299,23 @@ func (p *Proxy) boundBody(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(p.slow.body))
 }
 
 // settleImpersonation takes the headers of who asks to be itself off. Otherwise
 // they stay: the API server, or [Proxy.identity], decides about all of them.
-func (p *Proxy) settleImpersonation(r *http.Request, c *call) error {
+func settleImpersonation(r *http.Request, c *call) error {
 	if c.as == nil {
 		return nil
 	}
 	if c.credential.certified != nil {
 		return forbidden("impersonation", "a client certificate cannot impersonate through the proxy: use a token")
 	}
-	who, err := p.identities.who(r.Context(), c.credential.token)
-	if err != nil {
-		return err
-	}
-	if c.as.isSelf(who) {
+	if c.as.isSelf(c.caller) {
 		stripImpersonation(r.Header)
 		c.as = nil
 	}
 	return nil
-}
-
-// quotaKey is whose watches a request counts towards: the token's owner.
-func (p *Proxy) quotaKey(ctx context.Context, c *call) (string, error) {
-	if c.credential.certified != nil {
-		return c.credential.certified.GetName(), nil
-	}
-	who, err := p.identities.who(ctx, c.credential.token)
-	if err != nil {
-		return "", err
-	}
-	return who.GetName(), nil
 }
 
 // refuse tells the client about an error.
@@ -295,23 +325,34 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		if recorded.code != 0 {
 			return // something has been said already
 		}
-		recorded.answer = "refused"
+		recorded.answer, recorded.reason = "refused", refused.label
+		w.Header().Set(auditHeader, recorded.id)
 	}
 	p.metrics.refusals.WithLabelValues(refused.label).Inc()
 	writeStatus(w, r.Header.Get("Accept"), refused.status)
 }
 
-// recorder remembers what was answered.
+// recorder remembers what was answered, and lets no client take longer than
+// writeTimeout to read some of it.
 type recorder struct {
 	http.ResponseWriter
-	answer string
-	code   int
+	// answer is how the request was answered, reason why it was refused, id that
+	// of its audit events.
+	answer, reason, id string
+	code               int
+	// begun is called before the answer is, unless it is nil.
+	begun func()
+	// patience is writeTimeout, other than in tests.
+	patience time.Duration
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (r *recorder) WriteHeader(code int) {
 	if r.code == 0 && (code >= http.StatusOK || code == http.StatusSwitchingProtocols) {
 		r.code = code
+		if r.begun != nil {
+			r.begun()
+		}
 	}
 	r.ResponseWriter.WriteHeader(code)
 }
@@ -319,8 +360,11 @@ func (r *recorder) WriteHeader(code int) {
 // Write implements http.ResponseWriter.
 func (r *recorder) Write(b []byte) (int, error) {
 	if r.code == 0 {
-		r.code = http.StatusOK
+		r.WriteHeader(http.StatusOK)
 	}
+	// It also holds for what is flushed after this. A connection that does not know
+	// deadlines, in a test, has none.
+	_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(r.patience))
 	return r.ResponseWriter.Write(b)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -32,7 +33,8 @@ func backend(t *testing.T) *httptest.Server {
 			return
 		}
 		if r.Header.Get("Upgrade") == "" {
-			_ = json.NewEncoder(w).Encode(map[string]any{"uri": r.RequestURI, "header": r.Header})
+			local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+			_ = json.NewEncoder(w).Encode(map[string]any{"uri": r.RequestURI, "header": r.Header, "at": local.String()})
 			return
 		}
 		conn, buffered, err := http.NewResponseController(w).Hijack()

@@ -2,6 +2,7 @@ package load
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -304,79 +305,81 @@ func (p *proxied) throughput(b *testing.B, send func(context.Context) (*http.Res
 	return float64(done.Load()) / duration.Seconds()
 }
 
+// watchTime is how long all watches may take until they have seen the event.
+const watchTime = 3 * time.Minute
+
 // watchAll opens the watches, changes a namespace that all of them show, and
 // returns the 99th percentile of how long the event took, in milliseconds.
 func (p *proxied) watchAll(b *testing.B) float64 {
 	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), watchTime)
+	defer cancel()
 	open := p.request("/api/v1/namespaces?watch=true", p.proxy, p.owner)
-	var mu sync.Mutex
-	var delays []time.Duration
-	var ready, seen sync.WaitGroup
+	delays := make([]time.Duration, proxyWatches)
+	var ready sync.WaitGroup
 	ready.Add(proxyWatches)
-	seen.Add(proxyWatches)
-	var changed atomic.Int64
-	for range proxyWatches {
-		go func() {
-			response, err := patient(b.Context(), open)
-			if err != nil {
-				b.Error(err)
-				ready.Done()
-				seen.Done()
-				return
-			}
-			defer response.Body.Close()
-			lines, shown := bufio.NewScanner(response.Body), 0
-			lines.Buffer(nil, 1<<20)
-			if response.StatusCode != http.StatusOK {
-				body, _ := io.ReadAll(response.Body)
-				b.Errorf("a watch was answered with %s: %s", response.Status, body)
-			}
-			for lines.Scan() {
-				if shown++; shown == proxyNamespaces {
-					ready.Done()
+	var changed, again atomic.Int64
+	watches, ctx := errgroup.WithContext(ctx)
+	for i := range proxyWatches {
+		watches.Go(func() error {
+			begun := sync.OnceFunc(ready.Done)
+			defer begun() // also after an error: nobody waits for it
+			for {
+				err := watchOne(ctx, open, begun)
+				if err == nil {
+					delays[i] = time.Since(time.Unix(0, changed.Load()))
+					return nil
 				}
-				if strings.Contains(lines.Text(), `"bench":"now"`) {
-					mu.Lock()
-					delays = append(delays, time.Since(time.Unix(0, changed.Load())))
-					mu.Unlock()
-					seen.Done()
-					return
+				again.Add(1)
+				if err := pause(ctx, err); err != nil {
+					return err
 				}
 			}
-			b.Errorf("a watch ended after %d events: %v", shown, lines.Err())
-			if shown < proxyNamespaces {
-				ready.Done()
-			}
-			seen.Done()
-		}()
+		})
 	}
 	ready.Wait()
 	changed.Store(time.Now().UnixNano())
 	if err := p.admin.Patch(b.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: proxyHome}}, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"bench":"now"}}}`))); err != nil {
 		b.Fatal(err)
 	}
-	seen.Wait()
-	if len(delays) == 0 {
-		b.Fatal("no watch has seen the event")
+	if err := watches.Wait(); err != nil {
+		b.Fatalf("a watch has not seen the event: %v", err)
 	}
+	b.ReportMetric(float64(again.Load()), "watches-again")
 	return quantile(delays, 0.99)
 }
 
-// patient tries again as client-go does: the API server takes only so many watches of
-// one user at a time, and all of these are the proxy's.
-func patient(ctx context.Context, send func(context.Context) (*http.Response, error)) (*http.Response, error) {
-	for {
-		response, err := send(ctx)
-		if err != nil || response.StatusCode != http.StatusTooManyRequests {
-			return response, err
+// pause waits as client-go does before it opens a watch again: an API server that has
+// much to do refuses some with 429, or ends them with an event of an error.
+func pause(ctx context.Context, why error) error {
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("no watch until the end: %w", why)
+	case <-time.After(time.Second): // what Retry-After says
+		return nil
+	}
+}
+
+// watchOne opens a watch, calls begun when it has shown what there is, and returns
+// when it has shown the event.
+func watchOne(ctx context.Context, open func(context.Context) (*http.Response, error), begun func()) error {
+	response, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	lines, shown, last := bufio.NewScanner(response.Body), 0, response.Status
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		last = lines.Text()
+		if shown++; shown == proxyNamespaces {
+			begun()
 		}
-		response.Body.Close()
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(time.Second): // what its Retry-After says
+		if strings.Contains(last, `"bench":"now"`) {
+			return nil
 		}
 	}
+	return fmt.Errorf("a watch ended after %d events: %w, the last one %s", shown, cmp.Or(lines.Err(), io.EOF), last)
 }
 
 // residentMB is what the proxy's process has in memory.

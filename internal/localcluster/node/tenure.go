@@ -39,6 +39,7 @@ func TenureServer(binDir string) []Program {
 			{Name: "max-requests-inflight", Kind: KindInt},
 			{Name: "max-watches", Kind: KindInt},
 			{Name: "max-lists", Kind: KindInt},
+			{Name: "audit-log-path", Kind: KindString},
 			{Name: "log-level", Kind: KindString},
 		},
 		Env: fluxEnv,

@@ -103,6 +103,12 @@ func passedOn(header http.Header) http.Header {
 	for _, name := range perConnection {
 		out.Del(name)
 	}
+	for name := range out {
+		// Names of a front proxy, which we are not.
+		if strings.HasPrefix(name, "X-Remote-") {
+			delete(out, name)
+		}
+	}
 	return out
 }
 

@@ -4,7 +4,9 @@ package proxy
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,6 +40,9 @@ type Options struct {
 	MaxInFlight, MaxWatches, MaxLists int
 	// LogLevel is debug, info or error.
 	LogLevel string
+	// AuditLogPath is the file that audit events are appended to; "-" is the standard
+	// output, "" is none.
+	AuditLogPath string
 }
 
 // NewCommand returns `proxy`.
@@ -62,7 +67,12 @@ It uses the kubeconfig of KUBECONFIG or the Pod's own account.`,
 				return ui.WithHint(fmt.Errorf("cannot find the API server: %w", err), "run it in a Pod, or set KUBECONFIG")
 			}
 			log := slog.New(slog.NewJSONHandler(streams.Err, &slog.HandlerOptions{Level: level}))
-			return Run(cmd.Context(), config, o, log)
+			events, closeEvents, err := openAuditLog(o.AuditLogPath, streams.Out)
+			if err != nil {
+				return err
+			}
+			defer closeEvents()
+			return Run(cmd.Context(), config, o, events, log)
 		},
 	}
 	flags := cmd.Flags()
@@ -78,6 +88,23 @@ It uses the kubeconfig of KUBECONFIG or the Pod's own account.`,
 	flags.IntVar(&o.MaxInFlight, "max-requests-inflight", 0, "requests at a time, without watches and upgrades; 0 is the default of 400")
 	flags.IntVar(&o.MaxWatches, "max-watches", 0, "watches that one user may have open; 0 is the default of 1000")
 	flags.IntVar(&o.MaxLists, "max-lists", 0, "lists that are answered for one user at a time; 0 is the default of 50")
+	flags.StringVar(&o.AuditLogPath, "audit-log-path", "", "file that audit events of what the proxy answers or refuses itself are appended to; - is the standard output")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
 	return cmd
+}
+
+// openAuditLog opens what audit events are written to; nil if they are not. A proxy
+// that is to write them and cannot does not start.
+func openAuditLog(path string, out io.Writer) (events io.Writer, closeEvents func(), err error) {
+	switch path {
+	case "":
+		return nil, func() {}, nil
+	case "-":
+		return out, func() {}, nil
+	}
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot write the audit log: %w", err)
+	}
+	return file, func() { _ = file.Close() }, nil // events are written at once
 }

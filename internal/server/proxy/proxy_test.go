@@ -58,6 +58,11 @@ func TestRun(t *testing.T) {
 			close(held)
 			<-release
 		}
+		if strings.HasSuffix(r.URL.Path, "/selfsubjectreviews") {
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, `{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":"caller"}}}`)
+			return
+		}
 		if strings.Contains(r.URL.RawQuery, "watch") || r.URL.Query().Has("limit") {
 			http.Error(w, "not here", http.StatusNotFound)
 			return
@@ -74,7 +79,7 @@ func TestRun(t *testing.T) {
 	config := &rest.Config{Host: upstream.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, config, o, slog.New(slog.DiscardHandler)) }()
+	go func() { ended <- Run(ctx, config, o, nil, slog.New(slog.DiscardHandler)) }()
 
 	served := func() string {
 		conn, err := tls.Dial("tcp", o.Listen, &tls.Config{RootCAs: authority.Pool(), MinVersion: tls.VersionTLS12})

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -29,15 +30,15 @@ const (
 )
 
 // Run serves until the context ends, and then until open requests have ended or
-// the shutdown's time is over.
-func Run(ctx context.Context, config *rest.Config, o Options, log *slog.Logger) error {
+// the shutdown's time is over. Audit events are written to events, unless it is nil.
+func Run(ctx context.Context, config *rest.Config, o Options, events io.Writer, log *slog.Logger) error {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = qps, burst
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	handler, err := proxy.New(proxy.Options{
 		Config: config, ClientCertificates: o.ClientCAFile != "", Registry: registry, Log: log,
-		MaxInFlight: o.MaxInFlight, MaxWatches: o.MaxWatches, MaxLists: o.MaxLists,
+		MaxInFlight: o.MaxInFlight, MaxWatches: o.MaxWatches, MaxLists: o.MaxLists, Audit: events,
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,159 @@
+package proxy
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/apis/audit"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// Annotations of the proxy's audit events.
+const (
+	annotationDecision = "authorization.k8s.io/decision" // as at the API server
+	annotationAnswer   = "proxy.tenure.dev/answer"
+	annotationReason   = "proxy.tenure.dev/reason"
+)
+
+// maxAudited bounds what of a text that a client has chosen gets into an event, in
+// bytes: who has no credentials must not fill the log.
+const maxAudited = 2 << 10
+
+// auditor writes down what the API server's audit log does not say: for whom the
+// proxy asked what it answers itself, and what it has refused. What is passed on is
+// not here, since there the API server sees the caller.
+//
+// Events are those of audit.k8s.io/v1 at level Metadata, a line of JSON each. The ID
+// goes to the API server as well, so that both logs can be joined by auditID.
+type auditor struct {
+	log *slog.Logger
+
+	mu sync.Mutex
+	to io.Writer // nil is nowhere
+}
+
+// audited is what an event is made of.
+type audited struct {
+	request *http.Request
+	call    *call // nil when the request could not be read
+	stage   auditv1.Stage
+	answer  string
+	reason  string
+	code    int
+	began   time.Time
+	id      string
+}
+
+// event makes the event. No header but the user agent is in it.
+func (a audited) event(now time.Time) *auditv1.Event {
+	e := &auditv1.Event{
+		TypeMeta:                 metav1.TypeMeta{Kind: "Event", APIVersion: auditv1.SchemeGroupVersion.String()},
+		Level:                    auditv1.LevelMetadata,
+		AuditID:                  types.UID(a.id),
+		Stage:                    a.stage,
+		RequestURI:               bounded(a.request.RequestURI),
+		Verb:                     bounded(strings.ToLower(a.request.Method)),
+		UserAgent:                bounded(a.request.UserAgent()),
+		ResponseStatus:           &metav1.Status{Code: int32(a.code)}, // an HTTP status code
+		RequestReceivedTimestamp: metav1.NewMicroTime(a.began),
+		StageTimestamp:           metav1.NewMicroTime(now),
+		Annotations:              map[string]string{annotationAnswer: a.answer, annotationDecision: "allow"},
+	}
+	if address, _, err := net.SplitHostPort(a.request.RemoteAddr); err == nil {
+		e.SourceIPs = []string{address}
+	}
+	if a.reason != "" {
+		e.Annotations[annotationReason] = a.reason
+	}
+	if a.code == http.StatusUnauthorized || a.code == http.StatusForbidden || a.code == http.StatusBadRequest {
+		e.Annotations[annotationDecision] = "forbid"
+	}
+	if a.call != nil {
+		a.call.describe(e)
+	}
+	return e
+}
+
+// describe adds who asks for what.
+func (c *call) describe(e *auditv1.Event) {
+	if c.caller != nil {
+		e.User = userInfo(c.caller)
+	}
+	switch {
+	case c.acting != nil && c.acting != c.caller:
+		acting := userInfo(c.acting)
+		e.ImpersonatedUser = &acting
+	case c.as != nil:
+		// It was not found out whether that is allowed, or it is not.
+		e.ImpersonatedUser = &authenticationv1.UserInfo{Username: bounded(c.as.user), UID: bounded(c.as.uid), Groups: boundedAll(c.as.groups)}
+	}
+	if c.info == nil {
+		return
+	}
+	e.Verb = bounded(c.info.Verb)
+	if c.info.IsResourceRequest {
+		e.ObjectRef = &auditv1.ObjectReference{
+			APIGroup: bounded(c.info.APIGroup), APIVersion: bounded(c.info.APIVersion), Resource: bounded(c.info.Resource),
+			Subresource: bounded(c.info.Subresource), Namespace: bounded(c.info.Namespace), Name: bounded(c.info.Name),
+		}
+	}
+}
+
+func userInfo(who user.Info) authenticationv1.UserInfo {
+	info := authenticationv1.UserInfo{Username: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups()}
+	for key, values := range who.GetExtra() {
+		if info.Extra == nil {
+			info.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		info.Extra[key] = values
+	}
+	return info
+}
+
+// bounded is the beginning of a text.
+func bounded(text string) string {
+	if len(text) > maxAudited {
+		return strings.ToValidUTF8(text[:maxAudited], "") + "…"
+	}
+	return text
+}
+
+// boundedAll is the beginning of a list of texts.
+func boundedAll(texts []string) []string {
+	var all []string
+	for _, text := range texts[:min(len(texts), maxImpersonated)] {
+		all = append(all, bounded(text))
+	}
+	return all
+}
+
+// write writes an event. Requests go on when it cannot be written, as at the API
+// server; a person is told.
+func (a *auditor) write(what audited) {
+	if a.to == nil {
+		return
+	}
+	line, err := json.Marshal(what.event(time.Now()))
+	if err == nil {
+		a.mu.Lock()
+		_, err = a.to.Write(append(line, '\n'))
+		a.mu.Unlock()
+	}
+	if err != nil {
+		a.log.Error("cannot write an audit event", "error", err)
+	}
+}
+
+// auditHeader is where the ID of an event is: towards the API server, and towards
+// the client.
+var auditHeader = http.CanonicalHeaderKey(audit.HeaderAuditID)

@@ -1,0 +1,240 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/testwait"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/rest"
+)
+
+// facing is a proxy before a handler, to which a token is the name of whom it
+// belongs to.
+func facing(t *testing.T, h http.HandlerFunc, o Options) *setup {
+	t.Helper()
+	b := httptest.NewTLSServer(h)
+	t.Cleanup(b.Close)
+	o.Config = &rest.Config{Host: b.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	p, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.view.begun.Store(true) // there is nothing
+	p.identities.tokens = authenticator.TokenFunc(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
+		return &authenticator.Response{User: &user.DefaultInfo{Name: token}}, true, nil
+	})
+	s := &setup{proxy: p, server: serve(p)}
+	t.Cleanup(s.server.Close)
+	return s
+}
+
+// held are those who have something of it.
+func (q *quota) held() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var all []string
+	for who, n := range q.taken {
+		all = append(all, fmt.Sprint(who, " ", n))
+	}
+	return all
+}
+
+// Who does not read an answer does not keep what it takes.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	s := facing(t, func(w http.ResponseWriter, r *http.Request) {
+		for some := make([]byte, 64<<10); ; {
+			if _, err := w.Write(some); err != nil {
+				return
+			}
+		}
+	}, Options{})
+	s.proxy.slow.write = 200 * time.Millisecond
+	for _, tc := range []struct {
+		reason, path string
+		http2        bool
+	}{
+		{"an answer", "/api/v1/namespaces/a/pods", false},
+		{"an answer over HTTP/2", "/api/v1/namespaces/a/pods", true},
+		{"one of the proxy's", "/api/v1/namespaces", false},
+		{"a watch", "/api/v1/namespaces/a/pods?watch=true", false},
+		{"a watch over HTTP/2", "/api/v1/namespaces/a/pods?watch=true", true},
+		{"a log", "/api/v1/namespaces/a/pods/b/log?follow=true", false},
+	} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: tc.http2}
+		t.Cleanup(transport.CloseIdleConnections)
+		response, err := transport.RoundTrip(s.request(t, http.MethodGet, tc.path, strings.ReplaceAll(tc.reason, " ", "-")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { response.Body.Close() })
+		if (response.ProtoMajor == 2) != tc.http2 {
+			t.Fatalf("%s comes by %s", tc.reason, response.Proto)
+		}
+	}
+	testwait.For(t, "the requests to be given up", patience, func() (bool, string) {
+		taken := append(append(s.proxy.perUser.held(), s.proxy.watches.held()...), s.proxy.lists.held()...)
+		return len(taken)+len(s.proxy.inFlight) == 0, fmt.Sprint("still there: ", taken)
+	})
+}
+
+// Who does not send what was announced is answered all the same.
+func TestSlowBody(t *testing.T) {
+	t.Parallel()
+	s := facing(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // as long as it takes
+	}, Options{})
+	s.proxy.slow.body = 200 * time.Millisecond
+	for _, path := range []string{"/api/v1/namespaces/a/pods", accessReviewPath} {
+		conn := s.dial(t)
+		t.Cleanup(func() { conn.Close() })
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: proxy\r\nAuthorization: Bearer slow\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", path)
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		defer response.Body.Close()
+		if response.StatusCode < 400 {
+			t.Errorf("%s: got %s", path, response.Status)
+		}
+		testwait.For(t, "the request to be given up", patience, func() (bool, string) {
+			return len(s.proxy.inFlight) == 0, fmt.Sprint(len(s.proxy.inFlight))
+		})
+	}
+}
+
+// One user's requests leave room for those of others.
+func TestShareOfRequests(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	s := facing(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/held" {
+			<-release
+		}
+	}, Options{MaxInFlight: 8})
+	var held sync.WaitGroup
+	for range 2 {
+		held.Go(func() { s.raw(t, s.request(t, http.MethodGet, "/held", "greedy")) })
+	}
+	testwait.For(t, "two requests to be held", patience, func() (bool, string) {
+		held := s.proxy.perUser.held()
+		return slices.Equal(held, []string{"greedy 2"}), fmt.Sprint(held)
+	})
+	for token, want := range map[string]int{"greedy": http.StatusTooManyRequests, "modest": http.StatusOK} {
+		if code, body, _ := s.raw(t, s.request(t, http.MethodGet, "/free", token)); code != want {
+			t.Errorf("%s: want %d, got %d %s", token, want, code, body)
+		}
+	}
+	close(release)
+	held.Wait()
+	if code, body, _ := s.raw(t, s.request(t, http.MethodGet, "/free", "greedy")); code != http.StatusOK {
+		t.Errorf("after that: got %d %s", code, body)
+	}
+}
+
+// roundTripper is a way that is a function.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// However many watches one user opens at once, few are on the way at a time, and
+// another user's does not wait for them.
+func TestOpeningWatches(t *testing.T) {
+	t.Parallel()
+	s := facing(t, func(http.ResponseWriter, *http.Request) {}, Options{})
+	release := make(chan struct{})
+	var under, most atomic.Int64
+	s.proxy.transports.ownLong = roundTripper(func(r *http.Request) (*http.Response, error) {
+		if now := under.Add(1); now > most.Load() {
+			most.Store(now)
+		}
+		defer under.Add(-1)
+		if r.Header.Get("User-Agent") != `tenure-proxy (for "modest") Go-http-client/2.0` {
+			<-release
+		}
+		return nil, errors.New("nobody is there")
+	})
+	const watches = 100
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+	open := func(user string) {
+		response, err := client.Do(s.request(t, http.MethodGet, "/api/v1/namespaces?watch=true", user))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		response.Body.Close()
+	}
+	var all sync.WaitGroup
+	for range watches {
+		all.Go(func() { open("greedy") })
+	}
+	testwait.For(t, "the watches to come to the gate", patience, func() (bool, string) {
+		before := s.proxy.opening.before("greedy")
+		return before == watches && under.Load() == maxOpeningEach, fmt.Sprint(before, " before it, ", under.Load(), " under way")
+	})
+	open("modest")
+	close(release)
+	all.Wait()
+	if got := most.Load(); got != maxOpeningEach+1 {
+		t.Errorf("%d were on the way at a time", got)
+	}
+	if len(s.proxy.opening.users) != 0 || len(s.proxy.opening.all) != 0 {
+		t.Error("the gate remembers who has gone")
+	}
+}
+
+func (g *gate) before(who string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if q := g.users[who]; q != nil {
+		return q.size
+	}
+	return 0
+}
+
+func TestGate(t *testing.T) {
+	t.Parallel()
+	g := newGate(3, 2)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	var leave []func()
+	for _, tc := range []struct {
+		reason, who string
+		ctx         context.Context
+		in          bool
+	}{
+		{"the first", "a", t.Context(), true},
+		{"as many as one may have", "a", t.Context(), true},
+		{"one more than one may have", "a", gone, false},
+		{"another's", "b", t.Context(), true},
+		{"one more than all may have", "c", gone, false},
+	} {
+		out, err := g.enter(tc.ctx, tc.who)
+		if (err == nil) != tc.in {
+			t.Fatalf("%s: got %v", tc.reason, err)
+		}
+		if err == nil {
+			leave = append(leave, out)
+		}
+	}
+	for _, out := range leave {
+		out()
+	}
+	if len(g.users) != 0 || len(g.all) != 0 {
+		t.Errorf("%d users and %d places are left", len(g.users), len(g.all))
+	}
+}
