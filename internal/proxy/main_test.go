@@ -63,7 +63,11 @@ func fixture(t testing.TB) *setup {
 		}
 		apply(t, `{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}`)
 		apply(t, string(config.CRDs()))
-		apply(t, string(config.CapsuleCRDs()))
+		for crd := range strings.SplitSeq(string(config.CapsuleCRDs()), "---\n") {
+			if strings.Contains(crd, "proxysettings") { // two kinds called tenants would confuse kubectl
+				apply(t, crd)
+			}
+		}
 		apply(t, string(config.CapsuleRoles()))
 		apply(t, string(config.Proxy()))
 		apply(t, string(config.ProxyVolumes()))

@@ -39,6 +39,7 @@ func TenureServer(binDir string) []Program {
 			{Name: "max-requests-inflight", Kind: KindInt},
 			{Name: "max-watches", Kind: KindInt},
 			{Name: "max-lists", Kind: KindInt},
+			{Name: "capsule", Kind: KindBool},
 			{Name: "log-level", Kind: KindString},
 		},
 		Env: fluxEnv,
