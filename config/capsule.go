@@ -5,8 +5,12 @@ import _ "embed"
 var (
 	//go:embed capsule/crd/capsule.clastix.io_capsuleconfigurations.yaml
 	capsuleConfigurationCRD string
+	//go:embed capsule/crd/capsule.clastix.io_globalproxysettings.yaml
+	capsuleGlobalProxySettingsCRD string
 	//go:embed capsule/crd/capsule.clastix.io_globaltenantresources.yaml
 	capsuleGlobalTenantResourceCRD string
+	//go:embed capsule/crd/capsule.clastix.io_proxysettings.yaml
+	capsuleProxySettingCRD string
 	//go:embed capsule/crd/capsule.clastix.io_tenantresources.yaml
 	capsuleTenantResourceCRD string
 	//go:embed capsule/crd/capsule.clastix.io_tenants.yaml
@@ -20,7 +24,8 @@ var (
 // CapsuleCRDs are the definitions of Capsule's kinds (capsule.clastix.io), an
 // optional component: see internal/capsule. Multi-document YAML.
 func CapsuleCRDs() []byte {
-	return []byte(capsuleConfigurationCRD + capsuleGlobalTenantResourceCRD + capsuleTenantResourceCRD + capsuleTenantCRD)
+	return []byte(capsuleConfigurationCRD + capsuleGlobalProxySettingsCRD + capsuleGlobalTenantResourceCRD +
+		capsuleProxySettingCRD + capsuleTenantResourceCRD + capsuleTenantCRD)
 }
 
 // CapsulePolicies is the rule for Capsule's kinds that the API server enforces.
@@ -29,5 +34,5 @@ func CapsulePolicies() []byte { return []byte(capsulePolicies) }
 
 // CapsuleRoles are the roles of the optional component: those that Capsule's
 // owners have by default, and what `tenure-server manager --capsule` needs beside
-// [Manager]. Multi-document YAML.
+// [Manager], and `tenure-server proxy --capsule` beside [Proxy]. Multi-document YAML.
 func CapsuleRoles() []byte { return []byte(capsuleRights) }

@@ -39,6 +39,8 @@ var (
 	proxyRights string
 	//go:embed proxy/deployment.yaml
 	proxyDeployment string
+	//go:embed proxy/volumes/policy.yaml
+	proxyVolumes string
 )
 
 // CRDs are the definitions of tenure.dev's kinds. Multi-document YAML.
@@ -79,6 +81,11 @@ func Manager() []byte {
 // Proxy is `tenure-server proxy` in namespace flux-system: service account, rights,
 // Deployment and Service. It needs [CRDs]. Multi-document YAML.
 func Proxy() []byte { return []byte(proxyRights + "---\n" + proxyDeployment) }
+
+// ProxyVolumes is the rule by which PersistentVolumes are known to the proxy as a
+// tenant's. It needs MutatingAdmissionPolicies, which are on by default from
+// Kubernetes 1.36. Multi-document YAML.
+func ProxyVolumes() []byte { return []byte(proxyVolumes) }
 
 // FluxComponents is what `flux install --export` prints: namespace flux-system,
 // RBAC, quota, network policies, CRDs and Deployments of source-, kustomize-,

@@ -75,6 +75,13 @@ type TenantSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	ClusterRoles []string `json:"clusterRoles,omitempty"`
 
+	// clusterResources are objects of cluster-scoped kinds that the tenant reads
+	// through the proxy, chosen by their labels, which RBAC cannot do.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	ClusterResources []ClusterResource `json:"clusterResources,omitempty"`
+
 	// quotas bound what the tenant may use.
 	// +optional
 	// +listType=map

@@ -257,7 +257,7 @@ func TestRefused(t *testing.T) {
 var examples = map[string]string{
 	"spec.owners[].labels":                                             `owners: [{kind: User, name: a, labels: {a: b}}]`,
 	"spec.owners[].annotations":                                        `owners: [{kind: User, name: a, annotations: {a: b}}]`,
-	"spec.owners[].proxySettings":                                      `owners: [{kind: User, name: a, proxySettings: [{kind: Nodes, operations: [List]}]}]`,
+	"spec.owners[].proxySettings[].operations":                         `owners: [{kind: User, name: a, proxySettings: [{kind: Nodes, operations: [List, Update]}]}]`,
 	"spec.permissions.matchOwners":                                     `permissions: {matchOwners: [{matchLabels: {a: b}}]}`,
 	"spec.namespaceOptions.additionalMetadataList[].namespaceSelector": `namespaceOptions: {additionalMetadataList: [{labels: {a: b}, namespaceSelector: {}}]}`,
 	"spec.namespaceOptions.managedMetadataOnly":                        `namespaceOptions: {managedMetadataOnly: true}`,

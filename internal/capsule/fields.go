@@ -35,7 +35,8 @@ type Field struct {
 }
 
 // Fields are all fields of the specs of a kind: Tenant, CapsuleConfiguration,
-// TenantResource or GlobalTenantResource. It is nil for other kinds.
+// TenantResource, GlobalTenantResource, ProxySetting or GlobalProxySettings. It is
+// nil for other kinds.
 func Fields(kind string) []Field {
 	switch kind {
 	case "Tenant":
@@ -45,6 +46,19 @@ func Fields(kind string) []Field {
 	case "TenantResource":
 		return append(replicationFields(),
 			Field{"spec.serviceAccount", Different, "an account of the same namespace that the tenant may be applied as: the one with the tenant's name, which is the default, one of the TenancyProfile's reconcilers, or an owner. It needs rights in each namespace that gets the objects; others are refused"})
+	case "ProxySetting":
+		return []Field{
+			{"spec.subjects[].kind", Honoured, ""},
+			{"spec.subjects[].name", Different, "of service accounts those of the tenant's namespaces; names that begin with `system:` are nobody's"},
+			{"spec.subjects[].proxySettings[].kind", Different, boundedByOwners},
+			{"spec.subjects[].proxySettings[].operations", Reported, "`List` is honoured, as get, list and watch; the proxy changes nothing"},
+			{"spec.subjects[].clusterResources", Different, boundedByOwners + ". Kinds have to be named, and RBAC's are not shown"},
+		}
+	case "GlobalProxySettings":
+		return []Field{
+			{"spec.rules[].subjects", Honoured, "also groups of Kubernetes' own, such as `system:authenticated`"},
+			{"spec.rules[].clusterResources", Different, "kinds have to be named; RBAC's, namespaces and Tenants are not shown so. The proxy needs the right to read other kinds: see docs/how-to/proxy.md. Several selectors for one kind and person have to be one together, or a list is refused"},
+		}
 	case "GlobalTenantResource":
 		return append(replicationFields(),
 			Field{"spec.scope", Different, "`Namespace` alone; what would be in the cluster or once a tenant is refused"},
@@ -61,7 +75,8 @@ func tenantFields() []Field {
 		{"spec.owners[].clusterRoles", Different, "as given, but for `cluster-admin`, for which `tenure-tenant` is given. An empty list is refused. The manager must be allowed to bind each role"},
 		{"spec.owners[].labels", Reported, "the owners' RoleBindings do not get them"},
 		{"spec.owners[].annotations", Reported, "the owners' RoleBindings do not get them"},
-		{"spec.owners[].proxySettings", Reported, "there is no proxy yet; owners see less"},
+		{"spec.owners[].proxySettings[].kind", Different, "through the proxy: nodes that nodeSelector selects; classes that the Tenant allows, by `matchLabels` and `matchExpressions` or, for names, by their label `name`, and none for an expression; volumes that are bound to claims of the tenant. Several ways have to be one selector together, or a list is refused"},
+		{"spec.owners[].proxySettings[].operations", Reported, "`List` is honoured, as get, list and watch; the proxy changes nothing, whatever else is given: give that right with a ClusterRole"},
 		{"spec.permissions.allowOwnerPromotion", Reported, "owners cannot promote service accounts; the CapsuleConfiguration says so when it allows it"},
 		{"spec.permissions.matchOwners", Unenforced, "TenantOwners are not read; their rights would be lost"},
 		{"spec.additionalRoleBindings[].clusterRoleName", Different, "as given, but for `cluster-admin`, for which `tenure-tenant` is given: everything namespaced, without status of Flux objects, impersonation, tokens, quotas"},
@@ -144,6 +159,8 @@ func configurationFields() []Field {
 		{"spec.impersonation", Unused, "the manager acts as accounts of the tenants' namespaces only, and says as which"},
 	}
 }
+
+const boundedByOwners = "at most what the proxy shows to every owner of the tenant, since tenants may be able to write the object"
 
 func replicationFields() []Field {
 	return []Field{

@@ -26,6 +26,7 @@ func FuzzTranslate(f *testing.F) {
 	} {
 		f.Add([]byte(seed), "")
 	}
+	f.Add([]byte(`{"metadata":{"name":"oil"},"spec":{"owners":[{"kind":"User","name":"alice","proxySettings":[{"kind":"Nodes","operations":["List","Update"]}]},{"kind":"User","name":"bob","proxySettings":[{"kind":"Nodes","operations":["Delete"]}]}]}}`), "")
 	f.Add([]byte(`{}`), "^kube-")
 	f.Fuzz(func(t *testing.T, text []byte, protected string) {
 		tenant := &v1beta2.Tenant{}
@@ -104,6 +105,24 @@ func checkRights(t *testing.T, tenant *v1beta2.Tenant, spec v1alpha1.TenantSpec)
 			if b.Role == "cluster-admin" || (!exact && b.Role != "") {
 				t.Errorf("%s %s gets %s, which Capsule's Tenant does not give", s.Kind, s.Name, b.Role)
 			}
+		}
+	}
+	for _, r := range spec.ClusterResources {
+		for _, s := range r.Subjects {
+			name := s.Name
+			if s.Kind == "ServiceAccount" {
+				name = "system:serviceaccount:" + s.Namespace + ":" + s.Name
+			}
+			if !slices.ContainsFunc(tenant.Spec.Owners, func(o v1beta2.Owner) bool {
+				return o.Name == name && slices.ContainsFunc(o.ProxySettings, func(p v1beta2.OwnerProxySetting) bool {
+					return strings.EqualFold(p.Kind, r.Resources[0]) && slices.Contains(p.Operations, "List")
+				})
+			}) || len(r.Resources) != 1 || slices.ContainsFunc(r.Verbs, func(v string) bool { return v != "get" && v != "list" && v != "watch" }) {
+				t.Errorf("%v sees %v, which Capsule's Tenant does not give", s, r)
+			}
+		}
+		if len(r.Subjects) == 0 {
+			t.Errorf("%v is for the tenant's accounts, too", r)
 		}
 	}
 	if len(spec.ClusterRoles) > 0 || len(spec.Sync) > 0 || !equality.Semantic.DeepEqual(spec.Policy, v1alpha1.TenantPolicy{}) || len(spec.Namespaces.Create) > 0 {

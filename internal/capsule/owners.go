@@ -42,11 +42,9 @@ func (t *translation) owners() {
 		if len(o.Annotations) > 0 {
 			t.note(Reported, field+".annotations", "the owner's RoleBindings do not get them")
 		}
-		if len(o.ProxySettings) > 0 {
-			t.note(Reported, field+".proxySettings", "there is no proxy yet, so the owner does not see these objects")
-		}
 		t.spec.Owners = append(t.spec.Owners, owner)
 	}
+	t.proxySettings()
 }
 
 // owner translates who it is. A service account is one whatever kind is given:

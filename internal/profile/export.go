@@ -49,6 +49,9 @@ func Export(components []byte, o Options) ([]byte, error) {
 		return nil, err
 	}
 	content["tenure.yaml"] = strings.Join([]string{string(config.CRDs()), string(config.Roles()), string(config.Policies()), posture, manager}, "\n---\n")
+	if o.Proxy != nil && *o.Proxy {
+		content["tenure.yaml"] += "\n---\n" + proxyManifests(namespace, managerImage(manager))
+	}
 	if o.Warn {
 		content["kustomization.yaml"] += "patches:\n  - target: {kind: ValidatingAdmissionPolicyBinding}\n    patch: '[{\"op\": \"replace\", \"path\": \"/spec/validationActions\", \"value\": [\"Warn\", \"Audit\"]}]'\n"
 	}

@@ -33,6 +33,7 @@ func (t *tree) writeManager(c *component, o Options) error {
 		return err
 	}
 	t.now[managerFile] = manifests
+	c.Proxy = t.writeProxy(c, o.Proxy)
 	t.now[managerDir+"/kustomization.yaml"], err = c.render("manager.yaml")
 	return err
 }

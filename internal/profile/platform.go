@@ -32,8 +32,8 @@ type component struct {
 	Pins []Pin
 	// Manager is the manager's image as it is listed, if there are pins.
 	Manager string
-	// Warn, Tokens and Flagger switch on what not every fleet has.
-	Warn, Tokens, Flagger bool
+	// Warn, Tokens, Flagger and Proxy switch on what not every fleet has.
+	Warn, Tokens, Flagger, Proxy bool
 }
 
 // patched is an object of the platform's that the root patches: its files stay

@@ -8,7 +8,7 @@
 //	clusters/staging/flux-system/kustomization.yaml   components: [tenure]
 //	clusters/staging/flux-system/tenure/              flags, rights, root account
 //	infrastructure/tenure/                            kinds, rules, roles, posture
-//	infrastructure/tenure/manager/                    the manager
+//	infrastructure/tenure/manager/                    the manager, and the proxy
 //
 // Nothing else of the fleet is written to, with one exception: a patch of the
 // fleet's own that names the root's account comes after the component, so the
@@ -64,6 +64,9 @@ type Options struct {
 	// ManagerImage is the image of `tenure-server`. Empty keeps the one that the
 	// fleet names, and takes that of [config.Manager] if it names none.
 	ManagerImage string
+	// Proxy says whether the proxy is installed beside the manager, with its image.
+	// Nil keeps what the fleet has, which at first is none.
+	Proxy *bool
 	// Pins are the images that may run in Flux's namespace. Nil keeps those of
 	// before; without any in a slice, images are not pinned any more.
 	Pins []Pin

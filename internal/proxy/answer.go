@@ -33,9 +33,11 @@ func (p *Proxy) filtered(w http.ResponseWriter, r *http.Request, c *call) (bool,
 		return false, nil
 	}
 	read := c.info.Verb == "list" || c.info.Verb == "watch"
-	rule := p.rules[schema.GroupResource{Group: c.info.APIGroup, Resource: c.info.Resource}]
+	kind := schema.GroupResource{Group: c.info.APIGroup, Resource: c.info.Resource}
+	rule := p.rules[kind]
 	across := rule == nil && read && c.info.Namespace == "" && c.info.Name == ""
-	if rule == nil && !across || !read && c.info.Verb != "get" {
+	given := rule == nil && p.view.isShared(kind)
+	if rule == nil && !across && !given || !read && c.info.Verb != "get" {
 		return false, nil
 	}
 	who, err := p.identity(r.Context(), c)
@@ -48,8 +50,16 @@ func (p *Proxy) filtered(w http.ResponseWriter, r *http.Request, c *call) (bool,
 	if everywhere(p.view, who, question{verb: c.info.Verb, group: c.info.APIGroup, resource: c.info.Resource, name: c.info.Name}) {
 		return false, nil
 	}
+	if given {
+		if done, err := p.shared(w, r, c, who); done || err != nil {
+			return done, err
+		}
+	}
 	if across {
 		return p.joined(w, r, c, who)
+	}
+	if rule == nil {
+		return false, nil
 	}
 	if !read {
 		// One that somebody may not see is the API server's to refuse.
@@ -85,7 +95,8 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 	}
 	// What the client may have missed, when it goes on from where it was.
 	from, goesOn := continued(query.Get("resourceVersion"), query.Get("sendInitialEvents") == "true")
-	byName := chosen.Labels != nil && strings.Contains(chosen.Labels.String(), corev1.LabelMetadataName)
+	_, given := rule.(sharedRule)
+	byName := given || chosen.Labels != nil && strings.Contains(chosen.Labels.String(), corev1.LabelMetadataName)
 	missed := func() bool { return watching && goesOn && p.view.history.since(who, from, began, byName) }
 	if missed() {
 		return refuse("expired", apierrors.NewResourceExpired(changedMessage))
@@ -159,8 +170,8 @@ func (p *Proxy) follow(ctx context.Context, s *stream, expired []byte, changed <
 
 // sameSelection says whether two selections select the same.
 func sameSelection(a, b Selection) bool {
-	text := func(s Selection) [2]string {
-		var t [2]string
+	text := func(s Selection) [3]string {
+		t := [3]string{2: s.Refusal}
 		if s.Labels != nil {
 			t[0] = s.Labels.String()
 		}
@@ -175,6 +186,9 @@ func sameSelection(a, b Selection) bool {
 // narrow adds a selection to the selectors of a request, with AND: nothing that
 // the client writes can make it more.
 func narrow(query url.Values, chosen Selection) error {
+	if chosen.Refusal != "" {
+		return forbidden("selector", "%s", chosen.Refusal)
+	}
 	if chosen.Labels == nil && chosen.Fields == nil {
 		chosen.Labels = nothing
 	}
@@ -188,7 +202,10 @@ func narrow(query url.Values, chosen Selection) error {
 		if err != nil {
 			return badRequest("selector", "unable to parse the label selector: %v", err)
 		}
-		wanted, _ := chosen.Labels.Requirements()
+		wanted, selectable := chosen.Labels.Requirements()
+		if !selectable {
+			wanted, _ = nothing.Requirements()
+		}
 		query.Set("labelSelector", selector.Add(wanted...).String())
 	}
 	if chosen.Fields != nil {

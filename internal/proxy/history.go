@@ -5,10 +5,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenure-dev/tenure/api/capsule/v1beta1"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/tools/cache"
 )
@@ -110,7 +112,9 @@ func (v *view) noted(old, now any) {
 		var found []string
 		switch o := o.(type) {
 		case *v1alpha1.Tenant:
-			found, _ = indexOwners(o)
+			found = append(v.audience(o), v.told()...)
+		case *v1beta1.GlobalProxySettings, *v1beta1.ProxySetting:
+			found = append(subjectsOf(o), v.told()...)
 		case *rbacv1.RoleBinding, *rbacv1.ClusterRoleBinding:
 			found, _ = indexSubjects(o)
 		case *rbacv1.Role:
@@ -148,8 +152,42 @@ func (v *view) concerned(ns *corev1.Namespace) []string {
 		keys = append(keys, subjectKeys(b.Subjects, b.Namespace)...)
 	}
 	if t, ok := get[*v1alpha1.Tenant](v.tenants, ns.Labels[v1alpha1.LabelTenant]); ok {
-		owners, _ := indexOwners(t)
-		keys = append(keys, owners...)
+		keys = append(append(keys, v.audience(t)...), v.told()...)
+		keys = append(keys, userKey(serviceaccount.MakeUsername(ns.Name, t.Name)))
+	}
+	return keys
+}
+
+// audience are the subjects who see something because of a Tenant.
+func (v *view) audience(t *v1alpha1.Tenant) []string {
+	keys, _ := indexOwners(t)
+	if len(t.Spec.ClusterResources) == 0 {
+		return keys
+	}
+	for _, ns := range found[*corev1.Namespace](v.namespaces, byTenant, t.Name) {
+		keys = append(keys, userKey(serviceaccount.MakeUsername(ns.Name, t.Name)))
+	}
+	return append(keys, subjectsOf(t)...)
+}
+
+// subjectsOf are those whom an object names that shares something.
+func subjectsOf(o any) []string {
+	var keys []string
+	for _, r := range resourcesOf(o) {
+		keys = append(keys, sharers(r.Subjects)...)
+	}
+	return keys
+}
+
+// told are the subjects to whom tenants show something: how much depends on more than
+// one object.
+func (v *view) told() []string {
+	if v.settings == nil {
+		return nil
+	}
+	var keys []string
+	for _, o := range v.settings.GetIndexer().List() {
+		keys = append(keys, subjectsOf(o)...)
 	}
 	return keys
 }

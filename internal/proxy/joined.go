@@ -76,6 +76,7 @@ func identityText(who user.Info) string {
 // kinds says which kinds are in a namespace. It asks the API server when it is
 // asked about one that it does not know, so that new kinds are known at once.
 type kinds struct {
+	client discovery.DiscoveryInterface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 }
 
@@ -84,16 +85,34 @@ func newKinds(config *rest.Config) (kinds, error) {
 	if err != nil {
 		return kinds{}, err
 	}
-	return kinds{restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))}, nil
+	return kinds{client, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))}, nil
+}
+
+// find is the version of a kind that is served first; nil if there is no such kind.
+func (k kinds) find(group, resource string) *apimeta.RESTMapping {
+	kind, err := k.mapper.KindFor(schema.GroupVersionResource{Group: group, Resource: resource})
+	if err != nil {
+		return nil
+	}
+	mapping, err := k.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return nil
+	}
+	return mapping
 }
 
 func (k kinds) namespaced(group, resource string) bool {
-	kind, err := k.mapper.KindFor(schema.GroupVersionResource{Group: group, Resource: resource})
-	if err != nil {
-		return false
+	mapping := k.find(group, resource)
+	return mapping != nil && mapping.Scope.Name() == apimeta.RESTScopeNameNamespace
+}
+
+// inCluster is a kind that is in no namespace.
+func (k kinds) inCluster(group, resource string) (schema.GroupVersionResource, bool) {
+	mapping := k.find(group, resource)
+	if mapping == nil || mapping.Scope.Name() != apimeta.RESTScopeNameRoot || mapping.Resource.Group != group || mapping.Resource.Resource != resource {
+		return schema.GroupVersionResource{}, false
 	}
-	mapping, err := k.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	return err == nil && mapping.Scope.Name() == apimeta.RESTScopeNameNamespace
+	return mapping.Resource, true
 }
 
 // joins says whether a question is about a list or watch in all namespaces that the

@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/testwait"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/informers"
@@ -62,8 +63,15 @@ func fixture(t testing.TB) *setup {
 		}
 		apply(t, `{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}`)
 		apply(t, string(config.CRDs()))
+		for crd := range strings.SplitSeq(string(config.CapsuleCRDs()), "---\n") {
+			if strings.Contains(crd, "proxysettings") { // two kinds called tenants would confuse kubectl
+				apply(t, crd)
+			}
+		}
+		apply(t, string(config.CapsuleRoles()))
 		apply(t, string(config.Proxy()))
-		shared.proxy = newProxy(t, c.REST, Options{})
+		apply(t, string(config.ProxyVolumes()))
+		shared.proxy = newProxy(t, c.REST, Options{Capsule: true})
 		shared.server = serve(shared.proxy)
 	})
 	return &shared.setup
@@ -235,4 +243,27 @@ func informOf(t *testing.T, clients kubernetes.Interface) func() []string {
 		<-done
 	})
 	return func() []string { return slices.Sorted(slices.Values(informer.GetStore().ListKeys())) }
+}
+
+// informOfPriorities runs an informer of PriorityClasses and returns what is in its
+// store, sorted.
+func informOfPriorities(t *testing.T, clients kubernetes.Interface) func() []string {
+	t.Helper()
+	informer := informers.NewSharedInformerFactory(clients, 0).Scheduling().V1().PriorityClasses().Informer()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		informer.RunWithContext(ctx)
+		close(done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return func() []string { return slices.Sorted(slices.Values(informer.GetStore().ListKeys())) }
+}
+
+func quantity(text string) *resource.Quantity {
+	q := resource.MustParse(text)
+	return &q
 }

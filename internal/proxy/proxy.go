@@ -34,6 +34,9 @@ type Options struct {
 	// verified a credential. The API server cannot see it, so the proxy
 	// impersonates the user, for which it needs the right.
 	ClientCertificates bool
+	// Capsule also reads ProxySettings and GlobalProxySettings of Capsule's
+	// (capsule.clastix.io), whose CRDs have to be there.
+	Capsule bool
 	// MaxInFlight bounds the requests at a time that are no watches, upgrades or
 	// logs; 0 is 400, as at the API server.
 	MaxInFlight int
@@ -88,6 +91,7 @@ type Proxy struct {
 	mayBe      func(ctx context.Context, token string, who user.Info, as *impersonation) error
 	view       *view
 	kinds      kinds
+	scopes     scopes
 	across     *across.Server
 	rules      map[schema.GroupResource]Rule
 	pass       *httputil.ReverseProxy
@@ -139,12 +143,13 @@ func New(o Options) (*Proxy, error) {
 	if p.transports, err = newTransports(o.Config); err != nil {
 		return nil, fmt.Errorf("cannot reach the API server: %w", err)
 	}
-	if p.view, err = newView(o.Config); err != nil {
+	if p.view, err = newView(o.Config, o.Capsule); err != nil {
 		return nil, err
 	}
 	if p.kinds, err = newKinds(o.Config); err != nil {
 		return nil, fmt.Errorf("cannot ask for kinds: %w", err)
 	}
+	p.scopes = scopes{client: p.kinds.client, known: map[schema.GroupVersion]scope{}}
 	p.across = &across.Server{Transport: &p.transports, Base: p.host}
 	p.identities = newIdentities(host, p.transports.short, p.metrics.lookup)
 	p.mayBe = p.identities.mayBe
@@ -272,7 +277,7 @@ func (p *Proxy) serve(w *recorder, r *http.Request, c *call) error {
 	for _, step := range []struct {
 		answer string
 		try    func(http.ResponseWriter, *http.Request, *call) (bool, error)
-	}{{"filtered", p.filtered}, {"reviewed", p.reviewed}} {
+	}{{"filtered", p.filtered}, {"reviewed", p.reviewed}, {"reviewed", p.rulesReviewed}} {
 		w.answer = step.answer
 		if done, err := step.try(w, r, c); done || err != nil {
 			return err

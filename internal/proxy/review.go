@@ -2,14 +2,22 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
+
+const rulesReviewPath = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 
 // reviewed answers a SelfSubjectAccessReview about a read that the proxy answers
 // for everybody, so that `kubectl auth can-i list namespaces` says what is so. It
@@ -37,7 +45,13 @@ func (p *Proxy) reviewed(w http.ResponseWriter, r *http.Request, c *call) (bool,
 	if err != nil {
 		return true, err
 	}
-	if !p.answers(review.Spec.ResourceAttributes) && !p.joins(who, review.Spec.ResourceAttributes) {
+	allowed := p.answers(review.Spec.ResourceAttributes) || p.joins(who, review.Spec.ResourceAttributes)
+	if !allowed {
+		if allowed, err = p.showsAny(r.Context(), who, review.Spec.ResourceAttributes); err != nil {
+			return true, err
+		}
+	}
+	if !allowed {
 		return false, nil
 	}
 	review.Status = authorizationv1.SubjectAccessReviewStatus{
@@ -55,4 +69,102 @@ func (p *Proxy) answers(a *authorizationv1.ResourceAttributes) bool {
 		return false
 	}
 	return p.rules[schema.GroupResource{Group: a.Group, Resource: a.Resource}] != nil
+}
+
+// showsAny says whether the question is about a read of a cluster-scoped kind of which
+// the proxy shows something: of a get with a name, that object.
+func (p *Proxy) showsAny(ctx context.Context, who user.Info, a *authorizationv1.ResourceAttributes) (bool, error) {
+	if a == nil || a.Subresource != "" || p.view.ready() != nil {
+		return false, nil
+	}
+	kind := schema.GroupResource{Group: a.Group, Resource: a.Resource}
+	given := p.view.shares(who, kind, a.Verb)
+	if given.empty() {
+		return false, nil
+	}
+	served, ok := p.kinds.inCluster(a.Group, a.Resource)
+	if !ok || a.Verb != "get" || a.Name == "" {
+		return ok, nil
+	}
+	object, err := p.metadata(ctx, pathOf(served, a.Name))
+	if err != nil || object == nil {
+		return false, err
+	}
+	return given.matches(object.Labels), nil
+}
+
+// rules adds what the proxy lets through to the answer of the API server to a
+// SelfSubjectRulesReview, so that `kubectl auth can-i --list` has it. It returns false
+// for every other request.
+func (p *Proxy) rulesReviewed(w http.ResponseWriter, r *http.Request, c *call) (bool, error) {
+	if r.Method != http.MethodPost || !c.plain || c.info.Path != rulesReviewPath {
+		return false, nil
+	}
+	who, err := p.identity(r.Context(), c)
+	if err != nil {
+		return true, err
+	}
+	if err := p.view.ready(); err != nil {
+		return true, err
+	}
+	accept := r.Header.Get("Accept")
+	r.Header.Set("Accept", runtime.ContentTypeJSON)
+	r.Header.Del("Accept-Encoding")
+	answer := &held{header: http.Header{}}
+	p.pass.ServeHTTP(answer, r)
+	object, _, err := codecs.UniversalDeserializer().Decode(answer.body.Bytes(), nil, nil)
+	review, ok := object.(*authorizationv1.SelfSubjectRulesReview)
+	if err != nil || !ok {
+		// What the API server says otherwise, as a refusal, is in a form that everybody reads.
+		copyHeader(w.Header(), answer.header)
+		w.WriteHeader(answer.code)
+		_, _ = w.Write(answer.body.Bytes())
+		return true, nil
+	}
+	review.Status.ResourceRules = append(review.Status.ResourceRules, p.shown(who)...)
+	writeObject(w, accept, answer.code, authorizationv1.SchemeGroupVersion, review)
+	return true, nil
+}
+
+// shown are the rules of what the proxy shows somebody in the whole cluster.
+func (p *Proxy) shown(who user.Info) []authorizationv1.ResourceRule {
+	var rules []authorizationv1.ResourceRule
+	for kind := range p.rules {
+		rules = append(rules, authorizationv1.ResourceRule{Verbs: []string{"list", "watch"}, APIGroups: []string{kind.Group}, Resources: []string{kind.Resource}})
+	}
+	for kind, verbs := range p.view.sharedKinds(who) {
+		if _, ok := p.kinds.inCluster(kind.Group, kind.Resource); ok {
+			rules = append(rules, authorizationv1.ResourceRule{Verbs: verbs, APIGroups: []string{kind.Group}, Resources: []string{kind.Resource}})
+		}
+	}
+	slices.SortFunc(rules, func(a, b authorizationv1.ResourceRule) int {
+		return cmp.Or(strings.Compare(a.APIGroups[0], b.APIGroups[0]), strings.Compare(a.Resources[0], b.Resources[0]))
+	})
+	return rules
+}
+
+// held is an answer that is kept, to be changed before the client gets it. The API
+// server's answer about rules is as long as what an identity may do.
+type held struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (h *held) Header() http.Header { return h.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (h *held) WriteHeader(code int) {
+	if code >= http.StatusOK {
+		h.code = code
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (h *held) Write(b []byte) (int, error) {
+	if h.code == 0 {
+		h.code = http.StatusOK
+	}
+	return h.body.Write(b)
 }

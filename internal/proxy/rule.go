@@ -32,6 +32,9 @@ type Selection struct {
 	// Names are the objects that a get of one by name is answered for. They are
 	// left out where RBAC decides about a get by itself.
 	Names []string
+	// Refusal is why the objects cannot be asked for, said to the client; "" when
+	// they can.
+	Refusal string
 }
 
 // nothing selects no object: a label cannot be there and not be there.

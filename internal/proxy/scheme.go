@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"github.com/tenure-dev/tenure/api/capsule/v1beta1"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -23,7 +24,7 @@ func newScheme() *runtime.Scheme {
 	metav1.AddToGroupVersion(s, metav1.SchemeGroupVersion)
 	for _, add := range []func(*runtime.Scheme) error{
 		authenticationv1.AddToScheme, authorizationv1.AddToScheme,
-		corev1.AddToScheme, rbacv1.AddToScheme, v1alpha1.AddToScheme, metav1.AddMetaToScheme,
+		corev1.AddToScheme, rbacv1.AddToScheme, v1alpha1.AddToScheme, v1beta1.AddToScheme, metav1.AddMetaToScheme,
 	} {
 		if err := add(s); err != nil {
 			panic(err) // only for types that contradict each other

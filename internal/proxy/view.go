@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/tenure-dev/tenure/api/capsule/v1beta1"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -27,6 +28,8 @@ const (
 	byNamespace = "namespace and subject"
 	inNamespace = cache.NamespaceIndex
 	byRole      = "role"
+	byTenant    = "tenant"
+	byKind      = "shared kind"
 )
 
 // view is what the proxy knows of the cluster: namespaces, Tenants and RBAC, no
@@ -35,28 +38,39 @@ type view struct {
 	namespaces, tenants cache.SharedIndexInformer
 	clusterBound, bound cache.SharedIndexInformer
 	clusterRoles, roles cache.SharedIndexInformer
-	change              *signal
-	history             *history
+	// globals and settings are Capsule's objects that share; nil without its layer.
+	globals, settings cache.SharedIndexInformer
+	change            *signal
+	history           *history
 	// begun says that everything has been read once.
 	begun atomic.Bool
 }
 
-func newView(config *rest.Config) (*view, error) {
+// kept is a kind that the view has.
+type kept struct {
+	informer *cache.SharedIndexInformer
+	version  schema.GroupVersion
+	resource string
+	object   runtime.Object
+	indexers cache.Indexers
+}
+
+func newView(config *rest.Config, withCapsule bool) (*view, error) {
 	v := &view{change: newSignal(), history: newHistory()}
-	for _, k := range []struct {
-		informer *cache.SharedIndexInformer
-		version  schema.GroupVersion
-		resource string
-		object   runtime.Object
-		indexers cache.Indexers
-	}{
-		{&v.namespaces, corev1.SchemeGroupVersion, "namespaces", &corev1.Namespace{}, nil},
-		{&v.tenants, v1alpha1.GroupVersion, "tenants", &v1alpha1.Tenant{}, cache.Indexers{bySubject: indexOwners}},
+	kinds := []kept{
+		{&v.namespaces, corev1.SchemeGroupVersion, "namespaces", &corev1.Namespace{}, cache.Indexers{byTenant: indexTenant}},
+		{&v.tenants, v1alpha1.GroupVersion, "tenants", &v1alpha1.Tenant{}, cache.Indexers{bySubject: indexOwners, byKind: indexShared}},
 		{&v.clusterBound, rbacv1.SchemeGroupVersion, "clusterrolebindings", &rbacv1.ClusterRoleBinding{}, cache.Indexers{bySubject: indexSubjects, byRole: indexRole}},
 		{&v.bound, rbacv1.SchemeGroupVersion, "rolebindings", &rbacv1.RoleBinding{}, cache.Indexers{bySubject: indexSubjects, byNamespace: indexBoth, inNamespace: cache.MetaNamespaceIndexFunc, byRole: indexRole}},
 		{&v.clusterRoles, rbacv1.SchemeGroupVersion, "clusterroles", &rbacv1.ClusterRole{}, nil},
 		{&v.roles, rbacv1.SchemeGroupVersion, "roles", &rbacv1.Role{}, nil},
-	} {
+	}
+	if withCapsule {
+		kinds = append(kinds,
+			kept{&v.globals, v1beta1.GroupVersion, "globalproxysettings", &v1beta1.GlobalProxySettings{}, cache.Indexers{byKind: indexShared}},
+			kept{&v.settings, v1beta1.GroupVersion, "proxysettings", &v1beta1.ProxySetting{}, cache.Indexers{byKind: indexShared, inNamespace: cache.MetaNamespaceIndexFunc}})
+	}
+	for _, k := range kinds {
 		informer, err := v.newInformer(config, k.version, k.resource, k.object, k.indexers)
 		if err != nil {
 			return nil, fmt.Errorf("cannot watch %s: %w", k.resource, err)
@@ -73,7 +87,7 @@ func (v *view) newInformer(config *rest.Config, version schema.GroupVersion, res
 	if version.Group == "" {
 		config.APIPath = "/api"
 	}
-	if version.Group != v1alpha1.GroupVersion.Group {
+	if version.Group == "" || version.Group == rbacv1.GroupName {
 		config.ContentType = runtime.ContentTypeProtobuf
 	}
 	client, err := rest.RESTClientFor(config)
@@ -128,7 +142,11 @@ func trim(o any) (any, error) {
 		}
 		return kept, nil
 	case *v1alpha1.Tenant:
-		return &v1alpha1.Tenant{ObjectMeta: meta(o.ObjectMeta), Spec: v1alpha1.TenantSpec{Owners: o.Spec.Owners}}, nil
+		return &v1alpha1.Tenant{ObjectMeta: meta(o.ObjectMeta), Spec: v1alpha1.TenantSpec{Owners: o.Spec.Owners, ClusterResources: o.Spec.ClusterResources}}, nil
+	case *v1beta1.GlobalProxySettings:
+		return &v1beta1.GlobalProxySettings{ObjectMeta: meta(o.ObjectMeta), Spec: o.Spec}, nil
+	case *v1beta1.ProxySetting:
+		return &v1beta1.ProxySetting{ObjectMeta: meta(o.ObjectMeta), Spec: o.Spec}, nil
 	case *rbacv1.ClusterRoleBinding:
 		return &rbacv1.ClusterRoleBinding{ObjectMeta: meta(o.ObjectMeta), RoleRef: o.RoleRef, Subjects: o.Subjects}, nil
 	case *rbacv1.RoleBinding:
@@ -143,6 +161,14 @@ func trim(o any) (any, error) {
 
 // tenantLabels make a namespace a tenant's.
 var tenantLabels = []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant}
+
+// indexTenant is the Tenant whose a namespace is.
+func indexTenant(o any) ([]string, error) {
+	if ns, ok := o.(*corev1.Namespace); ok && ns.Labels[v1alpha1.LabelTenant] != "" {
+		return []string{ns.Labels[v1alpha1.LabelTenant]}, nil
+	}
+	return nil, nil
+}
 
 func indexOwners(o any) ([]string, error) {
 	t, ok := o.(*v1alpha1.Tenant)
@@ -201,7 +227,11 @@ func indexRole(o any) ([]string, error) {
 }
 
 func (v *view) all() []cache.SharedIndexInformer {
-	return []cache.SharedIndexInformer{v.namespaces, v.tenants, v.clusterBound, v.bound, v.clusterRoles, v.roles}
+	all := []cache.SharedIndexInformer{v.namespaces, v.tenants, v.clusterBound, v.bound, v.clusterRoles, v.roles}
+	if v.globals != nil {
+		all = append(all, v.globals, v.settings)
+	}
+	return all
 }
 
 // run keeps the view until the context ends. It returns when everything has been

@@ -1,7 +1,8 @@
 // Package v1beta1 is an older version of the API of Capsule: the Tenant of older
-// fleets. It is served and not stored.
+// fleets, which is served and not stored, and the kinds for the proxy, which have no
+// newer version.
 //
-// Both versions have the schema of the newer one, of which the older one's fields
+// Both versions of the Tenant have the schema of the newer one, of which the older one's fields
 // are a part with the same shapes. So an object can be read and written at either
 // without a conversion webhook, and writing it at the older one loses nothing.
 //

@@ -133,7 +133,7 @@ type Owner struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// proxySettings say what the owner sees through the proxy.
 	// +optional
-	ProxySettings []ProxySetting `json:"proxySettings,omitempty"`
+	ProxySettings []OwnerProxySetting `json:"proxySettings,omitempty"`
 }
 
 // Identity names a User, a Group or a ServiceAccount.
@@ -148,8 +148,8 @@ type Identity struct {
 	Name string `json:"name"`
 }
 
-// ProxySetting lets an owner see cluster-scoped objects through the proxy.
-type ProxySetting struct {
+// OwnerProxySetting lets an owner see cluster-scoped objects through the proxy.
+type OwnerProxySetting struct {
 	// kind is what the owner sees.
 	// +required
 	// +kubebuilder:validation:Enum=Nodes;StorageClasses;IngressClasses;PriorityClasses;RuntimeClasses;PersistentVolumes

@@ -17,7 +17,7 @@ import (
 // NewCommand returns the command.
 func NewCommand(streams ui.IO) *cobra.Command {
 	var security, mode, image string
-	var export, images bool
+	var export, images, proxy bool
 	var allow []string
 	var pinned imageflags.Flags
 	cmd := &cobra.Command{
@@ -54,7 +54,7 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 			if err != nil {
 				return err
 			}
-			manifests, err := profile.Export(components, profile.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Pins: pins})
+			manifests, err := profile.Export(components, profile.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Proxy: &proxy, Pins: pins})
 			if err != nil {
 				return err
 			}
@@ -66,6 +66,7 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 	flags := cmd.Flags()
 	flags.BoolVar(&export, "export", false, "print the manifests")
 	flags.BoolVar(&images, "image-controllers", false, "with image-reflector- and image-automation-controller")
+	flags.BoolVar(&proxy, "proxy", false, "with the proxy, which shows tenants their part of the cluster")
 	flags.StringVar(&security, "security-profile", "multi-tenant", "multi-tenant or single-tenant")
 	flags.StringVar(&mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
 	flags.StringArrayVar(&allow, "allow", nil, "an address that tenants may fetch from, as `KIND=PATTERN` with git, helm or oci; repeatable")

@@ -32,6 +32,8 @@ type options struct {
 	managerImage      string
 	allow             []string
 	yes, dryRun       bool
+	proxy             bool
+	proxyGiven        *bool // nil when the fleet says it
 	images            imageflags.Flags
 }
 
@@ -63,7 +65,12 @@ until the next --verify-images; after an update of Flux it has to be run again.`
     --image-key cosign.pub --image-registry registry.example.com/fluxcd`,
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: []string{multi, single},
-		RunE:      func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), streams, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("proxy") {
+				o.proxyGiven = &o.proxy
+			}
+			return o.run(cmd.Context(), streams, args)
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.fleet, "fleet", ".", "folder of the platform's repository")
@@ -71,6 +78,7 @@ until the next --verify-images; after an update of Flux it has to be run again.`
 	flags.StringVar(&o.mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
 	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from beside those that the fleet shows, as `KIND=PATTERN` with git, helm or oci; repeatable")
 	flags.StringVar(&o.managerImage, "manager-image", "", "image of tenure-server for the manager, as `REPOSITORY:TAG` (default: the fleet's, or the one of this version)")
+	flags.BoolVar(&o.proxy, "proxy", false, "with the proxy, which shows tenants their part of the cluster (default: as the fleet has it)")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "write without asking")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show the diff and write nothing")
 	o.images.Add(cmd)
@@ -100,7 +108,7 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	if err != nil {
 		return err
 	}
-	opts := profile.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage}
+	opts := profile.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven}
 	if len(args) == 0 {
 		return drift(streams, f, opts)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-dev/tenure/api/capsule/v1beta1"
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/config"
@@ -98,7 +99,7 @@ func (p profileReader) Profile(ctx context.Context) (*v1alpha1.TenancyProfile, e
 
 func scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	err := errors.Join(corev1.AddToScheme(s), rbacv1.AddToScheme(s), networkingv1.AddToScheme(s), v1alpha1.AddToScheme(s), v1beta2.AddToScheme(s))
+	err := errors.Join(corev1.AddToScheme(s), rbacv1.AddToScheme(s), networkingv1.AddToScheme(s), v1alpha1.AddToScheme(s), v1beta1.AddToScheme(s), v1beta2.AddToScheme(s))
 	if err != nil {
 		panic(err) // only for types that contradict each other
 	}

@@ -30,7 +30,10 @@ func Setup(mgr manager.Manager, profiles Profiles) error {
 		return err
 	}
 	configurations := &ConfigurationReconciler{Client: mgr.GetClient(), Profiles: profiles}
-	return configurations.setup(mgr)
+	if err := configurations.setup(mgr); err != nil {
+		return err
+	}
+	return setupProxySettings(mgr)
 }
 
 func (r *TenantReconciler) setup(mgr manager.Manager) error {

@@ -40,6 +40,7 @@ func TenureServer(binDir string) []Program {
 			{Name: "max-watches", Kind: KindInt},
 			{Name: "max-lists", Kind: KindInt},
 			{Name: "audit-log-path", Kind: KindString},
+			{Name: "capsule", Kind: KindBool},
 			{Name: "log-level", Kind: KindString},
 		},
 		Env: fluxEnv,

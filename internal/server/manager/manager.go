@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tenure-dev/tenure/api/capsule/v1beta1"
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/admission"
@@ -109,7 +110,7 @@ func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, authenticationv1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme, eventsv1.AddToScheme,
-		v1alpha1.AddToScheme, v1beta2.AddToScheme,
+		v1alpha1.AddToScheme, v1beta1.AddToScheme, v1beta2.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			panic(err) // only for types that contradict each other

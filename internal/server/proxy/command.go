@@ -36,6 +36,8 @@ type Options struct {
 	MetricsAddr, HealthAddr string
 	// ShutdownTimeout is how long requests may take to end after a signal.
 	ShutdownTimeout time.Duration
+	// Capsule also reads ProxySettings and GlobalProxySettings.
+	Capsule bool
 	// MaxInFlight, MaxWatches and MaxLists are those of internal/proxy.
 	MaxInFlight, MaxWatches, MaxLists int
 	// LogLevel is debug, info or error.
@@ -52,8 +54,9 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Use:   "proxy",
 		Short: "Show tenants their part of the cluster",
 		Long: `Proxy stands between tenants and the API server. It answers lists and watches of
-namespaces and Tenants with what the caller may see of them, and passes every
-other request on with the caller's own token.
+namespaces and Tenants with what the caller may see of them, and of cluster-scoped
+kinds that are shared with the caller, and passes every other request on with the
+caller's own token.
 
 It uses the kubeconfig of KUBECONFIG or the Pod's own account.`,
 		Args: cobra.NoArgs,
@@ -85,6 +88,7 @@ It uses the kubeconfig of KUBECONFIG or the Pod's own account.`,
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address that serves metrics")
 	flags.StringVar(&o.HealthAddr, "health-addr", ":9440", "address that serves /healthz and /readyz")
 	flags.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "how long requests may take to end after a signal")
+	flags.BoolVar(&o.Capsule, "capsule", false, "also show what ProxySettings and GlobalProxySettings of Capsule's (capsule.clastix.io) say; needs config/capsule")
 	flags.IntVar(&o.MaxInFlight, "max-requests-inflight", 0, "requests at a time, without watches and upgrades; 0 is the default of 400")
 	flags.IntVar(&o.MaxWatches, "max-watches", 0, "watches that one user may have open; 0 is the default of 1000")
 	flags.IntVar(&o.MaxLists, "max-lists", 0, "lists that are answered for one user at a time; 0 is the default of 50")

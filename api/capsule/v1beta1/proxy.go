@@ -1,0 +1,170 @@
+package v1beta1
+
+import (
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the group and version of the types in this package.
+var GroupVersion = schema.GroupVersion{Group: "capsule.clastix.io", Version: "v1beta1"}
+
+// AddToScheme adds the kinds that are stored in this version to a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion,
+		&ProxySetting{}, &ProxySettingList{},
+		&GlobalProxySettings{}, &GlobalProxySettingsList{},
+	)
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
+
+// ProxySetting shows people of a tenant cluster-scoped objects through the proxy. It
+// is in one of the tenant's namespaces, and shows no more than every owner of the
+// tenant sees.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:resource:scope=Namespaced
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Honoured",type=string,JSONPath=`.status.conditions[?(@.type=="Honoured")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ProxySetting struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is shown.
+	// +optional
+	Spec ProxySettingSpec `json:"spec,omitempty,omitzero"`
+	// status is what became of it.
+	// +optional
+	Status ProxySettingStatus `json:"status,omitempty,omitzero"`
+}
+
+// ProxySettingSpec is what is shown.
+type ProxySettingSpec struct {
+	// subjects are who sees what.
+	// +required
+	// +kubebuilder:validation:MaxItems=100
+	Subjects []ProxySubject `json:"subjects"`
+}
+
+// ProxySubject is somebody, and what it sees.
+type ProxySubject struct {
+	ProxyIdentity `json:",inline"`
+	// proxySettings are what of the well-known kinds it sees.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	ProxySettings []v1beta2.OwnerProxySetting `json:"proxySettings,omitempty"`
+	// clusterResources are what of any cluster-scoped kinds it sees.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	ClusterResources []ClusterResource `json:"clusterResources,omitempty"`
+}
+
+// ProxyIdentity names a User, a Group or a ServiceAccount.
+type ProxyIdentity struct {
+	// kind is User, Group or ServiceAccount.
+	// +required
+	// +kubebuilder:validation:Enum=User;Group;ServiceAccount
+	Kind string `json:"kind"`
+	// name is exact; a ServiceAccount's is system:serviceaccount:NAMESPACE:NAME.
+	// +required
+	Name string `json:"name"`
+}
+
+// ClusterResource are objects of cluster-scoped kinds.
+type ClusterResource struct {
+	// apiGroups of the kinds.
+	// +required
+	// +kubebuilder:validation:MaxItems=16
+	APIGroups []string `json:"apiGroups"`
+	// resources are the plural names of the kinds.
+	// +required
+	// +kubebuilder:validation:MaxItems=16
+	Resources []string `json:"resources"`
+	// operations are what may be done.
+	// +optional
+	// +kubebuilder:default={List,Get}
+	Operations []ClusterResourceOperation `json:"operations,omitempty"`
+	// selector says which objects, by their labels.
+	// +required
+	Selector *metav1.LabelSelector `json:"selector"`
+}
+
+// ClusterResourceOperation is what may be done with a cluster-scoped object.
+//
+// +kubebuilder:validation:Enum=List;Get
+type ClusterResourceOperation string
+
+// ProxySettingStatus is what became of an object.
+type ProxySettingStatus struct {
+	// observedGeneration is the generation that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions: Honoured says whether every field has its effect.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ProxySettingList is a list of ProxySettings.
+//
+// +kubebuilder:object:root=true
+type ProxySettingList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ProxySetting `json:"items"`
+}
+
+// GlobalProxySettings show anybody cluster-scoped objects through the proxy. A
+// platform admin writes them.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:resource:scope=Cluster,path=globalproxysettings
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Honoured",type=string,JSONPath=`.status.conditions[?(@.type=="Honoured")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type GlobalProxySettings struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is shown.
+	// +optional
+	Spec GlobalProxySettingsSpec `json:"spec,omitempty,omitzero"`
+	// status is what became of it.
+	// +optional
+	Status ProxySettingStatus `json:"status,omitempty,omitzero"`
+}
+
+// GlobalProxySettingsSpec is what is shown.
+type GlobalProxySettingsSpec struct {
+	// rules are who sees what.
+	// +required
+	// +kubebuilder:validation:MaxItems=100
+	Rules []GlobalSubjects `json:"rules"`
+}
+
+// GlobalSubjects are some people, and what they see.
+type GlobalSubjects struct {
+	// subjects are who sees it.
+	// +required
+	// +kubebuilder:validation:MaxItems=1000
+	Subjects []ProxyIdentity `json:"subjects"`
+	// clusterResources are what they see.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	ClusterResources []ClusterResource `json:"clusterResources,omitempty"`
+}
+
+// GlobalProxySettingsList is a list of GlobalProxySettings.
+//
+// +kubebuilder:object:root=true
+type GlobalProxySettingsList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []GlobalProxySettings `json:"items"`
+}

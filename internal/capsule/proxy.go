@@ -1,0 +1,237 @@
+package capsule
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta1"
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// nameLabel is the label by which Capsule's proxy knows classes by their names.
+const nameLabel = "name"
+
+// Shown is what a ProxySetting or GlobalProxySettings show.
+type Shown struct {
+	// Resources are what is shown, each with its subjects.
+	Resources []v1alpha1.ClusterResource
+	// Notes are about fields without effect.
+	Notes []Note
+}
+
+// proxyKinds are those of proxySettings.
+var proxyKinds = map[string]struct{ group, resource string }{
+	"Nodes":             {"", "nodes"},
+	"StorageClasses":    {"storage.k8s.io", "storageclasses"},
+	"IngressClasses":    {"networking.k8s.io", "ingressclasses"},
+	"PriorityClasses":   {"scheduling.k8s.io", "priorityclasses"},
+	"RuntimeClasses":    {"node.k8s.io", "runtimeclasses"},
+	"PersistentVolumes": {"", "persistentvolumes"},
+}
+
+// ProxySetting translates what a tenant shows to people of its own: at most what
+// the proxy shows to every owner of the tenant, which is not looked at here. Names of
+// Kubernetes' own, such as system:authenticated, are everybody's, and no tenant's.
+func ProxySetting(spec v1beta1.ProxySettingSpec) Shown {
+	var s Shown
+	for i, by := range spec.Subjects {
+		field := fmt.Sprintf("spec.subjects[%d]", i)
+		named, err := owner(v1beta2.Identity{Kind: by.Kind, Name: by.Name})
+		if err != nil {
+			s.note(field, "%v", err)
+			continue
+		}
+		subjects := []v1alpha1.Subject{{Kind: named.Kind, Namespace: named.Namespace, Name: named.Name}}
+		for j, p := range by.ProxySettings {
+			if kind := proxyKinds[p.Kind]; s.lists(fmt.Sprintf("%s.proxySettings[%d].operations", field, j), p) && kind.resource != "" {
+				s.Resources = append(s.Resources, readable(kind.group, kind.resource, metav1.LabelSelector{}, subjects))
+			}
+		}
+		s.add(field, by.ClusterResources, subjects)
+	}
+	return s
+}
+
+// GlobalProxySettings translates what the platform shows.
+func GlobalProxySettings(spec v1beta1.GlobalProxySettingsSpec) Shown {
+	var s Shown
+	for i, rule := range spec.Rules {
+		field := fmt.Sprintf("spec.rules[%d]", i)
+		var subjects []v1alpha1.Subject
+		for j, by := range rule.Subjects {
+			named, err := anybody(by)
+			if err != nil {
+				s.note(fmt.Sprintf("%s.subjects[%d]", field, j), "%v", err)
+				continue
+			}
+			subjects = append(subjects, named)
+		}
+		s.add(field, rule.ClusterResources, subjects)
+	}
+	return s
+}
+
+// anybody is a subject, also one of Kubernetes' own groups.
+func anybody(by v1beta1.ProxyIdentity) (v1alpha1.Subject, error) {
+	if by.Kind == rbacv1.GroupKind && strings.HasPrefix(by.Name, "system:") && len(by.Name) <= maxName {
+		return v1alpha1.Subject{Kind: by.Kind, Name: by.Name}, nil
+	}
+	o, err := owner(v1beta2.Identity{Kind: by.Kind, Name: by.Name})
+	return v1alpha1.Subject{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}, err
+}
+
+func (s *Shown) note(field, format string, args ...any) {
+	s.Notes = append(s.Notes, Note{Field: field, State: Reported, Message: fmt.Sprintf(format, args...)})
+}
+
+// add adds resources for subjects; nobody sees what has no subjects.
+func (s *Shown) add(field string, resources []v1beta1.ClusterResource, subjects []v1alpha1.Subject) {
+	for i, r := range resources {
+		at := fmt.Sprintf("%s.clusterResources[%d]", field, i)
+		selector, err := selectorOf(r.Selector)
+		switch {
+		case slices.Contains(r.APIGroups, "*") || slices.Contains(r.Resources, "*"):
+			s.note(at, "the kinds have to be named: with * what is installed tomorrow would be shown, too")
+			continue
+		case slices.ContainsFunc(r.Resources, func(name string) bool { return strings.Contains(name, "/") }):
+			s.note(at+".resources", "parts of objects are not shown")
+			continue
+		case slices.Contains(r.APIGroups, rbacv1.GroupName):
+			s.note(at+".apiGroups", "who has which rights is not shown")
+			continue
+		case err != nil:
+			s.note(at+".selector", "%v", err)
+			continue
+		}
+		var verbs []string
+		for _, o := range r.Operations {
+			switch o {
+			case "List":
+				verbs = append(verbs, "list", "watch")
+			case "Get":
+				verbs = append(verbs, "get")
+			}
+		}
+		if r.Operations == nil {
+			verbs = []string{"get", "list", "watch"}
+		}
+		if len(subjects) > 0 {
+			s.Resources = append(s.Resources, v1alpha1.ClusterResource{
+				APIGroups: r.APIGroups, Resources: r.Resources, Verbs: verbs, Selector: *selector, Subjects: subjects,
+			})
+		}
+	}
+}
+
+func selectorOf(s *metav1.LabelSelector) (*metav1.LabelSelector, error) {
+	if s == nil {
+		return nil, errors.New("the selector is missing: {} is everything")
+	}
+	if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
+		return nil, fmt.Errorf("it is no selector: %w", err)
+	}
+	return s, nil
+}
+
+// lists says whether something may be read, and reports what else is to be allowed.
+func (s *Shown) lists(field string, p v1beta2.OwnerProxySetting) bool {
+	var rest []string
+	for _, o := range p.Operations {
+		if o != "List" {
+			rest = append(rest, string(o))
+		}
+	}
+	if len(rest) > 0 {
+		s.note(field, "the proxy changes nothing: give the right to %s with a ClusterRole, such as one in spec.clusterRoles of a Tenant of Tenure", strings.ToLower(strings.Join(rest, " and ")))
+	}
+	return slices.Contains(p.Operations, v1beta2.ProxyOperation("List"))
+}
+
+// readable is everything of a kind that a selector selects.
+func readable(group, resource string, selector metav1.LabelSelector, subjects []v1alpha1.Subject) v1alpha1.ClusterResource {
+	return v1alpha1.ClusterResource{
+		APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"get", "list", "watch"},
+		Selector: selector, Subjects: subjects,
+	}
+}
+
+// proxySettings translates those of the owners: one entry for each kind, with all the
+// owners that have it.
+func (t *translation) proxySettings() {
+	subjects := map[string][]v1alpha1.Subject{}
+	var kinds []string
+	for i, o := range t.tenant.Spec.Owners {
+		named, err := owner(o.Identity)
+		if err != nil {
+			continue // it is refused
+		}
+		for j, p := range o.ProxySettings {
+			s := &Shown{}
+			if s.lists(fmt.Sprintf("spec.owners[%d].proxySettings[%d].operations", i, j), p) {
+				who := v1alpha1.Subject{Kind: named.Kind, Namespace: named.Namespace, Name: named.Name}
+				if !slices.Contains(subjects[p.Kind], who) {
+					subjects[p.Kind] = append(subjects[p.Kind], who)
+				}
+				if !slices.Contains(kinds, p.Kind) {
+					kinds = append(kinds, p.Kind)
+				}
+			}
+			t.notes = append(t.notes, s.Notes...)
+		}
+	}
+	for _, name := range kinds {
+		kind, known := proxyKinds[name]
+		if !known {
+			continue // no API server lets it in
+		}
+		if len(subjects[name]) > maxSubjects {
+			t.note(Refused, "spec.owners", "%d of them have proxySettings for %s, and at most %d can be kept", len(subjects[name]), name, maxSubjects)
+			continue
+		}
+		for _, selector := range t.shownOf(name) {
+			if _, err := metav1.LabelSelectorAsSelector(&selector); err == nil {
+				t.spec.ClusterResources = append(t.spec.ClusterResources, readable(kind.group, kind.resource, selector, subjects[name]))
+			}
+		}
+	}
+}
+
+// shownOf are the selectors of what an owner sees of a kind: as Capsule's proxy, nodes
+// that the tenant's Pods run on, and classes that it may name. Volumes are further
+// held to the tenant's claims by the proxy.
+func (t *translation) shownOf(kind string) []metav1.LabelSelector {
+	spec := &t.tenant.Spec
+	var classes *v1beta2.DefaultAllowedList
+	switch kind {
+	case "Nodes":
+		return []metav1.LabelSelector{{MatchLabels: spec.NodeSelector}}
+	case "PersistentVolumes":
+		return []metav1.LabelSelector{{}}
+	case "StorageClasses":
+		classes = spec.StorageClasses
+	case "IngressClasses":
+		if spec.IngressOptions != nil {
+			classes = spec.IngressOptions.AllowedClasses
+		}
+	case "PriorityClasses":
+		classes = spec.PriorityClasses
+	case "RuntimeClasses":
+		classes = spec.RuntimeClasses
+	}
+	if classes == nil {
+		return nil
+	}
+	var all []metav1.LabelSelector
+	if names := classes.Allowed; len(names) > 0 {
+		all = append(all, metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: nameLabel, Operator: metav1.LabelSelectorOpIn, Values: names}}})
+	}
+	if len(classes.MatchLabels)+len(classes.MatchExpressions) > 0 {
+		all = append(all, classes.LabelSelector)
+	}
+	return all
+}

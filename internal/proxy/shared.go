@@ -1,0 +1,279 @@
+package proxy
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta1"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/capsule"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/tools/cache"
+)
+
+// neverShared are kinds that the proxy may read for itself, or that others read by
+// rules of their own: nobody can share them. RBAC's are one group.
+var neverShared = map[schema.GroupResource]bool{
+	{Resource: "namespaces"}:                                             true,
+	{Group: v1alpha1.GroupVersion.Group, Resource: "tenants"}:            true,
+	{Group: v1beta1.GroupVersion.Group, Resource: "globalproxysettings"}: true,
+}
+
+// volumes are shown to a tenant by the claims that they are bound to.
+var volumes = corev1.Resource("persistentvolumes")
+
+// indexShared is the kinds that an object shares.
+func indexShared(o any) ([]string, error) {
+	var keys []string
+	for _, r := range resourcesOf(o) {
+		for _, group := range r.APIGroups {
+			for _, resource := range r.Resources {
+				kind := schema.GroupResource{Group: group, Resource: resource}
+				if group != rbacv1.GroupName && !neverShared[kind] {
+					keys = append(keys, kind.String())
+				}
+			}
+		}
+	}
+	return keys, nil
+}
+
+// resourcesOf is what an object shares. Those of a Tenant of Capsule's are in the
+// Tenant that is made of it.
+func resourcesOf(o any) []v1alpha1.ClusterResource {
+	switch o := o.(type) {
+	case *v1alpha1.Tenant:
+		return o.Spec.ClusterResources
+	case *v1beta1.GlobalProxySettings:
+		return capsule.GlobalProxySettings(o.Spec).Resources
+	case *v1beta1.ProxySetting:
+		return capsule.ProxySetting(o.Spec).Resources
+	}
+	return nil
+}
+
+// isShared says whether anybody is shown objects of a kind.
+func (v *view) isShared(kind schema.GroupResource) bool {
+	for _, informer := range v.sharing() {
+		if keys, err := informer.GetIndexer().IndexKeys(byKind, kind.String()); err == nil && len(keys) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// sharing are the informers of objects that share.
+func (v *view) sharing() []cache.SharedIndexInformer {
+	if v.globals == nil {
+		return []cache.SharedIndexInformer{v.tenants}
+	}
+	return []cache.SharedIndexInformer{v.tenants, v.globals, v.settings}
+}
+
+// share is what somebody may read of a kind.
+type share struct {
+	// platform are the selectors that the platform gives, tenant's those that
+	// tenants give to people of theirs.
+	platform, tenants []labels.Selector
+}
+
+// shares are what somebody may read of a kind with a verb, always in the same order.
+func (v *view) shares(who user.Info, kind schema.GroupResource, verb string) share {
+	var s share
+	defer func() {
+		for _, selectors := range [][]labels.Selector{s.platform, s.tenants} {
+			slices.SortFunc(selectors, func(a, b labels.Selector) int { return strings.Compare(a.String(), b.String()) })
+		}
+	}()
+	keys := keysOf(who)
+	wanted := func(r *v1alpha1.ClusterResource) bool {
+		return slices.Contains(r.APIGroups, kind.Group) && slices.Contains(r.Resources, kind.Resource) && slices.Contains(r.Verbs, verb)
+	}
+	for _, t := range found[*v1alpha1.Tenant](v.tenants, byKind, kind.String()) {
+		for i := range t.Spec.ClusterResources {
+			if r := &t.Spec.ClusterResources[i]; wanted(r) && v.concerns(t, r, who.GetName(), keys) {
+				s.platform = append(s.platform, v.selectorOf(t.Name, kind, r))
+			}
+		}
+	}
+	if v.globals == nil {
+		return s
+	}
+	for _, g := range found[*v1beta1.GlobalProxySettings](v.globals, byKind, kind.String()) {
+		for _, r := range resourcesOf(g) {
+			if wanted(&r) && meets(sharers(r.Subjects), keys) {
+				s.platform = append(s.platform, v.selectorOf("", kind, &r))
+			}
+		}
+	}
+	for _, p := range found[*v1beta1.ProxySetting](v.settings, byKind, kind.String()) {
+		t, ok := v.tenantOf(p.Namespace)
+		if !ok {
+			continue
+		}
+		for _, r := range resourcesOf(p) {
+			if !wanted(&r) || !meets(v.theirs(t.Name, r.Subjects), keys) {
+				continue
+			}
+			given := v.selectorOf("", kind, &r)
+			for _, bound := range v.ofAllOwners(t, kind, wanted) {
+				s.tenants = append(s.tenants, both(bound, given))
+			}
+		}
+	}
+	return s
+}
+
+// ofAllOwners is what every owner of a tenant may read: no more can a tenant give to
+// people of its own.
+func (v *view) ofAllOwners(t *v1alpha1.Tenant, kind schema.GroupResource, wanted func(*v1alpha1.ClusterResource) bool) []labels.Selector {
+	owners, _ := indexOwners(t)
+	all := func(subjects []v1alpha1.Subject) bool {
+		named := sharers(subjects)
+		return len(owners) > 0 && !slices.ContainsFunc(owners, func(o string) bool { return !slices.Contains(named, o) })
+	}
+	var bounds []labels.Selector
+	for i := range t.Spec.ClusterResources {
+		if r := &t.Spec.ClusterResources[i]; wanted(r) && (len(r.Subjects) == 0 || all(r.Subjects)) {
+			bounds = append(bounds, v.selectorOf(t.Name, kind, r))
+		}
+	}
+	for _, g := range found[*v1beta1.GlobalProxySettings](v.globals, byKind, kind.String()) {
+		for _, r := range resourcesOf(g) {
+			if wanted(&r) && all(r.Subjects) {
+				bounds = append(bounds, v.selectorOf("", kind, &r))
+			}
+		}
+	}
+	return bounds
+}
+
+// concerns says whether somebody is among those to whom a Tenant shows something.
+func (v *view) concerns(t *v1alpha1.Tenant, r *v1alpha1.ClusterResource, name string, keys []string) bool {
+	if len(r.Subjects) > 0 {
+		return meets(sharers(r.Subjects), keys)
+	}
+	owners, _ := indexOwners(t)
+	if meets(owners, keys) {
+		return true
+	}
+	namespace, account, err := serviceaccount.SplitUsername(name)
+	return err == nil && account == t.Name && v.inTenant(namespace, t.Name)
+}
+
+// inTenant says whether a namespace is one of a Tenant's.
+func (v *view) inTenant(namespace, tenant string) bool {
+	ns, ok := v.namespace(namespace)
+	return ok && ns.Labels[v1alpha1.LabelTenant] == tenant
+}
+
+// tenantOf is the Tenant whose a namespace is.
+func (v *view) tenantOf(namespace string) (*v1alpha1.Tenant, bool) {
+	ns, ok := v.namespace(namespace)
+	if !ok || ns.Labels[v1alpha1.LabelTenant] == "" {
+		return nil, false
+	}
+	return get[*v1alpha1.Tenant](v.tenants, ns.Labels[v1alpha1.LabelTenant])
+}
+
+// theirs are the keys of the subjects that a tenant may name: of service accounts
+// those of its own namespaces. Users and groups are not anybody's, and get no more
+// than the tenant could tell them.
+func (v *view) theirs(tenant string, subjects []v1alpha1.Subject) []string {
+	return sharers(slices.DeleteFunc(slices.Clone(subjects), func(s v1alpha1.Subject) bool {
+		return s.Kind == rbacv1.ServiceAccountKind && !v.inTenant(s.Namespace, tenant)
+	}))
+}
+
+// sharers are the keys of subjects.
+func sharers(subjects []v1alpha1.Subject) []string {
+	var all []rbacv1.Subject
+	for _, s := range subjects {
+		all = append(all, rbacv1.Subject{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name})
+	}
+	return subjectKeys(all, "")
+}
+
+func meets(a, b []string) bool {
+	return slices.ContainsFunc(a, func(key string) bool { return slices.Contains(b, key) })
+}
+
+// selectorOf is the selector of what is shared. One that cannot be read selects
+// nothing. A Tenant shares volumes of its own claims only.
+func (v *view) selectorOf(tenant string, kind schema.GroupResource, r *v1alpha1.ClusterResource) labels.Selector {
+	selector, err := metav1.LabelSelectorAsSelector(&r.Selector)
+	if err != nil {
+		return nothing
+	}
+	if kind == volumes && tenant != "" {
+		var names []string
+		for _, ns := range found[*corev1.Namespace](v.namespaces, byTenant, tenant) {
+			names = append(names, ns.Name)
+		}
+		slices.Sort(names)
+		return both(selector, oneOf(v1alpha1.LabelClaimNamespace, names))
+	}
+	return selector
+}
+
+// sharedKinds are the kinds of which somebody may read something, with the verbs.
+func (v *view) sharedKinds(who user.Info) map[schema.GroupResource][]string {
+	kinds := map[schema.GroupResource][]string{}
+	for _, informer := range v.sharing() {
+		for _, key := range informer.GetIndexer().ListIndexFuncValues(byKind) {
+			kinds[schema.ParseGroupResource(key)] = nil
+		}
+	}
+	for kind := range kinds {
+		for _, verb := range []string{"get", "list", "watch"} {
+			if !v.shares(who, kind, verb).empty() {
+				kinds[kind] = append(kinds[kind], verb)
+			}
+		}
+	}
+	maps.DeleteFunc(kinds, func(_ schema.GroupResource, verbs []string) bool { return len(verbs) == 0 })
+	return kinds
+}
+
+func (s share) empty() bool { return len(s.platform)+len(s.tenants) == 0 }
+
+// matches says whether an object with these labels is shared.
+func (s share) matches(set map[string]string) bool {
+	return slices.ContainsFunc(append(slices.Clone(s.platform), s.tenants...), func(selector labels.Selector) bool {
+		return selector.Matches(labels.Set(set))
+	})
+}
+
+// sharedRule is the rule for a kind of which something is shared.
+type sharedRule struct {
+	view *view
+	kind schema.GroupResource
+	verb string
+}
+
+// Resource implements Rule.
+func (s sharedRule) Resource() schema.GroupResource { return s.kind }
+
+// Select implements Rule. What the platform gives has to fit into one selector. What
+// a tenant gives is left out where it does not: a tenant can name anybody, whose lists
+// must not fail by it.
+func (s sharedRule) Select(who user.Info) Selection {
+	given := s.view.shares(who, s.kind, s.verb)
+	all, ok := union(given.platform)
+	if !ok {
+		return Selection{Labels: nothing, Refusal: "what you may see of " + s.kind.String() + " is given by several selectors, which cannot be asked for at once: get single ones by name, or ask the platform to give them by values of one label"}
+	}
+	for _, selector := range given.tenants {
+		if more, ok := union([]labels.Selector{all, selector}); ok {
+			all = more
+		}
+	}
+	return Selection{Labels: all}
+}
