@@ -28,7 +28,7 @@ import (
 const (
 	minPause = time.Second
 	maxPause = 10 * time.Second
-	share    = 20
+	share    = 50
 )
 
 // indexCredentials finds the RoleBindings of credentials, which are few, among those

@@ -13,7 +13,7 @@ func TestPauseAfter(t *testing.T) {
 	}{
 		{"nothing was looked at yet", 0, minPause},
 		{"few namespaces are looked at once a second", 5 * time.Millisecond, minPause},
-		{"many take a twentieth of the time, however many", 200 * time.Millisecond, 4 * time.Second},
+		{"many take a fiftieth of the time, however many", 100 * time.Millisecond, 5 * time.Second},
 		{"people do not wait for long", time.Minute, maxPause},
 	} {
 		if got := pauseAfter(tc.took); got != tc.want {
