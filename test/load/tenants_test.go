@@ -39,7 +39,7 @@ import (
 const (
 	// tenantPatience bounds how long the largest number of tenants may take on a
 	// busy machine.
-	tenantPatience = 15 * time.Minute
+	tenantPatience = 30 * time.Minute
 	// quiet is for how long nothing is written after all is in place.
 	quiet = time.Minute
 	// sizedTenant is a tenant with a bit of everything.
