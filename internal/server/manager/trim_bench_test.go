@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,7 +114,7 @@ func ofTenant(b *testing.B, name string) []client.Object {
 // with nothing in common with any other.
 func received(b *testing.B, o client.Object) client.Object {
 	b.Helper()
-	o.SetUID(types.UID(uuid.NewUUID()))
+	o.SetUID(uuid.NewUUID())
 	o.SetResourceVersion("123456")
 	o.SetManagedFields([]metav1.ManagedFieldsEntry{{
 		Manager: tenantnamespace.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1",
