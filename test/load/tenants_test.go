@@ -24,6 +24,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/testwait"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,7 +39,7 @@ import (
 const (
 	// tenantPatience bounds how long the largest number of tenants may take on a
 	// busy machine.
-	tenantPatience = 15 * time.Minute
+	tenantPatience = 30 * time.Minute
 	// quiet is for how long nothing is written after all is in place.
 	quiet = time.Minute
 	// sizedTenant is a tenant with a bit of everything.
@@ -167,7 +168,7 @@ func startManager(b *testing.B, restConfig *rest.Config) *process {
 	defer log.Close()
 	p.cmd = exec.Command(filepath.Join(binDir(b), "tenure-server"), "manager", "--enable-leader-election", "--log-level=error",
 		"--health-addr=127.0.0.1:"+health, "--metrics-addr=127.0.0.1:"+metrics, "--webhook-addr=127.0.0.1:"+freePort(b))
-	p.cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "RUNTIME_NAMESPACE=flux-system")
+	p.cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "RUNTIME_NAMESPACE=flux-system", "GOMEMLIMIT="+memoryLimit(b))
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := p.cmd.Start(); err != nil {
 		b.Fatal(err)
@@ -181,6 +182,29 @@ func startManager(b *testing.B, restConfig *rest.Config) *process {
 		return response.StatusCode == http.StatusOK, response.Status
 	})
 	return p
+}
+
+// memoryLimit is what the manager's Deployment tells Go's runtime about memory.
+func memoryLimit(b *testing.B) string {
+	b.Helper()
+	objects, err := flux.ReadObjects(config.Manager())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, o := range objects {
+		if o.GetKind() != "Deployment" {
+			continue
+		}
+		containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+		for _, c := range containers {
+			limit, ok, _ := unstructured.NestedString(c.(map[string]any), "resources", "limits", "memory")
+			if bytes, err := resource.ParseQuantity(limit); ok && err == nil {
+				return strconv.FormatInt(bytes.Value(), 10)
+			}
+		}
+	}
+	b.Fatal("the manager's Deployment has no limit of memory")
+	return ""
 }
 
 // writeAccount writes a kubeconfig with a token of the manager's account.
@@ -235,7 +259,7 @@ func (p *process) await(all <-chan error) float64 {
 func awaitQuiet(b *testing.B, restConfig *rest.Config) {
 	b.Helper()
 	writes, at := 0.0, time.Now()
-	testwait.For(b, "everything to have been written", time.Minute, func() (bool, string) {
+	testwait.For(b, "everything to have been written", tenantPatience, func() (bool, string) {
 		now := 0.0
 		for _, n := range apiWrites(b, restConfig) {
 			now += n

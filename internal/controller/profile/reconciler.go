@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
@@ -49,6 +51,9 @@ type Reconciler struct {
 	Failures *Failures
 	// Count is told what was found, for metrics.
 	Count func(Counts)
+
+	// took is how long the last look at all namespaces took, in nanoseconds.
+	took atomic.Int64
 }
 
 // Counts are numbers of tenants' namespaces.
@@ -92,7 +97,9 @@ func (r *Reconciler) condition(ctx context.Context, current *unstructured.Unstru
 	if err != nil {
 		return c, err
 	}
+	began := time.Now()
 	counts, err := r.look(ctx, profile)
+	r.took.Store(int64(time.Since(began)))
 	if err != nil {
 		return c, err
 	}
@@ -156,7 +163,7 @@ func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile)
 // manager keeps there.
 func (r *Reconciler) credentials(ctx context.Context) (map[string][]*rbacv1.RoleBinding, error) {
 	var bindings rbacv1.RoleBindingList
-	if err := r.Client.List(ctx, &bindings, client.HasLabels{tenancy.LabelCredentials}); err != nil {
+	if err := r.Client.List(ctx, &bindings, client.MatchingFields{indexCredentials: "true"}); err != nil {
 		return nil, fmt.Errorf("cannot see where credentials are: %w", err)
 	}
 	found := map[string][]*rbacv1.RoleBinding{}

@@ -71,23 +71,26 @@ func subjects(o client.Object) []string {
 }
 
 // appliedAs returns the objects that are applied as an account that a
-// RoleBinding of another namespace names.
+// RoleBinding of another namespace names. Only the namespaces of these accounts are
+// looked at: nearly all bindings name accounts of their own, and there are many.
 func (r *Reconciler) appliedAs(ctx context.Context, c client.Reader, o client.Object) []reconcile.Request {
-	named := map[string]bool{}
-	for _, account := range subjects(o) {
-		named[account] = true
-	}
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(r.Kind)
-	if len(named) == 0 || c.List(ctx, list) != nil {
-		return nil
-	}
 	var requests []reconcile.Request
-	for i := range list.Items {
-		k := &list.Items[i]
-		account, _, _ := unstructured.NestedString(k.Object, "spec", "serviceAccountName")
-		if k.GetNamespace() != o.GetNamespace() && named[k.GetNamespace()+"/"+account] {
-			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: k.GetNamespace(), Name: k.GetName()}})
+	for _, account := range subjects(o) {
+		namespace, name, _ := strings.Cut(account, "/")
+		if namespace == "" || namespace == o.GetNamespace() {
+			continue
+		}
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(r.Kind)
+		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "cannot list what an account applies")
+			continue
+		}
+		for i := range list.Items {
+			k := &list.Items[i]
+			if applies, _, _ := unstructured.NestedString(k.Object, "spec", "serviceAccountName"); applies == name {
+				requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: k.GetNamespace(), Name: k.GetName()}})
+			}
 		}
 	}
 	return requests

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -62,7 +61,7 @@ func (r *Reconciler) clusterObjects(ctx context.Context, tenant string) (map[str
 	var roles rbacv1.ClusterRoleList
 	var bindings rbacv1.ClusterRoleBindingList
 	for _, list := range []client.ObjectList{&roles, &bindings} {
-		err := r.Client.List(ctx, list, client.MatchingLabels{tenancy.LabelManaged: tenancy.ManagedValue, v1alpha1.LabelTenant: tenant})
+		err := r.Client.List(ctx, list, client.MatchingFields{indexMade: tenant})
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the rights of tenant %s: %w", tenant, err)
 		}

@@ -30,6 +30,9 @@ const (
 	concurrent = 8
 	// indexCreate finds Tenants by the namespaces that are made for them.
 	indexCreate = "spec.namespaces.create"
+	// indexMade finds what the manager made for a Tenant: quotas in its namespaces and
+	// what is cluster-wide. A label would find the same, among those of all tenants.
+	indexMade = "made-for"
 	// news is how many reports may wait to be read.
 	news = 1024
 )
@@ -37,13 +40,8 @@ const (
 // Setup adds the reconciler to a manager. That of the namespaces has to be added
 // before it.
 func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Tenant{}, indexCreate, func(o client.Object) []string {
-		if t, ok := o.(*v1alpha1.Tenant); ok {
-			return t.Spec.Namespaces.Create
-		}
-		return nil
-	}); err != nil {
-		return fmt.Errorf("cannot index tenants: %w", err)
+	if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
 	}
 	reports := make(chan event.GenericEvent, news)
 	r.Reports.Changed = func(tenant string) {
@@ -72,6 +70,42 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		b = b.Watches(u, byLabel(v1alpha1.LabelFluxTenant), builder.WithPredicates(syncChanged))
 	}
 	return b.Complete(r)
+}
+
+// index lets what belongs to one Tenant be found without a look at what belongs to
+// the others, of which there may be thousands.
+func index(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, i := range []struct {
+		object client.Object
+		name   string
+		of     client.IndexerFunc
+	}{
+		{&v1alpha1.Tenant{}, indexCreate, func(o client.Object) []string {
+			if t, ok := o.(*v1alpha1.Tenant); ok {
+				return t.Spec.Namespaces.Create
+			}
+			return nil
+		}},
+		{&corev1.ResourceQuota{}, indexMade, madeFor(v1alpha1.LabelFluxTenant)},
+		{&rbacv1.ClusterRole{}, indexMade, madeFor(v1alpha1.LabelTenant)},
+		{&rbacv1.ClusterRoleBinding{}, indexMade, madeFor(v1alpha1.LabelTenant)},
+	} {
+		if err := indexer.IndexField(ctx, i.object, i.name, i.of); err != nil {
+			return fmt.Errorf("cannot index %T: %w", i.object, err)
+		}
+	}
+	return nil
+}
+
+// madeFor returns the Tenant that a label names on what the manager made.
+func madeFor(label string) client.IndexerFunc {
+	return func(o client.Object) []string {
+		tenant := o.GetLabels()[label]
+		if tenant == "" || o.GetLabels()[tenancy.LabelManaged] != tenancy.ManagedValue {
+			return nil
+		}
+		return []string{tenant}
+	}
 }
 
 // interested returns the Tenants that a namespace belongs to, or is to be made for.
@@ -104,11 +138,13 @@ func tenants(ctx context.Context, c client.Reader) []reconcile.Request {
 
 // byLabel finds the Tenant of an object that the manager made for it.
 func byLabel(label string) handler.EventHandler {
+	of := madeFor(label)
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		if o.GetLabels()[tenancy.LabelManaged] != tenancy.ManagedValue || o.GetLabels()[label] == "" {
-			return nil
+		var requests []reconcile.Request
+		for _, tenant := range of(o) {
+			requests = append(requests, reconcile.Request{NamespacedName: named(tenant)})
 		}
-		return []reconcile.Request{{NamespacedName: named(o.GetLabels()[label])}}
+		return requests
 	})
 }
 

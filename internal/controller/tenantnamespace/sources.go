@@ -66,7 +66,8 @@ type ServedKinds struct {
 func (s ServedKinds) Served(ctx context.Context) ([]string, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(definitions().GroupVersionKind())
-	if err := s.Client.List(ctx, list); err != nil {
+	// Only names are read, once per reconciliation.
+	if err := s.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("cannot read which kinds there are: %w", err)
 	}
 	served := map[string]bool{}

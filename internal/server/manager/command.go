@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -50,6 +51,12 @@ type Options struct {
 	now func() time.Time
 }
 
+// gcPercent is how much the heap may grow, in percent of what is in use, before
+// garbage is collected, where GOGC does not say otherwise. Nearly all of the heap is the
+// cache, which stays: half of it again is a third less memory than Go's default, for
+// processor time that is small beside the API server's.
+const gcPercent = 50
+
 // NewCommand returns `manager`.
 func NewCommand(streams ui.IO) *cobra.Command {
 	o := Options{Namespace: os.Getenv("RUNTIME_NAMESPACE")}
@@ -72,6 +79,9 @@ kubeconfig of KUBECONFIG or the Pod's own account.`,
 				return err
 			}
 			ctrl.SetLogger(log)
+			if os.Getenv("GOGC") == "" {
+				debug.SetGCPercent(gcPercent)
+			}
 			config, err := ctrl.GetConfig()
 			if err != nil {
 				return ui.WithHint(fmt.Errorf("cannot find the API server: %w", err), "run it in a Pod, or set KUBECONFIG")

@@ -161,7 +161,7 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 		Failures: failures,
 		Count:    count,
 	}
-	if err := status.Setup(mgr); err != nil {
+	if err := status.Setup(ctx, mgr); err != nil {
 		return err
 	}
 	shared := &sourcegrant.Reconciler{

@@ -25,6 +25,11 @@ import (
 // condition waits for what a Tenant says of itself.
 func condition(t *testing.T, c client.Client, tenant, kind, reason, want string) *v1alpha1.Tenant {
 	t.Helper()
+	return conditionWithin(t, patience, c, tenant, kind, reason, want)
+}
+
+func conditionWithin(t *testing.T, patience time.Duration, c client.Client, tenant, kind, reason, want string) *v1alpha1.Tenant {
+	t.Helper()
 	o := &v1alpha1.Tenant{}
 	testwait.For(t, fmt.Sprintf("tenant %s to say %s %q", tenant, reason, want), patience, func() (bool, string) {
 		if err := c.Get(t.Context(), client.ObjectKey{Name: tenant}, o); err != nil {

@@ -12,12 +12,26 @@ import (
 )
 
 // trim keeps the cache small: of Flux's objects few fields are read, of those that
-// the manager made all but the inventory, and of what Kubernetes writes down about
-// who set which field little, though it can be half of an object.
+// the manager made all but the inventory, of what Kubernetes writes down about
+// who set which field little, though it can be half of an object, and what objects
+// have in common is kept once.
 func trim(object any) (any, error) {
 	if o, ok := object.(metav1.Object); ok {
 		o.SetManagedFields(managedFields(object, o.GetManagedFields()))
 	}
+	if q, ok := object.(*corev1.ResourceQuota); ok && q.Name == tenancy.QuotaName {
+		q.Status = uncounted(q.Status)
+	}
+	common.share(object)
+	object, err := fluxFields(object)
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		u.Object, _ = compact(u.Object).(map[string]any)
+	}
+	return object, err
+}
+
+// fluxFields leaves of Flux's objects what is read of them.
+func fluxFields(object any) (any, error) {
 	if u, ok := object.(*unstructured.Unstructured); ok && u.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue {
 		unstructured.RemoveNestedField(u.Object, "status", "inventory")
 		return u, nil
@@ -27,6 +41,22 @@ func trim(object any) (any, error) {
 		return nil, err
 	}
 	return refusal.Trim(object)
+}
+
+// uncounted leaves of what a quota of objects counts only what it does not count yet:
+// nobody reads the rest, of which there is a number for each kind, twice.
+func uncounted(status corev1.ResourceQuotaStatus) corev1.ResourceQuotaStatus {
+	var left corev1.ResourceQuotaStatus
+	for name, bound := range status.Hard {
+		if _, counted := status.Used[name]; counted {
+			continue
+		}
+		if left.Hard == nil {
+			left.Hard = corev1.ResourceList{}
+		}
+		left.Hard[name] = bound
+	}
+	return left
 }
 
 // managedFields returns what is read of them: which labels and annotations of a
@@ -45,7 +75,7 @@ func managedFields(object any, entries []metav1.ManagedFieldsEntry) []metav1.Man
 		return kept
 	}
 	for _, e := range entries {
-		if e.Operation == metav1.ManagedFieldsOperationApply {
+		if e.Operation == metav1.ManagedFieldsOperationApply && e.Manager != tenantnamespace.FieldManager {
 			kept = append(kept, metav1.ManagedFieldsEntry{Manager: e.Manager, Operation: e.Operation})
 		}
 	}

@@ -24,8 +24,8 @@ func TestTrim(t *testing.T) {
 		want   []metav1.ManagedFieldsEntry
 	}{
 		{"which labels of a namespace are the manager's", &corev1.Namespace{}, []metav1.ManagedFieldsEntry{ours}},
-		{"who applies an object that the manager may remove", &rbacv1.RoleBinding{}, []metav1.ManagedFieldsEntry{
-			{Manager: ours.Manager, Operation: ours.Operation}, {Manager: theirs.Manager, Operation: theirs.Operation},
+		{"who else applies an object that the manager may remove", &rbacv1.RoleBinding{}, []metav1.ManagedFieldsEntry{
+			{Manager: theirs.Manager, Operation: theirs.Operation},
 		}},
 		{"nothing of a Tenant, which people write", &v1alpha1.Tenant{}, nil},
 	} {
