@@ -39,7 +39,7 @@ func TenureServer(binDir string) []Program {
 			{Name: "max-requests-inflight", Kind: KindInt},
 			{Name: "max-watches", Kind: KindInt},
 			{Name: "max-lists", Kind: KindInt},
-			{Name: "audit-log-path", Kind: KindString},
+			{Name: "audit-log-path", Kind: KindDroppedValue}, // a file of the host
 			{Name: "capsule", Kind: KindBool},
 			{Name: "log-level", Kind: KindString},
 		},
