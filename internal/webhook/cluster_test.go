@@ -246,13 +246,14 @@ func TestWebhook(t *testing.T) {
 	c := prepare(t)
 	const alice, bob = "{kind: User, name: alice}", "{kind: Group, name: bobs}"
 	c.apply(t, owned("solo", 2, alice, "{kind: ServiceAccount, namespace: solo-home, name: solo}")+
-		owned("left", 9, bob)+owned("right", 9, bob)+owned("race", 5, "{kind: User, name: racer}")+owned("pair", 5, "{kind: User, name: pair}")+owned("mass", 10, "{kind: User, name: masser}"))
+		owned("left", 9, bob)+owned("right", 9, bob)+owned("race", 5, "{kind: User, name: racer}")+owned("pair", 5, "{kind: User, name: pair}")+owned("again", 1, "{kind: User, name: againer}")+owned("mass", 10, "{kind: User, name: masser}"))
 	stop := c.replica(t)
 	defer func() { stop() }()
 	c.answers(t, c.as(t, "alice"), "solo-x")
 	t.Run("Decides", func(t *testing.T) { c.decides(t) })
 	t.Run("Race", func(t *testing.T) { c.race(t) })
 	t.Run("Replicas", func(t *testing.T) { c.replicas(t) })
+	t.Run("Again", func(t *testing.T) { c.again(t) })
 	t.Run("Away", func(t *testing.T) {
 		stop()
 		c.away(t)
@@ -357,6 +358,29 @@ func (c *cluster) replicas(t *testing.T) {
 	group.Wait()
 	if got := c.ledger(t, "pair").Counted(nil); len(got) != 5 || allowed.Load() != 5 {
 		t.Errorf("allowed %d, and the ledger has %v", allowed.Load(), got)
+	}
+}
+
+// again lets the only namespace of a tenant go, and others come in its place at once.
+func (c *cluster) again(t *testing.T) {
+	againer := c.as(t, "againer")
+	began := time.Now()
+	for i, name := range []string{"again-a", "again-b", "again-b"} {
+		says(t, againer.Create(t.Context(), space(name)), "")
+		says(t, againer.Create(t.Context(), space("again-c")), "tenant again: has 1 of 1 namespaces ("+name+")")
+		if i == 2 {
+			break
+		}
+		if err := c.admin.Delete(t.Context(), space(name)); err != nil {
+			t.Fatal(err)
+		}
+		testwait.For(t, "namespace "+name+" to be gone", patience, func() (bool, string) {
+			err := c.admin.Get(t.Context(), client.ObjectKey{Name: name}, &corev1.Namespace{})
+			return apierrors.IsNotFound(err), fmt.Sprint(err)
+		})
+	}
+	if took := time.Since(began); took > ledger.Lifetime {
+		t.Errorf("the quota was free again after %s", took)
 	}
 }
 

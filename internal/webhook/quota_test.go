@@ -20,7 +20,7 @@ import (
 // reason; and when all is quiet, the quota can be used up.
 func FuzzQuota(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 300 {
+	for range 200 {
 		steps := make([]byte, 2*(50+random.IntN(350)))
 		for i := range steps {
 			steps[i] = byte(random.Uint32())
@@ -45,6 +45,38 @@ func FuzzQuota(f *testing.F) {
 				r.kill()
 			}
 		})
+	})
+}
+
+// TestQuotaOrder lets a namespace come, and be heard of, between the moment at which
+// the API server lists the namespaces and the one at which its answer arrives: its name
+// must not be taken for one that is gone.
+func TestQuotaOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.replicas[0]
+		for _, name := range []string{"a", "b"} {
+			r.ask(name)
+			synctest.Wait()
+			w.drain()
+		}
+		r.ask("c")
+		synctest.Wait()
+		// The ledger, the Tenant and the list, whose answer is on its way.
+		for range 3 {
+			w.let(0, true)
+			synctest.Wait()
+		}
+		w.land(0, true)
+		r.hear(len(r.events))
+		w.drain()
+		if names, flying := w.names(), len(w.flights); len(names) != 1 || flying != 1 {
+			t.Errorf("%v are there and %d on their way, want one and one", names, flying)
+		}
+		for _, r := range w.replicas {
+			r.kill()
+		}
 	})
 }
 
@@ -146,7 +178,9 @@ func (w *world) converges() {
 		w.leave()
 		w.drain()
 	}
-	w.drain()
+	for len(w.calls) > 0 {
+		w.drain()
+	}
 	// The clocks of two replicas differ by less than a minute.
 	time.Sleep(ledger.Lifetime + time.Minute)
 	w.holds()

@@ -92,8 +92,10 @@ type replica struct {
 	skew    time.Duration
 	tenant  *v1alpha1.Tenant
 	spaces  map[string]*corev1.Namespace
-	events  []func()
-	dead    chan struct{}
+	// heard are the admissions whose namespaces it has heard of.
+	heard  map[types.UID]bool
+	events []func()
+	dead   chan struct{}
 }
 
 func newWorld(t *testing.T) *world {
@@ -155,7 +157,7 @@ func (w *world) put(ns *corev1.Namespace) {
 		}
 	}
 	for _, r := range w.replicas {
-		r.events = append(r.events, func() { r.spaces[ns.Name] = ns; r.keeper.Saw(ns) })
+		r.events = append(r.events, func() { r.spaces[ns.Name] = ns; r.saw(ns) })
 	}
 }
 
@@ -163,7 +165,7 @@ func (w *world) remove(name string) {
 	ns := w.spaces[name]
 	delete(w.spaces, name)
 	for _, r := range w.replicas {
-		r.events = append(r.events, func() { delete(r.spaces, name); r.keeper.Saw(ns) })
+		r.events = append(r.events, func() { delete(r.spaces, name); r.saw(ns) })
 	}
 }
 
@@ -206,9 +208,15 @@ func (r *replica) start() {
 	r.keeper = &ledger.Keeper{Client: &server{r: r, dead: r.dead}, Namespace: "flux-system", Now: now}
 	r.handler = webhook.NewHandler(&cached{r: r}, &server{r: r, dead: r.dead}, r.keeper, always{})
 	r.handler.Now = now
+	r.heard = map[types.UID]bool{}
 	for _, ns := range w.spaces {
-		r.keeper.Saw(ns)
+		r.saw(ns)
 	}
+}
+
+func (r *replica) saw(ns *corev1.Namespace) {
+	r.keeper.Saw(ns)
+	r.heard[types.UID(ns.Annotations[ledger.Mark])] = true
 }
 
 // kill ends a replica and all that it waits for, and starts another one.
@@ -261,7 +269,7 @@ func (r *replica) ask(name string) {
 	w := r.world
 	w.requests++
 	id := types.UID(fmt.Sprint("request-", w.requests))
-	began, dead, keeper := time.Now(), r.dead, r.keeper
+	began, dead := time.Now(), r.dead
 	a := &asking{names: map[string]bool{}, over: map[types.UID]bool{}, quota: firstQuota, absent: w.tenant == nil || w.tenant.DeletionTimestamp != nil}
 	if w.tenant != nil {
 		a.quota = int(*w.tenant.Spec.Namespaces.Quota)
@@ -270,7 +278,7 @@ func (r *replica) ask(name string) {
 		a.names[there] = true
 	}
 	for request, admission := range w.admitted {
-		a.over[request] = keeper.Over(admission)
+		a.over[request] = r.heard[request] || began.Add(r.skew).Sub(admission.At) >= ledger.Lifetime
 	}
 	w.asking = append(w.asking, a)
 	handler := r.handler
@@ -448,7 +456,11 @@ func (s *server) Get(_ context.Context, key client.ObjectKey, into client.Object
 }
 
 func (s *server) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	return s.do(func() error { return list(into, s.r.world.tenant, s.r.world.spaces) })
+	if err := s.do(func() error { return list(into, s.r.world.tenant, s.r.world.spaces) }); err != nil {
+		return err
+	}
+	// What happens before the answer arrives is not in it.
+	return s.do(func() error { return nil })
 }
 
 func (s *server) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
