@@ -105,7 +105,7 @@ func (w *world) step(what byte, which int) {
 			w.remove(names[which%len(names)])
 		}
 	case what == 27:
-		time.Sleep([]time.Duration{time.Second, 20 * time.Second, 70 * time.Second, 130 * time.Second}[which%4])
+		pass([]time.Duration{time.Second, 20 * time.Second, 70 * time.Second, 130 * time.Second}[which%4])
 	case what == 28:
 		r.kill()
 		w.leaving = w.leaving && r != w.replicas[0]
@@ -117,6 +117,9 @@ func (w *world) step(what byte, which int) {
 		w.drain()
 	}
 }
+
+// pass lets time pass in the bubble.
+func pass(d time.Duration) { <-time.After(d) }
 
 // platform lets the platform or Kubernetes do something.
 func (w *world) platform(which int) {
@@ -174,7 +177,7 @@ func (w *world) converges() {
 			w.found()
 			continue
 		}
-		time.Sleep(ledger.Lifetime)
+		pass(ledger.Lifetime)
 		w.leave()
 		w.drain()
 	}
@@ -182,7 +185,7 @@ func (w *world) converges() {
 		w.drain()
 	}
 	// The clocks of two replicas differ by less than a minute.
-	time.Sleep(ledger.Lifetime + time.Minute)
+	pass(ledger.Lifetime + time.Minute)
 	w.holds()
 	for i := range 10 {
 		r := w.replicas[i%len(w.replicas)]
