@@ -358,26 +358,10 @@ type TenantStatus struct {
 	// +optional
 	// +listType=set
 	Namespaces []string `json:"namespaces,omitempty"`
-	// reservations are namespaces that owners are about to make. They count
-	// towards the quota until the namespace is there, or was not made.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	Reservations []Reservation `json:"reservations,omitempty"`
 	// objects are those that were replicated into the namespaces.
 	// +optional
 	// +listType=atomic
 	Objects []ReplicatedObject `json:"objects,omitempty"`
-}
-
-// Reservation is a namespace that an owner is about to make.
-type Reservation struct {
-	// name is the namespace's.
-	// +required
-	Name string `json:"name"`
-	// expires is when the reservation ends if the namespace is not there.
-	// +required
-	Expires metav1.Time `json:"expires"`
 }
 
 // TenantList is a list of Tenants.

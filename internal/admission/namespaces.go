@@ -26,6 +26,10 @@ const (
 // -version at the end, it is that of the level's version.
 const PodSecurityLabel = "pod-security.kubernetes.io/enforce"
 
+// AdmissionMark is the annotation by which the webhook knows the namespaces that it has
+// admitted. It gives no rights, so that a new namespace of an owner may have it.
+const AdmissionMark = "tenure.dev/admission"
+
 var protectedRegexp, freeRegexp = regexp.MustCompile(protectedKeys), regexp.MustCompile(freeKeys)
 
 // ProtectedKey says whether a label or annotation of a namespace is one that the
@@ -92,8 +96,8 @@ func namespaces() Rule {
 			{Name: "labels", Expression: "object != null && has(object.metadata.labels) ? object.metadata.labels : {}"},
 			{Name: "annotations", Expression: "object != null && has(object.metadata.annotations) ? object.metadata.annotations : {}"},
 			{Name: "tenant", Expression: fmt.Sprintf("'%[1]s' in variables.labels ? variables.labels['%[1]s'] : ''", v1alpha1.LabelTenant)},
-			{Name: "wrong", Expression: fmt.Sprintf("variables.labels.filter(l, %s && !(%s)) + variables.annotations.filter(a, %s)",
-				isProtected("l"), allowedLabel("l"), isProtected("a"))},
+			{Name: "wrong", Expression: fmt.Sprintf("variables.labels.filter(l, %s && !(%s)) + variables.annotations.filter(a, %s && a != '%s')",
+				isProtected("l"), allowedLabel("l"), isProtected("a"), AdmissionMark)},
 		},
 		unbound:     true,
 		asks:        true,

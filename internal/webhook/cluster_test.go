@@ -20,8 +20,10 @@ import (
 	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	"github.com/tenure-dev/tenure/internal/webhook"
+	"github.com/tenure-dev/tenure/internal/webhook/ledger"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,7 +94,7 @@ type cluster struct {
 func scheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	s := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -172,7 +174,7 @@ func (c *cluster) replica(t *testing.T) (stop func()) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	if err := webhook.Setup(ctx, mgr, webhook.Options{
+	if _, err := webhook.Setup(ctx, mgr, webhook.Options{
 		Address: c.address, Namespace: "flux-system", Names: []string{"127.0.0.1"}, Profiles: profiles{mgr.GetClient()},
 	}); err != nil {
 		t.Fatal(err)
@@ -218,13 +220,18 @@ func (c *cluster) of(t *testing.T, tenant string) []string {
 	return names
 }
 
-func (c *cluster) reservations(t *testing.T, tenant string) []v1alpha1.Reservation {
+// ledger returns what is written down about a tenant.
+func (c *cluster) ledger(t *testing.T, tenant string) ledger.Ledger {
 	t.Helper()
-	found := &v1alpha1.Tenant{}
-	if err := c.admin.Get(t.Context(), client.ObjectKey{Name: tenant}, found); err != nil {
+	found, err := c.keeper(t).Read(t.Context(), tenant)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return found.Status.Reservations
+	return found.Ledger
+}
+
+func (c *cluster) keeper(t *testing.T) *ledger.Keeper {
+	return &ledger.Keeper{Client: c.as(t, ""), Namespace: "flux-system", Now: time.Now}
 }
 
 func says(t *testing.T, err error, want string) {
@@ -239,13 +246,14 @@ func TestWebhook(t *testing.T) {
 	c := prepare(t)
 	const alice, bob = "{kind: User, name: alice}", "{kind: Group, name: bobs}"
 	c.apply(t, owned("solo", 2, alice, "{kind: ServiceAccount, namespace: solo-home, name: solo}")+
-		owned("left", 9, bob)+owned("right", 9, bob)+owned("race", 5, "{kind: User, name: racer}")+owned("pair", 5, "{kind: User, name: pair}")+owned("mass", 10, "{kind: User, name: masser}"))
+		owned("left", 9, bob)+owned("right", 9, bob)+owned("race", 5, "{kind: User, name: racer}")+owned("pair", 5, "{kind: User, name: pair}")+owned("again", 1, "{kind: User, name: againer}")+owned("mass", 10, "{kind: User, name: masser}"))
 	stop := c.replica(t)
 	defer func() { stop() }()
 	c.answers(t, c.as(t, "alice"), "solo-x")
 	t.Run("Decides", func(t *testing.T) { c.decides(t) })
 	t.Run("Race", func(t *testing.T) { c.race(t) })
 	t.Run("Replicas", func(t *testing.T) { c.replicas(t) })
+	t.Run("Again", func(t *testing.T) { c.again(t) })
 	t.Run("Away", func(t *testing.T) {
 		stop()
 		c.away(t)
@@ -266,8 +274,8 @@ func (c *cluster) decides(t *testing.T) {
 	says(t, both.Create(ctx, space("gone-1", v1alpha1.LabelTenant, "gone")), `there is no tenant "gone"`)
 	says(t, solo.Create(ctx, space("prod-1")), "tenant solo: namespace prod-1 must not have this name, which the platform keeps (prod-*)")
 	says(t, solo.Create(ctx, space("solo-1"), client.DryRunAll), "")
-	if got := c.reservations(t, "solo"); len(got) > 0 {
-		t.Errorf("a dry run has reserved %v", got)
+	if got := c.ledger(t, "solo"); got.Tenant != "" {
+		t.Errorf("a dry run has written %v", got)
 	}
 	born := space("solo-1")
 	says(t, solo.Create(ctx, born), "")
@@ -283,8 +291,8 @@ func (c *cluster) decides(t *testing.T) {
 	}
 	says(t, solo.Create(ctx, space("solo-3")), "tenant solo: has 2 of 2 namespaces (solo-1, solo-2); delete one or ask the platform team")
 	says(t, solo.Create(ctx, space("solo-3"), client.DryRunAll), "has 2 of 2 namespaces")
-	if got := c.reservations(t, "solo"); len(got) != 2 {
-		t.Errorf("the reservations are %v, want two", got)
+	if got := c.ledger(t, "solo").Counted(nil); len(got) != 2 {
+		t.Errorf("the ledger has %v, want two names", got)
 	}
 }
 
@@ -328,7 +336,7 @@ func (c *cluster) replicas(t *testing.T) {
 		if !mgr.GetCache().WaitForCacheSync(t.Context()) {
 			t.Fatal("the cache has not been filled")
 		}
-		handlers = append(handlers, webhook.NewHandler(mgr.GetClient(), mgr.GetAPIReader(), profiles{mgr.GetClient()}))
+		handlers = append(handlers, webhook.NewHandler(mgr.GetClient(), mgr.GetAPIReader(), c.keeper(t), profiles{mgr.GetClient()}))
 	}
 	var group sync.WaitGroup
 	var allowed atomic.Int32
@@ -336,8 +344,8 @@ func (c *cluster) replicas(t *testing.T) {
 		group.Go(func() {
 			request := admissionv1.AdmissionRequest{
 				Operation: admissionv1.Create, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "namespaces"},
-				UserInfo: authenticationv1.UserInfo{Username: "pair"},
-				Object:   runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"pair-%d"}}`, i)},
+				UID: types.UID(fmt.Sprint("request-", i)), UserInfo: authenticationv1.UserInfo{Username: "pair"},
+				Object: runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"pair-%d"}}`, i)},
 			}
 			response := handlers[i%2].Handle(t.Context(), ctrladmission.Request{AdmissionRequest: request})
 			if response.Allowed {
@@ -348,8 +356,31 @@ func (c *cluster) replicas(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if got := c.reservations(t, "pair"); len(got) != 5 || allowed.Load() != 5 {
-		t.Errorf("allowed %d, and the reservations are %v", allowed.Load(), got)
+	if got := c.ledger(t, "pair").Counted(nil); len(got) != 5 || allowed.Load() != 5 {
+		t.Errorf("allowed %d, and the ledger has %v", allowed.Load(), got)
+	}
+}
+
+// again lets the only namespace of a tenant go, and others come in its place at once.
+func (c *cluster) again(t *testing.T) {
+	againer := c.as(t, "againer")
+	began := time.Now()
+	for i, name := range []string{"again-a", "again-b", "again-b"} {
+		says(t, againer.Create(t.Context(), space(name)), "")
+		says(t, againer.Create(t.Context(), space("again-c")), "tenant again: has 1 of 1 namespaces ("+name+")")
+		if i == 2 {
+			break
+		}
+		if err := c.admin.Delete(t.Context(), space(name)); err != nil {
+			t.Fatal(err)
+		}
+		testwait.For(t, "namespace "+name+" to be gone", patience, func() (bool, string) {
+			err := c.admin.Get(t.Context(), client.ObjectKey{Name: name}, &corev1.Namespace{})
+			return apierrors.IsNotFound(err), fmt.Sprint(err)
+		})
+	}
+	if took := time.Since(began); took > ledger.Lifetime {
+		t.Errorf("the quota was free again after %s", took)
 	}
 }
 
@@ -404,8 +435,9 @@ func (c *cluster) killed(t *testing.T, stop *func()) {
 	(*stop)()
 	*stop = c.replica(t)
 	group.Wait()
-	if got := c.of(t, "mass"); int32(len(got)) != made.Load() || len(got) > 10 || len(got)+len(c.reservations(t, "mass")) < 10 {
-		t.Errorf("made %d, and there are %v, with reservations %v", made.Load(), got, c.reservations(t, "mass"))
+	written := c.ledger(t, "mass")
+	if got := c.of(t, "mass"); int32(len(got)) != made.Load() || len(got) > 10 || len(written.Counted(got)) != 10 {
+		t.Errorf("made %d, and there are %v, with the ledger %v", made.Load(), got, written)
 	}
 	if full.Load() < 5 {
 		t.Errorf("refused %d times for the quota only", full.Load())

@@ -16,17 +16,13 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/tenancy"
+	"github.com/tenure-dev/tenure/internal/webhook/ledger"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
-	// reservationTime is how long a namespace counts that was admitted and is
-	// not there. A request to the API server ends after a minute, so what was
-	// admitted is there by then or never.
-	reservationTime = 2 * time.Minute
-	// requestTime is how long the API server gives a request by default.
-	requestTime = time.Minute
 	// maxListed is how many names a message lists.
 	maxListed = 10
 )
@@ -50,6 +46,10 @@ type Situation struct {
 	Owner []string
 	// Existing are the namespaces with the tenant's label.
 	Existing []string
+	// Ledger is what was written down about others.
+	Ledger ledger.Ledger
+	// Request is the UID of the admission request.
+	Request types.UID
 	// Now is the time.
 	Now time.Time
 }
@@ -58,10 +58,8 @@ type Situation struct {
 type Decision struct {
 	// Namespace is as it is to be made.
 	Namespace *corev1.Namespace
-	// Reservations are those of the tenant's status, with one for the namespace.
-	Reservations []v1alpha1.Reservation
-	// Reserve says that Reservations have to be written first.
-	Reserve bool
+	// Ledger has to be written first. It is nil for a tenant without a quota.
+	Ledger *ledger.Ledger
 }
 
 // Decide says whether an owner may make a namespace, and what it is born with. It
@@ -78,12 +76,17 @@ func Decide(s Situation, wanted *corev1.Namespace) (*Decision, error) {
 		r.message = fmt.Sprintf("tenant %s: %s", s.Tenant.Name, r.message)
 		return nil, r
 	}
-	reservations, reserve, r := reserved(s, wanted.Name)
-	if r != nil {
+	if s.Tenant.Spec.Namespaces.Quota == nil {
+		// There is nothing to count, so that a write is spared.
+		return &Decision{Namespace: born}, nil
+	}
+	if r := full(s, wanted.Name); r != nil {
 		r.message = fmt.Sprintf("tenant %s: %s", s.Tenant.Name, r.message)
 		return nil, r
 	}
-	return &Decision{Namespace: born, Reservations: reservations, Reserve: reserve}, nil
+	metav1.SetMetaDataAnnotation(&born.ObjectMeta, ledger.Mark, string(s.Request))
+	admitted := s.Ledger.For(s.Tenant).Admit(ledger.Admission{Name: wanted.Name, Request: s.Request, At: s.Now.UTC()})
+	return &Decision{Namespace: born, Ledger: &admitted}, nil
 }
 
 // mayAsk is about the user and the state of the tenant.
@@ -226,41 +229,17 @@ func lacks(t *v1alpha1.Tenant, born *corev1.Namespace) *Refusal {
 	return nil
 }
 
-// reserved returns the tenant's reservations with one for a name, and whether
-// that is a change. It refuses when the tenant has all the namespaces that it may
-// have.
-func reserved(s Situation, name string) ([]v1alpha1.Reservation, bool, *Refusal) {
-	expires := metav1.NewTime(s.Now.Add(reservationTime))
-	counted := map[string]bool{}
-	for _, ns := range slices.Concat(s.Existing, s.Tenant.Status.Namespaces) {
-		counted[ns] = true
+// full refuses when the tenant would have more namespaces than it may.
+func full(s Situation, name string) *Refusal {
+	counted := s.Ledger.Counted(s.Existing)
+	more := 0
+	if !counted[name] {
+		more = 1
 	}
-	var reservations []v1alpha1.Reservation
-	reserve := true
-	for _, r := range s.Tenant.Status.Reservations {
-		switch {
-		case !r.Expires.After(s.Now), slices.Contains(s.Tenant.Status.Namespaces, r.Name) && r.Name != name:
-			continue
-		case r.Name == name && r.Expires.After(s.Now.Add(requestTime)):
-			reserve = false
-		case r.Name == name:
-			continue
-		}
-		reservations = append(reservations, r)
-		counted[r.Name] = true
+	if quota := int(*s.Tenant.Spec.Namespaces.Quota); len(counted)+more > quota {
+		return refuse("has %d of %d namespaces%s; delete one or ask the platform team", len(counted), quota, listed(counted))
 	}
-	if !reserve {
-		return reservations, false, nil
-	}
-	quota := s.Tenant.Spec.Namespaces.Quota
-	if quota == nil {
-		// There is nothing to count, so that a write is spared.
-		return nil, false, nil
-	}
-	if !counted[name] && len(counted) >= int(*quota) {
-		return nil, false, refuse("has %d of %d namespaces%s; delete one or ask the platform team", len(counted), *quota, listed(counted))
-	}
-	return append(reservations, v1alpha1.Reservation{Name: name, Expires: expires}), true, nil
+	return nil
 }
 
 // listed writes names in brackets, if there are any.

@@ -10,9 +10,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/webhook"
+	"github.com/tenure-dev/tenure/internal/webhook/ledger"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -49,8 +51,8 @@ func annotated(ns *corev1.Namespace, key, value string) *corev1.Namespace {
 	return ns
 }
 
-func reservation(name string, in time.Duration) v1alpha1.Reservation {
-	return v1alpha1.Reservation{Name: name, Expires: metav1.NewTime(now.Add(in))}
+func admitted(name string, ago time.Duration) ledger.Admission {
+	return ledger.Admission{Name: name, Request: types.UID("of-" + name), At: now.Add(-ago)}
 }
 
 func TestDecideRefuses(t *testing.T) {
@@ -94,10 +96,6 @@ func TestDecideRefuses(t *testing.T) {
 		{"a required label with another value", nil, alice, wanted("web", "env", "prod"), nil, `must not have the label env with the value "prod": it has to match dev-*`},
 		{"no required label", nil, alice, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, nil, "needs the label env with a value that matches dev-*"},
 		{"all that it may have", nil, alice, wanted("web"), []string{"c", "a", "b"}, "tenant dev-team: has 3 of 3 namespaces (a, b, c); delete one or ask the platform team"},
-		{"all, of which some are on the way", tenant(func(t *v1alpha1.Tenant) {
-			t.Status = v1alpha1.TenantStatus{Namespaces: []string{"a"}, Reservations: []v1alpha1.Reservation{reservation("a", time.Minute), reservation("b", time.Second)}}
-		}), alice, wanted("web"), []string{"a", "c"}, "has 3 of 3 namespaces (a, b, c)"},
-		{"one that was on the way too long", tenant(func(t *v1alpha1.Tenant) { t.Status.Reservations = []v1alpha1.Reservation{reservation("b", 0)} }), alice, wanted("web"), []string{"a", "c"}, ""},
 		{"one that counts already", nil, alice, wanted("a"), []string{"a", "b", "c"}, ""},
 		{"none at all", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Quota = new(int32(0)) }), alice, wanted("web"), nil, "has 0 of 0 namespaces; delete one"},
 		{"no bound", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Quota = nil }), alice, wanted("web"), []string{"a", "b", "c"}, ""},
@@ -135,7 +133,7 @@ func TestDecideBirth(t *testing.T) {
 			ns := wanted("web")
 			d, err := webhook.Decide(webhook.Situation{
 				Tenant:  tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.PodSecurity = tc.level }),
-				Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"Group\n\ndevs"}, Now: now,
+				Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"Group\n\ndevs"}, Request: "r", Now: now,
 			}, ns)
 			if err != nil {
 				t.Fatal(err)
@@ -143,7 +141,7 @@ func TestDecideBirth(t *testing.T) {
 			if diff := cmp.Diff(tc.want, d.Namespace.Labels); diff != "" {
 				t.Errorf("labels (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(map[string]string{"cost": "42"}, d.Namespace.Annotations); diff != "" {
+			if diff := cmp.Diff(map[string]string{"cost": "42", "tenure.dev/admission": "r"}, d.Namespace.Annotations); diff != "" {
 				t.Errorf("annotations (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(wanted("web"), ns); diff != "" {
@@ -153,33 +151,51 @@ func TestDecideBirth(t *testing.T) {
 	}
 }
 
-func TestDecideReservations(t *testing.T) {
+func TestDecideCounts(t *testing.T) {
 	t.Parallel()
-	fresh := reservation("web", 2*time.Minute)
+	born := tenant(func(t *v1alpha1.Tenant) { t.UID, t.Generation = "u", 7 })
+	fresh := ledger.Admission{Name: "web", Request: "r", At: now}
 	for _, tc := range []struct {
-		reason string
-		status v1alpha1.TenantStatus
-		want   []v1alpha1.Reservation
-		write  bool
+		reason   string
+		ledger   ledger.Ledger
+		existing []string
+		want     []ledger.Admission
+		refusal  string
 	}{
-		{"the first one", v1alpha1.TenantStatus{}, []v1alpha1.Reservation{fresh}, true},
-		{"its own, made just now", v1alpha1.TenantStatus{Reservations: []v1alpha1.Reservation{reservation("web", 90*time.Second)}}, []v1alpha1.Reservation{reservation("web", 90*time.Second)}, false},
-		{"its own, which could end too early", v1alpha1.TenantStatus{Reservations: []v1alpha1.Reservation{reservation("web", time.Minute)}}, []v1alpha1.Reservation{fresh}, true},
-		{"others, one of which has ended", v1alpha1.TenantStatus{Reservations: []v1alpha1.Reservation{reservation("a", -1), reservation("b", 1)}}, []v1alpha1.Reservation{reservation("b", 1), fresh}, true},
-		{"one whose namespace is there", v1alpha1.TenantStatus{Namespaces: []string{"a"}, Reservations: []v1alpha1.Reservation{reservation("a", time.Minute)}}, []v1alpha1.Reservation{fresh}, true},
+		{"the first one", ledger.Ledger{}, nil, []ledger.Admission{fresh}, ""},
+		{"beside others", ledger.Ledger{Admitted: []ledger.Admission{admitted("a", time.Second)}}, []string{"b"}, []ledger.Admission{admitted("a", time.Second), fresh}, ""},
+		{"again, while the first request may not be over", ledger.Ledger{Admitted: []ledger.Admission{admitted("web", time.Second)}}, []string{"a", "b"}, []ledger.Admission{admitted("web", time.Second), fresh}, ""},
+		{"all, of which one may be there and one is on the way", ledger.Ledger{Names: []string{"a"}, Admitted: []ledger.Admission{admitted("b", time.Second)}}, []string{"a", "c"}, nil, "tenant dev-team: has 3 of 3 namespaces (a, b, c)"},
+		{"one that counts, where there are too many", ledger.Ledger{Names: []string{"web"}}, []string{"a", "b", "c"}, nil, "has 4 of 3 namespaces"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
+			before := tc.ledger
 			d, err := webhook.Decide(webhook.Situation{
-				Tenant: tenant(func(t *v1alpha1.Tenant) { t.Status = tc.status }), Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"User\n\nalice"}, Now: now,
+				Tenant: born, Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"User\n\nalice"}, Ledger: tc.ledger, Existing: tc.existing, Request: "r", Now: now,
 			}, wanted("web"))
-			if err != nil {
-				t.Fatal(err)
+			if got := fmt.Sprint(err); err != nil && (tc.refusal == "" || !strings.Contains(got, tc.refusal)) || err == nil && tc.refusal != "" {
+				t.Fatalf("got %s\nwant %s", got, tc.refusal)
 			}
-			if diff := cmp.Diff(tc.want, d.Reservations); diff != "" || d.Reserve != tc.write {
-				t.Errorf("write %v, want %v; reservations (-want +got):\n%s", d.Reserve, tc.write, diff)
+			if tc.refusal != "" {
+				return
+			}
+			want := ledger.Ledger{Tenant: "u", Generation: 7, Names: tc.ledger.Names, Admitted: tc.want}
+			if diff := cmp.Diff(want, *d.Ledger); diff != "" {
+				t.Errorf("ledger (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, tc.ledger); diff != "" {
+				t.Errorf("the ledger that was given has changed (-want +got):\n%s", diff)
+			}
+			if got := d.Namespace.Annotations[ledger.Mark]; got != "r" {
+				t.Errorf("the namespace has the mark %q", got)
 			}
 		})
+	}
+	without := tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Quota = nil })
+	d, err := webhook.Decide(webhook.Situation{Tenant: without, Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"User\n\nalice"}, Request: "r", Now: now}, wanted("web"))
+	if err != nil || d.Ledger != nil || d.Namespace.Annotations[ledger.Mark] != "" {
+		t.Errorf("without a quota: %v, %v", d, err)
 	}
 }
 
@@ -218,35 +234,21 @@ func FuzzDecide(f *testing.F) {
 	f.Add("web", "team", "dev", int32(3), "a,b", "c")
 	f.Add("kube-x", "tenure.dev/tenant", "other", int32(0), "", "")
 	f.Fuzz(func(t *testing.T, name, key, value string, quota int32, existing, on string) {
-		owned := tenant(func(t *v1alpha1.Tenant) {
-			t.Spec.Namespaces.Quota = &quota
-			for r := range strings.SplitSeq(on, ",") {
-				t.Status.Reservations = append(t.Status.Reservations, reservation(r, time.Minute))
-			}
-		})
+		owned := tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Quota = &quota })
+		var before ledger.Ledger
+		for a := range strings.SplitSeq(on, ",") {
+			before = before.Admit(admitted(a, 0))
+		}
 		had := strings.Split(existing, ",")
-		d, err := webhook.Decide(webhook.Situation{Tenant: owned, Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"User\n\nalice"}, Existing: had, Now: now}, wanted(name, key, value))
+		d, err := webhook.Decide(webhook.Situation{Tenant: owned, Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"User\n\nalice"}, Ledger: before, Existing: had, Now: now}, wanted(name, key, value))
 		if err != nil {
 			return
 		}
 		if d.Namespace.Name != name || d.Namespace.Labels["tenure.dev/tenant"] != "dev-team" || strings.HasPrefix(name, "kube-") {
 			t.Errorf("made %v", d.Namespace)
 		}
-		all := map[string]bool{}
-		before := map[string]bool{}
-		for _, n := range had {
-			all[n], before[n] = true, true
-		}
-		for _, r := range owned.Status.Reservations {
-			before[r.Name] = true
-		}
-		found := false
-		for _, r := range d.Reservations {
-			all[r.Name] = true
-			found = found || r.Name == name
-		}
-		if !found || !before[name] && len(all) > int(quota) {
-			t.Errorf("%d namespaces of %d, %q among them: %v", len(all), quota, name, found)
+		if all := d.Ledger.Counted(had); !d.Ledger.Counted(nil)[name] || len(all) > int(quota) {
+			t.Errorf("%d namespaces of %d, %q among them: %v", len(all), quota, name, all)
 		}
 	})
 }

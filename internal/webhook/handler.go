@@ -11,19 +11,22 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/webhook/ledger"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
 const (
-	// fieldOwner is who writes reservations.
-	fieldOwner = "tenure-webhook"
-	// maxAttempts bounds how often a reservation is tried while others change the
-	// same Tenant.
+	// maxAttempts bounds how often an admission is tried while others change the
+	// same ledger.
 	maxAttempts = 10
+	// maxUnseen is how many names a ledger may have, at most, that the cache has not,
+	// before the API server is asked whether they are there: a ledger must not grow
+	// with each namespace that comes and goes.
+	maxUnseen = 64
 	// shards is the number of tenants, at most, that are decided about at once.
 	shards = 64
 )
@@ -41,28 +44,40 @@ type Profiles interface {
 }
 
 // Handler answers the API server's question about a namespace that an owner
-// makes. Several may run at a time: what they reserve is compared and swapped in
-// the Tenant's status.
+// makes. Several may run at a time: what they admit is compared and swapped in the
+// tenant's ledger.
 type Handler struct {
-	// Client reads from a cache with the indexes of [Index], and writes.
-	Client client.Client
+	// Client reads from a cache with the indexes of [Index].
+	Client client.Reader
 	// Live reads from the API server.
 	Live client.Reader
+	// Ledgers has what was admitted.
+	Ledgers *ledger.Keeper
 	// Profiles is what holds for all tenants.
 	Profiles Profiles
 	// Now is the time.
 	Now func() time.Time
 
-	// turns lets the namespaces of one tenant be decided about one after the
-	// other: they would only take each other's reservations away.
-	turns [shards]chan struct{}
+	// turns let the namespaces of one tenant be decided about one after the other:
+	// they would only take each other's version of the ledger away. Whoever has taken
+	// what is in the channel has the turn.
+	turns [shards]chan *look
+}
+
+// look is what was last read of a tenant from the API server, and since when. Nil is
+// nothing.
+type look struct {
+	tenant string
+	began  time.Time
+	Situation
 }
 
 // NewHandler returns a handler that is ready.
-func NewHandler(c client.Client, live client.Reader, profiles Profiles) *Handler {
-	h := &Handler{Client: c, Live: live, Profiles: profiles, Now: time.Now}
+func NewHandler(c client.Reader, live client.Reader, ledgers *ledger.Keeper, profiles Profiles) *Handler {
+	h := &Handler{Client: c, Live: live, Ledgers: ledgers, Profiles: profiles, Now: time.Now}
 	for i := range h.turns {
-		h.turns[i] = make(chan struct{}, 1)
+		h.turns[i] = make(chan *look, 1)
+		h.turns[i] <- nil
 	}
 	return h
 }
@@ -95,7 +110,10 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("cannot read the namespace: %w", err))
 	}
 	dryRun := request.DryRun != nil && *request.DryRun
-	born, err := h.decide(ctx, OwnerKeys(request.UserInfo), request.UserInfo.Groups, ns, dryRun)
+	born, err := h.decide(ctx, &question{
+		owner: OwnerKeys(request.UserInfo), groups: request.UserInfo.Groups,
+		namespace: ns, request: request.UID, dryRun: dryRun, asked: h.Now(),
+	})
 	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
 		return admission.Denied(refusal.Error())
 	}
@@ -109,38 +127,43 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	return admission.PatchResponseFromRaw(request.Object.Raw, content)
 }
 
+// question is about one namespace.
+type question struct {
+	// owner are the names that the user goes by, see [OwnerKeys], and groups its
+	// groups.
+	owner, groups []string
+	namespace     *corev1.Namespace
+	request       types.UID
+	dryRun        bool
+	// asked is when, and profile what holds then.
+	asked   time.Time
+	profile *v1alpha1.TenancyProfile
+}
+
 // decide returns the namespace as it is to be made.
-func (h *Handler) decide(ctx context.Context, owner, groups []string, ns *corev1.Namespace, dryRun bool) (*corev1.Namespace, error) {
+func (h *Handler) decide(ctx context.Context, q *question) (*corev1.Namespace, error) {
 	profile, err := h.Profiles.Profile(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if profile == nil {
-		return nil, refuse("namespace %s cannot be made while the cluster has no TenancyProfile: ask the platform team", ns.Name)
+		return nil, refuse("namespace %s cannot be made while the cluster has no TenancyProfile: ask the platform team", q.namespace.Name)
 	}
-	if slices.ContainsFunc(profile.Spec.BreakGlass, func(g string) bool { return slices.Contains(groups, g) }) {
-		return ns, nil
+	if slices.ContainsFunc(profile.Spec.BreakGlass, func(g string) bool { return slices.Contains(q.groups, g) }) {
+		return q.namespace, nil
 	}
-	name, err := h.tenant(ctx, owner, ns)
+	q.profile = profile
+	name, err := h.tenant(ctx, q.owner, q.namespace)
 	if err != nil {
 		return nil, err
 	}
-	release, err := h.turn(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	return h.admit(ctx, name, owner, profile, ns, dryRun)
-}
-
-// turn waits until nothing else of the tenant is decided about here.
-func (h *Handler) turn(ctx context.Context, tenant string) (func(), error) {
 	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(tenant))
+	_, _ = hash.Write([]byte(name))
 	turn := h.turns[hash.Sum32()%shards]
 	select {
-	case turn <- struct{}{}:
-		return func() { <-turn }, nil
+	case last := <-turn:
+		defer func() { turn <- last }()
+		return h.admit(ctx, name, q, &last)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("cannot decide about the namespace: %w", context.Cause(ctx))
 	}
@@ -173,64 +196,4 @@ func (h *Handler) tenant(ctx context.Context, owner []string, ns *corev1.Namespa
 		}
 	}
 	return "", refuse("namespace %s: you own several tenants%s; put the name of one into the label %s", ns.Name, listed(owned), v1alpha1.LabelTenant)
-}
-
-// admit decides for a tenant, and reserves the namespace's name. It begins with
-// the Tenant of the cache. A reservation is written only if the Tenant has not
-// changed since, and before anybody is refused the Tenant is read again.
-func (h *Handler) admit(ctx context.Context, name string, owner []string, profile *v1alpha1.TenancyProfile, ns *corev1.Namespace, dryRun bool) (*corev1.Namespace, error) {
-	var reader client.Reader = h.Client
-	for range maxAttempts {
-		t := &v1alpha1.Tenant{}
-		err := reader.Get(ctx, client.ObjectKey{Name: name}, t)
-		if apierrors.IsNotFound(err) && reader == client.Reader(h.Client) {
-			reader = h.Live
-			continue
-		}
-		if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
-			return nil, refuse("namespace %s: there is no tenant %q; put the name of a tenant of yours into the label %s", ns.Name, name, v1alpha1.LabelTenant)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the tenant %s: %w", name, err)
-		}
-		existing, err := h.existing(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		decision, err := Decide(Situation{Tenant: t, Profile: profile, Owner: owner, Existing: existing, Now: h.Now()}, ns)
-		if err != nil && reader == client.Reader(h.Client) {
-			reader = h.Live
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if dryRun || !decision.Reserve {
-			return decision.Namespace, nil
-		}
-		before := t.DeepCopy()
-		t.Status.Reservations = decision.Reservations
-		err = h.Client.Status().Patch(ctx, t, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
-		if err == nil {
-			return decision.Namespace, nil
-		}
-		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("cannot reserve the namespace %s in tenant %s: %w", ns.Name, name, err)
-		}
-		reader = h.Live
-	}
-	return nil, fmt.Errorf("cannot reserve the namespace %s: tenant %s changes all the time; try again", ns.Name, name)
-}
-
-// existing returns the namespaces of a tenant that the cache has.
-func (h *Handler) existing(ctx context.Context, tenant string) ([]string, error) {
-	var list corev1.NamespaceList
-	if err := h.Client.List(ctx, &list, client.MatchingFields{indexTenant: tenant}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("cannot count the namespaces of tenant %s: %w", tenant, err)
-	}
-	names := make([]string, 0, len(list.Items))
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names, nil
 }

@@ -11,9 +11,12 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	rules "github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/webhook/certs"
+	"github.com/tenure-dev/tenure/internal/webhook/ledger"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
@@ -25,7 +28,7 @@ import (
 type Options struct {
 	// Address is HOST:PORT, of which the host may be empty.
 	Address string
-	// Namespace is where the Secret with the certificate is.
+	// Namespace is where the Secret with the certificate and the ledgers are.
 	Namespace string
 	// Names are what the API server calls the webhook by: see [ServiceNames].
 	Names []string
@@ -40,15 +43,16 @@ func ServiceNames(namespace string) []string {
 }
 
 // Setup serves the webhook in each replica of a manager: which of them leads does
-// not matter to it. A replica is not ready before it has a certificate.
-func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) error {
+// not matter to it. A replica is not ready before it has a certificate. It returns what
+// keeps the ledgers of this replica.
+func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*ledger.Keeper, error) {
 	host, port, err := splitAddress(o.Address)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	direct, err := directClient(mgr)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	keeper := &certs.Keeper{Client: direct, Namespace: o.Namespace, Names: o.Names, Issue: certs.Issue, Now: time.Now}
 	server := ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
@@ -56,22 +60,60 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) error {
 		c.GetCertificate = keeper.Certificate
 	}}})
 	if err := Index(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
+		return nil, err
 	}
-	server.Register(rules.WebhookPath, &admission.Webhook{Handler: NewHandler(mgr.GetClient(), mgr.GetAPIReader(), o.Profiles)})
-	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.Tenant{}, cache.BlockUntilSynced(false)); err != nil {
-		return fmt.Errorf("cannot read the tenants: %w", err)
+	ledgers := &ledger.Keeper{Client: direct, Namespace: o.Namespace, Now: time.Now}
+	if err := listen(ctx, mgr.GetCache(), ledgers); err != nil {
+		return nil, err
 	}
+	server.Register(rules.WebhookPath, &admission.Webhook{Handler: NewHandler(mgr.GetClient(), mgr.GetAPIReader(), ledgers, o.Profiles)})
 	if err := mgr.Add(keeper); err != nil {
-		return fmt.Errorf("cannot keep the webhook's certificate: %w", err)
+		return nil, fmt.Errorf("cannot keep the webhook's certificate: %w", err)
 	}
 	if err := mgr.Add(&replica{server, keeper}); err != nil {
-		return fmt.Errorf("cannot serve the webhook: %w", err)
+		return nil, fmt.Errorf("cannot serve the webhook: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("webhook-certificate", keeper.Ready); err != nil {
-		return fmt.Errorf("cannot serve the webhook: %w", err)
+		return nil, fmt.Errorf("cannot serve the webhook: %w", err)
+	}
+	return ledgers, nil
+}
+
+// listen tells the ledgers which namespaces are there or were, and which tenants are
+// gone.
+func listen(ctx context.Context, from cache.Cache, ledgers *ledger.Keeper) error {
+	for _, to := range []struct {
+		kind    client.Object
+		handler toolscache.ResourceEventHandlerFuncs
+	}{
+		{&corev1.Namespace{}, toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { with(o, ledgers.Saw) },
+			UpdateFunc: func(_, o any) { with(o, ledgers.Saw) },
+			DeleteFunc: func(o any) { with(o, ledgers.Saw) },
+		}},
+		{&v1alpha1.Tenant{}, toolscache.ResourceEventHandlerFuncs{
+			DeleteFunc: func(o any) { with(o, func(t client.Object) { ledgers.Forget(t.GetName()) }) },
+		}},
+	} {
+		informer, err := from.GetInformer(ctx, to.kind, cache.BlockUntilSynced(false))
+		if err == nil {
+			_, err = informer.AddEventHandler(to.handler)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read the tenants and their namespaces: %w", err)
+		}
 	}
 	return nil
+}
+
+// with calls a function with the object that an event is about.
+func with(event any, do func(client.Object)) {
+	if gone, ok := event.(toolscache.DeletedFinalStateUnknown); ok {
+		event = gone.Obj
+	}
+	if o, ok := event.(client.Object); ok {
+		do(o)
+	}
 }
 
 // replica serves when there is a certificate and the cache has been filled, which
@@ -98,7 +140,7 @@ func (r *replica) Start(ctx context.Context) error {
 // list what it reads.
 func directClient(mgr ctrlmanager.Manager) (client.Client, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, admissionregistrationv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, admissionregistrationv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("cannot make a client for the webhook: %w", err)
 		}

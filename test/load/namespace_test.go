@@ -188,7 +188,7 @@ func serveWebhook(b *testing.B, restConfig *rest.Config) string {
 		b.Fatal(err)
 	}
 	address := net.JoinHostPort("127.0.0.1", freePort(b))
-	if err := webhook.Setup(b.Context(), mgr, webhook.Options{
+	if _, err := webhook.Setup(b.Context(), mgr, webhook.Options{
 		Address: address, Namespace: "flux-system", Names: []string{"127.0.0.1"}, Profiles: validProfile{mgr.GetClient()},
 	}); err != nil {
 		b.Fatal(err)

@@ -16,7 +16,8 @@ import (
 )
 
 // offboard takes away what the tenant has, in an order in which nothing hangs: no
-// new namespaces; deliveries end; namespaces; the rights of its owners; the Tenant.
+// new namespaces; deliveries end; namespaces, also those that were admitted and are on
+// their way; the rights of its owners; the Tenant.
 // Each step waits for the one before, and the condition names what it waits for.
 func (r *Reconciler) offboard(ctx context.Context, tenant *v1alpha1.Tenant) (ctrl.Result, error) {
 	if !slices.Contains(tenant.Finalizers, Finalizer) {
@@ -34,7 +35,7 @@ func (r *Reconciler) offboard(ctx context.Context, tenant *v1alpha1.Tenant) (ctr
 		return r.finish(ctx, f)
 	}
 	f.profile = profile
-	for _, step := range []func(context.Context, *found) error{r.namespaces, r.disown, r.deliveries, r.leave} {
+	for _, step := range []func(context.Context, *found) error{r.namespaces, r.disown, r.deliveries, r.leave, r.await} {
 		if err := step(ctx, f); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -95,6 +96,22 @@ func (r *Reconciler) leave(ctx context.Context, f *found) error {
 			}
 		}
 		f.problem(ReasonDeleting, "waits for namespace %s to be gone%s", ns.Name, remains(ns))
+	}
+	return nil
+}
+
+// await waits until no namespace can come any more: it would be nobody's, and not
+// count if a Tenant of the same name is made.
+func (r *Reconciler) await(ctx context.Context, f *found) error {
+	if r.Ledgers == nil {
+		return nil
+	}
+	name, err := r.Ledgers.Close(ctx, f.tenant)
+	if err != nil {
+		return fmt.Errorf("cannot close the ledger of tenant %s: %w", f.tenant.Name, err)
+	}
+	if name != "" {
+		f.problem(ReasonDeleting, "waits for namespace %s, which an owner was about to make, for two minutes at most", name)
 	}
 	return nil
 }

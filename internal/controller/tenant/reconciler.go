@@ -34,6 +34,12 @@ type Profiles interface {
 	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
 }
 
+// Ledgers count the namespaces that owners make: see internal/webhook/ledger.
+type Ledgers interface {
+	// Close lets no more be admitted, and returns one that was and may still come.
+	Close(ctx context.Context, tenant *v1alpha1.Tenant) (string, error)
+}
+
 // Reconciler brings Tenants about.
 type Reconciler struct {
 	// Client reads from a cache and writes to the API server; Live reads from the
@@ -41,10 +47,10 @@ type Reconciler struct {
 	Client   client.Client
 	Live     client.Reader
 	Profiles Profiles
+	// Ledgers is nil without the webhook, when nothing is counted.
+	Ledgers Ledgers
 	// Reports are what is said about the namespaces.
 	Reports *Reports
-	// Now is the clock.
-	Now func() time.Time
 }
 
 // Reconcile brings one Tenant up to date.

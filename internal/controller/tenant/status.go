@@ -140,7 +140,6 @@ func (f *found) ready() metav1.Condition {
 
 // finish writes the status once, if it differs.
 func (r *Reconciler) finish(ctx context.Context, f *found) (ctrl.Result, error) {
-	now := r.Now()
 	changed := f.tenant.DeepCopy()
 	status := &changed.Status
 	ready := f.ready()
@@ -158,29 +157,15 @@ func (r *Reconciler) finish(ctx context.Context, f *found) (ctrl.Result, error) 
 		status.Namespaces = f.names()
 		status.Size = int32(min(len(status.Namespaces), 1<<30))
 	}
-	// A reservation ends with the update that counts its namespace, or by itself.
-	var next time.Time
-	status.Reservations = slices.DeleteFunc(status.Reservations, func(r v1alpha1.Reservation) bool {
-		if slices.Contains(status.Namespaces, r.Name) || !r.Expires.After(now) {
-			return true
-		}
-		if next.IsZero() || r.Expires.Time.Before(next) {
-			next = r.Expires.Time
-		}
-		return false
-	})
 	result := ctrl.Result{}
-	if !next.IsZero() {
-		result.RequeueAfter = next.Sub(now) + time.Second
-	}
-	if f.reason != "" && (result.RequeueAfter == 0 || result.RequeueAfter > again) {
+	if f.reason != "" {
 		result.RequeueAfter = again
 	}
 	if equality.Semantic.DeepEqual(f.tenant.Status, changed.Status) {
 		return result, nil
 	}
-	// With the version that was seen: a reservation that came meanwhile must not be
-	// lost.
+	// With the version that was seen: what package replicate wrote meanwhile must not
+	// be lost.
 	if err := r.Client.Status().Update(ctx, changed, client.FieldOwner(tenantnamespace.FieldManager)); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("cannot write the status of tenant %s: %w", f.tenant.Name, err)
 	}

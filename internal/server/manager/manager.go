@@ -123,8 +123,10 @@ func newScheme() *runtime.Scheme {
 func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) error {
 	rules := ruleNames()
 	profiles := tenantnamespace.ProfileReader{Client: mgr.GetClient(), Rules: rules, Home: o.Namespace}
+	var ledgers tenant.Ledgers
 	if o.WebhookAddr != "0" {
-		if err := webhook.Setup(ctx, mgr, webhook.Options{
+		var err error
+		if ledgers, err = webhook.Setup(ctx, mgr, webhook.Options{
 			Address: o.WebhookAddr, Namespace: o.Namespace, Names: webhook.ServiceNames(o.Namespace), Profiles: profiles,
 		}); err != nil {
 			return err
@@ -148,7 +150,7 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 		return err
 	}
 	tenants := &tenant.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Profiles: profiles, Reports: reports, Now: time.Now,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Profiles: profiles, Ledgers: ledgers, Reports: reports,
 	}
 	if err := tenants.Setup(ctx, mgr); err != nil {
 		return err

@@ -84,35 +84,3 @@ func TestCordonedTenant(t *testing.T) {
 		t.Error("the parameters do not say that the tenant is cordoned")
 	}
 }
-
-// TestReservations holds that a reservation ends when its namespace is counted, or by
-// itself.
-func TestReservations(t *testing.T) {
-	t.Parallel()
-	admin, _ := cluster(t)
-	create(t, admin, tenantManifest("reserves", "{}"))
-	tenant := condition(t, admin, "reserves", "Ready", "InPlace", "")
-	testwait.For(t, "reservations to be written", patience, func() (bool, string) {
-		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(tenant), tenant); err != nil {
-			return false, err.Error()
-		}
-		now := metav1.Now()
-		tenant.Status.Reservations = []v1alpha1.Reservation{
-			{Name: "reserves-made", Expires: metav1.NewTime(now.Add(patience * 10))},
-			{Name: "reserves-late", Expires: now},
-			{Name: "reserves-soon", Expires: metav1.NewTime(now.Add(patience * 10))},
-		}
-		err := admin.Status().Update(t.Context(), tenant)
-		return err == nil, fmt.Sprint(err)
-	})
-	create(t, admin, namespace("reserves-made", v1alpha1.LabelTenant, "reserves"))
-	testwait.For(t, "the reservations that ended to be gone", patience, func() (bool, string) {
-		err := admin.Get(t.Context(), client.ObjectKeyFromObject(tenant), tenant)
-		r := tenant.Status.Reservations
-		made := tenant.Status.Size == 1
-		if made && len(r) == 0 {
-			t.Fatal("one that is still needed is gone")
-		}
-		return err == nil && made && len(r) == 1 && r[0].Name == "reserves-soon", fmt.Sprint(tenant.Status, err)
-	})
-}
