@@ -95,10 +95,14 @@ func hasShares(tenant *v1alpha1.Tenant, have *contents) bool {
 	return true
 }
 
-// givesRights says whether somebody can do something with an object.
-func givesRights(o client.Object) bool {
-	switch o.(type) {
-	case *rbacv1.RoleBinding, *corev1.ServiceAccount, *unstructured.Unstructured:
+// givesRights says whether somebody can do something with an object, but for the
+// manager's own right to delete the namespace: a Tenant that is deleted before it has
+// its quotas never gets them.
+func (r *Reconciler) givesRights(o client.Object) bool {
+	switch o := o.(type) {
+	case *rbacv1.RoleBinding:
+		return o.RoleRef.Name != tenancy.DeleterRole || !slices.Equal(o.Subjects, []rbacv1.Subject{r.Manager})
+	case *corev1.ServiceAccount, *unstructured.Unstructured:
 		return true
 	}
 	return false

@@ -48,6 +48,8 @@ type Options struct {
 	Instance string
 	// now is the clock for tokens; nil is the real one.
 	now func() time.Time
+	// another lets this process run a manager after, or beside, another one.
+	another bool
 }
 
 // NewCommand returns `manager`.
