@@ -100,6 +100,18 @@ golden: build ## write the golden reports of the public fleets anew
 ablation: build ## take each control of the example fleet away, and print which attacks get through
 	@$(GO) run ./hack/ablation
 
+# A target that comes into a new path waits for input to be made small, which is not
+# what the time is for. Only what is found is kept, in testdata of the package.
+FUZZTIME ?= 10s
+.PHONY: fuzz
+fuzz: check-tools ## let each fuzz test look for input that breaks it, for FUZZTIME
+	@set -e; $(GO) list -f '{{.Dir}}' ./... | while read -r dir; do \
+		for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$dir"/*_test.go 2>/dev/null); do \
+			echo "$$name in $${dir#$(CURDIR)/}"; \
+			$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x -timeout $(TIMEOUT) "$$dir"; \
+		done; \
+	done
+
 .PHONY: bench
 bench: build ## run the benchmarks
 	@$(GO) test -run '^$$' -bench . -benchmem -timeout $(TIMEOUT) ./...

@@ -37,6 +37,7 @@ func TenureRows() []Row {
 		one(rule("references"), "S5-api", "S5-api-HelmRelease"),
 		one(rule("notifications"), "N3-api", "N4-api"),
 		one(rule("pods"), "I9-api"),
+		one(rule("replicators"), "I15-api-manager"),
 		one(rule("sources"), "I19-api", "S9-api"),
 
 		both(crossing("kustomize-controller"), "references", "S1-api"),
@@ -75,7 +76,7 @@ func TenureRows() []Row {
 		one(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
 		one(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
 		// Who may write everywhere is taken for one of the platform's operators.
-		one(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "I3-api", "I3-git", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W2-api"),
+		one(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "I3-api", "I3-git", "I15-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W2-api"),
 	}
 }
 
@@ -169,6 +170,8 @@ func managedQuotas() Control {
 func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
+	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return key == "I15-api" || key == "I15-api-manager" })
+	excluded["I15-api-TenantResource"] = Exclusion{Reason: "what is aimed outside is refused by the manager's own code, whoever applies; TestVerify of internal/controller/replicate shows what it stops"}
 	excluded["S11-api"] = Exclusion{Reason: "without the manager nothing is granted in the first place; TestSourceGrant of internal/server/manager shows what it takes away"}
 	return excluded
 }

@@ -94,6 +94,10 @@ func (e *Env) guardrails(ctx context.Context) ([]unstructured.Unstructured, erro
 			return nil, fmt.Errorf("cannot list the objects of kind %s: %w", kind.kind, err)
 		}
 		for _, u := range list.Items {
+			// The manager's own right comes and goes with what it replicates: I15.
+			if role, _, _ := unstructured.NestedString(u.Object, "roleRef", "name"); role == tenancy.ReplicatorRole {
+				continue
+			}
 			if e.platforms(u.GetLabels()) {
 				found = append(found, u)
 			}

@@ -266,11 +266,14 @@ func (e *Env) await(ctx context.Context, u *unstructured.Unstructured) (answer, 
 
 // answerOf reads the condition Ready. It is final when Flux has looked at the
 // object as it is now and is not at work on it.
-func answerOf(u *unstructured.Unstructured) (answer, bool) {
+func answerOf(u *unstructured.Unstructured) (answer, bool) { return conditionOf(u, "Ready") }
+
+// conditionOf is answerOf for a condition of any type.
+func conditionOf(u *unstructured.Unstructured, kind string) (answer, bool) {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, c := range conditions {
 		condition, ok := c.(map[string]any)
-		if !ok || condition["type"] != "Ready" {
+		if !ok || condition["type"] != kind {
 			continue
 		}
 		status, _ := condition["status"].(string)

@@ -7,8 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/testwait"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // withCapsule adds the optional component for Capsule's kinds to the files of a
@@ -44,24 +47,127 @@ func (r run) may(who string, what ...string) bool {
 	return err == nil
 }
 
+// capsuleManifests are what the Capsule document and its public fleet have for a
+// tenant, see testdata/capsule.
+func capsuleManifests(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("testdata", "capsule", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// TestCapsuleManifests compares the copies of the public fleet's manifests with the
+// fleet, where that is beside the repository.
+func TestCapsuleManifests(t *testing.T) {
+	t.Parallel()
+	fleet := realFleet(t, "flux2-capsule-multi-tenancy")
+	for name, files := range map[string][]string{
+		"dev-team":            {"main/infrastructure/capsule/capsule-namespace-provisioner-clusterrole.yaml", "main/tenants/base/dev-team/rbac.yaml", "main/tenants/staging/capsule-configuration.yaml"},
+		"dev-team-namespaces": {"dev-team/staging/namespaces/namespaces.yaml"},
+	} {
+		copied, err := flux.ReadObjects([]byte(capsuleManifests(t, name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var there []*unstructured.Unstructured
+		for _, file := range files {
+			content, err := os.ReadFile(filepath.Join(fleet, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects, err := flux.ReadObjects(content)
+			if err != nil {
+				t.Fatal(err)
+			}
+			there = append(there, objects...)
+		}
+		if diff := cmp.Diff(there, copied); diff != "" {
+			t.Errorf("testdata/capsule/%s.yaml is not what the fleet has (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// testCapsuleDocument applies what the Capsule document has its readers apply, and
+// looks for what it says of it.
+func testCapsuleDocument(r run) {
+	for tenant, home := range map[string]string{"oil": "oil-system", "my-tenant": "my-tenant"} {
+		owner := "system:serviceaccount:" + home + ":gitops-reconciler"
+		r.kubectl(capsuleManifests(r.t, tenant), "apply", "-f", "-")
+		r.saysOf(tenant, "Ready", "True")
+		space := func(name string) string {
+			return "{apiVersion: v1, kind: Namespace, metadata: {name: " + name + "}}"
+		}
+		// By Git, which applies: the owner's Kustomization does the same.
+		testwait.For(r.t, "the owner to declare a namespace", patience, func() (bool, string) {
+			out, err := kubectl(r.t, r.Cluster, space(tenant+"-apps"), "apply", "--server-side", "-f", "-", "--as="+owner)
+			return err == nil, out
+		})
+		if got := r.field("", "namespace/"+tenant+"-apps", ".metadata.labels"); !strings.Contains(got, `"tenure.dev/tenant":"`+tenant+`"`) {
+			r.t.Errorf("the namespace is not tenant %s's: %s", tenant, got)
+		}
+		for reason, right := range map[string][]string{
+			"it has the role admin":                         {"create", "deployments.apps"},
+			"it may delete its namespaces":                  {"delete", "namespace/" + tenant + "-apps"},
+			"the additional binding is for Flux's objects":  {"create", "kustomizations.kustomize.toolkit.fluxcd.io"},
+			"and for those that tell it what went wrong":    {"create", "alerts.notification.toolkit.fluxcd.io"},
+			"and it may bring charts, as the document does": {"create", "helmreleases.helm.toolkit.fluxcd.io"},
+		} {
+			testwait.For(r.t, "the owner to have its rights: "+reason, patience, func() (bool, string) {
+				return r.may(owner, append(right, "-n", tenant+"-apps")...), "it may not " + strings.Join(right, " ")
+			})
+		}
+		// cluster-admin in the namespaces is answered in another way, and said to be.
+		if said := r.field("", "tenants.capsule.clastix.io/"+tenant, `.status.conditions[?(@.type=="Honoured")].message`); !strings.Contains(said, "spec.additionalRoleBindings[0].clusterRoleName") {
+			r.t.Errorf("nothing is said of cluster-admin: %q", said)
+		}
+		dryRun := func(manifest string, as ...string) (string, error) {
+			return kubectl(r.t, r.Cluster, manifest, append([]string{"apply", "--server-side", "-f", "-", "--dry-run=server"}, as...)...)
+		}
+		sync := func(namespace, account string) string {
+			return fmt.Sprintf("{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: taken, namespace: %s}, spec: {interval: 1h, prune: true, serviceAccountName: %s, sourceRef: {kind: GitRepository, name: app}}}", namespace, account)
+		}
+		for threat, manifest := range map[string]string{
+			"impersonate a privileged account":           sync("flux-system", "kustomize-controller"),
+			"bind a role at cluster level":               "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: taken}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{kind: ServiceAccount, name: x, namespace: " + tenant + "-apps}]}",
+			"bind a role in a namespace that is not its": "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: taken, namespace: team-0}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}, subjects: [{kind: ServiceAccount, name: x, namespace: " + tenant + "-apps}]}",
+			"own a privileged namespace":                 "{apiVersion: v1, kind: Namespace, metadata: {name: flux-system, labels: {capsule.clastix.io/tenant: " + tenant + "}}}",
+			"own another tenant's namespace":             "{apiVersion: v1, kind: Namespace, metadata: {name: team-0, labels: {capsule.clastix.io/tenant: " + tenant + "}}}",
+		} {
+			if out, err := dryRun(manifest, "--as="+owner); err == nil || !strings.Contains(out, "orbidden") && !strings.Contains(out, "denied") {
+				r.t.Errorf("the owner of %s could %s: %s", tenant, threat, out)
+			}
+		}
+		// The requests of the platform are not the tenants' rules' business.
+		if out, err := dryRun(space("anybodys"), "--as=system:serviceaccount:flux-system:kustomize-controller"); err != nil {
+			r.t.Errorf("a privileged account is held to a tenant: %s", out)
+		}
+	}
+	const reconciler = "system:serviceaccount:my-tenant:gitops-reconciler"
+	if !r.may(reconciler, "impersonate", "users/"+reconciler) || r.may(reconciler, "impersonate", "users/system:admin") {
+		r.t.Error("the reconciler may not impersonate itself, or others too")
+	}
+	if !r.may(reconciler, "create", "kustomizations.kustomize.toolkit.fluxcd.io", "-n", "my-tenant") {
+		r.t.Error("the reconciler may not make Flux's objects in its home")
+	}
+	// Up to the quota.
+	r.kubectl("", "patch", "tenants.capsule.clastix.io/oil", "--type=merge", "-p", `{"spec":{"namespaceOptions":{"quota":2}}}`)
+	r.kubectl("", "wait", "tenants.tenure.dev/oil", "--for=jsonpath={.spec.namespaces.quota}=2", "--timeout=60s")
+	const oil = "--as=system:serviceaccount:oil-system:gitops-reconciler"
+	r.kubectl("", "create", "namespace", "oil-second", oil)
+	if out, err := kubectl(r.t, r.Cluster, "", "create", "namespace", "oil-third", oil); err == nil || !strings.Contains(out, "2") {
+		r.t.Errorf("the quota of 2 did not hold, or is not named: %s", out)
+	}
+}
+
 // testCapsuleUnchanged applies what the public fleet has for Capsule, as it is, and
 // makes its namespaces as their owner does.
 func testCapsuleUnchanged(r run) {
-	fleet := realFleet(r.t, "flux2-capsule-multi-tenancy")
-	read := func(path ...string) string {
-		r.t.Helper()
-		content, err := os.ReadFile(filepath.Join(append([]string{fleet}, path...)...))
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		return string(content)
-	}
 	const owner = "system:serviceaccount:dev-team:gitops-reconciler"
-	r.kubectl(read("main", "infrastructure", "capsule", "capsule-namespace-provisioner-clusterrole.yaml"), "apply", "-f", "-")
-	r.kubectl(read("main", "tenants", "base", "dev-team", "rbac.yaml"), "apply", "-f", "-")
-	r.kubectl(read("main", "tenants", "staging", "capsule-configuration.yaml"), "apply", "-f", "-")
+	r.kubectl(capsuleManifests(r.t, "dev-team"), "apply", "-f", "-")
 	r.saysOf("dev-team", "Ready", "True")
-	made := read("dev-team", "staging", "namespaces", "namespaces.yaml")
+	made := capsuleManifests(r.t, "dev-team-namespaces")
 	testwait.For(r.t, "the owner to make its namespaces", patience, func() (bool, string) {
 		out, err := kubectl(r.t, r.Cluster, made, "apply", "--server-side", "-f", "-", "--as="+owner)
 		return err == nil, out

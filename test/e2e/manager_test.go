@@ -190,6 +190,7 @@ func TestManager(t *testing.T) {
 	t.Run("owners' namespaces", func(t *testing.T) { testOwnersNamespaces(r.with(t)) })
 	t.Run("policies restarted", func(t *testing.T) { testPoliciesRestarted(r.with(t)) })
 	t.Run("Capsule's manifests", func(t *testing.T) { testCapsuleUnchanged(r.with(t)) })
+	t.Run("Capsule's document", func(t *testing.T) { testCapsuleDocument(r.with(t)) })
 	t.Run("move from Capsule", func(t *testing.T) { testCapsuleMove(r.with(t)) })
 	t.Run("stopped", func(t *testing.T) { testStoppedManager(r.with(t)) })
 }

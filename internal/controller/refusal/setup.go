@@ -40,7 +40,7 @@ func Index(ctx context.Context, mgr manager.Manager) error {
 // Setup adds the reconciler to a manager, after [Index]. A kind that the cluster
 // does not serve, since Flux was installed without its controller, is waited for.
 func (r *Reconciler) Setup(mgr manager.Manager) error {
-	return served.Wait(mgr, r.Kind, func() error { return r.add(mgr) })
+	return served.Wait(mgr, func() error { return r.add(mgr) }, r.Kind)
 }
 
 func (r *Reconciler) add(mgr manager.Manager) error {

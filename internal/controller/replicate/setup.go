@@ -22,21 +22,26 @@ import (
 // concurrent is how many declarations are worked on at a time.
 const concurrent = 4
 
-// Setup adds the reconcilers to a manager: that of Tenants and, if wanted, those of
-// Capsule's kinds. The reconciler of tenants' namespaces has to be added before, for
-// its index.
-func Setup(mgr manager.Manager, profiles Profiles, capsule bool) error {
-	engine := &Engine{Clients: NewImpersonators(mgr.GetConfig(), mgr.GetRESTMapper()), Mapper: mgr.GetRESTMapper()}
+// NewEngine returns what the reconcilers of a manager share.
+func NewEngine(mgr manager.Manager) *Engine {
+	return &Engine{Clients: NewImpersonators(mgr.GetConfig(), mgr.GetRESTMapper()), Mapper: mgr.GetRESTMapper()}
+}
+
+// Setup adds the reconciler of Tenants to a manager. That of tenants' namespaces has
+// to be added before, for its index.
+func Setup(mgr manager.Manager, engine *Engine, profiles Profiles) error {
 	tenants := &TenantReconciler{Client: mgr.GetClient(), Engine: engine, Profiles: profiles}
-	err := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("replicate-tenant").
 		For(&v1alpha1.Tenant{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofNamespace), builder.WithPredicates(labelled)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
 		Complete(tenants)
-	if err != nil || !capsule {
-		return err
-	}
+}
+
+// SetupCapsule adds the reconcilers of Capsule's kinds to a manager, when the cluster
+// serves them.
+func SetupCapsule(mgr manager.Manager, engine *Engine, profiles Profiles) error {
 	for name, kind := range map[string]kindOfCapsule{"replicate-tenantresource": tenantResources, "replicate-globaltenantresource": globalTenantResources} {
 		r := &CapsuleReconciler{Client: mgr.GetClient(), Engine: engine, Profiles: profiles, kind: kind}
 		all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {

@@ -7,6 +7,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/controller/served"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -22,10 +23,14 @@ import (
 // concurrent is how many namespaces are worked on at a time.
 const concurrent = 4
 
-// Setup adds the reconciler to a manager. ExternalArtifacts, which Flux has since
-// 2.7, are waited for.
+// Setup adds the reconciler to a manager. Flux's sources, and ExternalArtifacts,
+// which it has since 2.7, are waited for.
 func (r *Reconciler) Setup(mgr manager.Manager) error {
-	return served.Wait(mgr, artifactKind, func() error { return r.add(mgr) })
+	kinds := []schema.GroupVersionKind{artifactKind}
+	for _, kind := range sourceKinds {
+		kinds = append(kinds, sourceGroup.WithKind(kind))
+	}
+	return served.Wait(mgr, func() error { return r.add(mgr) }, kinds...)
 }
 
 func (r *Reconciler) add(mgr manager.Manager) error {

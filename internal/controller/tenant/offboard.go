@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,7 +67,8 @@ func (r *Reconciler) deliveries(ctx context.Context, f *found) error {
 		}
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(tenancy.KustomizationKind)
-		if err := r.Client.List(ctx, list, client.InNamespace(ns.Name), client.MatchingLabels{tenancy.LabelManaged: tenancy.ManagedValue}); err != nil {
+		err := r.Client.List(ctx, list, client.InNamespace(ns.Name), client.MatchingLabels{tenancy.LabelManaged: tenancy.ManagedValue})
+		if err != nil && !apimeta.IsNoMatchError(err) {
 			return fmt.Errorf("cannot read what is delivered to namespace %s: %w", ns.Name, err)
 		}
 		for i := range list.Items {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/controller/served"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -38,7 +39,7 @@ const (
 )
 
 // Setup adds the reconciler to a manager. That of the namespaces has to be added
-// before it.
+// before it. Flux's kinds may come later than the manager.
 func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -52,7 +53,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return tenants(ctx, mgr.GetClient())
 	})
-	b := ctrl.NewControllerManagedBy(mgr).
+	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("tenant").
 		For(&v1alpha1.Tenant{}).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
@@ -63,13 +64,19 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Watches(&rbacv1.ClusterRoleBinding{}, byLabel(v1alpha1.LabelTenant)).
 		Watches(profile, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(reports, handler.Funcs{GenericFunc: gather})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent})
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+		Build(r)
+	if err != nil {
+		return err
+	}
 	for _, kind := range []schema.GroupVersionKind{tenancy.GitRepositoryKind, tenancy.OCIRepositoryKind, tenancy.KustomizationKind} {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(kind)
-		b = b.Watches(u, byLabel(v1alpha1.LabelFluxTenant), builder.WithPredicates(syncChanged))
+		if err := served.Watch(mgr, c, u, byLabel(v1alpha1.LabelFluxTenant), syncChanged); err != nil {
+			return err
+		}
 	}
-	return b.Complete(r)
+	return nil
 }
 
 // index lets what belongs to one Tenant be found without a look at what belongs to

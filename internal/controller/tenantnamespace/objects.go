@@ -42,7 +42,11 @@ func (r *Reconciler) read(ctx context.Context, namespace string) (*contents, err
 	}
 	c := &contents{}
 	for _, list := range lists {
-		if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		err := r.Client.List(ctx, list, client.InNamespace(namespace))
+		if apimeta.IsNoMatchError(err) {
+			continue // Flux is not there yet, and nothing of its kinds
+		}
+		if err != nil {
 			return nil, fmt.Errorf("cannot read what is in namespace %s: %w", namespace, err)
 		}
 		if err := apimeta.EachListItem(list, c.add); err != nil {

@@ -207,7 +207,7 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 	if !complete {
 		// Nobody gets rights before the quotas hold; the quotas' coming is a
 		// reason to look again.
-		wanted = slices.DeleteFunc(wanted, givesRights)
+		wanted = slices.DeleteFunc(wanted, r.givesRights)
 	}
 	result, problem, err = r.applyAll(ctx, ns, wanted, have)
 	if err != nil {

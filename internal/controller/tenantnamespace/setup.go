@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/controller/served"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,13 +25,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // concurrent is how many namespaces are worked on at a time: they wait for the
 // API server, not for a processor.
 const concurrent = 8
 
-// Setup adds the reconciler to a manager.
+// Setup adds the reconciler to a manager. Flux's kinds may come later than the
+// manager.
 func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Namespace{}, IndexTenant, byTenant); err != nil {
 		return fmt.Errorf("cannot index namespaces: %w", err)
@@ -43,7 +47,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	toTenants := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		return ofTenant(ctx, mgr.GetClient(), o.GetName())
 	})
-	b := ctrl.NewControllerManagedBy(mgr).
+	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("tenantnamespace").
 		For(&corev1.Namespace{}, builder.WithPredicates(concerned())).
 		Watches(&corev1.ServiceAccount{}, toNamespace, builder.WithPredicates(metadataChanged)).
@@ -55,11 +59,28 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Watches(&v1alpha1.Tenant{}, toTenants, builder.WithPredicates(tenantChanged)).
 		Watches(profileObject(), toAll, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(definitions(), toAll, builder.WithPredicates(ofFlux, predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent})
-	for _, kind := range syncKinds {
-		b = b.Watches(ofKind(kind), toNamespace, builder.WithPredicates(predicate.GenerationChangedPredicate{}, managed))
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+		Build(r)
+	if err != nil {
+		return err
 	}
-	return b.Complete(r)
+	for _, kind := range syncKinds {
+		if err := served.Watch(mgr, c, ofKind(kind), toNamespace, predicate.GenerationChangedPredicate{}, managed); err != nil {
+			return err
+		}
+	}
+	if !slices.ContainsFunc(syncKinds, func(kind schema.GroupVersionKind) bool { return !served.Serves(mgr, kind) }) {
+		return nil
+	}
+	// What could not be delivered is tried when all kinds are there.
+	return served.Wait(mgr, func() error {
+		return c.Watch(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			for _, request := range r.all(ctx, mgr.GetClient()) {
+				queue.Add(request)
+			}
+			return nil
+		}))
+	}, syncKinds...)
 }
 
 func ofKind(kind schema.GroupVersionKind) *unstructured.Unstructured {

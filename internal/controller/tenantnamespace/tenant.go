@@ -1,6 +1,7 @@
 package tenantnamespace
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -93,10 +95,14 @@ func hasShares(tenant *v1alpha1.Tenant, have *contents) bool {
 	return true
 }
 
-// givesRights says whether somebody can do something with an object.
-func givesRights(o client.Object) bool {
-	switch o.(type) {
-	case *rbacv1.RoleBinding, *corev1.ServiceAccount, *unstructured.Unstructured:
+// givesRights says whether somebody can do something with an object, but for the
+// manager's own right to delete the namespace: a Tenant that is deleted before it has
+// its quotas never gets them.
+func (r *Reconciler) givesRights(o client.Object) bool {
+	switch o := o.(type) {
+	case *rbacv1.RoleBinding:
+		return o.RoleRef.Name != tenancy.DeleterRole || !slices.Equal(o.Subjects, []rbacv1.Subject{r.Manager})
+	case *corev1.ServiceAccount, *unstructured.Unstructured:
 		return true
 	}
 	return false
@@ -124,6 +130,11 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 			continue
 		}
 		kind := object.GetObjectKind().GroupVersionKind().Kind
+		if sync && apimeta.IsNoMatchError(err) {
+			// The rest of the namespace does not wait for Flux.
+			problem = cmp.Or(problem, fmt.Errorf("cannot apply %s %s/%s before Flux is installed: %w", kind, ns.Name, object.GetName(), err))
+			continue
+		}
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || (!apierrors.IsForbidden(err) && !apierrors.IsInvalid(err)) {
 			return ctrl.Result{}, nil, fmt.Errorf("cannot apply %s %s/%s: %w", kind, ns.Name, object.GetName(), err)
 		}

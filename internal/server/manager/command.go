@@ -49,6 +49,8 @@ type Options struct {
 	Instance string
 	// now is the clock for tokens; nil is the real one.
 	now func() time.Time
+	// another lets this process run a manager after, or beside, another one.
+	another bool
 }
 
 // gcPercent is how much the heap may grow, in percent of what is in use, before

@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/controller/profile"
 	"github.com/tenure-dev/tenure/internal/controller/refusal"
 	"github.com/tenure-dev/tenure/internal/controller/replicate"
+	"github.com/tenure-dev/tenure/internal/controller/served"
 	"github.com/tenure-dev/tenure/internal/controller/sourcegrant"
 	"github.com/tenure-dev/tenure/internal/controller/tenant"
 	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
@@ -35,6 +36,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -85,6 +87,7 @@ func managerOptions(o Options) ctrlmanager.Options {
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       new(shutdownTimeout),
+		Controller:                    ctrlconfig.Controller{SkipNameValidation: &o.another},
 		Cache: cache.Options{
 			// For all kinds, as one that is not served cannot be named here.
 			DefaultTransform: trim,
@@ -178,12 +181,13 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 	if err := addRefusals(ctx, mgr, profiles, o); err != nil {
 		return err
 	}
+	engine := replicate.NewEngine(mgr)
 	if o.Capsule {
-		if err := addCapsule(ctx, mgr, profiles); err != nil {
+		if err := addCapsule(ctx, mgr, engine, profiles); err != nil {
 			return err
 		}
 	}
-	return replicate.Setup(mgr, profiles, o.Capsule)
+	return replicate.Setup(mgr, engine, profiles)
 }
 
 // addCredentials wires the kubeconfigs of accounts that own Tenants.
@@ -225,12 +229,22 @@ func addRefusals(ctx context.Context, mgr ctrlmanager.Manager, profiles refusal.
 	return nil
 }
 
-// addCapsule wires the layer for Capsule's API.
-func addCapsule(ctx context.Context, mgr ctrlmanager.Manager, profiles capsule.Profiles) error {
-	if err := capsule.Preflight(ctx, mgr.GetAPIReader()); err != nil {
-		return ui.WithHint(err, "see docs/how-to/move-from-capsule.md")
+// addCapsule wires the layer for Capsule's API, when the cluster serves it: who
+// installs its kinds later has to have removed Capsule itself as well.
+func addCapsule(ctx context.Context, mgr ctrlmanager.Manager, engine *replicate.Engine, profiles capsule.Profiles) error {
+	var kinds []schema.GroupVersionKind
+	for _, kind := range []string{"Tenant", "CapsuleConfiguration", "TenantResource", "GlobalTenantResource"} {
+		kinds = append(kinds, v1beta2.GroupVersion.WithKind(kind))
 	}
-	return capsule.Setup(mgr, profiles)
+	return served.Wait(mgr, func() error {
+		if err := capsule.Preflight(ctx, mgr.GetAPIReader()); err != nil {
+			return ui.WithHint(err, "see docs/how-to/move-from-capsule.md")
+		}
+		if err := capsule.Setup(mgr, profiles); err != nil {
+			return err
+		}
+		return replicate.SetupCapsule(mgr, engine, profiles)
+	}, kinds...)
 }
 
 func ruleNames() []string {
@@ -245,7 +259,11 @@ func ruleNames() []string {
 // read the cluster: until then it cannot do its work, or take it over.
 func addHealth(ctx context.Context, mgr ctrlmanager.Manager) error {
 	// A manager that waits for the lease reads the cluster already.
-	for _, object := range []client.Object{&corev1.Namespace{}, &v1alpha1.TenantParameters{}, refusal.Object(refusal.Kustomization)} {
+	early := []client.Object{&corev1.Namespace{}, &v1alpha1.TenantParameters{}}
+	if served.Serves(mgr, refusal.Kustomization) {
+		early = append(early, refusal.Object(refusal.Kustomization))
+	}
+	for _, object := range early {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return err
 		}

@@ -63,6 +63,17 @@ func cluster(t *testing.T) (client.Client, *rest.Config) {
 
 func prepare(t *testing.T, admin *rest.Config) {
 	t.Helper()
+	lowest := install(t, admin)
+	go func() {
+		err := Run(context.Background(), lowest, Options{MetricsAddr: "0", HealthAddr: "0", WebhookAddr: "0", LeaderElection: true, Namespace: "flux-system", Instance: "test",
+			ProxyURL: admin.Host, ProxyCA: "tenure-proxy-ca", TokenLifetime: time.Hour, now: testClock.now, another: true})
+		ended.Store(fmt.Sprint(err))
+	}()
+}
+
+// install puts into a cluster what a manager needs, and returns its identity.
+func install(t *testing.T, admin *rest.Config) *rest.Config {
+	t.Helper()
 	const namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}"
 	for _, manifests := range [][]byte{[]byte(namespace), config.FluxComponents(), config.CRDs(), config.Roles(), config.Manager(), []byte(testProfile), config.Policies()} {
 		objects, err := flux.ReadObjects(manifests)
@@ -85,11 +96,7 @@ func prepare(t *testing.T, admin *rest.Config) {
 		UserName: "system:serviceaccount:flux-system:tenure-manager",
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:flux-system", "system:authenticated"},
 	}
-	go func() {
-		err := Run(context.Background(), lowest, Options{MetricsAddr: "0", HealthAddr: "0", WebhookAddr: "0", LeaderElection: true, Namespace: "flux-system", Instance: "test",
-			ProxyURL: admin.Host, ProxyCA: "tenure-proxy-ca", TokenLifetime: time.Hour, now: testClock.now})
-		ended.Store(fmt.Sprint(err))
-	}()
+	return lowest
 }
 
 func newClient(t *testing.T, config *rest.Config, as rest.ImpersonationConfig) client.Client {

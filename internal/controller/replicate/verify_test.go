@@ -1,0 +1,115 @@
+package replicate_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/testwait"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestVerify runs the attacks of row I15, first as everything is and then without
+// each control. It takes a rule away, so it does not run beside others.
+func TestVerify(t *testing.T) {
+	c, restConfig := cluster(t)
+	create(t, c, "{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: proved}, spec: {owners: [{kind: User, name: ann}], namespaces: {create: [proved-a]}}}")
+	exists(t, c, true, &rbacv1.RoleBinding{}, "proved-a", "tenure-reconciler")
+	exists(t, c, true, &rbacv1.RoleBinding{}, "proved-a", "tenure:owners:tenure-tenant")
+	testwait.For(t, "the namespace to be governed", patience, func() (bool, string) {
+		ns := &corev1.Namespace{}
+		err := c.Get(t.Context(), client.ObjectKey{Name: "proved-a"}, ns)
+		return err == nil && ns.Labels["tenure.dev/parameters"] != "", "its labels"
+	})
+	const tenant, manager, resource = "I15-api", "I15-api-manager", "I15-api-TenantResource"
+	verified(t, restConfig, "every control is there", map[string]want{
+		tenant:   {attack.Stopped, "manager, RBAC"},
+		manager:  {attack.Stopped, "policy tenure-replicators"},
+		resource: {attack.Stopped, "RBAC (nor its own)"},
+	})
+
+	bind(t, c, "may-declare", rbacv1.PolicyRule{Verbs: []string{"create"}, APIGroups: []string{"capsule.clastix.io"}, Resources: []string{"tenantresources"}})
+	verified(t, restConfig, "a tenant that may make TenantResources is stopped by who applies them", map[string]want{resource: {attack.Stopped, "manager, RBAC (nor its own)"}})
+
+	bind(t, c, "may-read", rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"secrets"}})
+	verified(t, restConfig, "what the account may read is copied", map[string]want{tenant: {attack.GotThrough, ""}, manager: {attack.Stopped, "policy tenure-replicators"}})
+
+	b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	exists(t, c, true, b, "", admission.Prefix+"replicators")
+	if err := c.Delete(t.Context(), b.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		b.ObjectMeta = metav1.ObjectMeta{Name: b.Name, Labels: b.Labels}
+		if err := c.Create(context.WithoutCancel(t.Context()), b); err != nil {
+			t.Error(err)
+		}
+	})
+	// Policies end a moment after they are deleted.
+	testwait.For(t, "the manager to come through without the rule", patience, func() (bool, string) {
+		f := try(t, restConfig)[manager]
+		return f.Outcome == attack.GotThrough, string(f.Outcome) + " " + f.Message + f.Reason
+	})
+}
+
+// want is how an attack is to end, and what stops it.
+type want struct {
+	outcome attack.Outcome
+	control string
+}
+
+// verified runs the attacks and compares.
+func verified(t *testing.T, restConfig *rest.Config, reason string, all map[string]want) {
+	t.Helper()
+	got := try(t, restConfig)
+	for key, want := range all {
+		f := got[key]
+		if f.Outcome != want.outcome || f.Control != want.control {
+			t.Errorf("%s: %s %s by %q, want %s by %q (%s)", reason, key, f.Outcome, f.Control, want.outcome, want.control, f.Message+f.Evidence+f.Reason)
+		}
+	}
+}
+
+// try runs the row as tenant proved.
+func try(t *testing.T, restConfig *rest.Config) map[string]attack.Finding {
+	t.Helper()
+	report, err := attack.Run(t.Context(), attack.Options{
+		Config: restConfig, Platform: "flux-system", Tenant: "proved", Keep: true,
+		Only: func(a attack.Attack) bool { return a.ID == "I15" },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]attack.Finding{}
+	for _, r := range report.Results {
+		got[r.Attack.Key()] = r.Finding
+		t.Logf("%s %s after %s: %s", r.Attack.Key(), r.Finding.Outcome, r.Took, r.Finding.Message+r.Finding.Evidence+r.Finding.Reason)
+	}
+	if len(got) == 0 {
+		t.Fatal("nothing was tried")
+	}
+	return got
+}
+
+// bind gives the account of tenant proved a right everywhere.
+func bind(t *testing.T, c client.Client, name string, rule rbacv1.PolicyRule) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Name: strings.ToLower(t.Name()) + "-" + name}
+	role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "proved-a", Name: "proved"}},
+	}
+	for _, o := range []client.Object{role, binding} {
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
