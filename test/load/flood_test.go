@@ -34,7 +34,7 @@ const (
 	// floodRounds are the commits of which the slowest counts.
 	floodRounds = 5
 	// floodPatience is when a commit is not waited for any more.
-	floodPatience = 4 * time.Minute
+	floodPatience = 3 * time.Minute
 )
 
 // floodFleet has two tenants, each with a repository and a Kustomization.
@@ -209,7 +209,7 @@ func (f *flood) hog(i int, interval string, timeout time.Duration) *unstructured
 func (f *flood) start(interval string) int {
 	f.b.Helper()
 	never := f.object(repositories.Group, repositories.Kind, "loud", "never")
-	never.Object["spec"] = map[string]any{"interval": "1h", "suspend": true, "url": "https://git.example.com/acme/loud", "ref": map[string]any{"branch": "main"}}
+	never.Object["spec"] = map[string]any{"interval": "1h", "timeout": floodTimeout.String(), "suspend": true, "url": "https://git.example.com/acme/loud", "ref": map[string]any{"branch": "main"}}
 	if err := client.IgnoreAlreadyExists(f.kube.Create(f.b.Context(), never)); err != nil {
 		f.b.Fatal(err)
 	}
