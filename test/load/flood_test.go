@@ -32,9 +32,9 @@ const (
 	// unless --concurrent says otherwise.
 	floodWorkers = 4
 	// floodRounds are the commits of which the slowest counts.
-	floodRounds = 5
+	floodRounds = 3
 	// floodPatience is when a commit is not waited for any more.
-	floodPatience = 3 * time.Minute
+	floodPatience = 2 * time.Minute
 )
 
 // floodFleet has two tenants, each with a repository and a Kustomization.
