@@ -22,6 +22,8 @@ var (
 	crds embed.FS
 	//go:embed admission/policies.yaml
 	policies string
+	//go:embed admission/shards.yaml
+	shards string
 
 	//go:embed rbac/roles.yaml
 	roles string
@@ -66,6 +68,10 @@ func all(folder embed.FS) []byte {
 // Policies are the rules for tenants that the API server enforces: see
 // internal/admission. Multi-document YAML.
 func Policies() []byte { return []byte(policies) }
+
+// Shards put the objects of a tenant's namespace into the shard that the namespace is
+// labelled for. They need Kubernetes 1.36. Multi-document YAML.
+func Shards() []byte { return []byte(shards) }
 
 // Roles are what tenants, and people who look at Flux's objects, may do.
 // Multi-document YAML.

@@ -44,6 +44,11 @@ const (
 // TenantParameters are there: from then on they hold instead of the profile.
 const LabelParameters = "tenure.dev/parameters"
 
+// LabelShard is Flux's label for a shard. On a namespace of a tenant's it says which
+// controllers work on the Flux objects in it: those that run for the shard of that
+// name. Only a platform admin may set, change or remove it there.
+const LabelShard = "sharding.fluxcd.io/key"
+
 // The mark of a namespace of the platform's whose images are pinned.
 const (
 	// LabelImages is set, to any value, on a namespace in which Pods may have

@@ -1,5 +1,5 @@
-// Policies writes the rules of internal/admission, and which requests the webhook
-// is called for, as manifests into the folder that its first argument names, and
+// Policies writes the rules of internal/admission, what puts objects into shards,
+// and which requests the webhook is called for, as manifests into the folder that its first argument names, and
 // the rules as a page of documentation into the second.
 package main
 
@@ -19,6 +19,13 @@ func main() {
 	manifests, err := admission.Manifests()
 	if err == nil {
 		err = os.WriteFile(filepath.Join(os.Args[1], "admission", "policies.yaml"), manifests, 0o644) //nolint:gosec // manifests that everybody may read
+	}
+	var shards []byte
+	if err == nil {
+		shards, err = admission.ShardManifests()
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(os.Args[1], "admission", "shards.yaml"), shards, 0o644) //nolint:gosec // manifests that everybody may read
 	}
 	var webhook []byte
 	if err == nil {

@@ -55,6 +55,9 @@ type Rule struct {
 	asks bool
 	// shared rules are about the spec of Flux objects.
 	shared bool
+	// labelled says of a shared rule that it is about labels, and asked also when the
+	// spec stays as it is.
+	labelled bool
 	// own rules read TenantParameters alone, and hold nobody back without them.
 	own bool
 	// ofNamespaces are rules for the namespaces of tenants themselves, by our
@@ -88,7 +91,7 @@ type validation struct{ expression, message string }
 func Rules() []Rule {
 	rules := []Rule{
 		accounts(), bounds(), contents(), credentialRights(), credentialSecrets(), externalArtifacts(), images(), kubeConfigs(), managed(),
-		namespaceNames(), namespaces(), notifications(), parameters(), pods(), protected(), references(), replicators(), sources(), status(), tokens(),
+		namespaceNames(), namespaces(), notifications(), parameters(), pods(), protected(), references(), replicators(), shards(), sources(), status(), tokens(),
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
 	return rules
@@ -121,10 +124,8 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 			params.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
 		} else {
 			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)))
-			for i, label := range tenantLabels {
-				selector := where(metav1.LabelSelectorOpExists, label)
-				selector.MatchExpressions = append(selector.MatchExpressions, where(metav1.LabelSelectorOpDoesNotExist, tenantLabels[:i]...).MatchExpressions...)
-				bindings = append(bindings, binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), selector))
+			for i := range tenantLabels {
+				bindings = append(bindings, binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))
 			}
 		}
 		own := r.Name + fromParameters

@@ -23,6 +23,16 @@ func Manifests() ([]byte, error) {
 	return documents("# The rules for tenants. Generated from internal/admission; do not edit.\n", objects...)
 }
 
+// ShardManifests returns [ShardPolicy] as YAML documents.
+func ShardManifests() ([]byte, error) {
+	policy, bindings := ShardPolicy()
+	objects := []any{policy}
+	for i := range bindings {
+		objects = append(objects, &bindings[i])
+	}
+	return documents("# Puts the objects of a tenant's namespace into the shard of the namespace. Needs\n# Kubernetes 1.36. Generated from internal/admission; do not edit.\n", objects...)
+}
+
 // WebhookManifest returns [Webhook] as a YAML document.
 func WebhookManifest() ([]byte, error) {
 	return documents("# Which requests the webhook is called for. Generated from internal/admission; do not\n# edit. The manager fills in whom the API server trusts.\n", Webhook())

@@ -96,7 +96,7 @@ func TestWarn(t *testing.T) {
 	set(`"Warn","Audit"`)
 	becomes(t, "the tenant to be warned only", tenant, bad, "")
 	if want := "tenant dev-team: Kustomization x needs spec.serviceAccountName, one of: dev-team, preview (rule tenure-accounts); " +
-		"Kustomization x needs a longer spec.interval: at least 30s (rule tenure-bounds)"; !strings.Contains(strings.Join(warnings.messages, "\n"), want) {
+		"Kustomization x needs a longer spec.interval: at least 30s, not 1s (rule tenure-bounds)"; !strings.Contains(strings.Join(warnings.messages, "\n"), want) {
 		t.Errorf("the warnings are %q, want %q", warnings.messages, want)
 	}
 	pod := "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: apps}, spec: {serviceAccountName: dev-team, containers: [{name: x, image: x}]}}"

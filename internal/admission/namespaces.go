@@ -17,7 +17,7 @@ import (
 // is often installed to hold back or exempt namespaces. Regular expressions of
 // RE2, as CEL and Go have them.
 const (
-	protectedKeys = `^(([a-z0-9-]+[.])*(kubernetes[.]io|k8s[.]io|x-k8s[.]io|tenure[.]dev|toolkit[.]fluxcd[.]io|clastix[.]io|projectcapsule[.]dev` +
+	protectedKeys = `^(([a-z0-9-]+[.])*(kubernetes[.]io|k8s[.]io|x-k8s[.]io|tenure[.]dev|(toolkit|sharding)[.]fluxcd[.]io|clastix[.]io|projectcapsule[.]dev` +
 		`|cattle[.]io|cert-manager[.]io|cilium[.]io|gatekeeper[.]sh|istio[.]io|kyverno[.]io|linkerd[.]io|openshift[.]io|projectcalico[.]org)/.*|control-plane|istio-injection)$`
 	freeKeys = `^((app|kubectl)[.]kubernetes[.]io/.*|(kustomize|helm)[.]toolkit[.]fluxcd[.]io/.*|kubernetes[.]io/metadata[.]name)$`
 )

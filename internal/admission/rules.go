@@ -137,13 +137,13 @@ func bounds() Rule {
 	} {
 		r.validations = append(r.validations, validation{
 			path(field, "duration(%s) >= duration("+limits+".minInterval)"),
-			what + " + " + quote("needs a longer "+field+": at least ") + " + " + limits + ".minInterval",
+			what + " + " + quote("needs a longer "+field+": at least ") + " + " + limits + ".minInterval + ', not ' + " + short("object."+field),
 		})
 	}
 	for _, field := range []string{"spec.timeout", "spec.install.timeout", "spec.upgrade.timeout", "spec.test.timeout", "spec.rollback.timeout", "spec.uninstall.timeout"} {
 		r.validations = append(r.validations, validation{
 			path(field, "duration(%s) <= duration("+limits+".maxTimeout)"),
-			what + " + " + quote("needs a shorter "+field+": at most ") + " + " + limits + ".maxTimeout",
+			what + " + " + quote("needs a shorter "+field+": at most ") + " + " + limits + ".maxTimeout + ', not ' + " + short("object."+field),
 		})
 	}
 	// The timeout that a Kustomization does not name is its interval.

@@ -20,8 +20,8 @@ func shared() Rule {
 		Name: Shared, Title: "Flux objects ask for what their tenant may have",
 		resources: append(fluxKinds(writes),
 			on(writes, groupExtensions, "artifactgenerators"), on(writes, groupFlagger, "canaries", "alertproviders")),
-		conditions: []string{specChanged},
-		variables:  []admissionregistrationv1.Variable{reconcilers},
+		conditions: []string{specChanged + " || " + shardMoved},
+		variables:  []admissionregistrationv1.Variable{reconcilers, {Name: "asked", Expression: specChanged}},
 		shared:     true,
 	}
 	// All that is wrong is told at once, so that nobody is sent away five times.
@@ -32,8 +32,13 @@ func shared() Rule {
 			continue
 		}
 		one.variables = append(one.variables, admissionregistrationv1.Variable{Name: r.variable(), Expression: "!has(object.spec) ? '' :\n" + firstOf(r.validations)})
-		refusals = append(refusals, fmt.Sprintf("(request.resource.resource in [%[1]s] && variables.%[2]s != '' && !('%[3]s' in variables.exempt) ? '; ' + variables.%[2]s + ' (rule %[3]s)' : '')",
-			r.kinds(), r.variable(), r.Name))
+		// That an object comes into another shard is no reason to look at its spec.
+		asked := "variables.asked && "
+		if r.labelled {
+			asked = ""
+		}
+		refusals = append(refusals, fmt.Sprintf("(%[4]srequest.resource.resource in [%[1]s] && variables.%[2]s != '' && !('%[3]s' in variables.exempt) ? '; ' + variables.%[2]s + ' (rule %[3]s)' : '')",
+			r.kinds(), r.variable(), r.Name, asked))
 	}
 	one.refusal = strings.Join(refusals, " +\n")
 	return one

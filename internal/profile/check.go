@@ -110,7 +110,7 @@ func (c Cluster) flags(ctx context.Context) ([]Result, error) {
 	}
 	var results []Result
 	for _, s := range FlagStates(deployments) {
-		results = append(results, result(s.Controller+" "+s.Name, s.OK(), "in force", s.String()+": "+lockDown))
+		results = append(results, result(s.Deployment+" "+s.Name, s.OK(), "in force", s.String()+": "+lockDown))
 	}
 	if len(results) == 0 {
 		return []Result{{"flags", false, "no controllers of Flux in " + c.Namespace + ": name their namespace with -n"}}, nil

@@ -31,6 +31,13 @@ func Export(components []byte, o Options) ([]byte, error) {
 			return nil, err
 		}
 	}
+	if c.Shards, err = shardsFrom(o.Shards, nil); err != nil {
+		return nil, err
+	}
+	shards, err := c.shardFiles("../../gotk-components.yaml")
+	if err != nil {
+		return nil, err
+	}
 	content := map[string]string{
 		"gotk-components.yaml": string(components),
 		"kustomization.yaml":   "resources: [gotk-components.yaml, tenure.yaml]\ncomponents: [tenure]\n",
@@ -40,6 +47,9 @@ func Export(components []byte, o Options) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		content[Own+"/"+name] = text
+	}
+	for name, text := range shards {
 		content[Own+"/"+name] = text
 	}
 	// There is no source that a Kustomization of Flux could apply.

@@ -51,6 +51,9 @@ var minimum = map[string]string{
 // FlagState is how a flag is set on a controller.
 type FlagState struct {
 	Flag
+	// Deployment is the name of the Deployment, which differs from the controller's
+	// if it is that of a shard.
+	Deployment string
 	// Got is the value in force, empty when the flag is missing.
 	Got string
 	// Overridden says that the flag is also set as it should be, but a later
@@ -84,11 +87,11 @@ func FlagStates(objects []*unstructured.Unstructured) []FlagState {
 		}
 		args := arguments(o)
 		for _, f := range Flags() {
-			if f.Controller != o.GetName() {
+			if f.Controller != controllerOf(o) {
 				continue
 			}
 			values := valuesOf(args, f.Name)
-			s := FlagState{Flag: f}
+			s := FlagState{Flag: f, Deployment: o.GetName()}
 			if len(values) > 0 {
 				s.Got = values[len(values)-1]
 				s.Overridden = f.Value != "" && !s.OK() && slices.Contains(values, f.Value)
@@ -96,7 +99,7 @@ func FlagStates(objects []*unstructured.Unstructured) []FlagState {
 			all = append(all, s)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b FlagState) int { return strings.Compare(a.Controller, b.Controller) })
+	slices.SortStableFunc(all, func(a, b FlagState) int { return strings.Compare(a.Deployment, b.Deployment) })
 	return all
 }
 
@@ -161,7 +164,7 @@ func VersionOf(o *unstructured.Unstructured) (*version.Version, bool) {
 func TooOld(objects []*unstructured.Unstructured) []string {
 	var old []string
 	for _, o := range objects {
-		least, known := minimum[o.GetName()]
+		least, known := minimum[controllerOf(o)]
 		if o.GetKind() != "Deployment" || !known {
 			continue
 		}

@@ -32,6 +32,8 @@ type component struct {
 	Pins []Pin
 	// Manager is the manager's image as it is listed, if there are pins.
 	Manager string
+	// Shards are the names of the shards, sorted.
+	Shards []string
 	// Warn, Tokens, Flagger and Proxy switch on what not every fleet has.
 	Warn, Tokens, Flagger, Proxy bool
 }
@@ -135,13 +137,16 @@ func dependsOn(o object, name string) bool {
 }
 
 // render fills a file in.
-func (c *component) render(name string) (string, error) {
+func (c *component) render(name string) (string, error) { return renderFile(name, c) }
+
+// renderFile fills a file in with what it is made of.
+func renderFile(name string, from any) (string, error) {
 	t, err := template.ParseFS(files, "files/"+name)
 	if err != nil {
 		return "", fmt.Errorf("cannot write %s: %w", name, err)
 	}
 	var b bytes.Buffer
-	if err := t.Execute(&b, c); err != nil {
+	if err := t.Execute(&b, from); err != nil {
 		return "", fmt.Errorf("cannot write %s: %w", name, err)
 	}
 	return b.String(), nil
@@ -154,6 +159,13 @@ func (t *tree) writeOwn(c *component, s *survey, o Options) error {
 		if err != nil {
 			return err
 		}
+		t.now[t.component(name)] = content
+	}
+	shards, err := c.shardFiles("../../gotk-components.yaml")
+	if err != nil {
+		return err
+	}
+	for name, content := range shards {
 		t.now[t.component(name)] = content
 	}
 	own, err := c.render("tenure.yaml")
@@ -198,9 +210,10 @@ func (s *survey) check(sync fleet.Sync) error {
 	var wrong []string
 	for _, f := range FlagStates(s.system()) {
 		if !f.OK() {
-			wrong = append(wrong, fmt.Sprintf("  %s %s: %s", f.Controller, f.Name, f))
+			wrong = append(wrong, fmt.Sprintf("  %s %s: %s", f.Deployment, f.Name, f))
 		}
 	}
+	wrong = append(wrong, s.checkShards()...)
 	if s.rootAccount != RootAccount {
 		wrong = append(wrong, fmt.Sprintf("  %s: a patch sets spec.serviceAccountName to %s: take it out", s.root, s.rootAccount))
 	}

@@ -70,6 +70,10 @@ type Options struct {
 	// Pins are the images that may run in Flux's namespace. Nil keeps those of
 	// before; without any in a slice, images are not pinned any more.
 	Pins []Pin
+	// Shards are the names of shards, each with controllers of its own for the
+	// tenants whose namespaces are labelled for it. Nil keeps those of before;
+	// without any in a slice, there are none any more.
+	Shards []string
 }
 
 // Plan is what has to change.
@@ -116,7 +120,7 @@ func (t *tree) single() (*Plan, error) {
 	others := t.others()
 	for _, name := range slices.Collect(maps.Keys(t.now)) {
 		dir := path.Dir(name)
-		if dir == path.Dir(t.component("x")) || (dir == Infrastructure || dir == managerDir) && len(others) == 0 {
+		if t.inComponent(name) || (dir == Infrastructure || dir == managerDir) && len(others) == 0 {
 			delete(t.now, name)
 		}
 	}
@@ -182,6 +186,10 @@ func (t *tree) disconnect() error {
 
 // multi puts the lockdown in.
 func (t *tree) multi(o Options) (*Plan, error) {
+	shards, err := shardsFrom(o.Shards, t.rememberedShards())
+	if err != nil {
+		return nil, err
+	}
 	// From the fleet without the component, so that running it again gives the
 	// same.
 	plain, err := t.plain()
@@ -195,6 +203,7 @@ func (t *tree) multi(o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	component.Shards = shards
 	fresh := o.Pins != nil
 	if component.Pins = o.Pins; !fresh {
 		component.Pins = t.rememberedPins()
@@ -218,6 +227,7 @@ func (t *tree) multi(o Options) (*Plan, error) {
 	if t.now[file], err = remedy.AddEntry(t.now[file], "components", Own); err != nil {
 		return nil, cannotEdit(file, err)
 	}
+	t.dropComponent()
 	if err := t.writeOwn(component, plain, o); err != nil {
 		return nil, err
 	}

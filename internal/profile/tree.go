@@ -108,8 +108,7 @@ func (t *tree) rememberedAccount() string {
 
 // dropComponent leaves the component out of what is built.
 func (t *tree) dropComponent() {
-	dir := path.Dir(t.component("x"))
-	maps.DeleteFunc(t.now, func(name, _ string) bool { return path.Dir(name) == dir })
+	maps.DeleteFunc(t.now, func(name, _ string) bool { return t.inComponent(name) })
 }
 
 // others are the other clusters of the fleet that are locked down.

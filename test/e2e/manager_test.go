@@ -192,7 +192,7 @@ func TestManager(t *testing.T) {
 	t.Run("Capsule's manifests", func(t *testing.T) { testCapsuleUnchanged(r.with(t)) })
 	t.Run("Capsule's document", func(t *testing.T) { testCapsuleDocument(r.with(t)) })
 	t.Run("move from Capsule", func(t *testing.T) { testCapsuleMove(r.with(t)) })
-	t.Run("stopped", func(t *testing.T) { testStoppedManager(r.with(t)) })
+	t.Run("stopped", func(t *testing.T) { testStoppedManager(r.with(t), common) })
 }
 
 // hooks is where the tenant's Alert goes.
@@ -405,13 +405,30 @@ func testKilledManager(r run) {
 }
 
 // testStoppedManager stops the manager: the rules hold, and nothing else is
-// refused.
-func testStoppedManager(r run) {
+// refused. Who uses a shared source keeps what it has, and catches up after.
+func testStoppedManager(r run, common string) {
+	const tenant = "team-4"
+	r.kubectl(sharedSource, "apply", "-f", "-")
+	follows := func(value string) {
+		r.t.Helper()
+		testwait.For(r.t, "the consumer to have what the source had "+value, patience, func() (bool, string) {
+			got := r.field(tenant, "configmap/common", ".data.value")
+			return got == value, got
+		})
+	}
+	follows("third")
 	r.kubectl("", "scale", "deployment/tenure-manager", "-n", "flux-system", "--replicas=0")
 	testwait.For(r.t, "the manager to be gone", patience, func() (bool, string) {
 		pods := r.kubectl("", "get", "pods", "-n", "flux-system", "-l", "app=tenure-manager", "-o", "name")
 		return pods == "", pods
 	})
+	had := r.field("shared", "gitrepository/common", ".status.artifact.revision")
+	write(r.t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: common}\ndata: {value: fourth}\n", common, "manifests", "common.yaml")
+	testwait.For(r.t, "the source to move on without the manager", patience, func() (bool, string) {
+		got := r.field("shared", "gitrepository/common", ".status.artifact.revision")
+		return got != had, got
+	})
+	follows("third")
 	kustomization := func(namespace, account string) string {
 		return fmt.Sprintf("{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: more, namespace: %s}, spec: {interval: 1h, prune: true, serviceAccountName: %s, sourceRef: {kind: GitRepository, name: app}}}", namespace, account)
 	}
@@ -440,4 +457,5 @@ func testStoppedManager(r run) {
 		left := r.kubectl("", "get", "namespace/team-3", "--ignore-not-found", "-o", "jsonpath={.status.conditions}")
 		return left == "", left
 	})
+	follows("fourth")
 }

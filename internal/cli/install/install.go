@@ -18,7 +18,7 @@ import (
 func NewCommand(streams ui.IO) *cobra.Command {
 	var security, mode, image string
 	var export, images, proxy bool
-	var allow []string
+	var allow, shards []string
 	var pinned imageflags.Flags
 	cmd := &cobra.Command{
 		Use:   "install --export",
@@ -36,6 +36,8 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 				return fmt.Errorf("--security-profile is multi-tenant or single-tenant, not %q", security)
 			case mode != "enforce" && mode != "warn":
 				return fmt.Errorf("--mode is enforce or warn, not %q", mode)
+			case len(shards) > 0 && security != "multi-tenant":
+				return errors.New("--shard is for --security-profile=multi-tenant")
 			case pinned.Verify() && security != "multi-tenant":
 				return errors.New("--verify-images is for --security-profile=multi-tenant")
 			}
@@ -54,7 +56,7 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 			if err != nil {
 				return err
 			}
-			manifests, err := profile.Export(components, profile.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Proxy: &proxy, Pins: pins})
+			manifests, err := profile.Export(components, profile.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Proxy: &proxy, Pins: pins, Shards: shards})
 			if err != nil {
 				return err
 			}
@@ -70,6 +72,7 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 	flags.StringVar(&security, "security-profile", "multi-tenant", "multi-tenant or single-tenant")
 	flags.StringVar(&mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
 	flags.StringArrayVar(&allow, "allow", nil, "an address that tenants may fetch from, as `KIND=PATTERN` with git, helm or oci; repeatable")
+	flags.StringArrayVar(&shards, "shard", nil, "`NAME` of a shard: controllers of its own for tenants whose namespaces have the label sharding.fluxcd.io/key: NAME; repeatable")
 	flags.StringVar(&image, "manager-image", "", "image of tenure-server for the manager, as `REPOSITORY:TAG` (default: the one of this version)")
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -27,10 +28,12 @@ const (
 	single = "single-tenant"
 )
 
+const shardFlag = "shard"
+
 type options struct {
 	fleet, path, mode string
 	managerImage      string
-	allow             []string
+	allow, shards     []string
 	yes, dryRun       bool
 	proxy             bool
 	proxyGiven        *bool // nil when the fleet says it
@@ -56,6 +59,9 @@ until the next --verify-images; after an update of Flux it has to be run again.`
   tenure profile multi-tenant --fleet . --path clusters/staging --dry-run
   tenure profile multi-tenant --fleet . --path clusters/staging --yes
 
+  # Controllers of their own for some tenants
+  tenure profile multi-tenant --fleet . --path clusters/staging --shard gold
+
   # Pin the images that Flux's own workflows signed
   tenure profile multi-tenant --fleet . --path clusters/staging --verify-images \
     --trusted-root trusted_root.json
@@ -79,9 +85,17 @@ until the next --verify-images; after an update of Flux it has to be run again.`
 	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from beside those that the fleet shows, as `KIND=PATTERN` with git, helm or oci; repeatable")
 	flags.StringVar(&o.managerImage, "manager-image", "", "image of tenure-server for the manager, as `REPOSITORY:TAG` (default: the fleet's, or the one of this version)")
 	flags.BoolVar(&o.proxy, "proxy", false, "with the proxy, which shows tenants their part of the cluster (default: as the fleet has it)")
+	flags.StringArrayVar(&o.shards, shardFlag, nil, "`NAME` of a shard: controllers of its own for tenants whose namespaces have the label sharding.fluxcd.io/key: NAME; repeatable, and empty takes all out (default: the fleet's)")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "write without asking")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show the diff and write nothing")
 	o.images.Add(cmd)
+	run := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed(shardFlag) {
+			o.shards = slices.DeleteFunc(o.shards, func(name string) bool { return name == "" })
+		}
+		return run(cmd, args)
+	}
 	cmd.MarkFlagsMutuallyExclusive("yes", "dry-run")
 	_ = cmd.MarkFlagDirname("fleet")
 	return cmd
@@ -93,6 +107,9 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	}
 	if o.mode != "enforce" && o.mode != "warn" {
 		return fmt.Errorf("--mode is enforce or warn, not %q", o.mode)
+	}
+	if o.shards != nil && (len(args) == 0 || args[0] != multi) {
+		return errors.New("--" + shardFlag + " is for tenure profile " + multi)
 	}
 	if o.images.Given() && (len(args) == 0 || args[0] != multi) {
 		return errors.New("--verify-images is for tenure profile " + multi)
@@ -108,7 +125,7 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	if err != nil {
 		return err
 	}
-	opts := profile.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven}
+	opts := profile.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, Shards: o.shards}
 	if len(args) == 0 {
 		return drift(streams, f, opts)
 	}
@@ -202,7 +219,7 @@ func drift(streams ui.IO, f *fleet.Fleet, opts profile.Options) error {
 		if s.OK() {
 			ready = "True"
 		}
-		table.Rows = append(table.Rows, []string{s.Controller, s.Name, s.Got, ready, s.String()})
+		table.Rows = append(table.Rows, []string{s.Deployment, s.Name, s.Got, ready, s.String()})
 	}
 	if err := table.Print(streams.Stdout()); err != nil {
 		return err

@@ -38,8 +38,13 @@ func fetched(t *testing.T, admin client.Client, namespace, name, revision string
 // artifact waits until a copy has a revision; "" waits until it is gone.
 func artifact(t *testing.T, admin client.Client, namespace, revision string) *unstructured.Unstructured {
 	t.Helper()
-	u := ofKind("source.toolkit.fluxcd.io", "v1", "ExternalArtifact", namespace, "sharing.common")
-	testwait.For(t, fmt.Sprintf("the copy in %s to be at revision %q", namespace, revision), patience, func() (bool, string) {
+	return artifactOf(t, admin, namespace, "sharing.common", revision)
+}
+
+func artifactOf(t *testing.T, admin client.Client, namespace, name, revision string) *unstructured.Unstructured {
+	t.Helper()
+	u := ofKind("source.toolkit.fluxcd.io", "v1", "ExternalArtifact", namespace, name)
+	testwait.For(t, fmt.Sprintf("the copy %s in %s to be at revision %q", name, namespace, revision), patience, func() (bool, string) {
 		err := admin.Get(t.Context(), client.ObjectKeyFromObject(u), u)
 		if apierrors.IsNotFound(err) {
 			return revision == "", "it is not there"
@@ -52,9 +57,14 @@ func artifact(t *testing.T, admin client.Client, namespace, revision string) *un
 
 func granted(t *testing.T, admin client.Client, name, reason, message string) {
 	t.Helper()
+	grantedBy(t, admin, "sharing", name, reason, message)
+}
+
+func grantedBy(t *testing.T, admin client.Client, namespace, name, reason, message string) {
+	t.Helper()
 	testwait.For(t, "the grant to say "+message, patience, func() (bool, string) {
 		g := &v1alpha1.SourceGrant{}
-		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "sharing", Name: name}, g); err != nil {
+		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, g); err != nil {
 			return false, err.Error()
 		}
 		c := apimeta.FindStatusCondition(g.Status.Conditions, "Ready")

@@ -1,0 +1,108 @@
+package admission
+
+import (
+	"fmt"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Sharding is the name of the policy that puts the objects of a tenant's namespace
+// into the namespace's shard.
+const Sharding = Prefix + "sharding"
+
+// shardedKinds are the kinds whose controllers `tenure profile --shard` copies,
+// which are those of Flux's own documentation about shards.
+func shardedKinds() []admissionregistrationv1.NamedRuleWithOperations {
+	return []admissionregistrationv1.NamedRuleWithOperations{
+		on(writes, groupKustomize, kustomizations...), on(writes, groupHelm, helmReleases...), on(writes, groupSource, sourceKinds...),
+	}
+}
+
+// shardOf is CEL for the shard of an object, and the empty text if it is in none.
+func shardOf(object string) string {
+	return fmt.Sprintf("(has(%[1]s.metadata.labels) && '%[2]s' in %[1]s.metadata.labels ? %[1]s.metadata.labels['%[2]s'] : '')", object, v1alpha1.LabelShard)
+}
+
+// shardMoved is CEL that holds if an object comes into a shard, or into another one.
+var shardMoved = "(oldObject == null || " + shardOf("object") + " != " + shardOf("oldObject") + ")"
+
+// shards: an object is worked on by the controllers that the platform chose for its
+// tenant. It would otherwise take the time of another tenant's, or of the
+// platform's.
+func shards() Rule {
+	of := shardOf("namespaceObject")
+	return Rule{
+		Name: Prefix + "shards", Rows: []string{"A3"},
+		Title:     "Flux objects are in the shard of their namespace",
+		resources: shardedKinds(),
+		shared:    true,
+		labelled:  true,
+		validations: []validation{{
+			"!" + shardMoved + " || " + shardOf("object") + " == " + of,
+			what + " + 'must be in the shard of its namespace: ' + (" + of + " == '' ? 'leave the label " + v1alpha1.LabelShard + " out' : 'give it the label " + v1alpha1.LabelShard + ": ' + " + of + ")",
+		}},
+	}
+}
+
+// ShardPolicy returns the policy, and its bindings, that gives Flux objects of
+// tenants the label of their namespace's shard, so that nobody has to write it: not
+// the tenant, and not helm-controller, which makes HelmCharts. It needs Kubernetes
+// 1.36, where MutatingAdmissionPolicies are stable. What a request says of the shard
+// itself stays, for the rule tenure-shards to refuse.
+//
+// An object that is older than the shard comes into it with the next request that
+// changes it; so does one whose namespace has moved.
+func ShardPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, []admissionregistrationv1.MutatingAdmissionPolicyBinding) {
+	const (
+		add   = "[JSONPatch{op: 'add', path: '/metadata/labels', value: {}}]"
+		key   = "'/metadata/labels/' + jsonpatch.escapeKey('" + v1alpha1.LabelShard + "')"
+		patch = "(has(object.metadata.labels) ? [] : " + add + ") + [JSONPatch{op: 'add', path: " + key + ", value: variables.shard}]"
+		// Left behind by the shard that the namespace was in.
+		remove = "[JSONPatch{op: 'remove', path: " + key + "}]"
+	)
+	said := "(request.operation == 'CREATE' && variables.now != '' || oldObject != null && variables.now != '' && variables.now != " + shardOf("oldObject") + ")"
+	fail, never := admissionregistrationv1.Fail, admissionregistrationv1.NeverReinvocationPolicy
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingAdmissionPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: Sharding, Labels: labels(), Annotations: map[string]string{
+			"tenure.dev/title": "Flux objects come into the shard of their namespace",
+		}},
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			FailurePolicy:      &fail,
+			ReinvocationPolicy: never,
+			MatchConstraints:   &admissionregistrationv1.MatchResources{ResourceRules: shardedKinds()},
+			Variables: []admissionregistrationv1.Variable{
+				{Name: "shard", Expression: shardOf("namespaceObject")},
+				{Name: "now", Expression: shardOf("object")},
+			},
+			Mutations: []admissionregistrationv1.Mutation{{
+				PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+				JSONPatch: &admissionregistrationv1.JSONPatch{
+					Expression: "variables.now == variables.shard || " + said + " ? [] :\n(variables.shard == '' ? " + remove + " :\n" + patch + ")",
+				},
+			}},
+		},
+	}
+	var bindings []admissionregistrationv1.MutatingAdmissionPolicyBinding
+	for i := range tenantLabels {
+		bindings = append(bindings, admissionregistrationv1.MutatingAdmissionPolicyBinding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingAdmissionPolicyBinding"},
+			ObjectMeta: metav1.ObjectMeta{Name: Sharding + "-" + bindingNames[i], Labels: labels()},
+			Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{
+				PolicyName:     Sharding,
+				MatchResources: &admissionregistrationv1.MatchResources{NamespaceSelector: ofTenants(i)},
+			},
+		})
+	}
+	return policy, bindings
+}
+
+// ofTenants selects the namespaces that the label of this index makes a tenant's,
+// and none of those before.
+func ofTenants(i int) *metav1.LabelSelector {
+	selector := where(metav1.LabelSelectorOpExists, tenantLabels[i])
+	selector.MatchExpressions = append(selector.MatchExpressions, where(metav1.LabelSelectorOpDoesNotExist, tenantLabels[:i]...).MatchExpressions...)
+	return selector
+}
