@@ -52,7 +52,6 @@ kind: Kustomization
 metadata: {name: own, namespace: apps}
 spec:
   interval: 1h
-  retryInterval: 2s
   path: ./own
   prune: true
   targetNamespace: %s
@@ -242,7 +241,8 @@ func (p proxied) testSees() {
 	}
 }
 
-// testWatches: kubectl -w shows a namespace when it is made, and none of others.
+// testWatches: kubectl -w shows what comes in a namespace that the owner has just made,
+// and nothing of others.
 func (p proxied) testWatches() {
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
 	defer cancel()
@@ -250,32 +250,44 @@ func (p proxied) testWatches() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), "--kubeconfig="+p.kubeconfig, "get", "namespaces", "-w", "-o", "name")
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), "--kubeconfig="+p.kubeconfig, "get", "configmaps", "-A", "-w", "-l", "watched", "-o", "name")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		p.t.Fatal(err)
+	}
+	p.kubectl("", "create", "namespace", "nobodys")
+	for _, namespace := range []string{"apps", "nobodys"} {
+		p.kubectl(watched("of-"+namespace), "apply", "-n", namespace, "-f", "-")
 	}
 	if err := cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	for lines := bufio.NewScanner(out); lines.Scan(); {
+	for lines := bufio.NewScanner(out); lines.Scan() && !seen["configmap/of-more"]; {
 		seen[lines.Text()] = true
-		if lines.Text() == "namespace/tools" { // the last one of the list
-			p.kubectl("", "create", "namespace", "nobodys")
-			if out, err := p.as("", "create", "namespace", "more"); err != nil {
-				p.t.Errorf("the owner cannot make a namespace: %v %s", err, out)
-			}
+		if lines.Text() != "configmap/of-apps" {
+			continue
 		}
-		if lines.Text() == "namespace/more" {
-			break
+		// The list has been shown: what follows is the watch.
+		p.kubectl(watched("later"), "apply", "-n", "nobodys", "-f", "-")
+		if out, err := p.as("", "create", "namespace", "more"); err != nil {
+			p.t.Errorf("the owner cannot make a namespace: %v %s", err, out)
 		}
+		testwait.For(p.t, "the owner to have its rights there", patience, func() (bool, string) {
+			out, err := p.as(watched("of-more"), "apply", "-n", "more", "-f", "-")
+			return err == nil, out
+		})
 	}
 	cancel()
 	_ = cmd.Wait() // it was ended
-	if !seen["namespace/more"] || seen["namespace/nobodys"] {
-		p.t.Errorf("the watch shows %v", seen)
+	if diff := cmp.Diff(map[string]bool{"configmap/of-apps": true, "configmap/of-more": true}, seen); diff != "" {
+		p.t.Errorf("the watch: -want +got:\n%s", diff)
 	}
+}
+
+// watched is a ConfigMap that testWatches looks for.
+func watched(name string) string {
+	return "{apiVersion: v1, kind: ConfigMap, metadata: {name: " + name + ", labels: {watched: here}}}\n"
 }
 
 // testRights: what tenants are applied as reaches nothing but the tenant's.
