@@ -263,7 +263,7 @@ func (p proxied) testWatches() {
 		p.t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	for lines := bufio.NewScanner(out); lines.Scan() && !seen["configmap/of-more"]; {
+	for lines := bufio.NewScanner(out); !seen["configmap/of-more"] && lines.Scan(); {
 		seen[lines.Text()] = true
 		if lines.Text() != "configmap/of-apps" {
 			continue
