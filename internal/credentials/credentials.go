@@ -2,6 +2,12 @@
 // a kubeconfig in a Secret, with a token that ends soon and is replaced before. It
 // is pure: package controller/credentials writes what it says.
 //
+// In other namespaces of its tenants the Secret of the same name is not the account's.
+// It is that of an account of the same name there, which is made for it and has the
+// tenant's role in that namespace alone. Flux impersonates the account of a
+// Kustomization's own namespace in any case, and so nobody who reads the Secret gets a
+// right beyond the namespace.
+//
 // Who wants them says so with an annotation on the ServiceAccount, ours or that of
 // Capsule's addon for Flux (capsule.addon.fluxcd). An account that owns no Tenant
 // gets nothing.
@@ -21,7 +27,7 @@ import (
 
 const (
 	// Annotation on a ServiceAccount asks for a kubeconfig: "true" in its own
-	// namespace, "tenant" in all namespaces of its Tenant as well.
+	// namespace, "tenant" in all namespaces of its Tenants as well.
 	Annotation = "tenure.dev/kubeconfig"
 	// AddonAnnotation is [Annotation] as Capsule's addon for Flux has it, with
 	// "true".
@@ -62,16 +68,16 @@ var (
 	ErrPlatform = errors.New("the account is in a namespace of the platform, where tenants get no credentials: make one in a namespace of the tenant's")
 	// ErrName says that names made of the account's would be too long.
 	ErrName = errors.New("the account's name is too long to make others of it")
-	// ErrSeveral says that there are no copies, since the people of each tenant
-	// would get the rights in the others.
-	ErrSeveral = errors.New("the account owns several Tenants, so that its kubeconfig stays in its own namespace: copies would give each tenant rights in the others")
+	// ErrForeign says that in another namespace an account of the name is somebody
+	// else's. What rights it has is not known, so nobody there gets a token of it.
+	ErrForeign = errors.New("there is a ServiceAccount of the name that is not the platform's: remove it, or give the owner's account another name")
 )
 
 // Mode is how far credentials are given.
 type Mode int
 
 // None is no credentials, Own those in the account's namespace, Tenant those in all
-// namespaces of its Tenant.
+// namespaces of its Tenants.
 const (
 	None Mode = iota
 	Own
@@ -122,10 +128,14 @@ type Plan struct {
 	// Bound says that the account needs rights in its own namespace, which is no
 	// tenant's: in those it has what its Tenant says.
 	Bound bool
-	// Copies are the namespaces beside the account's own, in order.
+	// Copies are the namespaces beside the account's own, in order. Each has an
+	// account of the same name: see [Plan.In].
 	Copies []string
-	// Problem is why there are no copies, if they were asked for.
-	Problem error
+}
+
+// In is whose token is in the Secret in a namespace of the plan.
+func (p *Plan) In(namespace string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: p.Account.Name}
 }
 
 // Plans returns the plan for an account; nil if it is to have nothing, with an error
@@ -154,16 +164,13 @@ func Plans(s State) (*Plan, error) {
 	}
 	_, ofTenant := tenancy.TenantOf(s.Home.Labels)
 	plan.Bound = !ofTenant
-	switch {
-	case mode != Tenant:
-		return plan, nil
-	case len(tenants) > 1:
-		plan.Problem = ErrSeveral
+	if mode != Tenant {
 		return plan, nil
 	}
 	for i := range s.Namespaces {
 		ns := &s.Namespaces[i]
-		if ns.Labels[v1alpha1.LabelTenant] == tenants[0].Name && ns.Name != s.Home.Name && ns.DeletionTimestamp.IsZero() && !tenancy.OfPlatform(ns.Name, s.Profile) {
+		owned := slices.ContainsFunc(tenants, func(t v1alpha1.Tenant) bool { return ns.Labels[v1alpha1.LabelTenant] == t.Name })
+		if owned && ns.Name != s.Home.Name && ns.DeletionTimestamp.IsZero() && !tenancy.OfPlatform(ns.Name, s.Profile) {
 			plan.Copies = append(plan.Copies, ns.Name)
 		}
 	}
@@ -183,8 +190,8 @@ func Owns(t *v1alpha1.Tenant, namespace, name string) bool {
 // SecretName is the name of the Secret with an account's kubeconfig.
 func SecretName(account string) string { return account + secretSuffix }
 
-// ImpersonatorName is the name of the Role and the RoleBinding with which an account
-// may impersonate itself.
+// ImpersonatorName is the name of the Role and the RoleBinding with which an account,
+// and those of its name in other namespaces, may impersonate itself.
 func ImpersonatorName(account types.NamespacedName) string {
 	return account.Namespace + "-" + account.Name + "-impersonator"
 }
@@ -202,7 +209,7 @@ func AccountOf(annotations map[string]string) (types.NamespacedName, bool) {
 }
 
 // reasons are for events: one word each.
-var reasons = map[error]string{ErrNotOwner: "NotAnOwner", ErrPlatform: "PlatformNamespace", ErrName: "NameTooLong", ErrSeveral: "SeveralTenants"}
+var reasons = map[error]string{ErrNotOwner: "NotAnOwner", ErrPlatform: "PlatformNamespace", ErrName: "NameTooLong", ErrForeign: "ForeignAccount"}
 
 // Reason is one word for an error of this package, or Failed.
 func Reason(err error) string {

@@ -34,25 +34,34 @@ func (p *Plan) Record(namespace string, manager rbacv1.Subject, placed bool) *rb
 	return b
 }
 
-// Impersonator is the right of the account to impersonate itself and nobody else,
-// which Flux needs: it impersonates the account of a Kustomization also where a
-// kubeconfig says who it is. For the API server an account is an object in its
+// Impersonator is the right of the account of a namespace to impersonate itself and
+// nobody else, which Flux needs: it impersonates the account of a Kustomization also
+// where a kubeconfig says who it is. For the API server an account is an object in its
 // namespace, so that a Role there is enough.
-func (p *Plan) Impersonator() (*rbacv1.Role, *rbacv1.RoleBinding) {
+func (p *Plan) Impersonator(namespace string) (*rbacv1.Role, *rbacv1.RoleBinding) {
 	name := ImpersonatorName(p.Account)
 	role := &rbacv1.Role{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
-		ObjectMeta: p.meta(p.Account.Namespace, name),
+		ObjectMeta: p.meta(namespace, name),
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{p.Account.Name}, Verbs: []string{"impersonate"},
 		}},
 	}
-	return role, p.binding(p.Account.Namespace, name, "Role", name, p.subject())
+	return role, p.binding(namespace, name, "Role", name, p.subject(namespace))
+}
+
+// Stand is the account of a namespace that is not the account's own. It has the role
+// of tenants there, which package tenancy gives it with all others.
+func (p *Plan) Stand(namespace string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: p.meta(namespace, p.Account.Name),
+	}
 }
 
 // Rights is the account's role in its own namespace, where no Tenant says what it has.
 func (p *Plan) Rights() *rbacv1.RoleBinding {
-	return p.binding(p.Account.Namespace, p.Account.Name, "ClusterRole", tenancy.Role, p.subject())
+	return p.binding(p.Account.Namespace, p.Account.Name, "ClusterRole", tenancy.Role, p.subject(p.Account.Namespace))
 }
 
 // Filled is the Secret in a namespace. Without a token it is empty: one that is to be
@@ -79,8 +88,8 @@ func Ours(object metav1.Object, account types.NamespacedName) bool {
 	return labels[tenancy.LabelManaged] == tenancy.ManagedValue && labels[Label] != "" && object.GetAnnotations()[tenancy.AnnotationAccount] == key(account)
 }
 
-func (p *Plan) subject() rbacv1.Subject {
-	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: p.Account.Namespace, Name: p.Account.Name}
+func (p *Plan) subject(namespace string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: p.Account.Name}
 }
 
 func (p *Plan) binding(namespace, name, kind, role string, subject rbacv1.Subject) *rbacv1.RoleBinding {

@@ -70,7 +70,8 @@ func listKind(ctx context.Context, c client.Reader, kind Kind, selection Selecti
 	}
 	list := info.newList()
 	err := c.List(ctx, list, selection.options()...)
-	if apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) {
+	d, ok := c.(discovering)
+	if apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) || ok && apierrors.IsForbidden(err) && d.missing(info.version, info.plural) {
 		return nil, nil, fmt.Errorf("cannot list %s: %w", info.plural, ErrNotInstalled)
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package flux
 
 import (
 	"fmt"
+	"slices"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	automationv1 "github.com/fluxcd/image-automation-controller/api/v1"
@@ -11,10 +12,13 @@ import (
 	notificationv1b3 "github.com/fluxcd/notification-controller/api/v1beta3"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -44,7 +48,28 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for flux's objects: %w", err)
 	}
-	return c, nil
+	d, err := discovery.NewDiscoveryClientForConfig(clientConfig(config))
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for flux's objects: %w", err)
+	}
+	return discovering{c, d}, nil
+}
+
+// discovering is a client that can tell a kind that is not served from one that may
+// not be listed: to whoever has no rights in all namespaces the API server says of
+// both that they are forbidden.
+type discovering struct {
+	client.WithWatch
+	discovery discovery.ServerResourcesInterface
+}
+
+// missing says whether the server does not serve a resource.
+func (d discovering) missing(version schema.GroupVersion, plural string) bool {
+	served, err := d.discovery.ServerResourcesForGroupVersion(version.String())
+	if err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	return !slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == plural })
 }
 
 // clientConfig has no rate limit and no warnings: the latter go to a log that

@@ -86,7 +86,7 @@ func unknown(who user.Info) func(*testing.T, *Proxy) {
 	}
 }
 
-func both(a, b func(*testing.T, *Proxy)) func(*testing.T, *Proxy) {
+func together(a, b func(*testing.T, *Proxy)) func(*testing.T, *Proxy) {
 	return func(t *testing.T, p *Proxy) {
 		t.Helper()
 		a(t, p)
@@ -141,7 +141,7 @@ func TestAttacks(t *testing.T) {
 		}, {
 			row: "I14", attack: "nobody", control: "exactly one credential, of somebody",
 			path: "/version", through: `"gitVersion"`,
-			without: both(withoutCheck("credential"), unknown(&user.DefaultInfo{Name: "x"})),
+			without: together(withoutCheck("credential"), unknown(&user.DefaultInfo{Name: "x"})),
 		}, {
 			row: "I14", attack: "an identity without a name", control: "empty identities are refused",
 			path: list, token: stranger, through: `"name":"secure-a"`, given: unknown(nobody),

@@ -18,6 +18,9 @@ type Credentials struct {
 	// Accounts are the namespace's own accounts that have credentials, in order:
 	// to Flux they are like the tenant's, and so Pods may not run as them.
 	Accounts []string
+	// Stands are those of them that were made for credentials of an account of the
+	// same name elsewhere, in order. They have the role of tenants.
+	Stands []string
 }
 
 // CredentialsIn reads from the RoleBindings of a namespace what the manager keeps
@@ -30,13 +33,19 @@ func CredentialsIn(namespace string, bindings []*rbacv1.RoleBinding) Credentials
 			continue
 		}
 		c.KubeConfigs = append(c.KubeConfigs, secret)
-		if home, account, ok := strings.Cut(b.Annotations[AnnotationAccount], "/"); ok && home == namespace {
-			c.Accounts = append(c.Accounts, account)
+		home, account, ok := strings.Cut(b.Annotations[AnnotationAccount], "/")
+		if !ok {
+			continue
+		}
+		c.Accounts = append(c.Accounts, account)
+		if home != namespace {
+			c.Stands = append(c.Stands, account)
 		}
 	}
-	slices.Sort(c.KubeConfigs)
-	slices.Sort(c.Accounts)
-	c.KubeConfigs, c.Accounts = slices.Compact(c.KubeConfigs), slices.Compact(c.Accounts)
+	for _, names := range []*[]string{&c.KubeConfigs, &c.Accounts, &c.Stands} {
+		slices.Sort(*names)
+		*names = slices.Compact(*names)
+	}
 	return c
 }
 

@@ -22,8 +22,9 @@ func TestCredentialsIn(t *testing.T) {
 		record *rbacv1.RoleBinding
 		want   Credentials
 	}{
-		{"the account's own namespace", record("apps", ManagedValue, "home", "apps/gitops", "gitops-kubeconfig"), Credentials{[]string{"gitops-kubeconfig"}, []string{"gitops"}}},
-		{"a copy says nothing of the accounts there", record("apps", ManagedValue, "copy", "home/gitops", "gitops-kubeconfig"), Credentials{[]string{"gitops-kubeconfig"}, nil}},
+		{"the account's own namespace", record("apps", ManagedValue, "home", "apps/gitops", "gitops-kubeconfig"), Credentials{KubeConfigs: []string{"gitops-kubeconfig"}, Accounts: []string{"gitops"}}},
+		{"an account that stands for another elsewhere", record("apps", ManagedValue, "copy", "home/gitops", "gitops-kubeconfig"),
+			Credentials{KubeConfigs: []string{"gitops-kubeconfig"}, Accounts: []string{"gitops"}, Stands: []string{"gitops"}}},
 		{"the Secret is not there yet", record("apps", ManagedValue, "home", "apps/gitops", ""), Credentials{}},
 		{"somebody else's", record("apps", "me", "home", "apps/gitops", "gitops-kubeconfig"), Credentials{}},
 		{"another binding of the manager's", record("apps", ManagedValue, "", "apps/gitops", "gitops-kubeconfig"), Credentials{}},

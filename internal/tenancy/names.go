@@ -26,6 +26,7 @@ const (
 	syncBinding = "tenure:sync"
 	offboarding = "tenure:offboarding"
 	replicator  = "tenure:replicator"
+	stands      = "tenure:credentials-accounts"
 )
 
 // joined is the prefix and the name behind a colon or, if that is too long, the

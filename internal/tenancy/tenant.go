@@ -50,6 +50,13 @@ func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
 		// The manager may act as no accounts of other namespaces.
 		o.Bindings = append(o.Bindings, roleBinding(ns, replicator, ReplicatorRole, []rbacv1.Subject{*ns.Manager}))
 	}
+	if len(ns.Credentials.Stands) > 0 {
+		var accounts []rbacv1.Subject
+		for _, name := range ns.Credentials.Stands {
+			accounts = append(accounts, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: ns.Name, Name: name})
+		}
+		o.Bindings = append(o.Bindings, roleBinding(ns, stands, Role, accounts))
+	}
 	if ns.Tenant.DeletionTimestamp.IsZero() {
 		o.Sync = syncs(ns, o.Parameters.Spec.Tenants.Bounds)
 		return

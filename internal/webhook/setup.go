@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	rules "github.com/tenure-dev/tenure/internal/admission"
-	"github.com/tenure-dev/tenure/internal/webhook/certs"
+	"github.com/tenure-dev/tenure/internal/certs"
 	"github.com/tenure-dev/tenure/internal/webhook/ledger"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -54,7 +54,10 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*ledger.Kee
 	if err != nil {
 		return nil, err
 	}
-	keeper := &certs.Keeper{Client: direct, Namespace: o.Namespace, Names: o.Names, Issue: certs.Issue, Now: time.Now}
+	keeper := &certs.Keeper{
+		Client: direct, Namespace: o.Namespace, Secret: rules.WebhookService, Names: o.Names,
+		Trust: trust(direct), Issue: certs.Issue, Now: time.Now,
+	}
 	server := ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 		c.MinVersion = tls.VersionTLS13
 		c.GetCertificate = keeper.Certificate

@@ -32,6 +32,10 @@ import (
 // fieldManager is the name under which the command writes Secrets.
 const fieldManager = "tenure-kubeconfig"
 
+// proxyTrust is the ConfigMap in which the proxy says whom to trust, with key ca.crt:
+// see config/proxy.
+const proxyTrust = "tenure-proxy-ca"
+
 type options struct {
 	streams ui.IO
 
@@ -39,7 +43,8 @@ type options struct {
 	tenant              string
 	account, namespace  string
 	server, serverName  string
-	// ca is a file with certificates; without it, they are in a Secret.
+	// ca is a file with certificates; without it, they are in a Secret, and without
+	// the name of one in the ConfigMap of the proxy.
 	ca                              string
 	tlsNamespace, tlsSecret, tlsKey string
 	output, secretKey               string
@@ -76,9 +81,9 @@ kubeconfig whose token is replaced: see docs/how-to/kubeconfig.md.`,
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "the account's `namespace`")
 	flags.StringVar(&o.server, "server", "https://tenure-proxy.flux-system.svc:9001", "the `address` of the proxy")
 	flags.StringVar(&o.serverName, "server-name", "", "the `name` in the proxy's certificate, if it is not that of the address")
-	flags.StringVar(&o.ca, "server-ca-file", "", "a `file` with the certificates of the proxy's authority (default: from the Secret below)")
-	flags.StringVar(&o.tlsNamespace, "server-tls-secret-namespace", "flux-system", "the `namespace` of the Secret with the proxy's certificate")
-	flags.StringVar(&o.tlsSecret, "server-tls-secret-name", "tenure-proxy-tls", "the `name` of the Secret with the proxy's certificate")
+	flags.StringVar(&o.ca, "server-ca-file", "", "a `file` with the certificates of the proxy's authority (default: from ConfigMap "+proxyTrust+" beside the proxy, or the Secret below)")
+	flags.StringVar(&o.tlsNamespace, "server-tls-secret-namespace", "flux-system", "the `namespace` of the proxy, and of the Secret with its certificate")
+	flags.StringVar(&o.tlsSecret, "server-tls-secret-name", "", "the `name` of a Secret with the proxy's certificate")
 	flags.StringVar(&o.tlsKey, "server-tls-secret-cafile", "ca.crt", "the `key` of its authority's certificates in the Secret")
 	flags.DurationVar(&o.duration, "duration", time.Hour, "how long the token is to be good for, from 10 minutes to 24 hours")
 	flags.StringVarP(&o.output, "output", "o", "", "write the kubeconfig to a `file` that only you may read, instead of printing it")
@@ -177,6 +182,14 @@ func (o *options) target(ctx context.Context, kube client.Client) (credentials.T
 			return target, fmt.Errorf("cannot read whom to trust: %w", err)
 		}
 		target.CA = content
+		return target, target.Validate()
+	}
+	if o.tlsSecret == "" {
+		said := &corev1.ConfigMap{}
+		if err := kube.Get(ctx, client.ObjectKey{Namespace: o.tlsNamespace, Name: proxyTrust}, said); err != nil {
+			return target, ui.WithHint(fmt.Errorf("cannot read whom to trust from ConfigMap %s/%s: %w", o.tlsNamespace, proxyTrust, err), "it is part of config/proxy; or name a Secret with --server-tls-secret-name, or give --server-ca-file")
+		}
+		target.CA = []byte(said.Data["ca.crt"])
 		return target, target.Validate()
 	}
 	secret := &corev1.Secret{}

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/testcluster"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -102,6 +103,20 @@ func TestKubeconfig(t *testing.T) {
 	}
 	known(t, s.Data["value"])
 
+	// What the proxy says of itself is the default.
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "flux-system"}}
+	if _, err := kube.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	says := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "tenure-proxy-ca"}, Data: map[string]string{"ca.crt": string(c.REST.CAData)}}
+	if _, err := kube.CoreV1().ConfigMaps("flux-system").Create(t.Context(), says, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if out, _, err = execute(t.Context(), append(base, "one", "--server-ca-file", "")...); err != nil {
+		t.Fatal(err)
+	}
+	known(t, []byte(out))
+
 	for _, tc := range []struct {
 		reason string
 		args   []string
@@ -116,7 +131,8 @@ func TestKubeconfig(t *testing.T) {
 		{"no such account", []string{"-n", "team", "--serviceaccount", "none"}, "cannot get a token of account team/none"},
 		{"too short", []string{"one", "--duration", "1m"}, "give --duration between 10m0s and 24h0m0s"},
 		{"no TLS", []string{"one", "--server", "http://proxy"}, "write https://HOST:PORT"},
-		{"no Secret to trust", []string{"one", "--server-ca-file", ""}, "cannot read whom to trust from Secret flux-system/tenure-proxy"},
+		{"no ConfigMap to trust", []string{"one", "--server-ca-file", "", "--server-tls-secret-namespace", "team"}, "cannot read whom to trust from ConfigMap team/tenure-proxy-ca"},
+		{"no Secret to trust", []string{"one", "--server-ca-file", "", "--server-tls-secret-name", "tls"}, "cannot read whom to trust from Secret flux-system/tls"},
 		{"somebody else's Secret", []string{"-n", "team", "--serviceaccount", "second", "--write-secret"}, "there is one that this command did not write"},
 		{"two places", []string{"one", "-o", file, "--write-secret"}, "none of the others can be"},
 	} {

@@ -30,14 +30,22 @@ type issue struct {
 	account  *corev1.ServiceAccount
 	target   credentials.Target
 	lifetime time.Duration
-	// bound is the Secret that tokens are bound to: they end with it.
+	// platform are the namespaces of the platform.
+	platform []string
+}
+
+// holder is whose token is in the Secret of a namespace.
+type holder struct {
+	types.NamespacedName
+	uid types.UID
+	// bound is the Secret, which tokens are bound to: they end with it.
 	bound types.UID
 }
 
 // all writes what is due, in the account's own namespace first, and returns when the
 // next one is.
 func (i *issue) all(ctx context.Context) (ctrl.Result, error) {
-	next, err := i.home(ctx)
+	next, err := i.place(ctx, i.plan.Account.Namespace)
 	if errors.Is(err, errTaken) {
 		i.warn(i.account, err)
 		return ctrl.Result{RequeueAfter: again}, nil
@@ -47,9 +55,9 @@ func (i *issue) all(ctx context.Context) (ctrl.Result, error) {
 	}
 	var failed []error
 	for _, namespace := range i.plan.Copies {
-		renew, err := i.copy(ctx, namespace)
+		renew, err := i.place(ctx, namespace)
 		switch {
-		case errors.Is(err, errTaken):
+		case errors.Is(err, errTaken) || errors.Is(err, credentials.ErrForeign):
 			i.warn(i.account, fmt.Errorf("namespace %s: %w", namespace, err))
 			renew = i.Now().Add(again)
 		case apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
@@ -69,13 +77,16 @@ func (i *issue) all(ctx context.Context) (ctrl.Result, error) {
 	return ctrl.Result{RequeueAfter: max(next.Sub(i.Now()), time.Second)}, nil
 }
 
-// home is the account's own namespace.
-func (i *issue) home(ctx context.Context) (time.Time, error) {
-	namespace := i.plan.Account.Namespace
+// place writes what is due in a namespace.
+func (i *issue) place(ctx context.Context, namespace string) (time.Time, error) {
 	if err := i.record(ctx, namespace, false); err != nil {
 		return time.Time{}, err
 	}
-	if err := i.rights(ctx); err != nil {
+	uid, err := i.holder(ctx, namespace)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if err := i.rights(ctx, namespace); err != nil {
 		return time.Time{}, err
 	}
 	meta, err := i.secret(ctx, namespace, i.plan.Secret)
@@ -90,20 +101,34 @@ func (i *issue) home(ctx context.Context) (time.Time, error) {
 		}
 		meta = &metav1.PartialObjectMetadata{ObjectMeta: empty.ObjectMeta}
 	}
-	i.bound = meta.UID
-	return i.write(ctx, namespace, meta)
+	return i.write(ctx, holder{i.plan.In(namespace), uid, meta.UID}, meta)
 }
 
-// copy is another namespace of the tenant.
-func (i *issue) copy(ctx context.Context, namespace string) (time.Time, error) {
-	if err := i.record(ctx, namespace, false); err != nil {
-		return time.Time{}, err
+// holder returns the UID of the account whose token a namespace gets, and makes it
+// where it is not the one that asks. One that is not the manager's may have rights that
+// whoever reads the Secret is not to have.
+func (i *issue) holder(ctx context.Context, namespace string) (types.UID, error) {
+	if namespace == i.plan.Account.Namespace {
+		return i.plan.UID, nil
 	}
-	meta, err := i.secret(ctx, namespace, i.plan.Secret)
-	if err != nil {
-		return time.Time{}, err
+	have, wanted := &corev1.ServiceAccount{}, i.plan.Stand(namespace)
+	err := i.Client.Get(ctx, client.ObjectKeyFromObject(wanted), have)
+	if apierrors.IsNotFound(err) {
+		err = i.Client.Create(ctx, wanted, client.FieldOwner(tenantnamespace.FieldManager))
+		if err == nil {
+			return wanted.UID, nil
+		}
+		if apierrors.IsAlreadyExists(err) { // the cache is behind
+			err = i.Live.Get(ctx, client.ObjectKeyFromObject(wanted), have)
+		}
 	}
-	return i.write(ctx, namespace, meta)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("cannot make account %s/%s: %w", namespace, wanted.Name, err)
+	case tenancy.Brought(have, i.platform):
+		return "", errors.Join(credentials.ErrForeign, i.unplace(ctx, namespace))
+	}
+	return have.UID, nil
 }
 
 // record keeps the manager's rights in a namespace.
@@ -111,10 +136,11 @@ func (i *issue) record(ctx context.Context, namespace string, placed bool) error
 	return i.apply(ctx, i.plan.Record(namespace, i.Manager, placed))
 }
 
-// rights are those of the account itself. A RoleBinding of its name that is somebody
-// else's stays as it is: who brings it says what the account may do.
-func (i *issue) rights(ctx context.Context) error {
-	role, binding := i.plan.Impersonator()
+// rights are those of a namespace's account itself. In the account's own namespace, a
+// RoleBinding of its name that is somebody else's stays as it is: who brings it says
+// what the account may do.
+func (i *issue) rights(ctx context.Context, namespace string) error {
+	role, binding := i.plan.Impersonator(namespace)
 	have := &rbacv1.RoleBinding{}
 	err := i.Client.Get(ctx, client.ObjectKeyFromObject(binding), have)
 	if client.IgnoreNotFound(err) != nil {
@@ -128,7 +154,7 @@ func (i *issue) rights(ctx context.Context) error {
 			return err
 		}
 	}
-	if !i.plan.Bound {
+	if !i.plan.Bound || namespace != i.plan.Account.Namespace {
 		return nil
 	}
 	own := i.plan.Rights()
@@ -160,28 +186,22 @@ func (i *issue) apply(ctx context.Context, wanted *rbacv1.RoleBinding) error {
 
 // write puts a new kubeconfig into a Secret if it is due, and returns when the next one
 // is. The old token stays good until its own end.
-func (i *issue) write(ctx context.Context, namespace string, have *metav1.PartialObjectMetadata) (time.Time, error) {
-	inputs := credentials.Inputs(i.target, i.plan.Account, i.plan.UID, i.bound, i.lifetime)
-	if have != nil {
-		if !credentials.Ours(have, i.plan.Account) {
-			return time.Time{}, errors.Join(errTaken, i.unplace(ctx, namespace))
-		}
-		if renew := credentials.Due(have.Annotations, inputs, i.Now()); !renew.IsZero() {
-			return renew, i.record(ctx, namespace, true)
-		}
+func (i *issue) write(ctx context.Context, who holder, have *metav1.PartialObjectMetadata) (time.Time, error) {
+	namespace := who.Namespace
+	inputs := credentials.Inputs(i.target, who.NamespacedName, who.uid, who.bound, i.lifetime)
+	if !credentials.Ours(have, i.plan.Account) {
+		return time.Time{}, errors.Join(errTaken, i.unplace(ctx, namespace))
 	}
-	secret, token, err := i.fresh(ctx, namespace, inputs)
+	if renew := credentials.Due(have.Annotations, inputs, i.Now()); !renew.IsZero() {
+		return renew, i.record(ctx, namespace, true)
+	}
+	secret, token, err := i.fresh(ctx, who, inputs)
 	if err != nil {
 		return time.Time{}, err
 	}
-	if have == nil {
-		err = i.Client.Create(ctx, secret, client.FieldOwner(tenantnamespace.FieldManager))
-	} else {
-		// Not one that came in the place of the one that was looked at.
-		secret.UID = have.UID
-		err = tenantnamespace.Apply(ctx, i.Client, secret)
-	}
-	if err != nil {
+	// Not one that came in the place of the one that was looked at.
+	secret.UID = have.UID
+	if err := tenantnamespace.Apply(ctx, i.Client, secret); err != nil {
 		return time.Time{}, fmt.Errorf("cannot write Secret %s/%s: %w", namespace, i.plan.Secret, err)
 	}
 	if namespace == i.plan.Account.Namespace {
@@ -205,22 +225,22 @@ func (i *issue) unplace(ctx context.Context, namespace string) error {
 }
 
 // fresh is a Secret with a new token.
-func (i *issue) fresh(ctx context.Context, namespace, inputs string) (*corev1.Secret, credentials.Token, error) {
+func (i *issue) fresh(ctx context.Context, who holder, inputs string) (*corev1.Secret, credentials.Token, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: new(int64(i.lifetime / time.Second)),
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: i.plan.Secret, UID: i.bound},
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: i.plan.Secret, UID: who.bound},
 	}}
 	issued := i.Now()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: i.plan.Account.Namespace, Name: i.plan.Account.Name, UID: i.plan.UID}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: who.Namespace, Name: who.Name, UID: who.uid}}
 	if err := i.Client.SubResource("token").Create(ctx, account, request); err != nil {
-		return nil, credentials.Token{}, fmt.Errorf("cannot get a token of account %s: %w", i.plan.Account, err)
+		return nil, credentials.Token{}, fmt.Errorf("cannot get a token of account %s: %w", who, err)
 	}
 	token := credentials.Token{Issued: issued, Expires: request.Status.ExpirationTimestamp.Time}
-	kubeconfig, err := credentials.Kubeconfig(i.target, i.plan.Account, namespace, request.Status.Token)
+	kubeconfig, err := credentials.Kubeconfig(i.target, who.NamespacedName, who.Namespace, request.Status.Token)
 	if err != nil {
 		return nil, credentials.Token{}, err
 	}
-	return i.plan.Filled(namespace, kubeconfig, token, inputs), token, nil
+	return i.plan.Filled(who.Namespace, kubeconfig, token, inputs), token, nil
 }
 
 // secret reads the metadata of a Secret; nil if there is none.

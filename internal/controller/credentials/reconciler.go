@@ -100,9 +100,6 @@ func (r *Reconciler) reconcile(ctx context.Context, account types.NamespacedName
 	if err := r.prune(ctx, account, plan); err != nil || plan == nil {
 		return ctrl.Result{}, err
 	}
-	if plan.Problem != nil {
-		r.warn(state.Account, plan.Problem)
-	}
 	target, err := r.Targets.Target(ctx)
 	if err != nil {
 		// What is there goes on to be good for as long as its token is.
@@ -112,6 +109,7 @@ func (r *Reconciler) reconcile(ctx context.Context, account types.NamespacedName
 	i := &issue{
 		Reconciler: r, plan: plan, account: state.Account, target: target,
 		lifetime: credentials.Lifetime(r.Lifetime, profile.Spec.Tenants.Bounds.MaxTimeout.Duration),
+		platform: profile.Spec.PlatformNamespaces,
 	}
 	return i.all(ctx)
 }
@@ -155,52 +153,41 @@ func (r *Reconciler) warn(account *corev1.ServiceAccount, problem error) {
 	r.Events.Eventf(account, nil, corev1.EventTypeWarning, credentials.Reason(problem), "IssueKubeconfig", "%v", problem)
 }
 
-// prune removes what the account has and the plan, which may be nil, does not: copies
-// before what tokens are bound to, and in each namespace the record last, which is
-// what the manager's rights there come from.
+// prune removes what the account has and the plan, which may be nil, does not: in each
+// namespace the record last, which is what the manager's rights there come from.
 func (r *Reconciler) prune(ctx context.Context, account types.NamespacedName, plan *credentials.Plan) error {
 	var bindings rbacv1.RoleBindingList
 	if err := r.Client.List(ctx, &bindings, client.MatchingFields{indexAccount: account.String()}); err != nil {
 		return fmt.Errorf("cannot read where account %s has credentials: %w", account, err)
 	}
-	var home []*rbacv1.RoleBinding
+	var left []*rbacv1.RoleBinding
 	for i := range bindings.Items {
 		b := &bindings.Items[i]
-		switch {
-		case b.Namespace == account.Namespace:
-			home = append(home, b)
-		case plan != nil && slices.Contains(plan.Copies, b.Namespace) && b.Name == credentials.RecordName(account):
-		default:
-			if err := r.leave(ctx, account, b); err != nil {
-				return err
-			}
-		}
-	}
-	for _, b := range home {
-		// The rights of the account itself, and those to take them away.
+		home := b.Namespace == account.Namespace
+		stays := plan != nil && (home || slices.Contains(plan.Copies, b.Namespace))
 		switch {
 		case b.Name == credentials.RecordName(account):
+			if !stays {
+				left = append(left, b)
+			}
 			continue
-		case plan != nil && (b.Name == credentials.ImpersonatorName(account) || plan.Bound && b.Name == account.Name):
+		case stays && (b.Name == credentials.ImpersonatorName(account) || home && plan.Bound && b.Name == account.Name):
 			continue
 		}
 		if err := r.remove(ctx, b); err != nil {
 			return err
 		}
 	}
-	for _, b := range home {
-		if plan != nil || b.Name != credentials.RecordName(account) {
-			continue
-		}
-		if err := r.leave(ctx, account, b); err != nil {
+	for _, record := range left {
+		if err := r.leave(ctx, account, record); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// leave removes the Secret beside a record, in the account's own namespace the Role
-// as well, and then the record.
+// leave removes the Secret beside a record, with which its tokens end, the Role, the
+// account if it was made for this, and then the record.
 func (r *Reconciler) leave(ctx context.Context, account types.NamespacedName, record *rbacv1.RoleBinding) error {
 	meta, err := r.secret(ctx, record.Namespace, credentials.SecretName(account.Name))
 	if err != nil {
@@ -211,11 +198,19 @@ func (r *Reconciler) leave(ctx context.Context, account types.NamespacedName, re
 			return err
 		}
 	}
-	if record.Namespace == account.Namespace {
-		role := &rbacv1.Role{}
-		role.Namespace, role.Name = account.Namespace, credentials.ImpersonatorName(account)
-		if err := client.IgnoreNotFound(r.Client.Delete(ctx, role)); err != nil {
-			return fmt.Errorf("cannot remove Role %s/%s: %w", role.Namespace, role.Name, err)
+	role := &rbacv1.Role{}
+	role.Namespace, role.Name = record.Namespace, credentials.ImpersonatorName(account)
+	if err := client.IgnoreNotFound(r.Client.Delete(ctx, role)); err != nil {
+		return fmt.Errorf("cannot remove Role %s/%s: %w", role.Namespace, role.Name, err)
+	}
+	stand := &corev1.ServiceAccount{}
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: record.Namespace, Name: account.Name}, stand)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot read account %s/%s: %w", record.Namespace, account.Name, err)
+	}
+	if err == nil && credentials.Ours(stand, account) {
+		if err := r.remove(ctx, stand); err != nil {
+			return err
 		}
 	}
 	return r.remove(ctx, record)

@@ -64,6 +64,10 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			return requests(accountOf(o))
 		})).
+		// An account that was made for credentials is made again.
+		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+			return requests(accountOf(o))
+		}), builder.WithPredicates(removed)).
 		Watches(profile, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(changed, all)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
@@ -188,6 +192,12 @@ func asks(o client.Object) bool { return credentials.Asked(o.GetAnnotations()) !
 var deleted = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 }}
+
+// removed lets through what is gone.
+var removed = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(event.UpdateEvent) bool { return false },
+}
 
 // watchTarget tells of a new address or authority. There is one of each for the
 // cluster, so that they are read now and then instead of watched.

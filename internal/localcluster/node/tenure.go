@@ -18,6 +18,9 @@ func TenureServer(binDir string) []Program {
 			{Name: "webhook-addr", Kind: KindListen, Default: ":9443"},
 			{Name: "log-level", Kind: KindString},
 			{Name: "capsule", Kind: KindBool},
+			{Name: "proxy-url", Kind: KindURL},
+			{Name: "proxy-ca", Kind: KindString},
+			{Name: "token-lifetime", Kind: KindDuration},
 			eventsURL,
 			// Unlike Flux's it works on a host: the namespace is in the
 			// environment.
@@ -32,8 +35,11 @@ func TenureServer(binDir string) []Program {
 			{Name: "listen", Kind: KindListen, Default: ":9001"},
 			{Name: "metrics-addr", Kind: KindListen, Default: ":8080"},
 			{Name: "health-addr", Kind: KindListen, Default: ":9440"},
-			// There is no certificate in it here, so the proxy makes its own.
+			// There is no certificate in it here, so the proxy makes its own, in a
+			// Secret if it is told to.
 			{Name: "tls-dir", Kind: KindPath, Default: "/tls"},
+			{Name: "tls-secret", Kind: KindString},
+			{Name: "tls-trust", Kind: KindString},
 			{Name: "tls-host", Kind: KindString},
 			{Name: "shutdown-timeout", Kind: KindDuration},
 			{Name: "max-requests-inflight", Kind: KindInt},

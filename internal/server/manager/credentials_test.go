@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -139,6 +140,11 @@ func TestCredentials(t *testing.T) {
 	issued(t, admin, "golden-a", "")
 	create(t, admin, namespace("golden-b", v1alpha1.LabelTenant, "golden"))
 	copied := issued(t, admin, "golden-b", "")
+	// An account that was there before may have any rights.
+	create(t, admin, "{apiVersion: v1, kind: Namespace, metadata: {name: golden-c}}\n---\n{apiVersion: v1, kind: ServiceAccount, metadata: {name: gitops, namespace: golden-c}}\n")
+	merge(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "golden-c"}}, `{"metadata":{"labels":{"tenure.dev/tenant":"golden"}}}`)
+	told(t, admin, "gold-home", "gitops", "ForeignAccount")
+	exists(t, admin, false, &corev1.Secret{}, "golden-c", "gitops-kubeconfig")
 
 	t.Run("Usable", func(t *testing.T) { usable(t, admin, home, copied) })
 	t.Run("Nothing", func(t *testing.T) { nothing(t, admin) })
@@ -150,7 +156,14 @@ func TestCredentials(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "golden-b"}}
 	merge(t, admin, ns, `{"metadata":{"labels":{"tenure.dev/tenant":null}}}`)
 	exists(t, admin, false, &corev1.Secret{}, "golden-b", "gitops-kubeconfig")
+	exists(t, admin, false, &corev1.ServiceAccount{}, "golden-b", "gitops")
+	exists(t, admin, false, &rbacv1.Role{}, "golden-b", "gold-home-gitops-impersonator")
+	exists(t, admin, false, &rbacv1.RoleBinding{}, "golden-b", "gold-home-gitops-impersonator")
 	exists(t, admin, false, &rbacv1.RoleBinding{}, "golden-b", "tenure:credentials:gold-home:gitops")
+	testwait.For(t, "the token of a namespace that has left to end", patience, func() (bool, string) {
+		user, err := whoAmI(t.Context(), copied.Data["kubeconfig"], "")
+		return apierrors.IsUnauthorized(err), fmt.Sprint(user, err)
+	})
 	last := issued(t, admin, "gold-home", "").Data["kubeconfig"]
 
 	// The account does not own the Tenant any more.
@@ -170,31 +183,62 @@ func TestCredentials(t *testing.T) {
 }
 
 func usable(t *testing.T, admin client.Client, home, copied *corev1.Secret) {
-	const me = "system:serviceaccount:gold-home:gitops"
+	const me, there = "system:serviceaccount:gold-home:gitops", "system:serviceaccount:golden-b:gitops"
 	for _, tc := range []struct {
 		reason string
 		secret *corev1.Secret
 		as     string
-		ok     bool
+		want   string
 	}{
-		{"the account is itself", home, "", true},
-		{"a copy leads to the same account", copied, "", true},
-		{"Flux impersonates the account that it is", home, me, true},
-		{"another account of the namespace", home, "system:serviceaccount:gold-home:other", false},
-		{"the account of the name elsewhere", home, "system:serviceaccount:golden-a:gitops", false},
-		{"a person", home, "admin", false},
-		{"the manager", home, "system:serviceaccount:flux-system:tenure-manager", false},
+		{"the account is itself", home, "", me},
+		{"in another namespace it is the account there", copied, "", there},
+		{"Flux impersonates the account that it is", home, me, me},
+		{"Flux impersonates the account of a Kustomization there", copied, there, there},
+		{"another account of the namespace", home, "system:serviceaccount:gold-home:other", ""},
+		{"the account of the name elsewhere", home, there, ""},
+		{"the owner, from a namespace of its tenant", copied, me, ""},
+		{"the account of the name in another namespace of the tenant", copied, "system:serviceaccount:golden-a:gitops", ""},
+		{"another account there", copied, "system:serviceaccount:golden-b:golden", ""},
+		{"a person", home, "admin", ""},
+		{"the manager", home, "system:serviceaccount:flux-system:tenure-manager", ""},
 	} {
 		user, err := whoAmI(t.Context(), tc.secret.Data["kubeconfig"], tc.as)
-		if tc.ok && (err != nil || user != me) || !tc.ok && !apierrors.IsForbidden(err) {
-			t.Errorf("%s: want %v, got user %q, error %v", tc.reason, tc.ok, user, err)
+		if tc.want != "" && (err != nil || user != tc.want) || tc.want == "" && !apierrors.IsForbidden(err) {
+			t.Errorf("%s: want %q, got user %q, error %v", tc.reason, tc.want, user, err)
 		}
 	}
+	reach(t, copied)
 	testwait.For(t, "the parameters to list the Secret", patience, func() (bool, string) {
 		p := &v1alpha1.TenantParameters{}
 		err := admin.Get(t.Context(), client.ObjectKey{Namespace: "golden-a", Name: v1alpha1.ParametersName}, p)
-		return strings.Join(p.Spec.Tenants.KubeConfigs, " ") == "gitops-kubeconfig", fmt.Sprint(p.Spec.Tenants.KubeConfigs, err)
+		return strings.Join(p.Spec.Tenants.KubeConfigs, " ") == "gitops-kubeconfig" && slices.Contains(p.Spec.Tenants.Accounts.Reconcilers, "gitops"),
+			fmt.Sprint(p.Spec.Tenants, err)
 	})
+}
+
+// reach: the kubeconfig of a namespace is good for the namespace and nothing else.
+func reach(t *testing.T, copied *corev1.Secret) {
+	config, err := clientcmd.RESTConfigFromKubeConfig(copied.Data["kubeconfig"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testwait.For(t, "the account to have the tenant's role in its namespace", patience, func() (bool, string) {
+		_, err := c.CoreV1().ConfigMaps("golden-b").List(t.Context(), metav1.ListOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
+	for _, namespace := range []string{"golden-a", "gold-home", "flux-system", ""} {
+		if _, err := c.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("it lists what is in %q: %v", namespace, err)
+		}
+	}
+	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "golden-more"}}
+	if _, err := c.CoreV1().Namespaces().Create(t.Context(), made, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); !apierrors.IsForbidden(err) {
+		t.Errorf("it makes namespaces, as the owner does: %v", err)
+	}
 }
 
 // nothing: who must not have credentials has none.
@@ -256,10 +300,12 @@ func managersRights(t *testing.T, admin client.Client, config *rest.Config) {
 		want                                   bool
 	}{
 		{"create", "serviceaccounts", "token", "gold-home", true},
-		{"create", "serviceaccounts", "token", "golden-a", false},
+		{"create", "serviceaccounts", "token", "golden-a", true},
+		{"create", "serviceaccounts", "token", "gold-nobodys", false},
 		{"create", "serviceaccounts", "token", "flux-system", false},
 		{"create", "serviceaccounts", "token", "", false},
-		{"impersonate", "serviceaccounts", "", "golden-a", false},
+		{"impersonate", "serviceaccounts", "", "golden-a", true},
+		{"impersonate", "serviceaccounts", "", "gold-nobodys", false},
 		{"impersonate", "users", "", "", false},
 		{"get", "secrets", "", "golden-a", true},
 		{"list", "secrets", "", "golden-a", false},

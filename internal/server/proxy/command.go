@@ -23,9 +23,17 @@ type Options struct {
 	// when they change.
 	CertFile, KeyFile string
 	// TLSDir, when the two are not given, is a folder with tls.crt and tls.key. If
-	// they are not there, the proxy makes its own, and writes its authority there,
-	// as ca.crt, if it can.
+	// they are not there, the proxy makes its own: the one of TLSSecret, or, without,
+	// one for this process, whose authority it writes into the folder as ca.crt, if it
+	// can.
 	TLSDir string
+	// TLSSecret is a Secret in Namespace in which the replicas of the proxy keep a
+	// certificate that they make, and replace before it ends. TLSTrust is the
+	// ConfigMap in which they say whom to trust, with key ca.crt. Both have to be
+	// there, and may be empty. "" keeps none.
+	TLSSecret, TLSTrust string
+	// Namespace is where the proxy runs: the variable RUNTIME_NAMESPACE.
+	Namespace string
 	// TLSHosts are the names in a certificate of the proxy's own.
 	TLSHosts []string
 	// ClientCAFile is the authority of client certificates that are accepted; ""
@@ -49,7 +57,7 @@ type Options struct {
 
 // NewCommand returns `proxy`.
 func NewCommand(streams ui.IO) *cobra.Command {
-	var o Options
+	o := Options{Namespace: os.Getenv("RUNTIME_NAMESPACE")}
 	cmd := &cobra.Command{
 		Use:   "proxy",
 		Short: "Show tenants their part of the cluster",
@@ -83,6 +91,8 @@ It uses the kubeconfig of KUBECONFIG or the Pod's own account.`,
 	flags.StringVar(&o.CertFile, "tls-cert-file", "", "certificate, read again when it changes")
 	flags.StringVar(&o.KeyFile, "tls-private-key-file", "", "key of the certificate")
 	flags.StringVar(&o.TLSDir, "tls-dir", "", "folder with tls.crt and tls.key; without them the proxy makes a certificate of its own")
+	flags.StringVar(&o.TLSSecret, "tls-secret", "", "`Secret` beside the proxy in which its replicas keep a certificate of their own; needs the variable RUNTIME_NAMESPACE")
+	flags.StringVar(&o.TLSTrust, "tls-trust", "tenure-proxy-ca", "`ConfigMap` beside the proxy whose key ca.crt then says whom to trust")
 	flags.StringArrayVar(&o.TLSHosts, "tls-host", nil, "name in a certificate of the proxy's own (repeatable)")
 	flags.StringVar(&o.ClientCAFile, "client-ca-file", "", "authority of the client certificates that are accepted, for which the proxy needs the right to impersonate their users")
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address that serves metrics")

@@ -27,7 +27,7 @@ func limited(t *testing.T, h http.HandlerFunc, change func(*http.Server)) func(p
 	dir := t.TempDir()
 	write(t, authority, dir, "limits")
 	log := slog.New(slog.DiscardHandler)
-	config, err := Options{TLSDir: dir}.loadTLS(t.Context(), log)
+	config, _, err := Options{TLSDir: dir}.loadTLS(t.Context(), nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}

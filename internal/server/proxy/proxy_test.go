@@ -165,15 +165,16 @@ func TestOptions(t *testing.T) {
 		want   string
 	}{
 		{"no certificate", Options{}, "there is no certificate"},
+		{"a Secret in no namespace", Options{TLSSecret: "x", TLSHosts: []string{"y"}}, "RUNTIME_NAMESPACE"},
 		{"half of one", Options{CertFile: "x"}, "go together"},
 		{"one that is not there", Options{CertFile: filepath.Join(empty, "x"), KeyFile: filepath.Join(empty, "y")}, "cannot read the certificate"},
 		{"an authority that is not there", Options{ClientCAFile: filepath.Join(empty, "x")}, "authority of clients"},
 	} {
-		if _, err := tc.o.loadTLS(t.Context(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, _, err := tc.o.loadTLS(t.Context(), nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: want %q, got %v", tc.reason, tc.want, err)
 		}
 	}
-	config, err := Options{TLSDir: empty, TLSHosts: []string{"tenure-proxy.flux-system.svc"}}.loadTLS(t.Context(), slog.New(slog.DiscardHandler))
+	config, _, err := Options{TLSDir: empty, TLSHosts: []string{"tenure-proxy.flux-system.svc"}}.loadTLS(t.Context(), nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func Run(ctx context.Context, config *rest.Config, o Options, events io.Writer, 
 	// What the proxy knows has to stay true until the last request has ended.
 	life, die := context.WithCancel(context.WithoutCancel(ctx))
 	defer die()
-	tlsConfig, err := o.loadTLS(life, log)
+	tlsConfig, served, err := o.loadTLS(life, config, log)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func Run(ctx context.Context, config *rest.Config, o Options, events io.Writer, 
 	if err := servers.add(o.MetricsAddr, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), nil, log); err != nil {
 		return fmt.Errorf("cannot serve metrics: %w", err)
 	}
-	if err := servers.add(o.HealthAddr, health(handler), nil, log); err != nil {
+	if err := servers.add(o.HealthAddr, health(handler, served), nil, log); err != nil {
 		return fmt.Errorf("cannot serve health: %w", err)
 	}
 	// Requests are served from the start: those that are only passed on need
@@ -80,14 +80,15 @@ func Run(ctx context.Context, config *rest.Config, o Options, events io.Writer, 
 	return group.Wait()
 }
 
-// health answers /healthz and /readyz.
-func health(p *proxy.Proxy) http.Handler {
+// health answers /healthz and /readyz, the latter when there is a certificate and the
+// API server can be asked.
+func health(p *proxy.Proxy, served func(*http.Request) error) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
-		if err := p.Ready(ctx); err != nil {
+		if err := errors.Join(served(r), p.Ready(ctx)); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}

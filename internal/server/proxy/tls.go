@@ -8,40 +8,53 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/localcluster/pki"
 )
 
-// loadTLS makes the configuration of the listener. Certificates from files are
-// followed until the context ends.
-func (o Options) loadTLS(ctx context.Context, log *slog.Logger) (*tls.Config, error) {
+// loadTLS makes the configuration of the listener, and what says whether there is a
+// certificate yet. Certificates are followed until the context ends.
+func (o Options) loadTLS(ctx context.Context, api *rest.Config, log *slog.Logger) (*tls.Config, func(*http.Request) error, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if o.ClientCAFile != "" {
 		authorities, err := os.ReadFile(o.ClientCAFile)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the authority of clients: %w", err)
+			return nil, nil, fmt.Errorf("cannot read the authority of clients: %w", err)
 		}
 		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.VerifyClientCertIfGiven
 		if !config.ClientCAs.AppendCertsFromPEM(authorities) {
-			return nil, fmt.Errorf("cannot read the authority of clients: no certificate in %s", o.ClientCAFile)
+			return nil, nil, fmt.Errorf("cannot read the authority of clients: no certificate in %s", o.ClientCAFile)
 		}
 	}
+	always := func(*http.Request) error { return nil }
 	certFile, keyFile, err := o.certFiles()
-	if err != nil {
-		return nil, err
-	}
-	if certFile == "" {
-		return config, o.selfSigned(config, log)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case certFile == "" && o.TLSSecret != "":
+		keeper, err := o.keeper(api)
+		if err != nil {
+			return nil, nil, err
+		}
+		config.GetCertificate = keeper.Certificate
+		// It ends with the context only.
+		go func() { _ = keeper.Start(logr.NewContextWithSlogLogger(ctx, log)) }()
+		return config, keeper.Ready, nil
+	case certFile == "":
+		return config, always, o.selfSigned(config, log)
 	}
 	watcher, err := certwatcher.New(certFile, keyFile)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the certificate: %w", err)
+		return nil, nil, fmt.Errorf("cannot read the certificate: %w", err)
 	}
 	config.GetCertificate = watcher.GetCertificate
 	go func() {
@@ -49,7 +62,7 @@ func (o Options) loadTLS(ctx context.Context, log *slog.Logger) (*tls.Config, er
 			log.Error("the certificate is not read again", "error", err)
 		}
 	}()
-	return config, nil
+	return config, always, nil
 }
 
 // certFiles are the files of the certificate, "" if the proxy is to make its own.
@@ -60,9 +73,11 @@ func (o Options) certFiles() (cert, key string, err error) {
 	switch {
 	case o.CertFile != "":
 		return o.CertFile, o.KeyFile, nil
+	case o.TLSDir == "" && o.TLSSecret != "":
+		return "", "", nil
 	case o.TLSDir == "":
 		return "", "", ui.WithHint(errors.New("cannot serve TLS: there is no certificate"),
-			"give --tls-cert-file and --tls-private-key-file, or --tls-dir to let the proxy make one")
+			"give --tls-cert-file and --tls-private-key-file, or --tls-secret or --tls-dir to let the proxy make one")
 	}
 	cert, key = filepath.Join(o.TLSDir, "tls.crt"), filepath.Join(o.TLSDir, "tls.key")
 	switch _, err := os.Stat(cert); {

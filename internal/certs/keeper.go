@@ -1,7 +1,6 @@
 package certs
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -12,17 +11,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/tenure-dev/tenure/internal/admission"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
-	// Secret is the name of the Secret that replicas share.
-	Secret = admission.WebhookService
-
 	// interval is how often the Secret is read: replicas serve what it held at
 	// most that long ago.
 	interval = time.Minute
@@ -37,17 +31,21 @@ const (
 )
 
 // errNotYet says that there is no certificate yet.
-var errNotYet = errors.New("the webhook has no certificate yet")
+var errNotYet = errors.New("there is no certificate yet")
 
 // Keeper keeps the certificate. It runs in each replica.
 type Keeper struct {
 	// Client reads and writes the API server itself, without a cache: it needs
 	// no right to list Secrets.
 	Client client.Client
-	// Namespace is where the Secret is.
-	Namespace string
-	// Names are what the API server calls the webhook by, at least one.
+	// Namespace and Secret are where the certificate is. The Secret has to be
+	// there, and may be empty: with it nobody needs the right to make Secrets.
+	Namespace, Secret string
+	// Names are what callers call the server by, at least one.
 	Names []string
+	// Trust tells callers which authorities to trust, PEM. It is called before a
+	// certificate is served that needs it, and again at each look.
+	Trust func(ctx context.Context, trusted []byte) error
 	// Issue makes certificates, and Now is the time.
 	Issue func(names []string, now time.Time) (Pair, error)
 	Now   func() time.Time
@@ -72,7 +70,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	for {
 		wait := interval
 		if err := k.Keep(ctx); err != nil {
-			log.Error(err, "owners of tenants may have to wait with new namespaces")
+			log.Error(err, "callers may not be served", "secret", k.Secret)
 			wait = retry
 		}
 		timer := time.NewTimer(wait)
@@ -99,8 +97,8 @@ func (k *Keeper) Ready(*http.Request) error {
 	return err
 }
 
-// Keep brings the Secret, what is served, and what the API server trusts up to
-// date, in this order.
+// Keep brings the Secret, what callers trust, and what is served up to date, in this
+// order.
 func (k *Keeper) Keep(ctx context.Context) error {
 	bundle, err := k.secret(ctx)
 	if err != nil {
@@ -108,9 +106,9 @@ func (k *Keeper) Keep(ctx context.Context) error {
 	}
 	pair, err := tls.X509KeyPair(bundle.Current.Cert, bundle.Current.Key)
 	if err != nil {
-		return fmt.Errorf("cannot serve the certificate of Secret %s: %w", Secret, err)
+		return fmt.Errorf("cannot serve the certificate of Secret %s: %w", k.Secret, err)
 	}
-	if err := k.trust(ctx, bundle.Trusted); err != nil {
+	if err := k.Trust(ctx, bundle.Trusted); err != nil {
 		return err
 	}
 	k.Serving()
@@ -125,8 +123,8 @@ func (k *Keeper) Keep(ctx context.Context) error {
 func (k *Keeper) secret(ctx context.Context) (Bundle, error) {
 	secret := &corev1.Secret{}
 	for {
-		if err := k.Client.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: Secret}, secret); err != nil {
-			return Bundle{}, fmt.Errorf("cannot read the webhook's Secret %s/%s, which is part of config/webhook: %w", k.Namespace, Secret, err)
+		if err := k.Client.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: k.Secret}, secret); err != nil {
+			return Bundle{}, fmt.Errorf("cannot read Secret %s/%s of the certificate, which is part of our manifests: %w", k.Namespace, k.Secret, err)
 		}
 		before := read(secret)
 		after, err := before.Advance(k.Names, k.Now(), k.Issue)
@@ -142,33 +140,7 @@ func (k *Keeper) secret(ctx context.Context) (Bundle, error) {
 			return after, nil
 		}
 		if !apierrors.IsConflict(err) {
-			return Bundle{}, fmt.Errorf("cannot write the webhook's Secret %s/%s: %w", k.Namespace, Secret, err)
-		}
-	}
-}
-
-// trust tells the API server which authorities to trust.
-func (k *Keeper) trust(ctx context.Context, trusted []byte) error {
-	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	for {
-		if err := k.Client.Get(ctx, client.ObjectKey{Name: admission.WebhookName}, configuration); err != nil {
-			return fmt.Errorf("cannot read the webhook's configuration %s, which is part of config/webhook: %w", admission.WebhookName, err)
-		}
-		changed := false
-		for i := range configuration.Webhooks {
-			if c := &configuration.Webhooks[i].ClientConfig; !bytes.Equal(c.CABundle, trusted) {
-				c.CABundle, changed = trusted, true
-			}
-		}
-		if !changed {
-			return nil
-		}
-		err := k.Client.Update(ctx, configuration)
-		if err == nil {
-			return nil
-		}
-		if !apierrors.IsConflict(err) {
-			return fmt.Errorf("cannot tell the API server whom to trust in %s: %w", admission.WebhookName, err)
+			return Bundle{}, fmt.Errorf("cannot write Secret %s/%s of the certificate: %w", k.Namespace, k.Secret, err)
 		}
 	}
 }

@@ -1,10 +1,11 @@
-// Package certs makes, keeps and rotates the certificate of Tenure's webhook, in
-// one Secret that all replicas share, and tells the API server whom to trust.
+// Package certs makes, keeps and rotates a certificate of Tenure's own, that of the
+// webhook or of the proxy, in one Secret that all replicas share, and tells those who
+// call whom to trust.
 //
 // Each certificate has an authority of its own, whose key is thrown away: nobody
 // can make another one. A new one is trusted for a while before it is served, and
 // the old one for as long as it is valid, so that no call fails in between,
-// however late a replica or an API server learns of it.
+// however late a replica or a caller learns of it.
 //
 // Libraries for this keep the key of the authority, and take the old certificate's
 // trust away in the same moment in which the new one begins to be served.
@@ -17,6 +18,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
@@ -28,7 +30,7 @@ const (
 	// renewal is how long before its end a certificate gets a successor.
 	renewal = 30 * 24 * time.Hour
 	// settling is how long a certificate is trusted before it is served: long
-	// enough for every API server to have learned of it.
+	// enough for every caller to have learned of it.
 	settling = 10 * time.Minute
 	// backdated is how far certificates begin in the past, for clocks that differ:
 	// see the library.
@@ -48,11 +50,18 @@ type Bundle struct {
 	Trusted []byte
 }
 
-// Issue makes a certificate for DNS names that begins now, and is valid for a time.
+// Issue makes a certificate for DNS names and IP addresses, at least one, that begins
+// now, and is valid for 90 days.
 func Issue(names []string, _ time.Time) (Pair, error) {
-	cert, key, err := certutil.GenerateSelfSignedCertKeyWithOptions(certutil.SelfSignedCertKeyOptions{
-		Host: names[0], AlternateDNS: names[1:], MaxAge: validity,
-	})
+	options := certutil.SelfSignedCertKeyOptions{Host: names[0], MaxAge: validity}
+	for _, name := range names[1:] {
+		if ip := net.ParseIP(name); ip != nil {
+			options.AlternateIPs = append(options.AlternateIPs, ip)
+			continue
+		}
+		options.AlternateDNS = append(options.AlternateDNS, name)
+	}
+	cert, key, err := certutil.GenerateSelfSignedCertKeyWithOptions(options)
 	if err != nil {
 		return Pair{}, fmt.Errorf("cannot make a certificate: %w", err)
 	}

@@ -2,6 +2,7 @@ package certs_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -16,12 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/admission"
-	"github.com/tenure-dev/tenure/internal/webhook/certs"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"github.com/tenure-dev/tenure/internal/certs"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
@@ -158,16 +156,19 @@ func TestAdvanceRepairs(t *testing.T) {
 var errIssue = errors.New("no entropy")
 
 // TestKeepers lets two replicas share a Secret through a rotation, with a client
-// that trusts what the configuration says.
+// that trusts what it was told.
 func TestKeepers(t *testing.T) {
 	t.Parallel()
 	c := fake.NewClientBuilder().WithObjects(
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: certs.Secret}},
-		admission.Webhook(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "shared"}},
 	).Build()
 	now := start
+	var told []byte
 	replica := func() *certs.Keeper {
-		return &certs.Keeper{Client: c, Namespace: "flux-system", Names: names, Issue: issue, Now: func() time.Time { return now }}
+		return &certs.Keeper{
+			Client: c, Namespace: "flux-system", Secret: "shared", Names: names, Issue: issue, Now: func() time.Time { return now },
+			Trust: func(_ context.Context, trusted []byte) error { told = trusted; return nil },
+		}
 	}
 	one, two := replica(), replica()
 	if err := one.Ready(nil); err == nil {
@@ -175,12 +176,8 @@ func TestKeepers(t *testing.T) {
 	}
 	call := func(k *certs.Keeper) {
 		t.Helper()
-		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-		if err := c.Get(t.Context(), client.ObjectKey{Name: admission.WebhookName}, configuration); err != nil {
-			t.Fatal(err)
-		}
 		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(configuration.Webhooks[0].ClientConfig.CABundle)
+		roots.AppendCertsFromPEM(told)
 		server := httptest.NewUnstartedServer(http.NotFoundHandler())
 		server.TLS = &tls.Config{GetCertificate: k.Certificate, MinVersion: tls.VersionTLS13}
 		server.StartTLS()
@@ -217,6 +214,24 @@ func TestKeepers(t *testing.T) {
 	}
 }
 
+// Nothing is served that nobody could be told to trust.
+func TestKeeperUntold(t *testing.T) {
+	t.Parallel()
+	c := fake.NewClientBuilder().WithObjects(
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "shared"}},
+	).Build()
+	k := &certs.Keeper{
+		Client: c, Namespace: "flux-system", Secret: "shared", Names: names, Issue: issue, Now: func() time.Time { return start },
+		Trust: func(context.Context, []byte) error { return errIssue },
+	}
+	if err := k.Keep(t.Context()); !errors.Is(err, errIssue) {
+		t.Errorf("got %v, want %v", err, errIssue)
+	}
+	if err := k.Ready(nil); err == nil {
+		t.Error("it serves a certificate that nobody trusts")
+	}
+}
+
 // What the library issues is what is expected of it.
 func TestIssue(t *testing.T) {
 	t.Parallel()
@@ -229,5 +244,15 @@ func TestIssue(t *testing.T) {
 	}
 	if err := serves(bundle.Current, bundle.Trusted, time.Now().Add(90*24*time.Hour)); err == nil {
 		t.Error("the certificate is valid for more than 90 days")
+	}
+	// What is issued for addresses is what is looked for, or it would be made anew
+	// at each look.
+	mixed := []string{"proxy.example.com", "192.0.2.1", "2001:db8::1", "proxy.svc"}
+	bundle, err = certs.Bundle{}.Advance(mixed, time.Now(), certs.Issue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := bundle.Advance(mixed, time.Now(), certs.Issue); err != nil || !again.Equal(bundle) {
+		t.Errorf("a certificate with addresses is made again: %v", err)
 	}
 }

@@ -1,0 +1,49 @@
+package flux
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// To whoever has no rights in all namespaces, lists of kinds that are not served are
+// forbidden as well.
+func TestListForbidden(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status := metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden}
+		var answer any = status
+		switch {
+		case r.URL.Path == "/apis/kustomize.toolkit.fluxcd.io/v1":
+			status.Code = http.StatusOK
+			answer = metav1.APIResourceList{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: "kustomize.toolkit.fluxcd.io/v1",
+				APIResources: []metav1.APIResource{{Name: "kustomizations", Namespaced: true, Kind: "Kustomization"}},
+			}
+		case strings.Count(r.URL.Path, "/") == 3: // the discovery of another group
+			status.Code, status.Reason = http.StatusNotFound, metav1.StatusReasonNotFound
+			answer = status
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(int(status.Code))
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	t.Cleanup(server.Close)
+	c, err := NewClient(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := List(t.Context(), c, Selection{Kinds: []Kind{HelmRelease}}); !errors.Is(err, ErrNotInstalled) {
+		t.Errorf("a kind that is not served: %v", err)
+	}
+	if _, err := List(t.Context(), c, Selection{Kinds: []Kind{Kustomization}}); !apierrors.IsForbidden(err) || errors.Is(err, ErrNotInstalled) {
+		t.Errorf("a kind that is served: %v", err)
+	}
+}

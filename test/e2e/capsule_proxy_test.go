@@ -1,0 +1,427 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	capsuleURL = "https://github.com/clastix/flux2-capsule-multi-tenancy.git"
+	// capsuleOwner is the account that the fleet's tenant is applied as.
+	capsuleOwner = "system:serviceaccount:dev-team:gitops-reconciler"
+	// capsuleProfile allows what the fleet relies on by name: see
+	// docs/how-to/move-from-capsule.md.
+	capsuleProfile = `apiVersion: tenure.dev/v1alpha1
+kind: TenancyProfile
+metadata: {name: default}
+spec:
+  tenants:
+    accounts: {reconcilers: [gitops-reconciler]}
+    kubeConfigs: [gitops-reconciler-kubeconfig]
+    sources:
+      git: ["` + capsuleURL + `"]
+      helm: ["https://stefanprodan.github.io/podinfo"]
+`
+	// What an owner applies by hand in a namespace of its own, with the Secret there.
+	capsuleOwnSync = `apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: own, namespace: apps}
+spec: {interval: 1h, url: "` + capsuleURL + `", ref: {branch: dev-team}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: own, namespace: apps}
+spec:
+  interval: 1h
+  path: ./own
+  prune: true
+  targetNamespace: %s
+  serviceAccountName: gitops-reconciler
+  kubeConfig: {secretRef: {name: gitops-reconciler-kubeconfig, key: kubeconfig}}
+  sourceRef: {kind: GitRepository, name: own}
+`
+)
+
+// capsuleFleet is a copy of the public Capsule fleet, converted to what Flux serves,
+// with the changes of docs/how-to/move-from-capsule.md. Where the public one is not
+// beside the repository, as in CI, it is one of the same shape.
+func capsuleFleet(t *testing.T) string {
+	t.Helper()
+	root, err := testcluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, public := t.TempDir(), filepath.Join(root, "..", "shared", "data", "flux2-capsule-multi-tenancy-v1")
+	from := public
+	if _, err := os.Stat(public); err != nil {
+		t.Logf("the public fleet is not at hand: one of the same shape takes its place")
+		from = filepath.Join(root, "test", "e2e", "testdata", "capsule-fleet")
+	}
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, configMap("own", "first"), dir, "dev-team", "own", "own.yaml")
+	if from != public {
+		return dir
+	}
+	const asOwner = "spec:\n  serviceAccountName: gitops-reconciler\n  kubeConfig:"
+	base := filepath.Join(dir, "main", "tenants", "base", "dev-team")
+	edit(t, "kind: ServiceAccount\nmetadata:\n  name: gitops-reconciler\n", "kind: ServiceAccount\nmetadata:\n"+
+		"  annotations: {capsule.addon.fluxcd/enabled: \"true\", capsule.addon.fluxcd/kubeconfig-global: \"true\"}\n  name: gitops-reconciler\n", base, "rbac.yaml")
+	edit(t, "spec:\n  kubeConfig:", asOwner, base, "sync.yaml")
+	edit(t, "spec:\n  kubeConfig:", asOwner, dir, "dev-team", "staging", "namespaces-kustomization.yaml")
+	edit(t, "spec:\n  kubeConfig:", asOwner, dir, "dev-team", "staging", "podinfo-kustomization.yaml")
+	// The release is not in the namespace that it fills.
+	edit(t, "    name: podinfo\n    namespace: apps", "    name: podinfo\n    namespace: dev-team", dir, "dev-team", "staging", "podinfo-kustomization.yaml")
+	edit(t, "spec:\n  targetNamespace:", "spec:\n  serviceAccountName: gitops-reconciler\n  targetNamespace:", dir, "dev-team", "base", "podinfo", "podinfo-release.yaml")
+	return dir
+}
+
+// capsuleTenure is what the platform team applies beside the fleet: Tenure, the layer
+// for Capsule's kinds, and the proxy, of which one replica is enough here.
+func capsuleTenure(t *testing.T) string {
+	t.Helper()
+	files := map[string]string{"profile.yaml": capsuleProfile}
+	for name, content := range map[string][]byte{
+		"crds.yaml": config.CRDs(), "roles.yaml": config.Roles(), "policies.yaml": config.Policies(), "manager.yaml": config.Manager(),
+		"capsule-crds.yaml": config.CapsuleCRDs(), "capsule-roles.yaml": config.CapsuleRoles(), "capsule-policies.yaml": config.CapsulePolicies(),
+		"proxy.yaml": config.Proxy(),
+	} {
+		files[name] = string(content)
+	}
+	dir := newFolder(t, files)
+	edit(t, "            - manager\n", "            - manager\n            - --capsule\n", dir, "manager.yaml")
+	edit(t, "  replicas: 2\n", "  replicas: 1\n", dir, "proxy.yaml")
+	return dir
+}
+
+// proxied is the fleet with what a tenant knows of it.
+type proxied struct {
+	run
+	// kubeconfig is a file that leads the owner to the proxy.
+	kubeconfig string
+}
+
+// TestCapsuleFleetThroughProxy runs a fleet that was written for Capsule and its
+// proxy with Tenure in their place.
+func TestCapsuleFleetThroughProxy(t *testing.T) {
+	t.Parallel()
+	fleet := capsuleFleet(t)
+	began := time.Now()
+	r := run{testcluster.Start(t, localcluster.Options{
+		Fleet: filepath.Join(fleet, "main"), Path: "clusters/staging", Apply: []string{capsuleTenure(t)},
+		Maps: parseMaps(t, capsuleURL+"#main="+filepath.Join(fleet, "main"), capsuleURL+"#dev-team="+filepath.Join(fleet, "dev-team"),
+			"https://stefanprodan.github.io/podinfo="+podinfoCharts(t)),
+		Assume: []string{"flux-system/capsule", "flux-system/capsule-proxy"},
+	}), t}
+	// Flux is faster than the manager, and tries again after a minute.
+	testwait.For(t, "the tenant's kubeconfig", patience, func() (bool, string) {
+		data := r.field("dev-team", "secret/gitops-reconciler-kubeconfig", ".data.kubeconfig")
+		return data != "", "there is none"
+	})
+	r.ask("Kustomization/dev-team/dev-team")
+	for _, ref := range []string{"Kustomization/dev-team/namespaces", "HelmRelease/dev-team/podinfo", "Kustomization/dev-team/podinfo"} {
+		r.until(ref, "to be ready", func(row flux.Row) bool { return row.State == flux.Ready })
+	}
+	expectNothing(t, "everything becomes ready", r.settle())
+	t.Logf("ready %.1fs after the start", time.Since(began).Seconds())
+	if ready := r.field("apps", "deployment/podinfo", ".status.readyReplicas"); ready != "1" {
+		t.Errorf("podinfo has %q ready Pods, want one", ready)
+	}
+	r.saysOf("dev-team", "Ready", "True")
+
+	p := proxied{r, r.ownersKubeconfig()}
+	t.Run("Sees", func(t *testing.T) { p.in(t).testSees() })
+	t.Run("Watches", func(t *testing.T) { p.in(t).testWatches() })
+	t.Run("Rights", func(t *testing.T) { p.in(t).testRights() })
+	t.Run("OtherNamespaces", func(t *testing.T) { p.in(t).testOtherNamespaces() })
+	t.Run("Rotation", func(t *testing.T) { p.in(t).testRotation() })
+	t.Run("NoOtherWay", func(t *testing.T) { p.in(t).testNoOtherWay() })
+}
+
+func (p proxied) in(t *testing.T) proxied { return proxied{p.run.with(t), p.kubeconfig} }
+
+// ask makes Flux look at an object now.
+func (r run) ask(ref string) {
+	r.t.Helper()
+	part := strings.Split(ref, "/")
+	r.kubectl("", "annotate", "--overwrite", "-n", part[1], part[0]+"/"+part[2], "reconcile.fluxcd.io/requestedAt="+time.Now().Format(time.RFC3339Nano))
+}
+
+// address is where a port of the proxy is served on this machine.
+func (r run) address(flag string) string {
+	r.t.Helper()
+	for _, word := range r.processOf("tenure-proxy").command {
+		if value, ok := strings.CutPrefix(word, flag+"="); ok {
+			return value
+		}
+	}
+	r.t.Fatalf("the proxy has no %s", flag)
+	return ""
+}
+
+// tenure runs our CLI with a kubeconfig.
+func (r run) tenure(kubeconfig string, args ...string) string {
+	r.t.Helper()
+	cmd := command(r.t, r.t.TempDir(), args...)
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+kubeconfig)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		r.t.Fatalf("tenure %s: %v\n%s%s", strings.Join(args, " "), err, out, errs.String())
+	}
+	return string(out)
+}
+
+// ownersKubeconfig is made as an admin makes it for a person. The Service's address
+// is that of the process here, and so the certificate's name has to be said.
+func (r run) ownersKubeconfig() string {
+	r.t.Helper()
+	file := filepath.Join(r.t.TempDir(), "kubeconfig")
+	r.tenure(r.Kubeconfig, "kubeconfig", "dev-team", "--server", "https://"+r.address("--listen"), "--server-name", "tenure-proxy.flux-system.svc", "-o", file)
+	return file
+}
+
+// as runs kubectl as the owner, through the proxy.
+func (p proxied) as(stdin string, args ...string) (string, error) {
+	p.t.Helper()
+	return kubectl(p.t, p.Cluster, stdin, append([]string{"--kubeconfig=" + p.kubeconfig}, args...)...)
+}
+
+// testSees: the usual commands show the tenant's part of the cluster and nothing else.
+func (p proxied) testSees() {
+	for _, tc := range []struct {
+		reason string
+		args   []string
+		want   []string
+	}{
+		{"the namespaces of the tenant, and the owner's own", []string{"get", "namespaces", "-o", "name"}, []string{"namespace/apps", "namespace/dev-team", "namespace/tools"}},
+		{"Pods of all namespaces", []string{"get", "pods", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.labels.app}{"\n"}{end}`}, []string{"apps/podinfo"}},
+		{"what helm list -A asks for", []string{"get", "secrets", "-A", "-l", "owner=helm,status=deployed", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.labels.name}{"\n"}{end}`}, []string{"dev-team/podinfo"}},
+		{"what flux get all -A asks for", []string{"get", "kustomizations.kustomize.toolkit.fluxcd.io", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}{"\n"}{end}`}, []string{"dev-team/dev-team", "dev-team/namespaces", "dev-team/podinfo"}},
+		{"what k9s asks first", []string{"auth", "can-i", "list", "pods", "-A"}, []string{"yes"}},
+	} {
+		out, err := p.as("", tc.args...)
+		if err != nil {
+			p.t.Errorf("%s: %v\n%s", tc.reason, err, out)
+			continue
+		}
+		if diff := cmp.Diff(tc.want, strings.Fields(out)); diff != "" {
+			p.t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+		}
+	}
+	out := p.tenure(p.kubeconfig, "get", "all", "-A")
+	for _, want := range []string{"podinfo", "namespaces", "dev-team"} {
+		if !strings.Contains(out, want) {
+			p.t.Errorf("tenure get all -A lacks %s:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "flux-system") {
+		p.t.Errorf("tenure get all -A shows the platform's:\n%s", out)
+	}
+}
+
+// testWatches: kubectl -w shows what comes in a namespace that the owner has just made,
+// and nothing of others.
+func (p proxied) testWatches() {
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	bin, err := testcluster.BinDir()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), "--kubeconfig="+p.kubeconfig, "get", "configmaps", "-A", "-w", "-l", "watched", "-o", "name")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.kubectl("", "create", "namespace", "nobodys")
+	for _, namespace := range []string{"apps", "nobodys"} {
+		p.kubectl(watched("of-"+namespace), "apply", "-n", namespace, "-f", "-")
+	}
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for lines := bufio.NewScanner(out); !seen["configmap/of-more"] && lines.Scan(); {
+		seen[lines.Text()] = true
+		if lines.Text() != "configmap/of-apps" {
+			continue
+		}
+		// The list has been shown: what follows is the watch.
+		p.kubectl(watched("later"), "apply", "-n", "nobodys", "-f", "-")
+		if out, err := p.as("", "create", "namespace", "more"); err != nil {
+			p.t.Errorf("the owner cannot make a namespace: %v %s", err, out)
+		}
+		testwait.For(p.t, "the owner to have its rights there", patience, func() (bool, string) {
+			out, err := p.as(watched("of-more"), "apply", "-n", "more", "-f", "-")
+			return err == nil, out
+		})
+	}
+	cancel()
+	_ = cmd.Wait() // it was ended
+	if diff := cmp.Diff(map[string]bool{"configmap/of-apps": true, "configmap/of-more": true}, seen); diff != "" {
+		p.t.Errorf("the watch: -want +got:\n%s", diff)
+	}
+}
+
+// watched is a ConfigMap that testWatches looks for.
+func watched(name string) string {
+	return "{apiVersion: v1, kind: ConfigMap, metadata: {name: " + name + ", labels: {watched: here}}}\n"
+}
+
+// testRights: what tenants are applied as reaches nothing but the tenant's.
+func (p proxied) testRights() {
+	for _, tc := range []struct {
+		who       string
+		namespace string
+		want      bool
+	}{
+		{capsuleOwner, "apps", true},
+		{capsuleOwner, "tools", true},
+		{capsuleOwner, "flux-system", false},
+		{capsuleOwner, "nobodys", false},
+		{"system:serviceaccount:apps:gitops-reconciler", "apps", true},
+		{"system:serviceaccount:apps:gitops-reconciler", "tools", false},
+		{"system:serviceaccount:apps:gitops-reconciler", "dev-team", false},
+		{"system:serviceaccount:apps:gitops-reconciler", "flux-system", false},
+	} {
+		for _, what := range [][]string{{"create", "configmaps"}, {"get", "secrets"}, {"create", "kustomizations.kustomize.toolkit.fluxcd.io"}} {
+			if got := p.may(tc.who, append(what, "-n", tc.namespace)...); got != tc.want {
+				p.t.Errorf("%s may %s in %s: %v, want %v", tc.who, strings.Join(what, " "), tc.namespace, got, tc.want)
+			}
+		}
+		if p.may(tc.who, "list", "secrets", "-A") {
+			p.t.Errorf("%s may list all Secrets", tc.who)
+		}
+	}
+}
+
+// testOtherNamespaces: the Secret in another namespace of the tenant serves Flux's
+// Kustomizations there, as the account there and for that namespace alone.
+func (p proxied) testOtherNamespaces() {
+	apply := func(target string) {
+		if out, err := p.as(fmt.Sprintf(capsuleOwnSync, target), "apply", "-f", "-"); err != nil {
+			p.t.Fatalf("the owner cannot apply in its namespace: %v\n%s", err, out)
+		}
+	}
+	apply("apps")
+	p.until("Kustomization/apps/own", "to be ready", func(row flux.Row) bool { return row.State == flux.Ready })
+	if p.field("apps", "configmap/own", ".data.value") != "first" {
+		p.t.Error("it has applied nothing")
+	}
+	const refused = `User "system:serviceaccount:apps:gitops-reconciler" cannot patch resource "configmaps" in API group "" in the namespace "tools"`
+	apply("tools")
+	p.until("Kustomization/apps/own", "to be refused in tools", func(row flux.Row) bool { return strings.Contains(row.Message, refused) })
+}
+
+// testRotation: a new token takes the place of the one before while Flux reconciles.
+func (p proxied) testRotation() {
+	const ref = "Kustomization/dev-team/namespaces"
+	before := p.field("dev-team", "secret/gitops-reconciler-kubeconfig", ".data.kubeconfig")
+	p.kubectl("", "annotate", "--overwrite", "-n", "dev-team", "secret/gitops-reconciler-kubeconfig", "tenure.dev/renew=2020-01-01T00:00:00Z")
+	p.kubectl("", "annotate", "--overwrite", "-n", "dev-team", "serviceaccount/gitops-reconciler", "touched=now")
+	rounds := 0
+	testwait.For(p.t, "another token, while Flux goes on", patience, func() (bool, string) {
+		p.reconciled(ref)
+		rounds++
+		now := p.field("dev-team", "secret/gitops-reconciler-kubeconfig", ".data.kubeconfig")
+		return now != "" && now != before, "it is the same"
+	})
+	p.reconciled(ref)
+	p.t.Logf("%d reconciliations until the token was another one, and one more", rounds)
+	if out := p.kubectl("", "get", "events", "-n", "dev-team", "--field-selector", "type=Warning,involvedObject.kind=Kustomization,involvedObject.name=namespaces", "-o", "jsonpath={.items[*].message}"); out != "" {
+		p.t.Errorf("a reconciliation failed: %s", out)
+	}
+}
+
+// reconciled makes Flux look at an object and waits until it has.
+func (p proxied) reconciled(ref string) {
+	p.t.Helper()
+	p.ask(ref)
+	part := strings.Split(ref, "/")
+	p.until(ref, "to be reconciled", func(row flux.Row) bool {
+		const asked = `.metadata.annotations.reconcile\.fluxcd\.io/requestedAt`
+		done := p.field(part[1], part[0]+"/"+part[2], ".status.lastHandledReconcileAt")
+		return row.State == flux.Ready && done != "" && done == p.field(part[1], part[0]+"/"+part[2], asked)
+	})
+}
+
+// requests is how many requests the proxy has answered or passed on with success.
+func (r run) requests() int {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "http://"+r.address("--metrics-addr")+"/metrics", nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	sum := 0
+	for _, found := range regexp.MustCompile(`(?m)^tenure_proxy_requests_total\{.*code="2\d\d"\} (\d+)$`).FindAllStringSubmatch(string(body), -1) {
+		n, err := strconv.Atoi(found[1])
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
+
+// testNoOtherWay: Flux's requests are counted by the proxy, and nothing is applied
+// while it is away.
+func (p proxied) testNoOtherWay() {
+	const ref = "Kustomization/dev-team/namespaces"
+	config, err := clientcmd.LoadFromFile(p.kubeconfig)
+	if err != nil || len(config.Clusters) != 1 {
+		p.t.Fatalf("the owner's kubeconfig: %v %v", config, err)
+	}
+	before := p.requests()
+	p.reconciled(ref)
+	after := p.requests()
+	p.t.Logf("%d requests for one reconciliation, %d in all", after-before, after)
+	if after == before {
+		p.t.Error("Flux has reconciled, and the proxy knows nothing of it")
+	}
+	p.kubectl("", "scale", "deployment/tenure-proxy", "-n", "flux-system", "--replicas=0")
+	testwait.For(p.t, "the proxy to be gone", patience, func() (bool, string) {
+		pods := p.kubectl("", "get", "pods", "-n", "flux-system", "-l", "app=tenure-proxy", "-o", "name")
+		return pods == "", pods
+	})
+	p.ask(ref)
+	p.until(ref, "to fail without the proxy", func(row flux.Row) bool {
+		return row.State == flux.Failed && strings.Contains(row.Message, "tenure-proxy.flux-system.svc:9001")
+	})
+	p.kubectl("", "scale", "deployment/tenure-proxy", "-n", "flux-system", "--replicas=1")
+	testwait.For(p.t, "the proxy to be back", patience, func() (bool, string) {
+		ready := p.field("flux-system", "deployment/tenure-proxy", ".status.readyReplicas")
+		return ready == "1", ready
+	})
+	p.reconciled(ref)
+}
