@@ -206,7 +206,11 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 			Variables:        []admissionregistrationv1.Variable{{Name: "name", Expression: objectName}},
 		},
 	}
-	for i, together := range affordable(r.conditions) {
+	conditions := r.conditions
+	if r.shared {
+		conditions = append(slices.Clone(conditions), "!("+allowed(params)+")")
+	}
+	for i, together := range affordable(conditions) {
 		p.Spec.MatchConditions = append(p.Spec.MatchConditions, admissionregistrationv1.MatchCondition{
 			Name: "applies" + strings.Repeat("-further", i), Expression: join(together, " && "),
 		})
@@ -222,7 +226,7 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 			refused = `variables.refusal.replace('\n', ' ')`
 		}
 		if !r.platform {
-			p.Spec.Variables = append(p.Spec.Variables, admissionregistrationv1.Variable{Name: "tenant", Expression: r.tenant()})
+			p.Spec.Variables = append(p.Spec.Variables, admissionregistrationv1.Variable{Name: "tenant", Expression: r.tenant(params)})
 			refused = "'tenant ' + variables.tenant + ': ' + " + refused
 		}
 		message = "variables.refusal == '' ? '' : " + refused
@@ -268,15 +272,21 @@ const exempt = "has(params.spec.exemptions) ? params.spec.exemptions.filter(e, e
 
 // affordable puts conditions together for as long as one expression may ask RBAC
 // about all of them: the API server allows an expression a cost of 1,000,000, of
-// which each question takes 350,000.
+// which each question takes 350,000. It looks at all expressions, also after one that
+// does not hold, so that what decides without a question stands in each.
 func affordable(conditions []string) [][]string {
 	const questions = 2
+	asks := func(condition string) int { return strings.Count(condition, ".check(") }
+	first := slices.IndexFunc(conditions, func(c string) bool { return asks(c) > 0 })
 	var groups [][]string
 	asked := 0
 	for _, condition := range conditions {
-		n := strings.Count(condition, ".check(")
-		if len(groups) == 0 || asked+n > questions {
-			groups, asked = append(groups, nil), 0
+		n := asks(condition)
+		if len(groups) == 0 {
+			groups = append(groups, nil)
+		}
+		if asked+n > questions {
+			groups, asked = append(groups, slices.Clone(conditions[:first])), 0
 		}
 		last := len(groups) - 1
 		groups[last], asked = append(groups[last], condition), asked+n
@@ -290,11 +300,11 @@ func join(expressions []string, operator string) string {
 	return "(" + strings.Join(expressions, ")"+strings.TrimRight(operator, " ")+"\n(") + ")"
 }
 
-// tenant is CEL for the name of the tenant that a rule speaks to. A Namespace itself
-// lies in none, so that rules about those ask the parameters.
-func (r Rule) tenant() string {
+// tenant is CEL for the name of the tenant that a rule speaks to. A namespace's own
+// parameters say whose it is; a Namespace itself lies in none.
+func (r Rule) tenant(params *admissionregistrationv1.ParamKind) string {
 	switch {
-	case r.own:
+	case params.Kind == "TenantParameters":
 		return "params.spec.tenant"
 	case r.ofNamespaces:
 		return tenantName("object", "''")

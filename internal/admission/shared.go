@@ -39,6 +39,33 @@ func shared() Rule {
 	return one
 }
 
+// allowed is CEL for a match condition: it holds if no shared rule has anything to
+// say. Before the API server looks at validations and messages, it converts the
+// request, the object, the parameters and the namespace three times more, and of what
+// is allowed it makes the message as well. So it finds out first, by expressions
+// without messages, whether there is anything to say. What, and who is exempt, is
+// the validation's to say: whatever that refuses must not be allowed here.
+func allowed(params *admissionregistrationv1.ParamKind) string {
+	all := []string{"has(object.spec)"}
+	for _, r := range Rules() {
+		if !r.shared {
+			continue
+		}
+		var holds []string
+		for _, v := range r.validations {
+			holds = append(holds, v.expression)
+		}
+		all = append(all, fmt.Sprintf("!(request.resource.resource in [%s]) || (%s)", r.kinds(), join(holds, " && ")))
+	}
+	// Match conditions have no variables, and do not see the namespace. So where its
+	// labels name the tenant, the account of that name is left to the validation.
+	accounts := strings.Replace(reconcilers.Expression, "variables.tenant", "params.spec.tenant", 1)
+	if params.Kind != "TenantParameters" {
+		accounts = strings.Replace(reconcilers.Expression, "[variables.tenant] + ", "", 1)
+	}
+	return strings.ReplaceAll(join(all, " && "), "variables."+reconcilers.Name, "("+accounts+")")
+}
+
 // variable is the name of the variable of a shared policy that holds what the
 // rule has to say.
 func (r Rule) variable() string { return strings.TrimPrefix(r.Name, Prefix) }
