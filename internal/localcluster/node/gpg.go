@@ -80,7 +80,7 @@ func refusal(why string) string {
 func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 func writeProgram(path, script string) error {
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o700); err != nil {
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o700); err != nil { //nolint:gosec // a program
 		return fmt.Errorf("cannot make the folder for gpg: %w", err)
 	}
 	return nil
