@@ -55,9 +55,9 @@ type Rule struct {
 	asks bool
 	// shared rules are about the spec of Flux objects.
 	shared bool
-	// labelled says of a shared rule that it is about labels, and asked also when the
-	// spec stays as it is.
-	labelled bool
+	// sharded rules are asked only where a namespace or an object is in a shard: see
+	// [narrowed].
+	sharded bool
 	// own rules read TenantParameters alone, and hold nobody back without them.
 	own bool
 	// ofNamespaces are rules for the namespaces of tenants themselves, by our
@@ -125,12 +125,12 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 		} else {
 			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)))
 			for i := range tenantLabels {
-				bindings = append(bindings, binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))
+				bindings = append(bindings, r.narrowed(binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))...)
 			}
 		}
 		own := r.Name + fromParameters
 		policies = append(policies, r.policy(own, paramKind("TenantParameters"), where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters)))
-		bindings = append(bindings, binding(own, own, params, nil))
+		bindings = append(bindings, r.narrowed(binding(own, own, params, nil))...)
 	}
 	return policies, bindings
 }
@@ -191,6 +191,33 @@ func binding(policy, name string, params *admissionregistrationv1.ParamRef, name
 	return b
 }
 
+// narrowed returns the bindings of a rule about shards in the place of one: for the
+// namespaces that are in a shard, and for objects in others that say they are in one.
+// The API server makes nothing ready for a policy before a binding has been found, so
+// that the rule costs nothing where nobody has shards.
+func (r Rule) narrowed(b admissionregistrationv1.ValidatingAdmissionPolicyBinding) []admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+	if !r.sharded {
+		return []admissionregistrationv1.ValidatingAdmissionPolicyBinding{b}
+	}
+	var namespaces []metav1.LabelSelectorRequirement
+	if b.Spec.MatchResources != nil {
+		namespaces = b.Spec.MatchResources.NamespaceSelector.MatchExpressions
+	}
+	selecting := func(operator metav1.LabelSelectorOperator) *metav1.LabelSelector {
+		selector := where(operator, v1alpha1.LabelShard)
+		selector.MatchExpressions = append(selector.MatchExpressions, namespaces...)
+		return selector
+	}
+	objects := *b.DeepCopy()
+	objects.Name += "-objects"
+	objects.Spec.MatchResources = &admissionregistrationv1.MatchResources{
+		NamespaceSelector: selecting(metav1.LabelSelectorOpDoesNotExist),
+		ObjectSelector:    where(metav1.LabelSelectorOpExists, v1alpha1.LabelShard),
+	}
+	b.Spec.MatchResources = &admissionregistrationv1.MatchResources{NamespaceSelector: selecting(metav1.LabelSelectorOpExists)}
+	return []admissionregistrationv1.ValidatingAdmissionPolicyBinding{b, objects}
+}
+
 func labels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "tenure", "app.kubernetes.io/component": "admission"}
 }
@@ -207,7 +234,11 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 			Variables:        []admissionregistrationv1.Variable{{Name: "name", Expression: objectName}},
 		},
 	}
-	for i, together := range affordable(r.conditions) {
+	conditions := r.conditions
+	if r.shared {
+		conditions = append(slices.Clone(conditions), "!("+allowed(params)+")")
+	}
+	for i, together := range affordable(conditions) {
 		p.Spec.MatchConditions = append(p.Spec.MatchConditions, admissionregistrationv1.MatchCondition{
 			Name: "applies" + strings.Repeat("-further", i), Expression: join(together, " && "),
 		})
@@ -223,7 +254,7 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 			refused = `variables.refusal.replace('\n', ' ')`
 		}
 		if !r.platform {
-			p.Spec.Variables = append(p.Spec.Variables, admissionregistrationv1.Variable{Name: "tenant", Expression: r.tenant()})
+			p.Spec.Variables = append(p.Spec.Variables, admissionregistrationv1.Variable{Name: "tenant", Expression: r.tenant(params)})
 			refused = "'tenant ' + variables.tenant + ': ' + " + refused
 		}
 		message = "variables.refusal == '' ? '' : " + refused
@@ -269,15 +300,21 @@ const exempt = "has(params.spec.exemptions) ? params.spec.exemptions.filter(e, e
 
 // affordable puts conditions together for as long as one expression may ask RBAC
 // about all of them: the API server allows an expression a cost of 1,000,000, of
-// which each question takes 350,000.
+// which each question takes 350,000. It looks at all expressions, also after one that
+// does not hold, so that what decides without a question stands in each.
 func affordable(conditions []string) [][]string {
 	const questions = 2
+	asks := func(condition string) int { return strings.Count(condition, ".check(") }
+	first := slices.IndexFunc(conditions, func(c string) bool { return asks(c) > 0 })
 	var groups [][]string
 	asked := 0
 	for _, condition := range conditions {
-		n := strings.Count(condition, ".check(")
-		if len(groups) == 0 || asked+n > questions {
-			groups, asked = append(groups, nil), 0
+		n := asks(condition)
+		if len(groups) == 0 {
+			groups = append(groups, nil)
+		}
+		if asked+n > questions {
+			groups, asked = append(groups, slices.Clone(conditions[:first])), 0
 		}
 		last := len(groups) - 1
 		groups[last], asked = append(groups[last], condition), asked+n
@@ -291,11 +328,11 @@ func join(expressions []string, operator string) string {
 	return "(" + strings.Join(expressions, ")"+strings.TrimRight(operator, " ")+"\n(") + ")"
 }
 
-// tenant is CEL for the name of the tenant that a rule speaks to. A Namespace itself
-// lies in none, so that rules about those ask the parameters.
-func (r Rule) tenant() string {
+// tenant is CEL for the name of the tenant that a rule speaks to. A namespace's own
+// parameters say whose it is; a Namespace itself lies in none.
+func (r Rule) tenant(params *admissionregistrationv1.ParamKind) string {
 	switch {
-	case r.own:
+	case params.Kind == "TenantParameters":
 		return "params.spec.tenant"
 	case r.ofNamespaces:
 		return tenantName("object", "''")

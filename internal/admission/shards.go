@@ -37,10 +37,12 @@ func shards() Rule {
 		Name: Prefix + "shards", Rows: []string{"A3"},
 		Title:     "Flux objects are in the shard of their namespace",
 		resources: shardedKinds(),
-		shared:    true,
-		labelled:  true,
+		sharded:   true,
+		// That the object stays where it was is nobody's doing, also when the
+		// namespace has moved meanwhile.
+		conditions: []string{shardMoved},
 		validations: []validation{{
-			"!" + shardMoved + " || " + shardOf("object") + " == " + of,
+			shardOf("object") + " == " + of,
 			what + " + 'must be in the shard of its namespace: ' + (" + of + " == '' ? 'leave the label " + v1alpha1.LabelShard + " out' : 'give it the label " + v1alpha1.LabelShard + ": ' + " + of + ")",
 		}},
 	}

@@ -64,7 +64,7 @@ func TestShards(t *testing.T) {
 		err := as("unsharded").Create(t.Context(), inShard(t, "unsharded", "x", "gold"), client.DryRunAll)
 		return err != nil && strings.Contains(err.Error(), "tenure-shards"), fmt.Sprint(err)
 	})
-	const leave, give = "Kustomization x must be in the shard of its namespace: leave the label sharding.fluxcd.io/key out (rule tenure-shards)", "give it the label sharding.fluxcd.io/key: gold (rule tenure-shards)"
+	const leave, give = "Kustomization x must be in the shard of its namespace: leave the label sharding.fluxcd.io/key out", "give it the label sharding.fluxcd.io/key: gold"
 	for _, tc := range []struct{ reason, namespace, shard, want string }{
 		{"nobody's shard in a namespace without one", "unsharded", "", ""},
 		{"another tenant's shard", "unsharded", "gold", leave},

@@ -20,8 +20,8 @@ func shared() Rule {
 		Name: Shared, Title: "Flux objects ask for what their tenant may have",
 		resources: append(fluxKinds(writes),
 			on(writes, groupExtensions, "artifactgenerators"), on(writes, groupFlagger, "canaries", "alertproviders")),
-		conditions: []string{specChanged + " || " + shardMoved},
-		variables:  []admissionregistrationv1.Variable{reconcilers, {Name: "asked", Expression: specChanged}},
+		conditions: []string{specChanged},
+		variables:  []admissionregistrationv1.Variable{reconcilers},
 		shared:     true,
 	}
 	// All that is wrong is told at once, so that nobody is sent away five times.
@@ -32,16 +32,38 @@ func shared() Rule {
 			continue
 		}
 		one.variables = append(one.variables, admissionregistrationv1.Variable{Name: r.variable(), Expression: "!has(object.spec) ? '' :\n" + firstOf(r.validations)})
-		// That an object comes into another shard is no reason to look at its spec.
-		asked := "variables.asked && "
-		if r.labelled {
-			asked = ""
-		}
-		refusals = append(refusals, fmt.Sprintf("(%[4]srequest.resource.resource in [%[1]s] && variables.%[2]s != '' && !('%[3]s' in variables.exempt) ? '; ' + variables.%[2]s + ' (rule %[3]s)' : '')",
-			r.kinds(), r.variable(), r.Name, asked))
+		refusals = append(refusals, fmt.Sprintf("(request.resource.resource in [%[1]s] && variables.%[2]s != '' && !('%[3]s' in variables.exempt) ? '; ' + variables.%[2]s + ' (rule %[3]s)' : '')",
+			r.kinds(), r.variable(), r.Name))
 	}
 	one.refusal = strings.Join(refusals, " +\n")
 	return one
+}
+
+// allowed is CEL for a match condition: it holds if no shared rule has anything to
+// say. Before the API server looks at validations and messages, it converts the
+// request, the object, the parameters and the namespace three times more, and of what
+// is allowed it makes the message as well. So it finds out first, by expressions
+// without messages, whether there is anything to say. What, and who is exempt, is
+// the validation's to say: whatever that refuses must not be allowed here.
+func allowed(params *admissionregistrationv1.ParamKind) string {
+	all := []string{"has(object.spec)"}
+	for _, r := range Rules() {
+		if !r.shared {
+			continue
+		}
+		var holds []string
+		for _, v := range r.validations {
+			holds = append(holds, v.expression)
+		}
+		all = append(all, fmt.Sprintf("!(request.resource.resource in [%s]) || (%s)", r.kinds(), join(holds, " && ")))
+	}
+	// Match conditions have no variables, and do not see the namespace. So where its
+	// labels name the tenant, the account of that name is left to the validation.
+	accounts := strings.Replace(reconcilers.Expression, "variables.tenant", "params.spec.tenant", 1)
+	if params.Kind != "TenantParameters" {
+		accounts = strings.Replace(reconcilers.Expression, "[variables.tenant] + ", "", 1)
+	}
+	return strings.ReplaceAll(join(all, " && "), "variables."+reconcilers.Name, "("+accounts+")")
 }
 
 // variable is the name of the variable of a shared policy that holds what the

@@ -266,6 +266,7 @@ func (c *Cluster) startNode(ctx context.Context) error {
 		Serving:   c.plane.Keys.Node,
 		ClientCAs: c.plane.Keys.CA.CertPEM, ClientName: controlplane.KubeletClientName,
 		Dir:       filepath.Join(c.opts.Data, "pods"),
+		Short:     filepath.Join(c.Dir, "t"),
 		Programs:  append(node.FluxPrograms(c.opts.BinDir), node.TenureServer(c.opts.BinDir)...),
 		Platform:  c.platform,
 		Processes: c.group,

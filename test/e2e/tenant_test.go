@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,10 +30,8 @@ metadata: {name: delivered}
 data: {by: the team}
 `
 
-// decryptionKeys are the platform's keys: the Secret with the private half, and
-// what files are encrypted for. The OpenPGP key stands for one that a person has:
-// kustomize-controller needs the program gpg for such keys, and the local cluster
-// lets no controller run a program.
+// decryptionKeys are the platform's keys, one for age and one for OpenPGP: the Secret
+// with the private halves, and what files are encrypted for.
 type decryptionKeys struct{ secret, recipient, publicFile string }
 
 func makeKeys(t *testing.T) decryptionKeys {
@@ -41,22 +40,28 @@ func makeKeys(t *testing.T) decryptionKeys {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entity, err := openpgp.NewEntity("admin", "", "admin@example.com", nil)
+	entity, err := openpgp.NewEntity("flux", "", "flux@example.com", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var public bytes.Buffer
-	w, err := armor.Encode(&public, openpgp.PublicKeyType, nil)
-	if err != nil {
-		t.Fatal(err)
+	armored := func(kind string, serialize func(io.Writer) error) string {
+		var text bytes.Buffer
+		w, err := armor.Encode(&text, kind, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(serialize(w), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return text.String()
 	}
-	if err := errors.Join(entity.Serialize(w), w.Close()); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "admin.asc")
-	write(t, public.String(), file)
+	file := filepath.Join(t.TempDir(), "flux.asc")
+	write(t, armored(openpgp.PublicKeyType, entity.Serialize), file)
+	private := armored(openpgp.PrivateKeyType, func(w io.Writer) error { return entity.SerializePrivate(w, nil) })
+	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	secret := "apiVersion: v1\nkind: Namespace\nmetadata: {name: flux-system}\n---\n" +
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: sops-age, namespace: flux-system}\nstringData: {flux.agekey: " + identity.String() + "}\n"
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: sops-age, namespace: flux-system}\n" +
+		"data: {flux.agekey: " + encode(identity.String()) + ", flux.asc: " + encode(private) + "}\n"
 	return decryptionKeys{secret, identity.Recipient().String(), file}
 }
 
@@ -84,14 +89,15 @@ func (e example) tenure(t *testing.T, stdin string, args ...string) string {
 }
 
 // Three tenants come to the example fleet, one in public and two with
-// credentials that are encrypted, and one of them goes again.
+// credentials that are encrypted, one for age and one for OpenPGP, and one of the
+// fleet's goes again.
 func TestTenantComesAndGoes(t *testing.T) {
 	t.Parallel()
 	e, keys := copyExample(t), makeKeys(t)
 	write(t, keys.secret, e.bootstrap, "sops.yaml")
 	said := e.onboard(t, "", "search")
 	said += e.onboard(t, "t0ken-of-mail", "mail", "--secret", "token", "--password-file", "-", "--age-recipient", keys.recipient)
-	said += e.onboard(t, "t0ken-of-maps", "maps", "--secret", "token", "--bearer-token-file", "-", "--age-recipient", keys.recipient, "--pgp-key-file", keys.publicFile)
+	said += e.onboard(t, "t0ken-of-maps", "maps", "--secret", "token", "--bearer-token-file", "-", "--pgp-key-file", keys.publicFile)
 	if strings.Contains(said, "t0ken") {
 		t.Errorf("a secret was printed:\n%s", said)
 	}

@@ -118,8 +118,9 @@ func FluxPrograms(binDir string) []Program {
 			Path:      filepath.Join(binDir, name),
 			Flags:     slices.Concat(commonFlags, extra),
 			DropGates: fluxDropGates,
-			// It clones remote bases with git. The others bring git along.
-			Git: name == "kustomize-controller",
+			// It clones remote bases with git, and decrypts for OpenPGP keys with
+			// gpg. The others bring git along.
+			Git: name == "kustomize-controller", GPG: name == "kustomize-controller",
 			Env: fluxEnv,
 		})
 	}

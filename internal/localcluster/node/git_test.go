@@ -128,16 +128,16 @@ func TestGitHasWhatItNeeds(t *testing.T) {
 	}
 }
 
-func TestOnlyKustomizeControllerHasGit(t *testing.T) {
+func TestOnlyKustomizeControllerHasPrograms(t *testing.T) {
 	t.Parallel()
 	var with []string
 	for _, p := range FluxPrograms("bin") {
-		if p.Git {
+		if p.Git || p.GPG {
 			with = append(with, p.Name)
 		}
 	}
 	if diff := cmp.Diff([]string{"kustomize-controller"}, with); diff != "" {
-		t.Errorf("programs with git: -want, +got:\n%s", diff)
+		t.Errorf("programs that run others: -want, +got:\n%s", diff)
 	}
 	env, _ := processEnv(Program{}, map[string]string{"PATH": "/evil"}, nil, nil)
 	if slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, "PATH=") }) {

@@ -25,6 +25,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,6 +71,9 @@ type Config struct {
 	// Dir is where Pods have their state folders. The node removes those of
 	// Pods that are gone.
 	Dir string
+	// Short is a folder for temporary files of Pods, with a path that is short enough
+	// for sockets. Whoever runs the node removes it.
+	Short string
 	// Programs are the programs that may become processes.
 	Programs []Program
 	// Platform says whether the Pods of a namespace may become processes.
@@ -97,6 +101,8 @@ func (c Config) validate() error {
 		missing = "ClientName"
 	case c.Dir == "":
 		missing = "Dir"
+	case c.Short == "":
+		missing = "Short"
 	case c.Platform == nil:
 		missing = "Platform"
 	case c.Processes == nil:
@@ -127,6 +133,8 @@ type Node struct {
 	pods      map[string]*podState
 	byIP      map[netip.Addr]*podState
 	running   sync.WaitGroup
+	// shorts counts the folders in cfg.Short.
+	shorts atomic.Uint64
 }
 
 // New prepares a node. It takes a port of loopback for the kubelet endpoint;
@@ -140,6 +148,9 @@ func New(cfg Config) (*Node, error) {
 		return nil, fmt.Errorf("cannot use %s for the state of Pods: %w", cfg.Dir, err)
 	}
 	cfg.Dir = dir
+	if cfg.Short, err = filepath.Abs(cfg.Short); err != nil {
+		return nil, fmt.Errorf("cannot use %s for temporary files of Pods: %w", cfg.Short, err)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the folder for the state of Pods: %w", err)
 	}

@@ -101,7 +101,7 @@ func newTestNode(t *testing.T) *testNode {
 	})
 	node, err := New(Config{
 		Client: client, Server: "https://127.0.0.1:1", CAPEM: ca.CertPEM, Name: "local", Serving: serving,
-		ClientCAs: ca.CertPEM, ClientName: "api", Dir: filepath.Join(t.TempDir(), "pods"),
+		ClientCAs: ca.CertPEM, ClientName: "api", Dir: filepath.Join(t.TempDir(), "pods"), Short: filepath.Join(t.TempDir(), "t"),
 		Programs: []Program{{Name: "prog", Path: self, Flags: []Flag{{Name: "listen", Kind: KindListen, Default: ":8080"}}, Env: []string{"ALLOWED"}}},
 		Platform: func(ns string) bool { return ns == "platform" }, Processes: group,
 		Env: []string{testProgram + "=1"},

@@ -73,6 +73,8 @@ type Program struct {
 	// Git says that the program runs git, which is in its image. It gets a
 	// PATH with git alone; all others have none.
 	Git bool
+	// GPG says that the program runs gpg as well, which needs Git.
+	GPG bool
 	// Env names the variables of the Pod that reach the process. All others
 	// are left out, because many of them change what a program runs, reads
 	// or trusts.

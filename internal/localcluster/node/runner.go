@@ -38,6 +38,8 @@ type runner struct {
 	program   Program
 	container corev1.Container
 	done      chan struct{}
+	// tmp is the folder for temporary files of a program that has gpg.
+	tmp string
 
 	// Guarded by the Pod's lock.
 	ports    map[int]int
@@ -163,6 +165,14 @@ func (r *runner) prepare(ctx context.Context) (*supervise.Spec, error) {
 		fixed = gitEnv(filepath.Join(base, "git"))
 	}
 	fixed["HOME"], fixed["TMPDIR"], fixed["KUBECONFIG"] = filepath.Join(base, "home"), filepath.Join(base, "tmp"), kubeconfig
+	if r.program.GPG {
+		if fixed["TMPDIR"], err = r.tmpForSockets(); err != nil {
+			return nil, err
+		}
+		if err := gpgPath(fixed["PATH"], fixed["TMPDIR"]); err != nil {
+			return nil, err
+		}
+	}
 	env, dropped := processEnv(r.program, vars, p.n.cfg.Env, fixed)
 	if left := append(inv.dropped, dropped...); len(left) > 0 {
 		p.n.log.Info("left out what has no place on a host", r.attrs("names", strings.Join(left, ", "))...)
@@ -181,6 +191,18 @@ func (r *runner) prepare(ctx context.Context) (*supervise.Spec, error) {
 		// context of Stop is what counts.
 		StopTimeout: 24 * time.Hour,
 	}, nil
+}
+
+// tmpForSockets makes the folder for temporary files of a program that runs gpg, whose
+// sockets need a short path: that of a Pod's folder is too long.
+func (r *runner) tmpForSockets() (string, error) {
+	if r.tmp == "" {
+		r.tmp = filepath.Join(r.p.n.cfg.Short, strconv.FormatUint(r.p.n.shorts.Add(1), 36))
+	}
+	if err := os.MkdirAll(r.tmp, 0o700); err != nil {
+		return "", fmt.Errorf("cannot make the folder for temporary files: %w", err)
+	}
+	return r.tmp, nil
 }
 
 // makeDirs makes the folders of a container. A root opened as such does not
@@ -269,6 +291,11 @@ func (r *runner) once(ctx context.Context, spec *supervise.Spec) (*corev1.Contai
 	}
 	stopProbing()
 	<-probed
+	if r.tmp != "" {
+		if err := endAgents(r.tmp); err != nil {
+			r.p.n.log.Warn("cannot clean up after a process", r.attrs("error", err)...)
+		}
+	}
 	return r.terminated(proc, id, started, killed), nil
 }
 

@@ -1,0 +1,60 @@
+package admission
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAffordable(t *testing.T) {
+	t.Parallel()
+	const one, two = "a.check('x').allowed()", "a.check('y').allowed() && b.check('y').allowed()"
+	for reason, c := range map[string]struct {
+		conditions []string
+		want       [][]string
+	}{
+		"no condition is none":                              {nil, nil},
+		"what asks nothing stands together":                 {[]string{"x", "y"}, [][]string{{"x", "y"}}},
+		"two questions can be paid for":                     {[]string{"x", one, one}, [][]string{{"x", one, one}}},
+		"the third comes after what decides without asking": {[]string{"x", two, "y", one}, [][]string{{"x", two, "y"}, {"x", one}}},
+		"nothing decides without asking":                    {[]string{two, one}, [][]string{{two}, {one}}},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(c.want, affordable(c.conditions)); diff != "" {
+				t.Errorf("%s: -want, +got:\n%s", reason, diff)
+			}
+		})
+	}
+}
+
+// What a shared rule refuses must match: an expression that the match condition
+// lacks would never be looked at.
+func TestAllowedHasAllRules(t *testing.T) {
+	t.Parallel()
+	policies, _ := Policies()
+	seen := 0
+	for _, p := range policies {
+		if strings.TrimSuffix(p.Name, fromParameters) != Shared {
+			continue
+		}
+		seen++
+		condition := p.Spec.MatchConditions[0].Expression
+		if strings.Contains(condition, "variables.") {
+			t.Errorf("the match condition of %s has variables, which the API server does not know there", p.Name)
+		}
+		for _, r := range Rules() {
+			for _, v := range r.validations {
+				// Where variables stand, there is something else.
+				before, _, _ := strings.Cut(v.expression, "variables.")
+				if r.shared && !strings.Contains(condition, "("+before) {
+					t.Errorf("the match condition of %s does not look at what %s refuses: %s", p.Name, r.Name, v.expression)
+				}
+			}
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%d policies are shared, want 2", seen)
+	}
+}
