@@ -70,7 +70,7 @@ func (p *Proxy) single(w http.ResponseWriter, r *http.Request, c *call, who user
 		if err != nil {
 			return true, err
 		}
-		response, body, err := p.whole(out)
+		object, err := p.whole(out)
 		if err != nil {
 			return true, err
 		}
@@ -81,9 +81,9 @@ func (p *Proxy) single(w http.ResponseWriter, r *http.Request, c *call, who user
 		if after == nil || after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
 			continue
 		}
-		copyHeader(w.Header(), response.Header)
-		w.WriteHeader(response.StatusCode)
-		_, _ = w.Write(body)
+		copyHeader(w.Header(), object.header)
+		w.WriteHeader(object.status)
+		_, _ = w.Write(object.body) //nolint:gosec // what the API server said, in the form that it names
 		return true, nil
 	}
 	return true, refuse("changing", apierrors.NewServiceUnavailable("the object changes all the time: try again"))
@@ -100,40 +100,50 @@ func (p *Proxy) metadata(ctx context.Context, path string) (*metav1.PartialObjec
 	}
 	out.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
 	out.Header.Set("User-Agent", agent)
-	response, body, err := p.whole(out)
+	object, err := p.whole(out)
 	if err != nil {
 		return nil, err
 	}
-	switch response.StatusCode {
+	switch object.status {
 	case http.StatusOK:
 	case http.StatusNotFound:
 		return nil, nil
 	default:
-		return nil, fmt.Errorf("the API server refuses the proxy with %s", response.Status)
+		return nil, fmt.Errorf("the API server refuses the proxy with %d", object.status)
 	}
 	found := &metav1.PartialObjectMetadata{}
-	if err := runtime.DecodeInto(codecs.UniversalDeserializer(), body, found); err != nil {
+	if err := runtime.DecodeInto(codecs.UniversalDeserializer(), object.body, found); err != nil {
 		return nil, fmt.Errorf("cannot read the metadata of an object: %w", err)
 	}
 	return found, nil
 }
 
+// whole is an answer that was read to its end.
+type whole struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
 // whole sends a request as the proxy and reads all of the answer.
-func (p *Proxy) whole(out *http.Request) (*http.Response, []byte, error) {
+func (p *Proxy) whole(out *http.Request) (*whole, error) {
 	response, err := p.transports.own.RoundTrip(out)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
 		p.log.Error("the API server refuses the proxy itself", "code", response.StatusCode, "path", out.URL.Path)
-		return nil, nil, fmt.Errorf("the API server refuses the proxy with %s", response.Status)
+		return nil, fmt.Errorf("the API server refuses the proxy with %s", response.Status)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxObject+1))
 	if err == nil && len(body) > maxObject {
 		err = errors.New("the object is too large")
 	}
-	return response, body, err
+	if err != nil {
+		return nil, err
+	}
+	return &whole{response.StatusCode, response.Header, body}, nil
 }
 
 // scopes says which kinds are in no namespace. Kinds are looked up when they are

@@ -26,6 +26,7 @@ func Run(ctx context.Context, streams ui.IO, args []string) int {
 	return ui.ExitCode(err)
 }
 
+// NewCommand returns the root of the tree.
 func NewCommand(streams ui.IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "tenure-server",

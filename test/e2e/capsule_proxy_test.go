@@ -158,7 +158,7 @@ func TestCapsuleFleetThroughProxy(t *testing.T) {
 	t.Run("NoOtherWay", func(t *testing.T) { p.in(t).testNoOtherWay() })
 }
 
-func (p proxied) in(t *testing.T) proxied { return proxied{p.run.with(t), p.kubeconfig} }
+func (p proxied) in(t *testing.T) proxied { return proxied{p.with(t), p.kubeconfig} }
 
 // ask makes Flux look at an object now.
 func (r run) ask(ref string) {

@@ -123,7 +123,7 @@ func killed(t *testing.T, restConfig *rest.Config, options Options, writes int, 
 	ctx, die := context.WithCancel(t.Context())
 	defer die()
 	left := &atomic.Int32{}
-	left.Store(int32(writes)) //nolint:gosec // a few
+	left.Store(int32(writes))
 	restConfig = rest.CopyConfig(restConfig)
 	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &dying{RoundTripper: next, left: left, die: die}
