@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -58,8 +59,10 @@ type world struct {
 	requests int
 	leaving  bool
 
-	mu    sync.Mutex
-	calls []*call
+	mu sync.Mutex
+	// ending is held by what has got its answer.
+	ending sync.Mutex
+	calls  []*call
 }
 
 // call is one request to the API server, or an answer of the webhook's, that waits.
@@ -226,6 +229,8 @@ func (r *replica) kill() {
 	w.mu.Lock()
 	w.calls = slices.DeleteFunc(w.calls, func(c *call) bool { return c.of == r })
 	w.mu.Unlock()
+	// What waited for the replica ends before another one is there.
+	synctest.Wait()
 	r.start()
 }
 
@@ -292,6 +297,9 @@ func (r *replica) ask(name string) {
 			UserInfo: authenticationv1.UserInfo{Username: "alice"}, Object: runtime.RawExtension{Raw: raw},
 		}})
 		arrives, err := r.wait(dead)
+		// Several end together when their replica does.
+		w.ending.Lock()
+		defer w.ending.Unlock()
 		w.asking = slices.DeleteFunc(w.asking, func(other *asking) bool { return other == a })
 		switch {
 		case err != nil || !arrives:
