@@ -55,6 +55,9 @@ type Rule struct {
 	asks bool
 	// shared rules are about the spec of Flux objects.
 	shared bool
+	// early rules find out in the match condition whether they have anything to say:
+	// see [allowed]. Of variables, their validations use the name alone.
+	early bool
 	// sharded rules are asked only where a namespace or an object is in a shard: see
 	// [narrowed].
 	sharded bool
@@ -237,6 +240,9 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 	conditions := r.conditions
 	if r.shared {
 		conditions = append(slices.Clone(conditions), "!("+allowed(params)+")")
+	}
+	if r.early {
+		conditions = append(slices.Clone(conditions), "!("+strings.ReplaceAll(holding(r.validations), "variables.name", objectName)+")")
 	}
 	for i, together := range affordable(conditions) {
 		p.Spec.MatchConditions = append(p.Spec.MatchConditions, admissionregistrationv1.MatchCondition{

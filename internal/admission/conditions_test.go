@@ -54,6 +54,11 @@ func TestAllowedHasAllRules(t *testing.T) {
 			}
 		}
 	}
+	for _, r := range Rules() {
+		if r.early && strings.Contains(strings.ReplaceAll(holding(r.validations), "variables.name", ""), "variables.") {
+			t.Errorf("the match condition of %s has variables, which the API server does not know there", r.Name)
+		}
+	}
 	if seen != 2 {
 		t.Errorf("%d policies are shared, want 2", seen)
 	}

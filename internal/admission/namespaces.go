@@ -75,6 +75,13 @@ func namespaces() Rule {
 		}
 		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata.labels) && (%[2]s))", object, strings.Join(any, " || "))
 	}
+	variables := []admissionregistrationv1.Variable{
+		{Name: "labels", Expression: "object != null && has(object.metadata.labels) ? object.metadata.labels : {}"},
+		{Name: "annotations", Expression: "object != null && has(object.metadata.annotations) ? object.metadata.annotations : {}"},
+		{Name: "tenant", Expression: fmt.Sprintf("'%[1]s' in variables.labels ? variables.labels['%[1]s'] : ''", v1alpha1.LabelTenant)},
+		{Name: "wrong", Expression: fmt.Sprintf("variables.labels.filter(l, %s && !(%s)) + variables.annotations.filter(a, %s && a != '%s')",
+			isProtected("l"), allowedLabel("l"), isProtected("a"), AdmissionMark)},
+	}
 	return Rule{
 		Name: Prefix + "namespaces", Rows: []string{"I6", "I7", "I16", "I18"},
 		Title: "labels and annotations of a tenant's namespace are the platform's, and owners have no other namespaces than their tenants'",
@@ -90,15 +97,10 @@ func namespaces() Rule {
 				"has(request.subResource) && request.subResource in ['status', 'finalize'] || object.spec != oldObject.spec" +
 				" || " + changed("labels") + " || " + changed("annotations") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
 				" || " + isOwner + " && !" + owns(tenantOf("oldObject")) + ")",
+			// An owner's new namespace with which nothing is wrong ends here, as with [allowed].
+			"!(request.operation == 'CREATE' && " + isOwner + " && " + inline(holding(newNamespace()), variables) + ")",
 		},
-		variables: []admissionregistrationv1.Variable{
-			{Name: "owner", Expression: isOwner},
-			{Name: "labels", Expression: "object != null && has(object.metadata.labels) ? object.metadata.labels : {}"},
-			{Name: "annotations", Expression: "object != null && has(object.metadata.annotations) ? object.metadata.annotations : {}"},
-			{Name: "tenant", Expression: fmt.Sprintf("'%[1]s' in variables.labels ? variables.labels['%[1]s'] : ''", v1alpha1.LabelTenant)},
-			{Name: "wrong", Expression: fmt.Sprintf("variables.labels.filter(l, %s && !(%s)) + variables.annotations.filter(a, %s && a != '%s')",
-				isProtected("l"), allowedLabel("l"), isProtected("a"), AdmissionMark)},
-		},
+		variables:   append([]admissionregistrationv1.Variable{{Name: "owner", Expression: isOwner}}, variables...),
 		unbound:     true,
 		asks:        true,
 		validations: namespaceValidations(),
@@ -118,9 +120,18 @@ func allowedLabel(key string) string {
 		key, strings.Join(tenantLabels, "', '"), PodSecurityLabel)
 }
 
-func namespaceValidations() []validation {
+// inline is CEL without variables: a match condition has none.
+func inline(expression string, variables []admissionregistrationv1.Variable) string {
+	// Each may have those before it.
+	for _, v := range slices.Backward(variables) {
+		expression = strings.ReplaceAll(expression, "variables."+v.Name, "("+v.Expression+")")
+	}
+	return strings.ReplaceAll(expression, "variables.name", objectName)
+}
+
+// newNamespace is what has to hold of a new namespace of an owner's.
+func newNamespace() []validation {
 	const (
-		other   = "request.operation != 'CREATE' || !variables.owner || "
 		subject = "'namespace ' + variables.name + ' '"
 		mine    = "'tenant ' + variables.tenant + ': namespace ' + variables.name + ' '"
 	)
@@ -129,23 +140,29 @@ func namespaceValidations() []validation {
 		aliases = append(aliases, fmt.Sprintf("(!('%[1]s' in variables.labels) || variables.labels['%[1]s'] == variables.tenant)", label))
 	}
 	return []validation{
-		{"variables.owner && request.operation != 'UPDATE'",
-			"'labels, annotations, finalizers and status of the namespace ' + variables.name + ' say whose it is and what holds in it: ask the platform team to change them'"},
-		{other + "variables.tenant != ''",
+		{"variables.tenant != ''",
 			subject + " + 'needs the label " + v1alpha1.LabelTenant + " with the name of a tenant that you own: owners have namespaces in their tenants only'"},
-		{other + "variables.tenant == '' || " + owns("variables.tenant"),
+		{"variables.tenant == '' || " + owns("variables.tenant"),
 			subject + " + 'must not be made for tenant ' + " + short("variables.tenant") + " + ', which you do not own: put the name of a tenant of yours into the label " + v1alpha1.LabelTenant + "'"},
-		{other + "(" + strings.Join(aliases, " && ") + ")",
+		{strings.Join(aliases, " && "),
 			mine + " + 'must not name another tenant in the labels " + strings.Join(tenantLabels[1:], " and ") + ": leave them out'"},
-		{other + "!variables.name.startsWith('kube-') && !(variables.name in ['" + strings.Join(reservedNamespaces, "', '") + "'])",
+		{"!variables.name.startsWith('kube-') && !(variables.name in ['" + strings.Join(reservedNamespaces, "', '") + "'])",
 			mine + " + 'must not have this name, which is the platform\\'s: choose another one'"},
-		{other + "variables.wrong.size() == 0",
+		{"variables.wrong.size() == 0",
 			mine + " + 'must not have labels and annotations that the platform decides on: leave out ' + " + short("variables.wrong.join(', ')")},
-		{other + "!has(object.metadata.ownerReferences) && !has(object.metadata.finalizers) && (!has(object.spec.finalizers) || object.spec.finalizers.all(f, f == 'kubernetes'))",
+		{"!has(object.metadata.ownerReferences) && !has(object.metadata.finalizers) && (!has(object.spec.finalizers) || object.spec.finalizers.all(f, f == 'kubernetes'))",
 			mine + " + 'must not have owners or finalizers: leave out metadata.ownerReferences, metadata.finalizers and spec.finalizers'"},
-		{"request.operation != 'DELETE' || !variables.owner || " + owns(tenantOf("oldObject")),
-			subject + " + 'must not be deleted: it is not a namespace of a tenant that you own'"},
 	}
+}
+
+func namespaceValidations() []validation {
+	all := []validation{{"variables.owner && request.operation != 'UPDATE'",
+		"'labels, annotations, finalizers and status of the namespace ' + variables.name + ' say whose it is and what holds in it: ask the platform team to change them'"}}
+	for _, v := range newNamespace() {
+		all = append(all, validation{"request.operation != 'CREATE' || !variables.owner || (" + v.expression + ")", v.message})
+	}
+	return append(all, validation{"request.operation != 'DELETE' || !variables.owner || " + owns(tenantOf("oldObject")),
+		"'namespace ' + variables.name + ' must not be deleted: it is not a namespace of a tenant that you own'"})
 }
 
 // namespaceNames: the names that the profile keeps for others. The webhook says
@@ -160,6 +177,7 @@ func namespaceNames() Rule {
 			isOwner,
 		}, notThePlatform...),
 		ofNamespaces: true,
+		early:        true,
 		validations: []validation{{
 			"!(variables.name in params.spec.platformNamespaces) && (!has(params.spec.protectedNamespaces) || !params.spec.protectedNamespaces.exists(p, variables.name.matches(" + pattern + ")))",
 			"'namespace ' + variables.name + ' must not have this name, which is the platform\\'s: choose another one'",

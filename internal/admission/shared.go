@@ -51,11 +51,7 @@ func allowed(params *admissionregistrationv1.ParamKind) string {
 		if !r.shared {
 			continue
 		}
-		var holds []string
-		for _, v := range r.validations {
-			holds = append(holds, v.expression)
-		}
-		all = append(all, fmt.Sprintf("!(request.resource.resource in [%s]) || (%s)", r.kinds(), join(holds, " && ")))
+		all = append(all, fmt.Sprintf("!(request.resource.resource in [%s]) || (%s)", r.kinds(), holding(r.validations)))
 	}
 	// Match conditions have no variables, and do not see the namespace. So where its
 	// labels name the tenant, the account of that name is left to the validation.
@@ -64,6 +60,15 @@ func allowed(params *admissionregistrationv1.ParamKind) string {
 		accounts = strings.Replace(reconcilers.Expression, "[variables.tenant] + ", "", 1)
 	}
 	return strings.ReplaceAll(join(all, " && "), "variables."+reconcilers.Name, "("+accounts+")")
+}
+
+// holding is CEL that holds if all validations do.
+func holding(validations []validation) string {
+	var all []string
+	for _, v := range validations {
+		all = append(all, v.expression)
+	}
+	return join(all, " && ")
 }
 
 // variable is the name of the variable of a shared policy that holds what the

@@ -16,6 +16,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,6 +62,7 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*ledger.Kee
 	server := ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 		c.MinVersion = tls.VersionTLS13
 		c.GetCertificate = keeper.Certificate
+		c.NextProtos = oneAtATime
 	}}})
 	if err := Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
@@ -81,6 +83,10 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*ledger.Kee
 	}
 	return ledgers, nil
 }
+
+// oneAtATime is HTTP/1.1, for connections on which a small request is waited for: with
+// HTTP/2 each passes several goroutines more on both sides, which an owner waits for.
+var oneAtATime = []string{"http/1.1"}
 
 // listen tells the ledgers which namespaces are there or were, and which tenants are
 // gone.
@@ -148,7 +154,9 @@ func directClient(mgr ctrlmanager.Manager) (client.Client, error) {
 			return nil, fmt.Errorf("cannot make a client for the webhook: %w", err)
 		}
 	}
-	direct, err := client.New(mgr.GetConfig(), client.Options{Scheme: scheme})
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.NextProtos = oneAtATime
+	direct, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for the webhook: %w", err)
 	}
