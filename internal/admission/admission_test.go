@@ -120,10 +120,12 @@ func prepare(t *testing.T, restConfig *rest.Config) {
 	}
 	tenant := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:apps:dev-team", Groups: []string{"system:authenticated"}})
 	testwait.For(t, "every policy is in force", 30*time.Second, func() (bool, string) {
-		for _, broken := range []string{
-			`{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: x, namespace: apps}, spec: {interval: 1h, prune: true, sourceRef: {kind: GitRepository, name: x}}}`,
+		// Those of the first and of the last policy that was made.
+		for rule, broken := range map[string]string{
+			"tenure-accounts": `{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: x, namespace: apps}, spec: {interval: 1h, prune: true, sourceRef: {kind: GitRepository, name: x}}}`,
+			"tenure-tokens":   `{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: x, namespace: apps, annotations: {kubernetes.io/service-account.name: dev-team}}}`,
 		} {
-			if err := tenant.Create(t.Context(), parse(t, broken), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "tenure-accounts") {
+			if err := tenant.Create(t.Context(), parse(t, broken), client.DryRunAll); err == nil || !strings.Contains(err.Error(), rule) {
 				return false, fmt.Sprint(err)
 			}
 		}

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/tenure-dev/tenure/internal/testwait"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -213,7 +216,7 @@ func TestCreateByAdversary(t *testing.T) {
 // What a hostile tenant does to what is there.
 func TestChangeByAdversary(t *testing.T) {
 	t.Parallel()
-	_, _, restConfig := cluster(t)
+	admin, _, restConfig := cluster(t)
 	tenant := hostile(t, restConfig)
 	ctx := t.Context()
 	labeler := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "labeler", Groups: []string{"system:authenticated"}})
@@ -225,6 +228,19 @@ func TestChangeByAdversary(t *testing.T) {
 	quota := named("v1", "ResourceQuota", "platform")
 	released := named("v1", "ConfigMap", "released")
 	secret := named("v1", "Secret", "token")
+	// Kubernetes takes the Secret of an account away that it has not heard of yet.
+	testwait.For(t, "the Secret to have its token", 30*time.Second, func() (bool, string) {
+		found := secret.DeepCopy()
+		err := admin.Get(ctx, client.ObjectKeyFromObject(secret), found)
+		if apierrors.IsNotFound(err) {
+			found = secret.DeepCopy()
+			found.SetAnnotations(map[string]string{corev1.ServiceAccountNameKey: "helper"})
+			found.Object["type"] = string(corev1.SecretTypeServiceAccountToken)
+			err = admin.Create(ctx, found)
+		}
+		token, _, _ := unstructured.NestedString(found.Object, "data", corev1.ServiceAccountTokenKey)
+		return err == nil && token != "", fmt.Sprint(err)
+	})
 	patch := func(u *unstructured.Unstructured, kind types.PatchType, patch string) error {
 		return tenant.Patch(ctx, u.DeepCopy(), client.RawPatch(kind, []byte(patch)), client.DryRunAll)
 	}
