@@ -3,6 +3,7 @@ package tenant
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
@@ -24,7 +25,7 @@ func (r *Reconciler) cluster(ctx context.Context, f *found) error {
 }
 
 func (r *Reconciler) applyCluster(ctx context.Context, f *found, wanted []client.Object) error {
-	have, err := r.clusterObjects(ctx, f.tenant.Name)
+	have, err := clusterObjects(ctx, r.Client, f.tenant.Name, client.MatchingFields{indexMade: f.tenant.Name})
 	if err != nil {
 		return err
 	}
@@ -44,10 +45,13 @@ func (r *Reconciler) applyCluster(ctx context.Context, f *found, wanted []client
 			return fmt.Errorf("cannot apply %T %s: %w", object, object.GetName(), err)
 		}
 	}
-	for key, object := range have {
-		if kept[key] {
-			continue
-		}
+	maps.DeleteFunc(have, func(key string, _ client.Object) bool { return kept[key] })
+	return r.removeCluster(ctx, have)
+}
+
+// removeCluster removes what was made for a tenant.
+func (r *Reconciler) removeCluster(ctx context.Context, objects map[string]client.Object) error {
+	for _, object := range objects {
 		uid := object.GetUID()
 		if err := r.Client.Delete(ctx, object, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("cannot remove %T %s: %w", object, object.GetName(), err)
@@ -57,12 +61,11 @@ func (r *Reconciler) applyCluster(ctx context.Context, f *found, wanted []client
 }
 
 // clusterObjects are the cluster-scoped objects that were made for a tenant.
-func (r *Reconciler) clusterObjects(ctx context.Context, tenant string) (map[string]client.Object, error) {
+func clusterObjects(ctx context.Context, c client.Reader, tenant string, made client.ListOption) (map[string]client.Object, error) {
 	var roles rbacv1.ClusterRoleList
 	var bindings rbacv1.ClusterRoleBindingList
 	for _, list := range []client.ObjectList{&roles, &bindings} {
-		err := r.Client.List(ctx, list, client.MatchingFields{indexMade: tenant})
-		if err != nil {
+		if err := c.List(ctx, list, made); err != nil {
 			return nil, fmt.Errorf("cannot read the rights of tenant %s: %w", tenant, err)
 		}
 	}

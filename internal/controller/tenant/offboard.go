@@ -36,7 +36,7 @@ func (r *Reconciler) offboard(ctx context.Context, tenant *v1alpha1.Tenant) (ctr
 		return r.finish(ctx, f)
 	}
 	f.profile = profile
-	for _, step := range []func(context.Context, *found) error{r.namespaces, r.disown, r.deliveries, r.leave, r.await} {
+	for _, step := range []func(context.Context, *found) error{r.namespaces, r.disown, r.deliveries, r.leave, r.await, r.last} {
 		if err := step(ctx, f); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -45,9 +45,6 @@ func (r *Reconciler) offboard(ctx context.Context, tenant *v1alpha1.Tenant) (ctr
 			result.RequeueAfter = soon
 			return result, err
 		}
-	}
-	if err := r.applyCluster(ctx, f, nil); err != nil {
-		return ctrl.Result{}, err
 	}
 	kept := slices.DeleteFunc(slices.Clone(tenant.Finalizers), func(name string) bool { return name == Finalizer })
 	return ctrl.Result{}, r.finalize(ctx, tenant, kept)
@@ -81,7 +78,7 @@ func (r *Reconciler) deliveries(ctx context.Context, f *found) error {
 // leave deletes the namespaces and waits until they are gone.
 func (r *Reconciler) leave(ctx context.Context, f *found) error {
 	for _, ns := range f.list {
-		if !tenancy.Leaves(ns.Labels, f.profile) || tenancy.OfPlatform(ns.Name, f.profile) {
+		if !leaves(f, ns) {
 			continue
 		}
 		if ns.DeletionTimestamp.IsZero() {
@@ -102,6 +99,11 @@ func (r *Reconciler) leave(ctx context.Context, f *found) error {
 	return nil
 }
 
+// leaves says whether a namespace goes with its tenant.
+func leaves(f *found, ns *corev1.Namespace) bool {
+	return tenancy.Leaves(ns.Labels, f.profile) && !tenancy.OfPlatform(ns.Name, f.profile)
+}
+
 // await waits until no namespace can come any more: it would be nobody's, and not
 // count if a Tenant of the same name is made.
 func (r *Reconciler) await(ctx context.Context, f *found) error {
@@ -116,6 +118,30 @@ func (r *Reconciler) await(ctx context.Context, f *found) error {
 		f.problem(ReasonDeleting, "waits for namespace %s, which an owner was about to make, for two minutes at most", name)
 	}
 	return nil
+}
+
+// last asks the API server what is left, as a cache may not know yet what this manager,
+// or one that was killed, wrote a moment ago: once the Tenant is gone, nobody looks again,
+// and a Tenant of the same name would get it. It removes the rights of the owners.
+func (r *Reconciler) last(ctx context.Context, f *found) error {
+	var namespaces corev1.NamespaceList
+	if err := r.Live.List(ctx, &namespaces, client.MatchingLabels{v1alpha1.LabelTenant: f.tenant.Name}); err != nil {
+		return fmt.Errorf("cannot read the namespaces of tenant %s: %w", f.tenant.Name, err)
+	}
+	for i := range namespaces.Items {
+		if leaves(f, &namespaces.Items[i]) {
+			f.problem(ReasonDeleting, "waits for namespace %s to be gone%s", namespaces.Items[i].Name, remains(&namespaces.Items[i]))
+		}
+	}
+	if f.reason != "" {
+		return nil
+	}
+	made := client.MatchingLabels{tenancy.LabelManaged: tenancy.ManagedValue, v1alpha1.LabelTenant: f.tenant.Name}
+	have, err := clusterObjects(ctx, r.Live, f.tenant.Name, made)
+	if err != nil {
+		return err
+	}
+	return r.removeCluster(ctx, have)
 }
 
 // remains is what Kubernetes says is left in a namespace.
