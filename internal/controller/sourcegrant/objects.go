@@ -9,6 +9,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // labelFrom says on an ExternalArtifact which namespace granted it.
@@ -83,9 +84,9 @@ func sourceOf(u *unstructured.Unstructured) grants.Source {
 	return source
 }
 
-// ours says whether the manager made an ExternalArtifact for a grant.
-func ours(u *unstructured.Unstructured) bool {
-	return u.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue && u.GetLabels()[labelFrom] != ""
+// copyFrom says whether the manager made an ExternalArtifact for a grant of a namespace.
+func copyFrom(u *unstructured.Unstructured, owner string) bool {
+	return u.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue && u.GetLabels()[labelFrom] == owner
 }
 
 // copyOf is the ExternalArtifact of a copy, without its status. It does not say
@@ -99,9 +100,10 @@ func copyOf(owner string, c grants.Copy) *unstructured.Unstructured {
 	return u
 }
 
-// statusOf is the same with its status. The same artifact gives the same status,
-// so that to write it once more changes nothing.
-func statusOf(owner string, c grants.Copy, now time.Time) *unstructured.Unstructured {
+// statusOf is the same with its status, for the copy that was looked at and not one
+// that came in its place. The same artifact gives the same status, so that to write it
+// once more changes nothing.
+func statusOf(owner string, c grants.Copy, uid types.UID, now time.Time) *unstructured.Unstructured {
 	if updated, ok := c.Source.Artifact["lastUpdateTime"].(string); ok {
 		if at, err := time.Parse(time.RFC3339, updated); err == nil {
 			now = at
@@ -110,6 +112,7 @@ func statusOf(owner string, c grants.Copy, now time.Time) *unstructured.Unstruct
 	u := object(artifactKind)
 	u.SetNamespace(c.Namespace)
 	u.SetName(c.Name)
+	u.SetUID(uid)
 	u.Object["status"] = map[string]any{
 		"artifact":   c.Source.Artifact,
 		"conditions": []any{condition("True", grants.ReasonGranted, fmt.Sprintf("follows a source of namespace %s by its grant", owner), now)},
@@ -122,6 +125,7 @@ func endedStatus(u *unstructured.Unstructured, now time.Time) *unstructured.Unst
 	ended := object(artifactKind)
 	ended.SetNamespace(u.GetNamespace())
 	ended.SetName(u.GetName())
+	ended.SetUID(u.GetUID())
 	ended.Object["status"] = map[string]any{
 		"conditions": []any{condition("False", reasonEnded, "the grant has ended, or the source is gone", now)},
 	}

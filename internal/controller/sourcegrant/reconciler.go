@@ -108,12 +108,11 @@ func (r *Reconciler) read(ctx context.Context, owner string) (grants.State, map[
 	for i := range artifacts.Items {
 		a := &artifacts.Items[i]
 		key := a.GetNamespace() + "/" + a.GetName()
-		switch {
-		case ours(a) && a.GetLabels()[labelFrom] == owner:
-			copies[key] = a
-		default:
+		if !copyFrom(a, owner) {
 			state.Taken[key] = true
+			continue
 		}
+		copies[key] = a
 	}
 	if len(state.Grants) == 0 {
 		return state, copies, nil
@@ -167,16 +166,37 @@ func (r *Reconciler) apply(ctx context.Context, owner string, plan grants.Planne
 // Flux, which watches ExternalArtifacts.
 func (r *Reconciler) write(ctx context.Context, owner string, c grants.Copy, existing *unstructured.Unstructured) error {
 	if existing == nil {
-		err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(copyOf(owner, c)), client.FieldOwner(FieldManager))
-		if err != nil {
+		var err error
+		if existing, err = r.create(ctx, owner, c); err != nil {
 			return missingNamespace(err, fmt.Errorf("cannot make ExternalArtifact %s/%s: %w", c.Namespace, c.Name, err))
 		}
+		if existing == nil {
+			return nil
+		}
 	}
-	status := client.ApplyConfigurationFromUnstructured(statusOf(owner, c, r.Now()))
+	status := client.ApplyConfigurationFromUnstructured(statusOf(owner, c, existing.GetUID(), r.Now()))
 	if err := r.Client.Status().Apply(ctx, status, client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
 		return missingNamespace(err, fmt.Errorf("cannot write the status of ExternalArtifact %s/%s: %w", c.Namespace, c.Name, err))
 	}
 	return nil
+}
+
+// create makes a copy, without its status, and returns it. One that the cache does not
+// know yet may be somebody else's: that is left alone, and nil is returned, since the
+// plan says so once the cache has it.
+func (r *Reconciler) create(ctx context.Context, owner string, c grants.Copy) (*unstructured.Unstructured, error) {
+	made := copyOf(owner, c)
+	err := r.Client.Create(ctx, made, client.FieldOwner(FieldManager))
+	if !apierrors.IsAlreadyExists(err) {
+		return made, err
+	}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(made), made); err != nil {
+		return nil, err
+	}
+	if !copyFrom(made, owner) {
+		return nil, nil
+	}
+	return made, nil
 }
 
 // missingNamespace forgives what fails because a namespace is going.
