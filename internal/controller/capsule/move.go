@@ -127,8 +127,9 @@ func (r *TenantReconciler) clean(ctx context.Context, s *state, namespace string
 		old = append(old, theirs...)
 	}
 	for _, o := range old {
-		uid := o.GetUID()
-		if err := r.Client.Delete(ctx, o, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+		// Nothing that changed since it was looked at: it may have become Tenure's.
+		uid, version := o.GetUID(), o.GetResourceVersion()
+		if err := r.Client.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version}); client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("cannot remove %s of Capsule in namespace %s: %w", o.GetName(), namespace, err)
 		}
 	}

@@ -25,7 +25,7 @@ const concurrent = 4
 // Setup adds the layer to a manager. TenantResources and GlobalTenantResources are
 // package replicate's.
 func Setup(mgr manager.Manager, profiles Profiles) error {
-	tenants := &TenantReconciler{Client: mgr.GetClient(), Profiles: profiles}
+	tenants := &TenantReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Profiles: profiles}
 	if err := tenants.setup(mgr); err != nil {
 		return err
 	}

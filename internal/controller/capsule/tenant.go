@@ -45,8 +45,10 @@ type Profiles interface {
 
 // TenantReconciler keeps a Tenant of Tenure like each Tenant of Capsule.
 type TenantReconciler struct {
-	// Client reads from a cache and writes to the API server.
+	// Client reads from a cache and writes to the API server; Live reads from the
+	// API server.
 	Client   client.Client
+	Live     client.Reader
 	Profiles Profiles
 }
 
@@ -56,15 +58,13 @@ func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	if err := r.Client.Get(ctx, request.NamespacedName, theirs); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	ours := &v1alpha1.Tenant{}
-	if err := r.Client.Get(ctx, request.NamespacedName, ours); apierrors.IsNotFound(err) {
-		ours = nil
-	} else if err != nil {
-		return ctrl.Result{}, fmt.Errorf("cannot read Tenant %s: %w", request.Name, err)
+	s := &state{theirs: theirs}
+	if err := s.read(ctx, r.Client); err != nil {
+		return ctrl.Result{}, err
 	}
-	s := &state{theirs: theirs, ours: ours, own: ours == nil || ours.Labels[tenancy.LabelManaged] == ManagedValue}
 	err := r.reconcile(ctx, s)
-	if apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		// Somebody was faster: what the cache shows next decides.
 		return ctrl.Result{RequeueAfter: soon}, nil
 	}
 	if err != nil {
@@ -89,6 +89,20 @@ type state struct {
 	moved *metav1.Condition
 	// again is when to look again; 0 is when something changes.
 	again timeout
+}
+
+// read reads ours.
+func (s *state) read(ctx context.Context, from client.Reader) error {
+	ours := &v1alpha1.Tenant{}
+	err := from.Get(ctx, client.ObjectKeyFromObject(s.theirs), ours)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot read Tenant %s: %w", s.theirs.Name, err)
+	}
+	s.ours, s.own = nil, true
+	if err == nil {
+		s.ours, s.own = ours, ours.Labels[tenancy.LabelManaged] == ManagedValue
+	}
+	return nil
 }
 
 func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
@@ -145,7 +159,15 @@ func (r *TenantReconciler) hold(ctx context.Context, theirs *v1beta2.Tenant) err
 // finalize removes ours, which takes the namespaces along in order, and then lets
 // theirs go. Otherwise the garbage collector would remove the namespaces that
 // Capsule made, all at once.
+//
+// That ours is not there is asked of the API server: a cache may not know yet what was
+// made a moment ago, and once theirs is gone, nobody looks again.
 func (r *TenantReconciler) finalize(ctx context.Context, s *state) error {
+	if s.ours == nil || !s.own {
+		if err := s.read(ctx, r.Live); err != nil {
+			return err
+		}
+	}
 	if s.ours != nil && s.own {
 		s.refuse(reasonTerminating, "it goes when everything of the tenant is gone")
 		if s.ours.DeletionTimestamp.IsZero() {
@@ -160,7 +182,8 @@ func (r *TenantReconciler) finalize(ctx context.Context, s *state) error {
 	if !controllerutil.RemoveFinalizer(s.theirs, Finalizer) {
 		return nil
 	}
-	if err := r.Client.Patch(ctx, s.theirs, client.MergeFrom(before), client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, s.theirs, patch, client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("cannot let Tenant %s go: %w", s.theirs.Name, err)
 	}
 	return nil
@@ -191,10 +214,6 @@ func (r *TenantReconciler) written(s *state, wanted *v1alpha1.Tenant, err error)
 	switch {
 	case apierrors.IsInvalid(err):
 		s.refuse(reasonRefused, err.Error())
-		return nil
-	case apierrors.IsAlreadyExists(err):
-		s.again = soon
-		s.refuse(reasonTaken, "there is a Tenant of the name now")
 		return nil
 	case err != nil:
 		return fmt.Errorf("cannot write Tenant %s: %w", s.theirs.Name, err)
