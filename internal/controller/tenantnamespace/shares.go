@@ -38,19 +38,24 @@ func inUse(q *corev1.ResourceQuota) bool {
 }
 
 // ReleaseQuota takes the finalizer off a namespace's part of a Tenant's quota and,
-// if asked to, deletes it. One that changed meanwhile is left alone.
+// if asked to, deletes it. One that changed since it was looked at is left alone, with
+// a conflict: something may be used that was not.
 func ReleaseQuota(ctx context.Context, c client.Client, object client.Object, remove bool) error {
 	uid, version := object.GetUID(), object.GetResourceVersion()
+	metadata := map[string]any{"resourceVersion": version}
 	if remove && object.GetDeletionTimestamp().IsZero() {
 		if err := c.Delete(ctx, object.DeepCopyObject().(client.Object), client.Preconditions{UID: &uid, ResourceVersion: &version}); err != nil {
 			return err
 		}
+		// Which has changed it.
+		metadata = map[string]any{}
 	}
 	kept := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return f == tenancy.QuotaFinalizer })
 	if len(kept) == len(object.GetFinalizers()) {
 		return nil
 	}
-	patch := mergePatch(object, map[string]any{"finalizers": kept})
+	metadata["finalizers"] = kept
+	patch := mergePatch(object, metadata)
 	if err := c.Patch(ctx, object.DeepCopyObject().(client.Object), patch, client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("cannot let quota %s/%s go: %w", object.GetNamespace(), object.GetName(), err)
 	}

@@ -206,12 +206,14 @@ func (r *Reconciler) stop(ctx context.Context, have *contents) error {
 		if prune, _, _ := unstructured.NestedBool(o.Object, "spec", "prune"); !prune {
 			continue
 		}
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"prune":false,"suspend":true}}`))
+		// Not one that came in its place; but with the version that was seen, it would
+		// be left for later.
+		uid := o.GetUID()
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"prune":false,"suspend":true}}`, uid))
 		if err := r.Client.Patch(ctx, o.DeepCopy(), patch, client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("cannot stop Kustomization %s/%s: %w", o.GetNamespace(), o.GetName(), err)
 		}
-		// With the version that was seen, it would be left for later.
-		if err := r.Client.Delete(ctx, o.DeepCopy()); client.IgnoreNotFound(err) != nil {
+		if err := r.Client.Delete(ctx, o.DeepCopy(), client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("cannot remove Kustomization %s/%s: %w", o.GetNamespace(), o.GetName(), err)
 		}
 	}
