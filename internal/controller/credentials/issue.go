@@ -159,10 +159,16 @@ func (i *issue) rights(ctx context.Context, namespace string) error {
 	}
 	own := i.plan.Rights()
 	err = i.Client.Get(ctx, client.ObjectKeyFromObject(own), have)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("cannot read RoleBinding %s/%s: %w", own.Namespace, own.Name, err)
+	if apierrors.IsNotFound(err) {
+		err = i.Client.Create(ctx, own, client.FieldOwner(tenantnamespace.FieldManager))
+		if err == nil || apierrors.IsAlreadyExists(err) {
+			return nil // the cache is behind, and it may be somebody else's: look when it shows
+		}
 	}
-	if err == nil && !credentials.Ours(have, i.plan.Account) {
+	if err != nil {
+		return fmt.Errorf("cannot make RoleBinding %s/%s: %w", own.Namespace, own.Name, err)
+	}
+	if !credentials.Ours(have, i.plan.Account) {
 		return nil
 	}
 	return i.apply(ctx, own)

@@ -187,7 +187,8 @@ func (r *Reconciler) prune(ctx context.Context, account types.NamespacedName, pl
 }
 
 // leave removes the Secret beside a record, with which its tokens end, the Role, the
-// account if it was made for this, and then the record.
+// account if it was made for this, and then the record. What is there is asked of the
+// API server: without the record, nobody would find again what the cache does not show.
 func (r *Reconciler) leave(ctx context.Context, account types.NamespacedName, record *rbacv1.RoleBinding) error {
 	meta, err := r.secret(ctx, record.Namespace, credentials.SecretName(account.Name))
 	if err != nil {
@@ -204,7 +205,7 @@ func (r *Reconciler) leave(ctx context.Context, account types.NamespacedName, re
 		return fmt.Errorf("cannot remove Role %s/%s: %w", role.Namespace, role.Name, err)
 	}
 	stand := &corev1.ServiceAccount{}
-	err = r.Client.Get(ctx, client.ObjectKey{Namespace: record.Namespace, Name: account.Name}, stand)
+	err = r.Live.Get(ctx, client.ObjectKey{Namespace: record.Namespace, Name: account.Name}, stand)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("cannot read account %s/%s: %w", record.Namespace, account.Name, err)
 	}
