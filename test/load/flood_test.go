@@ -10,7 +10,6 @@ import (
 
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/fleet"
-	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
 	"github.com/tenure-dev/tenure/internal/profile"
 	"github.com/tenure-dev/tenure/internal/testwait"
@@ -90,22 +89,7 @@ func BenchmarkFlood(b *testing.B) {
 		}
 		maps = append(maps, m)
 	}
-	cluster, err := localcluster.Start(b.Context(), localcluster.Options{
-		Name: "bench", Root: stateRoot(b), BinDir: binDir(b), Fleet: fleetDir, Path: "clusters/test", Maps: maps,
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			b.Error(err)
-		}
-	})
-	awaitReady(b, cluster)
-	kube, err := client.NewWithWatch(cluster.REST, client.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	_, kube := startFleet(b, fleetDir, maps...)
 	f := &flood{b: b, kube: kube, move: move}
 	f.bound("30s", floodTimeout, floodQuota)
 	calm := f.slowest("quiet")

@@ -109,8 +109,17 @@ func BenchmarkSharedSource(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	cluster, kube := startFleet(b, fleet, m)
+	followRevisions(b, kube, move)
+	thousandConsumers(b, kube, cluster.REST, move)
+	b.ReportMetric(0, "ns/op")
+}
+
+// startFleet starts a cluster with Flux and a fleet, until all of it is ready.
+func startFleet(b *testing.B, fleet string, maps ...network.Map) (*localcluster.Cluster, client.WithWatch) {
+	b.Helper()
 	cluster, err := localcluster.Start(b.Context(), localcluster.Options{
-		Name: "bench", Root: stateRoot(b), BinDir: binDir(b), Fleet: fleet, Path: "clusters/test", Maps: []network.Map{m},
+		Name: "bench", Root: stateRoot(b), BinDir: binDir(b), Fleet: fleet, Path: "clusters/test", Maps: maps,
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -125,9 +134,7 @@ func BenchmarkSharedSource(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	followRevisions(b, kube, move)
-	thousandConsumers(b, kube, cluster.REST, move)
-	b.ReportMetric(0, "ns/op")
+	return cluster, kube
 }
 
 func writeFile(b *testing.B, content string, path ...string) {
