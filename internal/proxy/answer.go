@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenure-dev/tenure/internal/proxy/across"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
@@ -258,9 +259,7 @@ func known(accept string) string {
 // copyHeader copies an answer's header without what is about the connection.
 func copyHeader(to, from http.Header) {
 	for name, values := range from {
-		switch name {
-		case "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
-		default:
+		if !across.PerConnection(name) {
 			to[name] = values
 		}
 	}

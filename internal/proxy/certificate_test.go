@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/testwait"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -114,7 +115,7 @@ func TestInformer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := informOf(t, clients)
+	seen := informOf(t, informers.NewSharedInformerFactory(clients, 0).Core().V1().Namespaces().Informer())
 	for i := range 60 {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("inform-%02d", i), Labels: map[string]string{"tenure.dev/tenant": "inform"}}}
 		if err := s.admin.Create(t.Context(), ns); err != nil {

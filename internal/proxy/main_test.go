@@ -23,9 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -228,28 +227,9 @@ func readAll(response *http.Response) string {
 	return string(body)
 }
 
-// informOf runs an informer of namespaces and returns what is in its store, sorted.
-func informOf(t *testing.T, clients kubernetes.Interface) func() []string {
+// informOf runs an informer and returns what is in its store, sorted.
+func informOf(t *testing.T, informer cache.SharedIndexInformer) func() []string {
 	t.Helper()
-	informer := informers.NewSharedInformerFactory(clients, 0).Core().V1().Namespaces().Informer()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		informer.RunWithContext(ctx)
-		close(done)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	return func() []string { return slices.Sorted(slices.Values(informer.GetStore().ListKeys())) }
-}
-
-// informOfPriorities runs an informer of PriorityClasses and returns what is in its
-// store, sorted.
-func informOfPriorities(t *testing.T, clients kubernetes.Interface) func() []string {
-	t.Helper()
-	informer := informers.NewSharedInformerFactory(clients, 0).Scheduling().V1().PriorityClasses().Informer()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
@@ -319,7 +320,7 @@ func TestSharedWatch(t *testing.T) {
 	shows(t, c, "follow-a")
 
 	// An informer follows by itself.
-	informer := informOfPriorities(t, c)
+	informer := informOf(t, informers.NewSharedInformerFactory(c, 0).Scheduling().V1().PriorityClasses().Informer())
 	for _, step := range []struct {
 		label, want string
 	}{{"z", "follow-a"}, {"x", "follow-hidden"}} {

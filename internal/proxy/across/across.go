@@ -12,6 +12,7 @@ package across
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -91,24 +92,25 @@ func (s *Server) ask(r *http.Request, q Question, namespace, accept string, quer
 	return response, nil
 }
 
-// perConnection are headers that speak of the connection with the caller (RFC
-// 9110, section 7.6.1), or of an encoding that is not passed through.
-var perConnection = []string{
-	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Accept-Encoding", "Content-Length",
+// PerConnection says whether a header, by its canonical name, speaks of one connection
+// alone, so that a proxy does not pass it on (RFC 9110, section 7.6.1).
+func PerConnection(name string) bool {
+	switch name {
+	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
+		"Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	}
+	return false
 }
 
+// passedOn is a caller's header without what is not for the API server: what speaks of
+// the connection, or of an encoding that is not passed through, and the names of a
+// front proxy, which we are not.
 func passedOn(header http.Header) http.Header {
 	out := header.Clone()
-	for _, name := range perConnection {
-		out.Del(name)
-	}
-	for name := range out {
-		// Names of a front proxy, which we are not.
-		if strings.HasPrefix(name, "X-Remote-") {
-			delete(out, name)
-		}
-	}
+	maps.DeleteFunc(out, func(name string, _ []string) bool {
+		return PerConnection(name) || name == "Accept-Encoding" || name == "Content-Length" || strings.HasPrefix(name, "X-Remote-")
+	})
 	return out
 }
 
