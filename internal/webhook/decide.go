@@ -92,7 +92,7 @@ func Decide(s Situation, wanted *corev1.Namespace) (*Decision, error) {
 // mayAsk is about the user and the state of the tenant.
 func mayAsk(s Situation, _ *corev1.Namespace) *Refusal {
 	switch {
-	case !slices.ContainsFunc(TenantKeys(s.Tenant), func(key string) bool { return slices.Contains(s.Owner, key) }):
+	case !owns(s.Owner, s.Tenant):
 		return refuse("you are not one of its owners: ask the platform team to make you one, or put the name of a tenant of yours into the label %s", v1alpha1.LabelTenant)
 	case !s.Tenant.DeletionTimestamp.IsZero():
 		return refuse("it is being deleted, and gets no more namespaces")

@@ -170,7 +170,8 @@ func (h *Handler) decide(ctx context.Context, q *question) (*corev1.Namespace, e
 }
 
 // tenant returns the name of the tenant that a namespace is for: that of its
-// labels, or the only one that its maker owns.
+// labels, or the only one that its maker owns. Somebody who owns none is refused only
+// when the API server says so, as the cache may not know yet of one made a moment ago.
 func (h *Handler) tenant(ctx context.Context, owner []string, ns *corev1.Namespace) (string, error) {
 	for _, label := range tenantLabels {
 		if tenant, ok := ns.Labels[label]; ok {
@@ -179,12 +180,13 @@ func (h *Handler) tenant(ctx context.Context, owner []string, ns *corev1.Namespa
 	}
 	owned := map[string]bool{}
 	for _, key := range owner {
-		var list v1alpha1.TenantList
-		if err := h.Client.List(ctx, &list, client.MatchingFields{indexOwner: key}, client.UnsafeDisableDeepCopy); err != nil {
-			return "", fmt.Errorf("cannot find the tenants of an owner: %w", err)
+		if err := ownedBy(ctx, h.Client, owner, owned, client.MatchingFields{indexOwner: key}, client.UnsafeDisableDeepCopy); err != nil {
+			return "", err
 		}
-		for i := range list.Items {
-			owned[list.Items[i].Name] = true
+	}
+	if len(owned) == 0 {
+		if err := ownedBy(ctx, h.Live, owner, owned); err != nil {
+			return "", err
 		}
 	}
 	switch len(owned) {
@@ -196,4 +198,18 @@ func (h *Handler) tenant(ctx context.Context, owner []string, ns *corev1.Namespa
 		}
 	}
 	return "", refuse("namespace %s: you own several tenants%s; put the name of one into the label %s", ns.Name, listed(owned), v1alpha1.LabelTenant)
+}
+
+// ownedBy adds the names of the tenants that somebody owns, see [OwnerKeys].
+func ownedBy(ctx context.Context, from client.Reader, owner []string, owned map[string]bool, which ...client.ListOption) error {
+	var list v1alpha1.TenantList
+	if err := from.List(ctx, &list, which...); err != nil {
+		return fmt.Errorf("cannot find the tenants of an owner: %w", err)
+	}
+	for i := range list.Items {
+		if owns(owner, &list.Items[i]) {
+			owned[list.Items[i].Name] = true
+		}
+	}
+	return nil
 }

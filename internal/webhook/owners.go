@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -36,6 +37,11 @@ func TenantKeys(t *v1alpha1.Tenant) []string {
 		keys = append(keys, ownerKey(o.Kind, o.Namespace, o.Name))
 	}
 	return keys
+}
+
+// owns says whether somebody who goes by these names is an owner of a tenant.
+func owns(owner []string, t *v1alpha1.Tenant) bool {
+	return slices.ContainsFunc(TenantKeys(t), func(key string) bool { return slices.Contains(owner, key) })
 }
 
 // ownerKey joins the parts with a character that none of the first two can have.
