@@ -162,7 +162,7 @@ func content(text *string) []byte {
 	if text == nil {
 		return nil
 	}
-	return append([]byte{}, *text...)
+	return []byte(*text) // not nil, also for an empty file
 }
 
 // Write changes the files of the fleet, all or none, if they still are as the plan

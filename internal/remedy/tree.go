@@ -250,7 +250,7 @@ func (t *tree) diff() string {
 		}
 		var was []byte
 		if old {
-			was = append(was, before...)
+			was = []byte(before) // not nil, also for an empty file
 		}
 		b.WriteString(change.Unified(name, was, []byte(t.now[name])))
 	}
