@@ -6,6 +6,7 @@ package sourcegrant
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,6 +38,9 @@ const (
 	// writers bounds how many copies are written at a time.
 	writers = 16
 )
+
+// errTaken says that somebody else's object has the name of a copy.
+var errTaken = errors.New("somebody else made it meanwhile")
 
 // Events tells people what happened; an EventRecorder of Kubernetes is one.
 type Events interface {
@@ -170,9 +174,6 @@ func (r *Reconciler) write(ctx context.Context, owner string, c grants.Copy, exi
 		if existing, err = r.create(ctx, owner, c); err != nil {
 			return missingNamespace(err, fmt.Errorf("cannot make ExternalArtifact %s/%s: %w", c.Namespace, c.Name, err))
 		}
-		if existing == nil {
-			return nil
-		}
 	}
 	status := client.ApplyConfigurationFromUnstructured(statusOf(owner, c, existing.GetUID(), r.Now()))
 	if err := r.Client.Status().Apply(ctx, status, client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
@@ -182,8 +183,8 @@ func (r *Reconciler) write(ctx context.Context, owner string, c grants.Copy, exi
 }
 
 // create makes a copy, without its status, and returns it. One that the cache does not
-// know yet may be somebody else's: that is left alone, and nil is returned, since the
-// plan says so once the cache has it.
+// know yet may be somebody else's: that is left alone, as a conflict, and the next plan
+// says so.
 func (r *Reconciler) create(ctx context.Context, owner string, c grants.Copy) (*unstructured.Unstructured, error) {
 	made := copyOf(owner, c)
 	err := r.Client.Create(ctx, made, client.FieldOwner(FieldManager))
@@ -194,7 +195,7 @@ func (r *Reconciler) create(ctx context.Context, owner string, c grants.Copy) (*
 		return nil, err
 	}
 	if !copyFrom(made, owner) {
-		return nil, nil
+		return nil, apierrors.NewConflict(sourceGroup.WithResource("externalartifacts").GroupResource(), c.Name, errTaken)
 	}
 	return made, nil
 }
