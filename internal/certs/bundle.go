@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
@@ -70,7 +71,8 @@ func Issue(names []string, _ time.Time) (Pair, error) {
 
 // Advance returns what the Secret should hold now: a first certificate, a
 // successor that is only trusted yet, or the successor in the place of the one
-// that ends. What cannot be used is made anew.
+// that ends. What cannot be used is made anew; if only a name is missing, with the names
+// that it has.
 func (b Bundle) Advance(names []string, now time.Time, issue func([]string, time.Time) (Pair, error)) (Bundle, error) {
 	b.Trusted = stillValid(b.Trusted, now)
 	current, err := b.Current.check(names, b.Trusted, now)
@@ -84,6 +86,9 @@ func (b Bundle) Advance(names []string, now time.Time, issue func([]string, time
 	b.Next = Pair{}
 	if err == nil && now.Before(current.NotAfter.Add(-renewal)) {
 		return b, nil
+	}
+	if err != nil {
+		names = b.Current.withNames(names, now)
 	}
 	made, issueErr := issue(names, now)
 	if issueErr != nil {
@@ -121,6 +126,29 @@ func (p Pair) check(names []string, trusted []byte, now time.Time) (*x509.Certif
 		}
 	}
 	return pair.Leaf, nil
+}
+
+// withNames returns the names and those of the certificate, unless that has ended: a
+// replica that is called by other names, as while a Deployment is on its way, would
+// otherwise replace each certificate of this one, and this one all of its. What is not
+// a name any more goes with the successor.
+func (p Pair) withNames(names []string, now time.Time) []string {
+	pair, err := tls.X509KeyPair(p.Cert, p.Key)
+	if err != nil || now.After(pair.Leaf.NotAfter) {
+		return names
+	}
+	all := slices.Clone(names)
+	for _, name := range pair.Leaf.DNSNames {
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	for _, ip := range pair.Leaf.IPAddresses {
+		if name := ip.String(); !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // authority returns the last certificate of a chain.

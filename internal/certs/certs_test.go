@@ -108,6 +108,29 @@ func serves(pair certs.Pair, trusted []byte, now time.Time) error {
 	return err
 }
 
+// TestAdvanceOtherNames lets two replicas that are called by different names look at one
+// Secret, as while a Deployment is on its way, or stuck: they agree at once.
+func TestAdvanceOtherNames(t *testing.T) {
+	t.Parallel()
+	var bundle, settled certs.Bundle
+	begin := time.Now() // which the library takes
+	for i := range 5 {
+		now := begin.Add(time.Duration(i) * time.Minute)
+		for _, name := range []string{"10.0.0.1", "proxy.example.com"} {
+			var err error
+			if bundle, err = bundle.Advance([]string{name}, now, certs.Issue); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i == 0 {
+			settled = bundle
+		}
+		if !bundle.Equal(settled) {
+			t.Fatalf("minute %d: the certificate changes, and %d authorities are trusted", i, bytes.Count(bundle.Trusted, []byte("BEGIN")))
+		}
+	}
+}
+
 func TestAdvanceRepairs(t *testing.T) {
 	t.Parallel()
 	good, err := certs.Bundle{}.Advance(names, start, issue)
