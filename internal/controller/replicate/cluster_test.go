@@ -1,7 +1,6 @@
 package replicate_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"sync"
@@ -13,15 +12,14 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/server/manager"
 	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testmanager"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -62,7 +60,7 @@ rules: [{apiGroups: [""], resources: [secrets], verbs: [get, list]}]
 var (
 	prepared sync.Once
 	lowest   *rest.Config
-	ended    atomic.Value // the error that Run returned
+	ended    *atomic.Value // the error that Run returned
 )
 
 // cluster returns an admin's client of a cluster on which a manager runs with the
@@ -78,36 +76,14 @@ func cluster(t *testing.T) (client.Client, *rest.Config) {
 func prepare(t *testing.T, admin *rest.Config) {
 	t.Helper()
 	const namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}"
-	for _, manifests := range [][]byte{
+	// Of Flux its kinds are enough; the manager runs in this process.
+	wanted := func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "CustomResourceDefinition" || (o.GetLabels()["app.kubernetes.io/part-of"] != "flux" && o.GetKind() != "Deployment")
+	}
+	testmanager.Apply(t, admin, wanted,
 		[]byte(namespace), config.FluxComponents(), config.CRDs(), config.CapsuleCRDs(), config.Roles(), config.Manager(), config.CapsuleRoles(),
-		[]byte(base), config.Policies(), config.CapsulePolicies(),
-	} {
-		objects, err := flux.ReadObjects(manifests)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var wanted []*unstructured.Unstructured
-		for _, o := range objects {
-			// Of Flux its kinds are enough; the manager runs in this process.
-			if o.GetKind() == "CustomResourceDefinition" || (o.GetLabels()["app.kubernetes.io/part-of"] != "flux" && o.GetKind() != "Deployment") {
-				wanted = append(wanted, o)
-			}
-		}
-		if err := flux.ApplyManifests(t.Context(), admin, wanted); err != nil {
-			t.Fatal(err)
-		}
-	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "tenure-manager"}}
-	token := &authenticationv1.TokenRequest{}
-	if err := newClient(t, admin).SubResource("token").Create(t.Context(), account, token); err != nil {
-		t.Fatal(err)
-	}
-	lowest = rest.AnonymousClientConfig(admin)
-	lowest.BearerToken = token.Status.Token
-	go func() {
-		err := manager.Run(context.Background(), lowest, manager.Options{MetricsAddr: "0", HealthAddr: "0", WebhookAddr: "0", Namespace: "flux-system", Instance: "test", Capsule: true})
-		ended.Store(fmt.Sprint(err))
-	}()
+		[]byte(base), config.Policies(), config.CapsulePolicies())
+	lowest, ended = testmanager.Run(t, admin)
 }
 
 func newClient(t *testing.T, config *rest.Config) client.Client {

@@ -1,7 +1,6 @@
 package served_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -12,11 +11,9 @@ import (
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/config"
-	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/server/manager"
 	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testmanager"
 	"github.com/tenure-dev/tenure/internal/testwait"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -75,8 +72,8 @@ spec: {resyncPeriod: 60s, resources: [{rawItems: [{apiVersion: v1, kind: ConfigM
 `
 )
 
-// ended is the error that the manager returned.
-var ended atomic.Value
+// ended is where the error is that the manager returned.
+var ended *atomic.Value
 
 // TestLateKinds starts the manager on a cluster that has neither Flux's kinds nor
 // Capsule's, and brings them while it runs: Tenants work before, and what needs the
@@ -85,11 +82,13 @@ func TestLateKinds(t *testing.T) {
 	t.Parallel()
 	cluster := testcluster.Shared(t)
 	admin := newClient(t, cluster.REST)
+	// The manager runs in this process.
+	all := func(o *unstructured.Unstructured) bool { return o.GetKind() != "Deployment" }
 	const namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}"
-	apply(t, cluster.REST, nil, []byte(namespace), config.CRDs(), config.Roles(), config.Manager(), config.CapsuleRoles(), []byte(profile), config.Policies())
-	run(t, cluster.REST, admin)
+	testmanager.Apply(t, cluster.REST, all, []byte(namespace), config.CRDs(), config.Roles(), config.Manager(), config.CapsuleRoles(), []byte(profile), config.Policies())
+	_, ended = testmanager.Run(t, cluster.REST)
 
-	apply(t, cluster.REST, nil, []byte(early))
+	testmanager.Apply(t, cluster.REST, all, []byte(early))
 	condition(t, admin, "plain", "Ready", "InPlace", "1 namespace")
 	condition(t, admin, "early", "Ready", "Failed", "GitRepository")
 	plain := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "plain"}}
@@ -99,7 +98,7 @@ func TestLateKinds(t *testing.T) {
 	exists(t, admin, false, plain, "", "plain")
 
 	definition := func(o *unstructured.Unstructured) bool { return o.GetKind() == "CustomResourceDefinition" }
-	apply(t, cluster.REST, definition, config.FluxComponents())
+	testmanager.Apply(t, cluster.REST, definition, config.FluxComponents())
 	condition(t, admin, "early", "Ready", "InPlace", "1 namespace")
 	source := object("source.toolkit.fluxcd.io/v1", "GitRepository")
 	exists(t, admin, true, source, "early", "app")
@@ -119,36 +118,17 @@ func TestLateKinds(t *testing.T) {
 		return url == "https://git.example.com/acme/app", fmt.Sprint(url, err)
 	})
 
-	apply(t, cluster.REST, nil, config.CapsuleCRDs(), config.CapsulePolicies())
-	apply(t, cluster.REST, nil, []byte(late))
+	testmanager.Apply(t, cluster.REST, all, config.CapsuleCRDs(), config.CapsulePolicies())
+	testmanager.Apply(t, cluster.REST, all, []byte(late))
 	exists(t, admin, true, &v1alpha1.Tenant{}, "", "late")
-	apply(t, cluster.REST, nil, []byte(shares))
+	testmanager.Apply(t, cluster.REST, all, []byte(shares))
 	exists(t, admin, true, &corev1.ConfigMap{}, "late", "shared")
-}
-
-// run starts the manager with a token of its own: who is impersonated cannot
-// impersonate.
-func run(t *testing.T, restConfig *rest.Config, admin client.Client) {
-	t.Helper()
-	token := &authenticationv1.TokenRequest{}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "tenure-manager"}}
-	if err := admin.SubResource("token").Create(t.Context(), account, token); err != nil {
-		t.Fatal(err)
-	}
-	lowest := rest.AnonymousClientConfig(restConfig)
-	lowest.BearerToken = token.Status.Token
-	go func() {
-		err := manager.Run(context.Background(), lowest, manager.Options{
-			MetricsAddr: "0", HealthAddr: "0", WebhookAddr: "0", Namespace: "flux-system", Instance: "test", Capsule: true,
-		})
-		ended.Store(fmt.Sprint(err))
-	}()
 }
 
 func newClient(t *testing.T, restConfig *rest.Config) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, authenticationv1.AddToScheme, v1alpha1.AddToScheme, v1beta2.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme, v1beta2.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -158,30 +138,6 @@ func newClient(t *testing.T, restConfig *rest.Config) client.Client {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// apply applies manifests, those that are wanted: nil is all but Deployments, as the
-// manager runs in this process.
-func apply(t *testing.T, restConfig *rest.Config, wanted func(*unstructured.Unstructured) bool, manifests ...[]byte) {
-	t.Helper()
-	if wanted == nil {
-		wanted = func(o *unstructured.Unstructured) bool { return o.GetKind() != "Deployment" }
-	}
-	for _, m := range manifests {
-		objects, err := flux.ReadObjects(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var some []*unstructured.Unstructured
-		for _, o := range objects {
-			if wanted(o) {
-				some = append(some, o)
-			}
-		}
-		if err := flux.ApplyManifests(t.Context(), restConfig, some); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 func object(apiVersion, kind string) *unstructured.Unstructured {
