@@ -114,8 +114,13 @@ func keyOf(o client.Object) key {
 	return key{kind: kind, NamespacedName: client.ObjectKeyFromObject(o)}
 }
 
-// applyObject writes an object by server-side apply.
-func (r *Reconciler) applyObject(ctx context.Context, object client.Object) error {
+// applyObject writes an object by server-side apply. An account that the cache does not
+// show is created: its name is also that of one which a fleet may have brought a moment
+// ago, and that would be taken for ours from then on.
+func (r *Reconciler) applyObject(ctx context.Context, existing, object client.Object) error {
+	if account, ok := object.(*corev1.ServiceAccount); ok && existing == nil {
+		return r.Client.Create(ctx, account.DeepCopy(), client.FieldOwner(FieldManager))
+	}
 	return Apply(ctx, r.Client, object)
 }
 

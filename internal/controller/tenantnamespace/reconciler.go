@@ -96,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("cannot read namespace %s: %w", request.Name, err)
 	}
 	result, problem, err := r.reconcile(ctx, ns)
-	if apierrors.IsConflict(err) || (apierrors.IsNotFound(err) && !ns.DeletionTimestamp.IsZero()) {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || (apierrors.IsNotFound(err) && !ns.DeletionTimestamp.IsZero()) {
 		// Somebody was faster: what the cache shows next decides.
 		return ctrl.Result{RequeueAfter: settle / 10}, nil
 	}

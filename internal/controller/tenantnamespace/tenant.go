@@ -124,7 +124,7 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 		}
 		err := r.makeWay(ctx, existing, object)
 		if err == nil {
-			err = r.applyObject(ctx, object)
+			err = r.applyObject(ctx, existing, object)
 		}
 		if err == nil {
 			continue

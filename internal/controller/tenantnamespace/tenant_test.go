@@ -4,8 +4,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 // TestChanges is about labels that come off a namespace, by who wrote them.
@@ -32,5 +37,33 @@ func TestChanges(t *testing.T) {
 		if diff := cmp.Diff(tc.off, off); diff != "" || known != tc.known {
 			t.Errorf("%s: all known: %v; taken off (-want +got):\n%s", tc.reason, known, diff)
 		}
+	}
+}
+
+// TestStaleAccount writes what belongs into a namespace while the cache does not show
+// the account yet that a fleet has brought.
+func TestStaleAccount(t *testing.T) {
+	t.Parallel()
+	s := runtime.NewScheme()
+	if err := corev1.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	theirs := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "dev-apps", Name: "dev", Labels: map[string]string{"team": "dev"}}}
+	live := fake.NewClientBuilder().WithScheme(s).WithObjects(theirs).Build()
+	ours := &corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "dev-apps", Name: "dev", Labels: map[string]string{tenancy.LabelManaged: tenancy.ManagedValue}},
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dev-apps"}}
+	_, _, err := (&Reconciler{Client: live}).applyAll(t.Context(), ns, []client.Object{ours}, &contents{})
+	if !apierrors.IsAlreadyExists(err) {
+		t.Errorf("it is not looked at again: %v", err)
+	}
+	got := &corev1.ServiceAccount{}
+	if err := live.Get(t.Context(), client.ObjectKeyFromObject(theirs), got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(theirs.Labels, got.Labels); diff != "" {
+		t.Errorf("somebody else's account is taken for the manager's (-want +got):\n%s", diff)
 	}
 }
