@@ -2,6 +2,7 @@ package flux
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"sync"
 
@@ -25,13 +26,15 @@ func Build(root, dir string) ([]*unstructured.Unstructured, error) {
 	}
 	// As JSON, which is read in a fraction of the time that YAML takes.
 	var manifests bytes.Buffer
+	encoder := json.NewEncoder(&manifests)
 	for _, r := range resources.Resources() {
-		content, err := r.MarshalJSON()
+		content, err := r.Map()
+		if err == nil {
+			err = encoder.Encode(content)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot build the kustomization: cannot write %s: %w", r.CurId(), err)
 		}
-		manifests.Write(content)
-		manifests.WriteByte('\n')
 	}
 	return ReadObjects(manifests.Bytes())
 }
