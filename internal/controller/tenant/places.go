@@ -14,9 +14,8 @@ import (
 )
 
 // apart is in how many namespaces, at most, the quotas of a tenant are read one
-// namespace at a time. To read all at once the API server looks at the quotas of all
-// tenants: with 18,000 of them, of 3,000 tenants, that takes as long as some dozen
-// small requests.
+// namespace at a time. To read all at once is one request, for which the API server looks
+// at the quotas of all tenants.
 const apart = 16
 
 // places are the namespaces, by tenant, in which there may be parts of its quotas. The
