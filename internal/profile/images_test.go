@@ -65,6 +65,7 @@ func TestPins(t *testing.T) {
 	apply(t, dir, "clusters/one", profile.Options{Tenants: true, ManagerImage: managerPinned})
 	unpinned := read(t, dir)
 	apply(t, dir, "clusters/one", profile.Options{Tenants: true, Pins: pins, ManagerImage: managerPinned})
+	pinned := read(t, dir)
 	container, ns := built(t, dir)
 	if want := image + ":v1.9.5@" + digest; container != want {
 		t.Errorf("%s runs, want %s", container, want)
@@ -81,7 +82,7 @@ func TestPins(t *testing.T) {
 	if diff := cmp.Diff(unpinned, read(t, dir)); diff != "" {
 		t.Errorf("not all pins were taken out (-before +after):\n%s", diff)
 	}
-	apply(t, dir, "clusters/one", profile.Options{Tenants: true, Pins: pins, ManagerImage: managerPinned})
+	dir = fleetOf(t, pinned)
 	apply(t, dir, "clusters/one", profile.Options{})
 	if diff := cmp.Diff(before, read(t, dir)); diff != "" {
 		t.Errorf("not all was taken out (-before +after):\n%s", diff)

@@ -15,6 +15,9 @@ func TestManagerImage(t *testing.T) {
 	t.Parallel()
 	const ours, mirror = "image: tenure.dev/tenure-server:v", "registry.example.com:5000/mirror/tenure-server:v1"
 	digest := "registry.example.com/tenure-server@sha256:" + strings.Repeat("a", 64)
+	plain := small(t, nil)
+	apply(t, plain, "clusters/one", profile.Options{Tenants: true, ManagerImage: "registry.example.com/x:1"})
+	locked := read(t, plain)
 	for _, tt := range []struct{ reason, before, wanted, want, fails string }{
 		{reason: "nothing is named", want: ours},
 		{reason: "an image is named", wanted: mirror, want: mirror},
@@ -29,8 +32,8 @@ func TestManagerImage(t *testing.T) {
 			t.Parallel()
 			dir := small(t, nil)
 			if tt.before != "" {
-				apply(t, dir, "clusters/one", profile.Options{Tenants: true, ManagerImage: "registry.example.com/x:1"})
-				write(t, dir, managerFile, strings.Replace(read(t, dir)[managerFile], "registry.example.com/x:1", tt.before, 1))
+				dir = fleetOf(t, locked)
+				write(t, dir, managerFile, strings.Replace(locked[managerFile], "registry.example.com/x:1", tt.before, 1))
 			}
 			plan, err := profile.Make(load(t, dir, "clusters/one"), profile.Options{Tenants: true, ManagerImage: tt.wanted})
 			if tt.fails != "" {

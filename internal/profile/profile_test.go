@@ -3,6 +3,7 @@ package profile_test
 import (
 	"flag"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -166,12 +167,16 @@ const folder = "clusters/one/flux-system/"
 
 func small(t *testing.T, files map[string]string) string {
 	t.Helper()
-	dir := t.TempDir()
 	all := map[string]string{folder + "gotk-components.yaml": components, folder + "gotk-sync.yaml": sync, folder + "kustomization.yaml": system}
+	maps.Copy(all, files)
+	return fleetOf(t, all)
+}
+
+// fleetOf writes a fleet that is known already: to make it anew takes much longer.
+func fleetOf(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
 	for name, content := range files {
-		all[name] = content
-	}
-	for name, content := range all {
 		write(t, dir, name, content)
 	}
 	return dir

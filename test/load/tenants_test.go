@@ -57,8 +57,9 @@ const (
 // first Tenant of many that are applied until each has its three namespaces with all
 // that is in them: seconds, requests that write for each object that is wanted, and
 // what the manager takes of processor and memory. After the smallest number nothing
-// happens for a minute, in which nothing may be written but Leases. The size is the
-// name of the benchmark: -bench BenchmarkTenants/tenants=100$ is quick.
+// happens for a minute, in which nothing may be written but Leases. The slope is the time
+// for each Tenant against that of the smallest number in the same run. The size is the name
+// of the benchmark: -bench BenchmarkTenants/tenants=100$ is quick, and has no slope.
 func BenchmarkTenants(b *testing.B) {
 	perTenant := 0.0
 	for _, size := range []int{100, 1000, 3000} {

@@ -18,7 +18,7 @@ func ofTenant(q v1alpha1.TenantQuota) bool { return q.Scope != "Namespace" }
 
 // quotas divides what the tenant as a whole may use among its namespaces.
 func (r *Reconciler) quotas(ctx context.Context, f *found) error {
-	shares, err := r.shares(ctx, r.Client, client.MatchingFields{indexMade: f.tenant.Name}, f.tenant.Name)
+	shares, err := partsOf(ctx, r.Client, f.tenant.Name, client.MatchingFields{indexMade: f.tenant.Name})
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (r *Reconciler) quotas(ctx context.Context, f *found) error {
 		if len(writes) > 0 && !live {
 			// A cache may be behind what was written a moment ago, and two raises
 			// that do not know of each other would be too much.
-			if shares, err = r.shares(ctx, r.Live, madeLabels(f.tenant.Name), f.tenant.Name); err != nil {
+			if shares, err = r.liveShares(ctx, f, shares); err != nil {
 				return err
 			}
 			live = true
@@ -41,6 +41,7 @@ func (r *Reconciler) quotas(ctx context.Context, f *found) error {
 			f.exceeded = append(f.exceeded, string(name))
 		}
 		for _, object := range writes {
+			r.places.add(f.tenant.Name, object.Namespace)
 			err := tenantnamespace.Apply(ctx, r.Client, object)
 			if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 				f.problem(ReasonInvalid, "quota %s cannot be kept: %v", q.Name, err)
@@ -97,22 +98,6 @@ func divide(f *found, q v1alpha1.TenantQuota, all []corev1.ResourceQuota) (write
 		writes = append(writes, want)
 	}
 	return writes, over
-}
-
-// shares are all quotas that are parts of the tenant's, or were made for it in
-// another way and are about to be, as the reader selects them: a cache by its index,
-// the API server by labels.
-func (r *Reconciler) shares(ctx context.Context, c client.Reader, made client.ListOption, tenant string) ([]corev1.ResourceQuota, error) {
-	var list corev1.ResourceQuotaList
-	if err := c.List(ctx, &list, made); err != nil {
-		return nil, fmt.Errorf("cannot read the quotas of tenant %s: %w", tenant, err)
-	}
-	return list.Items, nil
-}
-
-// madeLabels select the quotas that the manager made for a tenant.
-func madeLabels(tenant string) client.MatchingLabels {
-	return client.MatchingLabels{tenancy.LabelManaged: tenancy.ManagedValue, v1alpha1.LabelFluxTenant: tenant}
 }
 
 // pruneShares removes parts of quotas that the Tenant does not have any more.

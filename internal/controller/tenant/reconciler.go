@@ -51,12 +51,18 @@ type Reconciler struct {
 	Ledgers Ledgers
 	// Reports are what is said about the namespaces.
 	Reports *Reports
+
+	// places are where parts of quotas are.
+	places places
 }
 
 // Reconcile brings one Tenant up to date.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	tenant := &v1alpha1.Tenant{}
 	if err := r.Client.Get(ctx, request.NamespacedName, tenant); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.places.forget(request.Name)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	result, err := r.reconcile(ctx, tenant)
