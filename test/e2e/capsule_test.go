@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/testwait"
@@ -59,34 +60,52 @@ func capsuleManifests(t *testing.T, name string) string {
 }
 
 // TestCapsuleManifests compares the copies of the public fleet's manifests with the
-// fleet, where that is beside the repository.
+// fleet, where that is beside the repository, and with the one of its shape.
 func TestCapsuleManifests(t *testing.T) {
 	t.Parallel()
-	fleet := realFleet(t, "flux2-capsule-multi-tenancy")
+	const base = "main/tenants/base/dev-team/"
 	for name, files := range map[string][]string{
-		"dev-team":            {"main/infrastructure/capsule/capsule-namespace-provisioner-clusterrole.yaml", "main/tenants/base/dev-team/rbac.yaml", "main/tenants/staging/capsule-configuration.yaml"},
+		"dev-team":            {"main/infrastructure/capsule/*role.yaml", base + "rbac.yaml", base + "home.yaml", "main/tenants/staging/capsule-configuration.yaml"},
 		"dev-team-namespaces": {"dev-team/staging/namespaces/namespaces.yaml"},
 	} {
 		copied, err := flux.ReadObjects([]byte(capsuleManifests(t, name)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var there []*unstructured.Unstructured
-		for _, file := range files {
-			content, err := os.ReadFile(filepath.Join(fleet, file))
-			if err != nil {
-				t.Fatal(err)
+		for whose, fleet := range capsuleAged.fleets(t) {
+			var there []*unstructured.Unstructured
+			for _, file := range files {
+				there = append(there, objectsOf(t, filepath.Join(fleet.dir, file))...)
 			}
-			objects, err := flux.ReadObjects(content)
-			if err != nil {
-				t.Fatal(err)
+			if diff := cmp.Diff(there, copied, cmpopts.SortSlices(func(a, b *unstructured.Unstructured) bool {
+				return a.GetKind()+"/"+a.GetName() < b.GetKind()+"/"+b.GetName()
+			})); diff != "" {
+				t.Errorf("testdata/capsule/%s.yaml is not what the fleet has: %s (-want +got):\n%s", name, whose, diff)
 			}
-			there = append(there, objects...)
-		}
-		if diff := cmp.Diff(there, copied); diff != "" {
-			t.Errorf("testdata/capsule/%s.yaml is not what the fleet has (-want +got):\n%s", name, diff)
 		}
 	}
+}
+
+// objectsOf reads the files of a pattern, of which there may be none.
+func objectsOf(t *testing.T, pattern string) []*unstructured.Unstructured {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*unstructured.Unstructured
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := flux.ReadObjects(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, objects...)
+	}
+	return all
 }
 
 // testCapsuleDocument applies what the Capsule document has its readers apply, and
