@@ -12,7 +12,11 @@ import (
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/testwait"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // withCapsule adds the optional component for Capsule's kinds to the files of a
@@ -38,14 +42,28 @@ func (r run) saysOf(tenant, condition, status string) {
 	})
 }
 
-// may asks whether somebody may do something.
+// may asks whether somebody may do something, said as for kubectl auth can-i: a verb, a
+// resource with its group and perhaps a name, and -n with a namespace or -A.
 func (r run) may(who string, what ...string) bool {
 	r.t.Helper()
-	out, err := kubectl(r.t, r.Cluster, "", append([]string{"auth", "can-i", "--as=" + who}, what...)...)
-	if err != nil && !strings.HasPrefix(out, "no") {
-		r.t.Fatalf("cannot ask what %s may do: %s", who, out)
+	resource, name, _ := strings.Cut(what[1], "/")
+	resource, group, _ := strings.Cut(resource, ".")
+	asked := &authorizationv1.ResourceAttributes{Verb: what[0], Group: group, Resource: resource, Name: name}
+	if len(what) == 4 && what[2] == "-n" {
+		asked.Namespace = what[3]
 	}
-	return err == nil
+	config := rest.CopyConfig(r.REST)
+	config.Impersonate.UserName = who
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(r.t.Context(),
+		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: asked}}, metav1.CreateOptions{})
+	if err != nil {
+		r.t.Fatalf("cannot ask what %s may do: %v", who, err)
+	}
+	return review.Status.Allowed
 }
 
 // capsuleManifests are what the Capsule document and its public fleet have for a
@@ -128,7 +146,7 @@ func testCapsuleDocument(r run) {
 		}
 		for reason, right := range map[string][]string{
 			"it has the role admin":                         {"create", "deployments.apps"},
-			"it may delete its namespaces":                  {"delete", "namespace/" + tenant + "-apps"},
+			"it may delete its namespaces":                  {"delete", "namespaces/" + tenant + "-apps"},
 			"the additional binding is for Flux's objects":  {"create", "kustomizations.kustomize.toolkit.fluxcd.io"},
 			"and for those that tell it what went wrong":    {"create", "alerts.notification.toolkit.fluxcd.io"},
 			"and it may bring charts, as the document does": {"create", "helmreleases.helm.toolkit.fluxcd.io"},
@@ -196,7 +214,7 @@ func testCapsuleUnchanged(r run) {
 			r.t.Errorf("namespace %s of the owner is nobody's: %s", namespace, got)
 		}
 		testwait.For(r.t, "the owner to have its roles in "+namespace, patience, func() (bool, string) {
-			return r.may(owner, "create", "deployments.apps", "-n", namespace) && r.may(owner, "delete", "namespace/"+namespace, "-n", namespace), "it may not"
+			return r.may(owner, "create", "deployments.apps", "-n", namespace) && r.may(owner, "delete", "namespaces/"+namespace, "-n", namespace), "it may not"
 		})
 	}
 	testwait.For(r.t, "the Tenant to count its namespaces", patience, func() (bool, string) {
@@ -275,7 +293,7 @@ func testCapsuleMove(r run) {
 	const tenant = "tenants.capsule.clastix.io/solar"
 	looked := 0
 	testwait.For(r.t, "the tenant to be moved", patience, func() (bool, string) {
-		for _, what := range [][]string{{"create", "configmaps"}, {"delete", "namespace/solar-dev"}} {
+		for _, what := range [][]string{{"create", "configmaps"}, {"delete", "namespaces/solar-dev"}} {
 			if looked++; !r.may("joe", append(what, "-n", "solar-dev")...) {
 				r.t.Errorf("the owner is locked out: it may not %s", strings.Join(what, " "))
 			}
