@@ -150,11 +150,14 @@ func testCapsuleFleetThroughProxy(t *testing.T, f foreign) {
 
 func (p proxied) in(t *testing.T) proxied { return proxied{p.with(t), p.kubeconfig, p.fleet} }
 
-// ask makes Flux look at an object now.
-func (r run) ask(ref string) {
+// ask makes Flux look at an object now, and returns what the object's status says when
+// it has. The annotation is not kubectl's: Flux takes off what kubectl has set on objects
+// that it applies, each time that it applies them, perhaps before it has looked.
+func (r run) ask(ref string) string {
 	r.t.Helper()
-	part := strings.Split(ref, "/")
-	r.kubectl("", "annotate", "--overwrite", "-n", part[1], part[0]+"/"+part[2], "reconcile.fluxcd.io/requestedAt="+time.Now().Format(time.RFC3339Nano))
+	part, now := strings.Split(ref, "/"), time.Now().Format(time.RFC3339Nano)
+	r.kubectl("", "annotate", "--overwrite", "--field-manager=flux", "-n", part[1], part[0]+"/"+part[2], "reconcile.fluxcd.io/requestedAt="+now)
+	return now
 }
 
 // hurry waits until an object is ready. Flux is faster than the manager, and tries what
@@ -369,12 +372,9 @@ func (p proxied) testRotation() {
 // reconciled makes Flux look at an object and waits until it has.
 func (p proxied) reconciled(ref string) {
 	p.t.Helper()
-	p.ask(ref)
-	part := strings.Split(ref, "/")
+	asked, part := p.ask(ref), strings.Split(ref, "/")
 	p.until(ref, "to be reconciled", func(row flux.Row) bool {
-		const asked = `.metadata.annotations.reconcile\.fluxcd\.io/requestedAt`
-		done := p.field(part[1], part[0]+"/"+part[2], ".status.lastHandledReconcileAt")
-		return row.State == flux.Ready && done != "" && done == p.field(part[1], part[0]+"/"+part[2], asked)
+		return row.State == flux.Ready && p.field(part[1], part[0]+"/"+part[2], ".status.lastHandledReconcileAt") == asked
 	})
 }
 
