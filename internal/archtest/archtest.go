@@ -14,6 +14,7 @@
 //   - Every package has a doc comment.
 //   - Files stay under 400 lines and functions under 100; tests and generated
 //     files may be longer.
+//   - No test is skipped: what a clean clone does not run is not tested.
 package archtest
 
 import (
@@ -125,11 +126,38 @@ func (c *checker) file(name string) error {
 	if !test {
 		c.documented[dir] = c.documented[dir] || (file.Doc != nil && strings.TrimSpace(file.Doc.Text()) != "")
 	}
+	c.skips(name, files, file)
 	if test || ast.IsGenerated(file) {
 		return nil
 	}
 	c.lengths(name, files, file)
 	return nil
+}
+
+// skips finds tests that leave themselves out, also by helpers of theirs: every file
+// that imports testing is looked at. It goes by the names of methods, so one with such a
+// name of another type needs another name there.
+func (c *checker) skips(name string, files *token.FileSet, file *ast.File) {
+	if !slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing"` }) {
+		return
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		called, ok := node.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		line := files.Position(called.Sel.Pos()).Line
+		of, _ := called.X.(*ast.Ident)
+		switch called.Sel.Name {
+		case "Skip", "Skipf", "SkipNow":
+			c.report(name, line, "%s leaves a test out and lets it pass: bring what it needs in testdata, fail and say what to install, or return in a fuzz target", called.Sel.Name)
+		case "Short":
+			if of != nil && of.Name == "testing" {
+				c.report(name, line, "testing.Short leaves tests out: make them quick, or put what is slow into test/e2e")
+			}
+		}
+		return true
+	})
 }
 
 // lengths checks how long a file and its functions are.

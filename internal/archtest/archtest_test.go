@@ -119,6 +119,28 @@ func TestCheck(t *testing.T) {
 			name:   "internal/p/p_test.go",
 			text:   "package p\n\nfunc f() {\n" + lines(500, "") + "}\n",
 		},
+		"Skips": {
+			reason: "A test that is skipped looks like one that has passed.",
+			name:   "internal/p/p_test.go",
+			text:   "package p\n\nimport \"testing\"\n\nfunc f(t testing.TB) {\n\tt.Skip()\n\tr.t.Skipf(\"x\")\n\tdefer t.SkipNow()\n\tif testing.Short() {\n\t}\n}\n",
+			want: []string{
+				"internal/p/p_test.go:6: Skip leaves a test out and lets it pass: bring what it needs in testdata, fail and say what to install, or return in a fuzz target",
+				"internal/p/p_test.go:7: Skipf leaves a test out and lets it pass: bring what it needs in testdata, fail and say what to install, or return in a fuzz target",
+				"internal/p/p_test.go:8: SkipNow leaves a test out and lets it pass: bring what it needs in testdata, fail and say what to install, or return in a fuzz target",
+				"internal/p/p_test.go:9: testing.Short leaves tests out: make them quick, or put what is slow into test/e2e",
+			},
+		},
+		"SkipsInHelper": {
+			reason: "Packages with helpers for tests skip no test either.",
+			name:   "internal/p/p.go",
+			text:   "// Package p is documented.\npackage p\n\nimport \"testing\"\n\nfunc f(t testing.TB) { t.Skip() }\n",
+			want:   []string{"internal/p/p.go:6: Skip leaves a test out and lets it pass: bring what it needs in testdata, fail and say what to install, or return in a fuzz target"},
+		},
+		"SkipsOther": {
+			reason: "Where there are no tests, the names are free.",
+			name:   "internal/p/p.go",
+			text:   "// Package p is documented.\npackage p\n\nfunc f(s scanner) { s.Skip(); s.Short() }\n",
+		},
 		"LongGenerated": {
 			reason: "Nobody reads generated files from top to bottom.",
 			name:   "internal/p/p.go",

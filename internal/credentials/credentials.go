@@ -125,8 +125,7 @@ type Plan struct {
 	UID     types.UID
 	// Secret is the name of the Secret in each namespace.
 	Secret string
-	// Bound says that the account needs rights in its own namespace, which is no
-	// tenant's: in those it has what its Tenant says.
+	// Bound says that the account needs rights in its own namespace: see [bound].
 	Bound bool
 	// Copies are the namespaces beside the account's own, in order. Each has an
 	// account of the same name: see [Plan.In].
@@ -162,8 +161,7 @@ func Plans(s State) (*Plan, error) {
 	case len(ImpersonatorName(plan.Account)) > maxName || len(RecordName(plan.Account)) > maxName:
 		return nil, ErrName
 	}
-	_, ofTenant := tenancy.TenantOf(s.Home.Labels)
-	plan.Bound = !ofTenant
+	plan.Bound = bound(s.Home.Labels, s.Account.Name, tenants)
 	if mode != Tenant {
 		return plan, nil
 	}
@@ -176,6 +174,24 @@ func Plans(s State) (*Plan, error) {
 	}
 	slices.Sort(plan.Copies)
 	return plan, nil
+}
+
+// bound says whether an account needs rights in its own namespace, which has labels,
+// since nobody else gives it any. A namespace with our label is one of a Tenant, which
+// says who has what there. With Flux's or Capsule's label alone, as the home of an owner
+// has it in fleets written for Capsule, the namespace has a tenant's rules, but no
+// Tenant gives its owners a role there: as Capsule's addon does, this does, unless
+// the tenant is another one than the account's, or the account is that which package
+// tenancy makes with the tenant's name.
+func bound(labels map[string]string, account string, owned []v1alpha1.Tenant) bool {
+	if _, ours := labels[v1alpha1.LabelTenant]; ours {
+		return false
+	}
+	tenant, labelled := tenancy.TenantOf(labels)
+	if !labelled {
+		return true
+	}
+	return account != tenant && slices.ContainsFunc(owned, func(t v1alpha1.Tenant) bool { return t.Name == tenant })
 }
 
 // Owns says whether a ServiceAccount is an owner of a Tenant by its own name. Groups

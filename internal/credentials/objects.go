@@ -59,7 +59,8 @@ func (p *Plan) Stand(namespace string) *corev1.ServiceAccount {
 	}
 }
 
-// Rights is the account's role in its own namespace, where no Tenant says what it has.
+// Rights is the account's role in its own namespace, where no Tenant says what it has:
+// see [Plan.Bound].
 func (p *Plan) Rights() *rbacv1.RoleBinding {
 	return p.binding(p.Account.Namespace, p.Account.Name, "ClusterRole", tenancy.Role, p.subject(p.Account.Namespace))
 }

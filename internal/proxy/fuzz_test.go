@@ -216,12 +216,12 @@ func FuzzProxy(f *testing.F) {
 		}
 		for other := range worldTokens {
 			if strings.Contains(target+header+body, other) && other != token {
-				t.Skip("the token of somebody else")
+				return // it is the token of somebody else, who sees other things
 			}
 		}
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(fmt.Sprintf("%s %s HTTP/1.1\r\nHost: proxy\r\n%s\r\n\r\n%s", method, target, strings.Trim(header, "\r\n"), body))))
 		if err != nil {
-			t.Skip("no request")
+			return // no server would take it for a request
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()

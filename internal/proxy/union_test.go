@@ -7,17 +7,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-func parseAll(t testing.TB, texts ...string) []labels.Selector {
-	t.Helper()
+func parseAll(texts ...string) ([]labels.Selector, error) {
 	var all []labels.Selector
 	for _, text := range texts {
 		s, err := labels.Parse(text)
 		if err != nil {
-			t.Skip("no API server lets it in")
+			return nil, err
 		}
 		all = append(all, s)
 	}
-	return all
+	return all, nil
 }
 
 func TestUnion(t *testing.T) {
@@ -40,7 +39,11 @@ func TestUnion(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
-			got, ok := union(parseAll(t, tc.of...))
+			selectors, err := parseAll(tc.of...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, ok := union(selectors)
 			if ok == tc.none || ok && got.String() != tc.want {
 				t.Errorf("%s: got %q %v, want %q", strings.Join(tc.of, " or "), got, ok, tc.want)
 			}
@@ -59,7 +62,10 @@ func FuzzUnion(f *testing.F) {
 		f.Add(seed[0], seed[1], seed[2])
 	}
 	f.Fuzz(func(t *testing.T, a, b, c string) {
-		selectors := parseAll(t, a, b, c)
+		selectors, err := parseAll(a, b, c)
+		if err != nil {
+			return // no API server lets it in
+		}
 		got, ok := union(selectors)
 		if !ok {
 			return
@@ -68,7 +74,11 @@ func FuzzUnion(f *testing.F) {
 		if err := narrow(query, Selection{Labels: got}); err != nil {
 			return
 		}
-		sent := parseAll(t, query["labelSelector"][0])[0]
+		parsed, err := parseAll(query["labelSelector"][0])
+		if err != nil {
+			t.Fatalf("%q is sent as what no API server lets in: %v", got, err)
+		}
+		sent := parsed[0]
 		values := []string{"", "x", "y", "1", "2"}
 		for _, s := range selectors {
 			requirements, _ := s.Requirements()

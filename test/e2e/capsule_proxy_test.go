@@ -18,18 +18,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
 const (
-	capsuleURL = "https://github.com/clastix/flux2-capsule-multi-tenancy.git"
 	// capsuleOwner is the account that the fleet's tenant is applied as.
 	capsuleOwner = "system:serviceaccount:dev-team:gitops-reconciler"
 	// capsuleProfile allows what the fleet relies on by name: see
-	// docs/how-to/move-from-capsule.md.
+	// docs/how-to/move-from-capsule.md. It is formatted with the repository's address
+	// and that of podinfo's charts.
 	capsuleProfile = `apiVersion: tenure.dev/v1alpha1
 kind: TenancyProfile
 metadata: {name: default}
@@ -38,14 +37,15 @@ spec:
     accounts: {reconcilers: [gitops-reconciler]}
     kubeConfigs: [gitops-reconciler-kubeconfig]
     sources:
-      git: ["` + capsuleURL + `"]
-      helm: ["https://stefanprodan.github.io/podinfo"]
+      git: ["%s"]
+      helm: ["%s"]
 `
-	// What an owner applies by hand in a namespace of its own, with the Secret there.
+	// capsuleOwnSync is what an owner applies by hand in a namespace of its own, with
+	// the Secret there. It is formatted with the repository and the target namespace.
 	capsuleOwnSync = `apiVersion: source.toolkit.fluxcd.io/v1
 kind: GitRepository
 metadata: {name: own, namespace: apps}
-spec: {interval: 1h, url: "` + capsuleURL + `", ref: {branch: dev-team}}
+spec: {interval: 1h, url: "%s", ref: {branch: dev-team}}
 ---
 apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
@@ -61,41 +61,38 @@ spec:
 `
 )
 
-// capsuleFleet is a copy of the public Capsule fleet, converted to what Flux serves,
-// with the changes of docs/how-to/move-from-capsule.md. Where the public one is not
-// beside the repository, the test is left out.
-func capsuleFleet(t *testing.T) string {
+// moved is a copy of a Capsule fleet with the changes of
+// docs/how-to/move-from-capsule.md.
+func (f foreign) moved(t *testing.T) foreign {
 	t.Helper()
-	root, err := testcluster.Repository()
-	if err != nil {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(f.dir)); err != nil {
 		t.Fatal(err)
 	}
-	dir, from := t.TempDir(), filepath.Join(root, "..", "shared", "data", "flux2-capsule-multi-tenancy-v1")
-	if _, err := os.Stat(from); err != nil {
-		t.Skip("the public fleet flux2-capsule-multi-tenancy-v1 is not beside the repository, as " + from)
-	}
-	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	f.dir = dir
 	write(t, configMap("own", "first"), dir, "dev-team", "own", "own.yaml")
 	const asOwner = "spec:\n  serviceAccountName: gitops-reconciler\n  kubeConfig:"
 	base := filepath.Join(dir, "main", "tenants", "base", "dev-team")
 	edit(t, "kind: ServiceAccount\nmetadata:\n  name: gitops-reconciler\n", "kind: ServiceAccount\nmetadata:\n"+
 		"  annotations: {capsule.addon.fluxcd/enabled: \"true\", capsule.addon.fluxcd/kubeconfig-global: \"true\"}\n  name: gitops-reconciler\n", base, "rbac.yaml")
+	if f.own {
+		// Fleets with the addon leave the account's role at home to it.
+		edit(t, "home.yaml, ", "", base, "kustomization.yaml")
+	}
 	edit(t, "spec:\n  kubeConfig:", asOwner, base, "sync.yaml")
 	edit(t, "spec:\n  kubeConfig:", asOwner, dir, "dev-team", "staging", "namespaces-kustomization.yaml")
 	edit(t, "spec:\n  kubeConfig:", asOwner, dir, "dev-team", "staging", "podinfo-kustomization.yaml")
 	// The release is not in the namespace that it fills.
 	edit(t, "    name: podinfo\n    namespace: apps", "    name: podinfo\n    namespace: dev-team", dir, "dev-team", "staging", "podinfo-kustomization.yaml")
 	edit(t, "spec:\n  targetNamespace:", "spec:\n  serviceAccountName: gitops-reconciler\n  targetNamespace:", dir, "dev-team", "base", "podinfo", "podinfo-release.yaml")
-	return dir
+	return f
 }
 
 // capsuleTenure is what the platform team applies beside the fleet: Tenure, the layer
 // for Capsule's kinds, and the proxy, of which one replica is enough here.
-func capsuleTenure(t *testing.T) string {
+func capsuleTenure(t *testing.T, f foreign) string {
 	t.Helper()
-	files := map[string]string{"profile.yaml": capsuleProfile}
+	files := map[string]string{"profile.yaml": fmt.Sprintf(capsuleProfile, f.url, f.podinfo)}
 	for name, content := range map[string][]byte{
 		"crds.yaml": config.CRDs(), "roles.yaml": config.Roles(), "policies.yaml": config.Policies(), "manager.yaml": config.Manager(),
 		"capsule-crds.yaml": config.CapsuleCRDs(), "capsule-roles.yaml": config.CapsuleRoles(), "capsule-policies.yaml": config.CapsulePolicies(),
@@ -114,28 +111,26 @@ type proxied struct {
 	run
 	// kubeconfig is a file that leads the owner to the proxy.
 	kubeconfig string
+	fleet      foreign
 }
 
 // TestCapsuleFleetThroughProxy runs a fleet that was written for Capsule and its
 // proxy with Tenure in their place.
 func TestCapsuleFleetThroughProxy(t *testing.T) {
 	t.Parallel()
-	fleet := capsuleFleet(t)
+	capsuleShape.each(t, testCapsuleFleetThroughProxy)
+}
+
+func testCapsuleFleetThroughProxy(t *testing.T, f foreign) {
+	f = f.moved(t)
 	began := time.Now()
-	r := run{testcluster.Start(t, localcluster.Options{
-		Fleet: filepath.Join(fleet, "main"), Path: "clusters/staging", Apply: []string{capsuleTenure(t)},
-		Maps: parseMaps(t, capsuleURL+"#main="+filepath.Join(fleet, "main"), capsuleURL+"#dev-team="+filepath.Join(fleet, "dev-team"),
-			"https://stefanprodan.github.io/podinfo="+podinfoCharts(t)),
-		Assume: []string{"flux-system/capsule", "flux-system/capsule-proxy"},
-	}), t}
-	// Flux is faster than the manager, and tries again after a minute.
-	testwait.For(t, "the tenant's kubeconfig", patience, func() (bool, string) {
-		data := r.field("dev-team", "secret/gitops-reconciler-kubeconfig", ".data.kubeconfig")
-		return data != "", "there is none"
-	})
-	r.ask("Kustomization/dev-team/dev-team")
-	for _, ref := range []string{"Kustomization/dev-team/namespaces", "HelmRelease/dev-team/podinfo", "Kustomization/dev-team/podinfo"} {
-		r.until(ref, "to be ready", func(row flux.Row) bool { return row.State == flux.Ready })
+	opts := f.options(t, f.podinfo+"="+podinfoCharts(t))
+	opts.Apply = []string{capsuleTenure(t, f)}
+	opts.Assume = []string{"flux-system/capsule", "flux-system/capsule-proxy"}
+	r := run{testcluster.Start(t, opts), t}
+	// In this order each fails until the one before it, or the manager, is done.
+	for _, ref := range []string{"Kustomization/dev-team/dev-team", "Kustomization/dev-team/namespaces", "HelmRelease/dev-team/podinfo", "Kustomization/dev-team/podinfo"} {
+		r.hurry(ref)
 	}
 	expectNothing(t, "everything becomes ready", r.settle())
 	t.Logf("ready %.1fs after the start", time.Since(began).Seconds())
@@ -144,7 +139,7 @@ func TestCapsuleFleetThroughProxy(t *testing.T) {
 	}
 	r.saysOf("dev-team", "Ready", "True")
 
-	p := proxied{r, r.ownersKubeconfig()}
+	p := proxied{r, r.ownersKubeconfig(), f}
 	t.Run("Sees", func(t *testing.T) { p.in(t).testSees() })
 	t.Run("Watches", func(t *testing.T) { p.in(t).testWatches() })
 	t.Run("Rights", func(t *testing.T) { p.in(t).testRights() })
@@ -153,13 +148,37 @@ func TestCapsuleFleetThroughProxy(t *testing.T) {
 	t.Run("NoOtherWay", func(t *testing.T) { p.in(t).testNoOtherWay() })
 }
 
-func (p proxied) in(t *testing.T) proxied { return proxied{p.with(t), p.kubeconfig} }
+func (p proxied) in(t *testing.T) proxied { return proxied{p.with(t), p.kubeconfig, p.fleet} }
 
-// ask makes Flux look at an object now.
-func (r run) ask(ref string) {
+// ask makes Flux look at an object now, and returns what the object's status says when
+// it has. The annotation is not kubectl's: Flux takes off what kubectl has set on objects
+// that it applies, each time that it applies them, perhaps before it has looked.
+func (r run) ask(ref string) string {
 	r.t.Helper()
-	part := strings.Split(ref, "/")
-	r.kubectl("", "annotate", "--overwrite", "-n", part[1], part[0]+"/"+part[2], "reconcile.fluxcd.io/requestedAt="+time.Now().Format(time.RFC3339Nano))
+	part, now := strings.Split(ref, "/"), time.Now().Format(time.RFC3339Nano)
+	r.kubectl("", "annotate", "--overwrite", "--field-manager=flux", "-n", part[1], part[0]+"/"+part[2], "reconcile.fluxcd.io/requestedAt="+now)
+	return now
+}
+
+// hurry waits until an object is ready. Flux is faster than the manager, and tries what
+// has failed again after a minute: here it is asked to as often as it has failed.
+func (r run) hurry(ref string) {
+	r.t.Helper()
+	told := ""
+	testwait.For(r.t, ref+" to be ready", patience, func() (bool, string) {
+		row, found := r.row(ref)
+		if !found {
+			return false, "there is none"
+		}
+		if row.State == flux.Failed && row.Message != told {
+			told = row.Message
+			r.t.Logf("%s says %q", ref, row.Message)
+		}
+		if row.State == flux.Failed {
+			r.ask(ref)
+		}
+		return row.State == flux.Ready, fmt.Sprintf("it says %s %q", row.Ready, row.Message)
+	})
 }
 
 // address is where a port of the proxy is served on this machine.
@@ -316,7 +335,7 @@ func (p proxied) testRights() {
 // Kustomizations there, as the account there and for that namespace alone.
 func (p proxied) testOtherNamespaces() {
 	apply := func(target string) {
-		if out, err := p.as(fmt.Sprintf(capsuleOwnSync, target), "apply", "-f", "-"); err != nil {
+		if out, err := p.as(fmt.Sprintf(capsuleOwnSync, p.fleet.url, target), "apply", "-f", "-"); err != nil {
 			p.t.Fatalf("the owner cannot apply in its namespace: %v\n%s", err, out)
 		}
 	}
@@ -353,12 +372,9 @@ func (p proxied) testRotation() {
 // reconciled makes Flux look at an object and waits until it has.
 func (p proxied) reconciled(ref string) {
 	p.t.Helper()
-	p.ask(ref)
-	part := strings.Split(ref, "/")
+	asked, part := p.ask(ref), strings.Split(ref, "/")
 	p.until(ref, "to be reconciled", func(row flux.Row) bool {
-		const asked = `.metadata.annotations.reconcile\.fluxcd\.io/requestedAt`
-		done := p.field(part[1], part[0]+"/"+part[2], ".status.lastHandledReconcileAt")
-		return row.State == flux.Ready && done != "" && done == p.field(part[1], part[0]+"/"+part[2], asked)
+		return row.State == flux.Ready && p.field(part[1], part[0]+"/"+part[2], ".status.lastHandledReconcileAt") == asked
 	})
 }
 

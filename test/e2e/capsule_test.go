@@ -8,10 +8,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/testwait"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // withCapsule adds the optional component for Capsule's kinds to the files of a
@@ -37,14 +42,28 @@ func (r run) saysOf(tenant, condition, status string) {
 	})
 }
 
-// may asks whether somebody may do something.
+// may asks whether somebody may do something, said as for kubectl auth can-i: a verb, a
+// resource with its group and perhaps a name, and -n with a namespace or -A.
 func (r run) may(who string, what ...string) bool {
 	r.t.Helper()
-	out, err := kubectl(r.t, r.Cluster, "", append([]string{"auth", "can-i", "--as=" + who}, what...)...)
-	if err != nil && !strings.HasPrefix(out, "no") {
-		r.t.Fatalf("cannot ask what %s may do: %s", who, out)
+	resource, name, _ := strings.Cut(what[1], "/")
+	resource, group, _ := strings.Cut(resource, ".")
+	asked := &authorizationv1.ResourceAttributes{Verb: what[0], Group: group, Resource: resource, Name: name}
+	if len(what) == 4 && what[2] == "-n" {
+		asked.Namespace = what[3]
 	}
-	return err == nil
+	config := rest.CopyConfig(r.REST)
+	config.Impersonate.UserName = who
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(r.t.Context(),
+		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: asked}}, metav1.CreateOptions{})
+	if err != nil {
+		r.t.Fatalf("cannot ask what %s may do: %v", who, err)
+	}
+	return review.Status.Allowed
 }
 
 // capsuleManifests are what the Capsule document and its public fleet have for a
@@ -59,34 +78,52 @@ func capsuleManifests(t *testing.T, name string) string {
 }
 
 // TestCapsuleManifests compares the copies of the public fleet's manifests with the
-// fleet, where that is beside the repository.
+// fleet, where that is beside the repository, and with the one of its shape.
 func TestCapsuleManifests(t *testing.T) {
 	t.Parallel()
-	fleet := realFleet(t, "flux2-capsule-multi-tenancy")
+	const base = "main/tenants/base/dev-team/"
 	for name, files := range map[string][]string{
-		"dev-team":            {"main/infrastructure/capsule/capsule-namespace-provisioner-clusterrole.yaml", "main/tenants/base/dev-team/rbac.yaml", "main/tenants/staging/capsule-configuration.yaml"},
+		"dev-team":            {"main/infrastructure/capsule/*role.yaml", base + "rbac.yaml", base + "home.yaml", "main/tenants/staging/capsule-configuration.yaml"},
 		"dev-team-namespaces": {"dev-team/staging/namespaces/namespaces.yaml"},
 	} {
 		copied, err := flux.ReadObjects([]byte(capsuleManifests(t, name)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var there []*unstructured.Unstructured
-		for _, file := range files {
-			content, err := os.ReadFile(filepath.Join(fleet, file))
-			if err != nil {
-				t.Fatal(err)
+		for whose, fleet := range capsuleAged.fleets(t) {
+			var there []*unstructured.Unstructured
+			for _, file := range files {
+				there = append(there, objectsOf(t, filepath.Join(fleet.dir, file))...)
 			}
-			objects, err := flux.ReadObjects(content)
-			if err != nil {
-				t.Fatal(err)
+			if diff := cmp.Diff(there, copied, cmpopts.SortSlices(func(a, b *unstructured.Unstructured) bool {
+				return a.GetKind()+"/"+a.GetName() < b.GetKind()+"/"+b.GetName()
+			})); diff != "" {
+				t.Errorf("testdata/capsule/%s.yaml is not what the fleet has: %s (-want +got):\n%s", name, whose, diff)
 			}
-			there = append(there, objects...)
-		}
-		if diff := cmp.Diff(there, copied); diff != "" {
-			t.Errorf("testdata/capsule/%s.yaml is not what the fleet has (-want +got):\n%s", name, diff)
 		}
 	}
+}
+
+// objectsOf reads the files of a pattern, of which there may be none.
+func objectsOf(t *testing.T, pattern string) []*unstructured.Unstructured {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*unstructured.Unstructured
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := flux.ReadObjects(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, objects...)
+	}
+	return all
 }
 
 // testCapsuleDocument applies what the Capsule document has its readers apply, and
@@ -109,7 +146,7 @@ func testCapsuleDocument(r run) {
 		}
 		for reason, right := range map[string][]string{
 			"it has the role admin":                         {"create", "deployments.apps"},
-			"it may delete its namespaces":                  {"delete", "namespace/" + tenant + "-apps"},
+			"it may delete its namespaces":                  {"delete", "namespaces/" + tenant + "-apps"},
 			"the additional binding is for Flux's objects":  {"create", "kustomizations.kustomize.toolkit.fluxcd.io"},
 			"and for those that tell it what went wrong":    {"create", "alerts.notification.toolkit.fluxcd.io"},
 			"and it may bring charts, as the document does": {"create", "helmreleases.helm.toolkit.fluxcd.io"},
@@ -177,7 +214,7 @@ func testCapsuleUnchanged(r run) {
 			r.t.Errorf("namespace %s of the owner is nobody's: %s", namespace, got)
 		}
 		testwait.For(r.t, "the owner to have its roles in "+namespace, patience, func() (bool, string) {
-			return r.may(owner, "create", "deployments.apps", "-n", namespace) && r.may(owner, "delete", "namespace/"+namespace, "-n", namespace), "it may not"
+			return r.may(owner, "create", "deployments.apps", "-n", namespace) && r.may(owner, "delete", "namespaces/"+namespace, "-n", namespace), "it may not"
 		})
 	}
 	testwait.For(r.t, "the Tenant to count its namespaces", patience, func() (bool, string) {
@@ -256,7 +293,7 @@ func testCapsuleMove(r run) {
 	const tenant = "tenants.capsule.clastix.io/solar"
 	looked := 0
 	testwait.For(r.t, "the tenant to be moved", patience, func() (bool, string) {
-		for _, what := range [][]string{{"create", "configmaps"}, {"delete", "namespace/solar-dev"}} {
+		for _, what := range [][]string{{"create", "configmaps"}, {"delete", "namespaces/solar-dev"}} {
 			if looked++; !r.may("joe", append(what, "-n", "solar-dev")...) {
 				r.t.Errorf("the owner is locked out: it may not %s", strings.Join(what, " "))
 			}

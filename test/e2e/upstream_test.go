@@ -19,21 +19,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// realFleet is the folder of a public fleet. The test is skipped where these
-// are not at hand: they are no part of the repository.
-func realFleet(t *testing.T, name string) string {
-	t.Helper()
-	root, err := testcluster.Repository()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(root, "..", "shared", "data", name)
-	if _, err := os.Stat(filepath.Join(dir, "main")); err != nil {
-		t.Skipf("the public fleet %s is not beside the repository, as %s", name, dir)
-	}
-	return dir
-}
-
 // shell runs a command line of tenure the way a user does, at the repository's
 // root with bin in PATH, and returns what it prints and its exit code.
 func shell(t *testing.T, home, line string) (string, int) {
@@ -88,21 +73,21 @@ func expectGone(t *testing.T, home string) {
 	}
 }
 
-// The unchanged public fleet with the command line of the documentation: the
-// platform part works, and the tenant's says truthfully what is wrong with it
-// on a Flux of today.
+// An old fleet with the command line of the documentation: the platform part works,
+// and the tenant's says truthfully what is wrong with it on a Flux of today.
 func TestMultiTenancyUnchanged(t *testing.T) {
 	t.Parallel()
-	realFleet(t, "flux2-multi-tenancy")
+	fluxAged.each(t, testMultiTenancyUnchanged)
+}
+
+func testMultiTenancyUnchanged(t *testing.T, f foreign) {
 	home := shortDir(t)
 	t.Cleanup(func() {
 		if _, err := os.Stat(filepath.Join(home, "default")); err == nil { // the test has ended early
 			shell(t, home, "tenure down")
 		}
 	})
-	const line = `D=../shared/data/flux2-multi-tenancy; U=https://github.com/fluxcd/flux2-multi-tenancy; ` +
-		`tenure up --fleet $D/main --path clusters/staging --map $U#main=$D/main --map $U#dev-team=$D/dev-team ` +
-		`--assume flux-system/kyverno --assume flux-system/kyverno-policies`
+	line := "tenure up" + f.flags() + " --assume flux-system/kyverno --assume flux-system/kyverno-policies"
 	out, code := shell(t, home, line+" --detach")
 	if code != 1 {
 		t.Errorf("exit code %d, want 1 since a tenant is not ready:\n%s", code, out)
@@ -151,14 +136,13 @@ func TestMultiTenancyUnchanged(t *testing.T) {
 // The same fleet with API versions that Flux serves becomes ready altogether.
 func TestMultiTenancyConverted(t *testing.T) {
 	t.Parallel()
-	d, u := realFleet(t, "flux2-multi-tenancy-v1"), "https://github.com/fluxcd/flux2-multi-tenancy"
-	charts := podinfoCharts(t)
-	r, failed := start(t, localcluster.Options{
-		Fleet: filepath.Join(d, "main"), Path: "clusters/staging",
-		Maps: parseMaps(t, u+"#main="+filepath.Join(d, "main"), u+"#dev-team="+filepath.Join(d, "dev-team"),
-			"https://stefanprodan.github.io/podinfo="+charts),
-		Assume: []string{"flux-system/kyverno", "flux-system/kyverno-policies"},
-	})
+	fluxShape.each(t, testMultiTenancyConverted)
+}
+
+func testMultiTenancyConverted(t *testing.T, f foreign) {
+	opts := f.options(t, f.podinfo+"="+podinfoCharts(t))
+	opts.Assume = []string{"flux-system/kyverno", "flux-system/kyverno-policies"}
+	r, failed := start(t, opts)
 	expectNothing(t, "the converted fleet becomes ready altogether", failed)
 	if row, _ := r.row("HelmRelease/apps/podinfo"); row.State != flux.Ready || row.Revision != "6.9.0" {
 		t.Errorf("podinfo is %s at %q: %s", row.State, row.Revision, row.Message)
@@ -192,13 +176,15 @@ func writeChart(t *testing.T, dir, name, version, template string) {
 	write(t, template, dir, name, "templates", "objects.yaml")
 }
 
-// The Capsule fleet of 2022 cannot run on a Flux of today, at its very root.
+// A Capsule fleet of 2022 cannot run on a Flux of today, at its very root.
 func TestCapsuleUnchanged(t *testing.T) {
 	t.Parallel()
-	realFleet(t, "flux2-capsule-multi-tenancy")
+	capsuleAged.each(t, testCapsuleAged)
+}
+
+func testCapsuleAged(t *testing.T, f foreign) {
 	home := shortDir(t)
-	out, code := shell(t, home, `D=../shared/data/flux2-capsule-multi-tenancy; U=ssh://git@github.com/clastix/flux2-capsule-multi-tenancy; `+
-		`tenure up --fleet $D/main --path clusters/staging --map $U#main=$D/main --map $U#dev-team=$D/dev-team`)
+	out, code := shell(t, home, "tenure up"+f.flags())
 	if code != 1 {
 		t.Errorf("exit code %d, want 1:\n%s", code, out)
 	}
@@ -251,13 +237,11 @@ func capsuleCharts(t *testing.T) string {
 // waits for the kubeconfig that Capsule's addon would have made.
 func TestCapsuleConverted(t *testing.T) {
 	t.Parallel()
-	d, u := realFleet(t, "flux2-capsule-multi-tenancy-v1"), "https://github.com/clastix/flux2-capsule-multi-tenancy.git"
-	charts := capsuleCharts(t)
-	r, failed := start(t, localcluster.Options{
-		Fleet: filepath.Join(d, "main"), Path: "clusters/staging",
-		Maps: parseMaps(t, u+"#main="+filepath.Join(d, "main"), u+"#dev-team="+filepath.Join(d, "dev-team"),
-			"https://clastix.github.io/charts="+charts),
-	})
+	capsuleShape.each(t, testCapsuleConverted)
+}
+
+func testCapsuleConverted(t *testing.T, f foreign) {
+	r, failed := start(t, f.options(t, f.capsule+"="+capsuleCharts(t)))
 	const tenant = "Kustomization/dev-team/dev-team"
 	if reason := failed[tenant]; !strings.Contains(reason, `"gitops-reconciler-kubeconfig" not found`) {
 		t.Errorf("the tenant's Kustomization says %q, want which Secret is missing", reason)

@@ -90,75 +90,74 @@ func (v verified) reduced(t *testing.T) string {
 	return lines.String()
 }
 
-// The public fleets have the reports in testdata.
+// The public fleets have the reports in testdata, and fleets of their shape the same.
 func TestVerifyPublicFleets(t *testing.T) {
 	t.Parallel()
-	const (
-		flux    = "https://github.com/fluxcd/flux2-multi-tenancy"
-		assumed = " --assume flux-system/kyverno --assume flux-system/kyverno-policies"
-		capsule = "https://github.com/clastix/flux2-capsule-multi-tenancy.git"
-	)
-	for name, tc := range map[string]struct {
-		reason   string
-		url      string
-		more     func(*testing.T) string
-		code     int
-		notReady []string
-		says     string
-	}{
-		"flux2-multi-tenancy": {
+	const assumed = " --assume flux-system/kyverno --assume flux-system/kyverno-policies"
+	for _, tc := range []verifiedFleet{
+		{
 			reason: "the tenant's Kustomization is too old for this Flux; the tenant is judged all the same",
-			url:    flux, more: func(*testing.T) string { return assumed },
+			shape:  fluxAged, flags: func(_ *testing.T, f foreign) string { return f.flags() + assumed },
 			code: 1, notReady: []string{"Kustomization/apps/dev-team"},
 		},
-		"flux2-multi-tenancy-v1": {
+		{
 			reason: "everything is ready",
-			url:    flux, more: func(t *testing.T) string {
-				return assumed + " --map https://stefanprodan.github.io/podinfo=" + podinfoCharts(t)
-			},
+			shape:  fluxShape, flags: func(t *testing.T, f foreign) string { return f.flags(f.podinfo+"="+podinfoCharts(t)) + assumed },
 			code: 1,
 		},
-		"flux2-capsule-multi-tenancy": {
+		{
 			reason: "this Flux does not serve its root objects",
-			url:    capsule, more: func(*testing.T) string { return "" },
+			shape:  capsuleAged, flags: func(_ *testing.T, f foreign) string { return f.flags() },
 			code: 2, says: "has apiVersion source.toolkit.fluxcd.io/v1beta2, which this version of Flux does not serve any more",
 		},
-		"flux2-capsule-multi-tenancy-v1": {
+		{
 			reason: "the tenant's kubeconfig is made by nobody",
-			url:    capsule, more: func(t *testing.T) string { return " --map https://clastix.github.io/charts=" + capsuleCharts(t) },
+			shape:  capsuleShape, flags: func(t *testing.T, f foreign) string { return f.flags(f.capsule + "=" + capsuleCharts(t)) },
 			code: 1, notReady: []string{"Kustomization/dev-team/dev-team"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.shape.public, func(t *testing.T) {
 			t.Parallel()
-			dir := realFleet(t, name)
-			report, code, said := tenureVerify(t, "--fleet "+dir+"/main --path clusters/staging --map "+tc.url+"#main="+dir+"/main --map "+
-				tc.url+"#dev-team="+dir+"/dev-team"+tc.more(t))
-			if code != tc.code || !strings.Contains(said, tc.says) {
-				t.Errorf("%s: exit code %d, want %d and %q:\n%s", tc.reason, code, tc.code, tc.says, said)
-			}
-			var notReady []string
-			for _, n := range report.NotReady {
-				notReady = append(notReady, n.Object)
-				if n.Reason == "" || strings.TrimSpace(n.Reason) != n.Reason {
-					t.Errorf("the reason of %s is %q", n.Object, n.Reason)
-				}
-			}
-			if diff := gocmp.Diff(tc.notReady, notReady); diff != "" {
-				t.Errorf("%s: what is not ready (-want +got):\n%s", tc.reason, diff)
-			}
-			golden := filepath.Join("testdata", "verify", name+".jsonl")
-			got := report.reduced(t)
-			if *update {
-				write(t, got, golden)
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := gocmp.Diff(string(want), got); diff != "" {
-				t.Errorf("%s: run `make golden` if this is meant (-want +got):\n%s", tc.reason, diff)
-			}
+			tc.shape.each(t, tc.test)
 		})
+	}
+}
+
+// verifiedFleet is a case of TestVerifyPublicFleets.
+type verifiedFleet struct {
+	reason   string
+	shape    shape
+	flags    func(*testing.T, foreign) string
+	code     int
+	notReady []string
+	says     string
+}
+
+func (tc verifiedFleet) test(t *testing.T, f foreign) {
+	report, code, said := tenureVerify(t, tc.flags(t, f))
+	if code != tc.code || !strings.Contains(said, tc.says) {
+		t.Errorf("%s: exit code %d, want %d and %q:\n%s", tc.reason, code, tc.code, tc.says, said)
+	}
+	var notReady []string
+	for _, n := range report.NotReady {
+		notReady = append(notReady, n.Object)
+		if n.Reason == "" || strings.TrimSpace(n.Reason) != n.Reason {
+			t.Errorf("the reason of %s is %q", n.Object, n.Reason)
+		}
+	}
+	if diff := gocmp.Diff(tc.notReady, notReady); diff != "" {
+		t.Errorf("%s: what is not ready (-want +got):\n%s", tc.reason, diff)
+	}
+	golden := filepath.Join("testdata", "verify", tc.shape.public+".jsonl")
+	got := report.reduced(t)
+	if *update {
+		write(t, got, golden)
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s: run `make golden` if this is meant (-want +got):\n%s", tc.reason, diff)
 	}
 }
