@@ -18,10 +18,10 @@ func TestWaits(t *testing.T) {
 		reason, profile, controller string
 		want                        time.Duration
 	}{
-		{"Flux's own number of workers", narrow, controller("kustomize-controller", "--log-level=info"), 5 * time.Minute},
-		{"one that the fleet says", narrow, controller("kustomize-controller", "--concurrent=20"), time.Minute},
-		{"the last one counts", narrow, controller("kustomize-controller", "--concurrent=20, --concurrent=10"), 2 * time.Minute},
-		{"another controller's is nothing to it", narrow, controller("kustomize-controller-gold", "--concurrent=20"), 5 * time.Minute},
+		{"Flux's own number of workers", narrow, controller("kustomize-controller", "--log-level=info"), 6 * time.Minute},
+		{"one that the fleet says", narrow, controller("kustomize-controller", "--concurrent=20"), 2 * time.Minute},
+		{"the last one counts", narrow, controller("kustomize-controller", "--concurrent=20, --concurrent=10"), 3 * time.Minute},
+		{"another controller's is nothing to it", narrow, controller("kustomize-controller-gold", "--concurrent=20"), 6 * time.Minute},
 		{"one that is no number", narrow, controller("kustomize-controller", "--concurrent=many"), 0},
 		{"a profile without bounds", "{spec: {}}", controller("kustomize-controller", ""), 0},
 		{"a profile that cannot be read", "{spec: {tenants: 1}}", controller("kustomize-controller", ""), 0},

@@ -17,11 +17,12 @@ const (
 )
 
 // Wait returns how much longer than on a quiet cluster a tenant's Kustomization waits
-// for one of so many workers, at most, for each namespace of others that is as full as
-// the bounds let it be, of Kustomizations that wait as long as they may. The queue
-// serves who came first, and an object is in it once: so each of the objects holds a
-// worker at most once meanwhile. Workers below one count as [Workers]; what is longer
-// than a Duration holds is the longest Duration.
+// for one of so many workers, at most, while a namespace of others is as full as the
+// bounds let it be, of Kustomizations that wait as long as they may. The queue serves
+// who came first, and an object is in it once, beside being worked on: so what the
+// workers are at is waited for, and then each of the objects once. A second such
+// namespace adds to the latter alone. Workers below one count as [Workers]; what is
+// longer than a Duration holds is the longest Duration.
 //
 // It does not count the work itself, nor the sources' wait, for which the same holds
 // with source-controller's own workers.
@@ -30,8 +31,11 @@ func Wait(b v1alpha1.Bounds, workers int) time.Duration {
 		workers = Workers
 	}
 	objects, held := time.Duration(b.MaxObjects), max(b.MaxTimeout.Duration, shortestTimeout)
-	if objects > 0 && held > math.MaxInt64/objects {
+	switch {
+	case objects < 1:
+		return 0
+	case held > math.MaxInt64/(objects+1):
 		return math.MaxInt64
 	}
-	return objects * held / time.Duration(workers)
+	return objects*held/time.Duration(workers) + held
 }

@@ -18,11 +18,11 @@ func TestWait(t *testing.T) {
 		workers int
 		want    time.Duration
 	}{
-		{"the defaults", 100, 15 * time.Minute, Workers, 6*time.Hour + 15*time.Minute},
-		{"narrow bounds", 20, time.Minute, Workers, 5 * time.Minute},
-		{"more workers", 20, time.Minute, 20, time.Minute},
-		{"a timeout below what Flux waits at least", 20, 5 * time.Second, Workers, 150 * time.Second},
-		{"workers that nobody has named", 20, time.Minute, 0, 5 * time.Minute},
+		{"the defaults", 100, 15 * time.Minute, Workers, 6*time.Hour + 30*time.Minute},
+		{"narrow bounds", 20, time.Minute, Workers, 6 * time.Minute},
+		{"more workers", 20, time.Minute, 20, 2 * time.Minute},
+		{"a timeout below what Flux waits at least", 20, 5 * time.Second, Workers, 180 * time.Second},
+		{"workers that nobody has named", 20, time.Minute, 0, 6 * time.Minute},
 		{"longer than a Duration holds", 10000, 365 * 24 * time.Hour, 1, math.MaxInt64},
 		{"no objects", 0, time.Minute, Workers, 0},
 	} {
