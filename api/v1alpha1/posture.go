@@ -126,7 +126,10 @@ type Bounds struct {
 	// +kubebuilder:validation:MaxLength=32
 	MinInterval metav1.Duration `json:"minInterval,omitempty,omitzero"`
 	// maxTimeout is the longest spec.timeout: a Kustomization that waits holds
-	// one of the few workers for so long.
+	// one of the few workers for so long. Flux takes what is shorter than 30
+	// seconds for 30 seconds. A full namespace keeps the Kustomizations of
+	// others waiting for maxObjects times maxTimeout divided by the workers,
+	// and for maxTimeout once more.
 	// +optional
 	// +kubebuilder:default="15m"
 	// +kubebuilder:validation:Type=string

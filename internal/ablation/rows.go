@@ -68,6 +68,7 @@ func Excluded() map[string]Exclusion {
 	return map[string]Exclusion{
 		"A1-api":                       plain,
 		"A3-api":                       plain,
+		"A3-api-shard":                 {Reason: "the example has no shards"},
 		"A4-api":                       plain,
 		"A5-api-ServiceAccount":        plain,
 		"A6-api":                       fixed,

@@ -33,6 +33,7 @@ func TenureRows() []Row {
 	return []Row{
 		one(rule("accounts"), "I13-api", "I19-api-Kustomization"),
 		one(rule("bounds"), "A1-api", "A3-api"),
+		one(besideAShard(rule("shards")), "A3-api-shard"),
 		one(rule("managed"), "A5-api", "A5-api-ServiceAccount", "I10-api"),
 		one(rule("references"), "S5-api", "S5-api-HelmRelease"),
 		one(rule("notifications"), "N3-api", "N4-api"),
@@ -170,7 +171,9 @@ func managedQuotas() Control {
 func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
-	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return key == "I15-api" || key == "I15-api-manager" })
+	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool {
+		return key == "I15-api" || key == "I15-api-manager" || key == "A3-api-shard"
+	})
 	excluded["I15-api-TenantResource"] = Exclusion{Reason: "what is aimed outside is refused by the manager's own code, whoever applies; TestVerify of internal/controller/replicate shows what it stops"}
 	excluded["S11-api"] = Exclusion{Reason: "without the manager nothing is granted in the first place; TestSourceGrant of internal/server/manager shows what it takes away"}
 	return excluded
@@ -205,6 +208,22 @@ func rule(name string) Control {
 			return t.unbind(ctx, name)
 		},
 	}
+}
+
+// besideAShard is a control that is taken away while somebody else's namespace is in a
+// shard. Nobody's has to be otherwise, and then there is nothing that could be taken.
+func besideAShard(c Control) Control {
+	remove := c.remove
+	c.remove = func(ctx context.Context, t *target) (func(context.Context) error, error) {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sentinel + "-shard", Labels: map[string]string{v1alpha1.LabelShard: sentinel}}}
+		gone := func(ctx context.Context) error { return client.IgnoreNotFound(t.admin.Delete(ctx, ns)) }
+		if err := t.admin.Create(ctx, ns); err != nil {
+			return gone, err
+		}
+		restore, err := remove(ctx, t)
+		return func(ctx context.Context) error { return errors.Join(restore(ctx), gone(ctx)) }, err
+	}
+	return c
 }
 
 // policiesOf are the two policies of a rule, of which the second reads the

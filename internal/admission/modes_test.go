@@ -141,3 +141,22 @@ func TestLargestProfile(t *testing.T) {
 	restore()
 	becomes(t, "the profile to be what it was", tenant, source("GitRepository", "url: https://git.example.com/acme/app"), "")
 }
+
+// A bound below the timeout that helm-controller has by itself holds for releases that
+// name none, too.
+func TestTimeoutOfReleases(t *testing.T) {
+	admin, tenant, _ := cluster(t)
+	p, restore := profile(t, admin)
+	if err := admin.Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"tenants":{"bounds":{"maxTimeout":"1m"}}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	release := func(timeout string) string {
+		return "{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: x, namespace: apps}, spec: {interval: 1h" + timeout +
+			", serviceAccountName: dev-team, chart: {spec: {chart: x, sourceRef: {kind: HelmRepository, name: x}}}}}"
+	}
+	becomes(t, "the bound to be in force", tenant, release(""), "HelmRelease x needs spec.timeout, at most 1m: without it, it waits for 5m")
+	check(t, tenant.Create(t.Context(), parse(t, release(", timeout: 2m")), client.DryRunAll), "needs a shorter spec.timeout")
+	check(t, tenant.Create(t.Context(), parse(t, release(", timeout: 1m")), client.DryRunAll), "")
+	restore()
+	becomes(t, "a release without timeout to be accepted again", tenant, release(""), "")
+}

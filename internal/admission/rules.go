@@ -152,6 +152,10 @@ func bounds() Rule {
 			" !(has(object.spec.wait) && object.spec.wait || has(object.spec.healthChecks) && size(object.spec.healthChecks) > 0" +
 			" || has(object.spec.deletionPolicy) && object.spec.deletionPolicy == 'WaitForTermination')",
 		what + " + 'needs spec.timeout, at most ' + " + limits + ".maxTimeout + ': without it, it waits for as long as spec.interval'",
+	}, validation{
+		// What helm-controller makes of a timeout that nobody names.
+		"object.kind != 'HelmRelease' || has(object.spec.timeout) || duration('5m') <= duration(" + limits + ".maxTimeout)",
+		what + " + 'needs spec.timeout, at most ' + " + limits + ".maxTimeout + ': without it, it waits for 5m'",
 	})
 	return r
 }

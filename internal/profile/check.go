@@ -5,16 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/discovery"
@@ -172,8 +176,42 @@ func (c Cluster) posture(ctx context.Context) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	there := slices.ContainsFunc(profiles, func(p *unstructured.Unstructured) bool { return p.GetName() == v1alpha1.ProfileName })
-	return []Result{result("TenancyProfile", there, v1alpha1.ProfileName, "there is none named "+v1alpha1.ProfileName+", so tenants can change no Flux object: "+lockDown)}, nil
+	i := slices.IndexFunc(profiles, func(p *unstructured.Unstructured) bool { return p.GetName() == v1alpha1.ProfileName })
+	if i < 0 {
+		return []Result{{"TenancyProfile", false, "there is none named " + v1alpha1.ProfileName + ", so tenants can change no Flux object: " + lockDown}}, nil
+	}
+	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	message := v1alpha1.ProfileName
+	if wait := waits(profiles[i], deployments); wait > 0 {
+		message += fmt.Sprintf("; within the bounds, a namespace can keep the Kustomizations of others waiting for %s", wait)
+	}
+	return []Result{{"TenancyProfile", true, message}}, nil
+}
+
+// waits is how long the bounds of a profile let a namespace keep others waiting, by
+// the workers of the cluster's kustomize-controller; 0 if it cannot be told.
+func waits(posture *unstructured.Unstructured, deployments []*unstructured.Unstructured) time.Duration {
+	var p v1alpha1.TenancyProfile
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(posture.Object, &p); err != nil {
+		return 0
+	}
+	workers := tenancy.Workers
+	for _, d := range deployments {
+		if d.GetName() != "kustomize-controller" {
+			continue
+		}
+		if said := valuesOf(arguments(d), "--concurrent"); len(said) > 0 {
+			n, err := strconv.Atoi(said[len(said)-1])
+			if err != nil {
+				return 0
+			}
+			workers = n
+		}
+	}
+	return tenancy.Wait(p.Spec.Tenants.Bounds, workers)
 }
 
 // manager says whether the manager runs: the rules hold without it, but nobody
