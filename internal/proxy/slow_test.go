@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/testwait"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 )
@@ -28,15 +29,22 @@ func facing(t *testing.T, h http.HandlerFunc, o Options) *setup {
 	t.Helper()
 	b := httptest.NewTLSServer(h)
 	t.Cleanup(b.Close)
-	o.Config = &rest.Config{Host: b.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	return fronting(t, b, o)
+}
+
+// fronting is a proxy before a server, to which a token is the name of whom it belongs
+// to. What it remembers of tokens is kept as usual.
+func fronting(t testing.TB, upstream *httptest.Server, o Options) *setup {
+	t.Helper()
+	o.Config = &rest.Config{Host: upstream.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 	p, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.view.begun.Store(true) // there is nothing
-	p.identities.tokens = authenticator.TokenFunc(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
+	p.identities.tokens = tokencache.New(authenticator.TokenFunc(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
 		return &authenticator.Response{User: &user.DefaultInfo{Name: token}}, true, nil
-	})
+	}), false, tokenTTL, invalidTTL)
 	s := &setup{proxy: p, server: serve(p)}
 	t.Cleanup(s.server.Close)
 	return s
