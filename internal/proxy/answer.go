@@ -238,7 +238,7 @@ func (p *Proxy) ownRequest(ctx context.Context, r *http.Request, c *call, who us
 	if encoding := r.Header.Get("Accept-Encoding"); encoding != "" && c.info.Verb != "watch" {
 		out.Header.Set("Accept-Encoding", encoding)
 	}
-	out.Header.Set(auditHeader, c.auditID)
+	out.Header.Set(auditHeader, c.auditID())
 	out.Header.Set("User-Agent", fmt.Sprintf("%s (for %+q) %s", agent, who.GetName(), r.UserAgent()))
 	return out, nil
 }

@@ -56,7 +56,7 @@ func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, c *call, who user
 	}
 	r = r.WithContext(ctx)
 	r.Header = r.Header.Clone()
-	r.Header.Set(auditHeader, c.auditID)
+	r.Header.Set(auditHeader, c.auditID())
 	prefix := "/" + c.info.APIPrefix
 	if c.info.APIGroup != "" {
 		prefix += "/" + c.info.APIGroup

@@ -100,6 +100,53 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
+// What says nothing for longer than a client may take to read goes on: nobody has
+// read slowly.
+func TestQuietAnswers(t *testing.T) {
+	t.Parallel()
+	const quiet = 100 * time.Millisecond
+	speak := make(chan struct{})
+	s := facing(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for range 2 {
+			fmt.Fprintln(w, "{}")
+			_ = http.NewResponseController(w).Flush()
+			<-speak
+		}
+	}, Options{})
+	s.proxy.slow.write = quiet
+	for _, tc := range []struct {
+		reason, path string
+		http2        bool
+	}{
+		{"a watch", "/api/v1/namespaces/a/pods?watch=true", false},
+		{"a watch over HTTP/2", "/api/v1/namespaces/a/pods?watch=true", true},
+		{"one of the proxy's", "/api/v1/namespaces?watch=true", false},
+		{"one of the proxy's over HTTP/2", "/api/v1/namespaces?watch=true", true},
+		{"a log over HTTP/2", "/api/v1/namespaces/a/pods/b/log?follow=true", true},
+		{"an answer over HTTP/2", "/api/v1/namespaces/a/pods", true},
+	} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: tc.http2}
+		t.Cleanup(transport.CloseIdleConnections)
+		response, err := transport.RoundTrip(s.request(t, http.MethodGet, tc.path, "patient"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { response.Body.Close() })
+		first := make([]byte, len("{}\n"))
+		if _, err := io.ReadFull(response.Body, first); err != nil {
+			t.Fatalf("%s: %v", tc.reason, err)
+		}
+		// As long as the client has not to read anything.
+		<-time.After(5 * quiet)
+		speak <- struct{}{}
+		speak <- struct{}{}
+		if rest, err := io.ReadAll(response.Body); string(rest) != "{}\n" || err != nil {
+			t.Errorf("%s ends with %q, %v", tc.reason, rest, err)
+		}
+	}
+}
+
 // Who does not send what was announced is answered all the same.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
