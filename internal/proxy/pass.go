@@ -21,7 +21,7 @@ import (
 // of their own: a request of which the token gets lost is nobody's, not ours.
 type transports struct {
 	// short is for requests that are answered at once and for upgrades: HTTP/1.1,
-	// which is faster for them and the only one that knows upgrades.
+	// which is faster for them and the only one that knows upgrades. See [brief].
 	short http.RoundTripper
 	// long is for watches, many of which share a connection.
 	long http.RoundTripper
@@ -59,20 +59,32 @@ func newTransport(config *rest.Config, http2 bool) (http.RoundTripper, error) {
 	if err != nil {
 		return nil, err
 	}
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext,
+		DialContext:         dialer.DialContext,
 		TLSClientConfig:     tlsConfig,
 		TLSHandshakeTimeout: dialTimeout,
 		MaxIdleConnsPerHost: defaultInFlight,
-		IdleConnTimeout:     90 * time.Second,
+		IdleConnTimeout:     idleTimeout,
 		// What is compressed is passed on as it is.
 		DisableCompression: true,
 		ForceAttemptHTTP2:  http2,
 		// A connection that has died must not keep its watches waiting.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: keepAlive, PingTimeout: dialTimeout},
 	}
-	return rest.HTTPWrappersForConfig(config, transport)
+	if http2 {
+		return rest.HTTPWrappersForConfig(config, transport)
+	}
+	host, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
+	}
+	way, err := newBrief(host, tlsConfig, dialer, transport)
+	if err != nil {
+		return nil, err
+	}
+	return rest.HTTPWrappersForConfig(config, way)
 }
 
 const (
