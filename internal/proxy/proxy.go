@@ -70,6 +70,12 @@ const (
 	inFlightShare = 4
 )
 
+// AnswerTimeout is the WriteTimeout of a server of a [Proxy]: how long after the
+// beginning of a request the last of its answer may be sent, which the Proxy cannot
+// bound itself. It leaves time to say that the API server has not answered in time. The
+// Proxy takes it off watches, upgrades and logs.
+const AnswerTimeout = requestTimeout + 5*time.Second
+
 const (
 	defaultWatches = 1000
 	defaultLists   = 50

@@ -115,17 +115,25 @@ func TestQuietAnswers(t *testing.T) {
 		}
 	}, Options{})
 	s.proxy.slow.write = quiet
+	bounded := httptest.NewUnstartedServer(s.proxy)
+	bounded.EnableHTTP2, bounded.Config.WriteTimeout = true, quiet
+	bounded.StartTLS()
+	t.Cleanup(bounded.Close)
+	unbounded := s.server
 	for _, tc := range []struct {
 		reason, path string
 		http2        bool
+		server       *httptest.Server
 	}{
-		{"a watch", "/api/v1/namespaces/a/pods?watch=true", false},
-		{"a watch over HTTP/2", "/api/v1/namespaces/a/pods?watch=true", true},
-		{"one of the proxy's", "/api/v1/namespaces?watch=true", false},
-		{"one of the proxy's over HTTP/2", "/api/v1/namespaces?watch=true", true},
-		{"a log over HTTP/2", "/api/v1/namespaces/a/pods/b/log?follow=true", true},
-		{"an answer over HTTP/2", "/api/v1/namespaces/a/pods", true},
+		{"a watch", "/api/v1/namespaces/a/pods?watch=true", false, bounded},
+		{"a watch over HTTP/2", "/api/v1/namespaces/a/pods?watch=true", true, bounded},
+		{"one of the proxy's", "/api/v1/namespaces?watch=true", false, bounded},
+		{"one of the proxy's over HTTP/2", "/api/v1/namespaces?watch=true", true, bounded},
+		{"a log", "/api/v1/namespaces/a/pods/b/log?follow=true", false, bounded},
+		{"a log over HTTP/2", "/api/v1/namespaces/a/pods/b/log?follow=true", true, bounded},
+		{"an answer over HTTP/2", "/api/v1/namespaces/a/pods", true, unbounded},
 	} {
+		s.server = tc.server
 		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: tc.http2}
 		t.Cleanup(transport.CloseIdleConnections)
 		response, err := transport.RoundTrip(s.request(t, http.MethodGet, tc.path, "patient"))
