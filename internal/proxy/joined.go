@@ -47,10 +47,8 @@ func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, c *call, who user
 	defer cancel()
 	if watching {
 		go func() {
-			select {
-			case <-p.draining:
+			if p.over(ctx, c) {
 				cancel()
-			case <-ctx.Done():
 			}
 		}()
 	}

@@ -117,7 +117,7 @@ func (p *Proxy) newPass() *httputil.ReverseProxy {
 		ErrorLog:   slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(response *http.Response) error {
 			if c := callFrom(response.Request.Context()); c.info.Verb == "watch" && response.StatusCode == http.StatusOK {
-				response.Body = newDrainable(response.Body, p.draining)
+				response.Body = newDrainable(response.Request.Context(), response.Body, func(ctx context.Context) bool { return p.over(ctx, c) })
 			}
 			return nil
 		},
@@ -161,23 +161,23 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	}
 }
 
-// drainable is the body of a watch, which ends in good order when the proxy stops:
-// clients go on at another one.
+// drainable is the body of a watch, which can be ended in good order: clients go on
+// with another one.
 type drainable struct {
 	io.ReadCloser
 	stopped atomic.Bool
-	done    chan struct{}
-	once    sync.Once
+	done    context.CancelFunc
 }
 
-func newDrainable(body io.ReadCloser, draining <-chan struct{}) io.ReadCloser {
-	d := &drainable{ReadCloser: body, done: make(chan struct{})}
+// newDrainable ends the body when over returns true, which returns when its context
+// ends.
+func newDrainable(ctx context.Context, body io.ReadCloser, over func(context.Context) bool) io.ReadCloser {
+	ctx, done := context.WithCancel(ctx)
+	d := &drainable{ReadCloser: body, done: done}
 	go func() {
-		select {
-		case <-draining:
+		if over(ctx) {
 			d.stopped.Store(true)
 			_ = body.Close()
-		case <-d.done:
 		}
 	}()
 	return d
@@ -192,7 +192,7 @@ func (d *drainable) Read(b []byte) (int, error) {
 }
 
 func (d *drainable) Close() error {
-	d.once.Do(func() { close(d.done) })
+	d.done()
 	return d.ReadCloser.Close()
 }
 

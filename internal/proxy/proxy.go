@@ -109,6 +109,7 @@ type Proxy struct {
 	audit      *auditor
 	checks     []check
 	slow       slowness
+	standing   time.Duration // standingAge, other than in tests
 	draining   chan struct{}
 	drainOnce  sync.Once
 }
@@ -140,6 +141,7 @@ func New(o Options) (*Proxy, error) {
 		audit:    &auditor{to: o.Audit, log: o.Log},
 		checks:   checks(o.ClientCertificates),
 		slow:     slowness{body: bodyTimeout, write: writeTimeout},
+		standing: standingAge,
 		draining: make(chan struct{}),
 	}
 	if p.metrics, err = newMetrics(o.Registry); err != nil {

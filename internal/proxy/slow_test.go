@@ -104,53 +104,83 @@ func TestSlowReader(t *testing.T) {
 // read slowly.
 func TestQuietAnswers(t *testing.T) {
 	t.Parallel()
-	const quiet = 100 * time.Millisecond
-	speak := make(chan struct{})
-	s := facing(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		for range 2 {
-			fmt.Fprintln(w, "{}")
-			_ = http.NewResponseController(w).Flush()
-			<-speak
-		}
-	}, Options{})
-	s.proxy.slow.write = quiet
-	bounded := httptest.NewUnstartedServer(s.proxy)
-	bounded.EnableHTTP2, bounded.Config.WriteTimeout = true, quiet
-	bounded.StartTLS()
-	t.Cleanup(bounded.Close)
-	unbounded := s.server
+	const quiet = time.Second
 	for _, tc := range []struct {
 		reason, path string
 		http2        bool
-		server       *httptest.Server
 	}{
-		{"a watch", "/api/v1/namespaces/a/pods?watch=true", false, bounded},
-		{"a watch over HTTP/2", "/api/v1/namespaces/a/pods?watch=true", true, bounded},
-		{"one of the proxy's", "/api/v1/namespaces?watch=true", false, bounded},
-		{"one of the proxy's over HTTP/2", "/api/v1/namespaces?watch=true", true, bounded},
-		{"a log", "/api/v1/namespaces/a/pods/b/log?follow=true", false, bounded},
-		{"a log over HTTP/2", "/api/v1/namespaces/a/pods/b/log?follow=true", true, bounded},
-		{"an answer over HTTP/2", "/api/v1/namespaces/a/pods", true, unbounded},
+		{"a watch", "/api/v1/namespaces/a/pods?watch=true", false},
+		{"a watch over HTTP/2", "/api/v1/namespaces/a/pods?watch=true", true},
+		{"one of the proxy's", "/api/v1/namespaces?watch=true", false},
+		{"one of the proxy's over HTTP/2", "/api/v1/namespaces?watch=true", true},
+		{"a log over HTTP/2", "/api/v1/namespaces/a/pods/b/log?follow=true", true},
+		{"an answer over HTTP/2", "/api/v1/namespaces/a/pods", true},
 	} {
-		s.server = tc.server
-		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: tc.http2}
-		t.Cleanup(transport.CloseIdleConnections)
-		response, err := transport.RoundTrip(s.request(t, http.MethodGet, tc.path, "patient"))
-		if err != nil {
-			t.Fatal(err)
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			speak := make(chan struct{})
+			s := facing(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				for range 2 {
+					fmt.Fprintln(w, "{}")
+					_ = http.NewResponseController(w).Flush()
+					<-speak
+				}
+			}, Options{})
+			s.proxy.slow.write = quiet
+			transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: tc.http2}
+			t.Cleanup(transport.CloseIdleConnections)
+			response, err := transport.RoundTrip(s.request(t, http.MethodGet, tc.path, "patient"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			time.AfterFunc(3*quiet/2, func() { close(speak) }) // nothing else shows that time has passed
+			if body, err := io.ReadAll(response.Body); string(body) != "{}\n{}\n" || err != nil {
+				t.Errorf("got %q, %v", body, err)
+			}
+		})
+	}
+}
+
+// deadlines is an answer that keeps the deadlines that it is given.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set []time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(at time.Time) error {
+	d.set = append(d.set, at)
+	return nil
+}
+
+// The bound of the server holds for short answers to their end; it is taken off those
+// that may take long, until they end.
+func TestBoundOfServer(t *testing.T) {
+	t.Parallel()
+	s := facing(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintln(w, "{}")
+	}, Options{})
+	for _, tc := range []struct {
+		reason, path string
+		long         bool
+	}{
+		{"an answer", "/api/v1/namespaces/a/pods", false},
+		{"one of the proxy's", "/api/v1/namespaces", false},
+		{"a watch", "/api/v1/namespaces/a/pods?watch=true", true},
+		{"one of the proxy's", "/api/v1/namespaces?watch=true", true},
+		{"a log", "/api/v1/namespaces/a/pods/b/log?follow=true", true},
+	} {
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, tc.path, nil)
+		r.Header.Set("Authorization", "Bearer somebody")
+		s.proxy.ServeHTTP(w, r)
+		if w.Code != http.StatusOK {
+			t.Errorf("%s: got %d %s", tc.reason, w.Code, w.Body)
 		}
-		t.Cleanup(func() { response.Body.Close() })
-		first := make([]byte, len("{}\n"))
-		if _, err := io.ReadFull(response.Body, first); err != nil {
-			t.Fatalf("%s: %v", tc.reason, err)
-		}
-		// As long as the client has not to read anything.
-		<-time.After(5 * quiet)
-		speak <- struct{}{}
-		speak <- struct{}{}
-		if rest, err := io.ReadAll(response.Body); string(rest) != "{}\n" || err != nil {
-			t.Errorf("%s ends with %q, %v", tc.reason, rest, err)
+		if got := len(w.set); !tc.long && got != 0 || tc.long && (got != 2 || !w.set[0].IsZero() || time.Until(w.set[1]) <= 0) {
+			t.Errorf("%s: got deadlines %v", tc.reason, w.set)
 		}
 	}
 }
