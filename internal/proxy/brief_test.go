@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -36,7 +37,7 @@ func speak(t *testing.T, answer func(connection, request int64) (parts []string,
 	config := secured.TLS.Clone()
 	secured.Close()
 	config.NextProtos = nil
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,13 +49,28 @@ func speak(t *testing.T, answer func(connection, request int64) (parts []string,
 			if err != nil {
 				return
 			}
-			go s.serve(conn, answer)
+			go s.serve(&gathered{Conn: conn}, config, answer)
 		}
 	}()
 	return s
 }
 
-func (s *spoken) serve(conn net.Conn, answer func(connection, request int64) ([]string, bool)) {
+// gathered is a connection that can keep what is written, to send it in one piece.
+type gathered struct {
+	net.Conn
+	keeps bool
+	kept  bytes.Buffer
+}
+
+func (g *gathered) Write(b []byte) (int, error) {
+	if g.keeps {
+		return g.kept.Write(b)
+	}
+	return g.Conn.Write(b)
+}
+
+func (s *spoken) serve(below *gathered, config *tls.Config, answer func(connection, request int64) ([]string, bool)) {
+	conn := tls.Server(below, config)
 	defer conn.Close()
 	number, requests := s.connections.Add(1), bufio.NewReader(conn)
 	for i := int64(1); ; i++ {
@@ -64,12 +80,14 @@ func (s *spoken) serve(conn net.Conn, answer func(connection, request int64) ([]
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
 		parts, goesOn := answer(number, i)
+		below.keeps = true
 		for _, part := range parts {
 			if _, err := io.WriteString(conn, part); err != nil {
 				return
 			}
 		}
-		if !goesOn {
+		below.keeps = false
+		if _, err := below.kept.WriteTo(below.Conn); err != nil || !goesOn {
 			return
 		}
 	}
