@@ -171,7 +171,7 @@ type briefConn struct {
 	answered bool
 	// under is the context of the request; release ends that it ends the connection,
 	// and says false if it does so already.
-	under   context.Context //nolint:containedctx // of one request at a time
+	under   context.Context
 	release func() bool
 }
 
@@ -286,11 +286,11 @@ func (b *briefBody) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = cmp.Or(b.conn.under.Err(), err)
 	}
 	if err != nil && b.ended.CompareAndSwap(false, true) {
-		b.conn.end(b.keep && err == io.EOF)
+		b.conn.end(b.keep && errors.Is(err, io.EOF))
 	}
 	return n, err
 }
