@@ -142,7 +142,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 	w.WriteHeader(response.StatusCode)
 	s := &stream{to: w, frames: frames, stop: cancel}
 	s.flush()
-	go p.follow(ctx, s, expired, changed, func() bool { return sameSelection(chosen, rule.Select(who)) && !missed() })
+	go p.follow(ctx, c, s, expired, changed, func() bool { return sameSelection(chosen, rule.Select(who)) && !missed() })
 	s.copyFrom(response.Body)
 	return nil
 }
@@ -150,10 +150,20 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 // onlyWriter keeps io.CopyBuffer to the buffer.
 type onlyWriter struct{ io.Writer }
 
-// follow ends a watch when something else is to be seen, and when the proxy stops.
-func (p *Proxy) follow(ctx context.Context, s *stream, expired []byte, changed <-chan struct{}, same func() bool) {
+// follow ends a watch when something else is to be seen, when the proxy stops, and when
+// its caller is not to see anything more.
+func (p *Proxy) follow(ctx context.Context, c *call, s *stream, expired []byte, changed <-chan struct{}, same func() bool) {
+	ask := time.NewTimer(p.untilAsked())
+	defer ask.Stop()
 	for {
 		select {
+		case <-ask.C:
+			if p.lost(ctx, c) {
+				s.end(nil)
+				return
+			}
+			ask.Reset(p.untilAsked())
+			continue
 		case <-ctx.Done():
 			return
 		case <-p.draining:
@@ -239,7 +249,7 @@ func (p *Proxy) ownRequest(ctx context.Context, r *http.Request, c *call, who us
 	if encoding := r.Header.Get("Accept-Encoding"); encoding != "" && c.info.Verb != "watch" {
 		out.Header.Set("Accept-Encoding", encoding)
 	}
-	out.Header.Set(auditHeader, c.auditID)
+	out.Header.Set(auditHeader, c.auditID())
 	out.Header.Set("User-Agent", fmt.Sprintf("%s (for %+q) %s", agent, who.GetName(), r.UserAgent()))
 	return out, nil
 }

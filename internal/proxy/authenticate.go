@@ -86,15 +86,28 @@ func (i *identities) review(ctx context.Context, token string) (*authenticator.R
 	for key, values := range info.Extra {
 		extra[key] = values
 	}
-	return &authenticator.Response{User: &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: extra}}, true, nil
+	return &authenticator.Response{User: &bearer{
+		Info:    &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: extra},
+		expires: expiry(token),
+	}}, true, nil
+}
+
+// bearer is who has a token.
+type bearer struct {
+	user.Info
+	// expires is when the token says that it ends, in seconds since 1970; 0 if it does
+	// not say so.
+	expires float64
+}
+
+// expired says whether the token has ended since the API server was asked about it.
+func (b *bearer) expired(now time.Time) bool {
+	return b.expires > 0 && float64(now.Unix()) >= b.expires
 }
 
 // who says who has a token: a refusal if nobody.
 func (i *identities) who(ctx context.Context, token string) (user.Info, error) {
 	i.count(true) // every look; review counts those that were in vain
-	if expired(token, i.now()) {
-		return nil, unauthorized("token")
-	}
 	answer, ok, err := i.tokens.AuthenticateToken(ctx, token)
 	if err != nil {
 		return nil, unavailable(err)
@@ -102,7 +115,14 @@ func (i *identities) who(ctx context.Context, token string) (user.Info, error) {
 	if !ok {
 		return nil, unauthorized("token")
 	}
-	return i.accept(answer.User)
+	who := answer.User
+	if b, ok := who.(*bearer); ok {
+		if b.expired(i.now()) {
+			return nil, unauthorized("token")
+		}
+		who = b.Info
+	}
+	return i.accept(who)
 }
 
 // named refuses who is nobody in particular.
@@ -113,22 +133,24 @@ func named(who user.Info) (user.Info, error) {
 	return who, nil
 }
 
-// expired says whether a token says of itself that it is not valid any more, which
-// it may have become since it was asked about. Whether that can be trusted does not
-// matter: it only ever refuses.
-func expired(token string, now time.Time) bool {
+// expiry is when a token says of itself that it ends, in seconds since 1970; 0 if it
+// does not. Whether that can be trusted does not matter: it only ever refuses.
+func expiry(token string) float64 {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return false
+		return 0
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return false
+		return 0
 	}
 	var claims struct {
 		Expires float64 `json:"exp"`
 	}
-	return json.Unmarshal(payload, &claims) == nil && claims.Expires > 0 && float64(now.Unix()) >= claims.Expires
+	if err := json.Unmarshal(payload, &claims); err != nil {
+		return 0
+	}
+	return claims.Expires
 }
 
 // certified is who a client certificate names, as at the API server.

@@ -22,9 +22,9 @@ type call struct {
 	upgrade bool
 
 	// caller is who has the credential, acting who the request is made as, once
-	// they have been found out; auditID is that of the request.
+	// they have been found out; auditID makes that of the request.
 	caller, acting user.Info
-	auditID        string
+	auditID        func() string
 }
 
 // infos understands requests as the API server does.

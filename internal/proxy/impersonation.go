@@ -24,14 +24,15 @@ type impersonation struct {
 // What is not exactly understood is refused: a header that were dropped on the way
 // would leave the caller with the rights that it wanted to be without.
 func readImpersonation(h http.Header) (*impersonation, error) {
-	as := &impersonation{extra: map[string][]string{}}
-	found := false
+	var as *impersonation
 	for name, values := range h {
-		plain := strings.ToLower(strings.ReplaceAll(name, "_", "-"))
-		if !strings.HasPrefix(plain, "impersonate") {
+		const all = "impersonate"
+		if len(name) < len(all) || !strings.EqualFold(name[:len(all)], all) {
 			continue
 		}
-		found = true
+		if as == nil {
+			as = &impersonation{extra: map[string][]string{}}
+		}
 		for _, v := range values {
 			if v == "" || !utf8.ValidString(v) {
 				return nil, badRequest("impersonation", "the header %s is empty or is not text", name)
@@ -41,7 +42,7 @@ func readImpersonation(h http.Header) (*impersonation, error) {
 			return nil, err
 		}
 	}
-	if !found {
+	if as == nil {
 		return nil, nil
 	}
 	if as.user == "" {

@@ -47,16 +47,14 @@ func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, c *call, who user
 	defer cancel()
 	if watching {
 		go func() {
-			select {
-			case <-p.draining:
+			if p.over(ctx, c) {
 				cancel()
-			case <-ctx.Done():
 			}
 		}()
 	}
 	r = r.WithContext(ctx)
 	r.Header = r.Header.Clone()
-	r.Header.Set(auditHeader, c.auditID)
+	r.Header.Set(auditHeader, c.auditID())
 	prefix := "/" + c.info.APIPrefix
 	if c.info.APIGroup != "" {
 		prefix += "/" + c.info.APIGroup

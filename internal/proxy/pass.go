@@ -21,7 +21,7 @@ import (
 // of their own: a request of which the token gets lost is nobody's, not ours.
 type transports struct {
 	// short is for requests that are answered at once and for upgrades: HTTP/1.1,
-	// which is faster for them and the only one that knows upgrades.
+	// which is faster for them and the only one that knows upgrades. See [brief].
 	short http.RoundTripper
 	// long is for watches, many of which share a connection.
 	long http.RoundTripper
@@ -59,20 +59,32 @@ func newTransport(config *rest.Config, http2 bool) (http.RoundTripper, error) {
 	if err != nil {
 		return nil, err
 	}
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext,
+		DialContext:         dialer.DialContext,
 		TLSClientConfig:     tlsConfig,
 		TLSHandshakeTimeout: dialTimeout,
 		MaxIdleConnsPerHost: defaultInFlight,
-		IdleConnTimeout:     90 * time.Second,
+		IdleConnTimeout:     idleTimeout,
 		// What is compressed is passed on as it is.
 		DisableCompression: true,
 		ForceAttemptHTTP2:  http2,
 		// A connection that has died must not keep its watches waiting.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: keepAlive, PingTimeout: dialTimeout},
 	}
-	return rest.HTTPWrappersForConfig(config, transport)
+	if http2 {
+		return rest.HTTPWrappersForConfig(config, transport)
+	}
+	host, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
+	}
+	way, err := newBrief(host, tlsConfig, dialer, transport)
+	if err != nil {
+		return nil, err
+	}
+	return rest.HTTPWrappersForConfig(config, way)
 }
 
 const (
@@ -105,7 +117,7 @@ func (p *Proxy) newPass() *httputil.ReverseProxy {
 		ErrorLog:   slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(response *http.Response) error {
 			if c := callFrom(response.Request.Context()); c.info.Verb == "watch" && response.StatusCode == http.StatusOK {
-				response.Body = newDrainable(response.Body, p.draining)
+				response.Body = newDrainable(response.Request.Context(), response.Body, func(ctx context.Context) bool { return p.over(ctx, c) })
 			}
 			return nil
 		},
@@ -149,23 +161,23 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	}
 }
 
-// drainable is the body of a watch, which ends in good order when the proxy stops:
-// clients go on at another one.
+// drainable is the body of a watch, which can be ended in good order: clients go on
+// with another one.
 type drainable struct {
 	io.ReadCloser
 	stopped atomic.Bool
-	done    chan struct{}
-	once    sync.Once
+	done    context.CancelFunc
 }
 
-func newDrainable(body io.ReadCloser, draining <-chan struct{}) io.ReadCloser {
-	d := &drainable{ReadCloser: body, done: make(chan struct{})}
+// newDrainable ends the body when over returns true, which returns when its context
+// ends.
+func newDrainable(ctx context.Context, body io.ReadCloser, over func(context.Context) bool) io.ReadCloser {
+	ctx, done := context.WithCancel(ctx)
+	d := &drainable{ReadCloser: body, done: done}
 	go func() {
-		select {
-		case <-draining:
+		if over(ctx) {
 			d.stopped.Store(true)
 			_ = body.Close()
-		case <-d.done:
 		}
 	}()
 	return d
@@ -180,7 +192,7 @@ func (d *drainable) Read(b []byte) (int, error) {
 }
 
 func (d *drainable) Close() error {
-	d.once.Do(func() { close(d.done) })
+	d.done()
 	return d.ReadCloser.Close()
 }
 

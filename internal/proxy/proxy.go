@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tenure-dev/tenure/internal/proxy/across"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
@@ -71,6 +70,12 @@ const (
 	inFlightShare = 4
 )
 
+// AnswerTimeout is the WriteTimeout of a server of a [Proxy]: how long after the
+// beginning of a request the last of its answer may be sent, which the Proxy cannot
+// bound itself. It leaves time to say that the API server has not answered in time. The
+// Proxy takes it off watches, upgrades and logs.
+const AnswerTimeout = requestTimeout + 5*time.Second
+
 const (
 	defaultWatches = 1000
 	defaultLists   = 50
@@ -104,6 +109,7 @@ type Proxy struct {
 	audit      *auditor
 	checks     []check
 	slow       slowness
+	standing   time.Duration // standingAge, other than in tests
 	draining   chan struct{}
 	drainOnce  sync.Once
 }
@@ -135,6 +141,7 @@ func New(o Options) (*Proxy, error) {
 		audit:    &auditor{to: o.Audit, log: o.Log},
 		checks:   checks(o.ClientCertificates),
 		slow:     slowness{body: bodyTimeout, write: writeTimeout},
+		standing: standingAge,
 		draining: make(chan struct{}),
 	}
 	if p.metrics, err = newMetrics(o.Registry); err != nil {
@@ -211,11 +218,11 @@ func (p *Proxy) Visible(_ context.Context, who user.Info, verb, group, resource 
 // ServeHTTP implements http.Handler. It always answers.
 func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	w := &recorder{ResponseWriter: rw, answer: "refused", id: string(uuid.NewUUID()), patience: p.slow.write}
+	w := newRecorder(rw, p.slow.write)
 	c, err := readCall(r, p.checks)
 	entry := func(stage auditv1.Stage) {
 		if w.answer != "passed" {
-			p.audit.write(audited{request: r, call: c, stage: stage, answer: w.answer, reason: w.reason, code: w.code, began: start, id: w.id})
+			p.audit.write(audited{request: r, call: c, stage: stage, answer: w.answer, reason: w.reason, code: w.code, began: start, id: w.auditID()})
 		}
 	}
 	defer func() {
@@ -230,15 +237,18 @@ func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		}
 		p.metrics.request(w.answer, w.code, time.Since(start), c != nil && c.longRunning())
 		entry(auditv1.StageResponseComplete)
-		p.log.Debug("request", "method", r.Method, "path", r.URL.Path, "code", w.code, "answer", w.answer, "took", time.Since(start))
+		if p.log.Enabled(r.Context(), slog.LevelDebug) {
+			p.log.Debug("request", "method", r.Method, "path", r.URL.Path, "code", w.code, "answer", w.answer, "took", time.Since(start))
+		}
 	}()
 	if err != nil {
 		p.refuse(w, r, err)
 		return
 	}
-	c.auditID = w.id
+	c.auditID = w.auditID
 	if c.longRunning() {
 		w.begun = func() { entry(auditv1.StageResponseStarted) }
+		defer w.unbound()()
 	}
 	if err := p.serve(w, r, c); err != nil {
 		p.refuse(w, r, err)
@@ -247,6 +257,7 @@ func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 // serve answers or passes on. What it returns is said to the client.
 func (p *Proxy) serve(w *recorder, r *http.Request, c *call) error {
+	ctx := r.Context()
 	if !c.longRunning() {
 		select {
 		case p.inFlight <- struct{}{}:
@@ -254,12 +265,14 @@ func (p *Proxy) serve(w *recorder, r *http.Request, c *call) error {
 		default:
 			return tooMany("in-flight", "the proxy has too many requests, try again later")
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
-		r = r.WithContext(ctx)
+	}
+	r = r.WithContext(withCall(ctx, c))
+	if !c.longRunning() {
 		p.boundBody(w, r)
 	}
-	r = r.WithContext(withCall(r.Context(), c))
 	who, err := p.callerOf(r.Context(), c)
 	if err != nil {
 		return err
@@ -331,47 +344,8 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
 			return // something has been said already
 		}
 		recorded.answer, recorded.reason = "refused", refused.label
-		w.Header().Set(auditHeader, recorded.id)
+		w.Header().Set(auditHeader, recorded.auditID())
 	}
 	p.metrics.refusals.WithLabelValues(refused.label).Inc()
 	writeStatus(w, r.Header.Get("Accept"), refused.status)
 }
-
-// recorder remembers what was answered, and lets no client take longer than
-// writeTimeout to read some of it.
-type recorder struct {
-	http.ResponseWriter
-	// answer is how the request was answered, reason why it was refused, id that
-	// of its audit events.
-	answer, reason, id string
-	code               int
-	// begun is called before the answer is, unless it is nil.
-	begun func()
-	// patience is writeTimeout, other than in tests.
-	patience time.Duration
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (r *recorder) WriteHeader(code int) {
-	if r.code == 0 && (code >= http.StatusOK || code == http.StatusSwitchingProtocols) {
-		r.code = code
-		if r.begun != nil {
-			r.begun()
-		}
-	}
-	r.ResponseWriter.WriteHeader(code)
-}
-
-// Write implements http.ResponseWriter.
-func (r *recorder) Write(b []byte) (int, error) {
-	if r.code == 0 {
-		r.WriteHeader(http.StatusOK)
-	}
-	// It also holds for what is flushed after this. A connection that does not know
-	// deadlines, in a test, has none.
-	_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(r.patience))
-	return r.ResponseWriter.Write(b)
-}
-
-// Unwrap is for http.ResponseController.
-func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -9,12 +9,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/testwait"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -319,6 +322,11 @@ func TestTokensEnd(t *testing.T) {
 	if took := time.Since(began); took > 2*tokenTTL+5*time.Second {
 		t.Errorf("it took %s", took)
 	}
+}
+
+// A token that was taken is refused from the moment on at which it says that it ends.
+func TestTokenEnds(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		reason, token string
 		want          bool
@@ -331,8 +339,24 @@ func TestTokensEnd(t *testing.T) {
 		{"not JSON", jwt(`x`), false},
 		{"opaque", "abc.def", false},
 	} {
-		if got := expired(tc.token, time.Unix(2000, 0)); got != tc.want {
-			t.Errorf("%s: got %v", tc.reason, got)
+		asked, now := 0, time.Unix(500, 0)
+		who := authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "somebody"}}}
+		answer, err := runtime.Encode(protobufCodec, &who)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := newIdentities(&url.URL{Scheme: "https", Host: "server"}, roundTripper(func(*http.Request) (*http.Response, error) {
+			asked++
+			return &http.Response{StatusCode: http.StatusCreated, Body: io.NopCloser(bytes.NewReader(answer))}, nil
+		}), func(bool) {})
+		i.now = func() time.Time { return now }
+		if _, err := i.who(t.Context(), tc.token); err != nil {
+			t.Errorf("%s: got %v at first", tc.reason, err)
+		}
+		now = time.Unix(2000, 0)
+		_, err = i.who(t.Context(), tc.token)
+		if (err != nil) != tc.want || asked != 1 {
+			t.Errorf("%s: got %v after %d questions", tc.reason, err, asked)
 		}
 	}
 }

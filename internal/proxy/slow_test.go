@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/testwait"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 )
@@ -28,15 +29,22 @@ func facing(t *testing.T, h http.HandlerFunc, o Options) *setup {
 	t.Helper()
 	b := httptest.NewTLSServer(h)
 	t.Cleanup(b.Close)
-	o.Config = &rest.Config{Host: b.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	return fronting(t, b, o)
+}
+
+// fronting is a proxy before a server, to which a token is the name of whom it belongs
+// to. What it remembers of tokens is kept as usual.
+func fronting(t testing.TB, upstream *httptest.Server, o Options) *setup {
+	t.Helper()
+	o.Config = &rest.Config{Host: upstream.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 	p, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.view.begun.Store(true) // there is nothing
-	p.identities.tokens = authenticator.TokenFunc(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
+	p.identities.tokens = tokencache.New(authenticator.TokenFunc(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
 		return &authenticator.Response{User: &user.DefaultInfo{Name: token}}, true, nil
-	})
+	}), false, tokenTTL, invalidTTL)
 	s := &setup{proxy: p, server: serve(p)}
 	t.Cleanup(s.server.Close)
 	return s
@@ -90,6 +98,91 @@ func TestSlowReader(t *testing.T) {
 		taken := append(append(s.proxy.perUser.held(), s.proxy.watches.held()...), s.proxy.lists.held()...)
 		return len(taken)+len(s.proxy.inFlight) == 0, fmt.Sprint("still there: ", taken)
 	})
+}
+
+// What says nothing for longer than a client may take to read goes on: nobody has
+// read slowly.
+func TestQuietAnswers(t *testing.T) {
+	t.Parallel()
+	const quiet = time.Second
+	for _, tc := range []struct {
+		reason, path string
+		http2        bool
+	}{
+		{"a watch", "/api/v1/namespaces/a/pods?watch=true", false},
+		{"a watch over HTTP/2", "/api/v1/namespaces/a/pods?watch=true", true},
+		{"one of the proxy's", "/api/v1/namespaces?watch=true", false},
+		{"one of the proxy's over HTTP/2", "/api/v1/namespaces?watch=true", true},
+		{"a log over HTTP/2", "/api/v1/namespaces/a/pods/b/log?follow=true", true},
+		{"an answer over HTTP/2", "/api/v1/namespaces/a/pods", true},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			speak := make(chan struct{})
+			s := facing(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				for range 2 {
+					fmt.Fprintln(w, "{}")
+					_ = http.NewResponseController(w).Flush()
+					<-speak
+				}
+			}, Options{})
+			s.proxy.slow.write = quiet
+			transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: tc.http2}
+			t.Cleanup(transport.CloseIdleConnections)
+			response, err := transport.RoundTrip(s.request(t, http.MethodGet, tc.path, "patient"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			time.AfterFunc(3*quiet/2, func() { close(speak) }) // nothing else shows that time has passed
+			if body, err := io.ReadAll(response.Body); string(body) != "{}\n{}\n" || err != nil {
+				t.Errorf("got %q, %v", body, err)
+			}
+		})
+	}
+}
+
+// deadlines is an answer that keeps the deadlines that it is given.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set []time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(at time.Time) error {
+	d.set = append(d.set, at)
+	return nil
+}
+
+// The bound of the server holds for short answers to their end; it is taken off those
+// that may take long, until they end.
+func TestBoundOfServer(t *testing.T) {
+	t.Parallel()
+	s := facing(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintln(w, "{}")
+	}, Options{})
+	for _, tc := range []struct {
+		reason, path string
+		long         bool
+	}{
+		{"an answer", "/api/v1/namespaces/a/pods", false},
+		{"one of the proxy's", "/api/v1/namespaces", false},
+		{"a watch", "/api/v1/namespaces/a/pods?watch=true", true},
+		{"one of the proxy's", "/api/v1/namespaces?watch=true", true},
+		{"a log", "/api/v1/namespaces/a/pods/b/log?follow=true", true},
+	} {
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, tc.path, nil)
+		r.Header.Set("Authorization", "Bearer somebody")
+		s.proxy.ServeHTTP(w, r)
+		if w.Code != http.StatusOK {
+			t.Errorf("%s: got %d %s", tc.reason, w.Code, w.Body)
+		}
+		if got := len(w.set); !tc.long && got != 0 || tc.long && (got != 2 || !w.set[0].IsZero() || time.Until(w.set[1]) <= 0) {
+			t.Errorf("%s: got deadlines %v", tc.reason, w.set)
+		}
+	}
 }
 
 // Who does not send what was announced is answered all the same.

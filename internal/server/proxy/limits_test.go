@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/tenure-dev/tenure/internal/localcluster/pki"
+	"github.com/tenure-dev/tenure/internal/proxy"
 )
 
 // limited serves a handler as the command does, and returns a way to connect.
@@ -132,6 +133,33 @@ func TestEndlessHeader(t *testing.T) {
 	}
 	if strings.Contains(err.Error(), "timeout") {
 		t.Errorf("the connection is still open after a header of %d bytes", sent)
+	}
+}
+
+// Who does not let an answer through that is ready loses it.
+func TestUnreadAnswer(t *testing.T) {
+	t.Parallel()
+	dial := limited(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "answer") }, func(s *http.Server) {
+		if s.WriteTimeout != proxy.AnswerTimeout {
+			t.Errorf("answers may take %s", s.WriteTimeout)
+		}
+		s.WriteTimeout = 200 * time.Millisecond
+	})
+	framer := preface(t, dial("h2"))
+	if err := framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+		t.Fatal(err)
+	}
+	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: encode(t, request...), EndStream: true, EndHeaders: true}); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatalf("the answer is still to be sent: %v", err)
+		}
+		if _, reset := frame.(*http2.RSTStreamFrame); reset {
+			return
+		}
 	}
 }
 

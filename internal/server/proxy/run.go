@@ -115,7 +115,7 @@ func (all *servers) add(address string, h http.Handler, config *tls.Config, log 
 	}
 	*all = append(*all, server{listener: listener, Server: &http.Server{
 		Handler: h, TLSConfig: config, MaxHeaderBytes: maxHeader,
-		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, WriteTimeout: proxy.AnswerTimeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}})
 	return nil
