@@ -13,8 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -131,22 +129,7 @@ func TestKubectlWatchOfOwnAndOthers(t *testing.T) {
 	reachable(t, home, other)
 	token := account(t, home, "owner")
 	sees(t, newClient(t, s.as(token)), home+" "+other)
-	clients, err := kubernetes.NewForConfig(s.as(token))
-	if err != nil {
-		t.Fatal(err)
-	}
-	testwait.For(t, "a list to be gone on from, which it is not right after a change of rights", patience, func() (bool, string) {
-		list, err := clients.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			return false, err.Error()
-		}
-		w, err := clients.CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-		if err != nil {
-			return false, err.Error()
-		}
-		w.Stop()
-		return true, ""
-	})
+	settled(t, clients(t, s.as(token)))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := s.kubectl(ctx, t, token, "get", "namespaces", "-w", "--output-watch-events")

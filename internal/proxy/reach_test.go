@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenure-dev/tenure/internal/testwait"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -106,6 +107,7 @@ func TestReachGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	settled(t, clients)
 	first, err := clients.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{Limit: 15})
 	if err != nil {
 		t.Fatal(err)
@@ -131,6 +133,24 @@ func TestReachGoesOn(t *testing.T) {
 			t.Errorf("the watch shows whose a namespace is that has left: %s", body)
 		}
 	}
+}
+
+// settled waits until a list of namespaces can be gone on from, which it cannot be right
+// after a change of rights.
+func settled(t *testing.T, c kubernetes.Interface) {
+	t.Helper()
+	testwait.For(t, "a list to be gone on from", patience, func() (bool, string) {
+		list, err := c.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		w, err := c.CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+		if err != nil {
+			return false, err.Error()
+		}
+		w.Stop()
+		return true, ""
+	})
 }
 
 // wordsOf are the events of a watch that has ended, as words, without those of changes.
