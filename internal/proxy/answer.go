@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/proxy/across"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -90,39 +89,29 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 	query := r.URL.Query()
 	if rule != nil {
 		chosen = rule.Select(who)
-		if err := narrow(query, chosen); err != nil {
-			return err
+		if chosen.reach == nil {
+			if err := narrow(query, chosen); err != nil {
+				return err
+			}
 		}
 	}
 	// What the client may have missed, when it goes on from where it was.
 	from, goesOn := continued(query.Get("resourceVersion"), query.Get("sendInitialEvents") == "true")
-	_, given := rule.(sharedRule)
-	byName := given || chosen.Labels != nil && strings.Contains(chosen.Labels.String(), corev1.LabelMetadataName)
+	_, byName := rule.(sharedRule)
 	missed := func() bool { return watching && goesOn && p.view.history.since(who, from, began, byName) }
 	if missed() {
 		return refuse("expired", apierrors.NewResourceExpired(changedMessage))
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	out, err := p.ownRequest(ctx, r, c, who, query)
-	if err != nil {
-		return err
-	}
-	leave := func() {}
-	if watching {
-		if leave, err = p.opening.enter(ctx, who.GetName()); err != nil {
-			return err
-		}
-	}
-	response, err := transport.RoundTrip(out)
-	leave()
+	response, some, err := p.open(ctx, transport, reader{p, r, c, who}, query, chosen.reach, goesOn)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
 		// It is about us and would only confuse.
-		p.log.Error("the API server refuses the proxy itself", "code", response.StatusCode, "path", out.URL.Path)
+		p.log.Error("the API server refuses the proxy itself", "code", response.StatusCode, "path", c.info.Path)
 		return fmt.Errorf("the API server refuses the proxy with %s", response.Status)
 	}
 	copyHeader(w.Header(), response.Header)
@@ -142,9 +131,49 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 	w.WriteHeader(response.StatusCode)
 	s := &stream{to: w, frames: frames, stop: cancel}
 	s.flush()
-	go p.follow(ctx, c, s, expired, changed, func() bool { return sameSelection(chosen, rule.Select(who)) && !missed() })
-	s.copyFrom(response.Body)
+	if some == nil {
+		go p.follow(ctx, c, s, expired, changed, func() bool { return sameSelection(chosen, rule.Select(who)) && !missed() })
+		s.copyFrom(response.Body)
+		return nil
+	}
+	go p.follow(ctx, c, s, expired, changed, func() bool { return some.keep(p.view.reach(who)) && !missed() })
+	if err := some.copyTo(s, response.Body); err != nil {
+		p.log.Error("a watch of namespaces has been ended", "reason", err)
+	}
 	return nil
+}
+
+// open sends the request of a list or watch as the proxy. What is put together is asked
+// for in parts; of a watch of it, the filter is what passes its events on.
+func (p *Proxy) open(ctx context.Context, transport http.RoundTripper, by reader, query url.Values, see *reach, goesOn bool) (*http.Response, *filter, error) {
+	var some *filter
+	var err error
+	watching := by.call.info.Verb == "watch"
+	if watching {
+		leave, err := p.opening.enter(ctx, by.who.GetName())
+		if err != nil {
+			return nil, nil, err
+		}
+		defer leave()
+	}
+	switch {
+	case see != nil && watching:
+		some, err = by.watch(ctx, query, see, goesOn)
+	case see != nil:
+		err = by.list(ctx, query, see)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err := p.ownRequest(ctx, by.request, by.call, by.who, query)
+	if err != nil {
+		return nil, nil, err
+	}
+	if some != nil {
+		out.Header.Set("Accept", some.accept)
+	}
+	response, err := transport.RoundTrip(out)
+	return response, some, err
 }
 
 // onlyWriter keeps io.CopyBuffer to the buffer.
@@ -191,7 +220,7 @@ func sameSelection(a, b Selection) bool {
 		}
 		return t
 	}
-	return text(a) == text(b)
+	return text(a) == text(b) && (a.reach == nil) == (b.reach == nil)
 }
 
 // narrow adds a selection to the selectors of a request, with AND: nothing that

@@ -26,22 +26,24 @@ import (
 )
 
 // The tokens of the world that requests are made up for, and to whom they belong.
-// The lender may be alice, who owns the same tenant as the owner.
+// The lender may be alice, who owns the same tenant as the owner. The guest owns it, too,
+// and may get the namespace of the other one by RBAC.
 var worldTokens = map[string]string{
 	"token-of-owner-5b1f": "system:serviceaccount:a1:owner", "token-of-bob-8c22": "bob",
-	"token-of-lender-90de": "lender", "token-of-stranger-17aa": "stranger",
+	"token-of-lender-90de": "lender", "token-of-stranger-17aa": "stranger", "token-of-guest-3d4e": "guest",
 }
 
 // worldSees is what of it each of them may come to see, by themselves or as somebody
 // whom they may be: each object says in a mark whose it is.
 var worldSees = map[string][]string{
 	"system:serviceaccount:a1:owner": {"mark-of-a"}, "bob": {"mark-of-b"}, "lender": {"mark-of-a"}, "stranger": nil,
+	"guest": {"mark-of-a", "mark-of-b"},
 }
 
-var marks = []string{"mark-of-a", "mark-of-b", "mark-of-system"}
+var marks = []string{"mark-of-a", "mark-of-b", "mark-of-c", "mark-of-system"}
 
 // worldNamespaces are by their tenant.
-var worldNamespaces = map[string]string{"a1": "a", "b1": "b", "kube-system": ""}
+var worldNamespaces = map[string]string{"a1": "a", "b1": "b", "c1": "c", "kube-system": ""}
 
 func mark1(tenant string) string {
 	if tenant == "" {
@@ -66,11 +68,15 @@ func world(f testing.TB) *Proxy {
 	}
 	for name, tenant := range worldNamespaces {
 		add(p.view.namespaces.GetIndexer().Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelTenant: tenant}}}))
-		subject := rbacv1.Subject{Kind: "User", Name: map[string]string{"a1": "system:serviceaccount:a1:owner", "b1": "bob"}[name]}
+		subject := rbacv1.Subject{Kind: "User", Name: map[string]string{"a1": "system:serviceaccount:a1:owner", "b1": "bob", "c1": "carol"}[name]}
 		add(p.view.bound.GetIndexer().Add(&rbacv1.RoleBinding{ObjectMeta: objectMeta(name, "read"), RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "read"}, Subjects: []rbacv1.Subject{subject}}))
 	}
 	add(p.view.clusterRoles.GetIndexer().Add(&rbacv1.ClusterRole{ObjectMeta: objectMeta("", "read"), Rules: []rbacv1.PolicyRule{{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}}}))
-	add(p.view.tenants.GetIndexer().Add(&v1alpha1.Tenant{ObjectMeta: objectMeta("", "a"), Spec: v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: "ServiceAccount", Namespace: "a1", Name: "owner"}, {Kind: "User", Name: "alice"}}}}))
+	add(p.view.tenants.GetIndexer().Add(&v1alpha1.Tenant{ObjectMeta: objectMeta("", "a"), Spec: v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: "ServiceAccount", Namespace: "a1", Name: "owner"}, {Kind: "User", Name: "alice"}, {Kind: "User", Name: "guest"}}}}))
+	add(p.view.clusterRoles.GetIndexer().Add(&rbacv1.ClusterRole{ObjectMeta: objectMeta("", "get"), Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"namespaces"}}}}))
+	for _, in := range []string{"b1", "kube-system"} {
+		add(p.view.bound.GetIndexer().Add(&rbacv1.RoleBinding{ObjectMeta: objectMeta(in, "get"), RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "get"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "guest"}}}))
+	}
 	add(p.view.tenants.GetIndexer().Add(&v1alpha1.Tenant{ObjectMeta: objectMeta("", "b"), Spec: v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: "User", Name: "bob"}}}}))
 	p.view.begun.Store(true)
 	return p
@@ -104,7 +110,7 @@ func collected(r *http.Request, objects []any) (*http.Response, error) {
 }
 
 func worldObject(name, tenant string) any {
-	return map[string]any{"metadata": map[string]any{"name": name, "resourceVersion": "7", "uid": mark1(tenant)}}
+	return map[string]any{"metadata": map[string]any{"name": name, "resourceVersion": "7", "uid": mark1(tenant), "labels": map[string]any{v1alpha1.LabelTenant: tenant}}}
 }
 
 // asCaller is the API server to whoever has a token: it believes what it is shown,
@@ -193,6 +199,8 @@ func FuzzProxy(f *testing.F) {
 	for _, seed := range []struct{ method, target, header, body string }{
 		{"GET", list, "", ""},
 		{"GET", list + "?watch=true", "Accept: application/json", ""},
+		{"GET", list + "?watch=true&resourceVersion=7&labelSelector=tenure.dev%2Ftenant", "Accept: application/json;as=Table;v=v1;g=meta.k8s.io,application/json", ""},
+		{"GET", list + "?limit=1&continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6N30", "", ""},
 		{"GET", list + "?labelSelector=tenure.dev%2Ftenant%3Db", "Impersonate-User: alice", ""},
 		{"GET", list + "?fieldSelector=metadata.name%3Dkube-system&labelSelector=!x", "Impersonate-User: bob\r\nImpersonate-Group: system:masters", ""},
 		{"GET", "/api/v1/configmaps?watch=1&resourceVersion=7", "Impersonate-User: system:serviceaccount:a1:owner", ""},
@@ -251,6 +259,9 @@ func TestWorld(t *testing.T) {
 		{"token-of-bob-8c22", "/api/v1/configmaps?watch=true", "", "mark-of-b"},
 		{"token-of-bob-8c22", "/api/v1/namespaces/b1/configmaps", "", "mark-of-b"},
 		{"token-of-lender-90de", "/api/v1/namespaces", "alice", "mark-of-a"},
+		{"token-of-guest-3d4e", "/api/v1/namespaces", "", "mark-of-b"},
+		{"token-of-guest-3d4e", "/api/v1/namespaces?watch=true", "", "mark-of-a"},
+		{"token-of-guest-3d4e", "/api/v1/namespaces?watch=true&resourceVersion=7", "", "mark-of-b"},
 	} {
 		r := httptest.NewRequest(http.MethodGet, tc.path, nil)
 		r.Header.Set("Authorization", "Bearer "+tc.token)

@@ -70,12 +70,16 @@ func (h *history) note(version uint64, keys []string, space bool) {
 }
 
 // since says whether a watch that began at a time, from a resource version, may
-// have missed a change.
+// have missed a change. One that is heard of long after it began is in what is compared
+// while it is open.
 func (h *history) since(who user.Info, version uint64, began time.Time, byName bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	missed := func(m mark) bool {
-		return m.version > version || (!m.heard.IsZero() && began.Sub(m.heard).Abs() < lag)
+		if m.heard.IsZero() {
+			return false
+		}
+		return began.Sub(m.heard).Abs() < lag || m.heard.Before(began) && m.version > version
 	}
 	if h.start > version {
 		return true

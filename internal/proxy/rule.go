@@ -35,6 +35,8 @@ type Selection struct {
 	// Refusal is why the objects cannot be asked for, said to the client; "" when
 	// they can.
 	Refusal string
+	// reach is set for namespaces that no selector selects: they are put together.
+	reach *reach
 }
 
 // nothing selects no object: a label cannot be there and not be there.
@@ -69,37 +71,12 @@ type namespaces struct{ *view }
 func (namespaces) Resource() schema.GroupResource { return corev1.Resource("namespaces") }
 
 func (n namespaces) Select(who user.Info) Selection {
-	owned := n.owned(who)
-	names := slices.DeleteFunc(n.visible(who, question{verb: "get", resource: "namespaces"}), func(name string) bool {
-		return !n.ofTenant(name)
-	})
-	more := slices.ContainsFunc(names, func(name string) bool {
-		ns, ok := n.namespace(name)
-		return ok && !slices.Contains(owned, ns.Labels[v1alpha1.LabelTenant])
-	})
-	switch {
-	case len(owned) > 0 && !more:
-		// The API server knows of a namespace before this program does.
-		return Selection{Labels: oneOf(v1alpha1.LabelTenant, owned)}
-	case len(owned) > 0:
-		for _, o := range n.namespaces.GetStore().List() {
-			if ns, ok := o.(*corev1.Namespace); ok && slices.Contains(owned, ns.Labels[v1alpha1.LabelTenant]) {
-				names = append(names, ns.Name)
-			}
-		}
-		slices.Sort(names)
-		names = slices.Compact(names)
+	r := n.reach(who)
+	if n.beyond(r) {
+		return Selection{reach: r}
 	}
-	return Selection{Labels: oneOf(corev1.LabelMetadataName, names)}
-}
-
-// ofTenant says whether a namespace is a tenant's, whoever says so.
-func (v *view) ofTenant(name string) bool {
-	ns, ok := v.namespace(name)
-	if !ok {
-		return false
-	}
-	return slices.ContainsFunc(tenantLabels, func(label string) bool { return ns.Labels[label] != "" })
+	// The API server knows of a namespace before this program does.
+	return Selection{Labels: oneOf(v1alpha1.LabelTenant, r.owned)}
 }
 
 // tenants shows owners their Tenants.

@@ -8,18 +8,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/tenure-dev/tenure/internal/testcluster"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // backend is an API server of the test's own: it upgrades what wants to be
@@ -126,55 +121,6 @@ func TestNoAPIServer(t *testing.T) {
 	}
 	if err := s.proxy.Ready(t.Context()); err == nil {
 		t.Error("the proxy says that it is ready")
-	}
-}
-
-// kubectl lists, watches and asks as at the API server.
-func TestKubectl(t *testing.T) {
-	t.Parallel()
-	s := fixture(t)
-	apply(t, namespace("kubectl-a", "kubectl")+namespace("kubectl-b", "kubectl")+tenant("kubectl", accountOwner("kubectl-a", "owner")))
-	token := account(t, "kubectl-a", "owner")
-	sees(t, newClient(t, s.as(token)), "kubectl-a kubectl-b")
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: s.server.URL, InsecureSkipTLSVerify: true}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: token}},
-		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
-		CurrentContext: "x",
-	}, file); err != nil {
-		t.Fatal(err)
-	}
-	bin, err := testcluster.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tc := range []struct{ args, want string }{
-		{"get namespaces -o name", "namespace/kubectl-a\nnamespace/kubectl-b\n"},
-		{"get ns --no-headers -o custom-columns=N:.metadata.name -l kubernetes.io/metadata.name=kubectl-b", "kubectl-b\n"},
-		{"get ns --chunk-size=1 -o name", "namespace/kubectl-a\nnamespace/kubectl-b\n"},
-		{"get ns kubectl-a -o name --ignore-not-found", "Error from server (Forbidden)"},
-		{"get tenants -o name", "tenant.tenure.dev/kubectl\n"},
-		{"auth can-i list namespaces", "yes\n"},
-		{"auth can-i watch tenants.tenure.dev", "yes\n"},
-		{"auth can-i list nodes", "no\n"},
-		{"auth can-i delete namespaces", "no\n"},
-		{"auth whoami -o jsonpath={.status.userInfo.username}", "system:serviceaccount:kubectl-a:owner"},
-	} {
-		args := append([]string{"--kubeconfig", file, "--cache-dir", t.TempDir()}, strings.Fields(tc.args)...)
-		out, _ := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), args...).CombinedOutput()
-		got := string(out)
-		if i := strings.Index(got, "Warning:"); i == 0 {
-			_, got, _ = strings.Cut(got, "\n")
-			got = strings.TrimLeft(got, "\n")
-		}
-		if !strings.HasPrefix(got, tc.want) {
-			t.Errorf("kubectl %s: want %q, got %q", tc.args, tc.want, out)
-		}
-	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), "--kubeconfig", file, "get", "ns").Output()
-	if err != nil || !strings.Contains(string(out), "NAME        STATUS   AGE") || !strings.Contains(string(out), "kubectl-b   Active") {
-		t.Errorf("the table is %q: %v", out, err)
 	}
 }
 

@@ -325,23 +325,28 @@ func (v *view) namespace(name string) (*corev1.Namespace, bool) {
 
 // visible are the namespaces in which somebody may do it, sorted.
 func (v *view) visible(who user.Info, q question) []string {
+	if everywhere(v, who, q) {
+		return slices.Sorted(slices.Values(v.namespaces.GetIndexer().ListKeys()))
+	}
+	names := v.granted(who, q)
+	maps.DeleteFunc(names, func(name string, _ bool) bool {
+		_, exists := v.namespace(name)
+		return !exists
+	})
+	return slices.Sorted(maps.Keys(names))
+}
+
+// granted are the namespaces in which bindings let somebody do it who may not do it
+// everywhere, also those that are not there.
+func (v *view) granted(who user.Info, q question) map[string]bool {
 	ofNamespace := q.group == "" && q.resource == "namespaces"
-	in := func(namespace string) question {
+	names := map[string]bool{}
+	add := func(namespace string) {
 		if ofNamespace {
 			// The API server asks about a namespace inside of itself.
 			q.name = namespace
 		}
-		return q
-	}
-	names := map[string]bool{}
-	if everywhere(v, who, q) {
-		for _, name := range v.namespaces.GetIndexer().ListKeys() {
-			names[name] = true
-		}
-		return slices.Sorted(maps.Keys(names))
-	}
-	add := func(namespace string) {
-		if _, exists := v.namespace(namespace); exists && !names[namespace] && within(v, who, in(namespace), namespace) {
+		if namespace != "" && !names[namespace] && within(v, who, q, namespace) {
 			names[namespace] = true
 		}
 	}
@@ -360,5 +365,5 @@ func (v *view) visible(who user.Info, q question) []string {
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(names))
+	return names
 }

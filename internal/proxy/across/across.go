@@ -58,7 +58,7 @@ type Server struct {
 // that the API server is to see. It returns false, without having said anything,
 // when the kind is in no namespace, or is not there.
 func (s *Server) Answer(w http.ResponseWriter, r *http.Request, q Question) (answered bool) {
-	accept, err := accepted(r.Header)
+	accept, err := Accepted(r.Header)
 	if err == nil && q.Watch {
 		err = s.watch(w, r, q, accept)
 	} else if err == nil {
@@ -114,8 +114,9 @@ func passedOn(header http.Header) http.Header {
 	return out
 }
 
-// accepted returns the media types of JSON among those that a caller accepts.
-func accepted(header http.Header) (string, error) {
+// Accepted returns the media types of JSON among those that a caller accepts. The error
+// is an *errors.StatusError 406: nothing of it is JSON.
+func Accepted(header http.Header) (string, error) {
 	var kept []string
 	all := strings.Join(header.Values("Accept"), ",")
 	if strings.TrimSpace(all) == "" {
@@ -134,7 +135,7 @@ func accepted(header http.Header) (string, error) {
 		}
 	}
 	if len(kept) == 0 {
-		return "", statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "only application/json is served across the namespaces of a tenant")
+		return "", statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "only application/json is served of what is put together from several tenants or namespaces")
 	}
 	return strings.Join(slices.Compact(kept), ","), nil
 }

@@ -3,6 +3,7 @@ package across
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,10 +14,30 @@ import (
 // managed fields and the encoding come on top.
 const maxEvent = 16 << 20
 
-// frame is an event as it goes over the wire.
-type frame struct {
+// Frame is an event of a watch as it goes over the wire in JSON.
+type Frame struct {
 	Type   watch.EventType `json:"type"`
 	Object json.RawMessage `json:"object"`
+}
+
+// Decoder reads the events of a watch in JSON, each of at most 16 MiB.
+type Decoder struct {
+	limited *limitedReader
+	json    *json.Decoder
+}
+
+// NewDecoder reads from the body of an answer.
+func NewDecoder(body io.Reader) *Decoder {
+	limited := &limitedReader{reader: body}
+	return &Decoder{limited, json.NewDecoder(limited)}
+}
+
+// Next reads one event; io.EOF is the normal end of a watch.
+func (d *Decoder) Next() (Frame, error) {
+	d.limited.left = maxEvent
+	var next Frame
+	err := d.json.Decode(&next)
+	return next, err
 }
 
 // head is what is read of the object of an event.
@@ -51,8 +72,8 @@ func (h head) initialEnd() bool {
 	return annotations[metav1.InitialEventsAnnotationKey] == "true"
 }
 
-// withVersion sets the resource version of a bookmark's object.
-func withVersion(object json.RawMessage, version string) (json.RawMessage, error) {
+// WithVersion is an object, or a table of one, with another resource version.
+func WithVersion(object json.RawMessage, version string) (json.RawMessage, error) {
 	var content map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(object))
 	decoder.UseNumber()

@@ -60,12 +60,10 @@ func (w *watcher) stream(ctx context.Context, namespace string, query url.Values
 	case <-ctx.Done():
 		return
 	}
-	limited := &limitedReader{reader: response.Body}
-	decoder := json.NewDecoder(limited)
+	decoder := NewDecoder(response.Body)
 	for {
-		limited.left = maxEvent
 		next := event{namespace: namespace}
-		if err := decoder.Decode(&next.frame); err != nil {
+		if next.frame, err = decoder.Next(); err != nil {
 			end(err)
 			return
 		}

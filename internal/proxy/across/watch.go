@@ -65,7 +65,7 @@ func (w *watcher) mark() {
 type event struct {
 	namespace   string
 	contentType string
-	frame       frame
+	frame       Frame
 	head        head
 	err         error // of a stream that ended; io.EOF if that is its normal end
 }
@@ -212,13 +212,13 @@ func (w *watcher) bookmark(e event) (ok bool) {
 	if on, err := strconv.ParseBool(asked); err != nil || !on || !e.head.initialEnd() && !newer(least, w.sent) {
 		return true
 	}
-	object, err := withVersion(e.frame.Object, least)
+	object, err := WithVersion(e.frame.Object, least)
 	if err != nil {
 		return true
 	}
 	w.sent = least
 	w.mark()
-	return w.write(frame{watch.Bookmark, object})
+	return w.write(Frame{watch.Bookmark, object})
 }
 
 // begin sends the header of the answer, once.
@@ -236,7 +236,7 @@ func (w *watcher) begin(contentType string) (ok bool) {
 	return http.NewResponseController(w.out).Flush() == nil
 }
 
-func (w *watcher) write(f frame) (ok bool) {
+func (w *watcher) write(f Frame) (ok bool) {
 	if !w.begin("") {
 		return false
 	}
@@ -261,7 +261,7 @@ func (w *watcher) fail(err error) error {
 	status.ErrStatus.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	object, marshalErr := json.Marshal(status.ErrStatus)
 	if marshalErr == nil {
-		w.write(frame{watch.Error, object})
+		w.write(Frame{watch.Error, object})
 	}
 	return nil
 }

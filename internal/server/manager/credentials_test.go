@@ -93,6 +93,10 @@ func whoAmI(ctx context.Context, kubeconfig []byte, as string) (string, error) {
 		return "", err
 	}
 	config.Impersonate.UserName = as
+	return whoIs(ctx, config)
+}
+
+func whoIs(ctx context.Context, config *rest.Config) (string, error) {
 	c, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return "", err

@@ -114,6 +114,7 @@ func TestKilled(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("the last manager: %v", err)
 	}
+	proxyMoves(t, admin, restConfig, lowest, options)
 }
 
 // killed runs a manager that dies after some writes, or is ended when it has nothing

@@ -1,0 +1,49 @@
+package proxy
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// A change is missed by who goes on from before it. What is heard of while a watch is
+// open is not, but for the first second, in which it may be why the watch began as it
+// did.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	heard := time.Now()
+	for _, tc := range []struct {
+		reason  string
+		from    uint64
+		began   time.Duration // after the change was heard of
+		byName  bool
+		missed  bool
+		ofSpace bool
+	}{
+		{reason: "from before it", from: 99, began: time.Minute, missed: true},
+		{reason: "from after it", from: 101, began: time.Minute},
+		{reason: "from after it, but right after", from: 101, began: lag / 2, missed: true},
+		{reason: "right before it was heard of", from: 101, began: -lag / 2, missed: true},
+		{reason: "open for long when it came", from: 99, began: -time.Minute},
+		{reason: "a namespace, to who sees them by label", from: 99, began: time.Minute, ofSpace: true},
+		{reason: "a namespace, to who sees more by it", from: 99, began: time.Minute, ofSpace: true, byName: true, missed: true},
+		{reason: "before the proxy began", from: 9, began: -time.Minute, missed: true},
+	} {
+		h := newHistory()
+		h.begin(10)
+		h.note(100, []string{"user ann"}, tc.ofSpace)
+		for _, marks := range []map[string]mark{h.rights, h.spaces} {
+			for key, m := range marks {
+				m.heard = heard
+				marks[key] = m
+			}
+		}
+		if got := h.since(&user.DefaultInfo{Name: "ann"}, tc.from, heard.Add(tc.began), tc.byName); got != tc.missed {
+			t.Errorf("%s: missed is %v, want %v", tc.reason, got, tc.missed)
+		}
+		if tc.from > 10 && h.since(&user.DefaultInfo{Name: "ben"}, tc.from, heard.Add(tc.began), tc.byName) {
+			t.Errorf("%s: somebody else is said to have missed it", tc.reason)
+		}
+	}
+}

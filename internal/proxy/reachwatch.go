@@ -1,0 +1,220 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/tenure-dev/tenure/internal/proxy/across"
+)
+
+// filter lets through of a watch of all namespaces what somebody may see of them. It
+// does what the API server does for a selector: a namespace that comes to be seen is an
+// ADDED, one that is not seen any more a DELETED with what was seen of it last, both at
+// the resource version of the change. So whoever goes on from any event of it misses
+// nothing.
+type filter struct {
+	// accept are the forms that the client can be sent.
+	accept string
+	// known is what the view has of a namespace.
+	known func(name string) (labels map[string]string, ok bool)
+
+	mu  sync.Mutex
+	see *reach
+	// shown are the namespaces that the client knows of, as it saw them last.
+	shown map[string]member
+	// unsettled are those that RBAC has begun to name while they were not shown,
+	// since they were not tenants', and of which no event has come after that.
+	unsettled map[string]bool
+	// columns are those of the table, which only the first event has, and headed
+	// says that the client has them.
+	columns json.RawMessage
+	headed  bool
+}
+
+// watch makes the filter of a watch, and its query the one to ask with: for all
+// namespaces, with the client's own selectors. A client that goes on from a version is
+// taken to know what was to be seen then.
+func (r reader) watch(ctx context.Context, query url.Values, see *reach, goesOn bool) (*filter, error) {
+	// It only checks the query: the selection is for what is read beside it.
+	if err := narrow(maps.Clone(query), Selection{Labels: nothing}); err != nil {
+		return nil, err
+	}
+	accept, err := across.Accepted(r.request.Header)
+	if err != nil {
+		var status *apierrors.StatusError
+		if errors.As(err, &status) {
+			return nil, refuse("accept", status)
+		}
+		return nil, err
+	}
+	if query.Get("includeObject") == "None" {
+		query.Set("includeObject", "Metadata") // there would be no labels to judge by
+	}
+	f := &filter{accept: accept, see: see, shown: map[string]member{}, unsettled: map[string]bool{}, known: func(name string) (map[string]string, bool) {
+		ns, ok := r.proxy.view.namespace(name)
+		if !ok {
+			return nil, false
+		}
+		return ns.Labels, true
+	}}
+	if !goesOn {
+		return f, nil
+	}
+	then := maps.Clone(query)
+	exactly(then, query.Get("resourceVersion"))
+	f.shown, _, err = r.at(ctx, then, listAccept(accept), see)
+	return f, err
+}
+
+// listAccept is how a list is asked for in the forms of an event.
+func listAccept(accept string) string {
+	return strings.ReplaceAll(accept, "as=PartialObjectMetadata;", "as=PartialObjectMetadataList;")
+}
+
+// copyTo passes on what is to be seen, until either side ends the watch. An event that
+// cannot be read ends it, too.
+func (f *filter) copyTo(s *stream, body io.Reader) error {
+	events := across.NewDecoder(body)
+	for {
+		next, err := events.Next()
+		if err != nil {
+			return nil
+		}
+		out, err := f.pass(next)
+		if err != nil {
+			return err
+		}
+		if out == nil {
+			continue
+		}
+		text, err := json.Marshal(out)
+		if err != nil {
+			return err
+		}
+		if _, err := s.Write(append(text, '\n')); err != nil {
+			return nil
+		}
+	}
+}
+
+// pass is what the client is sent for an event: nil for nothing.
+func (f *filter) pass(in across.Frame) (*across.Frame, error) {
+	if in.Type == watch.Error {
+		return &in, nil
+	}
+	m, err := readMember(in.Object)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.noteColumns(in.Object); err != nil {
+		return nil, err
+	}
+	switch in.Type {
+	case watch.Bookmark:
+		if m.name != "" {
+			return nil, errors.New("cannot pass on a bookmark with a name")
+		}
+		return f.withColumns(in)
+	case watch.Added, watch.Modified, watch.Deleted:
+	default:
+		return nil, fmt.Errorf("cannot pass on an event of the type %q", in.Type)
+	}
+	if m.name == "" {
+		return nil, errNameless
+	}
+	delete(f.unsettled, m.name)
+	before, was := f.shown[m.name]
+	may := f.see.sees(m.name, m.labels)
+	if may && in.Type != watch.Deleted {
+		f.shown[m.name] = m
+		in.Type = watch.Modified
+		if !was {
+			in.Type = watch.Added
+		}
+		return f.withColumns(in)
+	}
+	if !was {
+		return nil, nil
+	}
+	delete(f.shown, m.name)
+	in.Type = watch.Deleted
+	if !may {
+		// Of what it is now, the client may know no more than that.
+		if in.Object, err = across.WithVersion(before.object, m.version); err != nil {
+			return nil, err
+		}
+	}
+	return f.withColumns(in)
+}
+
+// noteColumns keeps the columns of a table.
+func (f *filter) noteColumns(object json.RawMessage) error {
+	if f.headed || f.columns != nil {
+		return nil
+	}
+	var table struct{ ColumnDefinitions json.RawMessage }
+	if err := json.Unmarshal(object, &table); err != nil {
+		return err
+	}
+	if string(table.ColumnDefinitions) != "null" {
+		f.columns = table.ColumnDefinitions
+	}
+	return nil
+}
+
+// withColumns puts the columns into the first table that the client is sent.
+func (f *filter) withColumns(out across.Frame) (*across.Frame, error) {
+	if f.headed || f.columns == nil {
+		return &out, nil
+	}
+	var table map[string]json.RawMessage
+	if err := json.Unmarshal(out.Object, &table); err != nil {
+		return nil, err
+	}
+	table["columnDefinitions"] = f.columns
+	raw, err := json.Marshal(table)
+	f.headed, f.columns = true, nil
+	out.Object = raw
+	return &out, err
+}
+
+// keep goes on with what somebody may see now, and says whether the client can be told
+// of it by the events that are to come: not when rights are the only reason why a
+// namespace is seen, or not seen any more.
+func (f *filter) keep(now *reach) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now.all != f.see.all || !slices.Equal(now.owned, f.see.owned) {
+		return false
+	}
+	for name := range now.names {
+		if _, shown := f.shown[name]; !shown && !f.see.names[name] {
+			f.unsettled[name] = true
+		}
+	}
+	for name := range f.see.names {
+		if m, shown := f.shown[name]; !now.names[name] && shown && !now.owns(m.labels) {
+			return false
+		}
+	}
+	f.see = now
+	for name := range f.unsettled {
+		if set, ok := f.known(name); ok && now.names[name] && now.foreign(set) {
+			return false
+		}
+	}
+	return true
+}
