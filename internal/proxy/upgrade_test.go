@@ -18,8 +18,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // backend is an API server of the test's own: it upgrades what wants to be
@@ -136,15 +134,7 @@ func TestKubectl(t *testing.T) {
 	apply(t, namespace("kubectl-a", "kubectl")+namespace("kubectl-b", "kubectl")+tenant("kubectl", accountOwner("kubectl-a", "owner")))
 	token := account(t, "kubectl-a", "owner")
 	sees(t, newClient(t, s.as(token)), "kubectl-a kubectl-b")
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: s.server.URL, InsecureSkipTLSVerify: true}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: token}},
-		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
-		CurrentContext: "x",
-	}, file); err != nil {
-		t.Fatal(err)
-	}
+	file := s.kubeconfig(t, token)
 	bin, err := testcluster.BinDir()
 	if err != nil {
 		t.Fatal(err)
