@@ -4,12 +4,16 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tenure-dev/tenure/internal/testcluster"
@@ -76,13 +80,18 @@ func TestEnter(t *testing.T) {
 	k.runs("enter", "enter-a", "mine")
 	k.runs("enter", "enter-b", "theirs")
 	file := s.kubeconfig(t, token)
-	for name, env := range map[string][]string{
-		"websockets": nil,
-		"SPDY":       {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false", "KUBECTL_PORT_FORWARD_WEBSOCKETS=false"},
+	for protocol, env := range map[string][]string{
+		"websocket": nil,
+		"SPDY/3.1":  {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false", "KUBECTL_PORT_FORWARD_WEBSOCKETS=false"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			testEnter(entering{t, file, env})
+			seen, server := upgrades(t, s.proxy)
+			testEnter(entering{t, (&setup{server: server}).kubeconfig(t, token), env})
+			// Without websockets kubectl would go on by SPDY and say nothing.
+			if got := seen(); len(got) != 1 || !got[protocol] {
+				t.Errorf("kubectl has used %v", got)
+			}
 		})
 	}
 	t.Run("log", func(t *testing.T) {
@@ -103,6 +112,28 @@ func TestEnter(t *testing.T) {
 			}
 		}
 	})
+}
+
+// upgrades serves the proxy, and says to which protocols connections were to be
+// upgraded.
+func upgrades(t *testing.T, proxy http.Handler) (seen func() map[string]bool, server *httptest.Server) {
+	t.Helper()
+	var mu sync.Mutex
+	protocols := map[string]bool{}
+	server = serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if protocol := r.Header.Get("Upgrade"); protocol != "" {
+			mu.Lock()
+			protocols[protocol] = true
+			mu.Unlock()
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return func() map[string]bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(protocols)
+	}, server
 }
 
 func testEnter(e entering) {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/apimachinery/pkg/util/httpstream/spdy"
 	"k8s.io/apimachinery/pkg/util/remotecommand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // kubelet is a node whose Pods can be entered, unlike those of the local cluster: what
@@ -73,11 +74,13 @@ func startKubelet(t *testing.T, name string) *kubelet {
 	if err := shared.admin.Create(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
+	// Controllers write to it as well, so it is patched.
+	before := node.DeepCopy()
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
 	if _, err := fmt.Sscan(port, &node.Status.DaemonEndpoints.KubeletEndpoint.Port); err != nil {
 		t.Fatal(err)
 	}
-	if err := shared.admin.Status().Update(t.Context(), node); err != nil {
+	if err := shared.admin.Status().Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	return k
@@ -92,8 +95,9 @@ func (k *kubelet) runs(node, namespace, name string) {
 	if err := shared.admin.Create(k.t.Context(), p); err != nil {
 		k.t.Fatal(err)
 	}
+	before := p.DeepCopy()
 	p.Status.Phase = corev1.PodRunning
-	if err := shared.admin.Status().Update(k.t.Context(), p); err != nil {
+	if err := shared.admin.Status().Patch(k.t.Context(), p, client.MergeFrom(before)); err != nil {
 		k.t.Fatal(err)
 	}
 }
