@@ -9,6 +9,9 @@ FLUX := $(addprefix $(BIN)/, \
 	source-controller kustomize-controller helm-controller notification-controller \
 	image-reflector-controller image-automation-controller)
 
+# Programs of others that the tests run as a tenant would.
+CLIENTS := $(addprefix $(BIN)/, helm flux)
+
 # Modules with packages of ours. cluster/flux only pins Flux, hack/tools the
 # linter, hack/apigen the generator of CRDs.
 MODULES := . cluster sigstore $(filter-out hack/tools hack/apigen,$(patsubst %/go.mod,%,$(wildcard hack/*/go.mod)))
@@ -42,6 +45,15 @@ $(BIN)/tenure-cluster: cluster/go.mod cluster/go.sum $(wildcard cluster/*.go) | 
 $(FLUX): cluster/flux/go.mod cluster/flux/go.sum | check-tools
 	@$(GO) run ./hack/build -o $(BIN) $(@F)
 
+.PHONY: clients
+clients: $(CLIENTS) ## build helm and flux, which the tests use beside kubectl
+
+$(BIN)/helm: cluster/flux/go.mod cluster/flux/go.sum | check-tools
+	@$(GO) run ./hack/build -o $(BIN) $(@F)
+
+$(BIN)/flux: hack/fluxmanifests/go.mod hack/fluxmanifests/go.sum | check-tools
+	@$(GO) run ./hack/build -o $(BIN) $(@F)
+
 .PHONY: up
 up: build ## start a local cluster and reconcile the example fleet, until Ctrl-C
 	@$(BIN)/tenure up --fleet $(PLATFORM) --path clusters/staging \
@@ -51,7 +63,7 @@ up: build ## start a local cluster and reconcile the example fleet, until Ctrl-C
 		--apply examples/fleet/bootstrap
 
 .PHONY: test
-test: build generate-check ## run every test: unit, script and integration tests of all modules
+test: build clients generate-check ## run every test: unit, script and integration tests of all modules
 	@set -e; for module in $(TESTED); do \
 		echo "go test $(RACE) in $$module"; \
 		(cd $$module && $(GO) test $(RACE) -timeout $(TIMEOUT) ./...); \

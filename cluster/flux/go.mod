@@ -9,6 +9,7 @@ tool (
 	github.com/fluxcd/kustomize-controller
 	github.com/fluxcd/notification-controller
 	github.com/fluxcd/source-controller
+	helm.sh/helm/v4/cmd/helm
 )
 
 require (
@@ -63,6 +64,7 @@ require (
 	github.com/Masterminds/semver/v3 v3.5.0 // indirect
 	github.com/Masterminds/sprig/v3 v3.3.0 // indirect
 	github.com/Masterminds/squirrel v1.5.4 // indirect
+	github.com/Masterminds/vcs v1.13.3 // indirect
 	github.com/Microsoft/go-winio v0.6.2 // indirect
 	github.com/PagerDuty/go-pagerduty v1.8.0 // indirect
 	github.com/ProtonMail/go-crypto v1.4.1 // indirect

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -36,12 +37,17 @@ func build(ctx context.Context, b builder, p program) error {
 }
 
 func (b builder) build(ctx context.Context, p program) error {
-	if dir := filepath.Join(b.root, p.module, p.pkg); strings.HasPrefix(p.pkg, "./") {
-		if _, err := os.Stat(dir); err != nil {
-			return err
-		}
+	// In the target's own folder, so that the rename cannot cross file systems.
+	tmp, err := os.MkdirTemp(b.bin, ".build-")
+	if err != nil {
+		return err
 	}
-	stale, err := b.stale(ctx, p)
+	defer func() { _ = os.RemoveAll(tmp) }()
+	dir, err := b.sources(ctx, p, tmp)
+	if err != nil {
+		return err
+	}
+	stale, err := b.stale(ctx, p, dir)
 	if err != nil {
 		return err
 	}
@@ -50,12 +56,6 @@ func (b builder) build(ctx context.Context, p program) error {
 	if err != nil {
 		return err
 	}
-	// In the target's own folder, so that the rename cannot cross file systems.
-	tmp, err := os.MkdirTemp(b.bin, ".build-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(tmp) }()
 	file := filepath.Join(tmp, p.name)
 	// Version control stamps would make the go command link again after every
 	// commit, and only Tenure's own program has a use for them.
@@ -63,7 +63,7 @@ func (b builder) build(ctx context.Context, p program) error {
 	if p.module == "." {
 		vcs = "-buildvcs=auto"
 	}
-	if err := b.goCommand(ctx, p, func(string) {}, "build", "-v", vcs, "-ldflags="+flags, "-o", file, p.pkg); err != nil {
+	if err := b.goCommand(ctx, dir, func(string) {}, "build", "-v", vcs, "-ldflags="+flags, "-o", file, p.pkg); err != nil {
 		return err
 	}
 	if err := os.Rename(file, filepath.Join(b.bin, p.name)); err != nil {
@@ -77,24 +77,54 @@ func (b builder) build(ctx context.Context, p program) error {
 	return nil
 }
 
+// sources returns the folder in which the go command builds the program: its
+// module's, or a copy in tmp where a file has to be added.
+func (b builder) sources(ctx context.Context, p program, tmp string) (string, error) {
+	module := filepath.Join(b.root, p.module)
+	if p.embeds == "" {
+		if strings.HasPrefix(p.pkg, "./") {
+			_, err := os.Stat(filepath.Join(module, p.pkg))
+			return module, err
+		}
+		return module, nil
+	}
+	var text strings.Builder
+	if err := b.goCommand(ctx, module, func(line string) { text.WriteString(line) }, "mod", "download", "-json", p.release); err != nil {
+		return "", err
+	}
+	var downloaded struct{ Dir string }
+	if err := json.Unmarshal([]byte(text.String()), &downloaded); err != nil || downloaded.Dir == "" {
+		return "", fmt.Errorf("cannot find the sources of %s: the go command said %q", p.release, text.String())
+	}
+	dir := filepath.Join(tmp, "sources")
+	if err := os.CopyFS(dir, os.DirFS(downloaded.Dir)); err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, p.embeds)
+	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(file, nil, 0o600)
+}
+
 // stale returns how many packages of the program have to be compiled. The main
 // package is left out: it counts as stale whenever the program has to be linked,
 // compiled or not.
-func (b builder) stale(ctx context.Context, p program) (int, error) {
+func (b builder) stale(ctx context.Context, p program, dir string) (int, error) {
 	count := 0
 	counter := func(line string) {
 		if line != "" {
 			count++
 		}
 	}
-	err := b.goCommand(ctx, p, counter, "list", "-deps", "-f", `{{if and .Stale (ne .Name "main")}}{{.ImportPath}}{{end}}`, p.pkg)
+	err := b.goCommand(ctx, dir, counter, "list", "-deps", "-f", `{{if and .Stale (ne .Name "main")}}{{.ImportPath}}{{end}}`, p.pkg)
 	return count, err
 }
 
-// goCommand runs the go command in the program's module. Each line of its
+// goCommand runs the go command in the folder of a module. Each line of its
 // standard output goes to out. Each line of its standard error goes to the
 // progress; what that does not understand becomes the text of the error.
-func (b builder) goCommand(ctx context.Context, p program, out func(string), args ...string) error {
+func (b builder) goCommand(ctx context.Context, dir string, out func(string), args ...string) error {
 	var said []string
 	stdout := &lineWriter{line: out}
 	stderr := &lineWriter{line: func(line string) {
@@ -103,7 +133,7 @@ func (b builder) goCommand(ctx context.Context, p program, out func(string), arg
 		}
 	}}
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = filepath.Join(b.root, p.module)
+	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	// Its compilers are its children: all get the signal, wherever Ctrl-C or
 	// a kill was aimed.

@@ -231,6 +231,26 @@ func TestRunInterrupted(t *testing.T) {
 	}
 }
 
+// TestRunCopied builds a program whose module lacks a file.
+func TestRunCopied(t *testing.T) {
+	root := sources(t, `cat main.go cmd/flux/manifests/none.yaml > "$out" && pwd >> "$out"`)
+	var errOut bytes.Buffer
+	if code := run(t.Context(), []string{"-C", root, "flux"}, os.Stdout, &errOut); code != 0 {
+		t.Fatalf("run(): want 0, got %d: %s", code, &errOut)
+	}
+	built, in, _ := strings.Cut(contents(t, filepath.Join(root, "bin"))["flux"], "\n")
+	if built != "package main" || !strings.Contains(in, filepath.Join(root, "bin", ".build-")) {
+		t.Errorf("it was built of %q in %q, not in a copy that has the file", built, in)
+	}
+	if _, err := os.Stat(filepath.Join(root, "module", "cmd")); err == nil {
+		t.Error("the module's own folder was changed")
+	}
+	flags, err := programs[len(programs)-1].ldflags(root)
+	if err != nil || !strings.HasSuffix(flags, " -X main.VERSION=2.9.5") {
+		t.Errorf("the version comes from %q, %v", flags, err)
+	}
+}
+
 func TestRunUsage(t *testing.T) {
 	t.Parallel()
 	var errOut bytes.Buffer
@@ -245,11 +265,15 @@ func sources(t *testing.T, script string) string {
 	t.Helper()
 	root := t.TempDir()
 	files := map[string]string{
-		"cluster/go.mod":     "module m\n\nrequire k8s.io/kubernetes v1.36.3\n",
-		"bin/tenure-cluster": "old\n",
-		"never":              "",
+		"cluster/go.mod": "module m\n\nrequire k8s.io/kubernetes v1.36.3\n",
+		// Of a program that is built in a copy.
+		"hack/fluxmanifests/go.mod": "module m\n\nrequire github.com/fluxcd/flux2/v2 v2.9.5\n",
+		"module/main.go":            "package main\n",
+		"bin/tenure-cluster":        "old\n",
+		"never":                     "",
 		"path/go": `#!/bin/sh
 root='` + root + `'
+[ "$1" != mod ] || { printf '{\n"Dir": "%s/module"\n}\n' "$root"; exit; }
 [ "$1" = build ] || { echo example.com/pkg; exit; }
 while [ $# -gt 0 ]; do [ "$1" = -o ] && out=$2; shift; done
 ` + script + "\n",

@@ -16,6 +16,11 @@ type program struct {
 	pkg     string   // its main package, as the module sees it
 	links   []string // further names under which the program is called
 	release string   // module whose version the program reports, or ""
+
+	// embeds is a file that the sources embed and the published module of release
+	// does not have. Such a program is built in a copy of the module at the version
+	// that module requires, by the copy's own go.mod, with an empty file in its place.
+	embeds string
 }
 
 var programs = []program{
@@ -29,6 +34,11 @@ var programs = []program{
 	flux("notification-controller"),
 	flux("image-reflector-controller"),
 	flux("image-automation-controller"),
+	// What the tests run as tenants, at the version that helm-controller uses.
+	{name: "helm", module: "cluster/flux", pkg: "helm.sh/helm/v4/cmd/helm"},
+	// Its manifests are generated before a release; they are what `flux install`
+	// applies, and nothing else needs them.
+	{name: "flux", module: "hack/fluxmanifests", pkg: "./cmd/flux", release: "github.com/fluxcd/flux2/v2", embeds: "cmd/flux/manifests/none.yaml"},
 }
 
 // flux returns one of Flux's controllers. They have no variable for a version:
@@ -78,6 +88,9 @@ func (p program) ldflags(root string) (string, error) {
 	version, err := requirement(string(content), p.release)
 	if err != nil {
 		return "", fmt.Errorf("cannot read the version of %s from %s: %w", p.release, file, err)
+	}
+	if p.embeds != "" {
+		return flags + " -X main.VERSION=" + strings.TrimPrefix(version, "v"), nil
 	}
 	major, minor, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	minor, _, _ = strings.Cut(minor, ".")

@@ -13,27 +13,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // kubectl is the real one, through the proxy.
 func (s *setup) kubectl(ctx context.Context, t *testing.T, token string, args ...string) *exec.Cmd {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: s.server.URL, InsecureSkipTLSVerify: true}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: token}},
-		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
-		CurrentContext: "x",
-	}, file); err != nil {
-		t.Fatal(err)
-	}
 	bin, err := testcluster.BinDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), append([]string{"--kubeconfig", file, "--cache-dir", t.TempDir()}, args...)...)
+	return exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), append([]string{"--kubeconfig", s.kubeconfig(t, token), "--cache-dir", t.TempDir()}, args...)...)
 }
 
 // written is what a program has written until now.

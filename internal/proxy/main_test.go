@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -138,6 +141,21 @@ func (s *setup) as(token string) *rest.Config {
 		Host: s.server.URL, BearerToken: token, QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 	}
+}
+
+// kubeconfig writes a file that leads to the proxy with a token.
+func (s *setup) kubeconfig(t *testing.T, token string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: s.server.URL, InsecureSkipTLSVerify: true}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: token}},
+		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
+		CurrentContext: "x",
+	}, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 func newClient(t testing.TB, config *rest.Config) client.Client {

@@ -1,13 +1,10 @@
 package e2e
 
 import (
-	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -139,9 +136,9 @@ func testCapsuleFleetThroughProxy(t *testing.T, f foreign) {
 	}
 	r.saysOf("dev-team", "Ready", "True")
 
-	p := proxied{r, r.ownersKubeconfig(), f}
+	p := proxied{r, r.ownersKubeconfig("dev-team"), f}
 	t.Run("Sees", func(t *testing.T) { p.in(t).testSees() })
-	t.Run("Watches", func(t *testing.T) { p.in(t).testWatches() })
+	t.Run("Watches", func(t *testing.T) { p.in(t).testWatches("apps") })
 	t.Run("Rights", func(t *testing.T) { p.in(t).testRights() })
 	t.Run("OtherNamespaces", func(t *testing.T) { p.in(t).testOtherNamespaces() })
 	t.Run("Rotation", func(t *testing.T) { p.in(t).testRotation() })
@@ -209,10 +206,10 @@ func (r run) tenure(kubeconfig string, args ...string) string {
 
 // ownersKubeconfig is made as an admin makes it for a person. The Service's address
 // is that of the process here, and so the certificate's name has to be said.
-func (r run) ownersKubeconfig() string {
+func (r run) ownersKubeconfig(tenant string) string {
 	r.t.Helper()
 	file := filepath.Join(r.t.TempDir(), "kubeconfig")
-	r.tenure(r.Kubeconfig, "kubeconfig", "dev-team", "--server", "https://"+r.address("--listen"), "--server-name", "tenure-proxy.flux-system.svc", "-o", file)
+	r.tenure(r.Kubeconfig, "kubeconfig", tenant, "--server", "https://"+r.address("--listen"), "--server-name", "tenure-proxy.flux-system.svc", "-o", file)
 	return file
 }
 
@@ -257,30 +254,16 @@ func (p proxied) testSees() {
 
 // testWatches: kubectl -w shows what comes in a namespace that the owner has just made,
 // and nothing of others.
-func (p proxied) testWatches() {
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
-	defer cancel()
-	bin, err := testcluster.BinDir()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), "--kubeconfig="+p.kubeconfig, "get", "configmaps", "-A", "-w", "-l", "watched", "-o", "name")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+func (p proxied) testWatches(namespace string) {
 	p.kubectl("", "create", "namespace", "nobodys")
-	for _, namespace := range []string{"apps", "nobodys"} {
+	for _, namespace := range []string{namespace, "nobodys"} {
 		p.kubectl(watched("of-"+namespace), "apply", "-n", namespace, "-f", "-")
 	}
-	if err := cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
 	seen := map[string]bool{}
-	for lines := bufio.NewScanner(out); !seen["configmap/of-more"] && lines.Scan(); {
-		seen[lines.Text()] = true
-		if lines.Text() != "configmap/of-apps" {
-			continue
+	p.watching("kubectl", []string{"get", "configmaps", "-A", "-w", "-l", "watched", "-o", "name"}, func(line string) bool {
+		seen[line] = true
+		if line != "configmap/of-"+namespace {
+			return line == "configmap/of-more"
 		}
 		// The list has been shown: what follows is the watch.
 		p.kubectl(watched("later"), "apply", "-n", "nobodys", "-f", "-")
@@ -291,10 +274,9 @@ func (p proxied) testWatches() {
 			out, err := p.as(watched("of-more"), "apply", "-n", "more", "-f", "-")
 			return err == nil, out
 		})
-	}
-	cancel()
-	_ = cmd.Wait() // it was ended
-	if diff := cmp.Diff(map[string]bool{"configmap/of-apps": true, "configmap/of-more": true}, seen); diff != "" {
+		return false
+	})
+	if diff := cmp.Diff(map[string]bool{"configmap/of-" + namespace: true, "configmap/of-more": true}, seen); diff != "" {
 		p.t.Errorf("the watch: -want +got:\n%s", diff)
 	}
 }

@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/testcluster"
+)
+
+// clientsTenant is a tenant with an owner, a second namespace, and a sync.
+const clientsTenant = `apiVersion: tenure.dev/v1alpha1
+kind: Tenant
+metadata: {name: %[1]s}
+spec: {owners: [{kind: ServiceAccount, namespace: %[1]s, name: %[1]s}]}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: %[1]s-more, labels: {tenure.dev/tenant: %[1]s}}
+---
+` + tenantManifests
+
+// TestClients lets two tenants use kubectl, helm and flux through the proxy.
+func TestClients(t *testing.T) {
+	t.Parallel()
+	dir, _ := newFleet(t, map[string]string{
+		"clusters/test/tenure.yaml":           tenureSync,
+		"clusters/test/apps.yaml":             tenantsSync,
+		"infrastructure/tenure/crds.yaml":     string(config.CRDs()),
+		"infrastructure/tenure/roles.yaml":    string(config.Roles()),
+		"infrastructure/tenure/policies.yaml": string(config.Policies()),
+		"infrastructure/tenure/manager.yaml":  string(config.Manager()),
+		"infrastructure/tenure/proxy.yaml":    string(config.Proxy()),
+		"infrastructure/tenure/profile.yaml":  fmt.Sprintf(managedProfile, "https://hooks.example.com"),
+		"tenants/one.yaml":                    fmt.Sprintf(clientsTenant, "one"),
+		"tenants/two.yaml":                    fmt.Sprintf(clientsTenant, "two"),
+	})
+	edit(t, "  replicas: 2\n", "  replicas: 1\n", dir, "infrastructure", "tenure", "proxy.yaml")
+	app := newFolder(t, map[string]string{"app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {value: first}\n"})
+	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test", Maps: parseMaps(t, "https://git.example.com/acme/app#main="+app)})
+	expectNothing(t, "everything is ready", failed)
+	one, two := proxied{run: r, kubeconfig: r.ownersKubeconfig("one")}, proxied{run: r, kubeconfig: r.ownersKubeconfig("two")}
+
+	t.Run("helm", func(t *testing.T) { testHelm(one.in(t), two.in(t)) })
+	t.Run("kubectl", func(t *testing.T) { testKubectl(one.in(t)) })
+	t.Run("flux", func(t *testing.T) { testFluxClient(one.in(t)) })
+	t.Run("kubectl -w", func(t *testing.T) { one.in(t).testWatches("one") })
+}
+
+// client is a program of bin/ with the owner's kubeconfig and a home of its own, in
+// which it keeps what it has learnt of the API.
+func (p proxied) client(ctx context.Context, program string, args ...string) *exec.Cmd {
+	p.t.Helper()
+	bin, err := testcluster.BinDir()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	file := filepath.Join(bin, program)
+	if _, err := os.Stat(file); err != nil {
+		p.t.Fatalf("%s is not built: run `make clients`: %v", program, err)
+	}
+	cmd := exec.CommandContext(ctx, file, args...)
+	cmd.Env = []string{"KUBECONFIG=" + p.kubeconfig, "HOME=" + filepath.Dir(p.kubeconfig), "PATH=" + os.Getenv("PATH")}
+	return cmd
+}
+
+// program runs a program as the owner and returns both its streams.
+func (p proxied) program(program string, args ...string) (out, errs string, err error) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	var both [2]strings.Builder
+	cmd := p.client(ctx, program, args...)
+	cmd.Stdout, cmd.Stderr = &both[0], &both[1]
+	err = errors.Join(cmd.Run(), ctx.Err())
+	return both[0].String(), both[1].String(), err
+}
+
+// runs is the standard output of a program that has to work.
+func (p proxied) runs(program string, args ...string) string {
+	p.t.Helper()
+	out, errs, err := p.program(program, args...)
+	if err != nil {
+		p.t.Fatalf("%s %s: %v\n%s%s", program, strings.Join(args, " "), err, out, errs)
+	}
+	return out
+}
+
+// refused runs a program that must not work, and has to say why.
+func (p proxied) refused(why, program string, args ...string) {
+	p.t.Helper()
+	out, errs, err := p.program(program, args...)
+	if err == nil || !strings.Contains(errs, why) {
+		p.t.Errorf("%s %s: want the refusal %q, got %v\n%s%s", program, strings.Join(args, " "), why, err, out, errs)
+	}
+}
+
+// watching runs a program that does not end by itself, and hands over its lines until
+// one of them is enough.
+func (p proxied) watching(program string, args []string, enough func(line string) bool) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	cmd := p.client(ctx, program, args...)
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	defer func() {
+		cancel()
+		_ = cmd.Wait() // it was ended
+	}()
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if enough(lines.Text()) {
+			return
+		}
+	}
+	p.t.Errorf("%s %s ended before it had shown everything: %v", program, strings.Join(args, " "), ctx.Err())
+}
+
+// table splits the rows of a table whose cells have no spaces.
+func table(text string) []string {
+	var rows []string
+	for line := range strings.Lines(text) {
+		rows = append(rows, strings.Join(strings.Fields(line), " "))
+	}
+	slices.Sort(rows)
+	return rows
+}
+
+// testKubectl is what people do with kubectl besides what TestKubectl in
+// internal/proxy does, after testHelm has left a Deployment in each tenant.
+func testKubectl(p proxied) {
+	for _, tc := range []struct {
+		reason string
+		args   []string
+		want   []string
+	}{
+		{"the tenant's namespaces", []string{"get", "ns", "--no-headers", "-o", "custom-columns=N:.metadata.name"}, []string{"one", "one-more"}},
+		{"Pods in all namespaces, as a table", []string{"get", "pods", "-A", "--no-headers", "-L", "app.kubernetes.io/instance"}, []string{"one-more/mine"}},
+		{"several kinds in all namespaces", []string{"get", "deployments,services", "-A", "-o", "name"}, []string{"deployment.apps/mine", "service/mine"}},
+		{"reads that the proxy answers", []string{"auth", "can-i", "list", "pods", "-A"}, []string{"yes"}},
+		{"rights in a namespace", []string{"auth", "can-i", "create", "deployments", "-n", "one-more"}, []string{"yes"}},
+		{"the node's log of a Pod, followed to its end", []string{"logs", "-f", "-n", "one-more", "deployment/mine"}, []string{"This container is simulated: the local cluster runs only Flux and Tenure, so there is no output."}},
+	} {
+		got := table(p.runs("kubectl", tc.args...))
+		if strings.HasPrefix(tc.reason, "Pods") {
+			for i, row := range got {
+				cells := strings.Fields(row)
+				got[i] = cells[0] + "/" + cells[len(cells)-1]
+			}
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			p.t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+		}
+	}
+	const mine = "{apiVersion: v1, kind: ConfigMap, metadata: {name: mine}}"
+	for _, namespace := range []string{"two", "flux-system"} {
+		if out, err := p.as("", "auth", "can-i", "get", "secrets", "-n", namespace); err == nil || !strings.HasPrefix(out, "no") {
+			p.t.Errorf("can-i get secrets in %s: %v %s", namespace, err, out)
+		}
+		p.refused("is forbidden", "kubectl", "get", "pods", "-n", namespace)
+		p.refused("is forbidden", "kubectl", "logs", "-f", "-n", namespace, "any")
+		p.refused("is forbidden", "kubectl", "exec", "-n", namespace, "any", "--", "true")
+		p.refused("is forbidden", "kubectl", "port-forward", "-n", namespace, "pod/any", ":80")
+		if out, err := p.as(mine, "apply", "--server-side", "-n", namespace, "-f", "-"); err == nil || !strings.Contains(out, "forbidden") {
+			p.t.Errorf("apply in %s: %v %s", namespace, err, out)
+		}
+	}
+	p.refused("nodes is forbidden", "kubectl", "get", "nodes")
+	p.refused("Metrics API not available", "kubectl", "top", "pods", "-A")
+	if out, err := p.as(mine, "apply", "--server-side", "-n", "one", "-f", "-"); err != nil {
+		p.t.Errorf("apply in the tenant's own namespace: %v %s", err, out)
+	}
+	// This node has no containers. That its answer arrives says that the request did.
+	p.refused("the local cluster has no containers: exec is not possible", "kubectl", "exec", "-n", "one-more", "deployment/mine", "--", "true")
+}
