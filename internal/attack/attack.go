@@ -36,8 +36,9 @@ type Via string
 
 // The ways.
 const (
-	API Via = "api" // requests with the tenant's own identity
-	Git Via = "git" // a commit to the tenant's repository
+	API   Via = "api"   // requests with the tenant's own identity
+	Git   Via = "git"   // a commit to the tenant's repository
+	Proxy Via = "proxy" // requests to the fleet's proxy with the tenant's token
 )
 
 // Attack is an entry of the catalogue.
