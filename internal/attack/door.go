@@ -104,7 +104,17 @@ type caller struct {
 	who   tenants.Account
 	token string
 	door  *door
+	// way keeps its connections; [caller.close] ends them.
+	way *http.Client
 }
+
+// newCaller prepares requests to the proxy as an account.
+func (e *Env) newCaller(who tenants.Account, token string) (*caller, error) {
+	way, err := e.door.client(e.outside, nil)
+	return &caller{env: e, who: who, token: token, door: e.door, way: way}, err
+}
+
+func (c *caller) close() { c.way.CloseIdleConnections() }
 
 // tokenOf makes a token of an account, as Kubernetes does for a Pod of it. It is
 // valid for ten minutes, which is the least.
@@ -146,11 +156,15 @@ func (d *door) client(outside Outside, certificate *tls.Certificate) (*http.Clie
 
 // knock makes one request and reads the answer.
 func (c *caller) knock(ctx context.Context, k knock) (reply, error) {
-	way, err := c.door.client(c.env.outside, k.certificate)
-	if err != nil {
-		return reply{}, err
+	way := c.way
+	if k.certificate != nil {
+		own, err := c.door.client(c.env.outside, k.certificate)
+		if err != nil {
+			return reply{}, err
+		}
+		defer own.CloseIdleConnections()
+		way = own
 	}
-	defer way.CloseIdleConnections()
 	path, query, _ := strings.Cut(k.path, "?")
 	request := (&http.Request{
 		Method: cmp.Or(k.method, http.MethodGet),
@@ -158,6 +172,8 @@ func (c *caller) knock(ctx context.Context, k knock) (reply, error) {
 		Header: http.Header{},
 	}).WithContext(ctx)
 	if k.body != "" {
+		// A connection that the proxy has ended meanwhile is made anew.
+		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(k.body)), nil }
 		request.Body, request.ContentLength = io.NopCloser(strings.NewReader(k.body)), int64(len(k.body))
 		request.Header.Set("Content-Type", "application/json")
 	}

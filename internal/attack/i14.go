@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster/pki"
 	"github.com/tenure-dev/tenure/internal/tenants"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -27,7 +28,7 @@ func init() {
 				return nil, err
 			}
 			all := c.impersonating()
-			all = append(all, c.frontProxied(c.showsBeyondRights(uids))...)
+			all = append(all, c.frontProxied(c.showsBeyondRights(seesNamespace(c.env.Victim.Namespace), uids...))...)
 			tokens, err := c.badTokens(ctx)
 			if err != nil {
 				return nil, err
@@ -37,6 +38,11 @@ func init() {
 			return append(append(all, c.websockets()...), certified), err
 		}),
 	})
+}
+
+// seesNamespace is the right to see a namespace.
+func seesNamespace(name string) authorizationv1.ResourceAttributes {
+	return authorizationv1.ResourceAttributes{Verb: "get", Resource: "namespaces", Namespace: name, Name: name}
 }
 
 // impersonating are requests about whose headers a proxy and an API server may

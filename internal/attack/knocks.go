@@ -50,7 +50,11 @@ func onProxy(requests func(context.Context, *caller) ([]knock, error)) func(cont
 		if err != nil {
 			return unproven(firstLine(err.Error()))
 		}
-		c := &caller{env: e, who: e.self(), token: token, door: e.door}
+		c, err := e.newCaller(e.self(), token)
+		if err != nil {
+			return unproven(firstLine(err.Error()))
+		}
+		defer c.close()
 		if err := c.works(ctx); err != nil {
 			return unproven("the proxy does not work for the tenant: " + firstLine(err.Error()))
 		}
@@ -176,8 +180,8 @@ func shows(uids []types.UID) func(context.Context, reply) (bool, error) {
 }
 
 // showsBeyondRights is shows for attacks that are not about the rights that RBAC
-// gives: who may get the victim's namespace anyhow may see it.
-func (c *caller) showsBeyondRights(uids []types.UID) func(context.Context, reply) (bool, error) {
+// gives: who may do it anyhow may see it.
+func (c *caller) showsBeyondRights(right authorizationv1.ResourceAttributes, uids ...types.UID) func(context.Context, reply) (bool, error) {
 	return func(ctx context.Context, r reply) (bool, error) {
 		if found, _ := shows(uids)(ctx, r); !found {
 			return false, nil
@@ -188,7 +192,7 @@ func (c *caller) showsBeyondRights(uids []types.UID) func(context.Context, reply
 		}
 		asked := *c.env
 		asked.As = as
-		allowed, err := asked.may(ctx, authorizationv1.ResourceAttributes{Verb: "get", Resource: "namespaces", Name: c.env.Victim.Namespace, Namespace: c.env.Victim.Namespace})
+		allowed, err := asked.may(ctx, right)
 		return !allowed, err
 	}
 }
