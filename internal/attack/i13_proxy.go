@@ -38,8 +38,11 @@ func leadsElsewhere(ctx context.Context, e *Env) Finding {
 			{what: "lead the proxy to a server of its choice by the header X-Forwarded-Host", path: path, token: c.token, header: [][2]string{{"X-Forwarded-Host", sinkHost}, {"Forwarded", "host=" + sinkHost + ";proto=https"}}, breach: there},
 		}, nil
 	})(ctx, e)
-	if came.Load() {
+	switch {
+	case came.Load():
 		return through("it could lead the proxy to a server of its choice")
+	case f.Outcome == Stopped && f.Control != notInstalled:
+		f.Control = byProxy // whatever became of the request where it went instead
 	}
 	return f
 }
