@@ -185,8 +185,8 @@ func TestOnProxy(t *testing.T) {
 		"none":     {"a proxy that is not there is no door", nil, Stopped, notInstalled},
 		"works":    {"a proxy that answers with nothing of others", reviewed(team, empty), Stopped, "proxy"},
 		"mistaken": {"a proxy that takes the tenant for somebody else proves nothing", reviewed("somebody", empty), NotProven, ""},
-		"closed":   {"a proxy that refuses the tenant everything proves nothing", reviewed(team, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }), NotProven, ""},
-		"down":     {"a proxy that does not work proves nothing", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, NotProven, ""},
+		"closed":   {"a proxy that refuses the tenant everything proves nothing", reviewed(team, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }), NotProven, ""},
+		"down":     {"a proxy that does not work proves nothing", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, NotProven, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -219,6 +219,7 @@ func TestShowsForeign(t *testing.T) {
 		"own namespace":     {reason: "the tenant's own namespace", resource: "namespaces", items: `{"metadata":{"name":"team"}}`},
 		"foreign namespace": {"somebody else's namespace", "namespaces", `{"metadata":{"name":"other"}}`, false, true},
 		"own Tenant":        {reason: "the tenant's own Tenant", resource: "tenants", items: `{"metadata":{"name":"team"}}`},
+		"I12's Tenant":      {reason: "the Tenant that another attack makes, and is about", resource: "tenants", items: `{"metadata":{"name":"tenure-attack-i12-proxy"}}`},
 		"foreign Tenant":    {"somebody else's Tenant", "tenants", `{"metadata":{"name":"other"}}`, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -51,8 +51,11 @@ type mistake struct {
 	attackers []tenants.Account
 }
 
+// mistakenTenant is the name of the Tenant.
+const mistakenTenant = "tenure-attack-i12-proxy"
+
 func newMistake(e *Env) *mistake {
-	id := name("i12-proxy")
+	id := mistakenTenant
 	m := &mistake{env: e, attackers: []tenants.Account{{Namespace: e.Namespace, Name: "default"}, e.Account}}
 	m.home = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: id + "-"}}
 	m.tenant = object(v1alpha1.GroupVersion.String(), "Tenant", "", id, nil)

@@ -216,7 +216,8 @@ func (c *caller) showsForeign(group, resource string) func(context.Context, repl
 			if resource == "namespaces" {
 				question.Namespace = item.Name
 			}
-			own := slices.Contains(c.env.Tenant.Namespaces, where) || resource == "tenants" && where == c.env.Tenant.Name
+			// The Tenant that I12 makes is what I12 is about.
+			own := slices.Contains(c.env.Tenant.Namespaces, where) || resource == "tenants" && (where == c.env.Tenant.Name || where == mistakenTenant)
 			if own || asked[where] {
 				continue
 			}
