@@ -86,7 +86,6 @@ func before(name, instead string, takes fault) Control {
 			t.opts.Attack.Network = diverted{world, address, at}
 			return func(context.Context) error {
 				t.opts.Attack.Network = world
-				world.Client().CloseIdleConnections()
 				return n.server.Close()
 			}, nil
 		},
