@@ -47,6 +47,21 @@ type Row struct {
 	// Also are those that one of several controls stops alone: they get
 	// through as well, and have a row of their own.
 	Also []string
+	// Via is the only way that attacks take which pass what is taken away; empty
+	// for controls that others pass as well. Attacks through the proxy are tried
+	// with their own rows only.
+	Via attack.Via
+}
+
+// tries says whether an attack is tried without the controls of the row.
+func (r Row) tries(a attack.Attack, whole bool) bool {
+	switch {
+	case len(r.Controls) == 0 || slices.Contains(r.Attacks, a.Key()):
+		return true
+	case r.Via != "":
+		return a.Via == r.Via
+	}
+	return whole || !a.Deep && a.Via != attack.Proxy
 }
 
 // Through returns the keys of all attacks that get through, sorted.
@@ -146,9 +161,7 @@ func (t *target) measure(ctx context.Context, row Row) (_ Measured, err error) {
 		}
 	}
 	err = t.without(ctx, row.Controls, func() error {
-		report, err := t.attack(ctx, func(a attack.Attack) bool {
-			return len(row.Controls) == 0 || t.opts.Whole || !a.Deep || slices.Contains(row.Attacks, a.Key())
-		})
+		report, err := t.attack(ctx, func(a attack.Attack) bool { return row.tries(a, t.opts.Whole) })
 		for _, r := range report.Results {
 			m.count(r, t.opts.Excluded)
 		}

@@ -71,10 +71,13 @@ them stops the attacks alone. Generated from internal/ablation; do not edit.
 `)
 	table(&b, Rows(), Excluded())
 	b.WriteString(`
-## With Tenure's rules, role and manager
+## With Tenure's rules, role, manager and proxy
 
 The same fleet with Tenure in the place of its own policies and role, and tenant
-dev-team with an owner, who attacks as well.
+dev-team with an owner, who attacks as well. The proxy has no switch by which it would
+do without a control. So for its rows another one stands before it, which has an admin's
+rights: it takes the requests that the control is about, answers them as a proxy without
+the control does, and passes all others on unchanged.
 
 `)
 	table(&b, TenureRows(), TenureExcluded())

@@ -65,6 +65,7 @@ func Excluded() map[string]Exclusion {
 	absent := Exclusion{Reason: "the example has no such kind"}
 	keys := Exclusion{Reason: "a key is a file of the fleet; TestVerifyExample shares one"}
 	images := Exclusion{Reason: "no image automation in the example; TestVerifyImageAutomation takes its controls away"}
+	proxy := Exclusion{Reason: "the example has no proxy"}
 	return map[string]Exclusion{
 		"A1-api":                       plain,
 		"A3-api":                       plain,
@@ -81,11 +82,16 @@ func Excluded() map[string]Exclusion {
 		"S10-git-shared":               keys,
 		"S11-api":                      absent,
 		"S12-api":                      absent,
+		"I8-proxy":                     proxy,
 		"I9-api":                       plain,
 		"I15-api":                      absent,
 		"I15-api-TenantResource":       absent,
 		"I15-api-manager":              absent,
 		"I10-api":                      plain,
+		"I12-proxy":                    proxy,
+		"I13-proxy":                    proxy,
+		"I14-proxy":                    proxy,
+		"W2-proxy":                     proxy,
 		"I13-api-TLS":                  never,
 		"I13-api-exec":                 never,
 		"I19-api":                      plain,

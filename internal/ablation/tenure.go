@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/attack"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TenureRows are Tenure's own rules in a fleet that has them and the manager,
-// Tenure's role for tenants and Flux's lockdown: each rule by itself where it is what
+// TenureRows are Tenure's own rules and its proxy in a fleet that has them and the
+// manager, Tenure's role for tenants and Flux's lockdown: each rule by itself where it is what
 // stops an attack, and together with the flag or the role that stops the same. The
 // other controls of such a fleet, which have to do with Flux, are those of [Rows].
 func TenureRows() []Row {
@@ -30,7 +31,7 @@ func TenureRows() []Row {
 	crossing := func(controller string) Control {
 		return layer(flag(controller, "--no-cross-namespace-refs"), "flag --no-cross-namespace-refs of "+controller)
 	}
-	return []Row{
+	return append([]Row{
 		one(rule("accounts"), "I13-api", "I19-api-Kustomization"),
 		one(rule("bounds"), "A1-api", "A3-api"),
 		one(besideAShard(rule("shards")), "A3-api-shard"),
@@ -77,8 +78,8 @@ func TenureRows() []Row {
 		one(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
 		one(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
 		// Who may write everywhere is taken for one of the platform's operators.
-		one(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "I3-api", "I3-git", "I15-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W2-api"),
-	}
+		one(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "I3-api", "I3-git", "I15-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W2-api", "W2-proxy"),
+	}, proxyRows()...)
 }
 
 // countingWebhook is the webhook for owners' namespaces.
@@ -174,6 +175,7 @@ func TenureExcluded() map[string]Exclusion {
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool {
 		return key == "I15-api" || key == "I15-api-manager" || key == "A3-api-shard"
 	})
+	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(attack.Proxy)) })
 	excluded["I15-api-TenantResource"] = Exclusion{Reason: "what is aimed outside is refused by the manager's own code, whoever applies; TestVerify of internal/controller/replicate shows what it stops"}
 	excluded["S11-api"] = Exclusion{Reason: "without the manager nothing is granted in the first place; TestSourceGrant of internal/server/manager shows what it takes away"}
 	return excluded

@@ -36,8 +36,9 @@ type Via string
 
 // The ways.
 const (
-	API Via = "api" // requests with the tenant's own identity
-	Git Via = "git" // a commit to the tenant's repository
+	API   Via = "api"   // requests with the tenant's own identity
+	Git   Via = "git"   // a commit to the tenant's repository
+	Proxy Via = "proxy" // requests to the fleet's proxy with the tenant's token
 )
 
 // Attack is an entry of the catalogue.
@@ -61,7 +62,8 @@ type Attack struct {
 	// Layers are the controls that each stop it alone, if there are several:
 	// one that is missing is reported although another one holds.
 	Layers []Layer
-	// Deep is set for an attack that waits for Flux's answer. Of several
+	// Deep is set for an attack that waits for the answer of Flux, the manager or the
+	// proxy. Of several
 	// tenants with the same shape, only the first is attacked with it.
 	Deep bool
 	// Owners says whether the owners of a Tenant try it as well.

@@ -18,7 +18,7 @@ edit.
 | Id | Through | The tenant … | Controls that stop it | References |
 |---|---|---|---|---|
 `)
-	ways := map[Via]string{API: "API", Git: "Git"}
+	ways := map[Via]string{API: "API", Git: "Git", Proxy: "proxy"}
 	for _, a := range Catalogue() {
 		way := ways[a.Via]
 		if a.Kind != "" {

@@ -45,9 +45,9 @@ func doubtsOf(ctx context.Context, admin client.Reader) ([]string, error) {
 }
 
 // admission says whether an admission policy may stop the attack: what only the
-// tenant's rights or Flux's flags stop, none does.
+// tenant's rights, Flux's flags or a proxy stop, none does.
 func (a Attack) admission() bool {
-	return slices.ContainsFunc(a.Controls, func(control string) bool {
+	return a.Via != Proxy && slices.ContainsFunc(a.Controls, func(control string) bool {
 		return !strings.HasPrefix(control, "RBAC") && !strings.HasPrefix(control, "flag ")
 	})
 }

@@ -58,6 +58,8 @@ type Env struct {
 	// outside is how the world outside of the cluster is played; nil when
 	// nobody can.
 	outside Outside
+	// door is the fleet's proxy for tenants; nil when it has none.
+	door *door
 	// kube reads logs, which are no objects.
 	kube kubernetes.Interface
 	// slim is the name of a source with the folder of the attacks alone, of the

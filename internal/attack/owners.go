@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/internal/tenants"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -23,6 +24,9 @@ const (
 	OwnersWithin Owners = "within"
 	// OwnersAnywhere is for attacks on what lies outside.
 	OwnersAnywhere Owners = "anywhere"
+	// OwnersAccounts is for attacks with a token: of the owners, service accounts
+	// that are there have one that can be made.
+	OwnersAccounts Owners = "accounts"
 )
 
 // identity is who makes the requests of an attack.
@@ -67,8 +71,19 @@ func (e *Env) tries(a Attack) bool {
 	if e.hasAccount() {
 		return true
 	}
-	return a.Owners == OwnersAnywhere || a.Owners == OwnersWithin && len(e.Tenant.Namespaces) > 0
+	switch a.Owners {
+	case OwnersAnywhere:
+		return true
+	case OwnersWithin:
+		return len(e.Tenant.Namespaces) > 0
+	case OwnersAccounts:
+		return slices.ContainsFunc(e.owners, (*Env).hasToken)
+	}
+	return false
 }
+
+// hasToken says whether it is an account that attacks.
+func (e *Env) hasToken() bool { return e.Owner == nil || e.Owner.Kind == rbacv1.ServiceAccountKind }
 
 // hasAccount says whether the tenant has an account to attack as. One without a
 // namespace has none.
@@ -83,6 +98,9 @@ func (e *Env) tryAll(ctx context.Context, a Attack) Finding {
 	}
 	if a.Owners != OwnersNever {
 		for _, owner := range e.owners {
+			if a.Owners == OwnersAccounts && !owner.hasToken() {
+				continue
+			}
 			all = append(all, a.Run(ctx, owner).by(owner.who.name))
 		}
 	}

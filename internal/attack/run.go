@@ -19,8 +19,8 @@ type Options struct {
 	Config *rest.Config
 	// Git serves the repositories of the tenants.
 	Git *githost.Host
-	// Network plays whom Flux sends notifications to and who calls its
-	// webhooks; nil where that cannot be done.
+	// Network plays whom Flux sends notifications to, who calls its webhooks, and
+	// who calls the fleet's proxy; nil where that cannot be done.
 	Network Outside
 	// Platform is the namespace of Flux, Root the platform's own source.
 	Platform string
@@ -97,6 +97,10 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if err != nil {
 		return report, err
 	}
+	proxy, err := findDoor(ctx, admin)
+	if err != nil {
+		return report, err
+	}
 	var envs []*Env
 	for _, t := range report.Tenants {
 		if opts.Tenant != "" && t.Name != opts.Tenant {
@@ -106,7 +110,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 		if err != nil {
 			return report, fmt.Errorf("cannot attack as tenant %s: %w", t.Name, err)
 		}
-		e.Root, e.outside, e.doubts, e.tenants = opts.Root, opts.Network, doubts, report.Tenants
+		e.Root, e.outside, e.door, e.doubts, e.tenants = opts.Root, opts.Network, proxy, doubts, report.Tenants
 		if err := e.prepareOwners(); err != nil {
 			return report, fmt.Errorf("cannot attack as the owners of tenant %s: %w", t.Name, err)
 		}

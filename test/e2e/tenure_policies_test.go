@@ -83,6 +83,9 @@ func tenureFleet(t *testing.T) example {
 func TestVerifyTenurePolicies(t *testing.T) {
 	t.Parallel()
 	e := tenureFleet(t)
+	policies := filepath.Join(e.platform, "infrastructure", "policies")
+	write(t, strings.Replace(string(config.Proxy()), "  replicas: 2\n", "  replicas: 1\n", 1), policies, "proxy.yaml")
+	edit(t, "resources: [", "resources: [proxy.yaml, ", policies, "kustomization.yaml")
 	r, failed := start(t, e.options(t, "clusters/staging", "https://git.example.com/acme/billing#main="+e.billing))
 	expectNothing(t, "the example works under Tenure's rules as it is", failed)
 	through, report := verify(r)
@@ -92,11 +95,11 @@ func TestVerifyTenurePolicies(t *testing.T) {
 	// What Tenants have to do with was tried as one, and as one without a namespace
 	// what its owners can do at all.
 	for tenant, rows := range map[string]string{
-		"dev-team": "I6 I7 I12 I15 I16 I17 I18 A2 A4 A5 W1",
+		"dev-team": "I6 I7 I8-proxy I12 I12-proxy I13-proxy I14 I15 I16 I17 I18 A2 A4 A5 W1 W2-proxy",
 		"newcomer": "I7 I12 I16 I17 A2",
 	} {
 		for _, id := range strings.Fields(rows) {
-			i := slices.IndexFunc(report.Results, func(r attack.Result) bool { return r.Tenant == tenant && r.Attack.ID == id })
+			i := slices.IndexFunc(report.Results, func(r attack.Result) bool { return r.Tenant == tenant && (r.Attack.ID == id || r.Attack.Key() == id) })
 			switch {
 			case i < 0:
 				t.Errorf("%s was not tried as %s", id, tenant)

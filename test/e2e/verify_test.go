@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/testcluster"
 )
 
 // plain are the attacks that get through on plain Flux with its official
@@ -121,6 +123,48 @@ func verify(r run) (through []string, report attack.Report) {
 	return through, report
 }
 
+// expectSample compares the report that README.md shows of the example with what came
+// of the attacks: how many there are, and what stopped which.
+func expectSample(t *testing.T, report attack.Report) {
+	t.Helper()
+	root, err := testcluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	repeated := 0 // what got through for one of a shape is reported for all
+	for _, r := range report.Results {
+		for _, like := range report.Like {
+			if r.Attack.Deep && r.Finding.Outcome == attack.GotThrough && r.Tenant == like {
+				repeated++
+			}
+		}
+	}
+	want := []string{fmt.Sprintf("%d tenants, %d attacks: %d stopped, %d got through, %d not proven", len(report.Tenants), len(report.Results)+repeated,
+		report.Count(attack.Stopped), report.Count(attack.GotThrough)+repeated, report.Count(attack.NotProven))}
+	stoppedBy := map[string][]string{}
+	for _, a := range attack.Catalogue() {
+		for _, r := range report.Results {
+			control := r.Finding.Control
+			if r.Attack.Key() == a.Key() && r.Finding.Outcome == attack.Stopped && !slices.Contains(stoppedBy[control], a.ID) {
+				stoppedBy[control] = append(stoppedBy[control], a.ID)
+			}
+		}
+	}
+	for control, ids := range stoppedBy {
+		want = append(want, control+" "+strings.Join(ids, " "))
+	}
+	shown := strings.Join(strings.Fields(string(content)), " ")
+	for _, line := range want {
+		if !strings.Contains(shown, line) {
+			t.Errorf("the report in README.md is out of date, copy that of a run of tenure verify: it lacks %q", line)
+		}
+	}
+}
+
 // The example fleet as its files say. TestAblation takes its controls away, and
 // TestPatches has fleets without them.
 func TestVerifyExample(t *testing.T) {
@@ -166,6 +210,9 @@ func TestVerifyExample(t *testing.T) {
 			slices.Sort(want)
 			if diff := cmp.Diff(want, through); diff != "" {
 				t.Errorf("%s: what got through (-want +got):\n%s", tc.reason, diff)
+			}
+			if name == "locked down" {
+				expectSample(t, report)
 			}
 			if got := len(report.Tenants); got != 2 {
 				t.Errorf("%s: %d tenants, want 2", tc.reason, got)

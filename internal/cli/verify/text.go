@@ -306,8 +306,11 @@ func some(names []string) string {
 }
 
 func via(v string) string {
-	if v == string(attack.Git) {
+	switch attack.Via(v) {
+	case attack.Git:
 		return "through Git"
+	case attack.Proxy:
+		return "through the proxy"
 	}
 	return "through the API"
 }

@@ -40,7 +40,8 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Short: "Attack a fleet as each of its tenants, and say what got through",
 		Long: `Run a fleet on a local cluster, with a real Kubernetes and a real Flux, and try
 to leave the bounds of each tenant: through the API with the tenant's identity,
-and through Git with commits to the tenant's repository as it is served here.
+through Tenure's proxy, if the fleet has it, with the tenant's token, and through
+Git with commits to the tenant's repository as it is served here.
 Nothing outside the local cluster is touched. With several --path, one cluster
 is run after the other.
 
