@@ -279,7 +279,7 @@ func FuzzMistakable(f *testing.F) {
 	f.Add("home", "a", "b.c")
 	f.Fuzz(func(t *testing.T, home, namespace, name string) {
 		if namespace == "" || name == "" || home == namespace {
-			t.Skip("no account has such a name")
+			return // no account has such a name
 		}
 		a := tenants.Account{Namespace: namespace, Name: name}
 		all := mistakable(home, a)
