@@ -104,8 +104,8 @@ func leaves(f *found, ns *corev1.Namespace) bool {
 	return tenancy.Leaves(ns.Labels, f.profile) && !tenancy.OfPlatform(ns.Name, f.profile)
 }
 
-// await waits until no namespace can come any more: it would be nobody's, and not
-// count if a Tenant of the same name is made.
+// await waits until no namespace of a Tenant that counts them can come any more: it would
+// be nobody's, and not count if a Tenant of the same name is made.
 func (r *Reconciler) await(ctx context.Context, f *found) error {
 	if r.Ledgers == nil {
 		return nil
