@@ -71,6 +71,7 @@ func TenureRows() []Row {
 		},
 
 		one(flag("kustomize-controller", "--no-remote-bases"), "S7-git"),
+		one(takenBack(), "S11-api"),
 		one(managedQuotas(), "A2-api"),
 		one(role("bind", everywhere,
 			allow([]string{"get", "create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
@@ -173,11 +174,10 @@ func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool {
-		return key == "I15-api" || key == "I15-api-manager" || key == "A3-api-shard"
+		return slices.Contains([]string{"I15-api", "I15-api-manager", "A3-api-shard", "S11-api"}, key)
 	})
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(attack.Proxy)) })
 	excluded["I15-api-TenantResource"] = Exclusion{Reason: "what is aimed outside is refused by the manager's own code, whoever applies; TestVerify of internal/controller/replicate shows what it stops"}
-	excluded["S11-api"] = Exclusion{Reason: "without the manager nothing is granted in the first place; TestSourceGrant of internal/server/manager shows what it takes away"}
 	return excluded
 }
 

@@ -45,6 +45,7 @@ func keepsWhatWasGranted(ctx context.Context, e *Env) Finding {
 		}
 		defer e.remove(u)
 	}
+	defer e.remove(shared) // if the manager does not
 	if err := e.offers(ctx, source, "1"); err != nil {
 		return unproven("cannot offer a revision: " + firstLine(err.Error()))
 	}
