@@ -131,12 +131,24 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 	w.WriteHeader(response.StatusCode)
 	s := &stream{to: w, frames: frames, stop: cancel}
 	s.flush()
+	same := func() bool { return sameSelection(chosen, rule.Select(who)) && !missed() }
+	if some != nil {
+		same = func() bool { return some.keep(p.view.reach(who)) && !missed() }
+	}
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		p.follow(ctx, c, s, expired, changed, same)
+	}()
+	// Nothing may be written to an answer after its request.
+	defer func() {
+		cancel()
+		<-followed
+	}()
 	if some == nil {
-		go p.follow(ctx, c, s, expired, changed, func() bool { return sameSelection(chosen, rule.Select(who)) && !missed() })
 		s.copyFrom(response.Body)
 		return nil
 	}
-	go p.follow(ctx, c, s, expired, changed, func() bool { return some.keep(p.view.reach(who)) && !missed() })
 	if err := some.copyTo(s, response.Body); err != nil {
 		p.log.Error("a watch of namespaces has been ended", "reason", err)
 	}

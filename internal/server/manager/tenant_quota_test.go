@@ -22,7 +22,7 @@ func TestTenantQuota(t *testing.T) {
 		t.Helper()
 		testwait.For(t, fmt.Sprintf("the quota to be divided as %v", want), patience, func() (bool, string) {
 			var list corev1.ResourceQuotaList
-			if err := admin.List(t.Context(), &list, client.MatchingLabels{"tenure.dev/quota-scope": "Tenant"}); err != nil {
+			if err := admin.List(t.Context(), &list, client.MatchingLabels{"tenure.dev/quota-scope": "Tenant", v1alpha1.LabelFluxTenant: "shares"}); err != nil {
 				return false, err.Error()
 			}
 			got, held := map[string]int64{}, int64(0)
