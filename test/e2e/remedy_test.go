@@ -102,8 +102,7 @@ func TestPatches(t *testing.T) {
 			// What was tried while a binding was made anew failed once: it is
 			// asked to try now, and not at its next interval.
 			for ref := range r.settle() {
-				parts := strings.Split(ref, "/")
-				r.kubectl(parts[1], "annotate", "--overwrite", strings.ToLower(parts[0])+"/"+parts[2], "reconcile.fluxcd.io/requestedAt=again")
+				r.ask(ref)
 			}
 			testwait.For(t, tc.reason+", patched, is ready", patience, func() (bool, string) {
 				failed := r.settle()
