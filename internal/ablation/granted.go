@@ -4,54 +4,70 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/tenure-dev/tenure/internal/tenancy"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // takenBack is that the manager takes back what a grant gave. Without the manager nothing
-// would be given, so what it gave is disowned instead: it leaves alone what is not its
+// would be given, so what it gives is disowned instead: it leaves alone what is not its
 // own.
 func takenBack() Control {
 	return Control{
 		Name: "the manager, which takes the artifact away when the grant ends",
-		Away: "copies lose the label by which the manager knows its own, so that it leaves them alone",
+		Away: "the API server takes the label off by which the manager knows its copies, so that it leaves them alone",
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
-			ctx, cancel := context.WithCancel(ctx)
-			ended := make(chan error, 1)
-			go func() { ended <- t.disown(ctx) }()
-			return func(context.Context) error {
-				cancel()
-				return <-ended
-			}, nil
+			policy, binding := disowning()
+			restore := func(ctx context.Context) error {
+				return errors.Join(client.IgnoreNotFound(t.admin.Delete(ctx, binding)), client.IgnoreNotFound(t.admin.Delete(ctx, policy)), t.disowned(ctx, false))
+			}
+			if err := errors.Join(t.admin.Create(ctx, policy), t.admin.Create(ctx, binding)); err != nil {
+				return restore, err
+			}
+			return restore, t.disowned(ctx, true)
 		},
 	}
 }
 
-// disown takes the manager's label off all copies that have an artifact, until ctx ends.
-func (t *target) disown(ctx context.Context) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
+// disowning takes the manager's label off all ExternalArtifacts that are made.
+func disowning() (*admissionv1.MutatingAdmissionPolicy, *admissionv1.MutatingAdmissionPolicyBinding) {
+	meta := metav1.ObjectMeta{Name: sentinel + "-disowning"}
+	fail := admissionv1.Fail
+	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionv1.MutatingAdmissionPolicySpec{
+		FailurePolicy:      &fail,
+		ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+			RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Create},
+				Rule:       admissionv1.Rule{APIGroups: []string{"source.toolkit.fluxcd.io"}, APIVersions: []string{"*"}, Resources: []string{"externalartifacts"}},
+			},
+		}}},
+		MatchConditions: []admissionv1.MatchCondition{{
+			Name: "labelled", Expression: fmt.Sprintf("has(object.metadata.labels) && %q in object.metadata.labels", tenancy.LabelManaged),
+		}},
+		Mutations: []admissionv1.Mutation{{
+			PatchType: admissionv1.PatchTypeJSONPatch,
+			JSONPatch: &admissionv1.JSONPatch{Expression: fmt.Sprintf("[JSONPatch{op: 'remove', path: '/metadata/labels/' + jsonpatch.escapeKey(%q)}]", tenancy.LabelManaged)},
+		}},
+	}}
+	return policy, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name}}
+}
+
+// disowned waits until copies lose the label, or keep it.
+func (t *target) disowned(ctx context.Context, want bool) error {
+	return poll(ctx, "copies to lose the manager's label, or to keep it", func() (bool, error) {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "ExternalArtifact"})
+		u.SetNamespace(t.account.Namespace)
+		u.SetName(sentinel)
+		u.SetLabels(map[string]string{tenancy.LabelManaged: tenancy.ManagedValue})
+		if err := t.admin.Create(ctx, u, client.DryRunAll); err != nil {
+			return false, err
 		}
-		copies := &unstructured.UnstructuredList{}
-		copies.SetGroupVersionKind(schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "ExternalArtifactList"})
-		err := t.admin.List(ctx, copies, client.MatchingLabels{tenancy.LabelManaged: tenancy.ManagedValue})
-		for i := range copies.Items {
-			if _, has, _ := unstructured.NestedMap(copies.Items[i].Object, "status", "artifact"); has {
-				body := fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, tenancy.LabelManaged)
-				err = errors.Join(err, client.IgnoreNotFound(t.admin.Patch(ctx, &copies.Items[i], client.RawPatch("application/merge-patch+json", []byte(body)))))
-			}
-		}
-		if err != nil && ctx.Err() == nil {
-			return fmt.Errorf("cannot disown what was granted: %w", err)
-		}
-	}
+		return (u.GetLabels()[tenancy.LabelManaged] == "") == want, nil
+	})
 }
