@@ -13,7 +13,6 @@ import (
 
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -44,17 +43,7 @@ const pairs, warmUp = 4000, 500
 // which each has parameters of its own: the median of what the rules take, and
 // how that grows.
 func BenchmarkAdmission(b *testing.B) {
-	cluster, err := localcluster.Start(b.Context(), localcluster.Options{Name: "bench", Root: stateRoot(b), BinDir: binDir(b)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			b.Error(err)
-		}
-	})
-	fast := rest.CopyConfig(cluster.REST)
-	fast.QPS = -1
+	fast := unbounded(startBare(b).REST)
 	fast.WarningHandlerWithContext = rest.NoWarnings{}
 	admin, err := client.New(fast, client.Options{})
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
-	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	"golang.org/x/sync/errgroup"
@@ -31,17 +30,7 @@ const bindingPairs = 3000
 // 1,000 and of 3,000 tenants, and gives the median of the differences, and the growth for
 // each ClusterRoleBinding.
 func BenchmarkBindings(b *testing.B) {
-	cluster, err := localcluster.Start(b.Context(), localcluster.Options{Name: "bench", Root: stateRoot(b), BinDir: binDir(b)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			b.Error(err)
-		}
-	})
-	fast := rest.CopyConfig(cluster.REST)
-	fast.QPS = -1
+	fast := unbounded(startBare(b).REST)
 	admin, err := client.New(fast, client.Options{})
 	if err != nil {
 		b.Fatal(err)

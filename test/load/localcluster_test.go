@@ -24,6 +24,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/testwait"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // BenchmarkStartAPI compares the start of a local cluster, until its API server
@@ -179,6 +180,28 @@ func BenchmarkLivePreview(b *testing.B) {
 	}
 	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/preview(max=2)")
 	b.ReportMetric(0, "ns/op")
+}
+
+// startBare starts a cluster without a fleet, and stops it at the end.
+func startBare(b *testing.B) *localcluster.Cluster {
+	b.Helper()
+	cluster, err := localcluster.Start(b.Context(), localcluster.Options{Name: "bench", Root: stateRoot(b), BinDir: binDir(b)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			b.Error(err)
+		}
+	})
+	return cluster
+}
+
+// unbounded are the same credentials, with as many requests a second as wanted.
+func unbounded(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	return config
 }
 
 func startExample(b *testing.B) *localcluster.Cluster {

@@ -14,7 +14,6 @@ import (
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	"github.com/tenure-dev/tenure/internal/webhook"
 	corev1 "k8s.io/api/core/v1"
@@ -58,17 +57,7 @@ subjects: [{kind: User, name: %[1]s}]
 // tenant, who asks the webhook and is held to the rules, with that by an admin,
 // one after the other: as a dry run, which reserves nothing, and for real.
 func BenchmarkNamespaceCreate(b *testing.B) {
-	cluster, err := localcluster.Start(b.Context(), localcluster.Options{Name: "bench", Root: stateRoot(b), BinDir: binDir(b)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			b.Error(err)
-		}
-	})
-	fast := rest.CopyConfig(cluster.REST)
-	fast.QPS = -1
+	fast := unbounded(startBare(b).REST)
 	fast.WarningHandlerWithContext = rest.NoWarnings{}
 	prepareOwners(b, fast, serveWebhook(b, fast))
 	admin := impersonating(b, fast, "admin", "system:masters")

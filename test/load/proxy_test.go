@@ -21,7 +21,6 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -101,17 +100,8 @@ type proxied struct {
 // startProxied makes a cluster with the tenants and starts the proxy before it.
 func startProxied(b *testing.B) *proxied {
 	b.Helper()
-	cluster, err := localcluster.Start(b.Context(), localcluster.Options{Name: "bench", Root: stateRoot(b), BinDir: binDir(b)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			b.Error(err)
-		}
-	})
-	fast := rest.CopyConfig(cluster.REST)
-	fast.QPS = -1
+	cluster := startBare(b)
+	fast := unbounded(cluster.REST)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, authenticationv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -119,6 +109,7 @@ func startProxied(b *testing.B) *proxied {
 		}
 	}
 	p := &proxied{server: cluster.REST.Host, http: &http.Client{}}
+	var err error
 	if p.admin, err = client.New(fast, client.Options{Scheme: scheme}); err != nil {
 		b.Fatal(err)
 	}
