@@ -57,6 +57,10 @@ func (r root) applied() bool { return text(r.kustomization, "status", "lastAppli
 // checkCluster refuses a cluster in which the later steps would fail or overwrite
 // something.
 func (b *bootstrapper) checkCluster(ctx context.Context) error {
+	// First of all, as who has no right to install has none to be told the rest.
+	if err := b.checkRights(ctx); err != nil {
+		return err
+	}
 	checks := profile.Cluster{Client: b.kube, Discovery: b.disco, Namespace: Namespace}
 	results, err := checks.Prerequisites(ctx)
 	if err != nil {
@@ -66,9 +70,6 @@ func (b *bootstrapper) checkCluster(ctx context.Context) error {
 		if !r.OK {
 			return fmt.Errorf("%w: %s: %s", ErrCluster, r.Name, r.Message)
 		}
-	}
-	if err := b.checkRights(ctx); err != nil {
-		return err
 	}
 	if b.live.source, err = b.get(ctx, "GitRepository"); err != nil {
 		return err
