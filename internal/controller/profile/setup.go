@@ -13,10 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -60,7 +62,10 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	profile.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TenancyProfile"))
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("profile").
-		For(profile).
+		Watches(profile, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// What was written may differ from what the cache had then, but each write
+		// must not be the reason for the next look at once.
+		Watches(profile, toProfile).
 		Watches(&corev1.Namespace{}, toProfile).
 		Watches(&v1alpha1.TenantParameters{}, toProfile).
 		WatchesRawSource(source.Channel(failed, toProfile)).
