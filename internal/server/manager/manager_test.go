@@ -179,24 +179,29 @@ func TestProfilePace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watch.Stop()
-	var seen atomic.Int64
+	var writes, early atomic.Int64
 	go func() {
+		var last time.Time
 		for e := range watch.ResultChan() {
-			if e.Type == apiwatch.Modified {
-				seen.Add(1)
+			if e.Type != apiwatch.Modified {
+				continue
 			}
+			writes.Add(1)
+			if time.Since(last) < time.Second/2 {
+				early.Add(1)
+			}
+			last = time.Now()
 		}
 	}()
-	began := time.Now()
 	for i := range 150 {
 		create(t, admin, namespace(fmt.Sprintf("paced-%d", i), v1alpha1.LabelTenant, "paced"))
 	}
 	for i := range 150 {
 		governed(t, admin, fmt.Sprintf("paced-%d", i), "paced")
 	}
-	writes, bound := seen.Load(), int64(time.Since(began)/time.Second)+2
-	if writes == 0 || writes > bound {
-		t.Errorf("the profile's status was written %d times in %v, at most %d are expected", writes, time.Since(began), bound)
+	// On a busy machine one may be seen late, and the next in time.
+	if all, soon := writes.Load(), early.Load(); all == 0 || soon > 1 {
+		t.Errorf("of %d writes of the profile's status %d came half a second after the one before, or sooner", all, soon)
 	}
 }
 
