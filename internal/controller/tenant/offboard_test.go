@@ -12,18 +12,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
-
-type oneProfile struct{}
-
-func (oneProfile) Profile(context.Context) (*v1alpha1.TenancyProfile, error) {
-	return &v1alpha1.TenancyProfile{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ProfileName}}, nil
-}
 
 // TestOffboardStale lets a Tenant go whose namespace and rights the cache does not
 // know of yet: nothing of it stays.
@@ -38,13 +30,7 @@ func TestOffboardStale(t *testing.T) {
 	others := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "tenure:owners:ops", Labels: map[string]string{
 		v1alpha1.LabelTenant: "ops", tenancy.LabelManaged: tenancy.ManagedValue,
 	}}}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	live := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(tenant).WithObjects(tenant, namespace, binding, others).Build()
+	live := cluster(t, tenant, namespace, binding, others)
 	stale := interceptor.NewClient(live, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
 	})

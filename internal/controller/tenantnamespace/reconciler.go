@@ -55,9 +55,9 @@ type Failures interface {
 
 // Reports hears how the namespaces of Tenants are, for their status.
 type Reports interface {
-	// Report says that a namespace was brought to what a generation of the Tenant
-	// says, or what keeps it from that.
-	Report(tenant, namespace string, generation int64, problem error)
+	// Report says that a namespace was brought to what a Tenant says, as it was
+	// looked at, or what keeps it from that.
+	Report(tenant *v1alpha1.Tenant, namespace string, problem error)
 	// Forget says that a namespace is nobody's any more.
 	Forget(namespace string)
 }

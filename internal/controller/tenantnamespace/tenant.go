@@ -77,7 +77,7 @@ func (r *Reconciler) report(tenant *v1alpha1.Tenant, ns *corev1.Namespace, probl
 		r.Reports.Forget(ns.Name)
 		return
 	}
-	r.Reports.Report(tenant.Name, ns.Name, tenant.Generation, problem)
+	r.Reports.Report(tenant, ns.Name, problem)
 }
 
 // hasShares says whether the namespace has its part of each of the Tenant's quotas.
