@@ -202,7 +202,9 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 			return ctrl.Result{}, nil, err
 		}
 	}
-	wanted := desired.List()
+	// Whatever the rules refuse for certain is tried when the label says that they
+	// read the namespace's own parameters, which is a reason to look again.
+	wanted := slices.DeleteFunc(desired.List(), func(o client.Object) bool { return slices.Contains(desired.Later, o) })
 	complete := tenant == nil || hasShares(tenant, have)
 	if !complete {
 		// Nobody gets rights before the quotas hold; the quotas' coming is a
