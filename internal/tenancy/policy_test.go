@@ -3,13 +3,14 @@ package tenancy
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 )
 
 // TestLater is about what of a Tenant's sync has to wait for the namespace's own
-// parameters: under the posture of all, an interval of 30 s and a timeout of 15 min are
+// parameters: under the posture of all, an interval of 30 s and a timeout of 4 min are
 // the bounds, and https://git.example.com/acme/* is what may be fetched from.
 func TestLater(t *testing.T) {
 	t.Parallel()
@@ -23,9 +24,10 @@ func TestLater(t *testing.T) {
 		{"an address that all may fetch from", ours, "{}", false, nil},
 		{"one that only the Tenant may", theirs, "{}", false, source},
 		{"one that it may by now", theirs, "{}", true, nil},
-		{"a policy of its own that says the same as that of all", ours, "{bounds: {minInterval: 30s, maxTimeout: 15m}}", false, nil},
+		{"a policy of its own that says the same as that of all", ours, "{bounds: {minInterval: 30s, maxTimeout: 4m}}", false, nil},
 		{"a policy of its own that allows more does not matter for what all may", ours, "{sources: {git: ['https://**'], providers: [aws]}}", false, nil},
-		{"a shorter interval than all may have", ours + ", interval: 10s", "{bounds: {minInterval: 10s, maxTimeout: 15m}}", false, both},
+		{"a shorter interval than all may have", ours + ", interval: 10s", "{bounds: {minInterval: 10s, maxTimeout: 4m}}", false, both},
+		{"a longer timeout than all may have, which sources do not have", ours, "{bounds: {minInterval: 30s, maxTimeout: 15m}}", false, []string{"Kustomization app"}},
 		{"an image that all may have as little", "oci: {url: 'oci://registry.example.com/app'}", "{}", false, []string{"OCIRepository app"}},
 		{"an address that no pattern could be", `git: {url: "https://git.example.com/acme/a..b"}`, "{}", false, source},
 	} {
@@ -36,7 +38,9 @@ func TestLater(t *testing.T) {
 			if tc.labelled {
 				ns.Labels[v1alpha1.LabelParameters] = ManagedValue
 			}
-			objects, err := Desired(ns, posture())
+			profile := posture()
+			profile.Spec.Tenants.Bounds.MaxTimeout.Duration = 4 * time.Minute
+			objects, err := Desired(ns, profile)
 			if err != nil {
 				t.Fatal(err)
 			}
