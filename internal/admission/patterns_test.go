@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -123,8 +125,8 @@ var patterns = []string{
 	"ssh://git@git.example.com/acme/**", "ssh://git@git.example.com:22/**", "oci://registry.example.com/acme/*", "oci://registry.example.com", "oci://registry.example.com/**", "http://git.example.com/**",
 }
 
-// The comparison in CEL and the one in Go say the same of every pattern and
-// address, of those above and of random ones made of their pieces.
+// The comparison in CEL, the one in Go and that of the manager say the same of every
+// pattern and address, of those above and of random ones made of their pieces.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)
@@ -144,6 +146,9 @@ func TestPatterns(t *testing.T) {
 			}
 			if i < len(got) && got[i] != want[i] {
 				t.Errorf("pattern %s, address %q: CEL says %c, Go %c", pattern, address, got[i], want[i])
+			}
+			if tenancy.MatchesAddress([]v1alpha1.AddressPattern{v1alpha1.AddressPattern(pattern)}, address) != (want[i] == '1') {
+				t.Errorf("pattern %s, address %q: the manager does not say %c", pattern, address, want[i])
 			}
 		}
 		if diff := cmp.Diff(string(want), got); diff != "" {

@@ -4,12 +4,21 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // maxPatterns is how many patterns the schema lets a kind of source have.
 const maxPatterns = 64
+
+// maxAddress bounds how long an address may be that a rule compares, in bytes.
+const maxAddress = 256
+
+// plainAddress is what an address has to look like before a rule compares it.
+var plainAddress = regexp.MustCompile(`^(https?|ssh|oci)://([a-z0-9_-]+@)?[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?$`)
 
 // cleanAddress is what an address has to look like to be a pattern that matches
 // itself and nothing else: see the schema of a Tenant's sync.
@@ -61,4 +70,53 @@ func withAddress(patterns []v1alpha1.AddressPattern, address string) []v1alpha1.
 		return patterns
 	}
 	return append(patterns, pattern)
+}
+
+// refused returns which of a Tenant's sources and Kustomizations the rules refuse where
+// a posture holds. It looks at what [syncs] writes, and not at exemptions: an object that
+// has one is refused here.
+func refused(objects []client.Object, posture v1alpha1.Posture) []client.Object {
+	var found []client.Object
+	for _, o := range objects {
+		if u, ok := o.(*unstructured.Unstructured); ok && !allows(posture, u) {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+// allows is what the rules tenure-sources and tenure-bounds say of a sync's object.
+func allows(posture v1alpha1.Posture, o *unstructured.Unstructured) bool {
+	text := func(field string) string {
+		value, _, _ := unstructured.NestedString(o.Object, "spec", field)
+		return value
+	}
+	for _, field := range []string{"interval", "retryInterval"} {
+		if d, err := time.ParseDuration(text(field)); err == nil && d < posture.Bounds.MinInterval.Duration {
+			return false
+		}
+	}
+	if d, err := time.ParseDuration(text("timeout")); err == nil && d > posture.Bounds.MaxTimeout.Duration {
+		return false
+	}
+	switch o.GetKind() {
+	case GitRepositoryKind.Kind:
+		return MatchesAddress(posture.Sources.Git, text("url"))
+	case OCIRepositoryKind.Kind:
+		return MatchesAddress(posture.Sources.OCI, text("url"))
+	}
+	return true
+}
+
+// MatchesAddress says whether one of the patterns stands for an address, as the rule
+// tenure-sources does: internal/admission has the same in CEL.
+func MatchesAddress(patterns []v1alpha1.AddressPattern, address string) bool {
+	if len(address) > maxAddress || strings.Contains(address, "..") || !plainAddress.MatchString(address) {
+		return false
+	}
+	return slices.ContainsFunc(patterns, func(p v1alpha1.AddressPattern) bool {
+		expression := strings.NewReplacer(`/\*\*`, `/.+`, `\*`, `[^/]*`).Replace(regexp.QuoteMeta(string(p)))
+		whole, err := regexp.Compile(`^` + expression + `/?$`)
+		return err == nil && whole.MatchString(address)
+	})
 }

@@ -103,6 +103,9 @@ type Objects struct {
 	// limit ranges and network policies; who has which role; sources and
 	// Kustomizations.
 	Bounds, Bindings, Sync []client.Object
+	// Later are those of Sync that the rules refuse for as long as the posture of all
+	// tenants holds in the namespace, and not its own: see [v1alpha1.LabelParameters].
+	Later []client.Object
 	// Labels and Annotations are those that a Tenant puts on the namespace itself.
 	Labels, Annotations map[string]string
 }

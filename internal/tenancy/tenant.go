@@ -59,6 +59,9 @@ func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
 	}
 	if ns.Tenant.DeletionTimestamp.IsZero() {
 		o.Sync = syncs(ns, o.Parameters.Spec.Tenants.Bounds)
+		if _, own := ns.Labels[v1alpha1.LabelParameters]; !own {
+			o.Later = refused(o.Sync, profile.Spec.Tenants)
+		}
 		return
 	}
 	if ns.Manager != nil && Leaves(ns.Labels, profile) {

@@ -112,6 +112,13 @@ func FuzzTenant(f *testing.F) {
 		if err != nil || !equality.Semantic.DeepEqual(objects.List(), again.List()) {
 			t.Fatalf("asked twice, it says two things: %v", err)
 		}
+		if later := objects.Later; len(later) > len(objects.Sync) || slices.ContainsFunc(later, func(o client.Object) bool { return !slices.Contains(objects.Sync, o) }) {
+			t.Errorf("%v is put off and not wanted at all", later)
+		}
+		ns.Labels = map[string]string{v1alpha1.LabelTenant: name, v1alpha1.LabelParameters: ManagedValue}
+		if own, err := Desired(ns, profile); err != nil || len(own.Later) > 0 {
+			t.Errorf("with the namespace's own parameters %v is put off (%v)", own.Later, err)
+		}
 		if objects.Labels["pod-security.kubernetes.io/enforce"] != "restricted" || objects.Labels[v1alpha1.LabelTenant] != "" {
 			t.Errorf("the namespace's own labels were changed: %v", objects.Labels)
 		}

@@ -56,21 +56,57 @@ func (r *Reconciler) disown(ctx context.Context, f *found) error {
 }
 
 // deliveries waits until Flux delivers nothing more: the reconciler of the namespaces
-// ends it.
+// ends it. It may be at work for the Tenant as it was before, until it reports that it
+// has seen it go. What is left after that and the cache does not show yet, the API server
+// does: it is asked when the cache has nothing, before a namespace is deleted.
 func (r *Reconciler) deliveries(ctx context.Context, f *found) error {
+	var leaving []string
 	for _, ns := range f.list {
 		if !ns.DeletionTimestamp.IsZero() {
 			continue
 		}
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(tenancy.KustomizationKind)
-		err := r.Client.List(ctx, list, client.InNamespace(ns.Name), client.MatchingLabels{tenancy.LabelManaged: tenancy.ManagedValue})
-		if err != nil && !apimeta.IsNoMatchError(err) {
-			return fmt.Errorf("cannot read what is delivered to namespace %s: %w", ns.Name, err)
+		if !r.Reports.about(ns.Name, f.tenant) {
+			f.problem(ReasonDeleting, "waits for deliveries to namespace %s to be stopped", ns.Name)
+			continue
 		}
-		for i := range list.Items {
-			f.problem(ReasonDeleting, "waits for Kustomization %s/%s to end", ns.Name, list.Items[i].GetName())
+		if err := delivered(ctx, r.Client, f, client.InNamespace(ns.Name)); err != nil {
+			return err
 		}
+		if leaves(f, ns) {
+			leaving = append(leaving, ns.Name)
+		}
+	}
+	if f.reason != "" {
+		return nil
+	}
+	return r.ended(ctx, f, leaving)
+}
+
+// ended asks the API server whether something is delivered to namespaces: in one after
+// the other, which costs it little, or if they are many, once for the Tenant, for which it
+// looks at the Kustomizations of all tenants.
+func (r *Reconciler) ended(ctx context.Context, f *found, namespaces []string) error {
+	if len(namespaces) > apart {
+		return delivered(ctx, r.Live, f, client.MatchingLabels{v1alpha1.LabelFluxTenant: f.tenant.Name})
+	}
+	for _, name := range namespaces {
+		if err := delivered(ctx, r.Live, f, client.InNamespace(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delivered finds Kustomizations of the manager's that are left.
+func delivered(ctx context.Context, from client.Reader, f *found, where client.ListOption) error {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(tenancy.KustomizationKind)
+	err := from.List(ctx, list, client.MatchingLabels{tenancy.LabelManaged: tenancy.ManagedValue}, where)
+	if err != nil && !apimeta.IsNoMatchError(err) && !apierrors.IsNotFound(err) { // as when there is no Flux, or no more
+		return fmt.Errorf("cannot read what is delivered to tenant %s: %w", f.tenant.Name, err)
+	}
+	for i := range list.Items {
+		f.problem(ReasonDeleting, "waits for Kustomization %s/%s to end", list.Items[i].GetNamespace(), list.Items[i].GetName())
 	}
 	return nil
 }
@@ -128,13 +164,19 @@ func (r *Reconciler) last(ctx context.Context, f *found) error {
 	if err := r.Live.List(ctx, &namespaces, client.MatchingLabels{v1alpha1.LabelTenant: f.tenant.Name}); err != nil {
 		return fmt.Errorf("cannot read the namespaces of tenant %s: %w", f.tenant.Name, err)
 	}
+	var staying []string
 	for i := range namespaces.Items {
 		if leaves(f, &namespaces.Items[i]) {
 			f.problem(ReasonDeleting, "waits for namespace %s to be gone%s", namespaces.Items[i].Name, remains(&namespaces.Items[i]))
+			continue
 		}
+		staying = append(staying, namespaces.Items[i].Name)
 	}
 	if f.reason != "" {
 		return nil
+	}
+	if err := r.ended(ctx, f, staying); err != nil || f.reason != "" {
+		return err
 	}
 	made := client.MatchingLabels{tenancy.LabelManaged: tenancy.ManagedValue, v1alpha1.LabelTenant: f.tenant.Name}
 	have, err := clusterObjects(ctx, r.Live, f.tenant.Name, made)

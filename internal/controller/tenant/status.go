@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -207,15 +208,17 @@ type Reports struct {
 	known map[string]report
 }
 
+// report is about one generation of one Tenant: another one of the same name, made
+// after it, has generations of its own, and they begin at one again.
 type report struct {
-	tenant     string
+	tenant     types.UID
 	generation int64
 	problem    string
 }
 
 // Report implements [tenantnamespace.Reports].
-func (r *Reports) Report(tenant, namespace string, generation int64, problem error) {
-	is := report{tenant: tenant, generation: generation}
+func (r *Reports) Report(tenant *v1alpha1.Tenant, namespace string, problem error) {
+	is := report{tenant: tenant.UID, generation: tenant.Generation}
 	if problem != nil {
 		is.problem = problem.Error()
 	}
@@ -227,7 +230,7 @@ func (r *Reports) Report(tenant, namespace string, generation int64, problem err
 	r.known[namespace] = is
 	r.mu.Unlock()
 	if before != is && r.Changed != nil {
-		r.Changed(tenant)
+		r.Changed(tenant.Name)
 	}
 }
 
@@ -243,7 +246,7 @@ func (r *Reports) about(namespace string, tenant *v1alpha1.Tenant) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	is, ok := r.known[namespace]
-	return ok && is.tenant == tenant.Name && is.generation == tenant.Generation
+	return ok && is.tenant == tenant.UID && is.generation == tenant.Generation
 }
 
 // problem is what keeps a namespace from being as it should be.

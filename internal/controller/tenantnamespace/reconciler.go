@@ -55,9 +55,9 @@ type Failures interface {
 
 // Reports hears how the namespaces of Tenants are, for their status.
 type Reports interface {
-	// Report says that a namespace was brought to what a generation of the Tenant
-	// says, or what keeps it from that.
-	Report(tenant, namespace string, generation int64, problem error)
+	// Report says that a namespace was brought to what a Tenant says, as it was
+	// looked at, or what keeps it from that.
+	Report(tenant *v1alpha1.Tenant, namespace string, problem error)
 	// Forget says that a namespace is nobody's any more.
 	Forget(namespace string)
 }
@@ -202,7 +202,9 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 			return ctrl.Result{}, nil, err
 		}
 	}
-	wanted := desired.List()
+	// Whatever the rules refuse for certain is tried when the label says that they
+	// read the namespace's own parameters, which is a reason to look again.
+	wanted := slices.DeleteFunc(desired.List(), func(o client.Object) bool { return slices.Contains(desired.Later, o) })
 	complete := tenant == nil || hasShares(tenant, have)
 	if !complete {
 		// Nobody gets rights before the quotas hold; the quotas' coming is a

@@ -77,7 +77,7 @@ func (r *Reconciler) report(tenant *v1alpha1.Tenant, ns *corev1.Namespace, probl
 		r.Reports.Forget(ns.Name)
 		return
 	}
-	r.Reports.Report(tenant.Name, ns.Name, tenant.Generation, problem)
+	r.Reports.Report(tenant, ns.Name, problem)
 }
 
 // hasShares says whether the namespace has its part of each of the Tenant's quotas.
@@ -118,15 +118,15 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 			continue
 		}
 		_, sync := object.(*unstructured.Unstructured)
-		if sync && r.tooEarly(ns) {
-			result.RequeueAfter = settle
-			continue
-		}
 		err := r.makeWay(ctx, existing, object)
 		if err == nil {
 			err = r.applyObject(ctx, existing, object)
 		}
 		if err == nil {
+			if _, rules := object.(*v1alpha1.TenantParameters); rules {
+				// What they refuse from now on is not what was refused before.
+				r.refused.forget(ns.Name)
+			}
 			continue
 		}
 		kind := object.GetObjectKind().GroupVersionKind().Kind
@@ -138,9 +138,11 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || (!apierrors.IsForbidden(err) && !apierrors.IsInvalid(err)) {
 			return ctrl.Result{}, nil, fmt.Errorf("cannot apply %s %s/%s: %w", kind, ns.Name, object.GetName(), err)
 		}
-		if sync && r.early(ns) {
-			result.RequeueAfter = settle / 4
-			continue
+		if sync {
+			if wait := r.early(ns); wait > 0 {
+				result.RequeueAfter = wait
+				continue
+			}
 		}
 		refused = refused || kind != "RoleBinding"
 		if problem == nil {
@@ -156,23 +158,17 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 	return result, problem, nil
 }
 
-// early says whether a source that was refused may be so because the policies have
-// not seen the new parameters yet.
-func (r *Reconciler) early(ns *corev1.Namespace) bool {
-	_, labelled := ns.Labels[v1alpha1.LabelParameters]
-	return !labelled || r.Now().Sub(r.refused.first(ns.Name, r.Now())) < grace
-}
-
-// tooEarly says whether a source was refused under the posture of all tenants, and
-// the namespace does not have parameters of its own yet: trying again is in vain.
-func (r *Reconciler) tooEarly(ns *corev1.Namespace) bool {
-	_, labelled := ns.Labels[v1alpha1.LabelParameters]
-	_, refused := r.refused.get(ns.Name)
-	if labelled || !refused {
-		return false
+// early returns when to try a source again that was refused though the rules allow it,
+// because they may not have seen yet what holds: zero if they have had the time.
+func (r *Reconciler) early(ns *corev1.Namespace) time.Duration {
+	if _, labelled := ns.Labels[v1alpha1.LabelParameters]; !labelled {
+		// Its own parameters will decide.
+		return settle
 	}
-	r.refused.set(ns.Name, r.Now())
-	return true
+	if r.Now().Sub(r.refused.first(ns.Name, r.Now())) < grace {
+		return settle / 4
+	}
+	return 0
 }
 
 // explain says what is to be done about an object that was refused.
