@@ -39,7 +39,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // Tenants with their owners, and what RBAC gives owners.
 const fixture = `
