@@ -164,7 +164,10 @@ func TestUnreadAnswer(t *testing.T) {
 	for {
 		frame, err := framer.ReadFrame()
 		if err != nil {
-			t.Fatalf("the answer is still to be sent: %v", err)
+			if strings.Contains(err.Error(), "timeout") {
+				t.Fatalf("the answer is still to be sent: %v", err)
+			}
+			return // the connection went with it
 		}
 		if _, reset := frame.(*http2.RSTStreamFrame); reset {
 			return
