@@ -25,6 +25,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// patience keeps a test from hanging on a busy machine.
+const patience = 2 * time.Minute
+
 func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }
 
 // The cluster of the tests: a tenant with cluster-admin in its namespace apps,
@@ -119,7 +122,7 @@ func prepare(t *testing.T, restConfig *rest.Config) {
 		}
 	}
 	tenant := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:apps:dev-team", Groups: []string{"system:authenticated"}})
-	testwait.For(t, "every policy is in force", 30*time.Second, func() (bool, string) {
+	testwait.For(t, "every policy is in force", patience, func() (bool, string) {
 		// Those of the first and of the last policy that was made.
 		for rule, broken := range map[string]string{
 			"tenure-accounts": `{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: x, namespace: apps}, spec: {interval: 1h, prune: true, sourceRef: {kind: GitRepository, name: x}}}`,

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tenure-dev/tenure/internal/testwait"
 	corev1 "k8s.io/api/core/v1"
@@ -229,7 +228,7 @@ func TestChangeByAdversary(t *testing.T) {
 	released := named("v1", "ConfigMap", "released")
 	secret := named("v1", "Secret", "token")
 	// Kubernetes takes the Secret of an account away that it has not heard of yet.
-	testwait.For(t, "the Secret to have its token", 30*time.Second, func() (bool, string) {
+	testwait.For(t, "the Secret to have its token", patience, func() (bool, string) {
 		found := secret.DeepCopy()
 		err := admin.Get(ctx, client.ObjectKeyFromObject(secret), found)
 		if apierrors.IsNotFound(err) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/testwait"
@@ -25,7 +24,7 @@ import (
 // a change of rules and parameters after a moment.
 func becomes(t *testing.T, reason string, c client.Client, manifest, want string) {
 	t.Helper()
-	testwait.For(t, reason, 30*time.Second, func() (bool, string) {
+	testwait.For(t, reason, patience, func() (bool, string) {
 		err := c.Create(t.Context(), parse(t, manifest), client.DryRunAll)
 		return want == "" && err == nil || want != "" && err != nil && strings.Contains(err.Error(), want), fmt.Sprint(err)
 	})

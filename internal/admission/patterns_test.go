@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -213,7 +212,7 @@ var answer = regexp.MustCompile(`<([01]*)>`)
 func ask(t *testing.T, probe client.Client, pattern string, addresses []string) string {
 	t.Helper()
 	var said string
-	testwait.For(t, "the probe to answer", 30*time.Second, func() (bool, string) {
+	testwait.For(t, "the probe to answer", patience, func() (bool, string) {
 		profile := &unstructured.Unstructured{}
 		profile.SetAPIVersion("tenure.dev/v1alpha1")
 		profile.SetKind("TenancyProfile")

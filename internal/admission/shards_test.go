@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -60,7 +59,7 @@ func TestShards(t *testing.T) {
 	as := func(name string) client.Client {
 		return newClient(t, restConfig, rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}})
 	}
-	testwait.For(t, "the rule to see the namespaces", 30*time.Second, func() (bool, string) {
+	testwait.For(t, "the rule to see the namespaces", patience, func() (bool, string) {
 		err := as("unsharded").Create(t.Context(), inShard(t, "unsharded", "x", "gold"), client.DryRunAll)
 		return err != nil && strings.Contains(err.Error(), "tenure-shards"), fmt.Sprint(err)
 	})
@@ -106,7 +105,7 @@ func writesLabel(t *testing.T, admin client.Client, restConfig *rest.Config, as 
 	if err := flux.ApplyManifests(t.Context(), restConfig, manifests); err != nil {
 		t.Fatal(err)
 	}
-	testwait.For(t, "the label to be written", 30*time.Second, func() (bool, string) {
+	testwait.For(t, "the label to be written", patience, func() (bool, string) {
 		u := inShard(t, "sharded", "x", "")
 		err := as("sharded").Create(t.Context(), u, client.DryRunAll)
 		return err == nil && u.GetLabels()[v1alpha1.LabelShard] == "gold", fmt.Sprint(err)
@@ -148,7 +147,7 @@ func writesLabel(t *testing.T, admin client.Client, restConfig *rest.Config, as 
 			t.Fatal(err)
 		}
 		n := 0
-		testwait.For(t, "old objects to follow when "+step.reason, 30*time.Second, func() (bool, string) {
+		testwait.For(t, "old objects to follow when "+step.reason, patience, func() (bool, string) {
 			n++
 			for _, u := range []*unstructured.Unstructured{old, odd} {
 				// What Flux and anybody who asks for a reconciliation does.

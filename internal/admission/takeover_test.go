@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tenure-dev/tenure/internal/testwait"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -321,7 +320,7 @@ func TestTakeover(t *testing.T) {
 
 	inForce := func(action admissionregistrationv1.ValidationAction) {
 		enforce(t, admin, "tenure-namespaces", action)
-		testwait.For(t, "the policy to "+string(action), 30*time.Second, func() (bool, string) {
+		testwait.For(t, "the policy to "+string(action), patience, func() (bool, string) {
 			err := all[0].do(context.WithoutCancel(t.Context()), taker)
 			return (err != nil) == (action == admissionregistrationv1.Deny), fmt.Sprint(err)
 		})

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tenure-dev/tenure/internal/testwait"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,7 +63,7 @@ func TestCordoned(t *testing.T) {
 		return parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+", namespace: cordoned}}")
 	}
 	const want = "tenant cordoned: is cordoned, and nobody but the platform may change configmaps in namespace cordoned"
-	testwait.For(t, "the cordon to be in force", 30*time.Second, func() (bool, string) {
+	testwait.For(t, "the cordon to be in force", patience, func() (bool, string) {
 		err := account.Create(t.Context(), configMap("new"), client.DryRunAll)
 		return err != nil && strings.Contains(err.Error(), want), "the answer is not the rule's yet"
 	})
@@ -189,7 +188,7 @@ func TestFinalizers(t *testing.T) {
 	}
 	const configMap, lease, role = "apiVersion: v1, kind: ConfigMap", "apiVersion: coordination.k8s.io/v1, kind: Lease", "apiVersion: rbac.authorization.k8s.io/v1, kind: Role"
 	const want = "tenant holding: ConfigMap new must not have finalizers that nobody serves: leave out metadata.finalizers (allowed: orphan, foregroundDeletion, operator.example.com/served)"
-	testwait.For(t, "the rule to be in force", 30*time.Second, func() (bool, string) {
+	testwait.For(t, "the rule to be in force", patience, func() (bool, string) {
 		err := manifest(configMap, "example.com/x")(holder)
 		return err != nil && strings.Contains(err.Error(), want), fmt.Sprint(err)
 	})

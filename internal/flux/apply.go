@@ -31,8 +31,11 @@ const (
 	// moment: a CRD that is to be established, a kind that is to be served.
 	retryPause = 50 * time.Millisecond
 	// servedTimeout bounds how long an object may be refused because its
-	// kind or its namespace, applied just before, is not there yet.
+	// kind or its namespace, applied just before, is not there yet. It does not
+	// bound a request: the API server of a busy machine may take its time.
 	servedTimeout = 10 * time.Second
+	// establishedTimeout bounds the wait for a CRD that was accepted.
+	establishedTimeout = time.Minute
 )
 
 // ReadObjects reads the objects of a stream of YAML or JSON documents. Empty
@@ -126,7 +129,7 @@ func applyObject(ctx context.Context, c client.Client, obj *unstructured.Unstruc
 	desired.SetResourceVersion("")
 	unstructured.RemoveNestedField(desired.Object, "status")
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, retryPause, servedTimeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, retryPause, servedTimeout, true, func(context.Context) (bool, error) {
 		last = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(FieldManager), client.ForceOwnership)
 		if apimeta.IsNoMatchError(last) || apierrors.IsNotFound(last) {
 			return false, nil
@@ -142,7 +145,7 @@ func applyObject(ctx context.Context, c client.Client, obj *unstructured.Unstruc
 // waitEstablished waits until the server serves a CRD's kind.
 func waitEstablished(ctx context.Context, c client.Client, crd *unstructured.Unstructured) error {
 	status := ""
-	err := wait.PollUntilContextTimeout(ctx, retryPause, servedTimeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, retryPause, establishedTimeout, true, func(ctx context.Context) (bool, error) {
 		current := &unstructured.Unstructured{}
 		current.SetGroupVersionKind(crd.GroupVersionKind())
 		if err := c.Get(ctx, client.ObjectKeyFromObject(crd), current); err != nil {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -136,6 +138,41 @@ func TestApplyAll(t *testing.T) {
 			}
 			if diff := cmp.Diff(tt.last, s.applied[len(s.applied)-1]); diff != "" || len(s.applied) != len(objects) || s.gets != tt.gets {
 				t.Errorf("%s\napplied %v after %d looks at the CRD, want %s last and %d", tt.reason, s.applied, s.gets, tt.last, tt.gets)
+			}
+		})
+	}
+}
+
+// An answer that comes late is one all the same: only refusals are given up.
+func TestApplySlowly(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason   string
+		attempts int // that are refused
+		takes    time.Duration
+		want     bool
+	}{
+		{"a request that takes longer than refusals are tried again", 0, 3 * servedTimeout, true},
+		{"the same after refusals", 5, 3 * servedTimeout, true},
+		{"refusals without end", int(2 * servedTimeout / retryPause), 0, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			attempt := 0
+			c := interceptor.NewClient(nil, interceptor.Funcs{Apply: func(ctx context.Context, _ client.WithWatch, _ runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+				if attempt++; attempt <= tc.attempts {
+					return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "new")
+				}
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(tc.takes):
+					return nil
+				}
+			}})
+			thing := &unstructured.Unstructured{}
+			thing.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"})
+			if err := applyObject(t.Context(), c, thing); (err == nil) != tc.want || err != nil && !apierrors.IsNotFound(err) {
+				t.Errorf("%s: got %v after %d attempts", tc.reason, err, attempt)
 			}
 		})
 	}

@@ -32,7 +32,7 @@ const (
 	assumePolicy = "tenure-assume"
 	// policyTimeout bounds the wait for the policy, which the API server
 	// reads about a second after it was written.
-	policyTimeout = 20 * time.Second
+	policyTimeout = time.Minute
 )
 
 // probe names a Kustomization that is only ever created as a dry run, to see

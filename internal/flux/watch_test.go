@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds every wait of these tests.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 var errDone = errors.New("done")
 

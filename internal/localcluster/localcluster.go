@@ -100,9 +100,9 @@ type Cluster struct {
 	stopErr    error
 }
 
-// Start starts a cluster and returns when its API answers and, with a fleet,
-// Flux's manifests and the root objects have been applied. On an error nothing
-// is left running. Stop the cluster when it is not needed any more; when the
+// Start starts a cluster and returns when its API answers, Kubernetes' controllers
+// have made what every cluster has and, with a fleet, Flux's manifests and the root
+// objects have been applied. On an error nothing is left running. Stop the cluster when it is not needed any more; when the
 // process dies instead, the cluster goes with it.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	c := &Cluster{opts: opts}
@@ -126,6 +126,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		{"node", c.startNode},
 		{"Flux", c.installFlux},
 		{"", c.preview},
+		{"", c.awaitControllers},
 	}
 	for _, step := range steps {
 		done := func(error) {}

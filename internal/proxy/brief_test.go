@@ -12,9 +12,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/testwait"
@@ -234,15 +234,33 @@ func TestBriefIdle(t *testing.T) {
 	}
 }
 
+// expiring is a context whose time is over when its channel is closed.
+type expiring struct {
+	context.Context
+	over <-chan struct{}
+}
+
+func (e expiring) Done() <-chan struct{} { return e.over }
+
+func (e expiring) Err() error {
+	select {
+	case <-e.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // A request that is given up ends, and so does its connection.
 func TestBriefGivenUp(t *testing.T) {
 	t.Parallel()
-	gone := make(chan struct{}, 10)
+	came, gone := make(chan struct{}, 10), make(chan struct{}, 10)
 	upstream := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/body" {
 			fmt.Fprint(w, "beginning")
 			_ = http.NewResponseController(w).Flush()
 		}
+		came <- struct{}{}
 		<-r.Context().Done()
 		gone <- struct{}{}
 	}))
@@ -251,34 +269,40 @@ func TestBriefGivenUp(t *testing.T) {
 	for _, tc := range []struct {
 		reason, path string
 		want         error
-		cancel       func(context.Context) (context.Context, context.CancelFunc)
 	}{
-		{"too late, before the header", "/header", context.DeadlineExceeded, func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 50*time.Millisecond)
-		}},
-		{"too late, in the body", "/body", context.DeadlineExceeded, func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 500*time.Millisecond)
-		}},
-		{"the client goes", "/header", context.Canceled, func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(50*time.Millisecond, cancel)
-			return ctx, cancel
-		}},
+		{"too late, before the header", "/header", context.DeadlineExceeded},
+		{"too late, in the body", "/body", context.DeadlineExceeded},
+		{"the client goes", "/header", context.Canceled},
 	} {
-		ctx, cancel := tc.cancel(t.Context())
+		over := make(chan struct{})
+		var ctx context.Context = expiring{t.Context(), over}
+		end := sync.OnceFunc(func() { close(over) })
+		if errors.Is(tc.want, context.Canceled) {
+			ctx, end = context.WithCancel(t.Context())
+		}
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, upstream.URL+tc.path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+		inBody := tc.path == "/body"
+		go func() {
+			<-came
+			if !inBody {
+				end()
+			}
+		}()
 		response, err := way.RoundTrip(r)
 		if err == nil {
+			if inBody {
+				end()
+			}
 			_, err = io.ReadAll(response.Body)
 			response.Body.Close()
 		}
 		if !errors.Is(err, tc.want) {
 			t.Errorf("%s: got %v", tc.reason, err)
 		}
-		cancel()
+		end()
 		<-gone
 		if n := len(way.(*brief).idle); n != 0 {
 			t.Errorf("%s: %d connections are kept", tc.reason, n)

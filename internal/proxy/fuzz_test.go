@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -231,7 +230,7 @@ func FuzzProxy(f *testing.F) {
 		if err != nil {
 			return // no server would take it for a request
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		w := httptest.NewRecorder()
 		p.ServeHTTP(w, r.WithContext(ctx))

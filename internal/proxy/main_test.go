@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long something on a busy machine may take.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // setup is a proxy, with the rights of config/proxy and no others, before a cluster.
 type setup struct {

@@ -79,7 +79,7 @@ func newGroup(t *testing.T) *Group {
 
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	testwait.For(t, what, 20*time.Second, func() (bool, string) { return done(), "it has not happened" })
+	testwait.For(t, what, time.Minute, func() (bool, string) { return done(), "it has not happened" })
 }
 
 func pid(t *testing.T, file string) int {

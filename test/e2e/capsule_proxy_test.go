@@ -136,6 +136,10 @@ func testCapsuleFleetThroughProxy(t *testing.T, f foreign) {
 	}
 	r.saysOf("dev-team", "Ready", "True")
 
+	for _, namespace := range []string{"apps", "tools"} {
+		r.untilMay(capsuleOwner, "create", "configmaps", "-n", namespace)
+	}
+
 	p := proxied{r, r.ownersKubeconfig("dev-team"), f}
 	t.Run("Sees", func(t *testing.T) { p.in(t).testSees() })
 	t.Run("Watches", func(t *testing.T) { p.in(t).testWatches("apps") })

@@ -50,6 +50,12 @@ func TestClients(t *testing.T) {
 	app := newFolder(t, map[string]string{"app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {value: first}\n"})
 	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test", Maps: parseMaps(t, "https://git.example.com/acme/app#main="+app)})
 	expectNothing(t, "everything is ready", failed)
+	// Flux does not wait for what the manager does in the namespaces.
+	for _, tenant := range []string{"one", "two"} {
+		for _, namespace := range []string{tenant, tenant + "-more"} {
+			r.untilMay("system:serviceaccount:"+tenant+":"+tenant, "create", "deployments.apps", "-n", namespace)
+		}
+	}
 	one, two := proxied{run: r, kubeconfig: r.ownersKubeconfig("one")}, proxied{run: r, kubeconfig: r.ownersKubeconfig("two")}
 
 	t.Run("helm", func(t *testing.T) { testHelm(one.in(t), two.in(t)) })

@@ -83,7 +83,7 @@ func TestExampleFleet(t *testing.T) {
 	t.Run("SavedFile", func(t *testing.T) {
 		r := r.with(t)
 		edit(t, "LOG_LEVEL=debug", "LOG_LEVEL=saved", e.devTeam, "staging", "kustomization.yaml")
-		r.applied("a saved file of a plain folder", 20*time.Second, func() bool {
+		r.applied("a saved file of a plain folder", patience, func() bool {
 			return strings.Contains(r.kubectl("", "-n", "apps", "get", "configmaps", "-o", "jsonpath={.items[*].data.LOG_LEVEL}"), "saved")
 		})
 	})
@@ -128,7 +128,7 @@ func (r run) applied(what string, bound time.Duration, done func() bool) {
 // testWorkTree changes a Git work tree, first without a commit, then with one.
 func testWorkTree(r run, dir string) {
 	edit(r.t, "value: true", "value: false", dir, "staging", "kustomization.yaml")
-	r.applied("a saved file of a work tree", 20*time.Second, func() bool {
+	r.applied("a saved file of a work tree", patience, func() bool {
 		return r.field("billing", "cronjob/invoices", ".spec.suspend") != "true"
 	})
 	git(r.t, dir, "commit", "-q", "-a", "-m", "run the invoices")

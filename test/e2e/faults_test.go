@@ -269,7 +269,7 @@ func TestDurable(t *testing.T) {
 	first.says(0, ready, startup)
 	k.must(t, "create", "configmap", "kept", "--from-literal=value=kept")
 	k.must(t, "create", "deployment", "web", "--image=images.example.com/web:1")
-	k.must(t, "rollout", "status", "deployment/web", "--timeout=15s")
+	k.must(t, "rollout", "status", "deployment/web", "--timeout=50s")
 	second := tenure(t, h, "up", "--name", "second", "--data", data)
 	second.fails("Two clusters would ruin the folder.", moment, data, "tenure down", "--data")
 	first.signal(syscall.SIGINT)
@@ -282,7 +282,7 @@ func TestDurable(t *testing.T) {
 		t.Errorf("the object did not outlive the cluster: %q (%v)", out, err)
 	}
 	k.must(t, "scale", "deployment/web", "--replicas=2")
-	k.must(t, "rollout", "status", "deployment/web", "--timeout=15s")
+	k.must(t, "rollout", "status", "deployment/web", "--timeout=50s")
 	began := time.Now()
 	again.signal(syscall.SIGTERM)
 	again.exits(0, moment)

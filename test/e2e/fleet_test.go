@@ -165,9 +165,22 @@ type process struct {
 	args    []string // what its Pod says
 }
 
-// processOf finds the process of a Pod of a Deployment in flux-system and its
-// command line as the system has it.
+// processOf waits until the one Pod of a Deployment in flux-system is ready, and returns
+// its process and the command line as the system has it.
 func (r run) processOf(deployment string) process {
+	r.t.Helper()
+	var p process
+	testwait.For(r.t, deployment+" to be one ready process", patience, func() (bool, string) {
+		var missing string
+		p, missing = r.readyProcess(deployment)
+		return missing == "", missing
+	})
+	p.command = commandOf(r.t, p.pid)
+	return p
+}
+
+// readyProcess is the process of a Deployment, or what keeps it from being ready.
+func (r run) readyProcess(deployment string) (p process, missing string) {
 	r.t.Helper()
 	var pods struct {
 		Items []struct {
@@ -189,14 +202,14 @@ func (r run) processOf(deployment string) process {
 		r.t.Fatal(err)
 	}
 	if len(pods.Items) != 1 || len(pods.Items[0].Status.ContainerStatuses) != 1 {
-		r.t.Fatalf("%s has not one Pod with one container:\n%s", deployment, out)
+		return process{}, "there is not one Pod with one container: " + out
 	}
 	status := pods.Items[0].Status.ContainerStatuses[0]
 	pid, ok := strings.CutPrefix(status.ContainerID, "process://")
 	if !ok || !status.Ready {
-		r.t.Fatalf("%s is no ready process: %+v", deployment, status)
+		return process{}, fmt.Sprintf("it is no ready process: %+v", status)
 	}
-	return process{pid, commandOf(r.t, pid), pods.Items[0].Spec.Containers[0].Args}
+	return process{pid: pid, args: pods.Items[0].Spec.Containers[0].Args}, ""
 }
 
 func commandOf(t *testing.T, pid string) []string {

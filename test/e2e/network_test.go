@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
@@ -105,7 +104,7 @@ func TestNetwork(t *testing.T) {
 	}
 	wait := func(reason, want string, args ...string) {
 		t.Helper()
-		testwait.For(t, reason, 90*time.Second, func() (bool, string) {
+		testwait.For(t, reason, patience, func() (bool, string) {
 			out := get(args...)
 			return strings.Contains(out, want), out
 		})
@@ -210,12 +209,12 @@ spec:
 		{"a simulated Pod says that it is one", "simulated", "simulated"},
 		{"a Service that is missing", "missing", "not found"},
 	} {
-		testwait.For(t, tc.reason, 30*time.Second, func() (bool, string) {
+		testwait.For(t, tc.reason, patience, func() (bool, string) {
 			out, err := kubectl(t, cluster, "", "-n=default", "create", "configmap", tc.name, "--dry-run=server")
 			return err != nil && strings.Contains(out, tc.want), out
 		})
 	}
-	testwait.For(t, "the aggregated API to be called", 60*time.Second, func() (bool, string) {
+	testwait.For(t, "the aggregated API to be called", patience, func() (bool, string) {
 		out, err := kubectl(t, cluster, "", "get", "apiservice", "v1.real.example.com", `-o=jsonpath={.status.conditions[?(@.type=="Available")].message}`)
 		return err == nil && strings.Contains(out, "server gave HTTP response to HTTPS client"), out
 	})

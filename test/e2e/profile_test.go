@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/profile"
 	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,15 +84,16 @@ func TestProfileThereAndBack(t *testing.T) {
 	})
 }
 
-// checks runs `tenure check` on a cluster, and compares its exit code and what it
-// says.
+// checks runs `tenure check` on a cluster until its exit code and what it says are as
+// they should be: some of it is said by the manager, which may have just started.
 func checks(r run, code int, expression string) {
 	r.t.Helper()
-	cmd := command(r.t, r.t.TempDir(), "check", "--kubeconfig", r.Kubeconfig)
-	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code || !regexp.MustCompile(expression).Match(out) {
-		r.t.Errorf("want exit code %d and %s, got %v and\n%s", code, expression, err, out)
-	}
+	re := regexp.MustCompile(expression)
+	testwait.For(r.t, fmt.Sprintf("tenure check to end with %d and say %s", code, expression), patience, func() (bool, string) {
+		cmd := command(r.t, r.t.TempDir(), "check", "--kubeconfig", r.Kubeconfig)
+		out, err := cmd.CombinedOutput()
+		return cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == code && re.Match(out), fmt.Sprintf("%v\n%s", err, out)
+	})
 }
 
 // switchTo edits the fleet, which the cluster follows.
@@ -116,6 +118,15 @@ func switchTo(t *testing.T, e example, tenants bool) {
 func TestInstallExport(t *testing.T) {
 	t.Parallel()
 	cluster := testcluster.Start(t, localcluster.Options{})
+	kube, err := client.New(cluster.REST, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What has just started is complete: who is given a role may use it.
+	view := &rbacv1.ClusterRole{}
+	if err := kube.Get(t.Context(), client.ObjectKey{Name: "view"}, view); err != nil || len(view.Rules) == 0 {
+		t.Errorf("ClusterRole view gives nothing in a cluster that has started: %v", err)
+	}
 	manifests, err := command(t, t.TempDir(), "install", "--export", "--image-controllers").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/flux"
@@ -55,7 +54,7 @@ func shortDir(t *testing.T) string {
 // been removed.
 func expectGone(t *testing.T, home string) {
 	t.Helper()
-	testwait.For(t, "every process of the cluster to be gone", 10*time.Second, func() (bool, string) {
+	testwait.For(t, "every process of the cluster to be gone", moment, func() (bool, string) {
 		out, err := exec.CommandContext(t.Context(), "ps", "-axww", "-o", "pid=,args=").Output()
 		if err != nil {
 			t.Fatal(err)

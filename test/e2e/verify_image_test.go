@@ -9,6 +9,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
 // imageTeam is a tenant that may use Flux's image automation.
@@ -134,10 +135,10 @@ func TestVerifyImageAutomation(t *testing.T) {
 			if diff := cmp.Diff(tc.missing, got[policy].Missing); diff != "" {
 				t.Errorf("%s: the missing layers (-want +got):\n%s", tc.reason, diff)
 			}
-			left := r.kubectl("", "get", "imagerepositories,imagepolicies,imageupdateautomations", "-A", "-o", "jsonpath={.items[*].metadata.name}")
-			if left != "app" {
-				t.Errorf("%s: the attacks leave %q, want the fleet's own app", tc.reason, left)
-			}
+			testwait.For(t, tc.reason+": nothing but the fleet's own app to be left by the attacks", patience, func() (bool, string) {
+				left := r.kubectl("", "get", "imagerepositories,imagepolicies,imageupdateautomations", "-A", "-o", "jsonpath={.items[*].metadata.name}")
+				return left == "app", left
+			})
 		})
 	}
 }

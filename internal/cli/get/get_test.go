@@ -155,7 +155,7 @@ func TestGetErrors(t *testing.T) {
 
 func TestGetWatch(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	out := &buffer{}
 	ended := make(chan error, 1)

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long the layer may take on a busy machine.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 const profileName = "{apiVersion: tenure.dev/v1alpha1, kind: TenancyProfile, metadata: {name: default}, spec: {platformNamespaces: [flux-system, platform], protectedNamespaces: [corp-*]}}"
 

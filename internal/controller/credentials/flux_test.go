@@ -32,7 +32,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 const (
 	sync = `apiVersion: source.toolkit.fluxcd.io/v1

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a manager on a busy machine may take.
-const patience = 40 * time.Second
+const patience = 2 * time.Minute
 
 // base is what the platform has: a namespace whose Secret it shares.
 const base = `

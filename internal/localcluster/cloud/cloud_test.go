@@ -45,7 +45,7 @@ func run(t *testing.T, client kubernetes.Interface) {
 // poll waits for something with a reason and a deadline.
 func poll(t *testing.T, reason string, ok func() bool) {
 	t.Helper()
-	testwait.For(t, reason, 20*time.Second, func() (bool, string) { return ok(), "it did not happen" })
+	testwait.For(t, reason, time.Minute, func() (bool, string) { return ok(), "it did not happen" })
 }
 
 func service(name string, change func(*corev1.Service)) *corev1.Service {

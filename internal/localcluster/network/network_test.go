@@ -22,7 +22,7 @@ import (
 )
 
 // patience bounds every wait of the tests.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // running is a network that runs until the test ends.
 type running struct {

@@ -137,7 +137,7 @@ func newTestNode(t *testing.T) *testNode {
 func (n *testNode) await(t *testing.T, pod, reason string, ok func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
 	var last *corev1.Pod
-	testwait.For(t, reason, 20*time.Second, func() (bool, string) {
+	testwait.For(t, reason, time.Minute, func() (bool, string) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		last = n.reports[pod]
@@ -163,7 +163,7 @@ func (n *testNode) get(t *testing.T, name, path string) (int, string, error) {
 		}
 		client.TLSClientConfig.Certificates = []tls.Certificate{cert}
 	}
-	resp, err := (&http.Client{Transport: client, Timeout: 20 * time.Second}).Get(fmt.Sprintf("https://127.0.0.1:%d%s", n.port(), path))
+	resp, err := (&http.Client{Transport: client, Timeout: time.Minute}).Get(fmt.Sprintf("https://127.0.0.1:%d%s", n.port(), path))
 	if err != nil {
 		return 0, "", err
 	}
@@ -249,7 +249,7 @@ func TestProcessPod(t *testing.T) {
 // awaitGone polls until nothing of a Pod is left.
 func (n *testNode) awaitGone(t *testing.T, pod *corev1.Pod, dir string) {
 	t.Helper()
-	testwait.For(t, "nothing of the Pod to be left", 20*time.Second, func() (bool, string) {
+	testwait.For(t, "nothing of the Pod to be left", time.Minute, func() (bool, string) {
 		_, statErr := os.Stat(dir)
 		_, err := n.HostAddress(pod.Status.PodIP, 8080)
 		return errors.Is(err, ErrUnknownPod) && errors.Is(statErr, os.ErrNotExist), fmt.Sprintf("address: %v, folder: %v", err, statErr)
@@ -360,7 +360,7 @@ func TestFollowEndsWithTheProcess(t *testing.T) {
 		if body != "hello from the program\nlast words\n" && body != "hello from the program\n" {
 			t.Errorf("got %q", body)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("a followed log must end when the process does: it did not in 20 s")
 	}
 }

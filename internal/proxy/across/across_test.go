@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // front is a proxy that knows one identity only.
 type front struct {

@@ -166,7 +166,7 @@ func TestSourceGrantFaults(t *testing.T) {
 			}
 		}},
 		"expired": {"a grant ends by itself", "", func(f faulty) {
-			merge(f.t, f.admin, f.the("one"), fmt.Sprintf(`{"spec":{"expires":%q}}`, testClock.now().Add(3*time.Second).UTC().Format(time.RFC3339)))
+			merge(f.t, f.admin, f.the("one"), fmt.Sprintf(`{"spec":{"expires":%q}}`, time.Now().Add(3*time.Second).UTC().Format(time.RFC3339)))
 			f.at("")
 			f.told()
 			f.says("one", "Expired", "expired at ")

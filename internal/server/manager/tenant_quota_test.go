@@ -43,7 +43,15 @@ func TestTenantQuota(t *testing.T) {
 	divided(map[string]int64{"shares-a": 3, "shares-b": 3})
 	exists(t, admin, true, &rbacv1.RoleBinding{}, "shares-a", "tenure:owners:tenure-tenant")
 	for i := range 3 {
-		create(t, admin, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: s%d, namespace: shares-a}, spec: {clusterIP: None, ports: [{port: 80}]}}", i))
+		service := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shares-a", Name: fmt.Sprintf("s%d", i)},
+			Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Port: 80}}},
+		}
+		// The API server's own view of the quota may be older than ours.
+		testwait.For(t, "a Service within the quota to be taken", patience, func() (bool, string) {
+			err := admin.Create(t.Context(), service.DeepCopy())
+			return err == nil, fmt.Sprint(err)
+		})
 	}
 	// Three are free: each namespace gets one, and the first by name what is left.
 	divided(map[string]int64{"shares-a": 5, "shares-b": 1})

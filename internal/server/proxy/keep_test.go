@@ -2,10 +2,8 @@ package proxy
 
 import (
 	"bytes"
-	"context"
 	"crypto/x509"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,9 +100,7 @@ func TestKept(t *testing.T) {
 func keep(t *testing.T, k *certs.Keeper) {
 	t.Helper()
 	testwait.For(t, "the certificate", patience, func() (bool, string) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		err := k.Keep(ctx)
+		err := k.Keep(t.Context())
 		if err != nil {
 			return false, err.Error()
 		}

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 func address(t *testing.T) string {
 	t.Helper()

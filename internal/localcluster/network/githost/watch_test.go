@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long a test waits for what should take a fraction of a second.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // watch starts Watch and returns what it notifies. It ends with the test.
 func (f *fixture) watch(t testing.TB) <-chan Change {
