@@ -102,8 +102,9 @@ type Cluster struct {
 
 // Start starts a cluster and returns when its API answers, Kubernetes' controllers
 // have made what every cluster has and, with a fleet, Flux's manifests and the root
-// objects have been applied. On an error nothing is left running. Stop the cluster when it is not needed any more; when the
-// process dies instead, the cluster goes with it.
+// objects have been applied. On an error nothing is left running. Stop the cluster
+// when it is not needed any more; when the process dies instead, the cluster goes with
+// it.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	c := &Cluster{opts: opts}
 	if err := c.complete(); err != nil {

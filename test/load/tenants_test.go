@@ -23,6 +23,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -125,9 +126,11 @@ func manyTenants(b *testing.B, size int, idle bool) time.Duration {
 	return took
 }
 
-// prepareManager installs Flux's kinds, the rules and what the manager needs.
+// prepareManager installs Flux's kinds, the rules and what the manager needs, and returns
+// when quotas can count these kinds, as in any cluster that was not made a minute ago.
 func prepareManager(b *testing.B, restConfig *rest.Config) {
 	b.Helper()
+	counts := corev1.ResourceList{}
 	for _, manifests := range [][]byte{[]byte("{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}"), config.FluxComponents(), config.CRDs(), config.Roles(), config.Manager(), []byte(posture), config.Policies()} {
 		objects, err := flux.ReadObjects(manifests)
 		if err != nil {
@@ -138,10 +141,28 @@ func prepareManager(b *testing.B, restConfig *rest.Config) {
 			if o.GetKind() == "CustomResourceDefinition" || (o.GetLabels()["app.kubernetes.io/part-of"] != "flux" && o.GetKind() != "Deployment") {
 				wanted = append(wanted, o)
 			}
+			if o.GetKind() == "CustomResourceDefinition" && strings.HasSuffix(o.GetName(), ".toolkit.fluxcd.io") {
+				counts[corev1.ResourceName("count/"+o.GetName())] = resource.MustParse("1")
+			}
 		}
 		if err := flux.ApplyManifests(b.Context(), restConfig, wanted); err != nil {
 			b.Fatal(err)
 		}
+	}
+	admin, err := client.New(restConfig, client.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "counts"}, Spec: corev1.ResourceQuotaSpec{Hard: counts}}
+	if err := admin.Create(b.Context(), quota); err != nil {
+		b.Fatal(err)
+	}
+	testwait.For(b, "Kubernetes to count Flux's kinds", time.Minute, func() (bool, string) {
+		err := admin.Get(b.Context(), client.ObjectKeyFromObject(quota), quota)
+		return err == nil && len(quota.Status.Used) == len(counts), fmt.Sprint(quota.Status.Used, err)
+	})
+	if err := admin.Delete(b.Context(), quota); err != nil {
+		b.Fatal(err)
 	}
 }
 
