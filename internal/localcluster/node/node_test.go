@@ -361,6 +361,6 @@ func TestFollowEndsWithTheProcess(t *testing.T) {
 			t.Errorf("got %q", body)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("a followed log must end when the process does: it did not in 20 s")
+		t.Fatal("a followed log must end when the process does: it did not in a minute")
 	}
 }
