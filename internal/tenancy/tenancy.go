@@ -114,17 +114,17 @@ type Objects struct {
 // applied: what holds people back comes before what gives them rights.
 func (o *Objects) List() []client.Object {
 	list := slices.Clone(o.Bounds)
+	if o.Quota != nil {
+		list = append(list, o.Quota)
+	}
+	if o.Parameters != nil {
+		list = append(list, o.Parameters)
+	}
 	if o.Account != nil {
 		list = append(list, o.Account)
 	}
 	if o.Binding != nil {
 		list = append(list, o.Binding)
-	}
-	if o.Parameters != nil {
-		list = append(list, o.Parameters)
-	}
-	if o.Quota != nil {
-		list = append(list, o.Quota)
 	}
 	return slices.Concat(list, o.Bindings, o.Sync)
 }

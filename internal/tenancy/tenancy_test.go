@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/config"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -131,7 +132,13 @@ func FuzzDesired(f *testing.F) {
 		if account && (objects.Account != nil || objects.Binding != nil) {
 			t.Error("an account that is brought was given rights")
 		}
+		rights := false
 		for _, o := range objects.List() {
+			_, gives := o.(*rbacv1.RoleBinding)
+			rights = rights || gives
+			if rights && (o == client.Object(objects.Quota) || o == client.Object(objects.Parameters)) {
+				t.Errorf("somebody has rights before %T %s holds", o, o.GetName())
+			}
 			if o.GetNamespace() != name {
 				t.Errorf("%T %s lies in namespace %q", o, o.GetName(), o.GetNamespace())
 			}

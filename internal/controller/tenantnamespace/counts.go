@@ -17,13 +17,22 @@ const countPause = 30 * time.Second
 
 // counted returns the kinds that a quota may count, and when to ask again. A
 // quota with a count that Kubernetes does not keep refuses every new object of
-// the kind; that is so for a while after the kind was defined.
+// the kind; that is so for a while after the kind was defined. What another
+// namespace's quota says of a kind is no reason to take it out of this one's, which
+// may be newer: a bound that holds is not given up.
 func (r *Reconciler) counted(ctx context.Context, have *contents) (kinds []string, later time.Duration, err error) {
+	bounded := map[string]bool{}
 	for _, q := range have.quotas {
-		if q.Name == tenancy.QuotaName {
-			for _, kind := range uncounted(q) {
-				r.unkept.set(kind, r.Now())
-			}
+		if q.Name != tenancy.QuotaName {
+			continue
+		}
+		for name := range q.Spec.Hard {
+			kind, count := strings.CutPrefix(string(name), "count/")
+			bounded[kind] = count
+		}
+		for _, kind := range uncounted(q) {
+			r.unkept.set(kind, r.Now())
+			delete(bounded, kind)
 		}
 	}
 	served, err := r.Kinds.Served(ctx)
@@ -31,6 +40,10 @@ func (r *Reconciler) counted(ctx context.Context, have *contents) (kinds []strin
 		return nil, 0, err
 	}
 	for _, kind := range served {
+		if bounded[kind] {
+			kinds = append(kinds, kind)
+			continue
+		}
 		if at, ok := r.unkept.get(kind); ok {
 			if wait := at.Add(countPause).Sub(r.Now()); wait > 0 {
 				later = max(later, wait)

@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	corev1 "k8s.io/api/core/v1"
@@ -154,6 +155,18 @@ func exists(t *testing.T, c client.Client, want bool, object client.Object, name
 	testwait.For(t, fmt.Sprintf("%T %s/%s to exist: %v", object, namespace, name, want), patience, func() (bool, string) {
 		err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)
 		return want == (err == nil) && (err == nil || apierrors.IsNotFound(err)), fmt.Sprint(err)
+	})
+}
+
+// isCounted waits until the quota of objects is there to stay: on a new cluster
+// Kubernetes does not count Flux's kinds yet, and the manager takes them out again.
+func isCounted(t *testing.T, c client.Client, namespace string) {
+	t.Helper()
+	testwait.For(t, "Kubernetes to count Flux's objects in "+namespace, patience, func() (bool, string) {
+		q := &corev1.ResourceQuota{}
+		err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: tenancy.QuotaName}, q)
+		_, counted := q.Status.Used["count/gitrepositories.source.toolkit.fluxcd.io"]
+		return err == nil && counted, fmt.Sprint(q.Status, err)
 	})
 }
 
@@ -300,6 +313,7 @@ func TestTenantIsHeldBack(t *testing.T) {
  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: eve}]}`)
 	governed(t, admin, "held", "held")
 	exists(t, admin, true, &rbacv1.RoleBinding{}, "held", "tenure-reconciler")
+	isCounted(t, admin, "held")
 	eve := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "eve", Groups: []string{"system:authenticated"}})
 	object := func(o client.Object, name string) client.Object {
 		o.SetNamespace("held")
@@ -331,12 +345,7 @@ func TestObjectsAreCounted(t *testing.T) {
 	t.Parallel()
 	admin, _ := cluster(t)
 	create(t, admin, namespace("counted", v1alpha1.LabelTenant, "counted"))
-	testwait.For(t, "Kubernetes to count", patience, func() (bool, string) {
-		q := &corev1.ResourceQuota{}
-		err := admin.Get(t.Context(), client.ObjectKey{Namespace: "counted", Name: "tenure"}, q)
-		_, counted := q.Status.Used["count/gitrepositories.source.toolkit.fluxcd.io"]
-		return err == nil && counted, fmt.Sprint(q.Status, err)
-	})
+	isCounted(t, admin, "counted")
 	repository := func(i int) error {
 		u := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal(fmt.Appendf(nil, "{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: r%d, namespace: counted}, spec: {interval: 1h, url: 'https://git.example.com/acme/x'}}", i), &u.Object); err != nil {
