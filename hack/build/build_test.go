@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/testprogram"
 )
 
 func TestRequirement(t *testing.T) {
@@ -283,9 +284,7 @@ while [ $# -gt 0 ]; do [ "$1" = -o ] && out=$2; shift; done
 		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, []byte(content), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testprogram.Write(t, file, []byte(content))
 	}
 	t.Setenv("PATH", filepath.Join(root, "path")+string(os.PathListSeparator)+os.Getenv("PATH"))
 	return root

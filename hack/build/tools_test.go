@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tenure-dev/tenure/internal/testprogram"
 )
 
 // TestCheckTools runs check-tools.sh, with which make begins, where programs are
@@ -56,9 +58,7 @@ func onlyTools(t *testing.T, scripts map[string]string) string {
 		}
 	}
 	for name, script := range scripts {
-		if err := os.WriteFile(filepath.Join(dir, name), fmt.Appendf(nil, "#!/bin/sh\n%s\n", script), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testprogram.Write(t, filepath.Join(dir, name), fmt.Appendf(nil, "#!/bin/sh\n%s\n", script))
 	}
 	return dir
 }

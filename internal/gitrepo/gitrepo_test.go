@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/testprogram"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
@@ -145,9 +146,7 @@ func TestDeclined(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	hook := "#!/bin/sh\necho the branch is protected >&2\nexit 1\n"
-	if err := os.WriteFile(filepath.Join(h.dir, "hooks", "pre-receive"), []byte(hook), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testprogram.Write(t, filepath.Join(h.dir, "hooks", "pre-receive"), []byte(hook))
 	if err := add(t, open(t, h.remote("main")), "a", "1"); !errors.Is(err, ErrDeclined) {
 		t.Errorf("a hook that refuses: %v", err)
 	}

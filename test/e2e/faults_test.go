@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testprogram"
 	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
@@ -56,23 +56,6 @@ func (a access) must(t *testing.T, args ...string) {
 	}
 }
 
-func copyFile(t *testing.T, from, to string) {
-	t.Helper()
-	in, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o700)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = io.Copy(out, in)
-	if err := errors.Join(err, out.Close()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // otherBin makes a folder with a tenure of its own and links to the programs
 // that are not left out.
 func otherBin(t *testing.T, leftOut ...string) string {
@@ -97,7 +80,11 @@ next:
 			t.Fatal(err)
 		}
 	}
-	copyFile(t, filepath.Join(bin, "tenure"), filepath.Join(dir, "tenure"))
+	program, err := os.ReadFile(filepath.Join(bin, "tenure"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testprogram.Write(t, filepath.Join(dir, "tenure"), program)
 	return dir
 }
 
@@ -227,10 +214,7 @@ func TestCrashingComponents(t *testing.T) {
 	// A program that can be made to fail later.
 	broken := filepath.Join(bin, "broken")
 	script := fmt.Sprintf("#!/bin/sh\nif [ $1 = etcd ] && [ -e %s ]; then echo my last words; exit 3; fi\nexec %s \"$@\"\n", broken, filepath.Join(built, "tenure-cluster"))
-	program := filepath.Join(bin, "tenure-cluster")
-	if err := errors.Join(os.WriteFile(program, []byte(script), 0o600), os.Chmod(program, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	testprogram.Write(t, filepath.Join(bin, "tenure-cluster"), []byte(script))
 	h := home(t)
 	cmd := exec.Command(filepath.Join(bin, "tenure"), "up")
 	cmd.Env = append(os.Environ(), "TENURE_HOME="+h)

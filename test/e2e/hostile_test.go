@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/testprogram"
 	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
@@ -227,10 +228,10 @@ func hostileFleet(t *testing.T, marks, outside, listener string) string {
 	write(t, "*.yaml filter=evil diff=evil merge=evil\n", dir, ".gitattributes")
 	hooks := filepath.Join(dir, ".git", "evil-hooks")
 	for _, hook := range []string{"post-index-change", "reference-transaction", "pre-commit", "post-checkout", "update", "pre-receive", "post-update"} {
-		write(t, "#!/bin/sh\ntouch "+marks+"/hook-"+hook+"\n", hooks, hook)
-		if err := os.Chmod(filepath.Join(hooks, hook), 0o755); err != nil {
+		if err := os.MkdirAll(hooks, 0o755); err != nil {
 			t.Fatal(err)
 		}
+		testprogram.Write(t, filepath.Join(hooks, hook), []byte("#!/bin/sh\ntouch "+marks+"/hook-"+hook+"\n"))
 	}
 	for key, value := range map[string]string{
 		"filter.evil.clean":          "touch " + marks + "/filter-clean; cat",

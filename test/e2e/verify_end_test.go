@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testprogram"
 	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
@@ -114,10 +114,7 @@ func TestVerifyWithoutControlPlane(t *testing.T) {
 	}
 	broken := filepath.Join(bin, "broken")
 	script := fmt.Sprintf("#!/bin/sh\nif [ $1 = etcd ] && [ -e %s ]; then echo my last words; exit 3; fi\nexec %s \"$@\"\n", broken, filepath.Join(built, "tenure-cluster"))
-	program := filepath.Join(bin, "tenure-cluster")
-	if err := errors.Join(os.WriteFile(program, []byte(script), 0o600), os.Chmod(program, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	testprogram.Write(t, filepath.Join(bin, "tenure-cluster"), []byte(script))
 	h := home(t)
 	r := attacking(t, h, bin)
 	if err := os.WriteFile(broken, nil, 0o600); err != nil {

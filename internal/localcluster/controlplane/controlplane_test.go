@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/localcluster/pki"
 	"github.com/tenure-dev/tenure/internal/supervise"
+	"github.com/tenure-dev/tenure/internal/testprogram"
 )
 
 func TestMain(m *testing.M) {
@@ -36,9 +37,10 @@ func plane(t *testing.T, script string) *ControlPlane {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	program := filepath.Join(dir, "program")
 	script = "#!/bin/sh\nfor a; do case $a in --secure-port=*) PORT=${a#*=};; esac; done\n" + script
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "log"), 0o700), os.WriteFile(program, []byte(script), 0o600), os.Chmod(program, 0o700)); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "log"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	testprogram.Write(t, program, []byte(script))
 	group, err := supervise.NewGroup(supervise.Options{Reaper: []string{os.Args[0], supervise.ReapCommand}})
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/testprogram"
 )
 
 func TestAddErrors(t *testing.T) {
@@ -110,7 +111,8 @@ func asNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	copied := filepath.Join(dir, "test")
-	if err := errors.Join(os.WriteFile(copied, program, 0o755), os.Chown(dir, nobody, nobody)); err != nil {
+	testprogram.Write(t, copied, program)
+	if err := os.Chown(dir, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(copied, "-test.run=^"+t.Name()+"$", "-test.v")
@@ -329,9 +331,7 @@ func TestHostileRepositoryRunsNothing(t *testing.T) {
 	t.Parallel()
 	proof := filepath.Join(t.TempDir(), "ran")
 	script := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\necho \"$0 $*\" >>"+proof+"\ncat\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testprogram.Write(t, script, []byte("#!/bin/sh\necho \"$0 $*\" >>"+proof+"\ncat\n"))
 	dir := workTreeOf(t, files{".gitattributes": "* filter=evil diff=evil merge=evil\n", "app.yaml": "one"})
 	sub := filepath.Join(dir, "sub")
 	git1(t, dir, "clone", "--quiet", dir, sub)
@@ -401,7 +401,5 @@ func copyFile(t testing.TB, from, to string) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(to, content, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testprogram.Write(t, to, content)
 }
