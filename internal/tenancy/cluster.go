@@ -54,9 +54,14 @@ func ownersClusterRole(t *v1alpha1.Tenant, name string) *rbacv1.ClusterRole {
 		},
 	}
 	if !t.Spec.Cordoned && t.DeletionTimestamp.IsZero() {
-		// To apply one from Git takes the right to patch; a rule in the API server
-		// holds it to the owner's tenants.
-		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "patch"}})
+		verbs := []string{"create"}
+		if slices.ContainsFunc(t.Spec.Owners, func(o v1alpha1.Owner) bool { return o.Kind == rbacv1.ServiceAccountKind }) {
+			// To apply one from Git takes the right to patch; a rule in the API server
+			// holds it to the owner's tenants. What a refused patch says of the object
+			// is said before any rule is asked, so that people do without.
+			verbs = append(verbs, "patch")
+		}
+		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: verbs})
 	}
 	return role
 }

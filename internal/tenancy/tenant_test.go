@@ -68,6 +68,33 @@ func TestTenantGolden(t *testing.T) {
 	}
 }
 
+// TestOwnersVerbs holds that nobody may patch each namespace who does not apply from Git:
+// the right shows what namespaces look like.
+func TestOwnersVerbs(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason, owners string
+		want           []string
+	}{
+		{"people create", "[{kind: User, name: ann}, {kind: Group, name: team}]", []string{"create"}},
+		{"an account applies", "[{kind: User, name: ann}, {kind: ServiceAccount, namespace: apps, name: ci}]", []string{"create", "patch"}},
+	} {
+		var got []string
+		for _, o := range Cluster(parseTenant(t, "{metadata: {name: x}, spec: {owners: "+tc.owners+"}}"), nil) {
+			if role, ok := o.(*rbacv1.ClusterRole); ok {
+				for _, rule := range role.Rules {
+					if slices.Contains(rule.Resources, "namespaces") {
+						got = append(got, rule.Verbs...)
+					}
+				}
+			}
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+		}
+	}
+}
+
 // FuzzTenant holds what must be so whatever a Tenant says, also if no schema saw it.
 // Maps are walked in any order, so that the fuzzer takes much for new and spends
 // minutes on making it smaller: run it with -fuzzminimizetime 5x.

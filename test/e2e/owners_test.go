@@ -34,6 +34,10 @@ func testOwnersNamespaces(r run) {
 	if got := r.field("", "namespace/owned-1", ".metadata.labels"); !strings.Contains(got, `"tenure.dev/tenant":"owned"`) || !strings.Contains(got, `"pod-security.kubernetes.io/enforce":"restricted"`) {
 		r.t.Errorf("the namespace was born with %s", got)
 	}
+	// What is refused only after it was decoded has been shown by then.
+	if out, err := kubectl(r.t, r.Cluster, "", "patch", "namespace", "kube-system", "--type=merge", "-p", `{"spec":"x"}`, "--as=alice"); err == nil || !strings.Contains(out, "forbidden") || strings.Contains(out, "uid") {
+		r.t.Errorf("the owner is shown the platform's namespaces: %s", out)
+	}
 	const count = 10
 	var tenants strings.Builder
 	for i := range count {
