@@ -269,6 +269,8 @@ func TestChange(t *testing.T) {
 	named := func(manifest, name string) string { return strings.Replace(manifest, "name: x,", "name: "+name+",", 1) }
 	sync := made(named(kustomization("serviceAccountName: dev-team"), "sync"), true)
 	own := made(named(kustomization("serviceAccountName: dev-team"), "own"), false)
+	quota := made("{apiVersion: v1, kind: ResourceQuota, metadata: {name: quota, namespace: apps}, spec: {hard: {count/configmaps: 100}}}", true)
+	ownQuota := made("{apiVersion: v1, kind: ResourceQuota, metadata: {name: own-quota, namespace: apps}, spec: {hard: {count/configmaps: 100}}}", false)
 	binding := parse(t, "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: dev-team-reconciler, namespace: apps}}")
 	namespace := parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: apps}}")
 	flux := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:flux-system:kustomize-controller", Groups: []string{"system:masters"}})
@@ -276,13 +278,18 @@ func TestChange(t *testing.T) {
 	patch := func(c client.Client, u *unstructured.Unstructured, patch string) error {
 		return c.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
 	}
-	status := func(c client.Client) error {
-		return c.SubResource("status").Patch(ctx, own.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"lastAppliedRevision":"x"}}`)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{"All"}}})
+	statusOf := func(c client.Client, u *unstructured.Unstructured, patch string) error {
+		return c.SubResource("status").Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{"All"}}})
 	}
+	status := func(c client.Client) error { return statusOf(c, own, `{"status":{"lastAppliedRevision":"x"}}`) }
+	const used = `{"status":{"hard":{"count/configmaps":"100"},"used":{"count/configmaps":"0"}}}`
 	token := func(account string) error {
 		u := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: account}}
 		return tenant.SubResource("token").Create(ctx, u, &authenticationv1.TokenRequest{},
 			&client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
+	}
+	system := func(name string) client.Client {
+		return newClient(t, restConfig, rest.ImpersonationConfig{UserName: name, Groups: []string{"system:masters"}})
 	}
 	const belongs = "belongs to the platform"
 	for _, tc := range []struct {
@@ -298,6 +305,13 @@ func TestChange(t *testing.T) {
 		{"asking for a reconciliation", patch(tenant, sync, `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"now"}}}`), ""},
 		{"the platform changes it", patch(admin, sync, `{"spec":{"path":"./x"}}`), ""},
 		{"its role binding", patch(tenant, binding, `{"subjects":[]}`), belongs},
+		{"what is used of the platform's quota", statusOf(tenant, quota, used), "ResourceQuota quota belongs to the platform"},
+		{"the labels of the quota by its status", statusOf(tenant, quota, `{"metadata":{"labels":null}}`), "ResourceQuota quota belongs to the platform"},
+		{"the API server counts", statusOf(system("system:apiserver"), quota, used), ""},
+		{"Kubernetes counts again", statusOf(system("system:serviceaccount:kube-system:resourcequota-controller"), quota, used), ""},
+		{"so it does without accounts of its own", statusOf(system("system:kube-controller-manager"), quota, used), ""},
+		{"the platform changes the quota's status", statusOf(flux, quota, used), ""},
+		{"the status of a quota of its own", statusOf(tenant, ownQuota, used), ""},
 		{"the status of its own object", status(tenant), "has a status that only Flux writes"},
 		{"Flux writes the status", status(flux), ""},
 		{"a rule holds for the admin's objects in a tenant's namespace too", patch(admin, own, `{"spec":{"interval":"1s"}}`), "needs a longer spec.interval"},
