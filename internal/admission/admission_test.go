@@ -59,7 +59,7 @@ apiVersion: tenure.dev/v1alpha1
 kind: TenancyProfile
 metadata: {name: default}
 spec:
-  platformNamespaces: [flux-system, platform-two]
+  platformNamespaces: [flux-system, platform-two, monitoring]
   protectedNamespaces: [protected-*]
   breakGlass: [firefighters]
   platformImages: ["registry.example.com/tools/flagger@sha256:ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"]
@@ -171,6 +171,11 @@ func notification(version, kind, spec string) string {
 	return object("notification.toolkit.fluxcd.io/"+version, kind, spec)
 }
 
+// to writes the manifest of a Provider that posts to an address.
+func to(address string) string {
+	return notification("v1beta3", "Provider", "type: generic, address: '"+address+"'")
+}
+
 // What a tenant creates, and what it is told; an empty message says that it may.
 func TestCreate(t *testing.T) {
 	t.Parallel()
@@ -224,6 +229,23 @@ func TestCreate(t *testing.T) {
 		{"a Service", notification("v1beta3", "Provider", "type: generic, address: 'https://source-controller.flux-system.svc'"), "must not post to"},
 		{"a Service by its full name", notification("v1beta3", "Provider", "type: generic, address: 'https://x.y.svc.cluster.local/'"), "must not post to"},
 		{"a bare name", notification("v1beta3", "Provider", "type: generic, address: 'https://kubernetes'"), "must not post to"},
+		{"a name of the search path", to("https://kubernetes.default/"), "must not post to https://kubernetes.default/ (allowed: https addresses outside of the cluster)"},
+		{"with a port and without a path", to("https://kubernetes.default:443"), "must not post to"},
+		{"of a namespace of the platform's", to("https://notify.flux-system:9001/x"), "must not post to"},
+		{"of one with a digit", to("https://notify.team1/"), "must not post to"},
+		{"of one with a hyphen", to("https://notify.platform-two/"), "must not post to"},
+		{"of one that looks like a name of the world", to("https://notify.monitoring/x"), "must not post to"},
+		{"of one with a port", to("https://notify.monitoring:9001"), "must not post to"},
+		{"a Pod", to("https://10-0-0-1.victim.pod/"), "must not post to"},
+		{"a cluster's name", to("https://x.y.svc.cluster"), "must not post to"},
+		{"a bare local name", to("https://x.localhost:1/"), "must not post to"},
+		{"a user", to("https://x@hooks.example.com/"), "must not post to"},
+		{"a dot at the end", to("https://hooks.example.com./"), "must not post to"},
+		{"half of a name in another alphabet", to("https://hooks.xn--/"), "must not post to"},
+		{"a port", to("https://hooks.example.com:8443/x?y=z"), ""},
+		{"a name in another alphabet", to("https://hooks.xn--p1ai/x"), ""},
+		{"a name that has one of the cluster's in it", to("https://default.svc.example.com/default"), ""},
+		{"a name that ends like the platform's", to("https://hooks.example.premonitoring"), ""},
 		{"an IP address", notification("v1beta3", "Provider", "type: generic, address: 'https://10.0.0.1/'"), "must not post to"},
 
 		{"a Pod as the reconciler", "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: apps}, spec: {serviceAccountName: dev-team, containers: [{name: x, image: x}]}}", "a Pod must not run as dev-team"},
