@@ -47,14 +47,25 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cordon-c
 subjects: [{kind: ServiceAccount, name: issuer, namespace: certificates}]
 `
 
+// makeAll creates objects. What comes after a namespace's parameters is refused until
+// the policies know those.
+func makeAll(t *testing.T, admin client.Client, documents []string) {
+	t.Helper()
+	for _, document := range documents {
+		testwait.For(t, "the rules to know the parameters", patience, func() (bool, string) {
+			err := admin.Create(t.Context(), parse(t, document))
+			if err != nil && !strings.Contains(err.Error(), "no params found") {
+				t.Fatal(err)
+			}
+			return err == nil, fmt.Sprint(err)
+		})
+	}
+}
+
 func TestCordoned(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)
-	for _, document := range strings.Split(cordonedTenant, "---\n") {
-		if err := admin.Create(t.Context(), parse(t, document)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	makeAll(t, admin, strings.Split(cordonedTenant, "---\n"))
 	as := func(name string, groups ...string) client.Client {
 		return newClient(t, restConfig, rest.ImpersonationConfig{UserName: name, Groups: append(groups, "system:authenticated")})
 	}
@@ -176,11 +187,7 @@ func TestFinalizersOfTemplates(t *testing.T) {
 	admin, _, restConfig := cluster(t)
 	objects := strings.Split(strings.ReplaceAll(holdingTenant, "holding", "templates"), "---\n")
 	there := strings.ReplaceAll(fmt.Sprintf(workload, "Deployment", "replicas: 0", "example.com/before"), "name: new, namespace: holding", "name: there, namespace: templates")
-	for _, document := range append(objects, there) {
-		if err := admin.Create(t.Context(), parse(t, document)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	makeAll(t, admin, append(objects, there))
 	holder := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "holder", Groups: []string{"system:authenticated"}})
 	controller := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:deployment-controller", Groups: []string{"system:masters"}})
 	manifest := func(format string, values ...any) func(client.Client) error {
@@ -250,11 +257,7 @@ func TestFinalizersOfTemplates(t *testing.T) {
 func TestFinalizers(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)
-	for _, document := range strings.Split(holdingTenant, "---\n") {
-		if err := admin.Create(t.Context(), parse(t, document)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	makeAll(t, admin, strings.Split(holdingTenant, "---\n"))
 	holder := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "holder", Groups: []string{"system:authenticated"}})
 	issuer := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:certificates:holding-issuer", Groups: []string{"system:serviceaccounts"}})
 	manifest := func(kind, finalizers string) func(client.Client) error {
@@ -305,5 +308,38 @@ func TestFinalizers(t *testing.T) {
 				t.Errorf("want the rule's refusal, got %v", err)
 			}
 		})
+	}
+}
+
+// Whoever counts for the platform's quotas still can: the API server, when a tenant
+// makes something, and Kubernetes' controller, which begins.
+func TestQuotaCounts(t *testing.T) {
+	t.Parallel()
+	admin, _, restConfig := cluster(t)
+	const more = `---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: quota, namespace: counting, labels: {kustomize.toolkit.fluxcd.io/name: tenants, kustomize.toolkit.fluxcd.io/namespace: flux-system}}
+spec: {hard: {count/leases.coordination.k8s.io: "2"}}
+`
+	makeAll(t, admin, strings.Split(strings.ReplaceAll(holdingTenant, "holding", "counting")+more, "---\n"))
+	holder := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "holder", Groups: []string{"system:authenticated"}})
+	lease := func(name string) *unstructured.Unstructured {
+		return parse(t, "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: "+name+", namespace: counting}}")
+	}
+	testwait.For(t, "the quota to be counted and full", patience, func() (bool, string) {
+		err := holder.Create(t.Context(), lease("a"))
+		if err == nil || apierrors.IsAlreadyExists(err) {
+			err = holder.Create(t.Context(), lease("b"))
+		}
+		quota := parse(t, "{apiVersion: v1, kind: ResourceQuota, metadata: {name: quota, namespace: counting}}")
+		if getErr := admin.Get(t.Context(), client.ObjectKeyFromObject(quota), quota); getErr != nil {
+			return false, getErr.Error()
+		}
+		used, _, _ := unstructured.NestedString(quota.Object, "status", "used", "count/leases.coordination.k8s.io")
+		return used == "2", fmt.Sprintf("used %q, %v", used, err)
+	})
+	if err := holder.Create(t.Context(), lease("c")); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
+		t.Errorf("a third is not refused by the quota: %v", err)
 	}
 }
