@@ -79,7 +79,9 @@ type Sources struct {
 
 	// providers are the values of spec.provider that a source, an image
 	// repository or a decryption may have. Every other one than generic makes
-	// Flux use an identity of its own or of the cloud's.
+	// Flux use an identity of its own or of the cloud's. The types of notification
+	// Providers that can do so, googlepubsub, azureeventhub and azuredevops, need gcp
+	// or azure here.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={generic}
@@ -166,7 +168,8 @@ type Notifications struct {
 	ReceiverTypes []string `json:"receiverTypes,omitempty"`
 
 	// addresses are what a Provider may name in spec.address. Without any, a
-	// Provider may name every https address outside of the cluster.
+	// Provider may name every https address outside of the cluster, as far as its
+	// name tells: no IP address, no name of the cluster's own.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

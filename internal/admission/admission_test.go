@@ -59,7 +59,7 @@ apiVersion: tenure.dev/v1alpha1
 kind: TenancyProfile
 metadata: {name: default}
 spec:
-  platformNamespaces: [flux-system, platform-two]
+  platformNamespaces: [flux-system, platform-two, monitoring]
   protectedNamespaces: [protected-*]
   breakGlass: [firefighters]
   platformImages: ["registry.example.com/tools/flagger@sha256:ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"]
@@ -171,6 +171,11 @@ func notification(version, kind, spec string) string {
 	return object("notification.toolkit.fluxcd.io/"+version, kind, spec)
 }
 
+// to writes the manifest of a Provider that posts to an address.
+func to(address string) string {
+	return notification("v1beta3", "Provider", "type: generic, address: '"+address+"'")
+}
+
 // What a tenant creates, and what it is told; an empty message says that it may.
 func TestCreate(t *testing.T) {
 	t.Parallel()
@@ -224,6 +229,23 @@ func TestCreate(t *testing.T) {
 		{"a Service", notification("v1beta3", "Provider", "type: generic, address: 'https://source-controller.flux-system.svc'"), "must not post to"},
 		{"a Service by its full name", notification("v1beta3", "Provider", "type: generic, address: 'https://x.y.svc.cluster.local/'"), "must not post to"},
 		{"a bare name", notification("v1beta3", "Provider", "type: generic, address: 'https://kubernetes'"), "must not post to"},
+		{"a name of the search path", to("https://kubernetes.default/"), "must not post to https://kubernetes.default/ (allowed: https addresses outside of the cluster)"},
+		{"with a port and without a path", to("https://kubernetes.default:443"), "must not post to"},
+		{"of a namespace of the platform's", to("https://notify.flux-system:9001/x"), "must not post to"},
+		{"of one with a digit", to("https://notify.team1/"), "must not post to"},
+		{"of one with a hyphen", to("https://notify.platform-two/"), "must not post to"},
+		{"of one that looks like a name of the world", to("https://notify.monitoring/x"), "must not post to"},
+		{"of one with a port", to("https://notify.monitoring:9001"), "must not post to"},
+		{"a Pod", to("https://10-0-0-1.victim.pod/"), "must not post to"},
+		{"a cluster's name", to("https://x.y.svc.cluster"), "must not post to"},
+		{"a bare local name", to("https://x.localhost:1/"), "must not post to"},
+		{"a user", to("https://x@hooks.example.com/"), "must not post to"},
+		{"a dot at the end", to("https://hooks.example.com./"), "must not post to"},
+		{"half of a name in another alphabet", to("https://hooks.xn--/"), "must not post to"},
+		{"a port", to("https://hooks.example.com:8443/x?y=z"), ""},
+		{"a name in another alphabet", to("https://hooks.xn--p1ai/x"), ""},
+		{"a name that has one of the cluster's in it", to("https://default.svc.example.com/default"), ""},
+		{"a name that ends like the platform's", to("https://hooks.example.premonitoring"), ""},
 		{"an IP address", notification("v1beta3", "Provider", "type: generic, address: 'https://10.0.0.1/'"), "must not post to"},
 
 		{"a Pod as the reconciler", "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: apps}, spec: {serviceAccountName: dev-team, containers: [{name: x, image: x}]}}", "a Pod must not run as dev-team"},
@@ -269,6 +291,8 @@ func TestChange(t *testing.T) {
 	named := func(manifest, name string) string { return strings.Replace(manifest, "name: x,", "name: "+name+",", 1) }
 	sync := made(named(kustomization("serviceAccountName: dev-team"), "sync"), true)
 	own := made(named(kustomization("serviceAccountName: dev-team"), "own"), false)
+	quota := made("{apiVersion: v1, kind: ResourceQuota, metadata: {name: quota, namespace: apps}, spec: {hard: {count/configmaps: 100}}}", true)
+	ownQuota := made("{apiVersion: v1, kind: ResourceQuota, metadata: {name: own-quota, namespace: apps}, spec: {hard: {count/configmaps: 100}}}", false)
 	binding := parse(t, "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: dev-team-reconciler, namespace: apps}}")
 	namespace := parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: apps}}")
 	flux := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:flux-system:kustomize-controller", Groups: []string{"system:masters"}})
@@ -276,13 +300,18 @@ func TestChange(t *testing.T) {
 	patch := func(c client.Client, u *unstructured.Unstructured, patch string) error {
 		return c.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
 	}
-	status := func(c client.Client) error {
-		return c.SubResource("status").Patch(ctx, own.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"lastAppliedRevision":"x"}}`)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{"All"}}})
+	statusOf := func(c client.Client, u *unstructured.Unstructured, patch string) error {
+		return c.SubResource("status").Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{"All"}}})
 	}
+	status := func(c client.Client) error { return statusOf(c, own, `{"status":{"lastAppliedRevision":"x"}}`) }
+	const used = `{"status":{"hard":{"count/configmaps":"100"},"used":{"count/configmaps":"0"}}}`
 	token := func(account string) error {
 		u := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: account}}
 		return tenant.SubResource("token").Create(ctx, u, &authenticationv1.TokenRequest{},
 			&client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
+	}
+	system := func(name string) client.Client {
+		return newClient(t, restConfig, rest.ImpersonationConfig{UserName: name, Groups: []string{"system:masters"}})
 	}
 	const belongs = "belongs to the platform"
 	for _, tc := range []struct {
@@ -298,6 +327,13 @@ func TestChange(t *testing.T) {
 		{"asking for a reconciliation", patch(tenant, sync, `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"now"}}}`), ""},
 		{"the platform changes it", patch(admin, sync, `{"spec":{"path":"./x"}}`), ""},
 		{"its role binding", patch(tenant, binding, `{"subjects":[]}`), belongs},
+		{"what is used of the platform's quota", statusOf(tenant, quota, used), "ResourceQuota quota belongs to the platform"},
+		{"the labels of the quota by its status", statusOf(tenant, quota, `{"metadata":{"labels":null}}`), "ResourceQuota quota belongs to the platform"},
+		{"the API server counts", statusOf(system("system:apiserver"), quota, used), ""},
+		{"Kubernetes counts again", statusOf(system("system:serviceaccount:kube-system:resourcequota-controller"), quota, used), ""},
+		{"so it does without accounts of its own", statusOf(system("system:kube-controller-manager"), quota, used), ""},
+		{"the platform changes the quota's status", statusOf(flux, quota, used), ""},
+		{"the status of a quota of its own", statusOf(tenant, ownQuota, used), ""},
 		{"the status of its own object", status(tenant), "has a status that only Flux writes"},
 		{"Flux writes the status", status(flux), ""},
 		{"a rule holds for the admin's objects in a tenant's namespace too", patch(admin, own, `{"spec":{"interval":"1s"}}`), "needs a longer spec.interval"},

@@ -45,7 +45,7 @@ spec:
     - {rule: tenure-sources, namespace: hostile-own, kind: GitRepository, name: legacy, reason: moves next month}
   tenants:
     kubeConfigs: [generated]
-    sources: {git: ["https://own.example.com/**"]}
+    sources: {git: ["https://own.example.com/**"], providers: [generic, azure]}
 ---
 apiVersion: v1
 kind: ServiceAccount
@@ -170,7 +170,12 @@ func TestCreateByAdversary(t *testing.T) {
 
 		{"a Provider's proxy", notification("v1beta3", "Provider", "type: slack, address: 'https://hooks.example.com/x', proxy: 'http://proxy.example.net'"), "must not post through a proxy of its own in spec.proxy", nil},
 		{"a Provider's proxy in a Secret", notification("v1beta3", "Provider", "type: slack, address: 'https://hooks.example.com/x', proxySecretRef: {name: x}"), "spec.proxySecretRef", nil},
-		{"the cloud's topic as the controller", notification("v1beta3", "Provider", "type: googlepubsub, channel: project, username: x"), "needs credentials of its own in spec.secretRef for type googlepubsub", nil},
+		{"the cloud's topic as the controller", notification("v1beta3", "Provider", "type: googlepubsub, channel: topic, username: x"), "must not have type googlepubsub, which falls back to an identity of the platform's: spec.tenants.sources.providers of the profile has no gcp", nil},
+		{"a topic with a Secret", notification("v1beta3", "Provider", "type: googlepubsub, channel: topic, secretRef: {name: x}"), "must not have type googlepubsub, which", nil},
+		{"a hub with a Secret", notification("v1beta3", "Provider", "type: azureeventhub, channel: hub, secretRef: {name: x}"), "must not have type azureeventhub, which falls back to an identity of the platform's: spec.tenants.sources.providers of the profile has no azure", nil},
+		{"a cloud's repository with a Secret", notification("v1beta3", "Provider", "type: azuredevops, commitStatusExpr: 'x', address: 'https://dev.azure.com/a/b/_git/c', secretRef: {name: x}"), "must not have type azuredevops, which", nil},
+		{"a cloud's repository where the cloud is allowed", in("hostile-own", notification("v1beta3", "Provider", "type: azuredevops, commitStatusExpr: 'x', address: 'https://dev.azure.com/a/b/_git/c', secretRef: {name: x}")), "", nil},
+		{"another cloud's topic there", in("hostile-own", notification("v1beta3", "Provider", "type: googlepubsub, channel: topic, secretRef: {name: x}")), "must not have type googlepubsub, which", nil},
 		{"a Service in capitals", notification("v1beta3", "Provider", "type: generic, address: 'https://x.y.SVC/'"), "must not post to", nil},
 		{"a Service with a dot at the end", notification("v1beta3", "Provider", "type: generic, address: 'https://x.y.svc./'"), "must not post to", nil},
 		{"a Service behind a user", notification("v1beta3", "Provider", "type: generic, address: 'https://hooks.example.com@x.y.svc/'"), "must not post to", nil},

@@ -135,11 +135,18 @@ func matchesAny(address, patterns string) string {
 }
 
 // outside is CEL that holds if one of the patterns matches an address or, without
-// any, if it is an https address whose host is no name or address of a cluster.
+// any, if it is an https address whose host is no name or address of a cluster. The
+// resolver of a Pod also finds Services by names that end in a namespace, so the last
+// label has to be one that the world may have, and no namespace of the platform's.
 func outside(address, patterns string) string {
+	const (
+		world   = `^https://[a-z0-9][a-z0-9-]*([.][a-z0-9-]+)*[.]([a-z]{2,}|xn--[a-z0-9-]*[a-z0-9])(:[0-9]{1,5})?(/.*)?$`
+		cluster = `^https://[^/]*[.](svc|pod|cluster|default|local|internal|localhost)(:[0-9]+)?(/|$)`
+	)
 	return fmt.Sprintf(`(has(%[2]s) && size(%[2]s) > 0 ? (%[3]s) : `+
-		`size(%[1]s) <= %[4]d && %[1]s.matches('^https://[a-z0-9][a-z0-9-]*([.][a-z0-9-]+)*[.][a-z][a-z0-9-]+(:[0-9]{1,5})?(/.*)?$') && !%[1]s.matches('^https://[^/]*([.]svc|[.]local|[.]internal|[.]localhost)(:[0-9]+)?(/|$)'))`,
-		address, patterns, matchesAny(address, patterns), 8*maxAddress)
+		`size(%[1]s) <= %[4]d && %[1]s.matches('%[5]s') && !%[1]s.matches('%[6]s')`+
+		` && !params.spec.platformNamespaces.exists(n, %[1]s.split('/')[2].split(':')[0].endsWith('.' + n)))`,
+		address, patterns, matchesAny(address, patterns), 8*maxAddress, world, cluster)
 }
 
 // list is CEL for the text of a list, "none" if it is not there.

@@ -55,7 +55,8 @@ func managed() Rule {
 		Name: Prefix + "managed", Rows: []string{"I10", "A5", "W1"},
 		Title: "what the platform applied to a tenant's namespace is changed by the platform",
 		resources: append(fluxKinds(all),
-			on(all, "", "serviceaccounts", "secrets", "configmaps", "resourcequotas", "limitranges"),
+			// Kubernetes counts in a quota's status, and holds the tenant to what it says.
+			on(all, "", "serviceaccounts", "secrets", "configmaps", "resourcequotas", "resourcequotas/status", "limitranges"),
 			on(all, "rbac.authorization.k8s.io", "roles", "rolebindings"),
 			on(all, "networking.k8s.io", "networkpolicies"),
 		),
@@ -64,7 +65,7 @@ func managed() Rule {
 			// To ask for a reconciliation is free. Other annotations of Flux make
 			// it leave an object alone, finalizers and owners let it go away or
 			// keep it from that.
-			"oldObject == null || object == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
+			"oldObject == null || object == null || has(request.subResource) && request.subResource == 'status' || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
 				" || " + changed("labels") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
 				" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object"),
 		}, notThePlatform...),

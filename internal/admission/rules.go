@@ -186,13 +186,14 @@ func notifications() Rule {
 			path(field, "false"), what + " + " + quote("must not post through a proxy of its own in "+field+": leave it out"),
 		})
 	}
-	// Types of Providers that fall back to the cloud identity of the controller.
+	// Types of Providers that fall back to the cloud identity of the controller, also
+	// where the Secret that they name has no token, which no policy can see.
 	for _, cloud := range []struct{ types, provider string }{{"['googlepubsub']", "gcp"}, {"['azureeventhub', 'azuredevops']", "azure"}} {
 		providers := posture + ".sources.providers"
 		r.validations = append(r.validations, validation{
-			fmt.Sprintf("object.kind != 'Provider' || !(object.spec.type in %s) || has(object.spec.secretRef) || (has(%s.sources) && has(%s) && '%s' in %s)",
+			fmt.Sprintf("object.kind != 'Provider' || !(object.spec.type in %s) || (has(%s.sources) && has(%s) && '%s' in %s)",
 				cloud.types, posture, providers, cloud.provider, providers),
-			what + " + 'needs credentials of its own in spec.secretRef for type ' + object.spec.type",
+			what + " + 'must not have type ' + object.spec.type + ', which falls back to an identity of the platform\\'s: spec.tenants.sources.providers of the profile has no " + cloud.provider + "'",
 		})
 	}
 	return r

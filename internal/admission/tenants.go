@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"strings"
+
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +25,27 @@ const (
 	holdsUp = "(request.operation in ['CREATE', 'UPDATE'] && has(object.metadata) && has(object.metadata.finalizers) && object.metadata.finalizers.exists(f," +
 		" !(f in " + allowedFinalizers + ") && !(oldObject != null && has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers)))"
 )
+
+// templatesHoldUp is that a template gets a finalizer that it did not have.
+// Kubernetes' controllers, which no rule holds back, copy it to each Pod and volume
+// claim that they make. The kinds are those of Kubernetes: fields of the same name in
+// others may be anything.
+var templatesHoldUp = "(request.operation in ['CREATE', 'UPDATE'] && request.resource.group in ['', 'apps', 'batch'] && request.resource.resource in" +
+	" ['controllerrevisions', 'cronjobs', 'daemonsets', 'deployments', 'jobs', 'podtemplates', 'replicasets', 'replicationcontrollers', 'statefulsets']" +
+	" && " + templateFinalizers("object") + ".exists(f, !(f in " + allowedFinalizers + ") && !(oldObject != null && f in " + templateFinalizers("oldObject") + ")))"
+
+// templateFinalizers is CEL for the finalizers of all templates of an object. That of
+// a ControllerRevision is what a StatefulSet goes back to.
+func templateFinalizers(object string) string {
+	var all []string
+	for _, template := range []string{"spec.?template", "spec.?jobTemplate", "spec.?jobTemplate.?spec.?template", "template", "data.?spec.?template"} {
+		all = append(all, object+".?"+template+".?metadata.?finalizers.orValue([])")
+	}
+	for _, claims := range []string{"spec.?volumeClaimTemplates", "data.?spec.?volumeClaimTemplates"} {
+		all = append(all, object+".?"+claims+".orValue([]).map(c, c.?metadata.?finalizers.orValue([])).flatten()")
+	}
+	return "(" + strings.Join(all, " + ") + ")"
+}
 
 // contents: what a tenant puts into its namespaces can be removed again, and a
 // tenant that is cordoned changes nothing. What runs goes on running: its leases and
@@ -47,7 +70,7 @@ func contents() Rule {
 			},
 		}}, on([]admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}, "", "namespaces", "namespaces/*")},
 		conditions: append([]string{
-			isCordoned + " && !(request.resource.resource in ['events', 'leases']) || " + holdsUp,
+			isCordoned + " && !(request.resource.resource in ['events', 'leases']) || " + holdsUp + " || " + templatesHoldUp,
 			"!has(request.userInfo.groups) || !('system:nodes' in request.userInfo.groups)",
 			"!" + everywhere + ".check(request.operation == 'DELETE' ? 'delete' : request.operation == 'UPDATE' ? 'update' : 'create').allowed()" +
 				" && !(request.operation == 'UPDATE' && " + everywhere + ".check('patch').allowed())",
@@ -55,6 +78,7 @@ func contents() Rule {
 		own: true,
 		validations: []validation{
 			{"!" + holdsUp, "object.kind + ' ' + variables.name + ' must not have finalizers that nobody serves: leave out metadata.finalizers (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
+			{"!" + templatesHoldUp, "object.kind + ' ' + variables.name + ' must not give what is made of its templates finalizers that nobody serves: leave out metadata.finalizers there (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
 			{"false", "'is cordoned, and nobody but the platform may change ' + request.resource.resource + ' in namespace ' + request.namespace + ': ask the platform team'"},
 		},
 	}

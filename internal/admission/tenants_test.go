@@ -47,14 +47,25 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cordon-c
 subjects: [{kind: ServiceAccount, name: issuer, namespace: certificates}]
 `
 
+// makeAll creates objects. What comes after a namespace's parameters is refused until
+// the policies know those.
+func makeAll(t *testing.T, admin client.Client, documents []string) {
+	t.Helper()
+	for _, document := range documents {
+		testwait.For(t, "the rules to know the parameters", patience, func() (bool, string) {
+			err := admin.Create(t.Context(), parse(t, document))
+			if err != nil && !strings.Contains(err.Error(), "no params found") {
+				t.Fatal(err)
+			}
+			return err == nil, fmt.Sprint(err)
+		})
+	}
+}
+
 func TestCordoned(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)
-	for _, document := range strings.Split(cordonedTenant, "---\n") {
-		if err := admin.Create(t.Context(), parse(t, document)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	makeAll(t, admin, strings.Split(cordonedTenant, "---\n"))
 	as := func(name string, groups ...string) client.Client {
 		return newClient(t, restConfig, rest.ImpersonationConfig{UserName: name, Groups: append(groups, "system:authenticated")})
 	}
@@ -163,16 +174,90 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: holding-
 subjects: [{kind: ServiceAccount, name: holding-issuer, namespace: certificates}]
 `
 
+const (
+	workload = "{apiVersion: apps/v1, kind: %s, metadata: {name: new, namespace: holding}, spec: {selector: {matchLabels: {a: b}}, %s," +
+		" template: {metadata: {labels: {a: b}, finalizers: [%s]}, spec: {containers: [{name: a, image: a}]}}}}"
+	claims = "serviceName: a, volumeClaimTemplates: [{metadata: {name: a}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}," +
+		" {metadata: {name: b, finalizers: [%s]}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]"
+)
+
+// Kubernetes copies finalizers of templates to what it makes of them.
+func TestFinalizersOfTemplates(t *testing.T) {
+	t.Parallel()
+	admin, _, restConfig := cluster(t)
+	objects := strings.Split(strings.ReplaceAll(holdingTenant, "holding", "templates"), "---\n")
+	there := strings.ReplaceAll(fmt.Sprintf(workload, "Deployment", "replicas: 0", "example.com/before"), "name: new, namespace: holding", "name: there, namespace: templates")
+	makeAll(t, admin, append(objects, there))
+	holder := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "holder", Groups: []string{"system:authenticated"}})
+	controller := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:deployment-controller", Groups: []string{"system:masters"}})
+	manifest := func(format string, values ...any) func(client.Client) error {
+		text := strings.ReplaceAll(fmt.Sprintf(format, values...), "namespace: holding", "namespace: templates")
+		return func(c client.Client) error { return c.Create(t.Context(), parse(t, text), client.DryRunAll) }
+	}
+	patch := func(content string) func(client.Client) error {
+		return func(c client.Client) error {
+			return c.Patch(t.Context(), parse(t, there), client.RawPatch(types.MergePatchType, []byte(content)), client.DryRunAll)
+		}
+	}
+	const (
+		metadata = "metadata: {name: new, namespace: holding}"
+		template = "metadata: {labels: {a: b}, finalizers: [%s]}, spec: {restartPolicy: %s, containers: [{name: a, image: a}]}"
+		job      = "{apiVersion: batch/v1, kind: Job, " + metadata + ", spec: {template: {" + template + "}}}"
+		cronJob  = "{apiVersion: batch/v1, kind: CronJob, " + metadata + ", spec: {schedule: '0 0 * * *', jobTemplate: {metadata: {finalizers: [%s]}, spec: {template: {" + template + "}}}}}"
+		revision = "{apiVersion: apps/v1, kind: ControllerRevision, " + metadata + ", revision: 1, data: {spec: {template: {metadata: {finalizers: [%s]}}}}}"
+		bad      = "example.com/x"
+	)
+	const want = "tenant templates: Deployment new must not give what is made of its templates finalizers that nobody serves: leave out metadata.finalizers there (allowed: orphan, foregroundDeletion, operator.example.com/served)"
+	testwait.For(t, "the rule to be in force", patience, func() (bool, string) {
+		err := manifest(workload, "Deployment", "replicas: 1", bad)(holder)
+		return err != nil && strings.Contains(err.Error(), want), fmt.Sprint(err)
+	})
+	for _, tc := range []struct {
+		reason string
+		who    client.Client
+		what   func(client.Client) error
+		held   bool
+	}{
+		{"Deployment", holder, manifest(workload, "Deployment", "replicas: 1", bad), true},
+		{"ReplicaSet", holder, manifest(workload, "ReplicaSet", "replicas: 1", bad), true},
+		{"DaemonSet", holder, manifest(workload, "DaemonSet", "minReadySeconds: 1", bad), true},
+		{"StatefulSet", holder, manifest(workload, "StatefulSet", "serviceName: a", bad), true},
+		{"one of a StatefulSet's claims", holder, manifest(workload, "StatefulSet", fmt.Sprintf(claims, bad), ""), true},
+		{"a revision of a StatefulSet", holder, manifest(revision, bad), true},
+		{"ReplicationController", holder, manifest("{apiVersion: v1, kind: ReplicationController, "+metadata+", spec: {selector: {a: b}, template: {"+template+"}}}", bad, "Always"), true},
+		{"Job", holder, manifest(job, bad, "Never"), true},
+		{"CronJob", holder, manifest(cronJob, "", bad, "Never"), true},
+		{"the Jobs of a CronJob", holder, manifest(cronJob, bad, "", "Never"), true},
+		{"PodTemplate", holder, manifest("{apiVersion: v1, kind: PodTemplate, "+metadata+", template: {"+template+"}}", bad, "Always"), true},
+		{"one more than before", holder, patch(`{"spec":{"template":{"metadata":{"finalizers":["example.com/before","example.com/x"]}}}}`), true},
+		{"the one from before, kept", holder, patch(`{"spec":{"replicas":1}}`), false},
+		{"taken off", holder, patch(`{"spec":{"template":{"metadata":{"finalizers":null}}}}`), false},
+		{"no finalizer", holder, manifest(workload, "StatefulSet", fmt.Sprintf(claims, ""), ""), false},
+		{"none of a CronJob's", holder, manifest(cronJob, "", "", "Never"), false},
+		{"a revision without", holder, manifest(revision, ""), false},
+		{"one that the platform allows", holder, manifest(workload, "Deployment", "replicas: 1", "operator.example.com/served"), false},
+		{"Kubernetes' own controller", controller, manifest(workload, "ReplicaSet", "replicas: 1", bad), false},
+		{"an admin", admin, manifest(workload, "Deployment", "replicas: 1", bad), false},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			err := tc.what(tc.who)
+			if !tc.held && err != nil {
+				t.Errorf("held back: %v", err)
+			}
+			if tc.held && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "must not give what is made of its templates finalizers")) {
+				t.Errorf("want the rule's refusal, got %v", err)
+			}
+		})
+	}
+}
+
 // Tenants put no finalizers on anything that would keep their namespaces from
 // going; those who serve them do.
 func TestFinalizers(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)
-	for _, document := range strings.Split(holdingTenant, "---\n") {
-		if err := admin.Create(t.Context(), parse(t, document)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	makeAll(t, admin, strings.Split(holdingTenant, "---\n"))
 	holder := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "holder", Groups: []string{"system:authenticated"}})
 	issuer := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:certificates:holding-issuer", Groups: []string{"system:serviceaccounts"}})
 	manifest := func(kind, finalizers string) func(client.Client) error {
@@ -223,5 +308,38 @@ func TestFinalizers(t *testing.T) {
 				t.Errorf("want the rule's refusal, got %v", err)
 			}
 		})
+	}
+}
+
+// Whoever counts for the platform's quotas still can: the API server, when a tenant
+// makes something, and Kubernetes' controller, which begins.
+func TestQuotaCounts(t *testing.T) {
+	t.Parallel()
+	admin, _, restConfig := cluster(t)
+	const more = `---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: quota, namespace: counting, labels: {kustomize.toolkit.fluxcd.io/name: tenants, kustomize.toolkit.fluxcd.io/namespace: flux-system}}
+spec: {hard: {count/leases.coordination.k8s.io: "2"}}
+`
+	makeAll(t, admin, strings.Split(strings.ReplaceAll(holdingTenant, "holding", "counting")+more, "---\n"))
+	holder := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "holder", Groups: []string{"system:authenticated"}})
+	lease := func(name string) *unstructured.Unstructured {
+		return parse(t, "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: "+name+", namespace: counting}}")
+	}
+	testwait.For(t, "the quota to be counted and full", patience, func() (bool, string) {
+		err := holder.Create(t.Context(), lease("a"))
+		if err == nil || apierrors.IsAlreadyExists(err) {
+			err = holder.Create(t.Context(), lease("b"))
+		}
+		quota := parse(t, "{apiVersion: v1, kind: ResourceQuota, metadata: {name: quota, namespace: counting}}")
+		if getErr := admin.Get(t.Context(), client.ObjectKeyFromObject(quota), quota); getErr != nil {
+			return false, getErr.Error()
+		}
+		used, _, _ := unstructured.NestedString(quota.Object, "status", "used", "count/leases.coordination.k8s.io")
+		return used == "2", fmt.Sprintf("used %q, %v", used, err)
+	})
+	if err := holder.Create(t.Context(), lease("c")); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
+		t.Errorf("a third is not refused by the quota: %v", err)
 	}
 }
