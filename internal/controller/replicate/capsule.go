@@ -88,8 +88,12 @@ func (r *CapsuleReconciler) reconcile(ctx context.Context, o client.Object) (ctr
 		return ctrl.Result{RequeueAfter: soon}, err
 	}
 	j, err := r.job(ctx, o, d, &early)
-	if err != nil || j == nil {
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if j == nil {
+		// Profiles are not watched here.
+		return ctrl.Result{RequeueAfter: resync}, nil
 	}
 	done, err := r.Engine.run(ctx, j, early)
 	if err != nil {

@@ -68,8 +68,12 @@ func (r *TenantReconciler) reconcile(ctx context.Context, tenant *v1alpha1.Tenan
 		})
 	}
 	s, err := scopeOf(ctx, r.Client, r.Profiles, tenant.Name)
-	if err != nil || s == nil {
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if s == nil {
+		// Profiles are not watched here.
+		return ctrl.Result{RequeueAfter: resync}, nil
 	}
 	j := &job{
 		manager: fieldManager("Tenant", "", tenant.Name),
