@@ -64,6 +64,8 @@ func (r *CapsuleReconciler) reconcile(ctx context.Context, o client.Object) (ctr
 		return ctrl.Result{}, nil
 	case deleting && !prunes:
 		return ctrl.Result{}, r.finalize(ctx, o, false)
+	case deleting:
+		return r.leave(ctx, o, d)
 	case !deleting && has != prunes:
 		// No event tells of it, so this goes on.
 		if err := r.finalize(ctx, o, prunes); err != nil {
@@ -75,7 +77,7 @@ func (r *CapsuleReconciler) reconcile(ctx context.Context, o client.Object) (ctr
 	if problem != "" {
 		early.add(reasonRefused, "spec.resyncPeriod: %s", problem)
 	}
-	if d.spec.Cordoned && o.GetDeletionTimestamp().IsZero() {
+	if d.spec.Cordoned {
 		return ctrl.Result{}, r.write(ctx, o, d, nil, &metav1.Condition{
 			Status: metav1.ConditionUnknown, Reason: ReasonCordoned, Message: "spec.cordoned is true: the objects are left as they are",
 		})
@@ -99,23 +101,50 @@ func (r *CapsuleReconciler) reconcile(ctx context.Context, o client.Object) (ctr
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if !o.GetDeletionTimestamp().IsZero() && (len(done.inventory) == 0 || r.leaving(ctx, o)) {
-		return ctrl.Result{}, r.finalize(ctx, o, false)
-	}
 	c := done.condition()
 	d.status.Size = int32(done.size) // bounded by MaxObjects
 	return ctrl.Result{RequeueAfter: done.problems.after(period)}, r.write(ctx, o, d, done.inventory, &c)
 }
 
-// job is what an object of the kind wants; nil if nothing may be made.
-func (r *CapsuleReconciler) job(ctx context.Context, o client.Object, d *declaration, p *problems) (*job, error) {
-	j := &job{
+// leave removes what an object of the kind has that is being deleted, and then lets it
+// go. Only the inventory counts: a mistake in the spec, or a profile that is missing,
+// must not keep it for ever.
+func (r *CapsuleReconciler) leave(ctx context.Context, o client.Object, d *declaration) (ctrl.Result, error) {
+	j := r.empty(o, d)
+	var tenants []string
+	if d.tenants == nil {
+		var none problems // whose the namespace is decides what may be removed
+		var err error
+		if tenants, err = r.tenants(ctx, o, d, &none); client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	j.mine = func(namespace string) bool { return r.mine(ctx, o, tenants, namespace) }
+	done, err := r.Engine.run(ctx, j, problems{})
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if len(done.inventory) == 0 || r.leaving(ctx, o) {
+		return ctrl.Result{}, r.finalize(ctx, o, false)
+	}
+	c := done.condition()
+	return ctrl.Result{RequeueAfter: done.problems.after(resync)}, r.write(ctx, o, d, done.inventory, &c)
+}
+
+// empty is a job that wants nothing.
+func (r *CapsuleReconciler) empty(o client.Object, d *declaration) *job {
+	return &job{
 		manager: fieldManager(r.kind.name, o.GetNamespace(), o.GetName()),
 		have:    readCapsule(d.status.Inventory),
 		save: func(ctx context.Context, inventory replicate.Inventory) error {
 			return r.write(ctx, o, d, inventory, nil)
 		},
 	}
+}
+
+// job is what an object of the kind wants; nil if nothing may be made.
+func (r *CapsuleReconciler) job(ctx context.Context, o client.Object, d *declaration, p *problems) (*job, error) {
+	j := r.empty(o, d)
 	tenants, err := r.tenants(ctx, o, d, p)
 	if err != nil {
 		return nil, err
@@ -140,7 +169,7 @@ func (r *CapsuleReconciler) job(ctx context.Context, o client.Object, d *declara
 		p.add(reasonRefused, "%s", problem)
 		j.scopes = nil
 	}
-	if o.GetDeletionTimestamp().IsZero() && d.refused == "" && problem == "" {
+	if d.refused == "" && problem == "" {
 		j.entries = capsuleEntries(d, account, j.scopes, p)
 	}
 	if d.refused != "" {
@@ -259,9 +288,6 @@ func (r *CapsuleReconciler) leaving(ctx context.Context, o client.Object) bool {
 
 // waits says for which other declaration this one does.
 func (r *CapsuleReconciler) waits(ctx context.Context, o client.Object, d *declaration) (string, error) {
-	if !o.GetDeletionTimestamp().IsZero() {
-		return "", nil
-	}
 	for _, on := range d.spec.DependsOn {
 		other := r.kind.empty()
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: on.Name}, other)
