@@ -46,6 +46,9 @@ type CapsuleReconciler struct {
 func (r *CapsuleReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	o := r.kind.empty()
 	if err := r.Client.Get(ctx, request.NamespacedName, o); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Engine.waits.forget(fieldManager(r.kind.name, request.Namespace, request.Name))
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	result, err := r.reconcile(ctx, o)
@@ -103,7 +106,7 @@ func (r *CapsuleReconciler) reconcile(ctx context.Context, o client.Object) (ctr
 	}
 	c := done.condition()
 	d.status.Size = int32(done.size) // bounded by MaxObjects
-	return ctrl.Result{RequeueAfter: done.problems.after(period)}, r.write(ctx, o, d, done.inventory, &c)
+	return ctrl.Result{RequeueAfter: done.after(period)}, r.write(ctx, o, d, done.inventory, &c)
 }
 
 // leave removes what an object of the kind has that is being deleted, and then lets it
@@ -128,7 +131,7 @@ func (r *CapsuleReconciler) leave(ctx context.Context, o client.Object, d *decla
 		return ctrl.Result{}, r.finalize(ctx, o, false)
 	}
 	c := done.condition()
-	return ctrl.Result{RequeueAfter: done.problems.after(resync)}, r.write(ctx, o, d, done.inventory, &c)
+	return ctrl.Result{RequeueAfter: done.after(resync)}, r.write(ctx, o, d, done.inventory, &c)
 }
 
 // empty is a job that wants nothing.

@@ -50,7 +50,9 @@ func faked(t *testing.T, there ...client.Object) client.Client {
 		WithObjects(there...).Build()
 }
 
-func engine(c client.Client) *Engine { return &Engine{Clients: anybody{c}, Mapper: c.RESTMapper()} }
+func engine(c client.Client) *Engine {
+	return &Engine{Clients: anybody{c}, Mapper: c.RESTMapper(), Now: time.Now}
+}
 
 // settled is a namespace of tenant solar that is in place.
 func settled(name string) *corev1.Namespace {
