@@ -71,6 +71,8 @@ var (
 	// ErrForeign says that in another namespace an account of the name is somebody
 	// else's. What rights it has is not known, so nobody there gets a token of it.
 	ErrForeign = errors.New("there is a ServiceAccount of the name that is not the platform's: remove it, or give the owner's account another name")
+	// ErrQuota says that a quota of the namespace has no room for them.
+	ErrQuota = errors.New("a quota of the namespace is used up: raise it, or remove something")
 )
 
 // Mode is how far credentials are given.
@@ -225,7 +227,7 @@ func AccountOf(annotations map[string]string) (types.NamespacedName, bool) {
 }
 
 // reasons are for events: one word each.
-var reasons = map[error]string{ErrNotOwner: "NotAnOwner", ErrPlatform: "PlatformNamespace", ErrName: "NameTooLong", ErrForeign: "ForeignAccount"}
+var reasons = map[error]string{ErrNotOwner: "NotAnOwner", ErrPlatform: "PlatformNamespace", ErrName: "NameTooLong", ErrForeign: "ForeignAccount", ErrQuota: "QuotaExceeded"}
 
 // Reason is one word for an error of this package, or Failed.
 func Reason(err error) string {

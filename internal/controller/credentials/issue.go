@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
@@ -46,8 +47,8 @@ type holder struct {
 // next one is.
 func (i *issue) all(ctx context.Context) (ctrl.Result, error) {
 	next, err := i.place(ctx, i.plan.Account.Namespace)
-	if errors.Is(err, errTaken) {
-		i.warn(i.account, err)
+	if problem := stuck(err); problem != nil {
+		i.warn(i.account, problem)
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
 	if err != nil {
@@ -56,9 +57,10 @@ func (i *issue) all(ctx context.Context) (ctrl.Result, error) {
 	var failed []error
 	for _, namespace := range i.plan.Copies {
 		renew, err := i.place(ctx, namespace)
+		problem := stuck(err)
 		switch {
-		case errors.Is(err, errTaken) || errors.Is(err, credentials.ErrForeign):
-			i.warn(i.account, fmt.Errorf("namespace %s: %w", namespace, err))
+		case problem != nil:
+			i.warn(i.account, fmt.Errorf("namespace %s: %w", namespace, problem))
 			renew = i.Now().Add(again)
 		case apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			continue // it goes
@@ -75,6 +77,18 @@ func (i *issue) all(ctx context.Context) (ctrl.Result, error) {
 		return ctrl.Result{}, failed[0]
 	}
 	return ctrl.Result{RequeueAfter: max(next.Sub(i.Now()), time.Second)}, nil
+}
+
+// stuck returns what somebody has to put right, nil if it is not that. A quota that is
+// used up looks like rights that are missing.
+func stuck(err error) error {
+	switch {
+	case errors.Is(err, errTaken), errors.Is(err, credentials.ErrForeign):
+		return err
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+		return fmt.Errorf("%w: %w", credentials.ErrQuota, err)
+	}
+	return nil
 }
 
 // place writes what is due in a namespace.

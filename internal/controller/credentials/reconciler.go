@@ -68,14 +68,11 @@ type Reconciler struct {
 }
 
 // Reconcile brings the credentials of one account up to date. Without a valid
-// profile nothing is made and nothing is taken away.
+// profile nothing is made and nothing is taken away, but tokens are replaced.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	profile, err := r.Profiles.Profile(ctx)
 	if err != nil && !errors.Is(err, tenancy.ErrInvalid) {
 		return ctrl.Result{}, err
-	}
-	if profile == nil {
-		return ctrl.Result{}, nil
 	}
 	result, err := r.reconcile(ctx, request.NamespacedName, profile)
 	if apierrors.IsConflict(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -92,6 +89,9 @@ func (r *Reconciler) reconcile(ctx context.Context, account types.NamespacedName
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if profile == nil {
+		return r.renew(ctx, account, state)
+	}
 	state.Profile = profile
 	plan, problem := credentials.Plans(state)
 	if problem != nil {
@@ -100,6 +100,11 @@ func (r *Reconciler) reconcile(ctx context.Context, account types.NamespacedName
 	if err := r.prune(ctx, account, plan); err != nil || plan == nil {
 		return ctrl.Result{}, err
 	}
+	return r.carryOut(ctx, state, plan)
+}
+
+// carryOut writes what is due of a plan.
+func (r *Reconciler) carryOut(ctx context.Context, state credentials.State, plan *credentials.Plan) (ctrl.Result, error) {
 	target, err := r.Targets.Target(ctx)
 	if err != nil {
 		// What is there goes on to be good for as long as its token is.
@@ -108,10 +113,57 @@ func (r *Reconciler) reconcile(ctx context.Context, account types.NamespacedName
 	}
 	i := &issue{
 		Reconciler: r, plan: plan, account: state.Account, target: target,
-		lifetime: credentials.Lifetime(r.Lifetime, profile.Spec.Tenants.Bounds.MaxTimeout.Duration),
-		platform: profile.Spec.PlatformNamespaces,
+		lifetime: credentials.Lifetime(r.Lifetime, state.Profile.Spec.Tenants.Bounds.MaxTimeout.Duration),
+		platform: state.Profile.Spec.PlatformNamespaces,
 	}
 	return i.all(ctx)
+}
+
+// renew replaces tokens while there is no valid profile: those that are on record, of
+// an account that is to have them still, by the profile that was in force.
+func (r *Reconciler) renew(ctx context.Context, account types.NamespacedName, state credentials.State) (ctrl.Result, error) {
+	if state.Account == nil {
+		return ctrl.Result{}, nil
+	}
+	var err error
+	if state.Profile, err = r.inForce(ctx, state); err != nil {
+		return ctrl.Result{}, err
+	}
+	plan, _ := credentials.Plans(state) // what is wrong is said when there is a profile
+	if plan == nil {
+		return ctrl.Result{}, nil
+	}
+	bindings, err := r.bindings(ctx, account)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	unknown := func(namespace string) bool {
+		return !slices.ContainsFunc(bindings, func(b rbacv1.RoleBinding) bool {
+			return b.Namespace == namespace && b.Name == credentials.RecordName(account)
+		})
+	}
+	if unknown(account.Namespace) {
+		return ctrl.Result{}, nil
+	}
+	plan.Copies = slices.DeleteFunc(plan.Copies, unknown)
+	return r.carryOut(ctx, state, plan)
+}
+
+// inForce is the profile as the namespaces of an account's tenants have it in their
+// parameters; an empty one if they have none.
+func (r *Reconciler) inForce(ctx context.Context, state credentials.State) (*v1alpha1.TenancyProfile, error) {
+	for i := range state.Namespaces {
+		key := client.ObjectKey{Namespace: state.Namespaces[i].Name, Name: v1alpha1.ParametersName}
+		parameters := &v1alpha1.TenantParameters{}
+		err := r.Client.Get(ctx, key, parameters)
+		if err == nil {
+			return &v1alpha1.TenancyProfile{Spec: parameters.Spec.TenancyProfileSpec}, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("cannot read the parameters of namespace %s: %w", key.Namespace, err)
+		}
+	}
+	return &v1alpha1.TenancyProfile{}, nil
 }
 
 // read returns what the plan has to know.
@@ -156,13 +208,13 @@ func (r *Reconciler) warn(account *corev1.ServiceAccount, problem error) {
 // prune removes what the account has and the plan, which may be nil, does not: in each
 // namespace the record last, which is what the manager's rights there come from.
 func (r *Reconciler) prune(ctx context.Context, account types.NamespacedName, plan *credentials.Plan) error {
-	var bindings rbacv1.RoleBindingList
-	if err := r.Client.List(ctx, &bindings, client.MatchingFields{indexAccount: account.String()}); err != nil {
-		return fmt.Errorf("cannot read where account %s has credentials: %w", account, err)
+	bindings, err := r.bindings(ctx, account)
+	if err != nil {
+		return err
 	}
 	var left []*rbacv1.RoleBinding
-	for i := range bindings.Items {
-		b := &bindings.Items[i]
+	for i := range bindings {
+		b := &bindings[i]
 		home := b.Namespace == account.Namespace
 		stays := plan != nil && (home || slices.Contains(plan.Copies, b.Namespace))
 		switch {
@@ -184,6 +236,15 @@ func (r *Reconciler) prune(ctx context.Context, account types.NamespacedName, pl
 		}
 	}
 	return nil
+}
+
+// bindings are the RoleBindings of an account's credentials.
+func (r *Reconciler) bindings(ctx context.Context, account types.NamespacedName) ([]rbacv1.RoleBinding, error) {
+	var list rbacv1.RoleBindingList
+	if err := r.Client.List(ctx, &list, client.MatchingFields{indexAccount: account.String()}); err != nil {
+		return nil, fmt.Errorf("cannot read where account %s has credentials: %w", account, err)
+	}
+	return list.Items, nil
 }
 
 // leave removes the Secret beside a record, with which its tokens end, the Role, the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -49,7 +50,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	profile := &unstructured.Unstructured{}
 	profile.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TenancyProfile"))
 	c := mgr.GetClient()
-	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return asking(ctx, c) })
+	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return everybody(ctx, c) })
 	changed := make(chan event.GenericEvent, 1)
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return r.watchTarget(ctx, changed) })); err != nil {
 		return fmt.Errorf("cannot watch where kubeconfigs lead to: %w", err)
@@ -74,21 +75,24 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Complete(r)
 }
 
+// indexes are what the cache is searched by.
+var indexes = []struct {
+	object client.Object
+	name   string
+	of     client.IndexerFunc
+}{
+	{&v1alpha1.Tenant{}, indexOwner, func(o client.Object) []string { return names(owners(context.Background(), o)) }},
+	{&rbacv1.RoleBinding{}, indexAccount, accountOf},
+	{&corev1.ServiceAccount{}, indexAsking, func(o client.Object) []string {
+		if credentials.Asked(o.GetAnnotations()) == credentials.None {
+			return nil
+		}
+		return []string{"true"}
+	}},
+}
+
 func index(ctx context.Context, mgr manager.Manager) error {
-	for _, i := range []struct {
-		object client.Object
-		name   string
-		of     client.IndexerFunc
-	}{
-		{&v1alpha1.Tenant{}, indexOwner, func(o client.Object) []string { return names(owners(ctx, o)) }},
-		{&rbacv1.RoleBinding{}, indexAccount, accountOf},
-		{&corev1.ServiceAccount{}, indexAsking, func(o client.Object) []string {
-			if credentials.Asked(o.GetAnnotations()) == credentials.None {
-				return nil
-			}
-			return []string{"true"}
-		}},
-	} {
+	for _, i := range indexes {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, i.object, i.name, i.of); err != nil {
 			return fmt.Errorf("cannot index %T: %w", i.object, err)
 		}
@@ -145,17 +149,27 @@ func concerned(ctx context.Context, c client.Reader, namespace client.Object) []
 	return found
 }
 
-// asking are all accounts that want credentials.
-func asking(ctx context.Context, c client.Reader) []reconcile.Request {
+// everybody are all accounts that want credentials, and those that have some: one that
+// asks no more may have stopped while there was no valid profile.
+func everybody(ctx context.Context, c client.Reader) []reconcile.Request {
 	var accounts corev1.ServiceAccountList
 	if err := c.List(ctx, &accounts, client.MatchingFields{indexAsking: "true"}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "cannot list accounts")
 	}
-	var found []reconcile.Request
+	found := map[reconcile.Request]bool{}
 	for i := range accounts.Items {
-		found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&accounts.Items[i])})
+		found[reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&accounts.Items[i])}] = true
 	}
-	return found
+	var bindings rbacv1.RoleBindingList
+	if err := c.List(ctx, &bindings, client.HasLabels{credentials.Label}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "cannot list credentials")
+	}
+	for i := range bindings.Items {
+		for _, r := range requests(accountOf(&bindings.Items[i])) {
+			found[r] = true
+		}
+	}
+	return slices.Collect(maps.Keys(found))
 }
 
 func requests(accounts []string) []reconcile.Request {

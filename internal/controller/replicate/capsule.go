@@ -46,6 +46,9 @@ type CapsuleReconciler struct {
 func (r *CapsuleReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	o := r.kind.empty()
 	if err := r.Client.Get(ctx, request.NamespacedName, o); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Engine.waits.forget(fieldManager(r.kind.name, request.Namespace, request.Name))
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	result, err := r.reconcile(ctx, o)
@@ -64,6 +67,8 @@ func (r *CapsuleReconciler) reconcile(ctx context.Context, o client.Object) (ctr
 		return ctrl.Result{}, nil
 	case deleting && !prunes:
 		return ctrl.Result{}, r.finalize(ctx, o, false)
+	case deleting:
+		return r.leave(ctx, o, d)
 	case !deleting && has != prunes:
 		// No event tells of it, so this goes on.
 		if err := r.finalize(ctx, o, prunes); err != nil {
@@ -75,7 +80,7 @@ func (r *CapsuleReconciler) reconcile(ctx context.Context, o client.Object) (ctr
 	if problem != "" {
 		early.add(reasonRefused, "spec.resyncPeriod: %s", problem)
 	}
-	if d.spec.Cordoned && o.GetDeletionTimestamp().IsZero() {
+	if d.spec.Cordoned {
 		return ctrl.Result{}, r.write(ctx, o, d, nil, &metav1.Condition{
 			Status: metav1.ConditionUnknown, Reason: ReasonCordoned, Message: "spec.cordoned is true: the objects are left as they are",
 		})
@@ -88,30 +93,61 @@ func (r *CapsuleReconciler) reconcile(ctx context.Context, o client.Object) (ctr
 		return ctrl.Result{RequeueAfter: soon}, err
 	}
 	j, err := r.job(ctx, o, d, &early)
-	if err != nil || j == nil {
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if j == nil {
+		// Profiles are not watched here.
+		return ctrl.Result{RequeueAfter: resync}, nil
 	}
 	done, err := r.Engine.run(ctx, j, early)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if !o.GetDeletionTimestamp().IsZero() && (len(done.inventory) == 0 || r.leaving(ctx, o)) {
+	c := done.condition()
+	d.status.Size = int32(done.size) // bounded by MaxObjects
+	return ctrl.Result{RequeueAfter: done.after(period)}, r.write(ctx, o, d, done.inventory, &c)
+}
+
+// leave removes what an object of the kind has that is being deleted, and then lets it
+// go. Only the inventory counts: a mistake in the spec, or a profile that is missing,
+// must not keep it for ever.
+func (r *CapsuleReconciler) leave(ctx context.Context, o client.Object, d *declaration) (ctrl.Result, error) {
+	j := r.empty(o, d)
+	var tenants []string
+	if d.tenants == nil {
+		var none problems // whose the namespace is decides what may be removed
+		var err error
+		if tenants, err = r.tenants(ctx, o, d, &none); client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	j.mine = func(namespace string) bool { return r.mine(ctx, o, tenants, namespace) }
+	done, err := r.Engine.run(ctx, j, problems{})
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if len(done.inventory) == 0 || r.leaving(ctx, o) {
 		return ctrl.Result{}, r.finalize(ctx, o, false)
 	}
 	c := done.condition()
-	d.status.Size = int32(done.size) // bounded by MaxObjects
-	return ctrl.Result{RequeueAfter: done.problems.after(period)}, r.write(ctx, o, d, done.inventory, &c)
+	return ctrl.Result{RequeueAfter: done.after(resync)}, r.write(ctx, o, d, done.inventory, &c)
 }
 
-// job is what an object of the kind wants; nil if nothing may be made.
-func (r *CapsuleReconciler) job(ctx context.Context, o client.Object, d *declaration, p *problems) (*job, error) {
-	j := &job{
+// empty is a job that wants nothing.
+func (r *CapsuleReconciler) empty(o client.Object, d *declaration) *job {
+	return &job{
 		manager: fieldManager(r.kind.name, o.GetNamespace(), o.GetName()),
 		have:    readCapsule(d.status.Inventory),
 		save: func(ctx context.Context, inventory replicate.Inventory) error {
 			return r.write(ctx, o, d, inventory, nil)
 		},
 	}
+}
+
+// job is what an object of the kind wants; nil if nothing may be made.
+func (r *CapsuleReconciler) job(ctx context.Context, o client.Object, d *declaration, p *problems) (*job, error) {
+	j := r.empty(o, d)
 	tenants, err := r.tenants(ctx, o, d, p)
 	if err != nil {
 		return nil, err
@@ -136,7 +172,7 @@ func (r *CapsuleReconciler) job(ctx context.Context, o client.Object, d *declara
 		p.add(reasonRefused, "%s", problem)
 		j.scopes = nil
 	}
-	if o.GetDeletionTimestamp().IsZero() && d.refused == "" && problem == "" {
+	if d.refused == "" && problem == "" {
 		j.entries = capsuleEntries(d, account, j.scopes, p)
 	}
 	if d.refused != "" {
@@ -255,9 +291,6 @@ func (r *CapsuleReconciler) leaving(ctx context.Context, o client.Object) bool {
 
 // waits says for which other declaration this one does.
 func (r *CapsuleReconciler) waits(ctx context.Context, o client.Object, d *declaration) (string, error) {
-	if !o.GetDeletionTimestamp().IsZero() {
-		return "", nil
-	}
 	for _, on := range d.spec.DependsOn {
 		other := r.kind.empty()
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: on.Name}, other)

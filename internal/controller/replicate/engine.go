@@ -23,7 +23,7 @@ const (
 	// resync is how often objects are looked at: the manager watches none of them,
 	// for which it would need the right to read Secrets everywhere.
 	resync = time.Minute
-	// soon is when to look again for what is on its way.
+	// soon is when to look again for what is on its way, at first.
 	soon = 2 * time.Second
 )
 
@@ -39,6 +39,10 @@ type Clients interface {
 type Engine struct {
 	Clients Clients
 	Mapper  apimeta.RESTMapper
+	// Now is the clock.
+	Now func() time.Time
+
+	waits waits
 }
 
 // entry is a list of objects, from where they come, and who applies them.
@@ -81,6 +85,8 @@ type result struct {
 	// size is how many objects are in place.
 	size     int
 	problems problems
+	// wait is when to look again for what is on its way; zero if nothing is.
+	wait time.Duration
 }
 
 // problems are what is wrong, in words for the person who wrote the declaration.
@@ -88,7 +94,8 @@ type problems struct {
 	reason   string
 	messages []string
 	more     int
-	waiting  bool
+	// waiting are those that end by themselves.
+	waiting map[string]bool
 }
 
 // Reasons, the gravest last.
@@ -108,12 +115,18 @@ func (p *problems) add(reason, format string, args ...any) {
 	if gravity[reason] > gravity[p.reason] {
 		p.reason = reason
 	}
-	p.waiting = p.waiting || reason == reasonWaiting
+	message := shorten(fmt.Sprintf(format, args...))
+	if reason == reasonWaiting {
+		if p.waiting == nil {
+			p.waiting = map[string]bool{}
+		}
+		p.waiting[message] = true
+	}
 	if len(p.messages) == maxMessages {
 		p.more++
 		return
 	}
-	p.messages = append(p.messages, shorten(fmt.Sprintf(format, args...)))
+	p.messages = append(p.messages, message)
 }
 
 func (p *problems) message() string {
@@ -134,9 +147,9 @@ func shorten(text string) string {
 }
 
 // after is when to look again.
-func (p *problems) after(period time.Duration) time.Duration {
-	if p.waiting {
-		return soon
+func (r *result) after(period time.Duration) time.Duration {
+	if r.wait > 0 {
+		return min(r.wait, period)
 	}
 	return period
 }
@@ -182,6 +195,7 @@ func (e *Engine) run(ctx context.Context, j *job, early problems) (*result, erro
 			r.inventory[key] = held
 		}
 	}
+	r.wait = e.waits.next(j.manager, r.problems.waiting, e.Now())
 	return r, nil
 }
 

@@ -3,6 +3,7 @@ package replicate
 import (
 	"context"
 	"maps"
+	"time"
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -24,7 +25,7 @@ const concurrent = 4
 
 // NewEngine returns what the reconcilers of a manager share.
 func NewEngine(mgr manager.Manager) *Engine {
-	return &Engine{Clients: NewImpersonators(mgr.GetConfig(), mgr.GetRESTMapper()), Mapper: mgr.GetRESTMapper()}
+	return &Engine{Clients: NewImpersonators(mgr.GetConfig(), mgr.GetRESTMapper()), Mapper: mgr.GetRESTMapper(), Now: time.Now}
 }
 
 // Setup adds the reconciler of Tenants to a manager. That of tenants' namespaces has

@@ -48,6 +48,9 @@ type TenantReconciler struct {
 func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	tenant := &v1alpha1.Tenant{}
 	if err := r.Client.Get(ctx, request.NamespacedName, tenant); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Engine.waits.forget(fieldManager("Tenant", "", request.Name))
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !tenant.DeletionTimestamp.IsZero() || len(tenant.Spec.Objects)+len(tenant.Status.Objects) == 0 && apimeta.FindStatusCondition(tenant.Status.Conditions, ConditionReplicated) == nil {
@@ -68,8 +71,12 @@ func (r *TenantReconciler) reconcile(ctx context.Context, tenant *v1alpha1.Tenan
 		})
 	}
 	s, err := scopeOf(ctx, r.Client, r.Profiles, tenant.Name)
-	if err != nil || s == nil {
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if s == nil {
+		// Profiles are not watched here.
+		return ctrl.Result{RequeueAfter: resync}, nil
 	}
 	j := &job{
 		manager: fieldManager("Tenant", "", tenant.Name),
@@ -94,7 +101,7 @@ func (r *TenantReconciler) reconcile(ctx context.Context, tenant *v1alpha1.Tenan
 		return ctrl.Result{}, r.write(ctx, tenant, done.inventory, &metav1.Condition{})
 	}
 	c := done.condition()
-	return ctrl.Result{RequeueAfter: done.problems.after(resync)}, r.write(ctx, tenant, done.inventory, &c)
+	return ctrl.Result{RequeueAfter: done.after(resync)}, r.write(ctx, tenant, done.inventory, &c)
 }
 
 // write writes the status if it differs: the inventory unless it is nil, and the

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -35,8 +36,12 @@ const (
 	// reasonEnded is the reason of a copy, and of an event about its users,
 	// when nobody may use it any more.
 	reasonEnded = "GrantEnded"
+	// reasonFailed is the reason of a grant of which a copy cannot be written.
+	reasonFailed = "Failed"
 	// writers bounds how many copies are written at a time.
 	writers = 16
+	// told bounds how many failures an error names.
+	told = 8
 )
 
 // errTaken says that somebody else's object has the name of a copy.
@@ -71,16 +76,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	plan := grants.Plan(state)
-	if err := r.apply(ctx, owner, plan, copies); err != nil {
-		if apierrors.IsConflict(err) {
-			return ctrl.Result{RequeueAfter: time.Second}, nil
+	failed := r.apply(ctx, owner, plan, copies)
+	again, err := sortOut(failed)
+	problems := []error{err}
+	// A grant says what became of it also where something failed, its own or another's.
+	for i := range state.Grants {
+		if result, known := resultOf(&state.Grants[i], owner, plan, failed); known {
+			problems = append(problems, r.writeStatus(ctx, &state.Grants[i], result))
 		}
+	}
+	if err := errors.Join(problems...); err != nil {
 		return ctrl.Result{}, err
 	}
-	for i := range state.Grants {
-		if err := r.writeStatus(ctx, &state.Grants[i], plan.Results[state.Grants[i].Name]); err != nil {
-			return ctrl.Result{}, err
-		}
+	if again {
+		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
 	if plan.Next.IsZero() {
 		return ctrl.Result{}, nil
@@ -144,10 +153,23 @@ func (r *Reconciler) read(ctx context.Context, owner string) (grants.State, map[
 	return state, copies, nil
 }
 
-// apply makes what is missing, updates what differs, and removes the rest.
-func (r *Reconciler) apply(ctx context.Context, owner string, plan grants.Planned, copies map[string]*unstructured.Unstructured) error {
-	group, ctx := errgroup.WithContext(ctx)
+// apply makes what is missing, updates what differs, and removes the rest. It returns
+// what failed, by the NAMESPACE/NAME of the copy: no consumer waits for another's.
+func (r *Reconciler) apply(ctx context.Context, owner string, plan grants.Planned, copies map[string]*unstructured.Unstructured) map[string]error {
+	var group errgroup.Group
 	group.SetLimit(writers)
+	var lock sync.Mutex
+	failed := map[string]error{}
+	run := func(key string, do func() error) {
+		group.Go(func() error {
+			if err := do(); err != nil {
+				lock.Lock()
+				defer lock.Unlock()
+				failed[key] = err
+			}
+			return nil
+		})
+	}
 	wanted := map[string]bool{}
 	for _, c := range plan.Copies {
 		key := c.Namespace + "/" + c.Name
@@ -156,14 +178,53 @@ func (r *Reconciler) apply(ctx context.Context, owner string, plan grants.Planne
 		if c.Source.Artifact == nil || existing != nil && upToDate(existing, c) {
 			continue
 		}
-		group.Go(func() error { return r.write(ctx, owner, c, existing) })
+		run(key, func() error { return r.write(ctx, owner, c, existing) })
 	}
 	for _, key := range slices.Sorted(maps.Keys(copies)) {
 		if existing := copies[key]; !wanted[key] && existing.GetDeletionTimestamp() == nil {
-			group.Go(func() error { return r.end(ctx, existing) })
+			run(key, func() error { return r.end(ctx, existing) })
 		}
 	}
-	return group.Wait()
+	_ = group.Wait() // the errors are collected
+	return failed
+}
+
+// sortOut returns what failed as one error, without those copies that somebody else
+// changed meanwhile: again says that there were some, for which the next plan decides.
+func sortOut(failed map[string]error) (again bool, err error) {
+	var problems []error
+	for _, key := range slices.Sorted(maps.Keys(failed)) {
+		if apierrors.IsConflict(failed[key]) {
+			again = true
+			continue
+		}
+		problems = append(problems, failed[key])
+	}
+	if more := len(problems) - told; more > 0 {
+		problems = append(problems[:told], fmt.Errorf("%d more of the same namespace's copies failed", more))
+	}
+	return again, errors.Join(problems...)
+}
+
+// resultOf is what a grant has to say about itself: what the plan has, unless a copy
+// that it gives failed. It is not known while the cache is behind with one of them.
+func resultOf(grant *v1alpha1.SourceGrant, owner string, plan grants.Planned, failed map[string]error) (result grants.Result, known bool) {
+	result = plan.Results[grant.Name]
+	if len(failed) == 0 || result.Reason != grants.ReasonGranted {
+		return result, true
+	}
+	for _, to := range grant.Spec.To {
+		for _, consumer := range result.Consumers {
+			err := failed[consumer+"/"+grants.Name(owner, to.Name)]
+			if apierrors.IsConflict(err) {
+				return result, false
+			}
+			if err != nil && result.Reason == grants.ReasonGranted {
+				result.Reason, result.Message = reasonFailed, err.Error()
+			}
+		}
+	}
+	return result, true
 }
 
 // write makes a copy or lets it follow. Consumers hear of a new revision from
@@ -227,11 +288,16 @@ func (r *Reconciler) end(ctx context.Context, existing *unstructured.Unstructure
 	return nil
 }
 
-// ask makes Flux look at whatever uses a copy, and tells why.
+// ask makes Flux look at whatever uses a copy, and tells why. Of a kind that the
+// cluster does not serve, as Flux is there without that controller, nothing uses it.
 func (r *Reconciler) ask(ctx context.Context, ended *unstructured.Unstructured) error {
 	for _, consumer := range consumerKinds {
 		users := list(consumer.kind)
-		if err := r.Live.List(ctx, users, client.InNamespace(ended.GetNamespace())); err != nil {
+		err := r.Live.List(ctx, users, client.InNamespace(ended.GetNamespace()))
+		if apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("cannot read who uses ExternalArtifact %s/%s: %w", ended.GetNamespace(), ended.GetName(), err)
 		}
 		for i := range users.Items {
