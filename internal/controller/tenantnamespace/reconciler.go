@@ -4,6 +4,7 @@
 package tenantnamespace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -205,24 +206,23 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 	// Whatever the rules refuse for certain is tried when the label says that they
 	// read the namespace's own parameters, which is a reason to look again.
 	wanted := slices.DeleteFunc(desired.List(), func(o client.Object) bool { return slices.Contains(desired.Later, o) })
-	complete := tenant == nil || hasShares(tenant, have)
+	complete, ours := tenant == nil || hasShares(tenant, have), have.ours(tenant)
 	if !complete {
-		// Nobody gets rights before the quotas hold; the quotas' coming is a
+		// Nobody gets rights before the quotas hold, but whoever is to lose some does
+		// not keep them, and what bounds the namespace stays; the quotas' coming is a
 		// reason to look again.
-		wanted = slices.DeleteFunc(wanted, r.givesRights)
+		wanted = r.narrowed(wanted, have)
+		ours = slices.DeleteFunc(ours, func(o client.Object) bool { return !r.givesRights(o) })
 	}
 	result, problem, err = r.applyAll(ctx, ns, wanted, have)
 	if err != nil {
 		return ctrl.Result{}, nil, err
 	}
-	if !complete {
-		if problem == nil {
-			problem = errWaiting
-		}
-		return result, problem, nil
-	}
-	if err := r.prune(ctx, have.ours(tenant), desired.List()); err != nil {
+	if err := r.prune(ctx, ours, desired.List()); err != nil {
 		return ctrl.Result{}, nil, err
+	}
+	if !complete {
+		return result, cmp.Or(problem, errWaiting), nil
 	}
 	wait, err := r.settle(ctx, ns, have)
 	if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {

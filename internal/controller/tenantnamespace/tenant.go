@@ -108,6 +108,29 @@ func (r *Reconciler) givesRights(o client.Object) bool {
 	return false
 }
 
+// narrowed leaves of what gives rights only what takes some away: RoleBindings that are
+// there, without the subjects that are not to have the role any more.
+func (r *Reconciler) narrowed(wanted []client.Object, have *contents) []client.Object {
+	var left []client.Object
+	for _, object := range wanted {
+		if !r.givesRights(object) {
+			left = append(left, object)
+			continue
+		}
+		want, ok1 := object.(*rbacv1.RoleBinding)
+		there, ok2 := have.find(object).(*rbacv1.RoleBinding)
+		if !ok1 || !ok2 || there.RoleRef != want.RoleRef {
+			continue
+		}
+		less := want.DeepCopy()
+		less.Subjects = slices.DeleteFunc(less.Subjects, func(s rbacv1.Subject) bool { return !slices.Contains(there.Subjects, s) })
+		// Not what came after it, which may have fewer subjects.
+		less.UID, less.ResourceVersion = there.UID, there.ResourceVersion
+		left = append(left, less)
+	}
+	return left
+}
+
 // applyAll writes what is missing or differs. What may not be written is a problem,
 // which keeps nothing else from being written; the first one is returned.
 func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted []client.Object, have *contents) (result ctrl.Result, problem, err error) {
