@@ -87,7 +87,7 @@ func hasShares(tenant *v1alpha1.Tenant, have *contents) bool {
 			continue
 		}
 		if !slices.ContainsFunc(have.quotas, func(o *corev1.ResourceQuota) bool {
-			return o.Name == tenancy.QuotaObjectName(q.Name) && isShare(o)
+			return o.Name == tenancy.QuotaObjectName(q.Name) && isShareOf(o, tenant)
 		}) {
 			return false
 		}
