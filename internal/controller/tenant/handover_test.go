@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -101,9 +102,29 @@ func (p *platform) parts() map[string]string {
 	p.t.Helper()
 	parts := map[string]string{}
 	for _, q := range p.quotas() {
-		parts[q.Namespace+"/"+q.Name] = q.Labels[v1alpha1.LabelFluxTenant] + " " + q.Spec.Hard.Pods().String()
+		part := q.Labels[v1alpha1.LabelFluxTenant] + " " + q.Spec.Hard.Pods().String()
+		if !q.DeletionTimestamp.IsZero() {
+			part += ", deleted"
+		}
+		parts[q.Namespace+"/"+q.Name] = part
 	}
 	return parts
+}
+
+// roles are those that a user or an account has in namespace dev-2.
+func (p *platform) roles(name string) []string {
+	p.t.Helper()
+	var bindings rbacv1.RoleBindingList
+	if err := p.List(p.t.Context(), &bindings, client.InNamespace("dev-2")); err != nil {
+		p.t.Fatal(err)
+	}
+	var roles []string
+	for _, b := range bindings.Items {
+		if slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool { return s.Name == name }) {
+			roles = append(roles, b.RoleRef.Name)
+		}
+	}
+	return roles
 }
 
 // team is a Tenant with an owner of its name, and a quota if it has a name.
@@ -157,20 +178,90 @@ func TestHandover(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.look()
-			var bindings rbacv1.RoleBindingList
-			if err := p.List(t.Context(), &bindings, client.InNamespace("dev-2")); err != nil {
-				t.Fatal(err)
+			if roles := p.roles("dev"); len(roles) > 0 {
+				t.Errorf("%s: who had the namespace before has roles %v", tc.reason, roles)
 			}
-			for _, b := range bindings.Items {
-				for _, s := range b.Subjects {
-					if s.Name == "dev" || tc.waits && s.Name == "ops" {
-						t.Errorf("%s: before its quota is there, %s has role %s", tc.reason, s.Name, b.RoleRef.Name)
-					}
-				}
+			if roles := p.roles("ops"); (len(roles) == 0) != tc.waits {
+				t.Errorf("%s: at first its owner has roles %v", tc.reason, roles)
 			}
 			p.settle()
 			if diff := cmp.Diff(tc.want, p.parts()); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestPartDeleted deletes a part of a quota in a namespace that stays, and leaves its
+// finalizer, as people do and a manager that is killed in between.
+func TestPartDeleted(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		// change is done to the Tenant, seen is what is there when only the namespaces
+		// were looked at, made when the Tenant was.
+		change            func(*v1alpha1.TenantSpec)
+		seen, made, after map[string]string
+	}{
+		"wanted": {
+			"it comes back as it was, and nobody gets what is used there", func(*v1alpha1.TenantSpec) {},
+			map[string]string{"dev-1/tenure-all": "dev 5", "dev-2/tenure-all": "dev 5, deleted"},
+			map[string]string{"dev-1/tenure-all": "dev 5", "dev-2/tenure-all": "dev 5"},
+			map[string]string{"dev-1/tenure-all": "dev 5", "dev-2/tenure-all": "dev 5"},
+		},
+		"not wanted": {
+			"what the Tenant does not have any more goes", func(s *v1alpha1.TenantSpec) { s.Quotas = nil },
+			map[string]string{"dev-1/tenure-all": "dev 5"},
+			map[string]string{},
+			map[string]string{},
+		},
+		"counts something else": {
+			"what is not bounded any more is not in it", func(s *v1alpha1.TenantSpec) {
+				s.Quotas[0].Hard = corev1.ResourceList{corev1.ResourceServices: resource.MustParse("2")}
+			},
+			map[string]string{"dev-1/tenure-all": "dev 5", "dev-2/tenure-all": "dev 5, deleted"},
+			map[string]string{"dev-1/tenure-all": "dev 0", "dev-2/tenure-all": "dev 0"},
+			map[string]string{"dev-1/tenure-all": "dev 0", "dev-2/tenure-all": "dev 0"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlatform(t, team("dev", "all", "10"), namespaceOf("dev", "dev-1"), namespaceOf("dev", "dev-2"))
+			p.settle()
+			if err := p.Delete(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "dev-2", Name: "tenure-all"}}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(map[string]string{"dev-1/tenure-all": "dev 5", "dev-2/tenure-all": "dev 5, deleted"}, p.parts()); diff != "" {
+				t.Fatalf("before (-want +got):\n%s", diff)
+			}
+			tenant := &v1alpha1.Tenant{}
+			if err := p.Get(t.Context(), named("dev"), tenant); err != nil {
+				t.Fatal(err)
+			}
+			tc.change(&tenant.Spec)
+			tenant.Spec.Owners = append(tenant.Spec.Owners, v1alpha1.Owner{Kind: rbacv1.UserKind, Name: "new", Roles: []string{"admin"}})
+			if err := p.Update(t.Context(), tenant); err != nil {
+				t.Fatal(err)
+			}
+			p.look()
+			if diff := cmp.Diff(tc.seen, p.parts()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+			if roles := p.roles("new"); len(tenant.Spec.Quotas) > 0 && len(roles) > 0 {
+				t.Errorf("%s: while the part was on its way out, somebody new got %v", tc.reason, roles)
+			}
+			if _, err := p.tenants.Reconcile(t.Context(), ctrl.Request{NamespacedName: named("dev")}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.made, p.parts()); diff != "" {
+				t.Errorf("%s, once the Tenant is looked at (-want +got):\n%s", tc.reason, diff)
+			}
+			p.settle()
+			if diff := cmp.Diff(tc.after, p.parts()); diff != "" {
+				t.Errorf("%s, in the end (-want +got):\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff([]string{"admin"}, p.roles("new")); diff != "" {
+				t.Errorf("%s, in the end somebody new has (-want +got):\n%s", tc.reason, diff)
 			}
 		})
 	}

@@ -193,6 +193,9 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 		result, err = r.release(ctx, ns, have)
 		return result, nil, err
 	}
+	if err := r.releaseShares(ctx, ns, tenant, have); err != nil {
+		return ctrl.Result{}, nil, err
+	}
 	if tenant != nil {
 		if err := r.applyMetadata(ctx, ns, desired); err != nil {
 			return ctrl.Result{}, nil, err
@@ -273,7 +276,7 @@ func (r *Reconciler) tearDown(ctx context.Context, ns *corev1.Namespace, have *c
 // release takes the label off the namespace, and when the API server has
 // noticed, lets parameters go that are being deleted.
 func (r *Reconciler) release(ctx context.Context, ns *corev1.Namespace, have *contents) (ctrl.Result, error) {
-	if err := r.releaseShares(ctx, ns, have); err != nil {
+	if err := r.releaseShares(ctx, ns, nil, have); err != nil {
 		return ctrl.Result{}, err
 	}
 	if have.parameters == nil {

@@ -80,14 +80,15 @@ func (r *Reconciler) report(tenant *v1alpha1.Tenant, ns *corev1.Namespace, probl
 	r.Reports.Report(tenant, ns.Name, problem)
 }
 
-// hasShares says whether the namespace has its part of each of the Tenant's quotas.
+// hasShares says whether the namespace has its part of each of the Tenant's quotas, of
+// which none is on its way out.
 func hasShares(tenant *v1alpha1.Tenant, have *contents) bool {
 	for _, q := range tenant.Spec.Quotas {
 		if q.Scope == "Namespace" {
 			continue
 		}
 		if !slices.ContainsFunc(have.quotas, func(o *corev1.ResourceQuota) bool {
-			return o.Name == tenancy.QuotaObjectName(q.Name) && isShareOf(o, tenant)
+			return o.Name == tenancy.QuotaObjectName(q.Name) && isShareOf(o, tenant) && o.DeletionTimestamp.IsZero()
 		}) {
 			return false
 		}
