@@ -154,7 +154,7 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 			continue
 		}
 		kind := object.GetObjectKind().GroupVersionKind().Kind
-		if sync && apimeta.IsNoMatchError(err) {
+		if sync && unserved(err) {
 			// The rest of the namespace does not wait for Flux.
 			problem = cmp.Or(problem, fmt.Errorf("cannot apply %s %s/%s before Flux is installed: %w", kind, ns.Name, object.GetName(), err))
 			continue
@@ -180,6 +180,20 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 		result.RequeueAfter = again
 	}
 	return result, problem, nil
+}
+
+// unserved says whether something was not applied because the cluster does not serve
+// its kind, or does no more, which the client does not know yet.
+func unserved(err error) bool {
+	if apimeta.IsNoMatchError(err) {
+		return true
+	}
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || details.Kind != "namespaces"
 }
 
 // early returns when to try a source again that was refused though the rules allow it,
