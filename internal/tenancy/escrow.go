@@ -51,7 +51,7 @@ func Escrow(limit corev1.ResourceList, shares []Share) (hard map[string]corev1.R
 		}
 		for i, s := range shares {
 			if !s.Leaving {
-				hard[s.Namespace][name] = e.quantity(e.parts[i].next, bound)
+				hard[s.Namespace][name] = e.quantity(i, s.Hard[name], bound)
 			}
 		}
 	}
@@ -61,9 +61,12 @@ func Escrow(limit corev1.ResourceList, shares []Share) (hard map[string]corev1.R
 
 // escrow divides one resource, counted in units.
 type escrow struct {
-	name  corev1.ResourceName
-	limit int64
-	parts []part
+	name corev1.ResourceName
+	// coarse is how many of what Kubernetes counts are a unit, or of thousandths of
+	// it. Limits are rounded down to units, and what is used or may be is rounded up.
+	coarse int64
+	limit  int64
+	parts  []part
 }
 
 // part is a namespace's.
@@ -76,8 +79,10 @@ type part struct {
 func (p part) held() int64 { return max(p.hard, p.enforced, p.used) }
 
 func newEscrow(name corev1.ResourceName, bound resource.Quantity, shares []Share) *escrow {
-	e := &escrow{name: name, parts: make([]part, len(shares))}
-	e.limit = e.units(bound, false)
+	e := &escrow{name: name, coarse: 1, parts: make([]part, len(shares))}
+	for e.limit = e.units(bound, false); e.limit >= maxUnits; e.limit = e.units(bound, false) {
+		e.coarse *= 1024
+	}
 	for i, s := range shares {
 		hard, bounded := s.Hard[name]
 		e.parts[i] = part{
@@ -91,7 +96,8 @@ func newEscrow(name corev1.ResourceName, bound resource.Quantity, shares []Share
 // fine says whether the resource is counted in thousandths, as processors are.
 func (e *escrow) fine() bool { return strings.HasSuffix(string(e.name), "cpu") }
 
-// maxUnits keeps sums of many parts within 64 bits.
+// maxUnits keeps sums of many parts within 64 bits. A limit is less, so that a part that
+// is cut to it is above every limit.
 const maxUnits = int64(1) << 46
 
 func (e *escrow) units(q resource.Quantity, up bool) int64 {
@@ -101,18 +107,28 @@ func (e *escrow) units(q resource.Quantity, up bool) int64 {
 	} else if !up && q.CmpInt64(value) < 0 {
 		value-- // Value rounds up
 	}
-	return min(max(value, 0), maxUnits)
+	value = max(value, 0)
+	if up && value%e.coarse > 0 {
+		return min(value/e.coarse+1, maxUnits)
+	}
+	return min(value/e.coarse, maxUnits)
 }
 
-func (e *escrow) quantity(units int64, like resource.Quantity) resource.Quantity {
+// quantity is what a part is to be now, in the format of the limit. One that stays as it
+// is, and is no whole number of units, is not rounded up: others may have the rest.
+func (e *escrow) quantity(i int, hard, like resource.Quantity) resource.Quantity {
+	p := e.parts[i]
+	if e.coarse > 1 && p.exists && p.next == p.hard {
+		return hard
+	}
 	if e.fine() {
-		return *resource.NewMilliQuantity(units, resource.DecimalSI)
+		return *resource.NewMilliQuantity(p.next*e.coarse, resource.DecimalSI)
 	}
 	format := like.Format
 	if format == "" {
 		format = resource.DecimalSI
 	}
-	return *resource.NewQuantity(units, format)
+	return *resource.NewQuantity(p.next*e.coarse, format)
 }
 
 // divide says what each part is to be now, and whether more is used than the limit.

@@ -45,6 +45,11 @@ func TestEscrow(t *testing.T) {
 		{reason: "memory in whole mebibytes", resource: "requests.memory", limit: "1Gi", have: []ns{{}, {}, {}}, want: []string{"342Mi", "341Mi", "341Mi"}},
 		{reason: "a limit of half a thing is none", resource: "pods", limit: "500m", have: []ns{{}}, want: []string{"0"}},
 		{reason: "less free than namespaces", resource: "pods", limit: "2", have: []ns{{}, {}, {}}, want: []string{"1", "1", "0"}},
+		{reason: "more than fits into 46 bits", resource: "requests.storage", limit: "100Ti", have: []ns{{}, {}, {}}, want: []string{"34134Gi", "34133Gi", "34133Gi"}},
+		{reason: "much more, with what does not divide", resource: "requests.storage", limit: "7Ei", have: []ns{{"4Ei", "4Ei", "1000000000000000001"}, {"3Ei", "3Ei", "5"}}, want: []string{"4Ei", "3Ei"}},
+		{reason: "when more is allowed, what was rounded otherwise is not rounded up", resource: "requests.storage", limit: "100Ti", have: []ns{{"54975581388900", "54975581388900", ""}, {"54975581388700", "54975581388700", ""}}, want: []string{"50Ti", "54975581388700"}},
+		{reason: "of much one has all, and uses it", resource: "requests.storage", limit: "100Ti", have: []ns{{"100Ti", "100Ti", "100Ti"}, {}}, want: []string{"100Ti", "0"}},
+		{reason: "more than a limit of much is used", resource: "requests.storage", limit: "100Ti", have: []ns{{"200Ti", "200Ti", "150Ti"}, {"100Ti", "100Ti", "50Ti"}}, want: []string{"75Ti", "25Ti"}, over: true},
 		{reason: "a bound that the quota does not have yet", resource: "pods", limit: "4", have: []ns{{"", "", ""}, {"2", "2", "2"}}, want: []string{"1", "3"}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -146,13 +151,17 @@ func (w *world) enforce(i int) {
 }
 
 // FuzzEscrow runs namespaces, Kubernetes' quota controller and the manager in every
-// order. Each byte is something that happens.
+// order. Each byte is something that happens. The limit is so many times 2 to the power of
+// size, by which what is used grows too, and a little.
 func FuzzEscrow(f *testing.F) {
-	f.Add(uint16(10), []byte("\x00\x01\x02\x03\x10\x11\x12\x13\x20\x21\x22\x23\x30\x31"))
-	f.Add(uint16(3), []byte{0, 0, 0, 0, 3, 2, 3, 2, 11, 19, 27, 3, 2, 5, 3, 2})
-	f.Add(uint16(100), []byte{0, 3, 2, 11, 11, 11, 0, 3, 2, 4, 3, 2, 10, 0, 3, 2, 19, 27})
-	f.Fuzz(func(t *testing.T, limit uint16, happens []byte) {
-		w := &world{t: t, limit: int64(limit)}
+	f.Add(uint16(10), uint8(0), []byte("\x00\x01\x02\x03\x10\x11\x12\x13\x20\x21\x22\x23\x30\x31"))
+	f.Add(uint16(3), uint8(0), []byte{0, 0, 0, 0, 3, 2, 3, 2, 11, 19, 27, 3, 2, 5, 3, 2})
+	f.Add(uint16(100), uint8(0), []byte{0, 3, 2, 11, 11, 11, 0, 3, 2, 4, 3, 2, 10, 0, 3, 2, 19, 27})
+	f.Add(uint16(100), uint8(40), []byte{0, 3, 2, 11, 11, 11, 0, 3, 2, 4, 3, 2, 10, 0, 3, 2, 19, 27})
+	f.Add(uint16(100), uint8(42), []byte{0, 4, 2, 253, 0, 4, 2, 10, 4, 2, 253, 13, 4, 2, 10, 0, 4, 2, 10, 18, 4, 23, 253, 4})
+	f.Fuzz(func(t *testing.T, limit uint16, size uint8, happens []byte) {
+		size %= 43 // sums of what a dozen namespaces have fit
+		w := &world{t: t, limit: int64(limit) << size}
 		for n, b := range happens {
 			if b%8 == 0 && len(w.shares) < 12 {
 				w.shares = append(w.shares, Share{Namespace: fmt.Sprintf("n%03d", n)})
@@ -170,11 +179,11 @@ func FuzzEscrow(f *testing.F) {
 			case 4:
 				w.divide(func(int) bool { return true })
 			case 5, 6: // admission
-				if grow := int64(b) / 16; s.Exists && s.Enforced != nil && w.value(s.Used)+grow <= w.value(s.Enforced) {
+				if grow := int64(b)/16<<size + int64(b)%3*min(1, int64(size)); s.Exists && s.Enforced != nil && w.value(s.Used)+grow <= w.value(s.Enforced) {
 					w.set(&s.Used, w.value(s.Used)+grow)
 				}
 			case 7:
-				w.set(&s.Used, max(0, w.value(s.Used)-int64(b)/16))
+				w.set(&s.Used, max(0, w.value(s.Used)-int64(b)/16<<size))
 				if s.Leaving && w.value(s.Used) == 0 {
 					w.shares = slices.Delete(w.shares, i, i+1)
 				} else if b > 200 {
@@ -184,7 +193,8 @@ func FuzzEscrow(f *testing.F) {
 			w.check(fmt.Sprintf("event %d (%d)", n, b))
 		}
 		w.settle()
-		free, count := w.limit, int64(0)
+		// What is rounded is less than a unit for each.
+		free, count, unit := w.limit, int64(0), max(1, w.limit>>35)
 		for _, s := range w.shares {
 			if s.Leaving {
 				free -= max(w.value(s.Hard), w.value(s.Enforced), w.value(s.Used))
@@ -194,7 +204,7 @@ func FuzzEscrow(f *testing.F) {
 			count++
 		}
 		for _, s := range w.shares {
-			if !s.Leaving && free >= 2*count && w.value(s.Enforced) <= w.value(s.Used) {
+			if !s.Leaving && free >= 2*count*unit && w.value(s.Enforced) <= w.value(s.Used) {
 				t.Fatalf("%s has nothing while %d are free for %d namespaces: %+v", s.Namespace, free, count, w.shares)
 			}
 		}

@@ -3,13 +3,16 @@ package tenant
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -22,7 +25,15 @@ func (r *Reconciler) quotas(ctx context.Context, f *found) error {
 	if err != nil {
 		return err
 	}
-	live := false
+	live, err := r.renew(ctx, f, shares)
+	if err != nil {
+		return err
+	}
+	if live {
+		if shares, err = r.liveShares(ctx, f, shares); err != nil {
+			return err
+		}
+	}
 	for _, q := range f.tenant.Spec.Quotas {
 		if !ofTenant(q) {
 			continue
@@ -41,18 +52,67 @@ func (r *Reconciler) quotas(ctx context.Context, f *found) error {
 			f.exceeded = append(f.exceeded, string(name))
 		}
 		for _, object := range writes {
-			r.places.add(f.tenant.Name, object.Namespace)
-			err := tenantnamespace.Apply(ctx, r.Client, object)
-			if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-				f.problem(ReasonInvalid, "quota %s cannot be kept: %v", q.Name, err)
-				break
+			ok, err := r.write(ctx, f, object)
+			if err != nil {
+				return err
 			}
-			if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
-				return fmt.Errorf("cannot apply quota %s/%s: %w", object.Namespace, object.Name, err)
+			if !ok {
+				break
 			}
 		}
 	}
 	return r.pruneShares(ctx, f, shares)
+}
+
+// write applies a part of a quota, and returns false if the quota cannot be. A namespace
+// that has gone is not a problem.
+func (r *Reconciler) write(ctx context.Context, f *found, object *corev1.ResourceQuota) (ok bool, err error) {
+	r.places.add(f.tenant.Name, object.Namespace)
+	err = tenantnamespace.Apply(ctx, r.Client, object)
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		f.problem(ReasonInvalid, "quota %s cannot be kept: %v", strings.TrimPrefix(object.Name, tenancy.QuotaObjectName("")), err)
+		return false, nil
+	}
+	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("cannot apply quota %s/%s: %w", object.Namespace, object.Name, err)
+	}
+	return true, nil
+}
+
+// renew lets parts go that were deleted in a namespace that stays, by hand or by a
+// manager that did not come to the rest, and makes them again with the same bounds: the
+// next division would otherwise give away what is used there. It says whether there
+// were any.
+func (r *Reconciler) renew(ctx context.Context, f *found, shares []corev1.ResourceQuota) (renewed bool, err error) {
+	for i := range shares {
+		o := &shares[i]
+		stays := slices.ContainsFunc(f.list, func(ns *corev1.Namespace) bool {
+			return ns.Name == o.Namespace && ns.DeletionTimestamp.IsZero() && !tenancy.OfPlatform(ns.Name, f.profile)
+		})
+		of := slices.IndexFunc(f.tenant.Spec.Quotas, func(q v1alpha1.TenantQuota) bool {
+			return ofTenant(q) && tenancy.QuotaObjectName(q.Name) == o.Name
+		})
+		if !stays || of < 0 || o.DeletionTimestamp.IsZero() || !slices.Contains(o.Finalizers, tenancy.QuotaFinalizer) {
+			continue
+		}
+		if err := tenantnamespace.ReleaseQuota(ctx, r.Client, o, false); err != nil {
+			return false, err
+		}
+		if len(o.Finalizers) > 1 {
+			continue // it is not gone yet, and nothing can be in its place
+		}
+		quota := f.tenant.Spec.Quotas[of]
+		hard := maps.Clone(o.Spec.Hard)
+		maps.DeleteFunc(hard, func(name corev1.ResourceName, _ resource.Quantity) bool {
+			_, bounded := quota.Hard[name]
+			return !bounded
+		})
+		if _, err := r.write(ctx, f, tenancy.ShareQuota(f.tenant.Name, o.Namespace, quota, hard)); err != nil {
+			return false, err
+		}
+		renewed = true
+	}
+	return renewed, nil
 }
 
 // divide returns the quotas to write for one of the Tenant's.

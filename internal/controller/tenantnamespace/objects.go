@@ -77,13 +77,14 @@ func (c *contents) add(item runtime.Object) error {
 	return nil
 }
 
-// ours returns what the manager made. The quotas that are parts of a Tenant's are
-// the Tenant's reconciler's, for as long as there is a Tenant, and credentials are
-// removed by theirs, which needs the RoleBindings for it.
+// ours returns what the manager made. The quotas that are parts of the Tenant's are
+// the Tenant's reconciler's, for as long as there is a Tenant: those of another, which
+// had the namespace before, are not. Credentials are removed by theirs, which needs the
+// RoleBindings for it.
 func (c *contents) ours(tenant *v1alpha1.Tenant) []client.Object {
 	var ours []client.Object
 	for _, o := range c.all {
-		if o.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue && o.GetLabels()[tenancy.LabelCredentials] == "" && (tenant == nil || !isShare(o)) {
+		if o.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue && o.GetLabels()[tenancy.LabelCredentials] == "" && (tenant == nil || !isShareOf(o, tenant)) {
 			ours = append(ours, o)
 		}
 	}
@@ -94,6 +95,11 @@ func (c *contents) ours(tenant *v1alpha1.Tenant) []client.Object {
 func isShare(o client.Object) bool {
 	_, quota := o.(*corev1.ResourceQuota)
 	return quota && o.GetLabels()[tenancy.LabelQuotaScope] == tenancy.QuotaScopeTenant
+}
+
+// isShareOf says whether an object is a namespace's part of a quota of this Tenant.
+func isShareOf(o client.Object, tenant *v1alpha1.Tenant) bool {
+	return isShare(o) && o.GetLabels()[v1alpha1.LabelFluxTenant] == tenant.Name
 }
 
 // find returns the object of the same kind and name, or nil.

@@ -4,6 +4,7 @@
 package tenantnamespace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -192,6 +193,9 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 		result, err = r.release(ctx, ns, have)
 		return result, nil, err
 	}
+	if err := r.releaseShares(ctx, ns, tenant, have); err != nil {
+		return ctrl.Result{}, nil, err
+	}
 	if tenant != nil {
 		if err := r.applyMetadata(ctx, ns, desired); err != nil {
 			return ctrl.Result{}, nil, err
@@ -205,24 +209,23 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 	// Whatever the rules refuse for certain is tried when the label says that they
 	// read the namespace's own parameters, which is a reason to look again.
 	wanted := slices.DeleteFunc(desired.List(), func(o client.Object) bool { return slices.Contains(desired.Later, o) })
-	complete := tenant == nil || hasShares(tenant, have)
+	complete, ours := tenant == nil || hasShares(tenant, have), have.ours(tenant)
 	if !complete {
-		// Nobody gets rights before the quotas hold; the quotas' coming is a
+		// Nobody gets rights before the quotas hold, but whoever is to lose some does
+		// not keep them, and what bounds the namespace stays; the quotas' coming is a
 		// reason to look again.
-		wanted = slices.DeleteFunc(wanted, r.givesRights)
+		wanted = r.narrowed(wanted, have)
+		ours = slices.DeleteFunc(ours, func(o client.Object) bool { return !r.givesRights(o) })
 	}
 	result, problem, err = r.applyAll(ctx, ns, wanted, have)
 	if err != nil {
 		return ctrl.Result{}, nil, err
 	}
-	if !complete {
-		if problem == nil {
-			problem = errWaiting
-		}
-		return result, problem, nil
-	}
-	if err := r.prune(ctx, have.ours(tenant), desired.List()); err != nil {
+	if err := r.prune(ctx, ours, desired.List()); err != nil {
 		return ctrl.Result{}, nil, err
+	}
+	if !complete {
+		return result, cmp.Or(problem, errWaiting), nil
 	}
 	wait, err := r.settle(ctx, ns, have)
 	if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
@@ -273,7 +276,7 @@ func (r *Reconciler) tearDown(ctx context.Context, ns *corev1.Namespace, have *c
 // release takes the label off the namespace, and when the API server has
 // noticed, lets parameters go that are being deleted.
 func (r *Reconciler) release(ctx context.Context, ns *corev1.Namespace, have *contents) (ctrl.Result, error) {
-	if err := r.releaseShares(ctx, ns, have); err != nil {
+	if err := r.releaseShares(ctx, ns, nil, have); err != nil {
 		return ctrl.Result{}, err
 	}
 	if have.parameters == nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,9 +14,15 @@ import (
 
 // releaseShares lets the namespace's parts of a Tenant's quotas go, when nothing is
 // used any more: until then what is still there has to be counted, though the
-// namespace is being deleted.
-func (r *Reconciler) releaseShares(ctx context.Context, ns *corev1.Namespace, have *contents) error {
+// namespace is being deleted. In one that stays, those that the Tenant is to have are
+// left to its reconciler, which makes them again; the Tenant may be nil.
+func (r *Reconciler) releaseShares(ctx context.Context, ns *corev1.Namespace, tenant *v1alpha1.Tenant, have *contents) error {
 	for _, q := range have.quotas {
+		if tenant != nil && isShareOf(q, tenant) && slices.ContainsFunc(tenant.Spec.Quotas, func(of v1alpha1.TenantQuota) bool {
+			return of.Scope != "Namespace" && tenancy.QuotaObjectName(of.Name) == q.Name
+		}) {
+			continue
+		}
 		if q.DeletionTimestamp.IsZero() || !slices.Contains(q.Finalizers, tenancy.QuotaFinalizer) || !ns.DeletionTimestamp.IsZero() && inUse(q) {
 			continue
 		}

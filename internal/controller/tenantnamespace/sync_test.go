@@ -3,7 +3,9 @@ package tenantnamespace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,6 +36,8 @@ type world struct {
 	// says that they hold, and from when on it refuses nothing in any case.
 	heard, open time.Time
 	refusals    int
+	// gone says that the cluster does not serve Flux's kinds any more.
+	gone bool
 	// problem is what was reported last.
 	problem error
 }
@@ -52,6 +57,8 @@ func (w *world) Report(_ *v1alpha1.Tenant, _ string, problem error) { w.problem 
 // gives parameters the time at which they were made.
 func (w *world) admit(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	switch kind := o.(interface{ GetKind() string }).GetKind(); {
+	case w.gone && (kind == tenancy.GitRepositoryKind.Kind || kind == tenancy.KustomizationKind.Kind):
+		return apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", schema.GroupResource{Resource: "gitrepositories"}, "app", "404 page not found", 0, true)
 	case kind == "TenantParameters":
 		p := &v1alpha1.TenantParameters{}
 		err := errors.Join(c.Apply(ctx, o, opts...), c.Get(ctx, client.ObjectKey{Namespace: "dev", Name: v1alpha1.ParametersName}, p))
@@ -202,5 +209,46 @@ func TestSyncRefusedBefore(t *testing.T) {
 	w.settled(t, r)
 	if w.problem != nil {
 		t.Errorf("the tenant is told of a refusal that goes away by itself: %v", w.problem)
+	}
+}
+
+// TestSyncUnserved takes Flux's definitions away, of which the client does not know: the
+// rest of the namespace does not wait for them.
+func TestSyncUnserved(t *testing.T) {
+	t.Parallel()
+	w, r := newWorld(t, "https://git.example.com/acme/app")
+	w.gone = true
+	w.settled(t, r)
+	if w.problem == nil || !strings.Contains(w.problem.Error(), "before Flux is installed") {
+		t.Fatalf("that Flux is gone is not told: %v", w.problem)
+	}
+	w.edit(t, r, func(s *v1alpha1.TenantSpec) { s.Owners = []v1alpha1.Owner{user("ann", "admin")} })
+	if len(w.owners(t)) == 0 {
+		t.Error("nobody gets a role while Flux is gone")
+	}
+	w.gone = false
+	w.settled(t, r)
+	if w.problem != nil || !w.delivers(t) {
+		t.Errorf("nothing is delivered when Flux is back: %v", w.problem)
+	}
+}
+
+// TestUnserved tells what is not served from what else is not found.
+func TestUnserved(t *testing.T) {
+	t.Parallel()
+	kind := schema.GroupKind{Group: "source.toolkit.fluxcd.io", Kind: "GitRepository"}
+	for _, tc := range []struct {
+		reason string
+		err    error
+		want   bool
+	}{
+		{"the client knows of no such kind", &apimeta.NoKindMatchError{GroupKind: kind}, true},
+		{"the API server does not", fmt.Errorf("cannot: %w", apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", schema.GroupResource{Resource: "gitrepositories"}, "app", "", 0, true)), true},
+		{"a namespace that is gone is looked at again", apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "dev"), false},
+		{"a refusal is another thing", apierrors.NewForbidden(schema.GroupResource{Resource: "gitrepositories"}, "app", nil), false},
+	} {
+		if got := unserved(tc.err); got != tc.want {
+			t.Errorf("%s: want %v, got %v", tc.reason, tc.want, got)
+		}
 	}
 }

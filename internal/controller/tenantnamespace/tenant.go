@@ -80,14 +80,15 @@ func (r *Reconciler) report(tenant *v1alpha1.Tenant, ns *corev1.Namespace, probl
 	r.Reports.Report(tenant, ns.Name, problem)
 }
 
-// hasShares says whether the namespace has its part of each of the Tenant's quotas.
+// hasShares says whether the namespace has its part of each of the Tenant's quotas, of
+// which none is on its way out.
 func hasShares(tenant *v1alpha1.Tenant, have *contents) bool {
 	for _, q := range tenant.Spec.Quotas {
 		if q.Scope == "Namespace" {
 			continue
 		}
 		if !slices.ContainsFunc(have.quotas, func(o *corev1.ResourceQuota) bool {
-			return o.Name == tenancy.QuotaObjectName(q.Name) && isShare(o)
+			return o.Name == tenancy.QuotaObjectName(q.Name) && isShareOf(o, tenant) && o.DeletionTimestamp.IsZero()
 		}) {
 			return false
 		}
@@ -106,6 +107,29 @@ func (r *Reconciler) givesRights(o client.Object) bool {
 		return true
 	}
 	return false
+}
+
+// narrowed leaves of what gives rights only what takes some away: RoleBindings that are
+// there, without the subjects that are not to have the role any more.
+func (r *Reconciler) narrowed(wanted []client.Object, have *contents) []client.Object {
+	var left []client.Object
+	for _, object := range wanted {
+		if !r.givesRights(object) {
+			left = append(left, object)
+			continue
+		}
+		want, ok1 := object.(*rbacv1.RoleBinding)
+		there, ok2 := have.find(object).(*rbacv1.RoleBinding)
+		if !ok1 || !ok2 || there.RoleRef != want.RoleRef {
+			continue
+		}
+		less := want.DeepCopy()
+		less.Subjects = slices.DeleteFunc(less.Subjects, func(s rbacv1.Subject) bool { return !slices.Contains(there.Subjects, s) })
+		// Not what came after it, which may have fewer subjects.
+		less.UID, less.ResourceVersion = there.UID, there.ResourceVersion
+		left = append(left, less)
+	}
+	return left
 }
 
 // applyAll writes what is missing or differs. What may not be written is a problem,
@@ -130,7 +154,7 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 			continue
 		}
 		kind := object.GetObjectKind().GroupVersionKind().Kind
-		if sync && apimeta.IsNoMatchError(err) {
+		if sync && unserved(err) {
 			// The rest of the namespace does not wait for Flux.
 			problem = cmp.Or(problem, fmt.Errorf("cannot apply %s %s/%s before Flux is installed: %w", kind, ns.Name, object.GetName(), err))
 			continue
@@ -156,6 +180,20 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 		result.RequeueAfter = again
 	}
 	return result, problem, nil
+}
+
+// unserved says whether something was not applied because the cluster does not serve
+// its kind, or does no more, which the client does not know yet.
+func unserved(err error) bool {
+	if apimeta.IsNoMatchError(err) {
+		return true
+	}
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || details.Kind != "namespaces"
 }
 
 // early returns when to try a source again that was refused though the rules allow it,

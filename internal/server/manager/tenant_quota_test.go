@@ -71,6 +71,40 @@ func TestTenantQuota(t *testing.T) {
 	divided(map[string]int64{})
 }
 
+// TestTenantQuotaInTheWay deletes a part of a quota, takes a role away while another
+// quota is refused, and gives a namespace to another Tenant.
+func TestTenantQuotaInTheWay(t *testing.T) {
+	t.Parallel()
+	admin, _ := cluster(t)
+	create(t, admin, tenantManifest("parts", `{owners: [{kind: User, name: ann, roles: [view]}, {kind: User, name: bob, roles: [view]}, {kind: User, name: ann, roles: [edit]}], namespaces: {create: [parts-a, parts-b]}, quotas: [{name: all, hard: {services: "4"}}]}`))
+	create(t, admin, tenantManifest("parts-other", `{}`))
+	condition(t, admin, "parts", "Ready", "InPlace", "")
+	part := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "parts-a", Name: "tenure-all"}}
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(part), part); err != nil {
+		t.Fatal(err)
+	}
+	before := part.UID
+	if err := admin.Delete(t.Context(), part); err != nil {
+		t.Fatal(err)
+	}
+	testwait.For(t, "the part to be made again", patience, func() (bool, string) {
+		err := admin.Get(t.Context(), client.ObjectKeyFromObject(part), part)
+		return err == nil && part.UID != before && part.DeletionTimestamp.IsZero(), fmt.Sprint(err, part)
+	})
+	tenant := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "parts"}}
+	merge(t, admin, tenant, `{"spec":{"owners":[{"kind":"User","name":"bob","roles":["view","admin"]}],"quotas":[{"name":"all","hard":{"services":"4"}},{"name":"bad","hard":{"pod":"10"}}]}}`)
+	condition(t, admin, "parts", "Ready", "Invalid", "quota bad cannot be kept")
+	exists(t, admin, false, &rbacv1.RoleBinding{}, "parts-a", "tenure:owners:edit")
+	binding := &rbacv1.RoleBinding{}
+	testwait.For(t, "ann to lose a role that bob keeps", patience, func() (bool, string) {
+		err := admin.Get(t.Context(), client.ObjectKey{Namespace: "parts-a", Name: "tenure:owners:view"}, binding)
+		return err == nil && len(binding.Subjects) == 1 && binding.Subjects[0].Name == "bob", fmt.Sprint(err, binding.Subjects)
+	})
+	exists(t, admin, false, &rbacv1.RoleBinding{}, "parts-a", "tenure:owners:admin")
+	merge(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "parts-b"}}, `{"metadata":{"labels":{"tenure.dev/tenant":"parts-other"}}}`)
+	exists(t, admin, false, &corev1.ResourceQuota{}, "parts-b", "tenure-all")
+}
+
 // TestCordonedTenant lets a cordon through to where the policies read it.
 func TestCordonedTenant(t *testing.T) {
 	t.Parallel()
