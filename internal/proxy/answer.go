@@ -98,7 +98,9 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 	// What the client may have missed, when it goes on from where it was.
 	from, goesOn := continued(query.Get("resourceVersion"), query.Get("sendInitialEvents") == "true")
 	_, byName := rule.(sharedRule)
-	missed := func() bool { return watching && goesOn && p.view.history.since(who, from, began, byName) }
+	missed := func() bool {
+		return watching && goesOn && p.view.history.since(who, p.view.tenantsOf(who), from, began, byName)
+	}
 	if missed() {
 		return refuse("expired", apierrors.NewResourceExpired(changedMessage))
 	}

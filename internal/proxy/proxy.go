@@ -206,8 +206,9 @@ func (p *Proxy) Ready(ctx context.Context) error {
 func (p *Proxy) Drain() { p.drainOnce.Do(func() { close(p.draining) }) }
 
 // Visible returns the namespaces in which somebody may do something with a kind, by
-// RBAC, sorted, and a channel that is closed after something has changed that the
-// answer may depend on. It knows of a change a few milliseconds after the API
+// RBAC as far as it counts (bindings of tenants for groups that are not theirs do not),
+// sorted, and a channel that is closed after something has changed that the answer may
+// depend on. It knows of a change a few milliseconds after the API
 // server. Nothing is said about kinds that are not namespaced, other than
 // namespaces themselves.
 func (p *Proxy) Visible(_ context.Context, who user.Info, verb, group, resource string) ([]string, <-chan struct{}) {
