@@ -60,7 +60,7 @@ func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, c *call, who user
 		prefix += "/" + c.info.APIGroup
 	}
 	return p.across.Answer(w, r, across.Question{
-		Who: identityText(who), Prefix: prefix + "/" + c.info.APIVersion, Resource: c.info.Resource, Watch: watching, Visible: visible,
+		Who: identityText(who), Payer: key, Prefix: prefix + "/" + c.info.APIVersion, Resource: c.info.Resource, Watch: watching, Visible: visible,
 	}), nil
 }
 
