@@ -79,10 +79,11 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 	if watching {
 		limit, transport = p.watches, p.transports.ownLong
 	}
-	if !limit.take(who.GetName()) {
-		return tooMany("quota", "User %q has too many requests open: at most %d at a time", who.GetName(), limit.max)
+	payer := p.view.payer(who)
+	if !limit.take(payer) {
+		return tooMany("quota", "%q has too many requests open: at most %d at a time", payer, limit.max)
 	}
-	defer limit.giveBack(who.GetName())
+	defer limit.giveBack(payer)
 	// Before the selection: a change in between must not be missed.
 	changed, began := p.view.change.changed(), time.Now()
 	var chosen Selection
@@ -98,7 +99,9 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 	// What the client may have missed, when it goes on from where it was.
 	from, goesOn := continued(query.Get("resourceVersion"), query.Get("sendInitialEvents") == "true")
 	_, byName := rule.(sharedRule)
-	missed := func() bool { return watching && goesOn && p.view.history.since(who, from, began, byName) }
+	missed := func() bool {
+		return watching && goesOn && p.view.history.since(who, p.view.tenantsOf(who), from, began, byName)
+	}
 	if missed() {
 		return refuse("expired", apierrors.NewResourceExpired(changedMessage))
 	}
@@ -162,7 +165,7 @@ func (p *Proxy) open(ctx context.Context, transport http.RoundTripper, by reader
 	var err error
 	watching := by.call.info.Verb == "watch"
 	if watching {
-		leave, err := p.opening.enter(ctx, by.who.GetName())
+		leave, err := p.opening.enter(ctx, p.view.payer(by.who))
 		if err != nil {
 			return nil, nil, err
 		}

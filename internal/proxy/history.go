@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -18,8 +19,9 @@ import (
 const (
 	// lag bounds how much later than the API server this program hears of a right.
 	lag = time.Second
-	// maxMarks bounds how many subjects are remembered.
-	maxMarks = 100_000
+	// maxMarks bounds how many subjects are remembered, and of those whom tenants name
+	// maxNamed for each tenant.
+	maxMarks, maxNamed = 100_000, 1000
 )
 
 // history remembers when what somebody may see has changed last. A client that goes
@@ -33,6 +35,10 @@ type history struct {
 	// rights are changes by subject, spaces those of namespaces that a subject may
 	// see: they concern who sees namespaces by name.
 	rights, spaces map[string]mark
+	// named are those of both that tenants have made by naming somebody. What is
+	// forgotten of them is only what a tenant that names too many has told somebody.
+	named map[namedKey]namedMark
+	count map[string]int // of named, by tenant
 }
 
 // mark is a change: its resource version and when it was heard of.
@@ -41,13 +47,27 @@ type mark struct {
 	heard   time.Time
 }
 
-func newHistory() *history { return &history{rights: map[string]mark{}, spaces: map[string]mark{}} }
+// namedKey is a user whom a tenant has named; space is of a change of a namespace.
+type namedKey struct {
+	user  string
+	space bool
+}
+
+// namedMark is a change that concerns somebody because a tenant says so.
+type namedMark struct {
+	mark
+	tenant string
+}
+
+func newHistory() *history {
+	return &history{rights: map[string]mark{}, spaces: map[string]mark{}, named: map[namedKey]namedMark{}, count: map[string]int{}}
+}
 
 // begin forgets everything: nothing is known about before the version.
 func (h *history) begin(version uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.start = version
+	h.start = max(h.start, version)
 }
 
 // note remembers a change of rights, or of a namespace, for the subjects.
@@ -63,16 +83,45 @@ func (h *history) note(version uint64, keys []string, space bool) {
 		marks[key] = now
 	}
 	if len(marks) > maxMarks {
-		// Tenants can name as many subjects as they want.
 		clear(marks)
 		h.start = max(h.start, version)
 	}
 }
 
-// since says whether a watch that began at a time, from a resource version, may
-// have missed a change. One that is heard of long after it began is in what is compared
+// noteNamed remembers a change for users whom a tenant has named. A tenant can name as
+// many as it wants, so that nobody else may have to list again because of how many.
+func (h *history) noteNamed(version uint64, tenant string, keys []string, space bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	heard := mark{version, time.Now()}
+	for _, key := range keys[:min(len(keys), maxNamed)] {
+		if old, ok := h.named[namedKey{key, space}]; ok {
+			h.leave(old.tenant)
+		}
+		h.named[namedKey{key, space}] = namedMark{heard, tenant}
+		h.count[tenant]++
+	}
+	if h.count[tenant] > maxNamed {
+		maps.DeleteFunc(h.named, func(_ namedKey, m namedMark) bool { return m.tenant == tenant })
+		delete(h.count, tenant)
+	}
+	if len(h.named) > maxMarks {
+		clear(h.named)
+		clear(h.count)
+	}
+}
+
+// leave forgets one of those whom a tenant has named.
+func (h *history) leave(tenant string) {
+	if h.count[tenant]--; h.count[tenant] <= 0 {
+		delete(h.count, tenant)
+	}
+}
+
+// since says whether a watch that began at a time, from a resource version, may have
+// missed a change that concerns somebody, or all who belong to one of their tenants. One that is heard of long after it began is in what is compared
 // while it is open.
-func (h *history) since(who user.Info, version uint64, began time.Time, byName bool) bool {
+func (h *history) since(who user.Info, mine []string, version uint64, began time.Time, byName bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	missed := func(m mark) bool {
@@ -84,12 +133,17 @@ func (h *history) since(who user.Info, version uint64, began time.Time, byName b
 	if h.start > version {
 		return true
 	}
-	for _, key := range keysOf(who) {
+	keys := keysOf(who)
+	for _, tenant := range mine {
+		keys = append(keys, memberKey(tenant))
+	}
+	for _, key := range keys {
 		if missed(h.rights[key]) || (byName && missed(h.spaces[key])) {
 			return true
 		}
 	}
-	return false
+	self := userKey(who.GetName())
+	return missed(h.named[namedKey{self, false}].mark) || byName && missed(h.named[namedKey{self, true}].mark)
 }
 
 // continued is the resource version from which a watch goes on; false for one that
@@ -101,8 +155,9 @@ func continued(version string, initial bool) (uint64, bool) {
 
 // noted remembers a change of an object that the view has.
 func (v *view) noted(old, now any) {
+	defer v.change.fire()
 	var version uint64
-	var keys []string
+	c := concern{named: map[string][]string{}}
 	space := false
 	for _, o := range []any{old, now} {
 		if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -113,53 +168,89 @@ func (v *view) noted(old, now any) {
 			n, _ := strconv.ParseUint(meta.GetResourceVersion(), 10, 64)
 			version = max(version, n)
 		}
-		var found []string
 		switch o := o.(type) {
 		case *v1alpha1.Tenant:
-			found = append(v.audience(o), v.told()...)
+			c.add(append(v.audience(o), v.told()...)...)
 		case *v1beta1.GlobalProxySettings, *v1beta1.ProxySetting:
-			found = append(subjectsOf(o), v.told()...)
-		case *rbacv1.RoleBinding, *rbacv1.ClusterRoleBinding:
-			found, _ = indexSubjects(o)
+			c.add(append(subjectsOf(o), v.told()...)...)
+		case *v1alpha1.TenancyProfile:
+			// Whose bindings are the platform's concerns everybody.
+			v.history.begin(version)
+		case *rbacv1.ClusterRoleBinding:
+			c.add(subjectKeys(o.Subjects, "")...)
+		case *rbacv1.RoleBinding:
+			v.holdersOf(&c, o)
 		case *rbacv1.Role:
-			found = v.holders("Role " + o.Namespace + "/" + o.Name)
+			v.holders(&c, "Role "+o.Namespace+"/"+o.Name)
 		case *rbacv1.ClusterRole:
-			found = v.holders("ClusterRole " + o.Name)
+			v.holders(&c, "ClusterRole "+o.Name)
 		case *corev1.Namespace:
-			found, space = v.concerned(o), true
+			v.concerned(&c, o)
+			space = true
 		}
-		keys = append(keys, found...)
 	}
-	if len(keys) > 0 {
-		v.history.note(version, keys, space)
+	if ns, ok := now.(*corev1.Namespace); ok && old != nil {
+		// Its accounts belong to another tenant now.
+		v.history.note(version, []string{groupKey(serviceaccount.MakeNamespaceGroupName(ns.Name))}, false)
 	}
-	v.change.fire()
+	if len(c.keys) > 0 {
+		v.history.note(version, c.keys, space)
+	}
+	for tenant, keys := range c.named {
+		v.history.noteNamed(version, tenant, keys, space)
+	}
 }
 
-// holders are the subjects that have a role, wherever.
-func (v *view) holders(role string) []string {
-	var keys []string
+// concern are those whom a change concerns: subjects, and users whom a tenant names, by
+// tenant.
+type concern struct {
+	keys  []string
+	named map[string][]string
+}
+
+func (c *concern) add(keys ...string) { c.keys = append(c.keys, keys...) }
+
+// holdersOf adds those for whom a binding counts: see [counted].
+func (v *view) holdersOf(c *concern, b *rbacv1.RoleBinding) {
+	keys := subjectKeys(b.Subjects, b.Namespace)
+	tenant, byTenant := v.writer(b)
+	if !byTenant {
+		c.add(keys...)
+		return
+	}
+	groups := false
+	for _, key := range keys {
+		if isUserKey(key) {
+			c.named[tenant] = append(c.named[tenant], key)
+		} else {
+			groups = true
+		}
+	}
+	if groups && tenant != "" {
+		c.add(memberKey(tenant))
+	}
+}
+
+// holders adds the subjects that have a role, wherever.
+func (v *view) holders(c *concern, role string) {
 	for _, b := range found[*rbacv1.RoleBinding](v.bound, byRole, role) {
-		keys = append(keys, subjectKeys(b.Subjects, b.Namespace)...)
+		v.holdersOf(c, b)
 	}
 	for _, b := range found[*rbacv1.ClusterRoleBinding](v.clusterBound, byRole, role) {
-		keys = append(keys, subjectKeys(b.Subjects, "")...)
+		c.add(subjectKeys(b.Subjects, "")...)
 	}
-	return keys
 }
 
-// concerned are the subjects that may see a namespace by its name: those of its
+// concerned adds the subjects that may see a namespace by its name: those of its
 // bindings, and the owners of its tenant.
-func (v *view) concerned(ns *corev1.Namespace) []string {
-	var keys []string
+func (v *view) concerned(c *concern, ns *corev1.Namespace) {
 	for _, b := range found[*rbacv1.RoleBinding](v.bound, inNamespace, ns.Name) {
-		keys = append(keys, subjectKeys(b.Subjects, b.Namespace)...)
+		v.holdersOf(c, b)
 	}
 	if t, ok := get[*v1alpha1.Tenant](v.tenants, ns.Labels[v1alpha1.LabelTenant]); ok {
-		keys = append(append(keys, v.audience(t)...), v.told()...)
-		keys = append(keys, userKey(serviceaccount.MakeUsername(ns.Name, t.Name)))
+		c.add(append(v.audience(t), v.told()...)...)
+		c.add(userKey(serviceaccount.MakeUsername(ns.Name, t.Name)))
 	}
-	return keys
 }
 
 // audience are the subjects who see something because of a Tenant.

@@ -39,10 +39,10 @@ func TestHistory(t *testing.T) {
 				marks[key] = m
 			}
 		}
-		if got := h.since(&user.DefaultInfo{Name: "ann"}, tc.from, heard.Add(tc.began), tc.byName); got != tc.missed {
+		if got := h.since(&user.DefaultInfo{Name: "ann"}, nil, tc.from, heard.Add(tc.began), tc.byName); got != tc.missed {
 			t.Errorf("%s: missed is %v, want %v", tc.reason, got, tc.missed)
 		}
-		if tc.from > 10 && h.since(&user.DefaultInfo{Name: "ben"}, tc.from, heard.Add(tc.began), tc.byName) {
+		if tc.from > 10 && h.since(&user.DefaultInfo{Name: "ben"}, nil, tc.from, heard.Add(tc.began), tc.byName) {
 			t.Errorf("%s: somebody else is said to have missed it", tc.reason)
 		}
 	}

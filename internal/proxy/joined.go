@@ -38,9 +38,9 @@ func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, c *call, who user
 		p.metrics.watches.Inc()
 		defer p.metrics.watches.Dec()
 	}
-	key := c.caller.GetName()
+	key := p.view.payer(c.caller)
 	if !limit.take(key) {
-		return true, tooMany("quota", "User %q has too many requests open: at most %d at a time", key, limit.max)
+		return true, tooMany("quota", "%q has too many requests open: at most %d at a time", key, limit.max)
 	}
 	defer limit.giveBack(key)
 	ctx, cancel := context.WithCancel(r.Context())
@@ -60,7 +60,7 @@ func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, c *call, who user
 		prefix += "/" + c.info.APIGroup
 	}
 	return p.across.Answer(w, r, across.Question{
-		Who: identityText(who), Prefix: prefix + "/" + c.info.APIVersion, Resource: c.info.Resource, Watch: watching, Visible: visible,
+		Who: identityText(who), Payer: key, Prefix: prefix + "/" + c.info.APIVersion, Resource: c.info.Resource, Watch: watching, Visible: visible,
 	}), nil
 }
 

@@ -1,6 +1,25 @@
 package proxy
 
-import "sync"
+import (
+	"sync"
+
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// payer is for whom is counted what somebody has: of a service account all of its tenant,
+// or of its namespace, since whoever has one there can make more of them. Ask once for
+// what is taken and given back: a namespace may join a tenant in between.
+func (v *view) payer(who user.Info) string {
+	namespace, _, err := serviceaccount.SplitUsername(who.GetName())
+	if err != nil {
+		return who.GetName()
+	}
+	if tenant, _ := v.tenantNamed(namespace); tenant != "" {
+		return "the service accounts of tenant " + tenant
+	}
+	return "the service accounts of namespace " + namespace
+}
 
 // quota bounds how many of something each of many may have at a time.
 type quota struct {

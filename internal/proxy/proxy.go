@@ -40,7 +40,8 @@ type Options struct {
 	// logs; 0 is 400, as at the API server.
 	MaxInFlight int
 	// MaxWatches bounds what one user has open of watches that the proxy answers, and
-	// of watches, logs and upgraded connections that it passes on; 0 is 1,000.
+	// of watches, logs and upgraded connections that it passes on; 0 is 1,000. The
+	// service accounts of a tenant, or of a namespace of nobody's, are one user.
 	MaxWatches int
 	// MaxLists bounds the lists that the proxy answers for one user at a time,
 	// since to the API server they are all the proxy's; 0 is 50.
@@ -206,8 +207,9 @@ func (p *Proxy) Ready(ctx context.Context) error {
 func (p *Proxy) Drain() { p.drainOnce.Do(func() { close(p.draining) }) }
 
 // Visible returns the namespaces in which somebody may do something with a kind, by
-// RBAC, sorted, and a channel that is closed after something has changed that the
-// answer may depend on. It knows of a change a few milliseconds after the API
+// RBAC as far as it counts (bindings of tenants for groups that are not theirs do not),
+// sorted, and a channel that is closed after something has changed that the answer may
+// depend on. It knows of a change a few milliseconds after the API
 // server. Nothing is said about kinds that are not namespaced, other than
 // namespaces themselves.
 func (p *Proxy) Visible(_ context.Context, who user.Info, verb, group, resource string) ([]string, <-chan struct{}) {
@@ -277,12 +279,13 @@ func (p *Proxy) serve(w *recorder, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
+	payer := p.view.payer(who)
 	if !c.longRunning() {
 		// Nobody's slow requests are to be everybody's.
-		if !p.perUser.take(who.GetName()) {
-			return tooMany("quota", "User %q has too many requests under way: at most %d at a time", who.GetName(), p.perUser.max)
+		if !p.perUser.take(payer) {
+			return tooMany("quota", "%q has too many requests under way: at most %d at a time", payer, p.perUser.max)
 		}
-		defer p.perUser.giveBack(who.GetName())
+		defer p.perUser.giveBack(payer)
 	}
 	if err := settleImpersonation(r, c); err != nil {
 		return err
@@ -298,10 +301,10 @@ func (p *Proxy) serve(w *recorder, r *http.Request, c *call) error {
 	}
 	w.answer = "passed"
 	if c.longRunning() {
-		if !p.watches.take(who.GetName()) {
-			return tooMany("quota", "User %q has too many watches, logs and connections open: at most %d at a time", who.GetName(), p.watches.max)
+		if !p.watches.take(payer) {
+			return tooMany("quota", "%q has too many watches, logs and connections open: at most %d at a time", payer, p.watches.max)
 		}
-		defer p.watches.giveBack(who.GetName())
+		defer p.watches.giveBack(payer)
 		if c.info.Verb == "watch" {
 			p.metrics.watches.Inc()
 			defer p.metrics.watches.Dec()

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -38,6 +39,11 @@ func keysOf(who user.Info) []string {
 // A user and a group of one name are two subjects, so the kind is part of the key.
 func userKey(name string) string  { return "user " + name }
 func groupKey(name string) string { return "group " + name }
+
+// memberKey is for everybody who belongs to a tenant: no subject is called that.
+func memberKey(tenant string) string { return "member " + tenant }
+
+func isUserKey(key string) bool { return strings.HasPrefix(key, userKey("")) }
 
 // subjectKeys are the keys under which a binding is found. A service account is the
 // user that it is known as.

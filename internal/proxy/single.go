@@ -54,10 +54,11 @@ func (p *Proxy) shared(w http.ResponseWriter, r *http.Request, c *call, who user
 // has, so they are read before and after: what was the same version both times is the
 // one that was sent in between.
 func (p *Proxy) single(w http.ResponseWriter, r *http.Request, c *call, who user.Info, given share) (bool, error) {
-	if !p.lists.take(who.GetName()) {
-		return true, tooMany("quota", "User %q has too many requests open: at most %d at a time", who.GetName(), p.lists.max)
+	payer := p.view.payer(who)
+	if !p.lists.take(payer) {
+		return true, tooMany("quota", "%q has too many requests open: at most %d at a time", payer, p.lists.max)
 	}
-	defer p.lists.giveBack(who.GetName())
+	defer p.lists.giveBack(payer)
 	path, query := canonical(c.info), r.URL.Query()
 	// The newest version is as new as any that is asked for.
 	query.Del("resourceVersion")

@@ -16,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/testwait"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -236,6 +238,50 @@ func TestShareOfRequests(t *testing.T) {
 	held.Wait()
 	if code, body, _ := s.raw(t, s.request(t, http.MethodGet, "/free", "greedy")); code != http.StatusOK {
 		t.Errorf("after that: got %d %s", code, body)
+	}
+}
+
+// Service accounts of one tenant, which makes them itself, are bounded together.
+func TestShareOfAccounts(t *testing.T) {
+	t.Parallel()
+	s := facing(t, func(_ http.ResponseWriter, r *http.Request) {}, Options{MaxLists: 1, MaxWatches: 1, MaxInFlight: inFlightShare})
+	for name, set := range map[string]map[string]string{
+		"a-1": {v1alpha1.LabelTenant: "a"}, "a-2": {v1alpha1.LabelTenant: "a"}, "b-1": {v1alpha1.LabelFluxTenant: "b"}, "tools": nil, "other": nil,
+	} {
+		ns := &corev1.Namespace{ObjectMeta: objectMeta("", name)}
+		ns.Labels = set
+		put(t, s.proxy.view.namespaces, ns)
+	}
+	for _, tc := range []struct {
+		reason, first, second string
+		together              bool
+	}{
+		{"one account", "system:serviceaccount:a-1:x", "system:serviceaccount:a-1:x", true},
+		{"two of one namespace", "system:serviceaccount:a-1:x", "system:serviceaccount:a-1:y", true},
+		{"two of one tenant", "system:serviceaccount:a-1:x", "system:serviceaccount:a-2:x", true},
+		{"of two tenants", "system:serviceaccount:a-1:x", "system:serviceaccount:b-1:x", false},
+		{"two of a namespace that is no tenant's", "system:serviceaccount:tools:x", "system:serviceaccount:tools:y", true},
+		{"of two namespaces that are no tenant's", "system:serviceaccount:tools:x", "system:serviceaccount:other:x", false},
+		{"two people", "ann", "ben", false},
+		{"a person called like a tenant's account, but for a part", "system:serviceaccount:a-1", "system:serviceaccount:a-1:x", false},
+	} {
+		first := s.proxy.view.payer(&user.DefaultInfo{Name: tc.first})
+		for path, q := range map[string]*quota{
+			"/api/v1/namespaces/a-1/pods": s.proxy.perUser, "/api/v1/namespaces/a-1/pods?watch=true": s.proxy.watches,
+			"/api/v1/namespaces": s.proxy.lists, "/api/v1/namespaces?watch=true": s.proxy.watches,
+		} {
+			if !q.take(first) {
+				t.Fatalf("%s: there is something left of the last one: %v", tc.reason, q.held())
+			}
+			code, body, _ := s.raw(t, s.request(t, http.MethodGet, path, tc.second))
+			if (code == http.StatusTooManyRequests) != tc.together {
+				t.Errorf("%s: %s is answered with %d %s", tc.reason, path, code, body)
+			}
+			q.giveBack(first)
+			testwait.For(t, "the request to be given back", patience, func() (bool, string) {
+				return len(q.held()) == 0, fmt.Sprint(q.held())
+			})
+		}
 	}
 }
 

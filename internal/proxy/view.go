@@ -38,6 +38,8 @@ type view struct {
 	namespaces, tenants cache.SharedIndexInformer
 	clusterBound, bound cache.SharedIndexInformer
 	clusterRoles, roles cache.SharedIndexInformer
+	// profiles say which namespaces are the platform's.
+	profiles cache.SharedIndexInformer
 	// globals and settings are Capsule's objects that share; nil without its layer.
 	globals, settings cache.SharedIndexInformer
 	change            *signal
@@ -64,6 +66,7 @@ func newView(config *rest.Config, withCapsule bool) (*view, error) {
 		{&v.bound, rbacv1.SchemeGroupVersion, "rolebindings", &rbacv1.RoleBinding{}, cache.Indexers{bySubject: indexSubjects, byNamespace: indexBoth, inNamespace: cache.MetaNamespaceIndexFunc, byRole: indexRole}},
 		{&v.clusterRoles, rbacv1.SchemeGroupVersion, "clusterroles", &rbacv1.ClusterRole{}, nil},
 		{&v.roles, rbacv1.SchemeGroupVersion, "roles", &rbacv1.Role{}, nil},
+		{&v.profiles, v1alpha1.GroupVersion, "tenancyprofiles", &v1alpha1.TenancyProfile{}, nil},
 	}
 	if withCapsule {
 		kinds = append(kinds,
@@ -135,12 +138,10 @@ func trim(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Namespace:
 		kept := &corev1.Namespace{ObjectMeta: meta(o.ObjectMeta)}
-		for _, label := range tenantLabels {
-			if value, ok := o.Labels[label]; ok {
-				metav1.SetMetaDataLabel(&kept.ObjectMeta, label, value)
-			}
-		}
+		onlyLabels(&kept.ObjectMeta, o.Labels, tenantLabels)
 		return kept, nil
+	case *v1alpha1.TenancyProfile:
+		return &v1alpha1.TenancyProfile{ObjectMeta: meta(o.ObjectMeta), Spec: v1alpha1.TenancyProfileSpec{PlatformNamespaces: o.Spec.PlatformNamespaces}}, nil
 	case *v1alpha1.Tenant:
 		return &v1alpha1.Tenant{ObjectMeta: meta(o.ObjectMeta), Spec: v1alpha1.TenantSpec{Owners: o.Spec.Owners, ClusterResources: o.Spec.ClusterResources}}, nil
 	case *v1beta1.GlobalProxySettings:
@@ -150,7 +151,9 @@ func trim(o any) (any, error) {
 	case *rbacv1.ClusterRoleBinding:
 		return &rbacv1.ClusterRoleBinding{ObjectMeta: meta(o.ObjectMeta), RoleRef: o.RoleRef, Subjects: o.Subjects}, nil
 	case *rbacv1.RoleBinding:
-		return &rbacv1.RoleBinding{ObjectMeta: meta(o.ObjectMeta), RoleRef: o.RoleRef, Subjects: o.Subjects}, nil
+		kept := &rbacv1.RoleBinding{ObjectMeta: meta(o.ObjectMeta), RoleRef: o.RoleRef, Subjects: o.Subjects}
+		onlyLabels(&kept.ObjectMeta, o.Labels, platformLabels)
+		return kept, nil
 	case *rbacv1.ClusterRole:
 		return &rbacv1.ClusterRole{ObjectMeta: meta(o.ObjectMeta), Rules: o.Rules}, nil
 	case *rbacv1.Role:
@@ -227,7 +230,7 @@ func indexRole(o any) ([]string, error) {
 }
 
 func (v *view) all() []cache.SharedIndexInformer {
-	all := []cache.SharedIndexInformer{v.namespaces, v.tenants, v.clusterBound, v.bound, v.clusterRoles, v.roles}
+	all := []cache.SharedIndexInformer{v.namespaces, v.tenants, v.clusterBound, v.bound, v.clusterRoles, v.roles, v.profiles}
 	if v.globals != nil {
 		all = append(all, v.globals, v.settings)
 	}
@@ -336,22 +339,23 @@ func (v *view) visible(who user.Info, q question) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// granted are the namespaces in which bindings let somebody do it who may not do it
-// everywhere, also those that are not there.
+// granted are the namespaces in which bindings that count let somebody do it who may not
+// do it everywhere, also those that are not there.
 func (v *view) granted(who user.Info, q question) map[string]bool {
 	ofNamespace := q.group == "" && q.resource == "namespaces"
 	names := map[string]bool{}
+	rights := v.countedFor(who)
 	add := func(namespace string) {
 		if ofNamespace {
 			// The API server asks about a namespace inside of itself.
 			q.name = namespace
 		}
-		if namespace != "" && !names[namespace] && within(v, who, q, namespace) {
+		if namespace != "" && !names[namespace] && within(rights, who, q, namespace) {
 			names[namespace] = true
 		}
 	}
 	for _, key := range keysOf(who) {
-		for _, b := range v.bindings(key, "") {
+		for _, b := range rights.bindings(key, "") {
 			add(b.Namespace)
 		}
 		if !ofNamespace {

@@ -32,6 +32,9 @@ type Visible func() (namespaces []string, changed <-chan struct{})
 type Question struct {
 	// Who is the identity that asks, as a text that no other identity has.
 	Who string
+	// Payer is for whom the memory that an answer takes is counted: see [Server]. "" is a payer,
+	// too.
+	Payer string
 	// Prefix is the path up to the resource, such as /api/v1 or
 	// /apis/apps/v1.
 	Prefix string
@@ -43,7 +46,9 @@ type Question struct {
 	Visible Visible
 }
 
-// Server joins answers. It may be used from many goroutines.
+// Server joins answers. It may be used from many goroutines. A list is in memory until it
+// has been sent: one of more than 48 MiB is refused, and while there is no room for it
+// beside the others of its payer, in 64 MiB, or of all, in 128 MiB, it is, with 429.
 type Server struct {
 	// Transport reaches the API server. It adds no credentials: those of the
 	// caller are in the request.
@@ -52,6 +57,7 @@ type Server struct {
 	Base *url.URL
 
 	positions positions
+	held      held
 }
 
 // Answer answers a question. The request is that of the caller, with all headers
@@ -164,6 +170,9 @@ func refuse(w http.ResponseWriter, err error) {
 		panic(err) // a Status can be written
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if known.ErrStatus.Code == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", retryAfter)
+	}
 	w.WriteHeader(int(known.ErrStatus.Code))
 	_, _ = w.Write(append(body, '\n'))
 }

@@ -1,8 +1,11 @@
 package across
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,9 +20,6 @@ import (
 
 // parallel is how many namespaces are asked at a time.
 const parallel = 8
-
-// maxAnswer bounds the answer of one namespace, in bytes.
-const maxAnswer = 512 << 20
 
 // collection is a list or a Table with its parts as they are.
 type collection struct {
@@ -63,7 +63,9 @@ func decodeMark(text string) (m mark, err error) {
 func (s *Server) list(w http.ResponseWriter, r *http.Request, q Question, accept string) error {
 	query := r.URL.Query()
 	namespaces, _ := q.Visible()
-	joined, err := s.collect(r, q, accept, query, namespaces)
+	room := s.held.open(q.Payer)
+	defer room.close()
+	joined, err := s.collect(r, question{q, room}, accept, query, namespaces)
 	if err != nil {
 		return err
 	}
@@ -74,17 +76,57 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, q Question, accept
 		}
 		s.positions.set(q.key(query, joined.Metadata.ResourceVersion), at)
 	}
-	body, err := json.Marshal(joined)
+	head, err := joined.head()
 	if err != nil {
 		return fmt.Errorf("cannot write the answer: %w", err)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-cache, private")
-	_, _ = w.Write(append(body, '\n')) // the caller may be gone
+	out := bufio.NewWriterSize(w, writeSize)
+	_, _ = out.Write(head)
+	joined.writeMembers(out)
+	_ = out.Flush() // the caller may be gone
 	return nil
 }
 
-func (s *Server) collect(r *http.Request, q Question, accept string, query url.Values, namespaces []string) (*collection, error) {
+// writeSize is how much of an answer is written at once, in bytes.
+const writeSize = 32 << 10
+
+// head is the beginning of the text of a collection: all but its members, and its end.
+func (c *collection) head() ([]byte, error) {
+	text, err := json.Marshal(collection{Kind: c.Kind, APIVersion: c.APIVersion, Metadata: c.Metadata, Columns: c.Columns})
+	return bytes.TrimSuffix(text, []byte("}")), err
+}
+
+// writeMembers writes the rest. As one text it would be in memory a second time. The
+// writer keeps the first error.
+func (c *collection) writeMembers(w *bufio.Writer) {
+	for _, part := range []struct {
+		name    string
+		members []json.RawMessage
+	}{{"rows", c.Rows}, {"items", c.Items}} {
+		if part.members == nil {
+			continue
+		}
+		_, _ = w.WriteString(`,"` + part.name + `":[`)
+		for i, member := range part.members {
+			if i > 0 {
+				_ = w.WriteByte(',')
+			}
+			_, _ = w.Write(member)
+		}
+		_ = w.WriteByte(']')
+	}
+	_, _ = w.WriteString("}\n")
+}
+
+// question is one whose answer takes room.
+type question struct {
+	Question
+	room *holding
+}
+
+func (s *Server) collect(r *http.Request, q question, accept string, query url.Values, namespaces []string) (*collection, error) {
 	limit := 0
 	if text := query.Get("limit"); text != "" {
 		var err error
@@ -108,7 +150,7 @@ func (s *Server) collect(r *http.Request, q Question, accept string, query url.V
 
 // whole reads all namespaces: the first one says which version of the cluster the
 // others are to show.
-func (s *Server) whole(r *http.Request, q Question, accept string, query url.Values, namespaces []string) (*collection, error) {
+func (s *Server) whole(r *http.Request, q question, accept string, query url.Values, namespaces []string) (*collection, error) {
 	var joined *collection
 	rest := namespaces
 	for joined == nil && len(rest) > 0 {
@@ -119,7 +161,7 @@ func (s *Server) whole(r *http.Request, q Question, accept string, query url.Val
 		joined, rest = first, rest[1:]
 	}
 	if joined == nil {
-		return nil, nowhere(q)
+		return nil, nowhere(q.Question)
 	}
 	query = exact(query, joined.Metadata.ResourceVersion)
 	parts := make([]*collection, len(rest))
@@ -142,7 +184,7 @@ func (s *Server) whole(r *http.Request, q Question, accept string, query url.Val
 
 // page reads namespaces one after the other until it has as many objects as
 // wanted.
-func (s *Server) page(r *http.Request, q Question, accept string, query url.Values, namespaces []string, limit int, from mark) (*collection, error) {
+func (s *Server) page(r *http.Request, q question, accept string, query url.Values, namespaces []string, limit int, from mark) (*collection, error) {
 	var joined *collection
 	version := from.Version
 	for i, namespace := range namespaces {
@@ -183,7 +225,7 @@ func (s *Server) page(r *http.Request, q Question, accept string, query url.Valu
 		}
 	}
 	if joined == nil {
-		return nil, nowhere(q)
+		return nil, nowhere(q.Question)
 	}
 	return joined, nil
 }
@@ -207,18 +249,19 @@ func nowhere(q Question) error {
 
 // one reads one namespace. It returns nil for a namespace that the API server
 // refuses: rights may have gone a moment ago.
-func (s *Server) one(r *http.Request, q Question, accept string, query url.Values, namespace string) (*collection, error) {
-	response, err := s.ask(r, q, namespace, accept, query)
+func (s *Server) one(r *http.Request, q question, accept string, query url.Values, namespace string) (*collection, error) {
+	response, err := s.ask(r, q.Question, namespace, accept, query)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }() // it has been read
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	body, err := io.ReadAll(holdingReader{response.Body, q.room})
+	var full *apierrors.StatusError
 	switch {
+	case errors.As(err, &full):
+		return nil, full
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the answer for namespace %s: %w", namespace, err)
-	case len(body) > maxAnswer:
-		return nil, statusError(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "there are too many objects: ask with a limit")
 	case response.StatusCode == http.StatusForbidden:
 		return nil, nil
 	case response.StatusCode != http.StatusOK:
