@@ -154,25 +154,32 @@ func replicatesElsewhere(ctx context.Context, e *Env) Finding {
 	}}}); err != nil {
 		return unproven("cannot have objects replicated: " + firstLine(err.Error()))
 	}
-	said, err := e.said(ctx, tenant, replicated)
+	said, err := e.said(ctx, tenant, replicated, r)
 	if err != nil {
 		return unproven("nobody replicates objects here: " + firstLine(err.Error()))
 	}
 	return e.cameOf(ctx, r, said)
 }
 
-// said waits for a condition about an object as it is now, once that is decided.
-func (e *Env) said(ctx context.Context, u *unstructured.Unstructured, condition string) (answer, error) {
+// said waits for a condition about an object as it is now, once that is decided and the
+// tenant's own has come about: what is refused is said at once, while the rest may wait
+// until the API server knows of a right of the manager's.
+func (e *Env) said(ctx context.Context, u *unstructured.Unstructured, condition string, r replicator) (answer, error) {
 	var last answer
+	decided := false
 	err := poll(ctx, replicationPatience, func(ctx context.Context) (bool, error) {
 		current := u.DeepCopy()
 		if err := e.Admin.Get(ctx, keyOf(u), current); err != nil {
 			return false, err
 		}
-		var final bool
-		last, final = conditionOf(current, condition)
-		return final, nil
+		if last, decided = conditionOf(current, condition); !decided {
+			return false, nil
+		}
+		return e.exists(ctx, r.own)
 	})
+	if decided && ctx.Err() == nil {
+		return last, nil
+	}
 	if err != nil && last.message != "" {
 		err = fmt.Errorf("%w: %s", err, last.message)
 	}
@@ -228,7 +235,7 @@ func declaresElsewhere(ctx context.Context, e *Env) Finding {
 		return judge(err, "")
 	}
 	defer e.remove(u)
-	said, err := e.said(ctx, u, "Ready")
+	said, err := e.said(ctx, u, "Ready", r)
 	if err != nil {
 		return unproven("nobody replicates objects here: " + firstLine(err.Error()))
 	}
