@@ -113,14 +113,19 @@ func TestCordoned(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
-			err := tc.what(tc.who)
-			if !tc.held && err != nil {
-				t.Errorf("held back: %v", err)
-			}
-			if tc.held && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "is cordoned, and nobody but the platform")) {
-				t.Errorf("want the rule's refusal, got %v", err)
-			}
+			decided(t, tc.what(tc.who), tc.held, "is cordoned, and nobody but the platform")
 		})
+	}
+}
+
+// decided fails unless a request was held back, by the rule that says so, or was not.
+func decided(t *testing.T, err error, held bool, says string) {
+	t.Helper()
+	if !held && err != nil {
+		t.Errorf("held back: %v", err)
+	}
+	if held && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), says)) {
+		t.Errorf("want the rule's refusal, got %v", err)
 	}
 }
 
@@ -241,13 +246,7 @@ func TestFinalizersOfTemplates(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
-			err := tc.what(tc.who)
-			if !tc.held && err != nil {
-				t.Errorf("held back: %v", err)
-			}
-			if tc.held && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "must not give what is made of its templates finalizers")) {
-				t.Errorf("want the rule's refusal, got %v", err)
-			}
+			decided(t, tc.what(tc.who), tc.held, "must not give what is made of its templates finalizers")
 		})
 	}
 }
@@ -300,13 +299,7 @@ func TestFinalizers(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
-			err := tc.what(tc.who)
-			if !tc.held && err != nil {
-				t.Errorf("held back: %v", err)
-			}
-			if tc.held && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "must not have finalizers that nobody serves")) {
-				t.Errorf("want the rule's refusal, got %v", err)
-			}
+			decided(t, tc.what(tc.who), tc.held, "must not have finalizers that nobody serves")
 		})
 	}
 }

@@ -119,8 +119,8 @@ func (h *history) leave(tenant string) {
 }
 
 // since says whether a watch that began at a time, from a resource version, may have
-// missed a change that concerns somebody, or all who belong to one of their tenants. One that is heard of long after it began is in what is compared
-// while it is open.
+// missed a change that concerns somebody, or all who belong to one of their tenants. One
+// that is heard of long after it began is in what is compared while it is open.
 func (h *history) since(who user.Info, mine []string, version uint64, began time.Time, byName bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
