@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,12 +46,13 @@ const (
 // BenchmarkProxy compares requests through the proxy, a process of its own, with
 // the same answer from the API server, one after the other and with eight clients,
 // as a tenant with 3 namespaces among 3,000; then opens 1,000 watches and measures
-// what they take and how long after its writing an event is there.
+// what they take and how long after their writing events are there, both ways.
 func BenchmarkProxy(b *testing.B) {
 	p := startProxied(b)
+	ofTenant := v1alpha1.LabelTenant + " in (" + tenantName(0) + ")"
 	list := pair{
 		through: p.request("/api/v1/namespaces", p.proxy, p.owner),
-		direct:  p.request("/api/v1/namespaces?labelSelector="+url.QueryEscape(v1alpha1.LabelTenant+" in ("+tenantName(0)+")"), p.server, p.reader),
+		direct:  p.request("/api/v1/namespaces?labelSelector="+url.QueryEscape(ofTenant), p.server, p.reader),
 	}
 	get := pair{
 		through: p.request("/api/v1/namespaces/"+proxyHome+"/configmaps/one", p.proxy, p.owner),
@@ -72,9 +74,13 @@ func BenchmarkProxy(b *testing.B) {
 		b.ReportMetric(slow/fast, "share-"+name+"(min=0.6)")
 	}
 	before := p.residentMB(b)
-	p99 := p.watchAll(b)
-	b.ReportMetric(1000*(p.residentMB(b)-before)/proxyWatches, "KB-per-watch")
-	b.ReportMetric(p99, "ms-event-p99(max=100)")
+	first, others := p.watchAll(b, p.request("/api/v1/namespaces?watch=true", p.proxy, p.owner), func() {
+		b.ReportMetric(1000*(p.residentMB(b)-before)/proxyWatches, "KB-per-watch")
+	})
+	b.ReportMetric(first, "ms-event-first-p99")
+	b.ReportMetric(others, "ms-event-p99(max=100)")
+	_, others = p.watchAll(b, p.request("/api/v1/namespaces?watch=true&labelSelector="+url.QueryEscape(ofTenant), p.server, p.reader), func() {})
+	b.ReportMetric(others, "ms-event-p99-direct")
 	b.ReportMetric(0, "ns/op")
 }
 
@@ -296,29 +302,56 @@ func (p *proxied) throughput(b *testing.B, send func(context.Context) (*http.Res
 	return float64(done.Load()) / duration.Seconds()
 }
 
-// watchTime is how long all watches may take until they have seen the event.
-const watchTime = 3 * time.Minute
+// watchTime is how long all watches may take until they have seen all events, of which
+// each is made when all watches have seen the one before.
+const (
+	watchTime   = 3 * time.Minute
+	proxyEvents = 101
+)
 
-// watchAll opens the watches, changes a namespace that all of them show, and
-// returns the 99th percentile of how long the event took, in milliseconds.
-func (p *proxied) watchAll(b *testing.B) float64 {
+// event is a change that all watches show.
+type event struct {
+	made   atomic.Int64    // since 1970, in nanoseconds
+	delays []time.Duration // of each watch
+	seen   sync.WaitGroup
+}
+
+// watchAll opens the watches, calls opened, and changes a namespace that all of them show
+// again and again. It returns the 99th percentile of how long the first event took in all
+// of them, which meets what the opening has left to do, and that of all others, in
+// milliseconds.
+func (p *proxied) watchAll(b *testing.B, open func(context.Context) (*http.Response, error), opened func()) (first, others float64) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), watchTime)
 	defer cancel()
-	open := p.request("/api/v1/namespaces?watch=true", p.proxy, p.owner)
-	delays := make([]time.Duration, proxyWatches)
+	events := make([]*event, proxyEvents)
+	for i := range events {
+		events[i] = &event{delays: make([]time.Duration, proxyWatches)}
+		events[i].seen.Add(proxyWatches)
+	}
 	var ready sync.WaitGroup
 	ready.Add(proxyWatches)
-	var changed, again atomic.Int64
+	var again atomic.Int64
 	watches, ctx := errgroup.WithContext(ctx)
+	// Events of an earlier call do not count.
+	mark := strconv.FormatInt(time.Now().UnixNano(), 36)
 	for i := range proxyWatches {
 		watches.Go(func() error {
 			begun := sync.OnceFunc(ready.Done)
 			defer begun() // also after an error: nobody waits for it
+			next := 0
+			// A watch that was opened again begins with the newest.
+			saw := func(newest int) bool {
+				for ; next <= newest; next++ {
+					events[next].delays[i] = time.Since(time.Unix(0, events[next].made.Load()))
+					events[next].seen.Done()
+				}
+				return next == len(events)
+			}
+			defer saw(len(events) - 1)
 			for {
-				err := watchOne(ctx, open, begun)
+				err := watchOne(ctx, open, mark, begun, saw)
 				if err == nil {
-					delays[i] = time.Since(time.Unix(0, changed.Load()))
 					return nil
 				}
 				again.Add(1)
@@ -329,15 +362,24 @@ func (p *proxied) watchAll(b *testing.B) float64 {
 		})
 	}
 	ready.Wait()
-	changed.Store(time.Now().UnixNano())
-	if err := p.admin.Patch(b.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: proxyHome}}, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"bench":"now"}}}`))); err != nil {
-		b.Fatal(err)
+	opened()
+	for i, e := range events {
+		e.made.Store(time.Now().UnixNano())
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{"bench":"%s-%d."}}}`, mark, i)
+		if err := p.admin.Patch(b.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: proxyHome}}, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+			b.Fatal(err)
+		}
+		e.seen.Wait()
 	}
 	if err := watches.Wait(); err != nil {
-		b.Fatalf("a watch has not seen the event: %v", err)
+		b.Fatalf("a watch has not seen an event: %v", err)
 	}
 	b.ReportMetric(float64(again.Load()), "watches-again")
-	return quantile(delays, 0.99)
+	var delays []time.Duration
+	for _, e := range events[1:] {
+		delays = append(delays, e.delays...)
+	}
+	return quantile(events[0].delays, 0.99), quantile(delays, 0.99)
 }
 
 // pause waits as client-go does before it opens a watch again: an API server that has
@@ -351,9 +393,9 @@ func pause(ctx context.Context, why error) error {
 	}
 }
 
-// watchOne opens a watch, calls begun when it has shown what there is, and returns
-// when it has shown the event.
-func watchOne(ctx context.Context, open func(context.Context) (*http.Response, error), begun func()) error {
+// watchOne opens a watch, calls begun when it has shown what there is, and saw for each
+// event with the mark until saw returns true.
+func watchOne(ctx context.Context, open func(context.Context) (*http.Response, error), mark string, begun func(), saw func(int) bool) error {
 	response, err := open(ctx)
 	if err != nil {
 		return err
@@ -366,7 +408,16 @@ func watchOne(ctx context.Context, open func(context.Context) (*http.Response, e
 		if shown++; shown == proxyNamespaces {
 			begun()
 		}
-		if strings.Contains(last, `"bench":"now"`) {
+		_, number, marked := strings.Cut(last, `"bench":"`+mark+"-")
+		if !marked {
+			continue
+		}
+		number, _, _ = strings.Cut(number, ".")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			return err
+		}
+		if saw(n) {
 			return nil
 		}
 	}
