@@ -162,6 +162,21 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// TestIdle looks at objects that are not to be asked, of which the cache knows enough.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	for reason, u := range map[string]*unstructured.Unstructured{
+		"nothing has failed":                    ready("True", "applied", 0),
+		"its rights have been there for a time": ready("False", noRights, time.Minute),
+	} {
+		// Without a Live to read from.
+		r := &Reconciler{Kind: refusal.Kustomization, Client: cluster(t, u, binding("dev", 0)), Now: func() time.Time { return given.Add(time.Hour) }}
+		if result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil || !result.IsZero() {
+			t.Errorf("%s: %v %v", reason, result, err)
+		}
+	}
+}
+
 // TestGone looks at an object that the API server does not have any more.
 func TestGone(t *testing.T) {
 	t.Parallel()

@@ -84,7 +84,8 @@ func managedFields(object any, entries []metav1.ManagedFieldsEntry) []metav1.Man
 		if e.Manager != tenantnamespace.FieldManager {
 			kept = append(kept, metav1.ManagedFieldsEntry{Manager: e.Manager, Operation: e.Operation})
 		} else if binding {
-			kept = append(kept, metav1.ManagedFieldsEntry{Manager: e.Manager, Operation: e.Operation, Time: e.Time})
+			// The name without its copy in each object.
+			kept = append(kept, metav1.ManagedFieldsEntry{Manager: tenantnamespace.FieldManager, Operation: metav1.ManagedFieldsOperationApply, Time: e.Time})
 		}
 	}
 	return kept
