@@ -456,6 +456,11 @@ func testStoppedManager(r run, common string) {
 		out, err := kubectl(r.t, r.Cluster, kustomization("new", "admin"), "apply", "-f", "-", dryRun)
 		return err != nil && strings.Contains(out, "tenant new: Kustomization more needs"), out
 	})
+	// What Flux applies of one in vain is tried again in an hour, or when the manager is back.
+	r.kubectl(fmt.Sprintf(tenantManifests, "unbound"), "apply", "-f", "-")
+	r.until("Kustomization/unbound/app", "to have no rights", func(row flux.Row) bool {
+		return row.Ready == "False" && strings.Contains(row.Message, "is forbidden")
+	})
 	// A tenant's namespace is emptied; its end waits for the manager.
 	r.kubectl("", "delete", "namespace/team-3", "--wait=false")
 	testwait.For(r.t, "all but the parameters to be gone", patience, func() (bool, string) {
@@ -468,4 +473,5 @@ func testStoppedManager(r run, common string) {
 		return left == "", left
 	})
 	follows("fourth")
+	r.until("Kustomization/unbound/app", "to be ready", func(row flux.Row) bool { return row.Ready == "True" })
 }

@@ -30,13 +30,13 @@ const (
 
 // failureOf returns what an object says about why it is not ready.
 func failureOf(u *unstructured.Unstructured) (Failure, bool) {
-	c := condition(u, conditionReady)
+	c := Condition(u, conditionReady)
 	if c["status"] != "False" || c["reason"] == reasonDependency {
 		return Failure{}, false
 	}
-	if condition(u, conditionRemediated)["reason"] == c["reason"] {
+	if Condition(u, conditionRemediated)["reason"] == c["reason"] {
 		for _, name := range []string{conditionTested, conditionReleased} {
-			if cause := condition(u, name); cause["status"] == "False" && cause["reason"] != "" {
+			if cause := Condition(u, name); cause["status"] == "False" && cause["reason"] != "" {
 				c = cause
 			}
 		}
@@ -50,11 +50,12 @@ func failureOf(u *unstructured.Unstructured) (Failure, bool) {
 }
 
 func ready(u *unstructured.Unstructured) bool {
-	return condition(u, conditionReady)["status"] == "True"
+	return Condition(u, conditionReady)["status"] == "True"
 }
 
-// condition returns the fields of a condition, nil without it.
-func condition(u *unstructured.Unstructured, name string) map[string]string {
+// Condition returns the fields of an object's condition that are text, by their names;
+// nil without the condition.
+func Condition(u *unstructured.Unstructured, name string) map[string]string {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, item := range conditions {
 		condition, ok := item.(map[string]any)

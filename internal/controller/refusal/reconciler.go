@@ -150,7 +150,7 @@ func (r *Reconciler) readers(ctx context.Context, k *unstructured.Unstructured, 
 		candidates = []string{target}
 	} else if account, _, _ := unstructured.NestedString(k.Object, "spec", "serviceAccountName"); account != "" {
 		var bindings rbacv1.RoleBindingList
-		if err := r.Client.List(ctx, &bindings, client.MatchingFields{indexSubject: k.GetNamespace() + "/" + account}); err != nil {
+		if err := r.Client.List(ctx, &bindings, client.MatchingFields{IndexSubject: k.GetNamespace() + "/" + account}); err != nil {
 			return nil, fmt.Errorf("cannot find out where the account %s of %s %s/%s has rights: %w", account, r.Kind.Kind, k.GetNamespace(), k.GetName(), err)
 		}
 		for i := range bindings.Items {

@@ -82,7 +82,7 @@ func harness(t *testing.T, k *unstructured.Unstructured, bound ...string) (*Reco
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "flux-system", Name: "delegate"}},
 		})
 	}
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithIndex(&rbacv1.RoleBinding{}, indexSubject, subjects).Build()
+	c := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithIndex(&rbacv1.RoleBinding{}, IndexSubject, Subjects).Build()
 	told := &posts{}
 	now := time.Unix(1000, 0)
 	r := &Reconciler{Kind: k.GroupVersionKind(), Client: c, Profiles: noProfile{}, Alerts: told, Instance: "test", Home: "flux-system", Now: func() time.Time { return now }}

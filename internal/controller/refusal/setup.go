@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// indexSubject finds RoleBindings by the service accounts that they name, as
+// IndexSubject finds RoleBindings by the service accounts that they name, as
 // NAMESPACE/NAME.
-const indexSubject = "subjects.serviceAccount"
+const IndexSubject = "subjects.serviceAccount"
 
 // Object is an object of a kind as this package reads it.
 func Object(kind schema.GroupVersionKind) *unstructured.Unstructured {
@@ -31,7 +31,7 @@ func Object(kind schema.GroupVersionKind) *unstructured.Unstructured {
 // Index lets a manager find RoleBindings as [Reconciler] looks for them, once for
 // all kinds.
 func Index(ctx context.Context, mgr manager.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &rbacv1.RoleBinding{}, indexSubject, subjects); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &rbacv1.RoleBinding{}, IndexSubject, Subjects); err != nil {
 		return fmt.Errorf("cannot index role bindings: %w", err)
 	}
 	return nil
@@ -55,8 +55,9 @@ func (r *Reconciler) add(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// subjects returns the service accounts that a RoleBinding names.
-func subjects(o client.Object) []string {
+// Subjects returns the service accounts that a RoleBinding names, as NAMESPACE/NAME;
+// none for an object of another kind.
+func Subjects(o client.Object) []string {
 	binding, ok := o.(*rbacv1.RoleBinding)
 	if !ok {
 		return nil
@@ -75,7 +76,7 @@ func subjects(o client.Object) []string {
 // looked at: nearly all bindings name accounts of their own, and there are many.
 func (r *Reconciler) appliedAs(ctx context.Context, c client.Reader, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
-	for _, account := range subjects(o) {
+	for _, account := range Subjects(o) {
 		namespace, name, _ := strings.Cut(account, "/")
 		if namespace == "" || namespace == o.GetNamespace() {
 			continue

@@ -15,9 +15,6 @@ import (
 // labelFrom says on an ExternalArtifact which namespace granted it.
 const labelFrom = "tenure.dev/granted-from"
 
-// annotationRequest asks Flux to reconcile an object now.
-const annotationRequest = "reconcile.fluxcd.io/requestedAt"
-
 // Flux's kinds are read without their types: a few fields are enough.
 var (
 	sourceGroup  = schema.GroupVersion{Group: "source.toolkit.fluxcd.io", Version: "v1"}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/controller/ask"
 	"github.com/tenure-dev/tenure/internal/grants"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +24,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -305,10 +305,8 @@ func (r *Reconciler) ask(ctx context.Context, ended *unstructured.Unstructured) 
 			if !uses(user, consumer.field, ended.GetName()) {
 				continue
 			}
-			patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotationRequest, r.Now().UTC().Format(time.RFC3339Nano))
-			err := r.Client.Patch(ctx, user, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(FieldManager))
-			if err != nil && !apierrors.IsNotFound(err) {
-				return fmt.Errorf("cannot ask %s %s/%s to look: %w", user.GetKind(), user.GetNamespace(), user.GetName(), err)
+			if err := ask.Request(ctx, r.Client, user, r.Now()); err != nil {
+				return err
 			}
 			r.Events.Eventf(user, nil, corev1.EventTypeWarning, reasonEnded, "Reconcile",
 				"the grant of %s has ended, or the source is gone: what was applied stays, and nothing new comes. Ask the owner of the source, or use another one",

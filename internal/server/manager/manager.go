@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/controller/ask"
 	"github.com/tenure-dev/tenure/internal/controller/capsule"
 	"github.com/tenure-dev/tenure/internal/controller/credentials"
 	"github.com/tenure-dev/tenure/internal/controller/profile"
@@ -207,7 +208,8 @@ func addCredentials(ctx context.Context, mgr ctrlmanager.Manager, profiles crede
 	return kept.Setup(ctx, mgr)
 }
 
-// addRefusals wires the mirror of failures, for each kind that applies.
+// addRefusals wires the mirror of failures, and the second try of those that new rights
+// end, for each kind that applies.
 func addRefusals(ctx context.Context, mgr ctrlmanager.Manager, profiles refusal.Profiles, o Options) error {
 	if err := refusal.Index(ctx, mgr); err != nil {
 		return err
@@ -223,6 +225,10 @@ func addRefusals(ctx context.Context, mgr ctrlmanager.Manager, profiles refusal.
 			}
 		}
 		if err := refusals.Setup(mgr); err != nil {
+			return err
+		}
+		asked := &ask.Reconciler{Kind: kind, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Now: time.Now}
+		if err := asked.Setup(mgr); err != nil {
 			return err
 		}
 	}

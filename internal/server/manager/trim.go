@@ -7,6 +7,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -60,7 +61,8 @@ func uncounted(status corev1.ResourceQuotaStatus) corev1.ResourceQuotaStatus {
 }
 
 // managedFields returns what is read of them: which labels and annotations of a
-// namespace are the manager's, and of other objects who else applies them, not what.
+// namespace are the manager's, when it wrote a RoleBinding, and of other objects who
+// else applies them, not what.
 func managedFields(object any, entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var kept []metav1.ManagedFieldsEntry
 	switch object.(type) {
@@ -74,9 +76,16 @@ func managedFields(object any, entries []metav1.ManagedFieldsEntry) []metav1.Man
 		}
 		return kept
 	}
+	_, binding := object.(*rbacv1.RoleBinding)
 	for _, e := range entries {
-		if e.Operation == metav1.ManagedFieldsOperationApply && e.Manager != tenantnamespace.FieldManager {
+		if e.Operation != metav1.ManagedFieldsOperationApply {
+			continue
+		}
+		if e.Manager != tenantnamespace.FieldManager {
 			kept = append(kept, metav1.ManagedFieldsEntry{Manager: e.Manager, Operation: e.Operation})
+		} else if binding {
+			// The name without its copy in each object.
+			kept = append(kept, metav1.ManagedFieldsEntry{Manager: tenantnamespace.FieldManager, Operation: metav1.ManagedFieldsOperationApply, Time: e.Time})
 		}
 	}
 	return kept

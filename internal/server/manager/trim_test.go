@@ -15,7 +15,8 @@ import (
 func TestTrim(t *testing.T) {
 	t.Parallel()
 	fields := metav1.NewFieldsV1(`{"f:metadata":{}}`)
-	ours := metav1.ManagedFieldsEntry{Manager: "tenure-manager", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: fields}
+	at := metav1.Unix(1, 0)
+	ours := metav1.ManagedFieldsEntry{Manager: "tenure-manager", Operation: metav1.ManagedFieldsOperationApply, Time: &at, FieldsV1: fields}
 	theirs := metav1.ManagedFieldsEntry{Manager: "kustomize-controller", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: fields}
 	edited := metav1.ManagedFieldsEntry{Manager: "kubectl-edit", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: fields}
 	for _, tc := range []struct {
@@ -24,7 +25,11 @@ func TestTrim(t *testing.T) {
 		want   []metav1.ManagedFieldsEntry
 	}{
 		{"which labels of a namespace are the manager's", &corev1.Namespace{}, []metav1.ManagedFieldsEntry{ours}},
-		{"who else applies an object that the manager may remove", &rbacv1.RoleBinding{}, []metav1.ManagedFieldsEntry{
+		{"who else applies an object that the manager may remove", &corev1.ServiceAccount{}, []metav1.ManagedFieldsEntry{
+			{Manager: theirs.Manager, Operation: theirs.Operation},
+		}},
+		{"since when a RoleBinding gives what it gives", &rbacv1.RoleBinding{}, []metav1.ManagedFieldsEntry{
+			{Manager: ours.Manager, Operation: ours.Operation, Time: &at},
 			{Manager: theirs.Manager, Operation: theirs.Operation},
 		}},
 		{"nothing of a Tenant, which people write", &v1alpha1.Tenant{}, nil},
