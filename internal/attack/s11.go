@@ -2,7 +2,6 @@ package attack
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -100,11 +99,15 @@ func (e *Env) takenAway(ctx context.Context, source, shared *unstructured.Unstru
 	if err != nil {
 		return unproven("cannot tell whether the manager has seen that the grant was taken back: " + firstLine(err.Error()))
 	}
-	switch err := poll(ctx, endPatience, gone); {
-	case errors.Is(err, errNoAnswer):
-		return through("ExternalArtifact " + keyOf(shared).String() + " is still there after the grant was taken back")
+	_ = poll(ctx, endPatience, func(ctx context.Context) (bool, error) {
+		done, err := gone(ctx)
+		return done && err == nil, nil
+	})
+	switch done, err := gone(ctx); {
 	case err != nil:
 		return unproven("cannot look after what was granted: " + firstLine(err.Error()))
+	case !done:
+		return through("ExternalArtifact " + keyOf(shared).String() + " is still there after the grant was taken back")
 	}
 	return stopped("manager", "ExternalArtifact "+keyOf(shared).String()+" was taken away with the grant")
 }

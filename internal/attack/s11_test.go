@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,12 +71,14 @@ func TestKeepsWhatWasGranted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		manager grantManager
-		broken  error // what the API server says of the copy after the grant went
+		broken  error         // what the API server says of the copy after the grant went
+		takes   time.Duration // how long it takes for that
 		outcome Outcome
 	}{
 		"works":    {reason: "what was given goes with the grant", manager: grantManager{share, end, nil}, outcome: Stopped},
 		"in order": {reason: "or when the manager has looked", manager: grantManager{share, nil, end}, outcome: Stopped},
 		"keeps":    {reason: "a manager that has looked and left it", manager: grantManager{share, nil, looks}, outcome: GotThrough},
+		"slow":     {reason: "an answer that the wait is too short for is asked for again", manager: grantManager{share, nil, looks}, takes: 70 * time.Millisecond, outcome: GotThrough},
 		"late":     {reason: "a manager that has not looked yet proves nothing", manager: grantManager{share, nil, nil}, outcome: NotProven},
 		"none":     {reason: "without a manager nothing is given", outcome: NotProven},
 		"outage":   {reason: "an API server that does not answer keeps nothing", manager: grantManager{share, nil, looks}, broken: errors.New("connection reset"), outcome: NotProven},
@@ -85,13 +88,20 @@ func TestKeepsWhatWasGranted(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newFakeEnv(interceptor.Funcs{})
 				taken := false
-				if tc.broken != nil {
+				if tc.broken != nil || tc.takes > 0 {
 					tc.manager.end = func(context.Context, client.Client) error { taken = true; return nil }
 				}
 				e.Admin = interceptor.NewClient(tc.manager.play(e.Admin), interceptor.Funcs{
 					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 						if taken && key.Namespace == "team" {
-							return tc.broken
+							select {
+							case <-time.After(tc.takes):
+							case <-ctx.Done():
+								return ctx.Err()
+							}
+							if tc.broken != nil {
+								return tc.broken
+							}
 						}
 						return c.Get(ctx, key, o, opts...)
 					},
