@@ -59,6 +59,13 @@ func TestShards(t *testing.T) {
 	as := func(name string) client.Client {
 		return newClient(t, restConfig, rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}})
 	}
+	for _, name := range []string{"sharded", "unsharded", "moving"} {
+		testwait.For(t, "the API server to know the right of user "+name, patience, func() (bool, string) {
+			config := parse(t, fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: %s}}", name))
+			err := as(name).Create(t.Context(), config, client.DryRunAll)
+			return err == nil, fmt.Sprint(err)
+		})
+	}
 	testwait.For(t, "the rule to see the namespaces", patience, func() (bool, string) {
 		err := as("unsharded").Create(t.Context(), inShard(t, "unsharded", "x", "gold"), client.DryRunAll)
 		return err != nil && strings.Contains(err.Error(), "tenure-shards"), fmt.Sprint(err)

@@ -154,8 +154,9 @@ func (e *Env) tryCreate(ctx context.Context, u *unstructured.Unstructured) error
 	return e.As.Create(ctx, u.DeepCopy(), client.DryRunAll)
 }
 
-// fluxPatience bounds the wait for Flux's answer to one object.
-const fluxPatience = 40 * time.Second
+// fluxPatience bounds the wait for Flux's answer to one object. Only who gets none waits
+// for so long, since Flux says something of whatever it stops.
+const fluxPatience = 2 * time.Minute
 
 // apply creates a Flux object as the tenant, waits for Flux's answer, looks at
 // what came of it and removes it again, with all that Flux has made for it. The
@@ -223,8 +224,8 @@ func (e *Env) remove(u *unstructured.Unstructured) {
 }
 
 // removePatience bounds the wait for the end of an object, which may have
-// finalizers.
-const removePatience = 10 * time.Second
+// finalizers. Without them, what Flux has applied for it stays.
+const removePatience = time.Minute
 
 // answer is what Flux says about an object.
 type answer struct {

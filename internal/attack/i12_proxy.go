@@ -93,10 +93,10 @@ func (m *mistake) remove() {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupPatience)
 	defer cancel()
 	_ = m.env.Admin.Delete(ctx, m.binding)
-	m.env.remove(m.tenant)
 	if m.home.Name != "" {
 		_ = m.env.Admin.Delete(ctx, m.home)
 	}
+	m.env.remove(m.tenant) // which may take longer than the rest may
 }
 
 // knocks are requests as the attackers, for what the witness is shown.

@@ -3,7 +3,6 @@ package attack
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	corev1 "k8s.io/api/core/v1"
@@ -92,12 +91,15 @@ func (e *Env) undo(u *unstructured.Unstructured) {
 		e.remove(u)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupPatience)
 	// Helm uninstalls with the rights of the release. Where these do not reach
 	// what it was told to make, it would try until somebody gives up.
 	_ = e.Admin.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)))
+	cancel()
 	e.remove(u)
+	// That may have taken longer than the rest may.
+	ctx, cancel = context.WithTimeout(context.Background(), cleanupPatience)
+	defer cancel()
 	if chart := helmChartOf(u); e.Admin.Get(ctx, keyOf(chart), chart) == nil {
 		e.remove(chart)
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,45 +106,45 @@ func TestNotified(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// Only the Provider is refused, which is made first.
-			var once sync.Once
-			inner := tc.tenant.Create
-			if inner != nil {
-				tc.tenant.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) (err error) {
-					create := c.Create
-					once.Do(func() {
-						create = func(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-							return inner(ctx, c, o, opts...)
-						}
-					})
-					return create(ctx, o, opts...)
+			synctest.Test(t, func(t *testing.T) {
+				// Only the Provider is refused, which is made first.
+				var once sync.Once
+				inner := tc.tenant.Create
+				if inner != nil {
+					tc.tenant.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) (err error) {
+						create := c.Create
+						once.Do(func() {
+							create = func(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+								return inner(ctx, c, o, opts...)
+							}
+						})
+						return create(ctx, o, opts...)
+					}
 				}
-			}
-			e := newFakeEnv(tc.tenant)
-			outside := &fakeOutside{handlers: map[string]http.Handler{}}
-			outside.service = func(host string, body []byte) (int, error) {
-				var event struct{ InvolvedObject corev1.ObjectReference }
-				if err := json.Unmarshal(body, &event); err != nil || event.InvolvedObject.Namespace != VictimNamespace || !strings.HasPrefix(host, "notification-controller.flux-system.") {
-					t.Errorf("%s: %s was sent %q, %v", tc.reason, host, body, err)
+				e := newFakeEnv(tc.tenant)
+				outside := &fakeOutside{handlers: map[string]http.Handler{}}
+				outside.service = func(host string, body []byte) (int, error) {
+					var event struct{ InvolvedObject corev1.ObjectReference }
+					if err := json.Unmarshal(body, &event); err != nil || event.InvolvedObject.Namespace != VictimNamespace || !strings.HasPrefix(host, "notification-controller.flux-system.") {
+						t.Errorf("%s: %s was sent %q, %v", tc.reason, host, body, err)
+					}
+					return http.StatusAccepted, tc.controller(e, outside, body)
 				}
-				return http.StatusAccepted, tc.controller(e, outside, body)
-			}
-			e.outside = outside
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			got := e.notified(ctx, "n1", VictimNamespace)
-			if got.Outcome != tc.outcome || got.Control != tc.control {
-				t.Errorf("%s: got %q by %q (%s%s%s), want %q by %q", tc.reason, got.Outcome, got.Control, got.Message, got.Evidence, got.Reason, tc.outcome, tc.control)
-			}
-			if len(outside.handlers) != 0 {
-				t.Errorf("%s: the sink is left behind", tc.reason)
-			}
-			for _, kind := range []string{"Alert", "Provider"} {
-				left := object("notification.toolkit.fluxcd.io/v1beta3", kind, "team", nameIf("n1", policy), nil)
-				if there, err := e.exists(t.Context(), left); there || err != nil {
-					t.Errorf("%s: the %s is left behind: %t, %v", tc.reason, kind, there, err)
+				e.outside = outside
+				got := e.notified(t.Context(), "n1", VictimNamespace)
+				if got.Outcome != tc.outcome || got.Control != tc.control {
+					t.Errorf("%s: got %q by %q (%s%s%s), want %q by %q", tc.reason, got.Outcome, got.Control, got.Message, got.Evidence, got.Reason, tc.outcome, tc.control)
 				}
-			}
+				if len(outside.handlers) != 0 {
+					t.Errorf("%s: the sink is left behind", tc.reason)
+				}
+				for _, kind := range []string{"Alert", "Provider"} {
+					left := object("notification.toolkit.fluxcd.io/v1beta3", kind, "team", nameIf("n1", policy), nil)
+					if there, err := e.exists(t.Context(), left); there || err != nil {
+						t.Errorf("%s: the %s is left behind: %t, %v", tc.reason, kind, there, err)
+					}
+				}
+			})
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,25 +32,31 @@ func TestPoll(t *testing.T) {
 		answers []error // of each try; nil is no answer yet
 		last    bool
 		want    error
+		took    time.Duration
 	}{
-		"at once":   {"an answer ends it", nil, true, nil},
-		"later":     {"no answer yet is not the end", []error{nil, nil}, true, nil},
-		"broken":    {"an error ends it", []error{nil, broken}, true, broken},
-		"no answer": {"and so does the time", nil, false, errNoAnswer},
+		"at once":   {"an answer ends it", nil, true, nil, 0},
+		"later":     {"no answer yet is not the end", []error{nil, nil}, true, nil, 2 * look},
+		"broken":    {"an error ends it", []error{nil, broken}, true, broken, look},
+		"no answer": {"and so does the time", nil, false, errNoAnswer, 5 * look / 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tries := 0
-			err := poll(t.Context(), 3*look, func(context.Context) (bool, error) {
-				defer func() { tries++ }()
-				if tries < len(tc.answers) {
-					return false, tc.answers[tries]
+			synctest.Test(t, func(t *testing.T) {
+				tries, began := 0, time.Now()
+				err := poll(t.Context(), 5*look/2, func(context.Context) (bool, error) {
+					defer func() { tries++ }()
+					if tries < len(tc.answers) {
+						return false, tc.answers[tries]
+					}
+					return tc.last, nil
+				})
+				if !errors.Is(err, tc.want) {
+					t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
 				}
-				return tc.last, nil
+				if took := time.Since(began); took != tc.took {
+					t.Errorf("%s: it took %s, want %s", tc.reason, took, tc.took)
+				}
 			})
-			if !errors.Is(err, tc.want) {
-				t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
-			}
 		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())

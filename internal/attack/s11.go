@@ -21,8 +21,12 @@ func init() {
 	})
 }
 
-// grantPatience bounds each wait for the manager.
-const grantPatience = 15 * time.Second
+// grantPatience bounds each wait for the manager to look at the grants, endPatience how
+// long what was given may be there when it has looked: it takes it away before it says so.
+const (
+	grantPatience = time.Minute
+	endPatience   = 15 * time.Second
+)
 
 // keepsWhatWasGranted grants the tenant a source of the victim's, takes the grant
 // back, and looks whether the next revision still comes. The source is suspended,
@@ -31,10 +35,7 @@ func keepsWhatWasGranted(ctx context.Context, e *Env) Finding {
 	source := object("source.toolkit.fluxcd.io/v1", "GitRepository", e.Victim.Namespace, name("s11-"+e.Namespace), map[string]any{"spec": map[string]any{
 		"interval": "1h", "suspend": true, "url": "https://git.example.com/canary", "ref": map[string]any{"branch": "main"},
 	}})
-	grant := object(v1alpha1.GroupVersion.String(), "SourceGrant", e.Victim.Namespace, source.GetName(), map[string]any{"spec": map[string]any{
-		"to":   []any{map[string]any{"kind": "GitRepository", "name": source.GetName()}},
-		"from": []any{map[string]any{"namespace": e.Namespace}},
-	}})
+	grant := grantOf(source, source.GetName(), map[string]any{"namespace": e.Namespace})
 	shared := object("source.toolkit.fluxcd.io/v1", "ExternalArtifact", e.Namespace, e.Victim.Namespace+"."+source.GetName(), nil)
 	for _, u := range []*unstructured.Unstructured{grant, source} {
 		if err := e.Admin.Create(ctx, u); err != nil {
@@ -72,10 +73,51 @@ func keepsWhatWasGranted(ctx context.Context, e *Env) Finding {
 	if err := e.offers(ctx, source, "2"); err != nil {
 		return unproven("cannot offer a revision: " + firstLine(err.Error()))
 	}
-	if poll(ctx, grantPatience, has("")) != nil {
+	return e.takenAway(ctx, source, shared, has(""))
+}
+
+// takenAway looks what becomes of a copy after its grant was taken back. Who is late has
+// let nothing through: one more grant, to nobody, shows when the manager has looked at
+// the grants again, which it hears of in order.
+func (e *Env) takenAway(ctx context.Context, source, shared *unstructured.Unstructured, gone func(context.Context) (bool, error)) Finding {
+	later := grantOf(source, source.GetName()+"-later", map[string]any{"tenant": name("s11")})
+	if err := e.Admin.Create(ctx, later); err != nil {
+		return unproven("cannot make another grant: " + firstLine(err.Error()))
+	}
+	defer e.remove(later)
+	err := poll(ctx, grantPatience, func(ctx context.Context) (bool, error) {
+		if done, err := gone(ctx); err != nil || done {
+			return done, err
+		}
+		current := later.DeepCopy()
+		if err := e.Admin.Get(ctx, keyOf(later), current); err != nil {
+			return false, err
+		}
+		seen, there, _ := unstructured.NestedInt64(current.Object, "status", "observedGeneration")
+		return there && seen == current.GetGeneration(), nil
+	})
+	if err != nil {
+		return unproven("cannot tell whether the manager has seen that the grant was taken back: " + firstLine(err.Error()))
+	}
+	_ = poll(ctx, endPatience, func(ctx context.Context) (bool, error) {
+		done, err := gone(ctx)
+		return done && err == nil, nil
+	})
+	switch done, err := gone(ctx); {
+	case err != nil:
+		return unproven("cannot look after what was granted: " + firstLine(err.Error()))
+	case !done:
 		return through("ExternalArtifact " + keyOf(shared).String() + " is still there after the grant was taken back")
 	}
 	return stopped("manager", "ExternalArtifact "+keyOf(shared).String()+" was taken away with the grant")
+}
+
+// grantOf is a SourceGrant of a source for some consumers.
+func grantOf(source *unstructured.Unstructured, name string, from map[string]any) *unstructured.Unstructured {
+	return object(v1alpha1.GroupVersion.String(), "SourceGrant", source.GetNamespace(), name, map[string]any{"spec": map[string]any{
+		"to":   []any{map[string]any{"kind": source.GetKind(), "name": source.GetName()}},
+		"from": []any{from},
+	}})
 }
 
 // offers says of a source that it has a revision, as Flux would.

@@ -41,11 +41,16 @@ type history struct {
 	count map[string]int // of named, by tenant
 }
 
-// mark is a change: its resource version and when it was heard of.
+// mark is the newest change that has been heard of: its resource version and when the
+// last one was heard of, which may be another, as what one informer says may be older
+// than what another has said before.
 type mark struct {
 	version uint64
 	heard   time.Time
 }
+
+// with is the mark after one more change.
+func (m mark) with(later mark) mark { return mark{max(m.version, later.version), later.heard} }
 
 // namedKey is a user whom a tenant has named; space is of a change of a namespace.
 type namedKey struct {
@@ -80,11 +85,13 @@ func (h *history) note(version uint64, keys []string, space bool) {
 		marks = h.spaces
 	}
 	for _, key := range keys {
-		marks[key] = now
+		marks[key] = marks[key].with(now)
 	}
 	if len(marks) > maxMarks {
+		for _, m := range marks {
+			h.start = max(h.start, m.version)
+		}
 		clear(marks)
-		h.start = max(h.start, version)
 	}
 }
 
@@ -95,10 +102,11 @@ func (h *history) noteNamed(version uint64, tenant string, keys []string, space 
 	defer h.mu.Unlock()
 	heard := mark{version, time.Now()}
 	for _, key := range keys[:min(len(keys), maxNamed)] {
-		if old, ok := h.named[namedKey{key, space}]; ok {
+		old, ok := h.named[namedKey{key, space}]
+		if ok {
 			h.leave(old.tenant)
 		}
-		h.named[namedKey{key, space}] = namedMark{heard, tenant}
+		h.named[namedKey{key, space}] = namedMark{old.with(heard), tenant}
 		h.count[tenant]++
 	}
 	if h.count[tenant] > maxNamed {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -44,6 +45,44 @@ func TestHistory(t *testing.T) {
 		}
 		if tc.from > 10 && h.since(&user.DefaultInfo{Name: "ben"}, nil, tc.from, heard.Add(tc.began), tc.byName) {
 			t.Errorf("%s: somebody else is said to have missed it", tc.reason)
+		}
+	}
+}
+
+// Two informers may be heard out of order: what the newer change gave is missed by who
+// goes on from between the two, although the older one was heard of last.
+func TestHistoryOutOfOrder(t *testing.T) {
+	t.Parallel()
+	ann := &user.DefaultInfo{Name: "ann"}
+	for _, tc := range []struct {
+		reason string
+		note   func(h *history, version uint64)
+	}{
+		{"a right", func(h *history, version uint64) { h.note(version, []string{userKey("ann")}, false) }},
+		{"a namespace", func(h *history, version uint64) { h.note(version, []string{userKey("ann")}, true) }},
+		{"what a tenant says", func(h *history, version uint64) { h.noteNamed(version, "a", []string{userKey("ann")}, false) }},
+		{"what two tenants say", func(h *history, version uint64) {
+			h.noteNamed(version, fmt.Sprint("tenant-", version), []string{userKey("ann")}, false)
+		}},
+		{"more subjects than are remembered", func(h *history, version uint64) {
+			keys := []string{userKey("ann")}
+			if version == 104 {
+				for i := range maxMarks {
+					keys = append(keys, userKey(fmt.Sprint(i)))
+				}
+			}
+			h.note(version, keys, false)
+		}},
+	} {
+		h := newHistory()
+		tc.note(h, 105)
+		tc.note(h, 104)
+		later := time.Now().Add(time.Minute)
+		if !h.since(ann, nil, 104, later, true) {
+			t.Errorf("%s: who goes on from 104 is not told to list again", tc.reason)
+		}
+		if h.since(ann, nil, 105, later, true) {
+			t.Errorf("%s: who goes on from 105 has missed nothing", tc.reason)
 		}
 	}
 }

@@ -119,6 +119,7 @@ func TestNamespaces(t *testing.T) {
 	})
 	t.Run("other requests are the caller's own", func(t *testing.T) {
 		t.Parallel()
+		sees(t, newClient(t, s.as(owner)), "seen-a seen-b seen-home")
 		for path, want := range map[string]int{
 			"/api/v1/namespaces/seen-b":              http.StatusForbidden,
 			"/api/v1/nodes":                          http.StatusForbidden,

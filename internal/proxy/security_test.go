@@ -318,8 +318,8 @@ func TestTokensEnd(t *testing.T) {
 		code, body, _ := s.raw(t, s.request(t, http.MethodGet, "/api/v1/namespaces", token))
 		return code == http.StatusUnauthorized, body
 	})
-	// The API server itself remembers a token for 10 s.
-	if took := time.Since(began); took > 2*tokenTTL+5*time.Second {
+	// The API server itself remembers a token for 10 s; the rest is for a busy machine.
+	if took := time.Since(began); took > 2*tokenTTL+20*time.Second {
 		t.Errorf("it took %s", took)
 	}
 }

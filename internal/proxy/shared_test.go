@@ -115,6 +115,13 @@ func TestShared(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
 			c := clients(t, s.as(account(t, tc.namespace, tc.account)))
+			// A list that is refused says nothing of what the proxy knows by now.
+			for name := range strings.FieldsSeq(tc.get) {
+				testwait.For(t, name+" to be got", patience, func() (bool, string) {
+					_, err := c.SchedulingV1().PriorityClasses().Get(t.Context(), name, metav1.GetOptions{})
+					return err == nil, fmt.Sprint(err)
+				})
+			}
 			shows(t, c, tc.want)
 			var got []string
 			for _, name := range []string{"share-a", "share-b", "share-c", "system-node-critical", "share-missing"} {

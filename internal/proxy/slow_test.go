@@ -298,8 +298,8 @@ func TestOpeningWatches(t *testing.T) {
 	release := make(chan struct{})
 	var under, most atomic.Int64
 	s.proxy.transports.ownLong = roundTripper(func(r *http.Request) (*http.Response, error) {
-		if now := under.Add(1); now > most.Load() {
-			most.Store(now)
+		now := under.Add(1)
+		for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
 		}
 		defer under.Add(-1)
 		if r.Header.Get("User-Agent") != `tenure-proxy (for "modest") Go-http-client/2.0` {

@@ -71,6 +71,12 @@ func TestOpenWatchEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer response.Body.Close()
+			// A watch that has shown nothing yet ends with nothing.
+			const event = "{}\n"
+			began := make([]byte, len(event))
+			if _, err := io.ReadFull(response.Body, began); err != nil || string(began) != event {
+				t.Fatalf("it begins with %q: %v", began, err)
+			}
 			ended := make(chan string, 1)
 			go func() {
 				body, err := io.ReadAll(response.Body)
@@ -78,7 +84,7 @@ func TestOpenWatchEnds(t *testing.T) {
 			}()
 			changed.Store(true)
 			if tc.ends {
-				if got := <-ended; got != "{}\n<nil>" {
+				if got := <-ended; got != "<nil>" {
 					t.Errorf("it ends with %q", got)
 				}
 				return

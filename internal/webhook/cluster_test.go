@@ -119,16 +119,26 @@ func prepare(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{rest: testcluster.Shared(t).REST}
 	c.admin = c.as(t, "")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	c.address = address(t)
+	c.apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}\n---\n"+string(config.CRDs())+"\n---\n"+fixture+"\n---\n"+string(config.Policies())+"\n---\n"+string(config.Manager()))
+	return c
+}
+
+// address is one that nobody else takes while no replica serves there. All other tests
+// listen and connect at 127.0.0.1, where macOS has to do so as well.
+func address(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.77.0.1:0")
+	if err != nil {
+		listener, err = net.Listen("tcp", "127.0.0.1:0")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.address = listener.Addr().String()
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c.apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}\n---\n"+string(config.CRDs())+"\n---\n"+fixture+"\n---\n"+string(config.Policies())+"\n---\n"+string(config.Manager()))
-	return c
+	return listener.Addr().String()
 }
 
 // apply applies manifests without what needs Flux and Pods, and with the webhook
@@ -173,9 +183,13 @@ func (c *cluster) replica(t *testing.T) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	host, _, err := net.SplitHostPort(c.address)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	if _, err := webhook.Setup(ctx, mgr, webhook.Options{
-		Address: c.address, Namespace: "flux-system", Names: []string{"127.0.0.1"}, Profiles: profiles{mgr.GetClient()},
+		Address: c.address, Namespace: "flux-system", Names: []string{host}, Profiles: profiles{mgr.GetClient()},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,10 @@ const FieldManager = "tenure-manager"
 // watches of their own, one of which may be late.
 const settle = 2 * time.Second
 
+// stamp is how much later than its time of creation says an object may have been made:
+// the API server writes whole seconds.
+const stamp = time.Second
+
 // Events tells people what happened; an EventRecorder of Kubernetes is one.
 type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
@@ -244,7 +248,7 @@ func (r *Reconciler) settle(ctx context.Context, ns *corev1.Namespace, have *con
 	if have.parameters == nil {
 		return settle, nil
 	}
-	if wait := have.parameters.CreationTimestamp.Add(settle).Sub(r.Now()); wait > 0 {
+	if wait := have.parameters.CreationTimestamp.Add(stamp + settle).Sub(r.Now()); wait > 0 {
 		return wait, nil
 	}
 	return 0, r.label(ctx, ns, new(tenancy.ManagedValue))

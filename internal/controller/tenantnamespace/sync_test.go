@@ -54,7 +54,7 @@ func (w *world) Forget(string)                                      {}
 func (w *world) Report(_ *v1alpha1.Tenant, _ string, problem error) { w.problem = problem }
 
 // admit refuses a source from an address that the rule does not know to be allowed, and
-// gives parameters the time at which they were made.
+// gives parameters the time at which they were made, in whole seconds.
 func (w *world) admit(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	switch kind := o.(interface{ GetKind() string }).GetKind(); {
 	case w.gone && (kind == tenancy.GitRepositoryKind.Kind || kind == tenancy.KustomizationKind.Kind):
@@ -65,7 +65,7 @@ func (w *world) admit(ctx context.Context, c client.WithWatch, o runtime.ApplyCo
 		if err != nil || !p.CreationTimestamp.IsZero() {
 			return err
 		}
-		p.CreationTimestamp = metav1.NewTime(w.now)
+		p.CreationTimestamp = metav1.NewTime(w.now.Truncate(time.Second))
 		return c.Update(ctx, p)
 	case kind != tenancy.GitRepositoryKind.Kind || !w.now.Before(w.open):
 		return c.Apply(ctx, o, opts...)
@@ -163,10 +163,10 @@ func TestSyncRefused(t *testing.T) {
 		told        bool
 	}{
 		"allowed to all":       {"what the posture of all tenants allows does not wait", ours, time.Hour, 0, 0, 0, false},
-		"its own":              {"what only its own parameters allow is not tried before they hold", theirs, 0, time.Hour, 0, settle, false},
-		"its own, rules late":  {"the rules may read the parameters later than the label says", theirs, settle + 3*time.Second, time.Hour, 6, settle + 3*time.Second, false},
+		"its own":              {"what only its own parameters allow is not tried before they hold", theirs, 0, time.Hour, 0, stamp + settle, false},
+		"its own, rules late":  {"the rules may read the parameters later than the label says", theirs, stamp + settle + 3*time.Second, time.Hour, 6, stamp + settle + 3*time.Second, false},
 		"allowed, rules late":  {"the posture of all tenants has just changed: it is tried with every look, and told to nobody", ours, time.Hour, settle / 2, 2, settle, false},
-		"its own, rules never": {"a refusal that stays is told", theirs, time.Hour, time.Hour, 21, settle + grace, true},
+		"its own, rules never": {"a refusal that stays is told", theirs, time.Hour, time.Hour, 21, stamp + settle + grace, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -184,6 +184,20 @@ func TestSyncRefused(t *testing.T) {
 				t.Errorf("%s: want it after %s, got %s", tc.reason, tc.at, took)
 			}
 		})
+	}
+}
+
+// TestParametersSettle says when the label comes: the parameters are there for two seconds
+// then, in whatever part of a second they were made.
+func TestParametersSettle(t *testing.T) {
+	t.Parallel()
+	for _, after := range []time.Duration{0, time.Millisecond, time.Second / 2, time.Second - time.Nanosecond} {
+		w, r := newWorld(t, "https://git.example.com/other/app")
+		w.now = w.now.Add(after)
+		start := w.now
+		if took := w.settled(t, r).Sub(start); took < settle || took > stamp+settle {
+			t.Errorf("made %s after a full second: the label came after %s, want between %s and %s", after, took, settle, stamp+settle)
+		}
 	}
 }
 

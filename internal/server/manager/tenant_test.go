@@ -149,6 +149,8 @@ func unchanged(t *testing.T, c client.Client, tenant string, namespaces ...strin
 	t.Helper()
 	for _, name := range namespaces {
 		governed(t, c, name, tenant)
+		// The quota comes when Kubernetes counts Flux's kinds, which may be in between.
+		isCounted(t, c, name)
 	}
 	versions := func() map[string]string {
 		seen := map[string]string{}

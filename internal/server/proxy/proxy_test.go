@@ -23,14 +23,19 @@ import (
 
 const patience = 2 * time.Minute
 
-func address(t *testing.T) string {
+// addresses are as many that differ: all are held until the last has been picked.
+func addresses(t *testing.T, n int) []string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var all []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		all = append(all, l.Addr().String())
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return all
 }
 
 // write writes a certificate with a name, and its key.
@@ -74,7 +79,8 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Listen: address(t), HealthAddr: address(t), MetricsAddr: address(t), TLSDir: t.TempDir(), ShutdownTimeout: patience}
+	free := addresses(t, 3)
+	o := Options{Listen: free[0], HealthAddr: free[1], MetricsAddr: free[2], TLSDir: t.TempDir(), ShutdownTimeout: patience}
 	write(t, authority, o.TLSDir, "first")
 	config := &rest.Config{Host: upstream.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 	ctx, cancel := context.WithCancel(t.Context())
