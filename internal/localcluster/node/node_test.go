@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -220,6 +221,9 @@ func TestProcessPod(t *testing.T) {
 	if got := strings.Split(string(body), "\n"); !slices.Equal(got, want) {
 		t.Errorf("the process has exactly this environment and these arguments:\n got %q\nwant %q", got, want)
 	}
+	if _, port, _ := strings.Cut(address, ":"); !slices.Equal(n.heldPorts(), []string{port}) {
+		t.Errorf("ports %v are held for the process, want %s alone", n.heldPorts(), port)
+	}
 	if token, err := os.ReadFile(filepath.Join(dir, "token")); err != nil || string(token) != "secret" {
 		t.Errorf("got token %q, %v", token, err)
 	}
@@ -227,6 +231,7 @@ func TestProcessPod(t *testing.T) {
 		t.Errorf("got %v for a port at which the process does not listen", err)
 	}
 
+	restarts := pod.Status.ContainerStatuses[0].RestartCount
 	if _, err := http.Get("http://" + address + "/crash"); err == nil {
 		t.Fatal("the program must not answer when it crashes")
 	}
@@ -235,7 +240,9 @@ func TestProcessPod(t *testing.T) {
 	if last.ExitCode != 7 || !strings.HasSuffix(last.Message, "last words") || last.Reason != "Error" {
 		t.Errorf("the last state must hold the exit code and the last words: %+v", last)
 	}
-	pod = n.await(t, "p", "the process is restarted", func(p *corev1.Pod) bool { return isReady(p) && p.Status.ContainerStatuses[0].RestartCount == 1 })
+	pod = n.await(t, "p", "the process is restarted", func(p *corev1.Pod) bool {
+		return isReady(p) && p.Status.ContainerStatuses[0].RestartCount == restarts+1
+	})
 	_, previous, err := n.get(t, "api", "/containerLogs/platform/p/c?previous=true&tailLines=1")
 	if err != nil || previous != "last words\n" {
 		t.Errorf("got previous log %q, %v", previous, err)
@@ -244,6 +251,20 @@ func TestProcessPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.awaitGone(t, pod, dir)
+	if held := n.heldPorts(); len(held) > 0 {
+		t.Errorf("ports %v are still held", held)
+	}
+}
+
+// heldPorts are the ports that the processes of the node have.
+func (n *testNode) heldPorts() []string {
+	n.ports.mu.Lock()
+	defer n.ports.mu.Unlock()
+	var held []string
+	for port := range n.ports.held {
+		held = append(held, strconv.Itoa(port))
+	}
+	return held
 }
 
 // awaitGone polls until nothing of a Pod is left.
