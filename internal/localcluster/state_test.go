@@ -309,6 +309,7 @@ func TestAcquireAndReleaseInTurns(t *testing.T) {
 func TestAcquireData(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
+	noForks(t)
 	lock, err := acquireData(dir)
 	if err != nil {
 		t.Fatal(err)
