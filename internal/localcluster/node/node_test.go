@@ -150,7 +150,9 @@ func (n *testNode) await(t *testing.T, pod, reason string, ok func(*corev1.Pod) 
 	return last
 }
 
-func (n *testNode) get(t *testing.T, name, path string) (int, string, error) {
+// open asks the kubelet endpoint as a client with a name, or without a certificate. An
+// answer that has not ended in a minute is broken off.
+func (n *testNode) open(t *testing.T, name, path string) (*http.Response, error) {
 	t.Helper()
 	client := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: n.ca.Pool()}}
 	if name != "" {
@@ -164,7 +166,12 @@ func (n *testNode) get(t *testing.T, name, path string) (int, string, error) {
 		}
 		client.TLSClientConfig.Certificates = []tls.Certificate{cert}
 	}
-	resp, err := (&http.Client{Transport: client, Timeout: time.Minute}).Get(fmt.Sprintf("https://127.0.0.1:%d%s", n.port(), path))
+	return (&http.Client{Transport: client, Timeout: time.Minute}).Get(fmt.Sprintf("https://127.0.0.1:%d%s", n.port(), path))
+}
+
+func (n *testNode) get(t *testing.T, name, path string) (int, string, error) {
+	t.Helper()
+	resp, err := n.open(t, name, path)
 	if err != nil {
 		return 0, "", err
 	}
@@ -366,22 +373,27 @@ func TestFollowEndsWithTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := n.await(t, "p", "the process runs", isReady)
-	got := make(chan string, 1)
-	go func() {
-		_, body, _ := n.get(t, "api", "/containerLogs/platform/p/c?follow=true")
-		got <- body
-	}()
 	address, err := n.HostAddress(pod.Status.PodIP, 8080)
 	if err != nil {
 		t.Fatal(err)
 	}
+	followed, err := n.open(t, "api", "/containerLogs/platform/p/c?follow=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer followed.Body.Close()
+	// Who begins to follow after the crash follows the next process.
+	const first = "hello from the program\n"
+	begin := make([]byte, len(first))
+	if _, err := io.ReadFull(followed.Body, begin); err != nil || string(begin) != first {
+		t.Fatalf("the log begins with %q (%v)", begin, err)
+	}
 	_, _ = http.Get("http://" + address + "/crash")
-	select {
-	case body := <-got:
-		if body != "hello from the program\nlast words\n" && body != "hello from the program\n" {
-			t.Errorf("got %q", body)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("a followed log must end when the process does: it did not in a minute")
+	rest, err := io.ReadAll(followed.Body)
+	if err != nil {
+		t.Fatalf("a followed log must end when the process does: %v", err)
+	}
+	if got := string(rest); got != "last words\n" {
+		t.Errorf("then it says %q, want its last words", got)
 	}
 }
