@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
 // release is a row of `helm list`.
@@ -89,6 +90,11 @@ func testHelm(one, two proxied) {
 	one.runs("helm", "uninstall", "short", "-n", "one", "--wait", atMost)
 	one.seesReleases("after the uninstall", release{"mine", "one-more", "3", "deployed"})
 	two.seesReleases("the other tenant's, untouched", release{"theirs", "two", "1", "deployed"})
+	// Helm does not wait for the Pods of what it takes away or makes smaller.
+	testwait.For(one.t, "one Pod to be left, that of mine", patience, func() (bool, string) {
+		pods := one.kubectl("", "get", "pods", "-n", "one", "-o", "name") + one.kubectl("", "get", "pods", "-n", "one-more", "-o", "name")
+		return strings.Count(pods, "\n") == 1 && strings.HasPrefix(pods, "pod/mine-"), pods
+	})
 }
 
 // testFluxClient reads and reconciles with Flux's own command.
