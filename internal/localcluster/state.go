@@ -81,9 +81,10 @@ func AcquireState(ctx context.Context, root, name string) (*State, error) {
 }
 
 // takeoverPatience is how long a lock may be held by nobody alive: by the reaper
-// of a cluster that was killed, which is a matter of two seconds, or for an
-// instant by somebody who looks whether it is held.
-const takeoverPatience = 5 * time.Second
+// of a cluster that was killed, which waits for its processes, clears its folder and
+// ends (two seconds or so, more on a busy machine), or for an instant by somebody who
+// looks whether it is held.
+const takeoverPatience = time.Minute
 
 // lockFile opens and locks the cluster's file, which it makes if need be, in
 // the folder root, which it makes too: the last cluster to end removes both.

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -223,6 +224,7 @@ func TestAcquireStateWaitsForTheDead(t *testing.T) {
 	if err := dead.Run(); err != nil {
 		t.Fatal(err)
 	}
+	noForks(t)
 	lock, err := os.Create(filepath.Join(root, "x.lock"))
 	if err != nil {
 		t.Fatal(err)
@@ -238,14 +240,25 @@ func TestAcquireStateWaitsForTheDead(t *testing.T) {
 	if _, err := AcquireState(interrupted, root, "x"); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("interrupted: got %v, want the cause", err)
 	}
-	time.AfterFunc(100*time.Millisecond, func() { _ = lock.Close() })
-	s, err := AcquireState(t.Context(), root, "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Release(); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		// Never so long, not even on a busy machine.
+		time.AfterFunc(30*time.Second, func() { _ = lock.Close() })
+		s, err := AcquireState(t.Context(), root, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// noForks keeps other tests from starting processes until the test ends. A process has
+// the open files of this one, and their locks, until its own program begins.
+func noForks(t *testing.T) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	t.Cleanup(syscall.ForkLock.RUnlock)
 }
 
 // Clusters that come and go under one name never hold it together, and never
@@ -296,6 +309,7 @@ func TestAcquireAndReleaseInTurns(t *testing.T) {
 func TestAcquireData(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
+	noForks(t)
 	lock, err := acquireData(dir)
 	if err != nil {
 		t.Fatal(err)

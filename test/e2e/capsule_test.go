@@ -197,7 +197,7 @@ func testCapsuleDocument(r run) {
 	r.untilMay(reconciler, "create", "kustomizations.kustomize.toolkit.fluxcd.io", "-n", "my-tenant")
 	// Up to the quota.
 	r.kubectl("", "patch", "tenants.capsule.clastix.io/oil", "--type=merge", "-p", `{"spec":{"namespaceOptions":{"quota":2}}}`)
-	r.kubectl("", "wait", "tenants.tenure.dev/oil", "--for=jsonpath={.spec.namespaces.quota}=2", "--timeout=60s")
+	r.kubectl("", "wait", "tenants.tenure.dev/oil", "--for=jsonpath={.spec.namespaces.quota}=2", atMost)
 	const oil = "--as=system:serviceaccount:oil-system:gitops-reconciler"
 	r.kubectl("", "create", "namespace", "oil-second", oil)
 	testwait.For(r.t, "the webhook to know the quota of 2", patience, func() (bool, string) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
 // release is a row of `helm list`.
@@ -41,12 +42,12 @@ func testHelm(one, two proxied) {
 	}
 	chart := filepath.Join(root, "examples", "charts", "web")
 	one.seesReleases("nothing is released")
-	one.runs("helm", "install", "mine", chart, "-n", "one-more", "--wait", "--timeout", "1m")
+	one.runs("helm", "install", "mine", chart, "-n", "one-more", "--wait", atMost)
 	two.runs("helm", "install", "theirs", chart, "-n", "two")
 	one.seesReleases("the tenant's own", release{"mine", "one-more", "1", "deployed"})
 	two.seesReleases("the other tenant's own", release{"theirs", "two", "1", "deployed"})
 
-	one.runs("helm", "upgrade", "mine", chart, "-n", "one-more", "--set", "replicas=2", "--wait", "--timeout", "1m")
+	one.runs("helm", "upgrade", "mine", chart, "-n", "one-more", "--set", "replicas=2", "--wait", atMost)
 	one.seesReleases("the upgraded one", release{"mine", "one-more", "2", "deployed"})
 	if got := one.field("one-more", "deployment/mine", ".status.readyReplicas"); got != "2" {
 		one.t.Errorf("after the upgrade %q replicas are ready, want 2", got)
@@ -56,7 +57,7 @@ func testHelm(one, two proxied) {
 			one.t.Errorf("helm status lacks %q:\n%s", words, said)
 		}
 	}
-	one.runs("helm", "rollback", "mine", "1", "-n", "one-more", "--wait", "--timeout", "1m")
+	one.runs("helm", "rollback", "mine", "1", "-n", "one-more", "--wait", atMost)
 	if got := one.field("one-more", "deployment/mine", ".spec.replicas"); got != "1" {
 		one.t.Errorf("after the rollback there are %q replicas, want 1", got)
 	}
@@ -86,9 +87,14 @@ func testHelm(one, two proxied) {
 	}
 
 	one.runs("helm", "install", "short", chart, "-n", "one")
-	one.runs("helm", "uninstall", "short", "-n", "one", "--wait", "--timeout", "1m")
+	one.runs("helm", "uninstall", "short", "-n", "one", "--wait", atMost)
 	one.seesReleases("after the uninstall", release{"mine", "one-more", "3", "deployed"})
 	two.seesReleases("the other tenant's, untouched", release{"theirs", "two", "1", "deployed"})
+	// Helm does not wait for the Pods of what it takes away or makes smaller.
+	testwait.For(one.t, "one Pod to be left, that of mine", patience, func() (bool, string) {
+		pods := one.kubectl("", "get", "pods", "-n", "one", "-o", "name") + one.kubectl("", "get", "pods", "-n", "one-more", "-o", "name")
+		return strings.Count(pods, "\n") == 1 && strings.HasPrefix(pods, "pod/mine-"), pods
+	})
 }
 
 // testFluxClient reads and reconciles with Flux's own command.

@@ -84,7 +84,7 @@ func (p proxied) client(ctx context.Context, program string, args ...string) *ex
 // program runs a program as the owner and returns both its streams.
 func (p proxied) program(program string, args ...string) (out, errs string, err error) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), hung)
 	defer cancel()
 	var both [2]strings.Builder
 	cmd := p.client(ctx, program, args...)

@@ -78,7 +78,7 @@ func TestExampleFleet(t *testing.T) {
 		if r.field("apps", "configmap/internal-note", ".data.margin") != "" {
 			t.Error("the other tenant's content has been applied all the same")
 		}
-		r.kubectl("", "-n", "apps", "delete", "kustomization", "crossing", "--timeout=60s")
+		r.kubectl("", "-n", "apps", "delete", "kustomization", "crossing", atMost)
 	})
 	t.Run("SavedFile", func(t *testing.T) {
 		r := r.with(t)

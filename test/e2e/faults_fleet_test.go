@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -88,12 +89,22 @@ func TestFaultsOfARunningFleet(t *testing.T) {
 	r.says(at, `GitRepository/flux-system/team +True +stored artifact`, moment)
 
 	// A controller that is killed is restarted as a Pod's container is.
-	kill(t, h, "source-controller")
 	k := kubeconfig(t, h, "default")
+	status := func(field string) string {
+		out, err := k.kubectl("-n", "flux-system", "get", "pods", "-l", "app=source-controller", "-o", "jsonpath={.items[*].status.containerStatuses[*]."+field+"}")
+		if err != nil {
+			return err.Error() + out
+		}
+		return out
+	}
+	before, err := strconv.Atoi(status("restartCount"))
+	if err != nil {
+		t.Fatalf("the restarts of source-controller: %v", err)
+	}
+	kill(t, h, "source-controller")
 	testwait.For(t, "the Pod of the killed controller to show a restart and be ready", startup, func() (bool, string) {
-		out, err := k.kubectl("-n", "flux-system", "get", "pods", "-l", "app=source-controller",
-			"-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount} {.items[*].status.containerStatuses[*].ready}")
-		return err == nil && out == "1 true", out
+		restarts, ready := status("restartCount"), status("ready")
+		return restarts == strconv.Itoa(before+1) && ready == "true", restarts + " " + ready
 	})
 	writeFiles(t, fleet, map[string]string{"apps/state.yaml": configMap("state", "second")})
 	testwait.For(t, "a change after the crash to be applied", startup, func() (bool, string) {

@@ -56,6 +56,15 @@ func (a access) must(t *testing.T, args ...string) {
 	}
 }
 
+// rolledOut waits until a workload is as its object says.
+func (a access) rolledOut(t *testing.T, workload string) {
+	t.Helper()
+	testwait.For(t, workload+" to be rolled out", startup, func() (bool, string) {
+		out, err := a.kubectl("rollout", "status", workload, "--timeout=20s")
+		return err == nil, out
+	})
+}
+
 // otherBin makes a folder with a tenure of its own and links to the programs
 // that are not left out.
 func otherBin(t *testing.T, leftOut ...string) string {
@@ -253,7 +262,7 @@ func TestDurable(t *testing.T) {
 	first.says(0, ready, startup)
 	k.must(t, "create", "configmap", "kept", "--from-literal=value=kept")
 	k.must(t, "create", "deployment", "web", "--image=images.example.com/web:1")
-	k.must(t, "rollout", "status", "deployment/web", "--timeout=50s")
+	k.rolledOut(t, "deployment/web")
 	second := tenure(t, h, "up", "--name", "second", "--data", data)
 	second.fails("Two clusters would ruin the folder.", moment, data, "tenure down", "--data")
 	first.signal(syscall.SIGINT)
@@ -266,7 +275,7 @@ func TestDurable(t *testing.T) {
 		t.Errorf("the object did not outlive the cluster: %q (%v)", out, err)
 	}
 	k.must(t, "scale", "deployment/web", "--replicas=2")
-	k.must(t, "rollout", "status", "deployment/web", "--timeout=50s")
+	k.rolledOut(t, "deployment/web")
 	began := time.Now()
 	again.signal(syscall.SIGTERM)
 	again.exits(0, moment)

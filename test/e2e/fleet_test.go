@@ -20,8 +20,13 @@ import (
 )
 
 // patience bounds every wait for Flux: far more than it takes, since several
-// clusters share the machine.
-const patience = 2 * time.Minute
+// clusters share the machine. A program that waits by itself is told the same with
+// atMost, and killed after hung.
+const (
+	patience = 2 * time.Minute
+	atMost   = "--timeout=2m"
+	hung     = patience + 30*time.Second
+)
 
 // example is a copy of the example fleet and its tenants that a test may change.
 type example struct{ platform, devTeam, billing, charts, bootstrap string }

@@ -203,7 +203,7 @@ spec:
   insecureSkipTLSVerify: true
   service: {namespace: flux-system, name: source-controller, port: 80}
 `, "apply", "-f", "-")
-	mustKubectl(t, cluster, "", "-n=default", "rollout", "status", "deployment/hook", "--timeout=60s")
+	mustKubectl(t, cluster, "", "-n=default", "rollout", "status", "deployment/hook", atMost)
 	for _, tc := range []struct{ reason, name, want string }{
 		{"a process that speaks HTTP answers a TLS greeting in its own way", "real", "server gave HTTP response to HTTPS client"},
 		{"a simulated Pod says that it is one", "simulated", "simulated"},

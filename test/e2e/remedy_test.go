@@ -164,12 +164,12 @@ func (r run) patched() {
 		args := r.field("flux-system", "deployment/kustomize-controller", ".spec.template.spec.containers[0].args")
 		return strings.Contains(args, "--no-cross-namespace-refs=true") && strings.Contains(args, "--default-service-account=default"), "the flags are " + args
 	})
-	r.kubectl("", "-n", "flux-system", "rollout", "status", "deployment", "--timeout=60s")
+	r.kubectl("", "-n", "flux-system", "rollout", "status", "deployment", atMost)
 	// What was tried between the end of a binding and its return has failed,
 	// and would be tried again in a minute.
 	for object, namespace := range map[string]string{"dev-team": "apps", "preview": "apps", "billing": "billing"} {
 		r.kubectl("", "-n", namespace, "annotate", "--overwrite", "kustomization/"+object, "reconcile.fluxcd.io/requestedAt=patched")
 		r.until("Kustomization/"+namespace+"/"+object, "to be ready with the narrower role", func(row flux.Row) bool { return row.State == flux.Ready })
 	}
-	r.kubectl("", "wait", "--for=delete", "namespace/tenure-canary", "--timeout=60s")
+	r.kubectl("", "wait", "--for=delete", "namespace/tenure-canary", atMost)
 }

@@ -155,7 +155,7 @@ func testTenantGoes(r run, e example) {
 		r.t.Error("the account went with the Kustomization that needs it")
 	}
 	e.tenure(r.t, "", "delete", "tenant", "dev-team")
-	r.kubectl("", "wait", "--for=delete", "namespace/apps", "namespace/apps-preview", "--timeout=60s")
+	r.kubectl("", "wait", "--for=delete", "namespace/apps", "namespace/apps-preview", atMost)
 	for _, controller := range []string{"kustomize-controller", "helm-controller"} {
 		for line := range strings.Lines(r.kubectl("", "-n", "flux-system", "logs", "deployment/"+controller)) {
 			if strings.Contains(line, `"namespace":"apps`) && (strings.Contains(line, "unable to prune") || strings.Contains(line, "skipping Helm release uninstallation")) {

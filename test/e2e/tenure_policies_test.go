@@ -108,7 +108,7 @@ func TestVerifyTenurePolicies(t *testing.T) {
 			}
 		}
 	}
-	r.kubectl("", "wait", "--for=delete", "namespace/tenure-canary", "namespace/tenure-attack-i5", "namespace/tenure-attack-i5-release", "--timeout=60s")
+	r.kubectl("", "wait", "--for=delete", "namespace/tenure-canary", "namespace/tenure-attack-i5", "namespace/tenure-attack-i5-release", atMost)
 	t.Run("Ablation", func(t *testing.T) { ablateTenure(r.with(t)) })
 }
 

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/flux"
@@ -19,14 +20,15 @@ import (
 )
 
 // shell runs a command line of tenure the way a user does, at the repository's
-// root with bin in PATH, and returns what it prints and its exit code.
-func shell(t *testing.T, home, line string) (string, int) {
+// root with bin in PATH, and returns what it prints and its exit code. What has not
+// ended after the limit is killed.
+func shell(t *testing.T, home string, limit time.Duration, line string) (string, int) {
 	t.Helper()
 	root, err := testcluster.Repository()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	cmd.Dir = root
@@ -83,11 +85,11 @@ func testMultiTenancyUnchanged(t *testing.T, f foreign) {
 	home := shortDir(t)
 	t.Cleanup(func() {
 		if _, err := os.Stat(filepath.Join(home, "default")); err == nil { // the test has ended early
-			shell(t, home, "tenure down")
+			shell(t, home, patience, "tenure down")
 		}
 	})
 	line := "tenure up" + f.flags() + " --assume flux-system/kyverno --assume flux-system/kyverno-policies"
-	out, code := shell(t, home, line+" --detach")
+	out, code := shell(t, home, 2*patience, line+" --detach")
 	if code != 1 {
 		t.Errorf("exit code %d, want 1 since a tenant is not ready:\n%s", code, out)
 	}
@@ -126,7 +128,7 @@ func testMultiTenancyUnchanged(t *testing.T, f foreign) {
 	if row, _ := r.row("Kustomization/apps/dev-team"); !old.MatchString(row.Message) {
 		t.Errorf("the tenant's Kustomization says %q", row.Message)
 	}
-	if out, code := shell(t, home, "tenure down"); code != 0 {
+	if out, code := shell(t, home, patience, "tenure down"); code != 0 {
 		t.Errorf("tenure down ends with %d: %s", code, out)
 	}
 	expectGone(t, home)
@@ -183,7 +185,7 @@ func TestCapsuleUnchanged(t *testing.T) {
 
 func testCapsuleAged(t *testing.T, f foreign) {
 	home := shortDir(t)
-	out, code := shell(t, home, "tenure up"+f.flags())
+	out, code := shell(t, home, 2*patience, "tenure up"+f.flags())
 	if code != 1 {
 		t.Errorf("exit code %d, want 1:\n%s", code, out)
 	}

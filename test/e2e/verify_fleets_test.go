@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 )
@@ -44,13 +45,17 @@ type verified struct {
 	Clusters []verified `json:"clusters"`
 }
 
+// verifyLimit is how long a whole `tenure verify` may take: a start, a fleet that
+// settles, and every attack, beside other tests.
+const verifyLimit = 10 * time.Minute
+
 // tenureVerify runs the command with arguments as a shell reads them, and returns
 // its report, its exit code, and what it said beside. Nothing may be left of it.
 func tenureVerify(t *testing.T, args string) (verified, int, string) {
 	t.Helper()
 	h := home(t)
 	said := filepath.Join(t.TempDir(), "said")
-	out, code := shell(t, h, "tenure verify "+args+" -o json 2>'"+said+"'")
+	out, code := shell(t, h, verifyLimit, "tenure verify "+args+" -o json 2>'"+said+"'")
 	errors, err := os.ReadFile(said)
 	if err != nil {
 		t.Fatal(err)

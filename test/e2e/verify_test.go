@@ -228,7 +228,7 @@ func TestVerifyExample(t *testing.T) {
 					t.Errorf("%s: tenant %s has no cluster-admin", tc.reason, tenant.Name)
 				}
 			}
-			r.kubectl("", "wait", "--for=delete", "namespace/tenure-canary", "namespace/tenure-attack-i5", "namespace/tenure-attack-i5-release", "--timeout=60s")
+			r.kubectl("", "wait", "--for=delete", "namespace/tenure-canary", "namespace/tenure-attack-i5", "namespace/tenure-attack-i5-release", atMost)
 			after := r.kubectl("", "get", all, "-A", "--no-headers", "-o", "name")
 			if diff := cmp.Diff(before, after); diff != "" {
 				t.Errorf("%s: the attacks changed the cluster (-before +after):\n%s", tc.reason, diff)

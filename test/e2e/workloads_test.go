@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/testcluster"
@@ -21,7 +20,7 @@ func kubectl(t *testing.T, cluster *localcluster.Cluster, stdin string, args ...
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hung)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), args...)
 	cmd.Env = []string{"KUBECONFIG=" + cluster.Kubeconfig, "HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
@@ -123,14 +122,14 @@ func TestWorkloadsComplete(t *testing.T) {
 	mustKubectl(t, cluster, "", "create", "namespace", ns)
 	mustKubectl(t, cluster, workloads, "-n", ns, "apply", "-f", "-")
 	for _, wait := range [][]string{
-		{"rollout", "status", "deployment/web", "--timeout=60s"},
-		{"rollout", "status", "statefulset/db", "--timeout=60s"},
-		{"rollout", "status", "daemonset/agent", "--timeout=60s"},
-		{"wait", "job/once", "--for=condition=complete", "--timeout=60s"},
-		{"wait", "pvc/claim", "--for=jsonpath={.status.phase}=Bound", "--timeout=60s"},
-		{"wait", "service/front", "--for=jsonpath={.status.loadBalancer.ingress[0].ip}", "--timeout=60s"},
+		{"rollout", "status", "deployment/web", atMost},
+		{"rollout", "status", "statefulset/db", atMost},
+		{"rollout", "status", "daemonset/agent", atMost},
+		{"wait", "job/once", "--for=condition=complete", atMost},
+		{"wait", "pvc/claim", "--for=jsonpath={.status.phase}=Bound", atMost},
+		{"wait", "service/front", "--for=jsonpath={.status.loadBalancer.ingress[0].ip}", atMost},
 		{"create", "job", "by-hand", "--from=cronjob/nightly"},
-		{"wait", "job/by-hand", "--for=condition=complete", "--timeout=60s"},
+		{"wait", "job/by-hand", "--for=condition=complete", atMost},
 	} {
 		mustKubectl(t, cluster, "", append([]string{"-n", ns}, wait...)...)
 	}
@@ -142,8 +141,8 @@ func TestWorkloadsComplete(t *testing.T) {
 		t.Errorf("the log of a simulated Pod does not say so: %q", out)
 	}
 	mustKubectl(t, cluster, "", "-n", ns, "scale", "deployment/web", "--replicas=1")
-	mustKubectl(t, cluster, "", "-n", ns, "rollout", "status", "deployment/web", "--timeout=60s")
-	mustKubectl(t, cluster, "", "delete", "namespace", ns, "--timeout=60s")
+	mustKubectl(t, cluster, "", "-n", ns, "rollout", "status", "deployment/web", atMost)
+	mustKubectl(t, cluster, "", "delete", "namespace", ns, atMost)
 }
 
 func TestTrueVersion(t *testing.T) {

@@ -2,6 +2,7 @@ package replicate_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,7 +100,8 @@ func try(t *testing.T, restConfig *rest.Config) map[string]attack.Finding {
 	return got
 }
 
-// bind gives the account of tenant proved a right everywhere.
+// bind gives the account of tenant proved a right everywhere, and waits until the API
+// server goes by it.
 func bind(t *testing.T, c client.Client, name string, rule rbacv1.PolicyRule) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: strings.ToLower(t.Name()) + "-" + name}
@@ -112,4 +115,12 @@ func bind(t *testing.T, c client.Client, name string, rule rbacv1.PolicyRule) {
 			t.Fatal(err)
 		}
 	}
+	right := &authorizationv1.ResourceAttributes{Namespace: "proved-a", Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]}
+	testwait.For(t, "the account to have the right of "+meta.Name, patience, func() (bool, string) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:proved-a:proved", ResourceAttributes: right,
+		}}
+		err := c.Create(t.Context(), review)
+		return err == nil && review.Status.Allowed, fmt.Sprint(review.Status, err)
+	})
 }

@@ -67,15 +67,21 @@ func unserved(mgr manager.Manager, kinds []schema.GroupVersionKind) []schema.Gro
 }
 
 // await returns true when the kinds are served, and false when the context ends
-// before. It looks when the definition of a kind changes, and in case that came too
-// early, again and again, less and less often.
+// before.
 func await(ctx context.Context, mgr manager.Manager, kinds []schema.GroupVersionKind) bool {
 	changed, end := definitions(ctx, mgr)
 	defer end()
+	return look(ctx, changed, func() bool { return len(unserved(mgr, kinds)) == 0 })
+}
+
+// look returns true when what it looks for is there, and false when the context ends
+// before. It looks when the definition of a kind changes, and in case that came too
+// early, again and again, less and less often.
+func look(ctx context.Context, changed <-chan struct{}, there func() bool) bool {
 	wait := soon
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	for len(unserved(mgr, kinds)) > 0 {
+	for !there() {
 		select {
 		case <-ctx.Done():
 			return false

@@ -235,14 +235,3 @@ func dropGates(value string, drop []string) (kept string, dropped []string) {
 	}
 	return strings.Join(gates, ","), dropped
 }
-
-// freePort finds a port of loopback that is free now. Another program may take
-// it before it is used; the process then fails and is restarted with new ones.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(listenHost, "0"))
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}

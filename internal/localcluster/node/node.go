@@ -133,6 +133,7 @@ type Node struct {
 	pods      map[string]*podState
 	byIP      map[netip.Addr]*podState
 	running   sync.WaitGroup
+	ports     *ports
 	// shorts counts the folders in cfg.Short.
 	shorts atomic.Uint64
 }
@@ -161,6 +162,7 @@ func New(cfg Config) (*Node, error) {
 		addresses: newAddresses(),
 		pods:      map[string]*podState{},
 		byIP:      map[netip.Addr]*podState{},
+		ports:     newPorts(),
 	}
 	if err := n.listen(); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -149,7 +150,9 @@ func (n *testNode) await(t *testing.T, pod, reason string, ok func(*corev1.Pod) 
 	return last
 }
 
-func (n *testNode) get(t *testing.T, name, path string) (int, string, error) {
+// open asks the kubelet endpoint as a client with a name, or without a certificate. An
+// answer that has not ended in a minute is broken off.
+func (n *testNode) open(t *testing.T, name, path string) (*http.Response, error) {
 	t.Helper()
 	client := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: n.ca.Pool()}}
 	if name != "" {
@@ -163,7 +166,12 @@ func (n *testNode) get(t *testing.T, name, path string) (int, string, error) {
 		}
 		client.TLSClientConfig.Certificates = []tls.Certificate{cert}
 	}
-	resp, err := (&http.Client{Transport: client, Timeout: time.Minute}).Get(fmt.Sprintf("https://127.0.0.1:%d%s", n.port(), path))
+	return (&http.Client{Transport: client, Timeout: time.Minute}).Get(fmt.Sprintf("https://127.0.0.1:%d%s", n.port(), path))
+}
+
+func (n *testNode) get(t *testing.T, name, path string) (int, string, error) {
+	t.Helper()
+	resp, err := n.open(t, name, path)
 	if err != nil {
 		return 0, "", err
 	}
@@ -220,6 +228,9 @@ func TestProcessPod(t *testing.T) {
 	if got := strings.Split(string(body), "\n"); !slices.Equal(got, want) {
 		t.Errorf("the process has exactly this environment and these arguments:\n got %q\nwant %q", got, want)
 	}
+	if _, port, _ := strings.Cut(address, ":"); !slices.Equal(n.heldPorts(), []string{port}) {
+		t.Errorf("ports %v are held for the process, want %s alone", n.heldPorts(), port)
+	}
 	if token, err := os.ReadFile(filepath.Join(dir, "token")); err != nil || string(token) != "secret" {
 		t.Errorf("got token %q, %v", token, err)
 	}
@@ -227,6 +238,7 @@ func TestProcessPod(t *testing.T) {
 		t.Errorf("got %v for a port at which the process does not listen", err)
 	}
 
+	restarts := pod.Status.ContainerStatuses[0].RestartCount
 	if _, err := http.Get("http://" + address + "/crash"); err == nil {
 		t.Fatal("the program must not answer when it crashes")
 	}
@@ -235,7 +247,9 @@ func TestProcessPod(t *testing.T) {
 	if last.ExitCode != 7 || !strings.HasSuffix(last.Message, "last words") || last.Reason != "Error" {
 		t.Errorf("the last state must hold the exit code and the last words: %+v", last)
 	}
-	pod = n.await(t, "p", "the process is restarted", func(p *corev1.Pod) bool { return isReady(p) && p.Status.ContainerStatuses[0].RestartCount == 1 })
+	pod = n.await(t, "p", "the process is restarted", func(p *corev1.Pod) bool {
+		return isReady(p) && p.Status.ContainerStatuses[0].RestartCount == restarts+1
+	})
 	_, previous, err := n.get(t, "api", "/containerLogs/platform/p/c?previous=true&tailLines=1")
 	if err != nil || previous != "last words\n" {
 		t.Errorf("got previous log %q, %v", previous, err)
@@ -244,6 +258,20 @@ func TestProcessPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.awaitGone(t, pod, dir)
+	if held := n.heldPorts(); len(held) > 0 {
+		t.Errorf("ports %v are still held", held)
+	}
+}
+
+// heldPorts are the ports that the processes of the node have.
+func (n *testNode) heldPorts() []string {
+	n.ports.mu.Lock()
+	defer n.ports.mu.Unlock()
+	var held []string
+	for port := range n.ports.held {
+		held = append(held, strconv.Itoa(port))
+	}
+	return held
 }
 
 // awaitGone polls until nothing of a Pod is left.
@@ -345,22 +373,27 @@ func TestFollowEndsWithTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := n.await(t, "p", "the process runs", isReady)
-	got := make(chan string, 1)
-	go func() {
-		_, body, _ := n.get(t, "api", "/containerLogs/platform/p/c?follow=true")
-		got <- body
-	}()
 	address, err := n.HostAddress(pod.Status.PodIP, 8080)
 	if err != nil {
 		t.Fatal(err)
 	}
+	followed, err := n.open(t, "api", "/containerLogs/platform/p/c?follow=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer followed.Body.Close()
+	// Who begins to follow after the crash follows the next process.
+	const first = "hello from the program\n"
+	begin := make([]byte, len(first))
+	if _, err := io.ReadFull(followed.Body, begin); err != nil || string(begin) != first {
+		t.Fatalf("the log begins with %q (%v)", begin, err)
+	}
 	_, _ = http.Get("http://" + address + "/crash")
-	select {
-	case body := <-got:
-		if body != "hello from the program\nlast words\n" && body != "hello from the program\n" {
-			t.Errorf("got %q", body)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("a followed log must end when the process does: it did not in a minute")
+	rest, err := io.ReadAll(followed.Body)
+	if err != nil {
+		t.Fatalf("a followed log must end when the process does: %v", err)
+	}
+	if got := string(rest); got != "last words\n" {
+		t.Errorf("then it says %q, want its last words", got)
 	}
 }

@@ -40,6 +40,8 @@ type runner struct {
 	done      chan struct{}
 	// tmp is the folder for temporary files of a program that has gpg.
 	tmp string
+	// held are the ports of loopback that its process has.
+	held []int
 
 	// Guarded by the Pod's lock.
 	ports    map[int]int
@@ -60,6 +62,7 @@ func newRunner(p *podState, program Program, c *corev1.Container) *runner {
 // run runs the process until the context ends or the Pod's policy says that
 // it is not restarted.
 func (r *runner) run(ctx context.Context) {
+	defer r.giveBackPorts()
 	pause := firstPause
 	for ctx.Err() == nil {
 		spec, err := r.prepare(ctx)
@@ -143,7 +146,8 @@ func (r *runner) prepare(ctx context.Context) (*supervise.Spec, error) {
 	}
 	base := filepath.Join(p.dir, "containers", r.container.Name)
 	root := filepath.Join(base, "root")
-	inv, err := r.program.rewrite(args, root, freePort)
+	r.giveBackPorts()
+	inv, err := r.program.rewrite(args, root, r.pickPort)
 	if err != nil {
 		return nil, err
 	}
@@ -191,6 +195,21 @@ func (r *runner) prepare(ctx context.Context) (*supervise.Spec, error) {
 		// context of Stop is what counts.
 		StopTimeout: 24 * time.Hour,
 	}, nil
+}
+
+// pickPort finds a port for the next process, which has it until it has ended and the
+// one after it is prepared: so long [Node.HostAddress] leads there.
+func (r *runner) pickPort() (int, error) {
+	port, err := r.p.n.ports.pick()
+	if err == nil {
+		r.held = append(r.held, port)
+	}
+	return port, err
+}
+
+func (r *runner) giveBackPorts() {
+	r.p.n.ports.giveBack(r.held)
+	r.held = nil
 }
 
 // tmpForSockets makes the folder for temporary files of a program that runs gpg, whose

@@ -3,6 +3,7 @@ package githost
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -112,14 +113,17 @@ func git1(t testing.TB, dir string, args ...string) string {
 
 type files map[string]string
 
+// write writes files in a folder that may be served and watched: each appears with all
+// its content.
 func write(t testing.TB, dir string, content files) {
 	t.Helper()
+	whole := filepath.Join(t.TempDir(), "whole")
 	for path, text := range content {
 		path = filepath.Join(dir, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		if err := errors.Join(os.WriteFile(whole, []byte(text), 0o644), os.Rename(whole, path)); err != nil {
 			t.Fatal(err)
 		}
 	}
