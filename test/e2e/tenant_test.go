@@ -15,6 +15,7 @@ import (
 	"filippo.io/age"
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-dev/tenure/internal/attack"
@@ -40,7 +41,9 @@ func makeKeys(t *testing.T) decryptionKeys {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entity, err := openpgp.NewEntity("flux", "", "flux@example.com", nil)
+	// Not RSA: gpg wants the first prime to be the smaller one (RFC 9580, section
+	// 5.5.5.1), which the library leaves to chance, and fails now and then if it is not.
+	entity, err := openpgp.NewEntity("flux", "", "flux@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA, Curve: packet.Curve25519})
 	if err != nil {
 		t.Fatal(err)
 	}
