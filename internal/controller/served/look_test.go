@@ -19,7 +19,7 @@ func TestLook(t *testing.T) {
 		found   bool
 		took    time.Duration
 	}{
-		"at once":        {"the first look comes without a pause", 0, 1, time.Hour, true, 500 * time.Millisecond},
+		"soon":           {"what comes right after the first look is found half a second later", 0, 1, time.Hour, true, soon},
 		"told":           {"a change is not waited for by the clock, be it an hour later", time.Hour, time.Hour, 2 * time.Hour, true, time.Hour},
 		"told too early": {"the API server serves a kind a moment after its definition came", time.Hour, time.Hour + 200*time.Millisecond, 2 * time.Hour, true, time.Hour + soon},
 		"not told":       {"without the definitions it takes a minute at most", 0, time.Hour, 2 * time.Hour, true, time.Hour + 3500*time.Millisecond},
