@@ -93,8 +93,27 @@ type validation struct{ expression, message string }
 // Rules returns all rules, by name.
 func Rules() []Rule {
 	rules := []Rule{
-		accounts(), bounds(), contents(), credentialRights(), credentialSecrets(), externalArtifacts(), images(), kubeConfigs(), managed(),
-		namespaceNames(), namespaces(), notifications(), parameters(), pods(), protected(), references(), replicators(), shards(), sources(), status(), tokens(),
+		accounts(),
+		bounds(),
+		contents(),
+		credentialRights(),
+		credentialSecrets(),
+		externalArtifacts(),
+		images(),
+		kubeConfigs(),
+		managed(),
+		namespaceNames(),
+		namespaces(),
+		notifications(),
+		parameters(),
+		pods(),
+		protected(),
+		references(),
+		replicators(),
+		shards(),
+		sources(),
+		status(),
+		tokens(),
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
 	return rules
