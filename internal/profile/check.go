@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
-	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/fleet"
 	"github.com/tenure-dev/tenure/internal/tenancy"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -46,6 +44,9 @@ type Cluster struct {
 	Discovery discovery.DiscoveryInterface
 	// Namespace is Flux's.
 	Namespace string
+	// Warn says that the rules are meant to warn only: bindings that the profile
+	// wrote so are as they should be.
+	Warn bool
 }
 
 // Prerequisites checks what has to be there before the lockdown. An error means
@@ -95,7 +96,7 @@ func (c Cluster) servesPolicies() (bool, error) {
 // that the cluster could not be asked.
 func (c Cluster) Check(ctx context.Context) ([]Result, error) {
 	var results []Result
-	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.network, c.rules, c.posture, c.images, c.manager} {
+	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.network, c.installed, c.posture, c.images, c.manager} {
 		found, err := check(ctx)
 		if err != nil {
 			return results, err
@@ -134,38 +135,6 @@ func (c Cluster) rights(ctx context.Context) ([]Result, error) {
 		}
 	}
 	return []Result{result("rights of Flux", len(wrong) == 0, "cut down", strings.Join(wrong, "; "))}, nil
-}
-
-func (c Cluster) rules(ctx context.Context) ([]Result, error) {
-	policies, bindings := admission.Policies()
-	var results []Result
-	for _, p := range policies {
-		var found admissionregistrationv1.ValidatingAdmissionPolicy
-		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(&p), &found); err != nil {
-			if !apierrors.IsNotFound(err) {
-				return results, fmt.Errorf("cannot read policy %s: %w", p.Name, err)
-			}
-			results = append(results, Result{p.Name, false, "the policy is missing: " + lockDown})
-			continue
-		}
-		var wrong []string
-		for _, b := range bindings {
-			if b.Spec.PolicyName != p.Name {
-				continue
-			}
-			var bound admissionregistrationv1.ValidatingAdmissionPolicyBinding
-			switch err := c.Client.Get(ctx, client.ObjectKeyFromObject(&b), &bound); {
-			case apierrors.IsNotFound(err):
-				wrong = append(wrong, b.Name+" is missing: "+lockDown)
-			case err != nil:
-				return results, fmt.Errorf("cannot read binding %s: %w", b.Name, err)
-			case !slices.Contains(bound.Spec.ValidationActions, admissionregistrationv1.Deny):
-				wrong = append(wrong, b.Name+" does not deny: "+lockDown+" with --mode enforce")
-			}
-		}
-		results = append(results, result(p.Name, len(wrong) == 0, "denies", strings.Join(wrong, "; ")))
-	}
-	return results, nil
 }
 
 func (c Cluster) posture(ctx context.Context) ([]Result, error) {
@@ -228,6 +197,17 @@ func (c Cluster) manager(ctx context.Context) ([]Result, error) {
 	return []Result{result("manager", d.Status.AvailableReplicas > 0, "runs", "no Pod of it is available: see why with `kubectl -n "+c.Namespace+" describe pods -l app="+managerName+"`, and name another image with `tenure profile multi-tenant --manager-image` if this one cannot be pulled")}, nil
 }
 
+// Warns says whether the rules of a fleet are meant to warn only: with warn mode, less
+// of it differs from what the profile would write.
+func Warns(f *fleet.Fleet) (bool, error) {
+	denying, err := Make(f, Options{Tenants: true})
+	if err != nil || len(denying.Changes) == 0 {
+		return false, err
+	}
+	warning, err := Make(f, Options{Tenants: true, Warn: true})
+	return err == nil && len(warning.Changes) < len(denying.Changes), err
+}
+
 // Compare says where the cluster is not as the fleet's folder says, and the folder
 // not as the profile would write it.
 func (c Cluster) Compare(ctx context.Context, f *fleet.Fleet, o Options) ([]Result, error) {
@@ -235,7 +215,11 @@ func (c Cluster) Compare(ctx context.Context, f *fleet.Fleet, o Options) ([]Resu
 	if err != nil {
 		return []Result{{"fleet", false, err.Error()}}, nil //nolint:nilerr // it is what was found
 	}
-	results := []Result{result("fleet", len(plan.Changes) == 0, "has the profile", fmt.Sprintf("%d files differ from the profile: %s", len(plan.Changes), lockDown))}
+	good := "has the profile"
+	if o.Warn {
+		good += ", whose rules only warn"
+	}
+	results := []Result{result("fleet", len(plan.Changes) == 0, good, fmt.Sprintf("%d files differ from the profile: %s", len(plan.Changes), lockDown))}
 	pinned, err := ImageStates(f)
 	if err != nil {
 		return results, err

@@ -19,6 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// What the rules may do.
+const (
+	modeEnforce = "enforce"
+	modeWarn    = "warn"
+)
+
 type options struct {
 	kubeconfig, context, namespace string
 	fleet, path, mode              string
@@ -32,9 +38,13 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Use:   "check",
 		Short: "Check that a cluster is locked down",
 		Long: `Check reads a cluster and says whether Flux's flags are in force, its rights cut
-down, and the rules for tenants there and denying; with --fleet also whether the
-cluster is as the fleet's folder says. Nothing is written. The exit code is 1 when
-something is wrong.`,
+down, and whether the rules for tenants, their bindings, the webhooks, the roles and
+the kinds are, field by field, what this version of Tenure installs; with --fleet also
+whether the cluster is as the fleet's folder says. Nothing is written.
+The exit code is 1 when something is wrong.
+
+Rules that only warn are wrong, unless the fleet has them so or --mode says that they
+are meant to.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, streams) },
 	}
@@ -45,25 +55,39 @@ something is wrong.`,
 	flags.StringVarP(&o.namespace, "namespace", "n", cmp.Or(os.Getenv("FLUX_SYSTEM_NAMESPACE"), "flux-system"), "the `namespace` of Flux")
 	flags.StringVar(&o.fleet, "fleet", "", "folder of the platform's repository, to compare with")
 	flags.StringVar(&o.path, "path", "", "the cluster's folder in the fleet, such as clusters/staging")
-	flags.StringVar(&o.mode, "mode", "enforce", "what the rules in the fleet should do: enforce, or warn")
+	flags.StringVar(&o.mode, "mode", "", "what the rules should do: enforce, or warn (default what the fleet says; without --fleet enforce)")
 	cmd.MarkFlagsRequiredTogether("fleet", "path")
 	_ = cmd.MarkFlagDirname("fleet")
 	return cmd
 }
 
 func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
+	if o.mode != "" && o.mode != modeEnforce && o.mode != modeWarn {
+		return fmt.Errorf("--mode is enforce or warn, not %q", o.mode)
+	}
 	cluster, err := o.connect()
 	if err != nil {
 		return err
+	}
+	cluster.Warn = o.mode == modeWarn
+	var platform *fleet.Fleet
+	if o.fleet != "" {
+		if platform, err = o.load(); err != nil {
+			return err
+		}
+	}
+	if platform != nil && o.mode == "" {
+		// A fleet that cannot be read so is a row of the comparison.
+		cluster.Warn, _ = profile.Warns(platform)
 	}
 	check := cluster.Check
 	if o.pre {
 		check = cluster.Prerequisites
 	}
 	results, err := check(cmd.Context())
-	if err == nil && o.fleet != "" {
+	if err == nil && platform != nil {
 		var more []profile.Result
-		more, err = o.compare(cmd, cluster)
+		more, err = cluster.Compare(cmd.Context(), platform, profile.Options{Tenants: true, Warn: cluster.Warn})
 		results = append(results, more...)
 	}
 	if err != nil && len(results) == 0 {
@@ -87,16 +111,13 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 	return nil
 }
 
-func (o *options) compare(cmd *cobra.Command, cluster profile.Cluster) ([]profile.Result, error) {
-	f, err := fleet.Load(o.fleet, o.path, fleet.Options{
+// load reads the fleet that the cluster is compared with.
+func (o *options) load() (*fleet.Fleet, error) {
+	return fleet.Load(o.fleet, o.path, fleet.Options{
 		URL: "https://fleet.invalid", Branch: "main", // of a root that is missing: it is refused
 		Components: config.FluxComponents(),
 		Optional:   []fleet.Optional{{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()}},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return cluster.Compare(cmd.Context(), f, profile.Options{Tenants: true, Warn: o.mode == "warn"})
 }
 
 func (o *options) connect() (profile.Cluster, error) {
