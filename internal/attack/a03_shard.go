@@ -62,7 +62,7 @@ func leavesItsShard(ctx context.Context, e *Env) Finding {
 				// Somebody wrote the right label: as good as a refusal.
 				refused = stopped("policy that writes the label "+v1alpha1.LabelShard, "the object is in "+inWords(own))
 			case try.err == nil && none:
-				return stopped("no shards", "no namespace is in a shard")
+				return stopped(noShards, "no namespace is in a shard")
 			case try.err == nil:
 				return through(fmt.Sprintf("the controllers of %s would work on an object of namespace %s, which is in %s", inWords(landed), e.Namespace, inWords(own)))
 			case f.Outcome != Stopped:

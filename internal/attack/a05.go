@@ -23,7 +23,7 @@ func init() {
 				return unproven(firstLine(err.Error()))
 			}
 			if len(objects) == 0 {
-				return e.nothingThere(ctx, "nothing of the platform's", "the platform has put nothing into namespace "+e.Namespace)
+				return e.nothingThere(ctx, noGuardrails, "the platform has put nothing into namespace "+e.Namespace)
 			}
 			return overwrites(ctx, e, objects)
 		},

@@ -1,12 +1,14 @@
 // Package attack is a catalogue of ways in which a tenant of a cluster with Flux
 // may try to reach what is not its own, and runs them on a local cluster. Each
 // attack is a file of its own that registers itself; each says what would stop
-// it, and ends in one of three ways:
+// it, and ends in one of four ways:
 //
 //   - stopped: something refused it, and the same steps aimed at what the tenant
 //     owns do work;
 //   - got through: a canary was touched that only a successful attack can touch;
-//   - not proven: it could not be tried here, and why.
+//   - not proven: it could not be tried here, and why;
+//   - not installed: what it aims at is not there, so that nothing was tried and
+//     nothing is proven.
 //
 // An attack leaves the cluster as it was: requests are dry runs where the API
 // server's answer is the whole point, and what has to be written really is
@@ -26,9 +28,10 @@ type Outcome string
 
 // The outcomes, worst first.
 const (
-	GotThrough Outcome = "got through"
-	NotProven  Outcome = "not proven"
-	Stopped    Outcome = "stopped"
+	GotThrough   Outcome = "got through"
+	NotProven    Outcome = "not proven"
+	Stopped      Outcome = "stopped"
+	NotInstalled Outcome = "not installed"
 )
 
 // Via is the way that an attack takes.
@@ -113,7 +116,8 @@ type Finding struct {
 	Outcome Outcome
 	// Control is what stopped it.
 	Control string
-	// Message is what the tenant was told, in the words of whoever refused.
+	// Message is what the tenant was told, in the words of whoever refused; of what is
+	// not installed, what is not there.
 	Message string
 	// Evidence says what was touched.
 	Evidence string

@@ -117,7 +117,8 @@ func (f Finding) by(who string) Finding {
 	return f
 }
 
-// worst is the finding that counts of several. What all were stopped by is named.
+// worst is the finding that counts of several. What all were stopped by is named; what
+// is not there for one of them stopped nobody.
 func worst(all []Finding) Finding {
 	if len(all) == 0 {
 		return unproven("the tenant has neither an account nor an owner to attack as")
@@ -134,9 +135,14 @@ func worst(all []Finding) Finding {
 			}
 		}
 	}
-	if counts.Outcome == Stopped {
-		counts.Control = strings.Join(controls, ", ")
+	if counts.Outcome != Stopped {
+		return counts
 	}
+	if real := slices.DeleteFunc(slices.Clone(controls), absent); len(real) > 0 {
+		controls = real
+		counts = all[slices.IndexFunc(all, func(f Finding) bool { return !absent(f.Control) })]
+	}
+	counts.Control = strings.Join(controls, ", ")
 	return counts
 }
 

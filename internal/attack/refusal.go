@@ -3,6 +3,7 @@ package attack
 import (
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,9 +50,22 @@ func controlOf(message string) (string, bool) {
 	return "", false
 }
 
-// notInstalled is what stops an attack with objects of a kind that the cluster
-// does not serve.
-const notInstalled = "not installed"
+// What an attack finds in the place of a control where there is nothing to attack.
+const (
+	// notInstalled is a kind that the cluster does not serve, or a part of Tenure
+	// that the fleet does not have.
+	notInstalled = "not installed"
+	// noShards is a fleet without shards.
+	noShards = "no shards"
+	// noGuardrails is a namespace into which the platform has put nothing.
+	noGuardrails = "nothing of the platform's"
+)
+
+// absent says whether a control is none: that nothing was there to be attacked is no
+// proof.
+func absent(control string) bool {
+	return slices.Contains([]string{notInstalled, noShards, noGuardrails}, control)
+}
 
 // judge says what the answer to a request means: for an attack, that it was
 // accepted means that it got through.

@@ -185,8 +185,9 @@ func (e *Env) try(ctx context.Context, a Attack) Finding {
 	switch {
 	case f.Outcome == GotThrough:
 		return e.doubt(a, f)
-	// What is not installed has no layers.
-	case f.Outcome == Stopped && f.Control != notInstalled && e.hasAccount():
+	case f.Outcome == Stopped && absent(f.Control):
+		return Finding{Outcome: NotInstalled, Message: f.Message}
+	case f.Outcome == Stopped && e.hasAccount():
 		f.Missing = a.missingLayers(ctx, e)
 	}
 	return f

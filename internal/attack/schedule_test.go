@@ -100,6 +100,11 @@ func TestInFull(t *testing.T) {
 	}
 }
 
+// answers is an attack that always ends in the same way.
+func answers(f Finding) func(context.Context, *Env) Finding {
+	return func(context.Context, *Env) Finding { return f }
+}
+
 // What an attack needs and is not there is said, with the way to bring it.
 func TestTry(t *testing.T) {
 	t.Parallel()
@@ -123,6 +128,9 @@ func TestTry(t *testing.T) {
 		{"what needs no repository is judged", unplanted, Attack{Run: accepted}, through("it could")},
 		{"a policy may come with what is assumed", doubtful, Attack{Controls: []string{"RBAC", "policy"}, Run: accepted}, unproven("here it could, but a policy that stops it may come with Kustomization/x/y (assumed)")},
 		{"no policy gives or takes rights", doubtful, Attack{Controls: []string{"RBAC (bind)", "flag --x"}, Run: accepted}, through("it could")},
+		{"a kind that is not there stops nobody", env("a", "", ""), Attack{Run: answers(stopped(notInstalled, "no matches for kind"))}, Finding{Outcome: NotInstalled, Message: "no matches for kind"}},
+		{"no shards are not a control", env("a", "", ""), Attack{Run: answers(stopped(noShards, "no namespace is in a shard"))}, Finding{Outcome: NotInstalled, Message: "no namespace is in a shard"}},
+		{"nor is a namespace with nothing in it", env("a", "", ""), Attack{Run: answers(stopped(noGuardrails, "nothing"))}, Finding{Outcome: NotInstalled, Message: "nothing"}},
 	} {
 		if diff := cmp.Diff(tc.want, tc.env.try(t.Context(), tc.attack)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
@@ -147,6 +155,8 @@ func TestTryAll(t *testing.T) {
 		"not proven":          {"what is not proven of one is not proven", OwnersAnywhere, stopped("RBAC", "no"), unproven("an outage"), unproven("as User ann: an outage")},
 		"through is worse":    {"than what is not proven", OwnersAnywhere, unproven("an outage"), through("it could"), through("as User ann: it could")},
 		"stopped by two":      {"all controls are named", OwnersAnywhere, stopped("RBAC", "no"), stopped("policy p, RBAC", "never"), stopped("RBAC, policy p", "no")},
+		"there for one":       {"what is not there for the account stopped nobody", OwnersAnywhere, stopped(notInstalled, "no Tenant"), stopped("RBAC", "no"), stopped("RBAC", "no")},
+		"not there for both":  {"nothing was attacked", OwnersAnywhere, stopped(notInstalled, "no Tenant"), stopped(notInstalled, "none"), stopped(notInstalled, "no Tenant")},
 		"stopped by the same": {"each once", OwnersAnywhere, stopped("RBAC", "no"), stopped("RBAC", "never"), stopped("RBAC", "no")},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,7 @@ func loosensItsBounds(ctx context.Context, e *Env) Finding {
 	}
 	objects = slices.DeleteFunc(objects, func(u unstructured.Unstructured) bool { return !slices.Contains(boundingKinds, u.GetKind()) })
 	if len(objects) == 0 {
-		return e.nothingThere(ctx, "nothing of the platform's", "the platform has put no quota, limit range or network policy into namespace "+e.Namespace)
+		return e.nothingThere(ctx, noGuardrails, "the platform has put no quota, limit range or network policy into namespace "+e.Namespace)
 	}
 	var all []request
 	for _, u := range objects {

@@ -1,5 +1,6 @@
 // Package baseline reads the file in which a platform team accepts risks: attacks
-// that may get through, for which tenants, why, and until when.
+// that may get through, or that may stay unproven, for which tenants, why, by whom and
+// until when.
 package baseline
 
 import (
@@ -16,8 +17,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// Kind says what an entry accepts.
+type Kind string
+
+// The kinds, as the keys of the file.
+const (
+	// Through is that an attack gets through.
+	Through Kind = "accepted"
+	// Unproven is that it is not proven whether an attack is stopped. It does not
+	// accept that the attack gets through.
+	Unproven Kind = "notProven"
+)
+
 // Entry is one accepted risk.
 type Entry struct {
+	// Kind says what is accepted.
+	Kind Kind
 	// ID names the attack: an ID of the catalogue such as A1, for all its
 	// ways, or a key such as A1-api, for one.
 	ID string
@@ -25,6 +40,9 @@ type Entry struct {
 	Tenant string
 	// Reason says why the risk is accepted. It is never empty.
 	Reason string
+	// By is the name of who accepts it. It is never empty for what is not proven,
+	// and may be for what gets through.
+	By string
 	// Expires is the last day, in UTC, on which it is.
 	Expires time.Time
 }
@@ -40,11 +58,12 @@ type Baseline []Entry
 var ErrInvalid = errors.New("the baseline cannot be used")
 
 // example is the hint of errors about the file's form.
-const example = "accepted: [{id: A1, tenant: \"*\", reason: why, expires: 2027-01-31}]"
+const example = "accepted: [{id: A1, tenant: \"*\", reason: why, expires: 2027-01-31}], and for what is not proven notProven: [{id: S5, tenant: \"*\", reason: why, by: who, expires: 2027-01-31}]"
 
-// Parse reads a baseline: a mapping with the key accepted, a list of mappings
-// with exactly the keys id, tenant, reason and expires (YYYY-MM-DD). An empty
-// file accepts nothing. Errors are ErrInvalid.
+// Parse reads a baseline: a mapping with the keys accepted and notProven, lists of
+// mappings with the keys id, tenant, reason, by and expires (YYYY-MM-DD), of which
+// only by may be left out, and only of what gets through. An empty file accepts
+// nothing. Errors are ErrInvalid.
 func Parse(content []byte) (Baseline, error) {
 	// The conversion finds keys that are given twice, and names lines.
 	converted, err := yaml.YAMLToJSONStrict(content)
@@ -59,23 +78,36 @@ func Parse(content []byte) (Baseline, error) {
 		return nil, fmt.Errorf("%w: it must look like %s", ErrInvalid, example)
 	}
 	for _, key := range slices.Sorted(maps.Keys(document)) {
-		if key != "accepted" {
+		if kind := Kind(key); kind != Through && kind != Unproven {
 			return nil, fmt.Errorf("%w: unknown field %q: it must look like %s", ErrInvalid, key, example)
 		}
 	}
+	var b Baseline
+	for _, kind := range []Kind{Through, Unproven} {
+		entries, err := parseEntries(kind, document[string(kind)])
+		if err != nil {
+			return nil, err
+		}
+		b = append(b, entries...)
+	}
+	return b, nil
+}
+
+// parseEntries reads one of the lists, which may be missing.
+func parseEntries(kind Kind, list json.RawMessage) (Baseline, error) {
 	var written []map[string]any
-	if accepted, found := document["accepted"]; found && json.Unmarshal(accepted, &written) != nil {
-		return nil, fmt.Errorf("%w: accepted must be a list of entries: %s", ErrInvalid, example)
+	if list != nil && json.Unmarshal(list, &written) != nil {
+		return nil, fmt.Errorf("%w: %s must be a list of entries: %s", ErrInvalid, kind, example)
 	}
 	var b Baseline
 	seen := map[[2]string]int{}
 	for i, fields := range written {
-		e, err := newEntry(fields)
+		e, err := newEntry(kind, fields)
 		if err != nil {
-			return nil, fmt.Errorf("%w: entry %d%s: %w", ErrInvalid, i+1, named(fields), err)
+			return nil, fmt.Errorf("%w: entry %d%s of %s: %w", ErrInvalid, i+1, named(fields), kind, err)
 		}
 		if first, twice := seen[[2]string{e.ID, e.Tenant}]; twice {
-			return nil, fmt.Errorf("%w: entry %d%s: entry %d is for the same attack and tenant", ErrInvalid, i+1, named(fields), first)
+			return nil, fmt.Errorf("%w: entry %d%s of %s: entry %d is for the same attack and tenant", ErrInvalid, i+1, named(fields), kind, first)
 		}
 		seen[[2]string{e.ID, e.Tenant}] = i + 1
 		b = append(b, e)
@@ -91,14 +123,14 @@ func named(fields map[string]any) string {
 	return ""
 }
 
-func newEntry(fields map[string]any) (Entry, error) {
-	var e Entry
+func newEntry(kind Kind, fields map[string]any) (Entry, error) {
+	e := Entry{Kind: kind}
 	var expires string
-	known := map[string]*string{"id": &e.ID, "tenant": &e.Tenant, "reason": &e.Reason, "expires": &expires}
+	known := map[string]*string{"id": &e.ID, "tenant": &e.Tenant, "reason": &e.Reason, "by": &e.By, "expires": &expires}
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		to, ok := known[key]
 		if !ok {
-			return Entry{}, fmt.Errorf("unknown field %q; there are id, tenant, reason and expires", key)
+			return Entry{}, fmt.Errorf("unknown field %q; there are id, tenant, reason, by and expires", key)
 		}
 		text, ok := fields[key].(string)
 		if !ok {
@@ -106,8 +138,8 @@ func newEntry(fields map[string]any) (Entry, error) {
 		}
 		*to = strings.TrimSpace(text)
 	}
-	for _, key := range []string{"id", "tenant", "reason", "expires"} {
-		if *known[key] == "" {
+	for _, key := range []string{"id", "tenant", "reason", "by", "expires"} {
+		if *known[key] == "" && (key != "by" || kind == Unproven) {
 			return Entry{}, fmt.Errorf("%s is missing", key)
 		}
 	}
@@ -130,12 +162,12 @@ func (e Entry) Matches(id, key, tenant string) bool {
 	return (e.ID == id || e.ID == key) && (e.Tenant == AllTenants || e.Tenant == tenant)
 }
 
-// Find returns the entry for an attack as a tenant: of several, the one that
+// Find returns the entry of a kind for an attack as a tenant: of several, the one that
 // holds longest; nil if there is none. It may have expired.
-func (b Baseline) Find(id, key, tenant string) *Entry {
+func (b Baseline) Find(kind Kind, id, key, tenant string) *Entry {
 	var found []*Entry
 	for i := range b {
-		if b[i].Matches(id, key, tenant) {
+		if b[i].Kind == kind && b[i].Matches(id, key, tenant) {
 			found = append(found, &b[i])
 		}
 	}

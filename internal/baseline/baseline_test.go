@@ -27,14 +27,17 @@ accepted:
   tenant: "*"
   reason: policies come with the next release
   expires: 2027-01-31
-- {id: S1-api, tenant: dev-team, reason: shared base, expires: "2026-12-01"}
+- {id: S1-api, tenant: dev-team, reason: shared base, by: Ann, expires: "2026-12-01"}
+notProven:
+- {id: A1, tenant: "*", reason: its host is not reachable here, by: Ann, expires: 2026-12-01}
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := baseline.Baseline{
-		{ID: "A1", Tenant: "*", Reason: "policies come with the next release", Expires: day("2027-01-31")},
-		{ID: "S1-api", Tenant: "dev-team", Reason: "shared base", Expires: day("2026-12-01")},
+		{Kind: baseline.Through, ID: "A1", Tenant: "*", Reason: "policies come with the next release", Expires: day("2027-01-31")},
+		{Kind: baseline.Through, ID: "S1-api", Tenant: "dev-team", Reason: "shared base", By: "Ann", Expires: day("2026-12-01")},
+		{Kind: baseline.Unproven, ID: "A1", Tenant: "*", Reason: "its host is not reachable here", By: "Ann", Expires: day("2026-12-01")},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("a day may be written with quotes and without (-want +got):\n%s", diff)
@@ -61,6 +64,8 @@ func TestParseInvalid(t *testing.T) {
 		"NoTenant":     {"All tenants have to be meant.", "accepted: [{id: A1, reason: r, expires: 2027-01-31}]", []string{"tenant is missing"}},
 		"Number":       {"A tenant that is called 1 is text.", "accepted: [{id: A1, tenant: 1, reason: r, expires: 2027-01-31}]", []string{"tenant must be text"}},
 		"Same":         {"Which of the two holds would be a guess.", "accepted: [" + good + "," + good + "]", []string{"entry 2", "entry 1"}},
+		"NoName":       {"What is not proven is accepted by somebody.", "notProven: [" + good + "]", []string{"entry 1", "notProven", "by is missing"}},
+		"UnprovenList": {"One entry alone is no list here either.", "notProven: " + good, []string{"notProven must be a list"}},
 		"NoEntry":      {"An entry is a mapping.", "accepted: [null]", []string{"entry 1", "id is missing"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,9 +117,10 @@ func TestExpired(t *testing.T) {
 func TestFind(t *testing.T) {
 	t.Parallel()
 	b := baseline.Baseline{
-		{ID: "A1", Tenant: "*", Expires: day("2026-01-01")},
-		{ID: "A1-api", Tenant: "a", Expires: day("2027-01-01")},
-		{ID: "S1-api-HelmRelease", Tenant: "a", Expires: day("2027-01-01")},
+		{Kind: baseline.Through, ID: "A1", Tenant: "*", Expires: day("2026-01-01")},
+		{Kind: baseline.Through, ID: "A1-api", Tenant: "a", Expires: day("2027-01-01")},
+		{Kind: baseline.Through, ID: "S1-api-HelmRelease", Tenant: "a", Expires: day("2027-01-01")},
+		{Kind: baseline.Unproven, ID: "S5", Tenant: "a", Expires: day("2027-01-01")},
 	}
 	for _, tc := range []struct {
 		reason, id, key, tenant string
@@ -125,9 +131,10 @@ func TestFind(t *testing.T) {
 		{"all ways", "A1", "A1-git", "a", &b[0]},
 		{"a key is exact", "S1", "S1-api", "a", nil},
 		{"a key of a kind", "S1", "S1-api-HelmRelease", "a", &b[2]},
+		{"what is not proven may not get through", "S5", "S5-api", "a", nil},
 		{"no prefix of an ID", "A10", "A10-api", "b", nil},
 	} {
-		if diff := cmp.Diff(tc.want, b.Find(tc.id, tc.key, tc.tenant)); diff != "" {
+		if diff := cmp.Diff(tc.want, b.Find(baseline.Through, tc.id, tc.key, tc.tenant)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 		}
 	}
@@ -137,6 +144,7 @@ func TestFind(t *testing.T) {
 // error of ours that says what is wrong.
 func FuzzParse(f *testing.F) {
 	f.Add("accepted:\n- {id: A1, tenant: \"*\", reason: r, expires: 2027-01-31}\n")
+	f.Add("notProven:\n- {id: S5, tenant: a, reason: r, by: b, expires: 2027-01-31}\n")
 	f.Add("accepted: [null]")
 	f.Add("accepted: {a: b}")
 	f.Add("&a [*a]")
@@ -150,14 +158,14 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, e := range b {
-			if e.ID == "" || e.Tenant == "" || e.Reason == "" {
+			if e.ID == "" || e.Tenant == "" || e.Reason == "" || e.Kind == baseline.Unproven && e.By == "" {
 				t.Errorf("an incomplete entry: %+v", e)
 			}
 			tenant := e.Tenant
 			if tenant == baseline.AllTenants {
 				tenant = "anybody"
 			}
-			if b.Find(e.ID, e.ID+"-api", tenant) == nil {
+			if b.Find(e.Kind, e.ID, e.ID+"-api", tenant) == nil {
 				t.Errorf("an entry that cannot be found: %+v", e)
 			}
 			if again, err := time.Parse(time.DateOnly, e.Until()); err != nil || !again.Equal(e.Expires) {

@@ -75,7 +75,7 @@ func checkArgs(cmd *cobra.Command) {
 			err := check(cmd, args)
 			if err != nil && !cmd.HasSubCommands() && strings.HasPrefix(err.Error(), "unknown command") {
 				// What cobra says where there is no command to be known.
-				err = fmt.Errorf("%s takes no arguments, but was given %q", cmd.CommandPath(), args[0])
+				err = ui.WithExitCode(fmt.Errorf("%s takes no arguments, but was given %q", cmd.CommandPath(), args[0]), ui.ExitCode(err))
 			}
 			return usageError(cmd, err)
 		}

@@ -2,7 +2,10 @@ package cli_test
 
 import (
 	"context"
+	"errors"
 	"os"
+	"os/exec"
+	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -26,12 +29,24 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"registry": startRegistry},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"registry": startRegistry, "endswith": endsWith},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TENURE_HOME", env.WorkDir+"/home")
 			return nil
 		},
 	})
+}
+
+// endsWith runs the command with arguments and wants an exit code: endswith CODE ARG….
+func endsWith(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec("tenure", args[1:]...)
+	code := 0
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("tenure %v ends with %d, not %s", args[1:], code, args[0])
+	}
 }
 
 func TestRunInterrupted(t *testing.T) {

@@ -103,7 +103,7 @@ func TestVerifyTenurePolicies(t *testing.T) {
 			switch {
 			case i < 0:
 				t.Errorf("%s was not tried as %s", id, tenant)
-			case strings.HasPrefix(report.Results[i].Finding.Control, "not installed"):
+			case report.Results[i].Finding.Outcome == attack.NotInstalled:
 				t.Errorf("%s was tried as %s where nothing is attacked: %s", id, tenant, report.Results[i].Finding.Message)
 			}
 		}

@@ -143,8 +143,8 @@ func expectSample(t *testing.T, report attack.Report) {
 			}
 		}
 	}
-	want := []string{fmt.Sprintf("%d tenants, %d attacks: %d stopped, %d got through, %d not proven", len(report.Tenants), len(report.Results)+repeated,
-		report.Count(attack.Stopped), report.Count(attack.GotThrough)+repeated, report.Count(attack.NotProven))}
+	want := []string{fmt.Sprintf("%d tenants, %d attacks: %d stopped, %d got through, %d not proven, %d not installed", len(report.Tenants), len(report.Results)+repeated,
+		report.Count(attack.Stopped), report.Count(attack.GotThrough)+repeated, report.Count(attack.NotProven), report.Count(attack.NotInstalled))}
 	stoppedBy := map[string][]string{}
 	for _, a := range attack.Catalogue() {
 		for _, r := range report.Results {

@@ -11,12 +11,16 @@ import (
 // gap is what kubectl puts between columns.
 const gap = "   "
 
-// minMessage is the least that is left of a last column; on a terminal that is
-// too narrow even for that, whole lines are cut.
+// minMessage is the least that is left of a last column which is cut; on a terminal
+// that is too narrow even for that, whole lines are cut.
 const minMessage = 10
 
+// minWrapped is the least width in which a last column is wrapped. Where there is less
+// beside the other columns, it goes below them.
+const minWrapped = 40
+
 // Table is aligned columns. The cells of a column READY are coloured by what
-// they say, and the last column is cut to what is left of the terminal's width.
+// they say. On a terminal the last column, which says why, is wrapped and never cut.
 type Table struct {
 	// Header are the columns' names.
 	Header []string
@@ -30,7 +34,7 @@ type Table struct {
 // Print writes the table.
 func (t Table) Print(screen *Screen) error {
 	var widths []int
-	lines := t.lay(screen, &widths)
+	lines := t.lines(screen, &widths, wrapped)
 	if len(lines) == 0 {
 		return nil
 	}
@@ -38,23 +42,27 @@ func (t Table) Print(screen *Screen) error {
 	return err
 }
 
-// lay makes the lines of a table. The columns are as wide as widths at least,
-// and widths grows to what they are, so that rows printed one after the other
-// stay aligned.
-func (t Table) lay(screen *Screen, widths *[]int) []string {
+// lay makes the lines of a table that is redrawn: each row is one line, cut to the
+// terminal's width.
+func (t Table) lay(screen *Screen, widths *[]int) []string { return t.lines(screen, widths, cut) }
+
+// lines makes the lines of a table, each row by the given function. The columns are as
+// wide as widths at least, and widths grows to what they are, so that rows printed one
+// after the other stay aligned.
+func (t Table) lines(screen *Screen, widths *[]int, row rowFunc) []string {
 	var cells [][]string
 	if !t.NoHeader {
 		cells = append(cells, t.Header)
 	}
-	for _, row := range t.Rows {
-		clean := make([]string, len(row))
-		for i, cell := range row {
+	for _, values := range t.Rows {
+		clean := make([]string, len(values))
+		for i, cell := range values {
 			clean[i] = Clean(cell)
 		}
 		cells = append(cells, clean)
 	}
-	for _, row := range cells {
-		for column, cell := range row {
+	for _, values := range cells {
+		for column, cell := range values {
 			if column == len(*widths) {
 				*widths = append(*widths, 0)
 			}
@@ -63,36 +71,66 @@ func (t Table) lay(screen *Screen, widths *[]int) []string {
 	}
 	ready := slices.Index(t.Header, "READY")
 	lines := make([]string, len(cells))
-	for i, row := range cells {
+	for i, values := range cells {
+		colour := ready
 		if i == 0 && !t.NoHeader {
-			lines[i] = line(screen, row, *widths, -1)
-			continue
+			colour = -1
 		}
-		lines[i] = line(screen, row, *widths, ready)
+		lines[i] = row(screen, values, *widths, colour)
 	}
 	return lines
 }
 
-// line aligns the cells of a row and colours the one at index ready, if any.
-func line(screen *Screen, row []string, widths []int, ready int) string {
-	var b strings.Builder
-	used := 0
-	for i, cell := range row {
-		last := i == len(row)-1
-		if width := screen.width(); last && width > 0 {
-			cell = Cut(cell, max(width-used, minMessage))
-		}
-		text := cell
-		if i == ready {
-			text = screen.Paint(readyColour(cell), cell)
-		}
-		if !last {
-			text = Pad(text, widths[i]) + gap
-			used += widths[i] + len(gap)
-		}
-		b.WriteString(text)
+// rowFunc lays a row of cells out and colours the one at index ready, if any.
+type rowFunc func(screen *Screen, row []string, widths []int, ready int) string
+
+// cut lays a row out in one line, with as much of the last column as there is room for.
+func cut(screen *Screen, row []string, widths []int, ready int) string {
+	text, used := columns(screen, row, widths, ready)
+	last := row[len(row)-1]
+	if width := screen.width(); width > 0 {
+		last = Cut(last, max(width-used, minMessage))
 	}
-	return Cut(strings.TrimRight(b.String(), " "), screen.width())
+	return Cut(strings.TrimRight(text+paintReady(screen, row, last, ready), " "), screen.width())
+}
+
+// wrapped lays a row out with the whole of the last column, in as many lines as it
+// takes.
+func wrapped(screen *Screen, row []string, widths []int, ready int) string {
+	text, used := columns(screen, row, widths, ready)
+	last := row[len(row)-1]
+	width := screen.width()
+	switch {
+	case width == 0 || used+ansi.StringWidth(last) <= width || ready == len(row)-1:
+		text += paintReady(screen, row, last, ready)
+	case width-used >= minWrapped:
+		text = screen.Wrap(text, used, last)
+	default:
+		const below = 2
+		text = strings.TrimRight(text, " ") + "\n" + screen.Wrap(strings.Repeat(" ", below), below, last)
+	}
+	return strings.TrimRight(text, " \n")
+}
+
+// columns aligns all cells of a row but the last, and says how wide they are.
+func columns(screen *Screen, row []string, widths []int, ready int) (text string, used int) {
+	var b strings.Builder
+	for i, cell := range row[:len(row)-1] {
+		if i == ready {
+			cell = screen.Paint(readyColour(cell), cell)
+		}
+		b.WriteString(Pad(cell, widths[i]) + gap)
+		used += widths[i] + len(gap)
+	}
+	return b.String(), used
+}
+
+// paintReady colours a last cell, if that is the one that says whether it is ready.
+func paintReady(screen *Screen, row []string, last string, ready int) string {
+	if ready != len(row)-1 {
+		return last
+	}
+	return screen.Paint(readyColour(row[ready]), last)
 }
 
 func readyColour(status string) Colour {

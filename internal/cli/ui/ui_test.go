@@ -60,17 +60,23 @@ func TestTablePrint(t *testing.T) {
 			table:  Table{Header: header, Rows: [][]string{{"a", "False", strings.Repeat("x", 300)}}},
 			want:   "NAME   READY   MESSAGE\na      False   " + strings.Repeat("x", 300) + "\n",
 		},
-		"terminal cuts": {
-			reason: "a message that wraps makes a table unreadable",
-			table:  Table{Header: header, Rows: [][]string{{"a", "False", strings.Repeat("x", 300)}}},
-			width:  30,
-			want:   "NAME   READY   MESSAGE\na      False   xxxxxxxxxxxxxx…\n",
+		"terminal wraps": {
+			reason: "a message says why, so it is wrapped in its column and never cut",
+			table:  Table{Header: header, Rows: [][]string{{"a", "False", strings.Repeat("no way ", 10) + "refused"}, {"b", "True", "ok"}}},
+			width:  60,
+			want:   "NAME   READY   MESSAGE\na      False   no way no way no way no way no way no way no\n               way no way no way no way refused\nb      True    ok\n",
 		},
 		"narrow terminal": {
-			reason: "no line is ever longer than the terminal is wide",
-			table:  Table{Header: header, Rows: [][]string{{"a-long-name", "False", "message"}}},
-			width:  12,
-			want:   "NAME       …\na-long-name…\n",
+			reason: "where there is no room beside the other columns, the message goes below them",
+			table:  Table{Header: header, Rows: [][]string{{"a-long-name", "False", "the message is refused"}}},
+			width:  22,
+			want:   "NAME          READY\n  MESSAGE\na-long-name   False\n  the message is\n  refused\n",
+		},
+		"long word": {
+			reason: "a word that has no room is left to the terminal",
+			table:  Table{Header: header, Rows: [][]string{{"a", "False", strings.Repeat("x", 300)}}},
+			width:  30,
+			want:   "NAME   READY   MESSAGE\na      False\n  " + strings.Repeat("x", 300) + "\n",
 		},
 		"colour": {
 			reason: "READY is green, red or, when it is not known, yellow; colours take no room",

@@ -52,7 +52,7 @@ type junitWords struct {
 // writeJUnit writes a suite for each tenant and one for the fleet itself. What
 // got through is a failure. What is not proven is an error, not skipped: CI shows
 // skipped tests as harmless, and this run has no green either. Accepted risks are
-// what skipped is meant for.
+// what skipped is meant for, and attacks on what is not installed.
 func (r report) writeJUnit(w io.Writer) error {
 	all := junitSuites{Name: "tenure verify", Time: fmt.Sprintf("%.3f", r.Seconds)}
 	for _, c := range r.Clusters {
@@ -112,7 +112,7 @@ func (c clusterReport) fleetSuite() junitSuite {
 	}
 	test("the run is complete", c.Error)
 	if len(c.Tenants) == 0 && c.Error == "" {
-		test("the fleet has tenants", "there are none")
+		test("the fleet has tenants", noTenants)
 	}
 	var broken []string
 	for _, n := range c.NotReady {
@@ -127,12 +127,16 @@ func (a attackMade) testCase(clusterPath string) junitCase {
 		Class: clusterPath + "." + a.Tenant, Name: a.Key + " " + a.Title, Time: fmt.Sprintf("%.3f", a.Seconds),
 	}
 	switch {
+	case a.Accepted != nil && a.Outcome == string(attack.NotProven):
+		c.Skipped = words("", "not proven: "+a.Reason+"; accepted "+a.Accepted.String())
 	case a.Accepted != nil:
-		c.Skipped = words("", fmt.Sprintf("accepted until %s: %s", a.Accepted.Expires, a.Accepted.Reason))
+		c.Skipped = words("", "accepted "+a.Accepted.String())
 	case a.Outcome == string(attack.GotThrough):
 		c.Failure = words("got through", a.sentence())
 	case a.Outcome == string(attack.NotProven):
 		c.Error = words("not proven", a.Reason)
+	case a.Outcome == string(attack.NotInstalled):
+		c.Skipped = words("", "not installed, so nothing was tried: "+a.Message)
 	default:
 		c.Output = ui.Clean("stopped by " + a.Control + ": " + a.Message)
 		if len(a.Missing) > 0 {

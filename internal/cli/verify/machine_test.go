@@ -17,7 +17,7 @@ import (
 
 func TestJUnit(t *testing.T) {
 	t.Parallel()
-	j := judgement{baseline: baseline.Baseline{{ID: "X1", Tenant: "b", Reason: "we know", Expires: day(1)}}}
+	j := judgement{baseline: baseline.Baseline{{Kind: baseline.Through, ID: "X1", Tenant: "b", Reason: "we know", Expires: day(1)}}}
 	var out bytes.Buffer
 	if err := one(j, layered()).writeJUnit(&out); err != nil {
 		t.Fatal(err)
@@ -34,13 +34,13 @@ func TestJUnit(t *testing.T) {
 		got[s.Name] = [5]int{s.Tests, s.Failures, s.Errors, s.Skipped, len(s.Cases)}
 	}
 	want := map[string][5]int{
-		"": {8, 1, 3, 1, 3},
+		"": {10, 1, 3, 3, 3},
 		// Complete, and not ready.
 		"clusters/staging": {2, 0, 1, 0, 2},
-		// One got through, one is not proven, one was stopped.
-		"clusters/staging a": {3, 1, 1, 0, 3},
+		// One got through, one is not proven, one was stopped, one is not installed.
+		"clusters/staging a": {4, 1, 1, 1, 4},
 		// The same, but what got through is accepted.
-		"clusters/staging b": {3, 0, 1, 1, 3},
+		"clusters/staging b": {4, 0, 1, 2, 4},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("tests, failures, errors, skipped, and how many there really are (-want +got):\n%s", diff)
@@ -54,6 +54,10 @@ func TestJUnit(t *testing.T) {
 		case strings.HasPrefix(c.Name, "X2-api "):
 			if c.Error == nil || c.Error.Message != "nothing to try it on" {
 				t.Errorf("an error says why: %+v", c)
+			}
+		case strings.HasPrefix(c.Name, "X5-api "):
+			if c.Skipped == nil || !strings.Contains(c.Skipped.Message, "not installed, so nothing was tried: no") {
+				t.Errorf("what is not installed is no success: %+v", c)
 			}
 		case !strings.Contains(c.Output, "stopped by RBAC: no; a layer is missing: policy on it"):
 			t.Errorf("what was stopped says by what: %+v", c)
@@ -113,7 +117,7 @@ func sarif(t *testing.T, r report, attacks []attack.Attack) (sarifLog, string) {
 
 func TestSARIF(t *testing.T) {
 	t.Parallel()
-	j := judgement{baseline: baseline.Baseline{{ID: "X1", Tenant: "b", Reason: "we know", Expires: day(1)}}}
+	j := judgement{baseline: baseline.Baseline{{Kind: baseline.Through, ID: "X1", Tenant: "b", Reason: "we know", Expires: day(1)}}}
 	f := layered()
 	log, text := sarif(t, one(j, f), catalogue(f))
 	checkSARIF(t, log)
@@ -136,6 +140,10 @@ func TestSARIF(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the results (-want +got):\n%s", diff)
 	}
+	notes := log.Runs[0].Invocations[0].Notifications
+	if len(notes) != 2 || notes[0] != (sarifNotification{levelNote, sarifText{Text: "clusters/staging: tenant a tries not installed: not installed: no (X5-api)"}}) {
+		t.Errorf("what is not installed is a notification, not a result: %+v", notes)
+	}
 	if !log.Runs[0].Invocations[0].Successful {
 		t.Error("a run that was carried out is successful, whatever it found")
 	}
@@ -151,7 +159,7 @@ func TestSARIF(t *testing.T) {
 	}
 	f.err = errors.New("etcd ended")
 	broken, _ := sarif(t, one(j, f), catalogue(f))
-	if i := broken.Runs[0].Invocations[0]; i.Successful || len(i.Notifications) != 1 || i.Notifications[0].Message.Text != "clusters/staging: etcd ended" {
+	if i := broken.Runs[0].Invocations[0]; i.Successful || len(i.Notifications) != 3 || i.Notifications[0].Message.Text != "clusters/staging: etcd ended" {
 		t.Errorf("a run that broke off says so: %+v\n%s", i, text)
 	}
 }

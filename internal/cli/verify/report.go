@@ -26,7 +26,7 @@ type report struct {
 	Verdict  string          `json:"verdict"`
 	Seconds  float64         `json:"seconds"`
 	Clusters []clusterReport `json:"clusters"`
-	// Stale are entries of the baseline that accept nothing that got through.
+	// Stale are entries of the baseline that accept nothing that happened.
 	Stale []staleEntry `json:"stale,omitempty"`
 }
 
@@ -35,6 +35,17 @@ type staleEntry struct {
 	Tenant  string `json:"tenant"`
 	Reason  string `json:"reason"`
 	Expires string `json:"expires"`
+	// NotProven is set for an entry that accepts what is not proven.
+	NotProven bool `json:"notProven,omitempty"`
+}
+
+// String says what is stale, and what to do.
+func (s staleEntry) String() string {
+	what := "it does not get through"
+	if s.NotProven {
+		what = "it is proven"
+	}
+	return "the baseline accepts something for tenant " + s.Tenant + " until " + s.Expires + ", and " + what + ": remove the entry (" + s.ID + ")"
 }
 
 // clusterReport is the report on one cluster.
@@ -97,8 +108,8 @@ type attackMade struct {
 	Missing    []string `json:"missing,omitempty"`
 	References []string `json:"references,omitempty"`
 	Seconds    float64  `json:"seconds"`
-	// Accepted is the baseline's entry for what got through and does not make
-	// the fleet unsafe; Expired is one that did so once.
+	// Accepted is the baseline's entry for what got through, or is not proven, and
+	// does not change the verdict; Expired is one that did so once.
 	Accepted *acceptance `json:"accepted,omitempty"`
 	Expired  *acceptance `json:"expired,omitempty"`
 
@@ -106,30 +117,64 @@ type attackMade struct {
 	location location
 }
 
+// acceptance is an entry of the baseline.
 type acceptance struct {
-	Reason  string `json:"reason"`
+	Reason string `json:"reason"`
+	// By is who accepts it, if that is written down.
+	By      string `json:"by,omitempty"`
 	Expires string `json:"expires"`
 }
 
-// coverage counts the attacks by how they ended; what was accepted is not among
-// those that got through. Tried is the sum.
+// String says by whom it is accepted, until when and why; nothing of none.
+func (a *acceptance) String() string {
+	if a == nil {
+		return ""
+	}
+	by := ""
+	if a.By != "" {
+		by = "by " + a.By + " "
+	}
+	return by + "until " + a.Expires + ": " + a.Reason
+}
+
+// coverage counts the attacks by how they ended; what was accepted is neither among
+// those that got through nor among those that are not proven. Tried is the sum.
 type coverage struct {
 	Tried      int `json:"tried"`
 	Stopped    int `json:"stopped"`
 	GotThrough int `json:"gotThrough"`
 	Accepted   int `json:"accepted"`
 	NotProven  int `json:"notProven"`
+	// NotInstalled are attacks on what is not there: nothing was tried.
+	NotInstalled int `json:"notInstalled"`
+	// AcceptedNotProven are those of Accepted that are not proven.
+	AcceptedNotProven int `json:"acceptedNotProven,omitempty"`
+}
+
+// proven returns how many percent of the attacks on what is there ended with an
+// answer; false if there were none.
+func (c coverage) proven() (int, bool) {
+	tried := c.Tried - c.NotInstalled
+	if tried == 0 {
+		return 0, false
+	}
+	return (tried - c.NotProven - c.AcceptedNotProven) * 100 / tried, true
 }
 
 func (c *coverage) add(a attackMade) {
 	c.Tried++
 	switch {
+	case a.Accepted != nil && a.Outcome == string(attack.NotProven):
+		c.AcceptedNotProven++
+		c.Accepted++
 	case a.Accepted != nil:
 		c.Accepted++
 	case a.Outcome == string(attack.GotThrough):
 		c.GotThrough++
 	case a.Outcome == string(attack.NotProven):
 		c.NotProven++
+	case a.Outcome == string(attack.NotInstalled):
+		c.NotInstalled++
 	default:
 		c.Stopped++
 	}
@@ -200,13 +245,15 @@ func alike(made attackMade, r attack.Report) []attackMade {
 func badness(a attackMade) int {
 	switch {
 	case a.Accepted != nil:
-		return 1
-	case a.Outcome == string(attack.GotThrough):
-		return 3
-	case a.Outcome == string(attack.NotProven):
 		return 2
+	case a.Outcome == string(attack.GotThrough):
+		return 4
+	case a.Outcome == string(attack.NotProven):
+		return 3
+	case a.Outcome == string(attack.NotInstalled):
+		return 0
 	}
-	return 0
+	return 1
 }
 
 func newTenant(t tenants.Tenant, like string) tenant {
@@ -237,23 +284,36 @@ func newAttackMade(tried attack.Result) attackMade {
 	return made
 }
 
-// accept looks up in the baseline what got through.
+// accept looks up in the baseline what got through or is not proven, each in the
+// entries for it.
 func (j judgement) accept(a *attackMade) {
-	if a.Outcome != string(attack.GotThrough) {
+	kind, acceptable := acceptableAs(a.Outcome)
+	if !acceptable {
 		return
 	}
-	entry := j.baseline.Find(a.ID, a.Key, a.Tenant)
+	entry := j.baseline.Find(kind, a.ID, a.Key, a.Tenant)
 	switch {
 	case entry == nil:
 	case entry.Expired(j.now):
-		a.Expired = &acceptance{entry.Reason, entry.Until()}
+		a.Expired = &acceptance{entry.Reason, entry.By, entry.Until()}
 	default:
-		a.Accepted = &acceptance{entry.Reason, entry.Until()}
+		a.Accepted = &acceptance{entry.Reason, entry.By, entry.Until()}
 	}
 }
 
-// stale lists the entries of the baseline for which nothing got through. Where
-// not all was tried or proven, that says nothing yet.
+// acceptableAs returns which entries of a baseline are for an outcome.
+func acceptableAs(outcome string) (baseline.Kind, bool) {
+	switch outcome {
+	case string(attack.GotThrough):
+		return baseline.Through, true
+	case string(attack.NotProven):
+		return baseline.Unproven, true
+	}
+	return "", false
+}
+
+// stale lists the entries of the baseline that are for nothing that happened. Where not
+// all was tried or proven, that says nothing yet of what may get through.
 func (j judgement) stale(clusters []clusterReport) []staleEntry {
 	var stale []staleEntry
 	if slices.ContainsFunc(clusters, func(c clusterReport) bool { return c.Error != "" }) {
@@ -262,11 +322,12 @@ func (j judgement) stale(clusters []clusterReport) []staleEntry {
 	for _, e := range j.baseline {
 		used := slices.ContainsFunc(clusters, func(c clusterReport) bool {
 			return slices.ContainsFunc(c.Attacks, func(a attackMade) bool {
-				return a.Outcome != string(attack.Stopped) && e.Matches(a.ID, a.Key, a.Tenant)
+				_, open := acceptableAs(a.Outcome)
+				return (a.Outcome == string(attack.NotProven) || open && e.Kind == baseline.Through) && e.Matches(a.ID, a.Key, a.Tenant)
 			})
 		})
 		if !used {
-			stale = append(stale, staleEntry{e.ID, e.Tenant, e.Reason, e.Until()})
+			stale = append(stale, staleEntry{e.ID, e.Tenant, e.Reason, e.Until(), e.Kind == baseline.Unproven})
 		}
 	}
 	return stale
@@ -278,7 +339,7 @@ func (c clusterReport) judge() string {
 		return verdictUnjudged
 	case c.Coverage.GotThrough > 0:
 		return verdictUnsafe
-	case c.Coverage.NotProven > 0, c.Coverage.Tried == 0, len(c.NotReady) > 0, len(c.Tenants) == 0:
+	case c.Coverage.NotProven > 0, c.Coverage.Tried == c.Coverage.NotInstalled, len(c.NotReady) > 0, len(c.Tenants) == 0:
 		return verdictUnjudged
 	}
 	return verdictSafe
@@ -306,20 +367,22 @@ func (r report) writeJSON(w io.Writer) error {
 // message, where there is no room for a layout.
 func (a attackMade) sentence() string {
 	parts := []string{"tenant " + a.Tenant + " " + a.Title}
+	if a.Expired != nil {
+		parts = append(parts, "this was accepted "+a.Expired.String())
+	}
 	switch {
 	case a.Outcome == string(attack.GotThrough):
 		parts[0] += ": " + a.Evidence
 		if a.Like != "" {
 			parts = append(parts, "seen as tenant "+a.Like+", which has the same rights")
 		}
-		if a.Expired != nil {
-			parts = append(parts, "this was accepted until "+a.Expired.Expires+": "+a.Expired.Reason)
-		}
 		if a.Fix != "" {
 			parts = append(parts, "fix: "+a.Fix)
 		}
 	case a.Outcome == string(attack.NotProven):
 		parts[0] += ": not proven: " + a.Reason
+	case a.Outcome == string(attack.NotInstalled):
+		parts[0] += ": not installed: " + a.Message
 	default:
 		parts[0] += ": stopped by " + a.Control
 	}

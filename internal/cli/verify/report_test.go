@@ -33,7 +33,7 @@ func attacked(outcomes ...attack.Outcome) findings {
 		},
 		Like: map[string]string{},
 	}
-	ids := map[attack.Outcome]string{attack.GotThrough: "X1", attack.NotProven: "X2", attack.Stopped: "X3"}
+	ids := map[attack.Outcome]string{attack.GotThrough: "X1", attack.NotProven: "X2", attack.Stopped: "X3", attack.NotInstalled: "X5"}
 	for _, outcome := range outcomes {
 		for _, tenant := range []string{"a", "b"} {
 			f.attacks.Results = append(f.attacks.Results, attack.Result{
@@ -62,7 +62,10 @@ func TestVerdict(t *testing.T) {
 	t.Parallel()
 	broken := []flux.Finding{{Row: flux.Row{Kind: flux.Kustomization, Namespace: "a", Name: "a"}, Reason: "broken"}}
 	accepts := func(tenant string, until time.Time) baseline.Baseline {
-		return baseline.Baseline{{ID: "X1", Tenant: tenant, Reason: "r", Expires: until}}
+		return baseline.Baseline{{Kind: baseline.Through, ID: "X1", Tenant: tenant, Reason: "r", Expires: until}}
+	}
+	unproven := func(id string, until time.Time) baseline.Baseline {
+		return baseline.Baseline{{Kind: baseline.Unproven, ID: id, Tenant: "*", Reason: "r", By: "b", Expires: until}}
 	}
 	with := func(f findings, change func(*findings)) findings { change(&f); return f }
 	for name, tc := range map[string]struct {
@@ -82,10 +85,15 @@ func TestVerdict(t *testing.T) {
 		"LastDay":     {"it holds on the last day", []findings{attacked(attack.GotThrough)}, accepts("*", day(0)), verdictSafe, 0},
 		"Expired":     {"and not longer", []findings{attacked(attack.GotThrough)}, accepts("*", day(-1)), verdictUnsafe, 1},
 		"AcceptedOne": {"a risk is accepted for a tenant, not for its neighbour", []findings{attacked(attack.GotThrough)}, accepts("a", day(1)), verdictUnsafe, 1},
-		"AcceptedAndUnproven": {"nobody can accept what is not known", []findings{attacked(attack.GotThrough, attack.NotProven)},
+		"AcceptedAndUnproven": {"who accepts that one gets through does not accept that it is not known", []findings{attacked(attack.GotThrough, attack.NotProven)},
 			accepts("*", day(1)), verdictUnjudged, 2},
-		"Worst":  {"unsafe beats not judged, in any order", []findings{attacked(attack.Stopped), attacked(attack.GotThrough), attacked(attack.NotProven)}, nil, verdictUnsafe, 1},
-		"Second": {"not judged beats safe", []findings{attacked(attack.NotProven), attacked(attack.Stopped)}, nil, verdictUnjudged, 2},
+		"UnprovenAccepted": {"what is not proven is accepted by an entry of its own", []findings{attacked(attack.Stopped, attack.NotProven)}, unproven("X2", day(0)), verdictSafe, 0},
+		"UnprovenExpired":  {"until its day", []findings{attacked(attack.Stopped, attack.NotProven)}, unproven("X2", day(-1)), verdictUnjudged, 2},
+		"UnprovenThrough":  {"and it does not accept what gets through", []findings{attacked(attack.GotThrough)}, unproven("X1", day(1)), verdictUnsafe, 1},
+		"NotInstalled":     {"what is not there proves nothing, and is nothing to worry about", []findings{attacked(attack.Stopped, attack.NotInstalled)}, nil, verdictSafe, 0},
+		"NothingInstalled": {"where nothing is there, nothing is proven", []findings{attacked(attack.NotInstalled)}, nil, verdictUnjudged, 2},
+		"Worst":            {"unsafe beats not judged, in any order", []findings{attacked(attack.Stopped), attacked(attack.GotThrough), attacked(attack.NotProven)}, nil, verdictUnsafe, 1},
+		"Second":           {"not judged beats safe", []findings{attacked(attack.NotProven), attacked(attack.Stopped)}, nil, verdictUnjudged, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +118,7 @@ func TestAlike(t *testing.T) {
 	f.attacks.Like["b"] = "a"
 	f.attacks.Results = f.attacks.Results[:1]
 	f.attacks.Results[0].Attack.Deep = true
-	c := one(judgement{baseline: baseline.Baseline{{ID: "X1", Tenant: "a", Reason: "r", Expires: day(1)}}}, f).Clusters[0]
+	c := one(judgement{baseline: baseline.Baseline{{Kind: baseline.Through, ID: "X1", Tenant: "a", Reason: "r", Expires: day(1)}}}, f).Clusters[0]
 	if c.Verdict != verdictUnsafe || len(c.Attacks) != 2 || c.Attacks[0].Tenant != "b" || c.Attacks[0].Like != "a" {
 		t.Errorf("a risk that is accepted for one tenant is one for another of the same shape: %s, %+v", c.Verdict, c.Attacks)
 	}
@@ -123,18 +131,20 @@ func TestAlike(t *testing.T) {
 func TestStale(t *testing.T) {
 	t.Parallel()
 	b := baseline.Baseline{
-		{ID: "X1", Tenant: "a", Expires: day(1)},
-		{ID: "X2", Tenant: "*", Expires: day(1)},
-		{ID: "X3", Tenant: "*", Expires: day(1)},
-		{ID: "X1-api", Tenant: "c", Expires: day(-1)},
+		{Kind: baseline.Through, ID: "X1", Tenant: "a", Expires: day(1)},
+		{Kind: baseline.Through, ID: "X2", Tenant: "*", Expires: day(1)},
+		{Kind: baseline.Through, ID: "X3", Tenant: "*", Expires: day(1)},
+		{Kind: baseline.Through, ID: "X1-api", Tenant: "c", Expires: day(-1)},
+		{Kind: baseline.Unproven, ID: "X2", Tenant: "*", Expires: day(1)},
+		{Kind: baseline.Unproven, ID: "X1", Tenant: "b", Expires: day(1)},
 	}
 	f := attacked(attack.GotThrough, attack.NotProven, attack.Stopped)
 	var got []string
 	for _, s := range one(judgement{baseline: b}, f).Stale {
 		got = append(got, s.ID+" "+s.Tenant)
 	}
-	if diff := cmp.Diff([]string{"X3 *", "X1-api c"}, got); diff != "" {
-		t.Errorf("what was stopped, and what nobody is; not what could not be tried (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"X3 *", "X1-api c", "X1 b"}, got); diff != "" {
+		t.Errorf("what was stopped, what nobody is, and what is proven; not what could not be tried (-want +got):\n%s", diff)
 	}
 	f.err = errors.New("interrupted")
 	if got := one(judgement{baseline: b}, f).Stale; got != nil {
@@ -144,7 +154,7 @@ func TestStale(t *testing.T) {
 
 // layered are findings of every kind.
 func layered() findings {
-	f := attacked(attack.Stopped, attack.NotProven, attack.GotThrough)
+	f := attacked(attack.Stopped, attack.NotProven, attack.GotThrough, attack.NotInstalled)
 	f.attacks.Results[0].Finding.Missing = []string{"policy on it"}
 	f.attacks.Like["b"] = "a"
 	f.failures = []flux.Finding{{Row: flux.Row{Kind: flux.Kustomization, Namespace: "a", Name: "a"}, Reason: "broken"}}
@@ -155,46 +165,53 @@ func layered() findings {
 func TestText(t *testing.T) {
 	t.Parallel()
 	j := judgement{baseline: baseline.Baseline{
-		{ID: "X1", Tenant: "b", Reason: "we know", Expires: day(1)},
-		{ID: "X9", Tenant: "b", Reason: "we knew", Expires: day(1)},
+		{Kind: baseline.Through, ID: "X1", Tenant: "b", Reason: "we know", By: "Ann", Expires: day(1)},
+		{Kind: baseline.Through, ID: "X9", Tenant: "b", Reason: "we knew", Expires: day(1)},
+		{Kind: baseline.Unproven, ID: "X2", Tenant: "b", Reason: "its host is elsewhere", By: "Ben", Expires: day(1)},
 	}}
 	var out bytes.Buffer
 	if err := one(j, layered()).writeText(ui.NewScreen(&out), false); err != nil {
 		t.Fatal(err)
 	}
-	want := `✗ got through X1 tries got through
+	want := `! asked for: https://git.example.com/a: not mapped
+
+? not ready: broken (Kustomization/a/a)
+
+✗ got through: a tenant tries got through (X1-api)
   as a, through the API: it could scroll
   fix: do something
   see: CVE-1
 
-? not proven X2 tries not proven
-  as a, b, through the API: nothing to try it on
+? not proven: whether a tenant tries not proven (X2-api)
+  as a, through the API: nothing to try it on
 
-? not ready Kustomization/a/a
-  broken
+! one layer is missing: another one still stops these
+  there is no policy on it: as a, only RBAC stops who tries stopped (X3-api)
 
-! asked for https://git.example.com/a: not mapped
+! cluster-admin: in the namespaces of a: bind a narrower role
 
-! one layer is missing
-  X3-api as a: stopped by RBAC, but there is no policy on it
+! accepted, not proven: whether a tenant tries not proven (X2-api)
+  as b, through the API: nothing to try it on
+  accepted by Ben until 2026-11-22: its host is elsewhere
 
-! cluster-admin in the namespaces of a: bind a narrower role
-
-! accepted X1 tries got through
-  as b, through the API, until 2026-11-22: we know
+! accepted: a tenant tries got through (X1-api)
+  as b, through the API; by Ann until 2026-11-22: we know
 
 STOPPED BY   ATTACKS
 RBAC         X3
 
+· not installed: nothing was tried here, and nothing is proven
+  no (X5-api)
+
 attacked in full: a (namespace a; ClusterRole/cluster-admin)
   same rights, so attacked without waiting for Flux: b
 
-✗ unsafe: 2 tenants, 6 attacks: 2 stopped, 1 got through, 2 not proven, 1 accepted (66% proven); 1.5s
+✗ unsafe: 2 tenants, 8 attacks: 2 stopped, 1 got through, 1 not proven, 2 not installed, 2 accepted (66% proven); 1.5s
 
-! stale the baseline accepts X9 for tenant b until 2026-11-22, and it does not get through: remove the entry
+! stale: the baseline accepts something for tenant b until 2026-11-22, and it does not get through: remove the entry (X9)
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("worst first, each finding once for all its tenants (-want +got):\n%s", diff)
+		t.Errorf("causes first, then the worst, each finding once for all its tenants (-want +got):\n%s", diff)
 	}
 }
 
@@ -204,7 +221,7 @@ func TestTextAll(t *testing.T) {
 	if err := one(judgement{}, attacked(attack.Stopped)).writeText(ui.NewScreen(&out), true); err != nil {
 		t.Fatal(err)
 	}
-	if want := "STOPPED   VIA   BY     ATTACK\nX3        api   RBAC   tries stopped\n"; !strings.Contains(out.String(), want) {
+	if want := "STOPPED BY   VIA   ATTACK\nRBAC         api   tries stopped (X3-api)\n"; !strings.Contains(out.String(), want) {
 		t.Errorf("with --all each attack has a line:\n%s", out.String())
 	}
 }
@@ -232,6 +249,83 @@ func TestTextOfSeveral(t *testing.T) {
 	}
 }
 
+// A run without tenants says in one sentence what was looked for, and one that broke off
+// begins with why.
+func TestTextBeginsWithTheCause(t *testing.T) {
+	t.Parallel()
+	waiting := attacked(attack.GotThrough)
+	waiting.failures = []flux.Finding{
+		{Row: flux.Row{Kind: flux.Kustomization, Namespace: "a", Name: "apps"}, Reason: "dependency 'a/infra' is not ready"},
+		{Row: flux.Row{Kind: flux.Kustomization, Namespace: "a", Name: "infra"}, Reason: "Source artifact not found"},
+		{Row: flux.Row{Kind: flux.GitRepository, Namespace: "a", Name: "infra"}, Reason: "the host is not mapped"},
+	}
+	brokeOff := attacked(attack.GotThrough)
+	brokeOff.err = errors.New("etcd ended")
+	for _, tc := range []struct {
+		reason string
+		f      findings
+		want   string
+	}{
+		{"what was looked for", findings{path: "p"}, "? no tenants: there is no Tenant, no namespace with a label of a tenant's (tenure.dev/tenant, "},
+		{"sources, what they hold up, and what waits for that", waiting, "? not ready: the host is not mapped (GitRepository/a/infra)\n\n? not ready: Source artifact not found (Kustomization/a/infra)\n\n? not ready: dependency 'a/infra' is not ready (Kustomization/a/apps)\n\n✗ got through"},
+		{"a run that broke off", brokeOff, "? broke off: etcd ended\n\n✗ got through"},
+	} {
+		var out bytes.Buffer
+		if err := one(judgement{}, tc.f).writeText(ui.NewScreen(&out), false); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(out.String(), tc.want) || strings.Count(out.String(), "no tenants") > 1 {
+			t.Errorf("%s: want %q first:\n%s", tc.reason, tc.want, out.String())
+		}
+	}
+}
+
+// Words that differ in the tenants' names alone are one finding.
+func TestTextGroupsTenants(t *testing.T) {
+	t.Parallel()
+	f := attacked(attack.GotThrough)
+	for i, r := range f.attacks.Results {
+		f.attacks.Results[i].Finding.Evidence = "the Secret " + r.Tenant + "/token was read"
+	}
+	var out bytes.Buffer
+	if err := one(judgement{}, f).writeText(ui.NewScreen(&out), false); err != nil {
+		t.Fatal(err)
+	}
+	if want := "  as a, b, through the API: the Secret a/token was read\n"; !strings.Contains(out.String(), want) || strings.Count(out.String(), "got through:") != 1 {
+		t.Errorf("the same finding is said once, in the words about the first tenant:\n%s", out.String())
+	}
+}
+
+// Nothing is cut off at any width of a terminal.
+func TestTextWraps(t *testing.T) {
+	t.Parallel()
+	f := attacked(attack.GotThrough, attack.NotProven, attack.Stopped)
+	const long = "the reason, of many words that no terminal has room for in one line, and that ends in the word that matters: refused"
+	for i := range f.attacks.Results {
+		f.attacks.Results[i].Finding.Evidence, f.attacks.Results[i].Finding.Reason, f.attacks.Results[i].Attack.Title = long, long, long
+	}
+	for _, width := range []int{40, 80, 120} {
+		for _, all := range []bool{false, true} {
+			var out bytes.Buffer
+			if err := one(judgement{}, f).writeText(&ui.Screen{Writer: &out, Interactive: true, Size: func() (int, int) { return width, 24 }}, all); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(out.String()) {
+				if len([]rune(strings.TrimRight(line, "\n"))) > width {
+					t.Errorf("at %d columns a line has more: %q", width, line)
+				}
+			}
+			want := 4 // the title twice, the evidence and the reason
+			if all {
+				want++
+			}
+			if got := strings.Count(out.String(), "refused"); got != want {
+				t.Errorf("at %d columns %d of %d texts are whole:\n%s", width, got, want, out.String())
+			}
+		}
+	}
+}
+
 // Half of the catalogue may have one reason.
 func TestTextGroupsReasons(t *testing.T) {
 	t.Parallel()
@@ -245,7 +339,7 @@ func TestTextGroupsReasons(t *testing.T) {
 	if err := one(judgement{}, f).writeText(ui.NewScreen(&out), false); err != nil {
 		t.Fatal(err)
 	}
-	if want := "? not proven nothing to try it on\n  as a, b: X2-api, X4-api\n"; !strings.HasPrefix(out.String(), want) {
+	if want := "? not proven: nothing to try it on\n  2 attacks, as a, b: X2-api, X4-api\n"; !strings.HasPrefix(out.String(), want) {
 		t.Errorf("a reason is given once:\n%s", out.String())
 	}
 }

@@ -129,7 +129,7 @@ const (
 // writeSARIF writes a run with a rule for each attack of the catalogue, and a
 // result for each tenant and attack that got through (error), is not proven
 // (warning) or lacks a layer (note). What was stopped is not a result: viewers
-// show every result as something to look at.
+// show every result as something to look at. What is not installed is a notification.
 func (r report) writeSARIF(w io.Writer, catalogue []attack.Attack) error {
 	s := &sarifRun{
 		Tool:              sarifTool{sarifDriver{Name: "tenure", InformationURI: homepage}},
@@ -159,7 +159,7 @@ func (r report) writeSARIF(w io.Writer, catalogue []attack.Attack) error {
 	}
 	for _, e := range r.Stale {
 		s.Invocations[0].Notifications = append(s.Invocations[0].Notifications, sarifNotification{levelWarning, sarifText{
-			Text: fmt.Sprintf("stale in the baseline: %s for tenant %s does not get through", e.ID, e.Tenant),
+			Text: "stale: " + e.String(),
 		}})
 	}
 	encoder := json.NewEncoder(w)
@@ -172,17 +172,25 @@ func (s *sarifRun) attack(c clusterReport, index map[string]int, a attackMade) {
 	switch {
 	case a.Outcome == string(attack.GotThrough):
 		s.add(c, index, a.Key, levelError, a.sentence(), a.location, a.Tenant)
-		if a.Accepted != nil {
-			s.Results[len(s.Results)-1].Suppressions = []sarifSuppression{{
-				Kind: "external", Status: "accepted", Justification: fmt.Sprintf("accepted until %s: %s", a.Accepted.Expires, a.Accepted.Reason),
-			}}
-		}
+		s.suppress(a.Accepted)
 	case a.Outcome == string(attack.NotProven):
 		s.add(c, index, a.Key, levelWarning, a.sentence(), a.location, a.Tenant)
+		s.suppress(a.Accepted)
+	case a.Outcome == string(attack.NotInstalled):
+		s.Invocations[0].Notifications = append(s.Invocations[0].Notifications, sarifNotification{levelNote, sarifText{Text: ui.Clean(c.Path + ": " + a.sentence() + " (" + a.Key + ")")}})
 	default:
 		for _, layer := range a.Missing {
 			s.add(c, index, a.Key, levelNote, a.sentence()+"; one layer is missing: "+layer, a.location, a.Tenant, layer)
 		}
+	}
+}
+
+// suppress marks the last result as accepted, if it is.
+func (s *sarifRun) suppress(accepted *acceptance) {
+	if accepted != nil {
+		s.Results[len(s.Results)-1].Suppressions = []sarifSuppression{{
+			Kind: "external", Status: "accepted", Justification: "accepted " + accepted.String(),
+		}}
 	}
 }
 

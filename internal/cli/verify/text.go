@@ -5,12 +5,10 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 )
 
@@ -24,8 +22,9 @@ type page struct {
 // indent is what lines below a heading are moved by.
 const indent = 2
 
-// writeText writes the report for people. With all, each attack that was stopped
-// has a line of its own.
+// writeText writes the report for people: first why something could not be judged,
+// then what was found, worst first. With all, each attack that was stopped has a line
+// of its own.
 func (r report) writeText(screen *ui.Screen, all bool) error {
 	p := &page{screen: screen, all: all}
 	for i, c := range r.Clusters {
@@ -39,7 +38,7 @@ func (r report) writeText(screen *ui.Screen, all bool) error {
 	}
 	for _, s := range r.Stale {
 		p.WriteString("\n")
-		p.heading("! stale", ui.Yellow, fmt.Sprintf("the baseline accepts %s for tenant %s until %s, and it does not get through: remove the entry", s.ID, s.Tenant, s.Expires))
+		p.heading("! stale", ui.Yellow, s.String())
 	}
 	if len(r.Clusters) > 1 {
 		var verdicts []string
@@ -54,30 +53,29 @@ func (r report) writeText(screen *ui.Screen, all bool) error {
 }
 
 func (p *page) cluster(c clusterReport) {
+	p.causes(c)
 	p.gotThrough(c)
 	p.notProven(c)
-	for _, n := range c.NotReady {
-		p.WriteString("\n")
-		p.heading("? not ready", ui.Yellow, n.Object)
-		p.detail("", n.Reason)
-	}
-	for _, address := range c.Unmapped {
-		p.WriteString("\n")
-		p.heading("! asked for", ui.Yellow, address)
-	}
 	p.patch(c)
 	p.warnings(c)
 	p.accepted(c)
 	p.stopped(c)
+	p.notInstalled(c)
 	p.tenants(c)
 	p.WriteString("\n")
+	p.verdict(c.Verdict, c.summary())
+}
+
+// summary counts what came of the attacks.
+func (c clusterReport) summary() string {
 	n := c.Coverage
-	counts := fmt.Sprintf("%s, %s: %d stopped, %d got through, %d not proven", number(len(c.Tenants), "tenant"), number(n.Tried, "attack"), n.Stopped, n.GotThrough, n.NotProven)
+	counts := fmt.Sprintf("%s, %s: %d stopped, %d got through, %d not proven, %d not installed",
+		number(len(c.Tenants), "tenant"), number(n.Tried, "attack"), n.Stopped, n.GotThrough, n.NotProven, n.NotInstalled)
 	if n.Accepted > 0 {
 		counts += fmt.Sprintf(", %d accepted", n.Accepted)
 	}
-	if n.Tried > 0 {
-		counts += fmt.Sprintf(" (%d%% proven)", (n.Tried-n.NotProven)*100/n.Tried)
+	if percent, any := n.proven(); any {
+		counts += fmt.Sprintf(" (%d%% proven)", percent)
 	}
 	switch {
 	case c.Error != "" && n.Tried == 0:
@@ -85,11 +83,11 @@ func (p *page) cluster(c clusterReport) {
 	case c.Error != "":
 		counts = c.Error + "; so far " + counts
 	}
-	p.verdict(c.Verdict, counts+"; "+seconds(c.Seconds))
+	return counts + "; " + seconds(c.Seconds)
 }
 
 func (p *page) heading(mark string, colour ui.Colour, text string) {
-	p.WriteString(p.screen.Wrap(p.screen.Paint(colour, mark)+" ", indent, text))
+	p.WriteString(p.screen.Wrap(p.screen.Paint(colour, mark+":")+" ", indent, text))
 }
 
 // detail is a line below a heading.
@@ -106,20 +104,66 @@ func (p *page) verdict(verdict, text string) {
 	p.WriteString(p.screen.Wrap(p.screen.Paint(colours[verdict], marks[verdict]+" "+verdict+":")+" ", indent, text))
 }
 
+// causes lists why the fleet is not what it would be: that the run broke off, that
+// there are no tenants, what was asked for in vain, and what did not become ready.
+func (p *page) causes(c clusterReport) {
+	if c.Error != "" && c.Coverage.Tried > 0 {
+		p.WriteString("\n")
+		p.heading("? broke off", ui.Yellow, c.Error)
+	}
+	for _, address := range c.Unmapped {
+		p.WriteString("\n")
+		p.heading("! asked for", ui.Yellow, address)
+	}
+	for _, n := range c.causesFirst() {
+		p.WriteString("\n")
+		p.heading("? not ready", ui.Yellow, n.Reason+" ("+n.Object+")")
+	}
+	if c.Error == "" && len(c.Tenants) == 0 {
+		p.WriteString("\n")
+		p.heading("? no tenants", ui.Yellow, noTenants)
+	}
+}
+
+// noTenants says what was looked for where no tenant was found.
+const noTenants = "there is no Tenant, no namespace with a label of a tenant's (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant), and no namespace outside of the platform's with Flux objects"
+
+// causesFirst returns what is not ready: sources, then what is applied, and last what
+// only waits for others.
+func (c clusterReport) causesFirst() []notReady {
+	rank := func(n notReady) int {
+		kind, _, _ := strings.Cut(n.Object, "/")
+		switch {
+		case strings.Contains(n.Reason, "dependency '"):
+			return 2
+		case kind == "Kustomization" || kind == "HelmRelease":
+			return 1
+		}
+		return 0
+	}
+	sorted := slices.Clone(c.NotReady)
+	slices.SortStableFunc(sorted, func(a, b notReady) int { return rank(a) - rank(b) })
+	return sorted
+}
+
 // gotThrough lists what got through once for all tenants it got through for.
 func (p *page) gotThrough(c clusterReport) {
 	for _, g := range c.grouped(func(a attackMade) bool { return a.Outcome == string(attack.GotThrough) && a.Accepted == nil }) {
 		a := g.first
 		p.WriteString("\n")
-		p.heading("✗ got through", ui.Red, a.ID+" "+a.Title)
-		p.detail("", "as "+g.tenants()+", "+via(a.Via)+": "+a.Evidence)
+		p.heading("✗ got through", ui.Red, "a tenant "+a.Title+" ("+a.Key+")")
+		p.detail("", g.as(a.Evidence))
 		p.detail("fix", a.Fix)
-		if a.Expired != nil {
-			p.detail("accepted until "+a.Expired.Expires+", which has expired", a.Expired.Reason)
-		}
+		p.expired(a)
 		if len(a.References) > 0 {
 			p.detail("see", strings.Join(a.References, "; "))
 		}
+	}
+}
+
+func (p *page) expired(a attackMade) {
+	if a.Expired != nil {
+		p.detail("accepted, which has expired", a.Expired.String())
 	}
 }
 
@@ -130,38 +174,52 @@ func (p *page) patch(c clusterReport) {
 		return
 	}
 	p.WriteString("\n")
-	p.heading("→ patch", ui.Green, "what of this the fleet's manifests fix, for git apply in the fleet's folder:")
+	p.heading("→ patch", ui.Green, "what of this the fleet's manifests fix, for git apply in the fleet's folder")
 	p.WriteString("\n" + c.Patch)
 }
 
 // notProven lists what was not proven, once for each reason: one that is not
 // mapped can be the reason for half of the catalogue.
 func (p *page) notProven(c clusterReport) {
-	byReason := map[string][]*group{}
-	var reasons []string
-	for _, g := range c.grouped(func(a attackMade) bool { return a.Outcome == string(attack.NotProven) }) {
-		reason := g.tenants() + "\x00" + g.first.Reason
-		if byReason[reason] == nil {
-			reasons = append(reasons, reason)
-		}
-		byReason[reason] = append(byReason[reason], g)
-	}
-	for _, reason := range reasons {
-		groups := byReason[reason]
+	for _, groups := range c.byReason(func(a attackMade) bool { return a.Outcome == string(attack.NotProven) && a.Accepted == nil }, func(a attackMade) string { return a.Reason }) {
 		a := groups[0].first
 		p.WriteString("\n")
 		if len(groups) == 1 {
-			p.heading("? not proven", ui.Yellow, a.ID+" "+a.Title)
-			p.detail("", "as "+groups[0].tenants()+", "+via(a.Via)+": "+a.Reason)
+			p.heading("? not proven", ui.Yellow, "whether a tenant "+a.Title+" ("+a.Key+")")
+			p.detail("", groups[0].as(a.Reason))
+			p.expired(a)
 			continue
 		}
-		var keys []string
-		for _, g := range groups {
-			keys = append(keys, g.first.Key)
-		}
 		p.heading("? not proven", ui.Yellow, a.Reason)
-		p.detail("", "as "+groups[0].tenants()+": "+strings.Join(keys, ", "))
+		p.detail("", fmt.Sprintf("%s, as %s: %s", number(len(groups), "attack"), groups[0].tenants(), keys(groups)))
+		for _, g := range groups {
+			p.expired(g.first)
+		}
 	}
+}
+
+// notInstalled lists what is not there to be attacked, which proves nothing.
+func (p *page) notInstalled(c clusterReport) {
+	groups := c.byReason(func(a attackMade) bool { return a.Outcome == string(attack.NotInstalled) }, func(a attackMade) string { return a.Message })
+	if len(groups) == 0 {
+		return
+	}
+	p.WriteString("\n")
+	p.heading("· not installed", ui.Faint, "nothing was tried here, and nothing is proven")
+	for _, g := range groups {
+		p.detail("", g[0].first.Message+" ("+keys(g)+")")
+	}
+}
+
+// keys lists the keys of groups, once each.
+func keys(groups []*group) string {
+	var all []string
+	for _, g := range groups {
+		if !slices.Contains(all, g.first.Key) {
+			all = append(all, g.first.Key)
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // warnings do not change the verdict.
@@ -169,10 +227,10 @@ func (p *page) warnings(c clusterReport) {
 	missing := c.grouped(func(a attackMade) bool { return len(a.Missing) > 0 })
 	if len(missing) > 0 {
 		p.WriteString("\n")
-		p.heading("! one layer is missing", ui.Yellow, "")
+		p.heading("! one layer is missing", ui.Yellow, "another one still stops these")
 	}
 	for _, g := range missing {
-		p.detail("", fmt.Sprintf("%s as %s: stopped by %s, but there is no %s", g.first.Key, g.tenants(), g.first.Control, strings.Join(g.first.Missing, ", no ")))
+		p.detail("", fmt.Sprintf("there is no %s: as %s, only %s stops who %s (%s)", strings.Join(g.first.Missing, ", no "), g.tenants(), g.first.Control, g.first.Title, g.first.Key))
 	}
 	var admins []string
 	for _, t := range c.Tenants {
@@ -188,9 +246,16 @@ func (p *page) warnings(c clusterReport) {
 
 func (p *page) accepted(c clusterReport) {
 	for _, g := range c.grouped(func(a attackMade) bool { return a.Accepted != nil }) {
+		a := g.first
 		p.WriteString("\n")
-		p.heading("! accepted", ui.Yellow, g.first.ID+" "+g.first.Title)
-		p.detail("", fmt.Sprintf("as %s, %s, until %s: %s", g.tenants(), via(g.first.Via), g.first.Accepted.Expires, g.first.Accepted.Reason))
+		if a.Outcome == string(attack.NotProven) {
+			p.heading("! accepted, not proven", ui.Yellow, "whether a tenant "+a.Title+" ("+a.Key+")")
+			p.detail("", g.as(a.Reason))
+			p.detail("", "accepted "+a.Accepted.String())
+			continue
+		}
+		p.heading("! accepted", ui.Yellow, "a tenant "+a.Title+" ("+a.Key+")")
+		p.detail("", "as "+g.tenants()+", "+via(a.Via)+"; "+a.Accepted.String())
 	}
 }
 
@@ -202,13 +267,9 @@ func (p *page) stopped(c clusterReport) {
 	}
 	p.WriteString("\n")
 	if p.all {
-		table := ui.Table{Header: []string{"STOPPED", "VIA", "BY", "ATTACK"}}
+		table := ui.Table{Header: []string{"STOPPED BY", "VIA", "ATTACK"}}
 		for _, g := range groups {
-			title := g.first.Title
-			if g.first.Kind != "" {
-				title += " (" + g.first.Kind + ")"
-			}
-			table.Rows = append(table.Rows, []string{g.first.ID, g.first.Via, g.first.Control, title})
+			table.Rows = append(table.Rows, []string{g.first.Control, g.first.Via, g.first.Title + " (" + g.first.Key + ")"})
 		}
 		_ = table.Print(&ui.Screen{Writer: p, Interactive: p.screen.Interactive, Colour: p.screen.Colour, Size: p.screen.Size})
 		return
@@ -235,93 +296,26 @@ func (p *page) stopped(c clusterReport) {
 
 // tenants says who was attacked, and which of them were in full.
 func (p *page) tenants(c clusterReport) {
-	switch {
-	case c.Error != "" && len(c.Tenants) == 0:
+	if len(c.Tenants) == 0 {
 		return
-	case c.Error != "":
+	}
+	p.WriteString("\n")
+	if c.Error != "" {
 		var names []string
 		for _, t := range c.Tenants {
 			names = append(names, t.Name)
 		}
-		p.WriteString("\n" + p.screen.Wrap("attacked in part or not at all: ", indent, strings.Join(names, ", ")))
-		return
-	case len(c.Tenants) == 0:
-		p.WriteString("\n")
-		p.heading("? no tenants", ui.Yellow, "no namespace outside of the platform's has Flux objects or the label toolkit.fluxcd.io/tenant")
+		p.WriteString(p.screen.Wrap("attacked in part or not at all: ", indent, strings.Join(names, ", ")))
 		return
 	}
-	p.WriteString("\n")
 	for _, t := range c.Tenants {
 		if t.Like != "" {
 			continue
 		}
 		p.WriteString(p.screen.Wrap("attacked in full: ", indent, fmt.Sprintf("%s (%s %s; %s)", t.Name,
 			plural(len(t.Namespaces), "namespace"), strings.Join(t.Namespaces, ", "), strings.Join(t.Roles, ", "))))
-		var alike []string
-		for _, other := range c.Tenants {
-			if other.Like == t.Name {
-				alike = append(alike, other.Name)
-			}
-		}
-		if len(alike) > 0 {
+		if alike := c.alike(t); len(alike) > 0 {
 			p.detail("same rights, so attacked without waiting for Flux", strings.Join(alike, ", "))
 		}
 	}
 }
-
-// group is an attack that ended in the same way for several tenants.
-type group struct {
-	first attackMade
-	names []string
-}
-
-func (g group) tenants() string { return some(g.names) }
-
-// grouped puts the attacks that are chosen together where only the tenants
-// differ.
-func (c clusterReport) grouped(chosen func(attackMade) bool) []*group {
-	var groups []*group
-	byKey := map[string]*group{}
-	for _, a := range c.Attacks {
-		if !chosen(a) {
-			continue
-		}
-		key := fmt.Sprintf("%q", []any{a.Key, a.Control, a.Evidence, a.Reason, a.Missing, a.Accepted, a.Expired})
-		if byKey[key] == nil {
-			byKey[key] = &group{first: a}
-			groups = append(groups, byKey[key])
-		}
-		byKey[key].names = append(byKey[key].names, a.Tenant)
-	}
-	return groups
-}
-
-// some lists names, and how many more there are.
-func some(names []string) string {
-	const most = 6
-	if len(names) <= most+1 {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
-
-func via(v string) string {
-	switch attack.Via(v) {
-	case attack.Git:
-		return "through Git"
-	case attack.Proxy:
-		return "through the proxy"
-	}
-	return "through the API"
-}
-
-func number(n int, what string) string { return fmt.Sprintf("%d %s", n, plural(n, what)) }
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return what
-	}
-	return what + "s"
-}
-
-func seconds(s float64) string { return local.Seconds(time.Duration(s * float64(time.Second))) }

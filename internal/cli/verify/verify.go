@@ -18,11 +18,12 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet"
 )
 
-// Exit codes beside ui.ExitError's: a fleet that is unsafe, and one that could
-// not be judged.
+// Exit codes: a fleet that is unsafe, one that could not be judged, and wrong usage or
+// input, with which nothing was run.
 const (
 	exitUnsafe   = 1
 	exitUnjudged = 2
+	exitUsage    = 3
 )
 
 type options struct {
@@ -47,13 +48,15 @@ is run after the other.
 
 An attack is stopped (by what, and the same steps aimed at what the tenant owns
 do work), got through (what was touched, and what to do about it), or not proven
-(why it could not be tried here).
+(why it could not be tried here), or not installed (what it aims at is not there,
+which proves nothing).
 
-Exit code 0: the fleet is ready and nothing got through but what --baseline
-accepts. 1: something got through. 2: it could not be judged, because the fleet
-does not run here, has no tenants, an attack is not proven, or the run broke off.
-Of several clusters, the worst counts. 130: interrupted; what was found so far is
-reported.`,
+Exit code 0: the fleet is ready and nothing got through, or stayed unproven, but
+what --baseline accepts. 1: something got through. 2: it could not be judged,
+because the fleet does not run here, has no tenants, an attack is not proven, or the
+run broke off. 3: wrong usage, or a fleet or a file that cannot be read; nothing was
+run. Of several clusters, the worst counts. 130: interrupted; what was found so far
+is reported.`,
 		Example: `  # what a pull request would do
   tenure verify --fleet . --path clusters/staging --map https://github.com/acme/dev-team=../dev-team
 
@@ -63,19 +66,24 @@ reported.`,
 
   # for a program
   tenure verify --fleet . --path clusters/staging -o json`,
-		Args: cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return ui.WithExitCode(cobra.NoArgs(cmd, args), exitUsage)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v, err := o.complete(streams)
 			if err != nil {
-				return err
+				return ui.WithExitCode(err, exitUsage)
 			}
 			return v.run(cmd.Context())
 		},
 	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return ui.WithExitCode(cmd.Parent().FlagErrorFunc()(cmd, err), exitUsage)
+	})
 	o.fleet.AddSeveral(cmd)
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&o.outputs, "output", "o", nil, "form of the report, text, json, junit or sarif, and with =FILE a file for it; repeatable, and the text goes to the output unless another form does")
-	flags.StringVar(&o.baseline, "baseline", "", "file of accepted risks: what of it gets through does not make the fleet unsafe until it expires")
+	flags.StringVar(&o.baseline, "baseline", "", "file of accepted risks: what it accepts does not change the verdict until it expires, whether that gets through or is not proven")
 	flags.BoolVar(&o.all, "all", false, "list each attack that was stopped in the text, not only how many by which control")
 	_ = cmd.MarkFlagFilename("baseline", "yaml", "yml")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formNames(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
@@ -102,7 +110,7 @@ func (o *options) complete(streams ui.IO) (*verification, error) {
 	// address is that of nobody: a fleet that does not say its own may be mapped.
 	for _, path := range o.fleet.Paths {
 		if _, err := fleet.Load(o.fleet.Cluster.Fleet, path, fleet.Options{URL: "https://fleet.invalid", Branch: "main"}); err != nil {
-			return nil, ui.WithExitCode(err, exitUnjudged)
+			return nil, err
 		}
 	}
 	return &verification{

@@ -1,0 +1,134 @@
+package verify
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/cli/local"
+)
+
+// group is an attack that ended in the same way for several tenants.
+type group struct {
+	first attackMade
+	names []string
+}
+
+func (g group) tenants() string { return some(g.names) }
+
+// as says what was found, as whom and in which way; of several tenants in the words
+// about the first.
+func (g group) as(found string) string {
+	return "as " + g.tenants() + ", " + via(g.first.Via) + ": " + found
+}
+
+// grouped puts the attacks that are chosen together where only the tenants differ, and
+// what is said differs in their names alone.
+func (c clusterReport) grouped(chosen func(attackMade) bool) []*group {
+	var groups []*group
+	byKey := map[string]*group{}
+	for _, a := range c.Attacks {
+		if !chosen(a) {
+			continue
+		}
+		anonymous := c.anonymous(a.Tenant)
+		key := fmt.Sprintf("%q", []any{a.Key, a.Control, anonymous(a.Evidence), anonymous(a.Reason), a.Missing, a.Accepted.String(), a.Expired.String()})
+		if byKey[key] == nil {
+			byKey[key] = &group{first: a}
+			groups = append(groups, byKey[key])
+		}
+		byKey[key].names = append(byKey[key].names, a.Tenant)
+	}
+	return groups
+}
+
+// word is what a name is as a whole.
+var word = regexp.MustCompile(`[A-Za-z0-9-]+`)
+
+// anonymous returns what takes the names of a tenant, of its namespaces, of its accounts
+// and of its repositories out of a text: by these the same words about two tenants
+// differ.
+func (c clusterReport) anonymous(name string) func(string) string {
+	names := map[string]bool{name: true}
+	if i := slices.IndexFunc(c.Tenants, func(t tenant) bool { return t.Name == name }); i >= 0 {
+		t := c.Tenants[i]
+		for _, text := range slices.Concat(t.Namespaces, t.Accounts, t.Owners) {
+			for _, part := range word.FindAllString(text, -1) {
+				names[part] = true
+			}
+		}
+		for _, repository := range t.Repositories {
+			address, _, _ := strings.Cut(repository, "#")
+			names[path.Base(address)] = true
+		}
+	}
+	return func(text string) string {
+		return word.ReplaceAllStringFunc(text, func(w string) string {
+			if names[w] {
+				return "\x00"
+			}
+			return w
+		})
+	}
+}
+
+// byReason puts groups together that have the same tenants and the same reason.
+func (c clusterReport) byReason(chosen func(attackMade) bool, reason func(attackMade) string) [][]*group {
+	at := map[string]int{}
+	var all [][]*group
+	for _, g := range c.grouped(chosen) {
+		key := g.tenants() + "\x00" + reason(g.first)
+		if _, known := at[key]; !known {
+			at[key] = len(all)
+			all = append(all, nil)
+		}
+		all[at[key]] = append(all[at[key]], g)
+	}
+	return all
+}
+
+// alike returns the tenants that have the rights of another one, which was attacked in
+// full.
+func (c clusterReport) alike(t tenant) []string {
+	var alike []string
+	for _, other := range c.Tenants {
+		if other.Like == t.Name {
+			alike = append(alike, other.Name)
+		}
+	}
+	return alike
+}
+
+// some lists names, and how many more there are.
+func some(names []string) string {
+	const most = 6
+	if len(names) <= most+1 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+func via(v string) string {
+	switch attack.Via(v) {
+	case attack.Git:
+		return "through Git"
+	case attack.Proxy:
+		return "through the proxy"
+	}
+	return "through the API"
+}
+
+func number(n int, what string) string { return fmt.Sprintf("%d %s", n, plural(n, what)) }
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return what
+	}
+	return what + "s"
+}
+
+func seconds(s float64) string { return local.Seconds(time.Duration(s * float64(time.Second))) }
