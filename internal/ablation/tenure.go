@@ -200,7 +200,7 @@ func rule(name string) Control {
 	name = admission.Prefix + name
 	rules := admission.Rules()
 	i := slices.IndexFunc(rules, func(r admission.Rule) bool { return r.Name == name })
-	if i >= 0 && rules[i].Policy() == admission.Shared {
+	if i >= 0 && rules[i].Shares() {
 		return sharedRule(rules[i])
 	}
 	return Control{
@@ -268,7 +268,7 @@ func (t *target) unbind(ctx context.Context, policy string) (func(context.Contex
 func sharedRule(r admission.Rule) Control {
 	return Control{
 		Name: "rule " + r.Name,
-		Away: "its expression is taken out of the policies " + strings.Join(policiesOf(r.Policy()), " and "),
+		Away: "its expression is taken out of the policies " + strings.Join(r.Policies(), " and "),
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 			before := map[string]admissionv1.ValidatingAdmissionPolicySpec{}
 			change := func(ctx context.Context, name string, change func(*admissionv1.ValidatingAdmissionPolicy) error) error {
@@ -291,7 +291,7 @@ func sharedRule(r admission.Rule) Control {
 				}
 				return errors.Join(append(errs, t.policiesInForce(ctx))...)
 			}
-			for _, name := range policiesOf(r.Policy()) {
+			for _, name := range r.Policies() {
 				if err := change(ctx, name, func(p *admissionv1.ValidatingAdmissionPolicy) error {
 					spec := *p.Spec.DeepCopy()
 					if !r.Without(p) {

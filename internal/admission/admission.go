@@ -3,10 +3,26 @@
 // generated into config/admission: each rule becomes two policies with the same
 // expressions, one that reads the TenancyProfile, for namespaces that have no
 // TenantParameters yet, and one that reads those. The rules about what Flux
-// objects ask for share two policies, see [Shared].
+// objects ask for share two policies, see [Shared], and those about other objects
+// two others, see [Objects].
 //
 // A rule speaks of a change of an object, not of the object: what was there
 // before the rule, and is not made worse, may be updated and deleted.
+//
+// Each policy that a request meets costs it about 0.05 ms, each expression in one about
+// a hundredth of that, and each policy with a namespace selector costs every request of
+// the cluster about 0.002 ms. So write a new rule
+//
+//   - about the spec of Flux objects with shared, and about anything else in the
+//     namespaces of tenants with objects: it becomes an expression of a policy that such
+//     a request meets anyway;
+//   - with conditions that most requests fail, the cheap ones first and the questions to
+//     RBAC last, or as early if its validations alone can tell;
+//   - with a policy of its own only if it is about a few kinds that tenants seldom
+//     write, and then with the selector of namespaces in the binding.
+//
+// TestPoliciesOfRequest counts the policies that frequent requests meet. See
+// docs/design/tenancy.md, What a rule costs.
 package admission
 
 import (
@@ -53,15 +69,19 @@ type Rule struct {
 	// asks says of an unbound rule that its validations ask RBAC. Messages cannot,
 	// so each validation has its own.
 	asks bool
-	// shared rules are about the spec of Flux objects.
+	// shared rules are about the spec of Flux objects, and share the policy [Shared].
 	shared bool
+	// objects rules are about what else is in a tenant's namespace, and share the
+	// policy [Objects].
+	objects bool
 	// early rules find out in the match condition whether they have anything to say:
 	// see [allowed]. Of variables, their validations use the name alone.
 	early bool
 	// sharded rules are asked only where a namespace or an object is in a shard: see
 	// [narrowed].
 	sharded bool
-	// own rules read TenantParameters alone, and hold nobody back without them.
+	// own says of an objects rule that it reads TenantParameters alone, and holds
+	// nobody back without them.
 	own bool
 	// ofNamespaces are rules for the namespaces of tenants themselves, by our
 	// label. They read the profile: before a namespace is there, it has no
@@ -74,16 +94,28 @@ type Rule struct {
 	platform bool
 }
 
-// Policy is the name of the policy that enforces the rule, of the two the one
-// that reads the TenancyProfile.
+// Policy is the name of the policy that enforces the rule, without the suffix of the
+// one that reads TenantParameters.
 func (r Rule) Policy() string {
 	switch {
 	case r.shared:
 		return Shared
-	case r.own:
-		return r.Name + fromParameters
+	case r.objects:
+		return Objects
 	}
 	return r.Name
+}
+
+// Policies returns the names of all policies that enforce the rule.
+func (r Rule) Policies() []string {
+	parameters := r.Policy() + fromParameters
+	switch {
+	case r.unbound || r.ofNamespaces || r.platform:
+		return []string{r.Policy()}
+	case r.own:
+		return []string{parameters}
+	}
+	return []string{r.Policy(), parameters}
 }
 
 // validation is an expression that must hold, and the message if it does not:
@@ -122,8 +154,7 @@ func Rules() []Rule {
 // Policies returns the policies and bindings of all rules, that deny what the
 // rules forbid.
 func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
-	var policies []admissionregistrationv1.ValidatingAdmissionPolicy
-	var bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	policies, bindings := objectPolicies()
 	for _, r := range enforced() {
 		if r.unbound {
 			policies = append(policies, r.policy(r.Name, nil, nil))
@@ -137,32 +168,27 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 			}
 			params := paramRef(v1alpha1.ProfileName)
 			params.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
-			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpExists, label)))
-			bindings = append(bindings, binding(r.Name, r.Name, params, nil))
+			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), nil))
+			bindings = append(bindings, binding(r.Name, r.Name, params, where(metav1.LabelSelectorOpExists, label)))
 			continue
 		}
-		params := paramRef(v1alpha1.ParametersName)
-		if r.own {
-			params.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
-		} else {
-			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)))
-			for i := range tenantLabels {
-				bindings = append(bindings, r.narrowed(binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))...)
-			}
+		policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)))
+		for i := range tenantLabels {
+			bindings = append(bindings, r.narrowed(binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))...)
 		}
 		own := r.Name + fromParameters
 		policies = append(policies, r.policy(own, paramKind("TenantParameters"), where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters)))
-		bindings = append(bindings, r.narrowed(binding(own, own, params, nil))...)
+		bindings = append(bindings, r.narrowed(binding(own, own, paramRef(v1alpha1.ParametersName), nil))...)
 	}
 	return policies, bindings
 }
 
-// enforced returns the rules that have policies of their own, those that share
-// one as one.
+// enforced returns the rules that have policies of their own, and those about Flux
+// objects as one.
 func enforced() []Rule {
 	rules := []Rule{shared()}
 	for _, r := range Rules() {
-		if !r.shared {
+		if !r.shared && !r.objects {
 			rules = append(rules, r)
 		}
 	}
@@ -270,11 +296,14 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 	}
 	// The API server makes the message of what is not refused, too.
 	holds, message := "variables.refusal == ''", "variables.refusal"
+	if r.objects {
+		holds = "!variables.refused"
+	}
 	if params != nil {
 		p.Spec.Variables = append(p.Spec.Variables, admissionregistrationv1.Variable{Name: "exempt", Expression: exempt})
 		holds += " || " + breaksGlass
 		refused := `variables.refusal.substring(2).replace('\n', ' ')`
-		if !r.shared {
+		if !r.shared && !r.objects {
 			holds += fmt.Sprintf(" || '%s' in variables.exempt", r.Name)
 			refused = `variables.refusal.replace('\n', ' ')`
 		}
@@ -322,36 +351,6 @@ const breaksGlass = "has(params.spec.breakGlass) && has(request.userInfo.groups)
 
 // exempt is CEL for the names of the rules that the object is exempt from.
 const exempt = "has(params.spec.exemptions) ? params.spec.exemptions.filter(e, e.namespace == request.namespace && e.kind == request.kind.kind && e.name == variables.name).map(e, string(e.rule)) : []"
-
-// affordable puts conditions together for as long as one expression may ask RBAC
-// about all of them: the API server allows an expression a cost of 1,000,000, of
-// which each question takes 350,000. It looks at all expressions, also after one that
-// does not hold, so that what decides without a question stands in each.
-func affordable(conditions []string) [][]string {
-	const questions = 2
-	asks := func(condition string) int { return strings.Count(condition, ".check(") }
-	first := slices.IndexFunc(conditions, func(c string) bool { return asks(c) > 0 })
-	var groups [][]string
-	asked := 0
-	for _, condition := range conditions {
-		n := asks(condition)
-		if len(groups) == 0 {
-			groups = append(groups, nil)
-		}
-		if asked+n > questions {
-			groups, asked = append(groups, slices.Clone(conditions[:first])), 0
-		}
-		last := len(groups) - 1
-		groups[last], asked = append(groups[last], condition), asked+n
-	}
-	return groups
-}
-
-// join is CEL that joins expressions by an operator. One that decides is the last
-// to be looked at.
-func join(expressions []string, operator string) string {
-	return "(" + strings.Join(expressions, ")"+strings.TrimRight(operator, " ")+"\n(") + ")"
-}
 
 // tenant is CEL for the name of the tenant that a rule speaks to. A namespace's own
 // parameters say whose it is; a Namespace itself lies in none.

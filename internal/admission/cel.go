@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -158,4 +159,36 @@ func list(field string) string {
 // not shown at all.
 func short(text string) string {
 	return fmt.Sprintf("(size(%[1]s) > 512 ? (%[1]s).substring(0, 512) + '...' : %[1]s)", text)
+}
+
+// affordable puts conditions together for as long as one expression may ask RBAC
+// about all of them: the API server allows an expression a cost of 1,000,000, of
+// which each question takes 350,000. It looks at all expressions, also after one that
+// does not hold, so that what decides without a question stands in each.
+func affordable(conditions []string) [][]string {
+	const questions = 2
+	first := slices.IndexFunc(conditions, func(c string) bool { return asks(c) > 0 })
+	var groups [][]string
+	asked := 0
+	for _, condition := range conditions {
+		n := asks(condition)
+		if len(groups) == 0 {
+			groups = append(groups, nil)
+		}
+		if asked+n > questions {
+			groups, asked = append(groups, slices.Clone(conditions[:first])), 0
+		}
+		last := len(groups) - 1
+		groups[last], asked = append(groups[last], condition), asked+n
+	}
+	return groups
+}
+
+// asks counts the questions to RBAC in an expression.
+func asks(expression string) int { return strings.Count(expression, ".check(") }
+
+// join is CEL that joins expressions by an operator. One that decides is the last
+// to be looked at.
+func join(expressions []string, operator string) string {
+	return "(" + strings.Join(expressions, ")"+strings.TrimRight(operator, " ")+"\n(") + ")"
 }

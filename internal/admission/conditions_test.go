@@ -55,11 +55,49 @@ func TestAllowedHasAllRules(t *testing.T) {
 		}
 	}
 	for _, r := range Rules() {
-		if r.early && strings.Contains(strings.ReplaceAll(holding(r.validations), "variables.name", ""), "variables.") {
+		if r.early && !r.objects && strings.Contains(strings.ReplaceAll(holding(r.validations), "variables.name", ""), "variables.") {
 			t.Errorf("the match condition of %s has variables, which the API server does not know there", r.Name)
 		}
 	}
 	if seen != 2 {
 		t.Errorf("%d policies are shared, want 2", seen)
+	}
+}
+
+// What a rule of [Objects] refuses must match, and a match condition asks RBAC nothing:
+// that is the validation's.
+func TestObjectsMatchesAllRules(t *testing.T) {
+	t.Parallel()
+	policies, _ := Policies()
+	for _, r := range Rules() {
+		if !r.objects {
+			continue
+		}
+		in := map[string]bool{}
+		for _, p := range policies {
+			if strings.TrimSuffix(p.Name, fromParameters) != Objects || !r.Without(p.DeepCopy()) {
+				continue
+			}
+			in[p.Name] = true
+			if len(p.Spec.MatchConditions) != 1 {
+				t.Fatalf("%s has %d match conditions, want 1", p.Name, len(p.Spec.MatchConditions))
+			}
+			condition := p.Spec.MatchConditions[0].Expression
+			for _, word := range []string{"variables.", "namespaceObject", ".check("} {
+				if strings.Contains(condition, word) {
+					t.Errorf("the match condition of %s has %s, which it does not see or should not ask", p.Name, word)
+				}
+			}
+			if wanted := r.applies(p.Name != Objects); !strings.Contains(condition, wanted) {
+				t.Errorf("the match condition of %s does not look at what %s refuses: %s", p.Name, r.Name, wanted)
+			}
+		}
+		want := map[string]bool{}
+		for _, name := range r.Policies() {
+			want[name] = true
+		}
+		if diff := cmp.Diff(want, in); diff != "" {
+			t.Errorf("%s is in other policies than it says: -want, +got:\n%s", r.Name, diff)
+		}
 	}
 }

@@ -19,7 +19,8 @@ edit.
 Each rule is two ValidatingAdmissionPolicies: the one of this name reads the
 TenancyProfile, the one that ends in ` + "`" + fromParameters + "`" + ` the TenantParameters of a namespace
 that has them. The rules that are marked with + are about the spec of Flux objects,
-and share ` + "`" + Shared + "` and `" + Shared + fromParameters + "`" + `. Those that are
+and share ` + "`" + Shared + "` and `" + Shared + fromParameters + "`" + `. The rules that are
+marked with ‡ are about other objects, and share ` + "`" + Objects + "` and `" + Objects + fromParameters + "`" + `. Those that are
 marked with * hold in every namespace, read neither, and have no exemptions. Those that
 are marked with - have the second policy alone. What is marked with † holds back the
 platform itself, in the namespaces that have the label ` + "`" + v1alpha1.LabelImages + "`" + `, and is
@@ -43,10 +44,13 @@ one policy.
 			name += " *"
 		case r.shared:
 			name += " +"
-		case r.own:
-			name += " -"
+		case r.objects:
+			name += " ‡"
 		case r.platform:
 			name += " †"
+		}
+		if r.own {
+			name += " -"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, r.Title, strings.Join(r.Rows, ", "), strings.Join(kinds, "; "))
 	}

@@ -15,6 +15,7 @@ func status() Rule {
 		Name: Prefix + "status", Rows: []string{"S4"},
 		Title:       "the status of Flux objects is written by Flux",
 		resources:   append(fluxKinds(updates), on(updates, groupExtensions, "artifactgenerators")),
+		objects:     true,
 		conditions:  notThePlatform,
 		validations: []validation{{"false", what + " + 'has a status that only Flux writes'"}},
 	}
@@ -38,6 +39,7 @@ func externalArtifacts() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(all, groupSource, "externalartifacts", "externalartifacts/status"),
 		},
+		objects:     true,
 		conditions:  notThePlatform,
 		validations: []validation{{"false", "'ExternalArtifact ' + variables.name + ' can be made and changed by the platform only: use a source of your own, or ask for a grant'"}},
 	}
@@ -60,6 +62,7 @@ func managed() Rule {
 			on(all, "rbac.authorization.k8s.io", "roles", "rolebindings"),
 			on(all, "networking.k8s.io", "networkpolicies"),
 		),
+		objects: true,
 		conditions: append([]string{
 			made("oldObject") + " || " + made("object"),
 			// To ask for a reconciliation is free. Other annotations of Flux make
@@ -93,6 +96,8 @@ func pods() Rule {
 		Name: Prefix + "pods", Rows: []string{"I9"},
 		Title:       "Pods do not run as an account that Flux applies as",
 		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "pods")},
+		objects:     true,
+		early:       true,
 		variables:   []admissionregistrationv1.Variable{reconcilers},
 		validations: []validation{{path("spec.serviceAccountName", "!(%s in variables.reconcilers)"), "'a Pod must not run as ' + object.spec.serviceAccountName + ', which Flux applies as: make another account for it'"}},
 	}
@@ -110,6 +115,7 @@ func tokens() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(creates, "", "serviceaccounts/token"), on(writes, "", "secrets"),
 		},
+		objects: true,
 		conditions: append([]string{
 			subresource + " || object.type == 'kubernetes.io/service-account-token'",
 		}, notThePlatform...),
@@ -125,6 +131,7 @@ func kubeConfigs() Rule {
 		Name: Prefix + "kubeconfigs", Rows: []string{"I13"},
 		Title:     "kubeconfigs that Flux may use are written by the platform",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets")},
+		objects:   true,
 		conditions: append([]string{
 			fmt.Sprintf("has(%[1]s.kubeConfigs) && %[2]s in %[1]s.kubeConfigs", posture, objectName),
 		}, notThePlatform...),

@@ -73,13 +73,18 @@ func holding(validations []validation) string {
 
 // variable is the name of the variable of a shared policy that holds what the
 // rule has to say.
-func (r Rule) variable() string { return strings.TrimPrefix(r.Name, Prefix) }
+func (r Rule) variable() string {
+	return strings.ReplaceAll(strings.TrimPrefix(r.Name, Prefix), "-", "_")
+}
 
-// Without takes a shared rule out of its policy, which goes on to enforce the
+// Shares says whether the rule shares its policies with others.
+func (r Rule) Shares() bool { return r.shared || r.objects }
+
+// Without takes a rule out of a policy that it shares, which goes on to enforce the
 // others, and says whether it was in it. It is for showing what the rule stops.
 func (r Rule) Without(policy *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
 	i := slices.IndexFunc(policy.Spec.Variables, func(v admissionregistrationv1.Variable) bool { return v.Name == r.variable() })
-	if !r.shared || i < 0 {
+	if !r.Shares() || i < 0 {
 		return false
 	}
 	policy.Spec.Variables[i].Expression = "''"

@@ -75,7 +75,8 @@ func contents() Rule {
 			"!" + everywhere + ".check(request.operation == 'DELETE' ? 'delete' : request.operation == 'UPDATE' ? 'update' : 'create').allowed()" +
 				" && !(request.operation == 'UPDATE' && " + everywhere + ".check('patch').allowed())",
 		}, notThePlatform...),
-		own: true,
+		objects: true,
+		own:     true,
 		validations: []validation{
 			{"!" + holdsUp, "object.kind + ' ' + variables.name + ' must not have finalizers that nobody serves: leave out metadata.finalizers (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},
 			{"!" + templatesHoldUp, "object.kind + ' ' + variables.name + ' must not give what is made of its templates finalizers that nobody serves: leave out metadata.finalizers there (allowed: ' + " + short("("+allowedFinalizers+").join(', ')") + " + ')'"},

@@ -76,7 +76,7 @@ func TestCordoned(t *testing.T) {
 	const want = "tenant cordoned: is cordoned, and nobody but the platform may change configmaps in namespace cordoned"
 	testwait.For(t, "the cordon to be in force", patience, func() (bool, string) {
 		err := account.Create(t.Context(), configMap("new"), client.DryRunAll)
-		return err != nil && strings.Contains(err.Error(), want), "the answer is not the rule's yet"
+		return err != nil && strings.Contains(err.Error(), want), fmt.Sprint(err)
 	})
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`))
 	make := func(c client.Client) error { return c.Create(t.Context(), configMap("new"), client.DryRunAll) }

@@ -1,0 +1,153 @@
+package admission
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/matching"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes/fake"
+	listersv1 "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// criteria are match constraints with the defaults of the API server.
+type criteria struct {
+	admissionregistrationv1.MatchResources
+}
+
+func criteriaOf(m *admissionregistrationv1.MatchResources) criteria {
+	var c criteria
+	if m != nil {
+		m.DeepCopyInto(&c.MatchResources)
+	}
+	if c.NamespaceSelector == nil {
+		c.NamespaceSelector = &metav1.LabelSelector{}
+	}
+	if c.ObjectSelector == nil {
+		c.ObjectSelector = &metav1.LabelSelector{}
+	}
+	c.MatchPolicy = new(admissionregistrationv1.Equivalent)
+	return c
+}
+
+// GetParsedNamespaceSelector returns the selector of namespaces.
+func (c criteria) GetParsedNamespaceSelector() (k8slabels.Selector, error) {
+	return metav1.LabelSelectorAsSelector(c.NamespaceSelector)
+}
+
+// GetParsedObjectSelector returns the selector of objects.
+func (c criteria) GetParsedObjectSelector() (k8slabels.Selector, error) {
+	return metav1.LabelSelectorAsSelector(c.ObjectSelector)
+}
+
+// GetMatchResources returns the constraints.
+func (c criteria) GetMatchResources() admissionregistrationv1.MatchResources { return c.MatchResources }
+
+// Namespaces of the test.
+const (
+	governed  = "governed"  // a tenant's, with parameters
+	unlabeled = "unlabeled" // nobody's
+	fresh     = "fresh"     // a tenant's, without parameters yet
+)
+
+// matcher is the API server's own, which knows the namespaces of the test.
+func matcher(t *testing.T) *matching.Matcher {
+	t.Helper()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for name, l := range map[string]map[string]string{
+		governed:  {v1alpha1.LabelTenant: "dev", v1alpha1.LabelParameters: "true"},
+		fresh:     {v1alpha1.LabelTenant: "dev"},
+		unlabeled: nil,
+	} {
+		if err := indexer.Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: l}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return matching.NewMatcher(listersv1.NewNamespaceLister(indexer), fake.NewClientset())
+}
+
+// policiesOf returns the names of the policies that the API server evaluates for the
+// creation of an object, once for each binding.
+func policiesOf(t *testing.T, m *matching.Matcher, namespace string, resource schema.GroupVersionResource) []string {
+	t.Helper()
+	attributes := admission.NewAttributesRecord(&metav1.PartialObjectMetadata{}, nil, resource.GroupVersion().WithKind("X"), namespace, "x",
+		resource, "", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "dora"})
+	matches := func(m *matching.Matcher, constraints *admissionregistrationv1.MatchResources) bool {
+		yes, _, _, err := m.Matches(attributes, admission.NewObjectInterfacesFromScheme(runtime.NewScheme()), criteriaOf(constraints))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return yes
+	}
+	policies, bindings := Policies()
+	var met []string
+	for _, p := range policies {
+		for _, b := range bindings {
+			if b.Spec.PolicyName == p.Name && matches(m, p.Spec.MatchConstraints) && (b.Spec.MatchResources == nil || matches(m, b.Spec.MatchResources)) {
+				met = append(met, p.Name)
+			}
+		}
+	}
+	return met
+}
+
+// What tenants create most meets as few policies as can be.
+func TestPoliciesOfRequest(t *testing.T) {
+	t.Parallel()
+	m := matcher(t)
+	const (
+		objects     = Objects + fromParameters
+		fluxObjects = Shared + fromParameters
+	)
+	for _, tc := range []struct {
+		reason, namespace, group, resource string
+		want                               []string
+	}{
+		{"a Pod", governed, "", "pods", []string{objects}},
+		{"a Deployment", governed, "apps", "deployments", []string{objects}},
+		{"a ConfigMap", governed, "", "configmaps", []string{objects}},
+		{"a kind that nobody knows", governed, "example.com", "things", []string{objects}},
+		{"a Kustomization", governed, groupKustomize, "kustomizations", []string{objects, fluxObjects}},
+		{"a Pod before the parameters", fresh, "", "pods", []string{Objects}},
+		{"a Deployment before the parameters", fresh, "apps", "deployments", nil},
+		{"a Kustomization before the parameters", fresh, groupKustomize, "kustomizations", []string{Objects, Shared}},
+		{"a Pod of nobody", unlabeled, "", "pods", nil},
+		{"a Kustomization of nobody", unlabeled, groupKustomize, "kustomizations", nil},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			got := policiesOf(t, m, tc.namespace, schema.GroupVersionResource{Group: tc.group, Version: "v1", Resource: tc.resource})
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("its creation meets other policies (-want, +got):\n%s\neach policy costs such a request as much as a hundred expressions: "+
+					"make the rule one of %s (objects) or %s (shared), see the comment of the package", diff, Objects, Shared)
+			}
+		})
+	}
+}
+
+// The API server parses the namespace selector of each policy for each request of the
+// cluster, before it looks at anything else.
+func TestNamespaceSelectors(t *testing.T) {
+	t.Parallel()
+	policies, _ := Policies()
+	var selecting []string
+	for _, p := range policies {
+		if p.Spec.MatchConstraints.NamespaceSelector != nil {
+			selecting = append(selecting, p.Name)
+		}
+	}
+	const shards = Prefix + "shards"
+	want := []string{Objects, Objects + fromParameters, Shared, Shared + fromParameters, shards, shards + fromParameters}
+	if diff := cmp.Diff(want, selecting); diff != "" {
+		t.Errorf("other policies have a namespace selector (-want, +got):\n%s\nit costs every request of the cluster: put it into the binding", diff)
+	}
+}

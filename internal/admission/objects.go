@@ -1,0 +1,141 @@
+package admission
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Objects is the policy of the rules about objects of tenants' namespaces, of whatever
+// kind. One of them is about every kind, so that each request meets a policy. For each
+// further policy the API server would convert the request, the object and the
+// parameters again, which takes longer than all of these rules.
+//
+// Its match condition holds if one of the rules may have something to say. It has all
+// that the rules ask but the questions to RBAC, which the validation asks.
+const Objects = Prefix + "objects"
+
+// objects returns the rules about objects as one: all of them where a namespace has
+// parameters (own), and otherwise those that read the profile.
+//
+// RBAC is asked by the variables rbac0, rbac1 and so on, of which several rules may need
+// the same, and these are looked at by the variable refused alone: a message cannot ask.
+func objects(own bool) Rule {
+	one := Rule{Name: Objects, Title: "objects of a tenant's namespace are what the tenant may have", objects: true}
+	var applies, questions, refused, refusals []string
+	for _, r := range Rules() {
+		if !r.objects || r.own && !own {
+			continue
+		}
+		one.resources = append(one.resources, r.resources...)
+		applies = append(applies, r.applies(own))
+		for _, v := range r.variables {
+			if !slices.Contains(one.variables, v) {
+				one.variables = append(one.variables, v)
+			}
+		}
+		wrong := fmt.Sprintf("variables.%[1]s != '' && !('%[2]s' in variables.exempt)", r.variable(), r.Name)
+		refusals = append(refusals, fmt.Sprintf("(%[1]s ? '; ' + variables.%[2]s + ' (rule %[3]s)' : '')", wrong, r.variable(), r.Name))
+		conditions := []string{looksAt(r.resources)}
+		for _, condition := range r.conditions {
+			if asks(condition) == 0 {
+				conditions = append(conditions, condition)
+				continue
+			}
+			if !slices.Contains(questions, condition) {
+				questions = append(questions, condition)
+			}
+			wrong += fmt.Sprintf(" && variables.rbac%d", slices.Index(questions, condition))
+		}
+		refused = append(refused, wrong)
+		one.variables = append(one.variables, admissionregistrationv1.Variable{
+			Name: r.variable(), Expression: "!(" + join(conditions, " && ") + ") ? '' :\n" + firstOf(r.validations),
+		})
+	}
+	for i, question := range questions {
+		one.variables = append(one.variables, admissionregistrationv1.Variable{Name: fmt.Sprintf("rbac%d", i), Expression: question})
+	}
+	one.variables = append(one.variables, admissionregistrationv1.Variable{Name: "refused", Expression: join(refused, " || ")})
+	one.conditions = []string{join(applies, " || ")}
+	one.refusal = strings.Join(refusals, " +\n")
+	return one
+}
+
+// applies is CEL for a match condition: it holds if the rule may have something to say.
+func (r Rule) applies(own bool) string {
+	all := []string{looksAt(r.resources)}
+	for _, condition := range r.conditions {
+		if asks(condition) == 0 {
+			all = append(all, condition)
+		}
+	}
+	// Without parameters only the namespace says whose it is, which a match condition
+	// does not see.
+	if r.early && own {
+		tenant := admissionregistrationv1.Variable{Name: "tenant", Expression: "params.spec.tenant"}
+		all = append(all, "!("+inline(holding(r.validations), append([]admissionregistrationv1.Variable{tenant}, r.variables...))+")")
+	}
+	return join(all, " && ")
+}
+
+// looksAt is CEL that holds if a request is for one of the resources, by one of the
+// operations. The names of all resources are compared first, as most requests are for
+// others.
+func looksAt(rules []admissionregistrationv1.NamedRuleWithOperations) string {
+	var names, each []string
+	for _, r := range rules {
+		subresources := map[string][]string{}
+		for _, resource := range r.Resources {
+			if resource == "*/*" {
+				return "true"
+			}
+			name, subresource, _ := strings.Cut(resource, "/")
+			subresources[subresource] = append(subresources[subresource], quote(name))
+			if !slices.Contains(names, quote(name)) {
+				names = append(names, quote(name))
+			}
+		}
+		var operations []string
+		for _, operation := range r.Operations {
+			operations = append(operations, quote(string(operation)))
+		}
+		for _, subresource := range slices.Sorted(maps.Keys(subresources)) {
+			is := "!has(request.subResource)"
+			if subresource != "" {
+				is = "has(request.subResource) && request.subResource == " + quote(subresource)
+			}
+			each = append(each, fmt.Sprintf("request.resource.resource in [%s] && request.resource.group == %s && request.operation in [%s] && %s",
+				strings.Join(subresources[subresource], ", "), quote(r.APIGroups[0]), strings.Join(operations, ", "), is))
+		}
+	}
+	return fmt.Sprintf("request.resource.resource in [%s] && (%s)", strings.Join(names, ", "), join(each, " || "))
+}
+
+// objectPolicies returns the two policies of [Objects] and their bindings.
+//
+// Where the parameters of a namespace are missing, what the rules that read the profile
+// are about is refused. The rest of the namespace is not: what every kind has to do with
+// is also what Kubernetes itself writes.
+func objectPolicies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+	profile, parameters := objects(false), objects(true)
+	const own = Objects + fromParameters
+	policies := []admissionregistrationv1.ValidatingAdmissionPolicy{
+		profile.policy(Objects, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)),
+		parameters.policy(own, paramKind("TenantParameters"), where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters)),
+	}
+	var bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	for i := range tenantLabels {
+		bindings = append(bindings, binding(Objects, Objects+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))
+	}
+	held := binding(own, own, paramRef(v1alpha1.ParametersName), nil)
+	held.Spec.MatchResources = &admissionregistrationv1.MatchResources{ResourceRules: profile.resources}
+	others := binding(own, own+"-others", paramRef(v1alpha1.ParametersName), nil)
+	others.Spec.ParamRef.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
+	others.Spec.MatchResources = &admissionregistrationv1.MatchResources{ExcludeResourceRules: profile.resources}
+	return policies, append(bindings, held, others)
+}
