@@ -12,6 +12,17 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/local"
 )
 
+// isThrough, isUnproven and isAbsent say how an attack ended that is not accepted.
+func isThrough(a attackMade) bool {
+	return a.Outcome == string(attack.GotThrough) && a.Accepted == nil
+}
+
+func isUnproven(a attackMade) bool {
+	return a.Outcome == string(attack.NotProven) && a.Accepted == nil
+}
+
+func isAbsent(a attackMade) bool { return a.Outcome == string(attack.NotInstalled) }
+
 // group is an attack that ended in the same way for several tenants.
 type group struct {
 	first attackMade
@@ -76,12 +87,23 @@ func (c clusterReport) anonymous(name string) func(string) string {
 	}
 }
 
-// byReason puts groups together that have the same tenants and the same reason.
-func (c clusterReport) byReason(chosen func(attackMade) bool, reason func(attackMade) string) [][]*group {
+// unproven returns what is not proven and not accepted: together, what has the same
+// tenants and the same reason.
+func (c clusterReport) unproven() [][]*group {
+	return c.together(isUnproven, func(g *group) string { return g.tenants() + "\x00" + g.first.Reason })
+}
+
+// absent returns what is not installed: together, what has the same reason.
+func (c clusterReport) absent() [][]*group {
+	return c.together(isAbsent, func(g *group) string { return g.first.Message })
+}
+
+// together puts groups together that have the same key.
+func (c clusterReport) together(chosen func(attackMade) bool, keyOf func(*group) string) [][]*group {
 	at := map[string]int{}
 	var all [][]*group
 	for _, g := range c.grouped(chosen) {
-		key := g.tenants() + "\x00" + reason(g.first)
+		key := keyOf(g)
 		if _, known := at[key]; !known {
 			at[key] = len(all)
 			all = append(all, nil)

@@ -14,6 +14,9 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 )
 
+// formMarkdown is the form of a comparison.
+const formMarkdown = "markdown"
+
 // forms are the forms of a report, with how each is written.
 var forms = []struct {
 	name  string
@@ -23,6 +26,8 @@ var forms = []struct {
 	{"json", func(r report, screen *ui.Screen, _ bool) error { return r.writeJSON(screen) }},
 	{"junit", func(r report, screen *ui.Screen, _ bool) error { return r.writeJUnit(screen) }},
 	{"sarif", func(r report, screen *ui.Screen, _ bool) error { return r.writeSARIF(screen, attack.Catalogue()) }},
+	{"html", func(r report, screen *ui.Screen, _ bool) error { return r.writeHTML(screen) }},
+	{formMarkdown, func(r report, screen *ui.Screen, _ bool) error { return r.writeMarkdown(screen, r.before) }},
 }
 
 func formNames() []string {
@@ -47,7 +52,7 @@ func parseOutputs(values []string) (outputs, error) {
 	for _, value := range values {
 		form, file, hasFile := strings.Cut(value, "=")
 		if !slices.Contains(formNames(), form) {
-			return nil, ui.WithHint(fmt.Errorf("cannot write a report as %q", form), "-o takes text, json, junit or sarif, and with =FILE a file for it, such as -o sarif=verify.sarif")
+			return nil, ui.WithHint(fmt.Errorf("cannot write a report as %q", form), "-o takes text, json, junit, sarif, html or markdown, and with =FILE a file for it, such as -o sarif=verify.sarif")
 		}
 		if !hasFile {
 			if onOutput {

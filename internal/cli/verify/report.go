@@ -5,10 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/baseline"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/tenants"
 )
@@ -28,6 +26,9 @@ type report struct {
 	Clusters []clusterReport `json:"clusters"`
 	// Stale are entries of the baseline that accept nothing that happened.
 	Stale []staleEntry `json:"stale,omitempty"`
+
+	// before is the report to compare with; nil without one.
+	before *report
 }
 
 type staleEntry struct {
@@ -54,9 +55,12 @@ type clusterReport struct {
 	Verdict string  `json:"verdict"`
 	Seconds float64 `json:"seconds"`
 	// Error says why the run broke off; what it found before is there.
-	Error    string       `json:"error,omitempty"`
-	Tenants  []tenant     `json:"tenants"`
-	NotReady []notReady   `json:"notReady,omitempty"`
+	Error    string     `json:"error,omitempty"`
+	Tenants  []tenant   `json:"tenants"`
+	NotReady []notReady `json:"notReady,omitempty"`
+	// Read says what became of the manifests in the cluster's folder; nil if the
+	// fleet did not start.
+	Read     *folderRead  `json:"read,omitempty"`
 	Unmapped []string     `json:"unmapped,omitempty"`
 	Attacks  []attackMade `json:"attacks"`
 	Coverage coverage     `json:"coverage"`
@@ -180,27 +184,10 @@ func (c *coverage) add(a attackMade) {
 	}
 }
 
-// judgement turns findings into reports: what is accepted, and what follows.
-type judgement struct {
-	baseline baseline.Baseline
-	now      time.Time
-}
-
-// report puts the clusters' reports together.
-func (j judgement) report(clusters []clusterReport, took time.Duration) report {
-	r := report{Verdict: verdictSafe, Seconds: took.Seconds(), Clusters: clusters, Stale: j.stale(clusters)}
-	for _, verdict := range []string{verdictUnjudged, verdictUnsafe} {
-		if slices.ContainsFunc(clusters, func(c clusterReport) bool { return c.Verdict == verdict }) {
-			r.Verdict = verdict
-		}
-	}
-	return r
-}
-
 // cluster makes the report on a cluster.
 func (j judgement) cluster(f findings) clusterReport {
 	files := readFiles(f.fleet)
-	c := clusterReport{Path: f.path, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
+	c := clusterReport{Path: f.path, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Read: f.read, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
 	if f.err != nil {
 		c.Error = ui.Clean(f.err.Error())
 	}
@@ -282,67 +269,6 @@ func newAttackMade(tried attack.Result) attackMade {
 		made.Fix, made.Patch = tried.Attack.Fix.Advice, tried.Patch
 	}
 	return made
-}
-
-// accept looks up in the baseline what got through or is not proven, each in the
-// entries for it.
-func (j judgement) accept(a *attackMade) {
-	kind, acceptable := acceptableAs(a.Outcome)
-	if !acceptable {
-		return
-	}
-	entry := j.baseline.Find(kind, a.ID, a.Key, a.Tenant)
-	switch {
-	case entry == nil:
-	case entry.Expired(j.now):
-		a.Expired = &acceptance{entry.Reason, entry.By, entry.Until()}
-	default:
-		a.Accepted = &acceptance{entry.Reason, entry.By, entry.Until()}
-	}
-}
-
-// acceptableAs returns which entries of a baseline are for an outcome.
-func acceptableAs(outcome string) (baseline.Kind, bool) {
-	switch outcome {
-	case string(attack.GotThrough):
-		return baseline.Through, true
-	case string(attack.NotProven):
-		return baseline.Unproven, true
-	}
-	return "", false
-}
-
-// stale lists the entries of the baseline that are for nothing that happened. Where not
-// all was tried or proven, that says nothing yet of what may get through.
-func (j judgement) stale(clusters []clusterReport) []staleEntry {
-	var stale []staleEntry
-	if slices.ContainsFunc(clusters, func(c clusterReport) bool { return c.Error != "" }) {
-		return nil
-	}
-	for _, e := range j.baseline {
-		used := slices.ContainsFunc(clusters, func(c clusterReport) bool {
-			return slices.ContainsFunc(c.Attacks, func(a attackMade) bool {
-				_, open := acceptableAs(a.Outcome)
-				return (a.Outcome == string(attack.NotProven) || open && e.Kind == baseline.Through) && e.Matches(a.ID, a.Key, a.Tenant)
-			})
-		})
-		if !used {
-			stale = append(stale, staleEntry{e.ID, e.Tenant, e.Reason, e.Until(), e.Kind == baseline.Unproven})
-		}
-	}
-	return stale
-}
-
-func (c clusterReport) judge() string {
-	switch {
-	case c.Error != "":
-		return verdictUnjudged
-	case c.Coverage.GotThrough > 0:
-		return verdictUnsafe
-	case c.Coverage.NotProven > 0, c.Coverage.Tried == c.Coverage.NotInstalled, len(c.NotReady) > 0, len(c.Tenants) == 0:
-		return verdictUnjudged
-	}
-	return verdictSafe
 }
 
 // err is what the exit code says.

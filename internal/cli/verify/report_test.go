@@ -355,7 +355,7 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &back); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(r, back, cmpopts.IgnoreUnexported(clusterReport{}, attackMade{})); diff != "" {
+	if diff := cmp.Diff(r, back, cmpopts.IgnoreUnexported(report{}, clusterReport{}, attackMade{})); diff != "" {
 		t.Errorf("what is written can be read back (-want +got):\n%s", diff)
 	}
 	attacks := back.Clusters[0].Attacks

@@ -26,6 +26,8 @@ type verification struct {
 	all       bool
 	display   *local.Display
 	judgement judgement
+	// before is the report to compare with; nil without one.
+	before *report
 }
 
 // run reports on the output stream and into files; how it goes is shown on the
@@ -47,6 +49,7 @@ func (v *verification) run(ctx context.Context) error {
 		v.display.Println("") // between how it went and what came of it
 	}
 	r := v.judgement.report(clusters, time.Since(began))
+	r.before = v.before
 	if err := v.outputs.write(r, v.streams, v.all); err != nil {
 		return err
 	}
@@ -97,7 +100,9 @@ type findings struct {
 	// addresses that the fleet asked for in vain.
 	failures []flux.Finding
 	unmapped []string
-	attacks  attack.Report
+	// read says what became of the manifests in the cluster's folder.
+	read    *folderRead
+	attacks attack.Report
 	// patch is for the fleet's manifests; see [remedy.Annotate].
 	patch string
 	// err says why the run broke off.
@@ -133,6 +138,13 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 	}
 	for _, refusal := range cluster.Network.Refused() {
 		f.unmapped = append(f.unmapped, fmt.Sprintf("%s: %v", refusal.Address, refusal.Err))
+	}
+	all, err := deliveries(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	if f.read, err = readFolder(cluster.Fleet, all); err != nil {
+		return err
 	}
 	steps := ui.NewSteps(v.display.Screen)
 	defer steps.Close()

@@ -61,6 +61,7 @@ func (p *page) cluster(c clusterReport) {
 	p.accepted(c)
 	p.stopped(c)
 	p.notInstalled(c)
+	p.read(c)
 	p.tenants(c)
 	p.WriteString("\n")
 	p.verdict(c.Verdict, c.summary())
@@ -99,9 +100,8 @@ func (p *page) detail(name, text string) {
 }
 
 func (p *page) verdict(verdict, text string) {
-	marks := map[string]string{verdictSafe: "✓", verdictUnsafe: "✗", verdictUnjudged: "?"}
 	colours := map[string]ui.Colour{verdictSafe: ui.Green, verdictUnsafe: ui.Red, verdictUnjudged: ui.Yellow}
-	p.WriteString(p.screen.Wrap(p.screen.Paint(colours[verdict], marks[verdict]+" "+verdict+":")+" ", indent, text))
+	p.WriteString(p.screen.Wrap(p.screen.Paint(colours[verdict], verdictMarks[verdict]+" "+verdict+":")+" ", indent, text))
 }
 
 // causes lists why the fleet is not what it would be: that the run broke off, that
@@ -148,7 +148,7 @@ func (c clusterReport) causesFirst() []notReady {
 
 // gotThrough lists what got through once for all tenants it got through for.
 func (p *page) gotThrough(c clusterReport) {
-	for _, g := range c.grouped(func(a attackMade) bool { return a.Outcome == string(attack.GotThrough) && a.Accepted == nil }) {
+	for _, g := range c.grouped(isThrough) {
 		a := g.first
 		p.WriteString("\n")
 		p.heading("✗ got through", ui.Red, "a tenant "+a.Title+" ("+a.Key+")")
@@ -181,7 +181,7 @@ func (p *page) patch(c clusterReport) {
 // notProven lists what was not proven, once for each reason: one that is not
 // mapped can be the reason for half of the catalogue.
 func (p *page) notProven(c clusterReport) {
-	for _, groups := range c.byReason(func(a attackMade) bool { return a.Outcome == string(attack.NotProven) && a.Accepted == nil }, func(a attackMade) string { return a.Reason }) {
+	for _, groups := range c.unproven() {
 		a := groups[0].first
 		p.WriteString("\n")
 		if len(groups) == 1 {
@@ -200,7 +200,7 @@ func (p *page) notProven(c clusterReport) {
 
 // notInstalled lists what is not there to be attacked, which proves nothing.
 func (p *page) notInstalled(c clusterReport) {
-	groups := c.byReason(func(a attackMade) bool { return a.Outcome == string(attack.NotInstalled) }, func(a attackMade) string { return a.Message })
+	groups := c.absent()
 	if len(groups) == 0 {
 		return
 	}
@@ -209,6 +209,21 @@ func (p *page) notInstalled(c clusterReport) {
 	for _, g := range groups {
 		p.detail("", g[0].first.Message+" ("+keys(g)+")")
 	}
+}
+
+// read counts what was read of the cluster's folder, and lists what was not applied.
+func (p *page) read(c clusterReport) {
+	if c.Read == nil {
+		return
+	}
+	if len(c.Read.NotApplied) > 0 {
+		p.WriteString("\n")
+		p.heading("! not applied", ui.Yellow, fmt.Sprintf("%d of %s of %s", len(c.Read.NotApplied), number(c.Read.Files, "file"), c.Path))
+		for _, r := range c.Read.byReason() {
+			p.detail("", r.reason+": "+strings.Join(r.files, ", "))
+		}
+	}
+	p.WriteString("\n" + p.screen.Wrap("read: ", indent, c.Read.summary(c.Path)))
 }
 
 // keys lists the keys of groups, once each.

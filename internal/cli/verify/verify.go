@@ -1,12 +1,14 @@
 // Package verify is the command `tenure verify`: it runs a fleet on a local
 // cluster, attacks it as each of its tenants, and reports what got through, to
-// people (text.go), to programs (JSON), and to CI (junit.go, sarif.go).
+// people (text.go, html.go), to programs (JSON), and to CI (junit.go, sarif.go,
+// compare.go).
 package verify
 
 import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +32,7 @@ type options struct {
 	fleet    local.Flags
 	outputs  []string
 	baseline string
+	compare  string
 	all      bool
 }
 
@@ -64,6 +67,10 @@ is reported.`,
   tenure verify --fleet . --path clusters/staging --path clusters/production \
     --baseline accepted-risks.yaml -o sarif=verify.sarif -o junit=verify.xml
 
+  # for a pull request: what changed since the main branch, and a page to read
+  tenure verify --fleet . --path clusters/staging --compare main.json \
+    -o markdown=comment.md -o html=verify.html
+
   # for a program
   tenure verify --fleet . --path clusters/staging -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -82,10 +89,12 @@ is reported.`,
 	})
 	o.fleet.AddSeveral(cmd)
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&o.outputs, "output", "o", nil, "form of the report, text, json, junit or sarif, and with =FILE a file for it; repeatable, and the text goes to the output unless another form does")
+	flags.StringArrayVarP(&o.outputs, "output", "o", nil, "form of the report, text, json, junit, sarif, html or markdown, and with =FILE a file for it; repeatable, and the text goes to the output unless another form does")
 	flags.StringVar(&o.baseline, "baseline", "", "file of accepted risks: what it accepts does not change the verdict until it expires, whether that gets through or is not proven")
+	flags.StringVar(&o.compare, "compare", "", "report of the main branch, written with -o json: -o markdown says what changed since, as a comment for a pull request")
 	flags.BoolVar(&o.all, "all", false, "list each attack that was stopped in the text, not only how many by which control")
 	_ = cmd.MarkFlagFilename("baseline", "yaml", "yml")
+	_ = cmd.MarkFlagFilename("compare", "json")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formNames(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	return cmd
 }
@@ -106,6 +115,13 @@ func (o *options) complete(streams ui.IO) (*verification, error) {
 	if err != nil {
 		return nil, err
 	}
+	before, err := readReport(o.compare)
+	if err != nil {
+		return nil, err
+	}
+	if commented := slices.ContainsFunc(outputs, func(out output) bool { return out.form == formMarkdown }); commented != (before != nil) {
+		return nil, ui.WithHint(errors.New("-o markdown and --compare need each other"), "write a report on the main branch with -o json=main.json, and then --compare main.json -o markdown=comment.md")
+	}
 	// A slip in the last cluster's path shows before the first one has run. The
 	// address is that of nobody: a fleet that does not say its own may be mapped.
 	for _, path := range o.fleet.Paths {
@@ -114,7 +130,7 @@ func (o *options) complete(streams ui.IO) (*verification, error) {
 		}
 	}
 	return &verification{
-		streams: streams, fleet: o.fleet, outputs: outputs, all: o.all,
+		streams: streams, fleet: o.fleet, outputs: outputs, all: o.all, before: before,
 		display:   &local.Display{Screen: streams.Stderr()},
 		judgement: judgement{baseline: accepted, now: time.Now()},
 	}, nil

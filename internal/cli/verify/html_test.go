@@ -1,0 +1,198 @@
+package verify
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/baseline"
+)
+
+// htmlOf is the report as HTML, as it is and parsed.
+func htmlOf(t *testing.T, r report) (string, *html.Node) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := r.writeHTML(&out); err != nil {
+		t.Fatal(err)
+	}
+	node, err := html.Parse(bytes.NewReader(out.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.String(), node
+}
+
+// textOf is what a reader sees of a node.
+func textOf(n *html.Node) string {
+	var b strings.Builder
+	for d := range n.Descendants() {
+		if d.Type == html.TextNode && d.Parent.Data != "style" {
+			b.WriteString(" " + d.Data)
+		}
+	}
+	return strings.Join(strings.Fields(b.String()), " ")
+}
+
+func TestHTML(t *testing.T) {
+	t.Parallel()
+	j := judgement{baseline: baseline.Baseline{
+		{Kind: baseline.Through, ID: "X1", Tenant: "b", Reason: "we know", By: "Ann", Expires: day(1)},
+		{Kind: baseline.Unproven, ID: "X2", Tenant: "b", Reason: "its host is elsewhere", By: "Ben", Expires: day(1)},
+		{Kind: baseline.Through, ID: "X9", Tenant: "b", Reason: "we knew", Expires: day(1)},
+	}}
+	f := layered()
+	f.patch = "--- a/x\n+++ b/x\n"
+	_, node := htmlOf(t, one(j, f))
+	text := textOf(node)
+	for _, want := range []string{
+		"tenure verify: ✗ unsafe", "clusters/staging: ✗ unsafe", "? not ready: broken Kustomization/a/a", "! asked for: https://git.example.com/a: not mapped",
+		"✗ got through: a tenant tries got through X1-api", "Evidence as a, through the API: it could scroll", "Fix do something", "See CVE-1", "--- a/x",
+		"? not proven: nothing to try it on As a:", "! accepted, got through: a tenant tries got through X1-api As b; by Ann until 2026-11-22: we know",
+		"! accepted, not proven: a tenant tries not proven X2-api As b; by Ben until 2026-11-22: its host is elsewhere",
+		"There is no policy on it: as a, only RBAC stops who tries stopped X3-api", "Attack a b",
+		"tries got through X1-api ✗ got through ! accepted got through", "tries not installed X5-api · not installed · not installed",
+		"tries stopped X3-api ✓ stopped by RBAC ✓ stopped by RBAC", "a ! cluster-admin a", "like a, without waiting for Flux",
+		"Tried Stopped Got through Not proven Accepted Not installed 8 2 1 1 2 2", "no X5-api", "remove the entry (X9)",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q:\n%s", want, text)
+		}
+	}
+}
+
+// Whatever a tenant or a fleet has written is text in the page, and nothing else.
+func TestHTMLEscapes(t *testing.T) {
+	t.Parallel()
+	for _, hostile := range []string{
+		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `</style><script>alert(1)</script>`, `'-alert(1)-'`,
+		`</title><svg onload=alert(1)>`, `javascript:alert(1)`, `{{.}}`, `<!--`, "\u202e\x1b]8;;http://evil\x07",
+	} {
+		f := attacked(attack.GotThrough, attack.NotProven, attack.NotInstalled, attack.Stopped)
+		f.path, f.patch, f.unmapped, f.err = hostile, hostile, []string{hostile}, errors.New(hostile)
+		for i := range f.attacks.Tenants {
+			tenant := &f.attacks.Tenants[i]
+			tenant.Name, tenant.Namespaces, tenant.Roles = hostile+tenant.Name, []string{hostile}, []string{hostile}
+		}
+		for i := range f.attacks.Results {
+			r := &f.attacks.Results[i]
+			r.Tenant, r.Patch = hostile+r.Tenant, hostile
+			r.Finding.Control, r.Finding.Message, r.Finding.Evidence, r.Finding.Reason = hostile, hostile, hostile, hostile
+			r.Finding.Missing, r.Attack.Title, r.Attack.References, r.Attack.Fix.Advice = []string{hostile}, hostile, []string{hostile}, hostile
+		}
+		j := judgement{baseline: baseline.Baseline{{Kind: baseline.Unproven, ID: "X2", Tenant: "*", Reason: hostile, By: hostile, Expires: day(1)}}}
+		_, node := htmlOf(t, one(j, f))
+		checkPage(t, hostile, node)
+	}
+}
+
+// checkPage wants a page that asks nobody for anything, runs nothing, and can be read
+// with a screen reader.
+func checkPage(t *testing.T, of string, node *html.Node) {
+	t.Helper()
+	level, ids := 0, map[string]bool{}
+	for n := range node.Descendants() {
+		if n.Type != html.ElementNode {
+			continue
+		}
+		if slices.Contains([]string{"script", "img", "svg", "link", "iframe", "object", "form", "base", "video"}, n.Data) {
+			t.Errorf("%q: the page has an element %s", of, n.Data)
+		}
+		attributes := map[string]string{}
+		for _, a := range n.Attr {
+			attributes[a.Key] = a.Val
+			if strings.HasPrefix(a.Key, "on") || a.Key == "src" || a.Key == "style" || a.Key == "href" && !strings.HasPrefix(a.Val, "#") {
+				t.Errorf("%q: <%s %s=%q>", of, n.Data, a.Key, a.Val)
+			}
+		}
+		if id := attributes["id"]; id != "" && ids[id] {
+			t.Errorf("%q: the id %s is there twice", of, id)
+		}
+		ids[attributes["id"]] = true
+		if n.Data == "th" && attributes["scope"] == "" || n.Data == "html" && attributes["lang"] == "" {
+			t.Errorf("%q: <%s> does not say what it is for", of, n.Data)
+		}
+		if heading := regexp.MustCompile(`^h([1-6])$`).FindStringSubmatch(n.Data); heading != nil {
+			now := int(heading[1][0] - '0')
+			if now > level+1 {
+				t.Errorf("%q: a heading of level %d follows one of level %d", of, now, level)
+			}
+			level = now
+		}
+	}
+}
+
+// The page has no address of anybody, not even in its style.
+func TestHTMLAsksNobody(t *testing.T) {
+	t.Parallel()
+	f := attacked(attack.GotThrough, attack.Stopped)
+	content, node := htmlOf(t, one(judgement{}, f))
+	checkPage(t, "a report", node)
+	if strings.Contains(content, "url(") || strings.Contains(content, "@import") || strings.Contains(content, "http") && !strings.Contains(content, "http-equiv") {
+		t.Error("the page's style asks for something")
+	}
+	if !strings.Contains(content, `content="default-src 'none'; style-src 'unsafe-inline'`) {
+		t.Error("the page does not forbid all requests")
+	}
+}
+
+// Text and background differ enough in both colour schemes: WCAG 2.2, 1.4.3 asks for
+// 4.5 to 1.
+func TestHTMLContrast(t *testing.T) {
+	t.Parallel()
+	schemes := regexp.MustCompile(`:root \{[^}]*\}`).FindAllString(htmlReport, -1)
+	if len(schemes) != 2 {
+		t.Fatalf("%d colour schemes, want light and dark", len(schemes))
+	}
+	for _, scheme := range schemes {
+		colours := map[string]float64{}
+		for _, m := range regexp.MustCompile(`--(\w+): #(\w{2})(\w{2})(\w{2})`).FindAllStringSubmatch(scheme, -1) {
+			colours[m[1]] = luminance(t, m[2:])
+		}
+		for _, text := range []string{"text", "faint", "good", "bad", "open"} {
+			for _, background := range []string{"page", "box", "head"} {
+				light, dark := max(colours[text], colours[background]), min(colours[text], colours[background])
+				if ratio := (light + 0.05) / (dark + 0.05); ratio < 4.5 {
+					t.Errorf("%s on %s has a contrast of %.1f to 1: %s", text, background, ratio, scheme)
+				}
+			}
+		}
+	}
+}
+
+// luminance is the relative luminance of a colour: WCAG 2.2.
+func luminance(t *testing.T, hexes []string) float64 {
+	t.Helper()
+	sum := 0.0
+	for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
+		n, err := strconv.ParseUint(hexes[i], 16, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := float64(n) / 255
+		if c <= 0.04045 {
+			sum += weight * c / 12.92
+			continue
+		}
+		sum += weight * math.Pow((c+0.055)/1.055, 2.4)
+	}
+	return sum
+}
+
+// A page that cannot be written says so.
+func TestHTMLFails(t *testing.T) {
+	t.Parallel()
+	reader, writer := io.Pipe()
+	_ = reader.Close()
+	if err := one(judgement{}, attacked(attack.Stopped)).writeHTML(writer); err == nil {
+		t.Error("nobody reads it, and nobody is told")
+	}
+}

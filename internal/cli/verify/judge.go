@@ -1,0 +1,87 @@
+package verify
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/baseline"
+)
+
+// judgement turns findings into reports: what is accepted, and what follows.
+type judgement struct {
+	baseline baseline.Baseline
+	now      time.Time
+}
+
+// report puts the clusters' reports together.
+func (j judgement) report(clusters []clusterReport, took time.Duration) report {
+	r := report{Verdict: verdictSafe, Seconds: took.Seconds(), Clusters: clusters, Stale: j.stale(clusters)}
+	for _, verdict := range []string{verdictUnjudged, verdictUnsafe} {
+		if slices.ContainsFunc(clusters, func(c clusterReport) bool { return c.Verdict == verdict }) {
+			r.Verdict = verdict
+		}
+	}
+	return r
+}
+
+// accept looks up in the baseline what got through or is not proven, each in the
+// entries for it.
+func (j judgement) accept(a *attackMade) {
+	kind, acceptable := acceptableAs(a.Outcome)
+	if !acceptable {
+		return
+	}
+	entry := j.baseline.Find(kind, a.ID, a.Key, a.Tenant)
+	switch {
+	case entry == nil:
+	case entry.Expired(j.now):
+		a.Expired = &acceptance{entry.Reason, entry.By, entry.Until()}
+	default:
+		a.Accepted = &acceptance{entry.Reason, entry.By, entry.Until()}
+	}
+}
+
+// acceptableAs returns which entries of a baseline are for an outcome.
+func acceptableAs(outcome string) (baseline.Kind, bool) {
+	switch outcome {
+	case string(attack.GotThrough):
+		return baseline.Through, true
+	case string(attack.NotProven):
+		return baseline.Unproven, true
+	}
+	return "", false
+}
+
+// stale lists the entries of the baseline that are for nothing that happened. Where not
+// all was tried or proven, that says nothing yet of what may get through.
+func (j judgement) stale(clusters []clusterReport) []staleEntry {
+	var stale []staleEntry
+	if slices.ContainsFunc(clusters, func(c clusterReport) bool { return c.Error != "" }) {
+		return nil
+	}
+	for _, e := range j.baseline {
+		used := slices.ContainsFunc(clusters, func(c clusterReport) bool {
+			return slices.ContainsFunc(c.Attacks, func(a attackMade) bool {
+				_, open := acceptableAs(a.Outcome)
+				return (a.Outcome == string(attack.NotProven) || open && e.Kind == baseline.Through) && e.Matches(a.ID, a.Key, a.Tenant)
+			})
+		})
+		if !used {
+			stale = append(stale, staleEntry{e.ID, e.Tenant, e.Reason, e.Until(), e.Kind == baseline.Unproven})
+		}
+	}
+	return stale
+}
+
+func (c clusterReport) judge() string {
+	switch {
+	case c.Error != "":
+		return verdictUnjudged
+	case c.Coverage.GotThrough > 0:
+		return verdictUnsafe
+	case c.Coverage.NotProven > 0, c.Coverage.Tried == c.Coverage.NotInstalled, len(c.NotReady) > 0, len(c.Tenants) == 0:
+		return verdictUnjudged
+	}
+	return verdictSafe
+}
