@@ -37,6 +37,7 @@ func Rows() []Row {
 			allow([]string{"get", "create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
 			allow([]string{"bind"}, rbacv1.GroupName, "clusterroles")), "I4-api", "I4-git", "I4-git-HelmRelease"),
 		one(role("escalate", everywhere, allow([]string{"create", "escalate"}, rbacv1.GroupName, "roles")), "I4-api"),
+		one(role("create rolebindings", within, allow([]string{"create"}, rbacv1.GroupName, "rolebindings")), "I4-api-RoleBinding"),
 		one(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
 		one(role("create serviceaccounts/token", within, allow([]string{"create"}, "", "serviceaccounts/token")), "I8-api"),
 		one(role("patch its namespaces", within, allow([]string{"update", "patch"}, "", "namespaces")), "I6-api", "I18-api"),
@@ -62,7 +63,7 @@ func Excluded() map[string]Exclusion {
 	// The local cluster never gives these flags to a process of this machine.
 	never := Exclusion{Reason: "the flag is not given to local processes; a unit test switches it on"}
 	fixed := Exclusion{Reason: "a bug that Flux or Kubernetes has fixed: the attack shows that it stays so"}
-	absent := Exclusion{Reason: "the example has no such kind"}
+	absent := Exclusion{Reason: "the example has nothing of the kind"}
 	keys := Exclusion{Reason: "a key is a file of the fleet; TestVerifyExample shares one"}
 	images := Exclusion{Reason: "no image automation in the example; TestVerifyImageAutomation takes its controls away"}
 	proxy := Exclusion{Reason: "the example has no proxy"}
@@ -84,6 +85,7 @@ func Excluded() map[string]Exclusion {
 		"S12-api":                      absent,
 		"I8-proxy":                     proxy,
 		"I9-api":                       plain,
+		"I24-api":                      absent,
 		"I15-api":                      absent,
 		"I15-api-TenantResource":       absent,
 		"I15-api-manager":              absent,

@@ -126,6 +126,7 @@ type validation struct{ expression, message string }
 func Rules() []Rule {
 	rules := []Rule{
 		accounts(),
+		bindings(),
 		bounds(),
 		contents(),
 		credentialRights(),
@@ -137,6 +138,7 @@ func Rules() []Rule {
 		namespaceNames(),
 		namespaces(),
 		notifications(),
+		ownerAccounts(),
 		parameters(),
 		pods(),
 		protected(),

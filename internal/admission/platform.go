@@ -90,41 +90,6 @@ func annotationsBeyond(object, other string) string {
 		" || (has(%[2]s.metadata.annotations) && a in %[2]s.metadata.annotations && %[2]s.metadata.annotations[a] == %[1]s.metadata.annotations[a])))", object, other)
 }
 
-// pods: nobody but Flux acts as the account that Flux applies as.
-func pods() Rule {
-	return Rule{
-		Name: Prefix + "pods", Rows: []string{"I9"},
-		Title:       "Pods do not run as an account that Flux applies as",
-		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "pods")},
-		objects:     true,
-		early:       true,
-		variables:   []admissionregistrationv1.Variable{reconcilers},
-		validations: []validation{{path("spec.serviceAccountName", "!(%s in variables.reconcilers)"), "'a Pod must not run as ' + object.spec.serviceAccountName + ', which Flux applies as: make another account for it'"}},
-	}
-}
-
-// tokens: nor does anybody get a token of it.
-func tokens() Rule {
-	const (
-		account     = "kubernetes.io/service-account.name"
-		subresource = "has(request.subResource) && request.subResource == 'token'"
-	)
-	return Rule{
-		Name: Prefix + "tokens", Rows: []string{"I8"},
-		Title: "nobody gets a token of an account that Flux applies as",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{
-			on(creates, "", "serviceaccounts/token"), on(writes, "", "secrets"),
-		},
-		objects: true,
-		conditions: append([]string{
-			subresource + " || object.type == 'kubernetes.io/service-account-token'",
-		}, notThePlatform...),
-		variables: []admissionregistrationv1.Variable{reconcilers, {Name: "account", Expression: fmt.Sprintf(
-			"%[2]s ? request.name : (has(object.metadata.annotations) && '%[1]s' in object.metadata.annotations ? object.metadata.annotations['%[1]s'] : '')", account, subresource)}},
-		validations: []validation{{"!(variables.account in variables.reconcilers)", "'a token of ' + variables.account + ', which Flux applies as, can be made by the platform only'"}},
-	}
-}
-
 // kubeConfigs: a Secret that says which cluster Flux applies to is generated.
 func kubeConfigs() Rule {
 	return Rule{

@@ -14,12 +14,29 @@ import (
 const everywhere = "authorizer.group(request.resource.group).resource(request.resource.resource)" +
 	".subresource(has(request.subResource) ? request.subResource : '')"
 
+// notANode keeps a rule away from the nodes, which Kubernetes holds to what runs on
+// them.
+const notANode = "!has(request.userInfo.groups) || !('system:nodes' in request.userInfo.groups)"
+
+// notEverywhere keeps a rule away from who may do the same in every namespace.
+const notEverywhere = "!" + everywhere + ".check(request.operation == 'DELETE' ? 'delete' : request.operation == 'UPDATE' ? 'update' : 'create').allowed()" +
+	" && !(request.operation == 'UPDATE' && " + everywhere + ".check('patch').allowed())"
+
 // CEL of [contents].
 const (
 	isCordoned = "has(params.spec.cordoned) && params.spec.cordoned"
-	// allowedFinalizers are those that Kubernetes serves for every kind, and those
-	// that the platform says somebody serves.
+	// claimProtection is the finalizer that admission plugin
+	// StorageObjectInUseProtection adds to each new claim, as whoever creates it, and
+	// groupProtection the one that plugin PodGroupProtection adds to each new PodGroup.
+	// All other finalizers of Kubernetes, Flux and drivers are added by controllers.
+	claimProtection = "kubernetes.io/pvc-protection"
+	groupProtection = "scheduling.k8s.io/podgroup-protection"
+	// allowedFinalizers are those that Kubernetes serves for every kind, those that it
+	// serves for the kind of the request, and those that the platform says somebody
+	// serves.
 	allowedFinalizers = "['" + metav1.FinalizerOrphanDependents + "', '" + metav1.FinalizerDeleteDependents + "'] + (" +
+		"request.resource.group == '' && request.resource.resource == 'persistentvolumeclaims' ? ['" + claimProtection + "']" +
+		" : request.resource.group == 'scheduling.k8s.io' && request.resource.resource == 'podgroups' ? ['" + groupProtection + "'] : []) + (" +
 		"has(" + posture + ") && has(" + posture + ".bounds) && has(" + posture + ".bounds.finalizers) ? " + posture + ".bounds.finalizers : [])"
 	// holdsUp is that an object gets a finalizer that it did not have.
 	holdsUp = "(request.operation in ['CREATE', 'UPDATE'] && has(object.metadata) && has(object.metadata.finalizers) && object.metadata.finalizers.exists(f," +
@@ -34,15 +51,16 @@ var templatesHoldUp = "(request.operation in ['CREATE', 'UPDATE'] && request.res
 	" ['controllerrevisions', 'cronjobs', 'daemonsets', 'deployments', 'jobs', 'podtemplates', 'replicasets', 'replicationcontrollers', 'statefulsets']" +
 	" && " + templateFinalizers("object") + ".exists(f, !(f in " + allowedFinalizers + ") && !(oldObject != null && f in " + templateFinalizers("oldObject") + ")))"
 
-// templateFinalizers is CEL for the finalizers of all templates of an object. That of
-// a ControllerRevision is what a StatefulSet goes back to.
+// templateFinalizers is CEL for the finalizers of all templates of an object, without
+// those that its kind has anyway. The template of a ControllerRevision is what a
+// StatefulSet goes back to.
 func templateFinalizers(object string) string {
 	var all []string
 	for _, template := range []string{"spec.?template", "spec.?jobTemplate", "spec.?jobTemplate.?spec.?template", "template", "data.?spec.?template"} {
 		all = append(all, object+".?"+template+".?metadata.?finalizers.orValue([])")
 	}
 	for _, claims := range []string{"spec.?volumeClaimTemplates", "data.?spec.?volumeClaimTemplates"} {
-		all = append(all, object+".?"+claims+".orValue([]).map(c, c.?metadata.?finalizers.orValue([])).flatten()")
+		all = append(all, object+".?"+claims+".orValue([]).map(c, c.?metadata.?finalizers.orValue([]).filter(f, f != '"+claimProtection+"')).flatten()")
 	}
 	return "(" + strings.Join(all, " + ") + ")"
 }
@@ -71,9 +89,8 @@ func contents() Rule {
 		}}, on([]admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}, "", "namespaces", "namespaces/*")},
 		conditions: append([]string{
 			isCordoned + " && !(request.resource.resource in ['events', 'leases']) || " + holdsUp + " || " + templatesHoldUp,
-			"!has(request.userInfo.groups) || !('system:nodes' in request.userInfo.groups)",
-			"!" + everywhere + ".check(request.operation == 'DELETE' ? 'delete' : request.operation == 'UPDATE' ? 'update' : 'create').allowed()" +
-				" && !(request.operation == 'UPDATE' && " + everywhere + ".check('patch').allowed())",
+			notANode,
+			notEverywhere,
 		}, notThePlatform...),
 		objects: true,
 		own:     true,

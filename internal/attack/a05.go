@@ -13,7 +13,7 @@ import (
 func init() {
 	attack := Attack{
 		ID: "A5", Via: API, Owners: OwnersWithin,
-		Title:      "overwrites what the platform put into its namespace, by server-side apply with force",
+		Title:      "overwrites what the platform put into its namespace, by server-side apply with force, or deletes it with all others of the kind",
 		Controls:   []string{"RBAC", "policy on platform-managed objects"},
 		References: []string{"MTB CPI-2"},
 		Fix:        Fix{Advice: "give the tenant's role no write verb on roles, role bindings, resource quotas, limit ranges and network policies", Rights: true},
@@ -52,7 +52,7 @@ func (e *Env) nothingThere(ctx context.Context, control, message string) Finding
 func overwrites(ctx context.Context, e *Env, objects []unstructured.Unstructured) Finding {
 	var all []request
 	for _, u := range objects {
-		all = append(all, overwriting(fmt.Sprintf("overwrite %s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName()), &u))
+		all = append(all, overwriting(fmt.Sprintf("overwrite %s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName()), &u), emptying(u))
 	}
 	return requests(all...)(ctx, e)
 }

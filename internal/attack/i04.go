@@ -1,6 +1,9 @@
 package attack
 
 import (
+	"context"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -34,10 +37,33 @@ func init() {
 		},
 	}
 	attack.Via, attack.Owners = API, OwnersAnywhere
-	attack.Run = requests(
-		request{what: "bind itself to cluster-admin", aimed: creating(binding)},
-		request{what: "make a role for everything in another tenant's namespace", aimed: creating(role)},
-	)
+	attack.Run = func(ctx context.Context, e *Env) Finding {
+		all := []request{
+			{what: "bind itself to cluster-admin", aimed: creating(binding)},
+			{what: "make a role for everything in another tenant's namespace", aimed: creating(role)},
+		}
+		// Who has all rights in its namespace cannot give itself more there.
+		everything, err := e.may(ctx, authorizationv1.ResourceAttributes{Namespace: e.Namespace, Group: "*", Resource: "*", Verb: "*"})
+		if err != nil {
+			return unproven(firstLine(err.Error()))
+		}
+		if !everything {
+			all = append(all,
+				request{what: "make a role for everything in its own namespace", aimed: creating(func(e *Env) *unstructured.Unstructured {
+					u := role(e)
+					u.SetNamespace(e.Namespace)
+					return u
+				})},
+				request{what: "bind itself to cluster-admin in its own namespace", aimed: creating(func(e *Env) *unstructured.Unstructured {
+					u := binding(e)
+					u.SetKind("RoleBinding")
+					u.SetNamespace(e.Namespace)
+					return u
+				})},
+			)
+		}
+		return requests(all...)(ctx, e)
+	}
 	register(attack)
 	attack.Owners = OwnersNever
 	register(delivers(attack, binding, ownConfigMap("i4")))

@@ -12,7 +12,7 @@ import (
 func init() {
 	register(Attack{
 		ID: "W1", Via: API, Owners: OwnersWithin,
-		Title:      "changes or deletes its quota, limit range or network policy",
+		Title:      "changes or deletes the platform's quota, limit range or network policy, by itself or with all others of the kind",
 		Controls:   []string{"RBAC", "policy on platform-managed objects"},
 		References: []string{"MTB TI-1", "MTB CPI-2"},
 		Fix:        Fix{Advice: "give the tenant's role no write verb on resourcequotas, limitranges and networkpolicies, or refuse changes of the platform's with a ValidatingAdmissionPolicy", Rights: true},
@@ -39,7 +39,19 @@ func loosensItsBounds(ctx context.Context, e *Env) Finding {
 		all = append(all,
 			request{what: "change " + which, aimed: merging(&u, `{"spec":null}`)},
 			request{what: "delete " + which, aimed: func(ctx context.Context, e *Env) error { return e.As.Delete(ctx, u.DeepCopy(), client.DryRunAll) }},
+			emptying(u),
 		)
 	}
 	return requests(all...)(ctx, e)
+}
+
+// emptying is the request that deletes all objects of a kind in the namespace of one of
+// them, as a dry run.
+func emptying(u unstructured.Unstructured) request {
+	return request{
+		what: fmt.Sprintf("delete all objects of kind %s in namespace %s, and %s with them", u.GetKind(), u.GetNamespace(), u.GetName()),
+		aimed: func(ctx context.Context, e *Env) error {
+			return e.As.DeleteAllOf(ctx, u.DeepCopy(), client.InNamespace(u.GetNamespace()), client.DryRunAll)
+		},
+	}
 }

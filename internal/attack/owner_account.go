@@ -1,0 +1,128 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenants"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	register(Attack{
+		ID: "I24", Via: API, Owners: OwnersWithin,
+		Title:      "wears the account of an owner that lives in its namespace: in a Pod, by a token, by what is written on the account",
+		Controls:   []string{"policy on accounts that own a tenant", "RBAC"},
+		References: []string{"RFC-0003"},
+		Fix:        Fix{Advice: "keep accounts that own a Tenant out of the tenants' namespaces, or refuse Pods, tokens and changes of them with a ValidatingAdmissionPolicy: whoever acts as an owner makes namespaces"},
+		Run:        wearsOwnersAccount,
+	})
+}
+
+func wearsOwnersAccount(ctx context.Context, e *Env) Finding {
+	there, named, err := e.ownersAccounts(ctx)
+	if err != nil {
+		return unproven(firstLine(err.Error()))
+	}
+	if len(there)+len(named) == 0 {
+		return e.nothingThere(ctx, "no owner's account in the tenant's namespace", "no other account of namespace "+e.Namespace+" owns a tenant")
+	}
+	var all []request
+	for _, account := range there {
+		all = append(all, wearing(account)...)
+	}
+	for _, account := range named {
+		all = append(all, request{
+			what: "make the account " + account + ", which a Tenant names as its owner",
+			aimed: creating(func(e *Env) *unstructured.Unstructured {
+				return object("v1", "ServiceAccount", e.Namespace, account, nil)
+			}),
+			own: creating(func(e *Env) *unstructured.Unstructured {
+				return object("v1", "ServiceAccount", e.Namespace, name("i24"), nil)
+			}),
+		})
+	}
+	return requests(all...)(ctx, e)
+}
+
+// wearing are the ways to act as an account that is there.
+func wearing(account string) []request {
+	const usual = "default"
+	pod := func(account string) func(*Env) *unstructured.Unstructured {
+		return func(e *Env) *unstructured.Unstructured {
+			u := pod(harmlessPod(account), harmlessContainer())(e)
+			u.SetName(name("i24"))
+			return u
+		}
+	}
+	secret := func(account string) func(*Env) *unstructured.Unstructured {
+		return func(e *Env) *unstructured.Unstructured {
+			u := object("v1", "Secret", e.Namespace, name("i24"), map[string]any{"type": string(corev1.SecretTypeServiceAccountToken)})
+			u.SetAnnotations(map[string]string{corev1.ServiceAccountNameKey: account})
+			return u
+		}
+	}
+	annotated := func(account string) func(context.Context, *Env) error {
+		return func(ctx context.Context, e *Env) error {
+			return merging(object("v1", "ServiceAccount", e.Namespace, account, nil), `{"metadata":{"annotations":{"tenure-attack":"i24"}}}`)(ctx, e)
+		}
+	}
+	whose := account + ", which owns a tenant"
+	return []request{
+		{what: "run a Pod as " + whose, aimed: creating(pod(account)), own: creating(pod(usual))},
+		{what: "make a token of " + whose, aimed: func(ctx context.Context, e *Env) error {
+			u := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: account}}
+			return e.As.SubResource("token").Create(ctx, u, &authenticationv1.TokenRequest{},
+				&client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
+		}},
+		{what: "have Kubernetes keep a token of " + whose + ", in a Secret", aimed: creating(secret(account)), own: creating(secret(usual))},
+		{what: "annotate " + whose, aimed: annotated(account), own: annotated(usual)},
+		{what: "delete " + whose, aimed: func(ctx context.Context, e *Env) error {
+			return e.As.Delete(ctx, object("v1", "ServiceAccount", e.Namespace, account, nil), client.DryRunAll)
+		}},
+	}
+}
+
+// ownersAccounts returns the accounts of the namespace that own a tenant, whichever it
+// is, but for the one that attacks: those that are there, by their rights, and those
+// that Tenants name and nobody has made.
+func (e *Env) ownersAccounts(ctx context.Context) (there, named []string, err error) {
+	var accounts corev1.ServiceAccountList
+	if err := e.Admin.List(ctx, &accounts, client.InNamespace(e.Namespace)); err != nil {
+		return nil, nil, fmt.Errorf("cannot list the accounts: %w", err)
+	}
+	existing := map[string]bool{}
+	for _, a := range accounts.Items {
+		existing[a.Name] = true
+		account := tenants.Account{Namespace: a.Namespace, Name: a.Name}
+		if account.User() == e.who.user {
+			continue
+		}
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: account.User(), Groups: account.Groups(),
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: v1alpha1.GroupVersion.Group, Resource: v1alpha1.OwnersResource, Verb: "create"},
+		}}
+		if err := e.Admin.Create(ctx, review); err != nil {
+			return nil, nil, fmt.Errorf("cannot ask for the rights of account %s: %w", account, err)
+		}
+		if review.Status.Allowed {
+			there = append(there, a.Name)
+		}
+	}
+	for _, t := range e.tenants {
+		for _, o := range t.Owners {
+			if o.Kind == rbacv1.ServiceAccountKind && o.Namespace == e.Namespace && !existing[o.Name] && !slices.Contains(named, o.Name) {
+				named = append(named, o.Name)
+			}
+		}
+	}
+	return there, named, nil
+}
