@@ -33,6 +33,12 @@ type TenantParametersSpec struct {
 	// +optional
 	Cordoned bool `json:"cordoned,omitempty"`
 
+	// ownerAccounts are the service accounts of the namespace that own a tenant, this
+	// one or another. No Pod runs as one of them.
+	// +optional
+	// +listType=set
+	OwnerAccounts []string `json:"ownerAccounts,omitempty"`
+
 	// What the profile says about whom the rules are for holds here as well.
 	TenancyProfileSpec `json:",inline"`
 }

@@ -17,6 +17,12 @@ func ownsTenant(account string) string {
 		account, v1alpha1.GroupVersion.Group, v1alpha1.OwnersResource)
 }
 
+// ownsTenantHere is [ownsTenant] for what is asked about each Pod: the parameters of a
+// namespace list its accounts that own a tenant, and without them RBAC is asked.
+func ownsTenantHere(account string) string {
+	return fmt.Sprintf("(has(params.spec.tenant) ? has(params.spec.ownerAccounts) && %s in params.spec.ownerAccounts : %s)", account, ownsTenant(account))
+}
+
 // templated are the kinds of Kubernetes from whose templates its controllers make Pods.
 var templated = []admissionregistrationv1.NamedRuleWithOperations{
 	on(writes, "", "podtemplates", "replicationcontrollers"),
@@ -35,7 +41,7 @@ func podAccount(object string) string {
 // pods: nobody but Flux acts as the account that Flux applies as, and nobody else as an
 // account that owns a tenant. What makes Pods is refused as well, where a person sees
 // it; but for Kubernetes' own controllers, the Pod decides. A message cannot ask RBAC, so
-// that of an owner's account is the title.
+// that of an owner's account is the title where a namespace has no parameters.
 func pods() Rule {
 	const runs = "(request.resource.resource == 'pods' ? 'a Pod must not run as ' : object.kind + ' ' + variables.name + ' must not run Pods as ') + variables.account + "
 	return Rule{
@@ -48,7 +54,7 @@ func pods() Rule {
 		variables: []admissionregistrationv1.Variable{reconcilers, {Name: "account", Expression: podAccount("object")}},
 		validations: []validation{
 			{"!(variables.account in variables.reconcilers)", runs + "', which Flux applies as: make another account for it'"},
-			{"!" + ownsTenant("variables.account"), runs + "', which owns a tenant: make another account for it'"},
+			{"!" + ownsTenantHere("variables.account"), runs + "', which owns a tenant: make another account for it'"},
 		},
 	}
 }

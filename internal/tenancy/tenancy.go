@@ -79,6 +79,9 @@ type Namespace struct {
 	Siblings []string
 	// Credentials are what the manager keeps there.
 	Credentials Credentials
+	// OwnerAccounts are the namespace's own accounts that own a tenant, sorted: see
+	// [OwnerAccounts].
+	OwnerAccounts []string
 	// Manager is who deletes the namespace when its Tenant is deleted, and acts as its
 	// accounts to replicate objects.
 	Manager *rbacv1.Subject
@@ -164,6 +167,7 @@ func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 		},
 	}
 	objects.Parameters.Finalizers = []string{Finalizer}
+	objects.Parameters.Spec.OwnerAccounts = ns.OwnerAccounts
 	ns.Credentials.allow(&objects.Parameters.Spec)
 	objects.Quota = quota(ns, tenant, objects.Parameters.Spec.Tenants.Bounds.MaxObjects)
 	if ns.Tenant != nil {

@@ -158,6 +158,9 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 	}
 	in := describe(ns, profile, have, kinds)
 	in.Tenant, in.Siblings, in.Manager, in.Replicates = tenant, siblings, &r.Manager, r.Replicates
+	if in.OwnerAccounts, err = r.ownerAccounts(ctx, ns.Name); err != nil {
+		return ctrl.Result{}, nil, err
+	}
 	desired, problem := tenancy.Desired(in, profile)
 	if problem != nil {
 		r.Events.Eventf(ns, nil, corev1.EventTypeWarning, "NotATenant", "Reconcile", "%v", problem)

@@ -38,6 +38,9 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Namespace{}, IndexTenant, byTenant); err != nil {
 		return fmt.Errorf("cannot index namespaces: %w", err)
 	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Tenant{}, indexOwnerNamespace, byOwnerNamespace); err != nil {
+		return fmt.Errorf("cannot index tenants: %w", err)
+	}
 	toNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetNamespace()}}}
 	})
@@ -46,6 +49,14 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	})
 	toTenants := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		return ofTenant(ctx, mgr.GetClient(), o.GetName())
+	})
+	// An update is mapped twice, so that the namespaces of owners of before are among them.
+	toOwners := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		var requests []reconcile.Request
+		for _, namespace := range byOwnerNamespace(o) {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}})
+		}
+		return requests
 	})
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("tenantnamespace").
@@ -57,6 +68,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Watches(&networkingv1.NetworkPolicy{}, toNamespace, builder.WithPredicates(metadataChanged)).
 		Watches(&v1alpha1.TenantParameters{}, toNamespace).
 		Watches(&v1alpha1.Tenant{}, toTenants, builder.WithPredicates(tenantChanged)).
+		Watches(&v1alpha1.Tenant{}, toOwners, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(profileObject(), toAll, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(definitions(), toAll, builder.WithPredicates(ofFlux, predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
@@ -93,6 +105,14 @@ func ofKind(kind schema.GroupVersionKind) *unstructured.Unstructured {
 func byTenant(o client.Object) []string {
 	if tenant := o.GetLabels()[v1alpha1.LabelTenant]; tenant != "" {
 		return []string{tenant}
+	}
+	return nil
+}
+
+// byOwnerNamespace is the index of Tenants.
+func byOwnerNamespace(o client.Object) []string {
+	if tenant, ok := o.(*v1alpha1.Tenant); ok {
+		return tenancy.OwnerNamespaces(tenant)
 	}
 	return nil
 }

@@ -30,6 +30,8 @@ const (
 	LabelBindable = "rbac.tenure.dev/aggregate-to-manager"
 	// IndexTenant finds namespaces by [v1alpha1.LabelTenant].
 	IndexTenant = "tenant"
+	// indexOwnerNamespace finds Tenants by the namespaces of the accounts that own them.
+	indexOwnerNamespace = "ownerNamespace"
 	// again is when something is tried again that somebody has to allow first.
 	again = time.Minute
 	// grace is how long policies may take to follow new parameters; until then a
@@ -70,6 +72,15 @@ func (r *Reconciler) tenant(ctx context.Context, ns *corev1.Namespace) (*v1alpha
 		siblings = slices.Compact(siblings)
 	}
 	return tenant, siblings, nil
+}
+
+// ownerAccounts returns the accounts of a namespace that own a Tenant, whichever it is.
+func (r *Reconciler) ownerAccounts(ctx context.Context, namespace string) ([]string, error) {
+	var owned v1alpha1.TenantList
+	if err := r.Client.List(ctx, &owned, client.MatchingFields{indexOwnerNamespace: namespace}); err != nil {
+		return nil, fmt.Errorf("cannot read whose owners live in namespace %s: %w", namespace, err)
+	}
+	return tenancy.OwnerAccounts(owned.Items, namespace), nil
 }
 
 func (r *Reconciler) report(tenant *v1alpha1.Tenant, ns *corev1.Namespace, problem error) {
