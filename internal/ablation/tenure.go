@@ -39,7 +39,8 @@ func TenureRows() []Row {
 		one(rule("managed"), "A5-api", "A5-api-ServiceAccount", "I10-api", "W1-api"),
 		one(rule("references"), "S5-api", "S5-api-HelmRelease"),
 		one(rule("notifications"), "N3-api", "N4-api"),
-		one(besideAnOwner(rule("pods")), "I9-api", "I24-api"),
+		one(rule("pods"), "I9-api"),
+		one(besideAnOwner(rule("owner-pods")), "I24-api"),
 		one(besideAnOwner(rule("owner-accounts")), "I24-api"),
 		one(rule("replicators"), "I15-api-manager"),
 		one(rule("sources"), "I19-api", "S9-api"),
@@ -219,40 +220,6 @@ func besideAShard(c Control) Control {
 		gone := func(ctx context.Context) error { return client.IgnoreNotFound(t.admin.Delete(ctx, ns)) }
 		if err := t.admin.Create(ctx, ns); err != nil {
 			return gone, err
-		}
-		restore, err := remove(ctx, t)
-		return func(ctx context.Context) error { return errors.Join(restore(ctx), gone(ctx)) }, err
-	}
-	return c
-}
-
-// besideAnOwner is a control that is taken away while an account in the tenant's
-// namespace, which the tenant may have made, owns the tenant.
-func besideAnOwner(c Control) Control {
-	remove := c.remove
-	c.remove = func(ctx context.Context, t *target) (func(context.Context) error, error) {
-		in := metav1.ObjectMeta{Name: sentinel + "-owner"}
-		objects := []client.Object{
-			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: t.account.Namespace, Name: in.Name}},
-			&rbacv1.ClusterRole{ObjectMeta: in, Rules: []rbacv1.PolicyRule{
-				allow([]string{"create"}, v1alpha1.GroupVersion.Group, v1alpha1.OwnersResource),
-			}},
-			&rbacv1.ClusterRoleBinding{
-				ObjectMeta: in, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: in.Name},
-				Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: t.account.Namespace, Name: in.Name}},
-			},
-		}
-		gone := func(ctx context.Context) error {
-			var errs []error
-			for _, o := range objects {
-				errs = append(errs, client.IgnoreNotFound(t.admin.Delete(ctx, o)))
-			}
-			return errors.Join(errs...)
-		}
-		for _, o := range objects {
-			if err := t.admin.Create(ctx, o); err != nil {
-				return gone, err
-			}
 		}
 		restore, err := remove(ctx, t)
 		return func(ctx context.Context) error { return errors.Join(restore(ctx), gone(ctx)) }, err

@@ -139,6 +139,7 @@ func Rules() []Rule {
 		namespaces(),
 		notifications(),
 		ownerAccounts(),
+		ownerPods(),
 		parameters(),
 		pods(),
 		protected(),

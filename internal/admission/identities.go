@@ -17,12 +17,6 @@ func ownsTenant(account string) string {
 		account, v1alpha1.GroupVersion.Group, v1alpha1.OwnersResource)
 }
 
-// ownsTenantHere is [ownsTenant] for what is asked about each Pod: the parameters of a
-// namespace list its accounts that own a tenant, and without them RBAC is asked.
-func ownsTenantHere(account string) string {
-	return fmt.Sprintf("(has(params.spec.tenant) ? has(params.spec.ownerAccounts) && %s in params.spec.ownerAccounts : %s)", account, ownsTenant(account))
-}
-
 // templated are the kinds of Kubernetes from whose templates its controllers make Pods.
 var templated = []admissionregistrationv1.NamedRuleWithOperations{
 	on(writes, "", "podtemplates", "replicationcontrollers"),
@@ -38,30 +32,51 @@ func podAccount(object string) string {
 		object, account)
 }
 
-// pods: nobody but Flux acts as the account that Flux applies as, and nobody else as an
-// account that owns a tenant. What makes Pods is refused as well, where a person sees
-// it; but for Kubernetes' own controllers, the Pod decides. A message cannot ask RBAC, so
-// that of an owner's account is the title where a namespace has no parameters.
+// runsPods is CEL that holds if a Pod is made, or a template names another account than
+// before. What makes Pods is refused as well, where a person sees it; but for
+// Kubernetes' own controllers, the Pod decides.
+var runsPods = "request.resource.resource == 'pods' || (" + notKubernetes + ") && (oldObject == null || " + podAccount("object") + " != " + podAccount("oldObject") + ")"
+
+// mustNotRun is CEL for the beginning of a message about a Pod or a template.
+const mustNotRun = "(request.resource.resource == 'pods' ? 'a Pod must not run as ' : object.kind + ' ' + variables.name + ' must not run Pods as ') + variables.podAccount + "
+
+// pods: nobody but Flux acts as the account that Flux applies as.
 func pods() Rule {
-	const runs = "(request.resource.resource == 'pods' ? 'a Pod must not run as ' : object.kind + ' ' + variables.name + ' must not run Pods as ') + variables.account + "
 	return Rule{
-		Name: Prefix + "pods", Rows: []string{"I9", "I24"},
-		Title:     "Pods do not run as an account that Flux applies as or that owns a tenant: make another account for them",
+		Name: Prefix + "pods", Rows: []string{"I9"},
+		Title:       "Pods do not run as an account that Flux applies as",
+		resources:   append([]admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "pods")}, templated...),
+		objects:     true,
+		early:       true,
+		conditions:  []string{runsPods},
+		variables:   []admissionregistrationv1.Variable{reconcilers, {Name: "podAccount", Expression: podAccount("object")}},
+		validations: []validation{{"!(variables.podAccount in variables.reconcilers)", mustNotRun + "', which Flux applies as: make another account for it'"}},
+	}
+}
+
+// ownerPods: nor does anybody as an account that owns a tenant. The parameters of a
+// namespace list those, so that RBAC is asked about no Pod there; without them it is
+// asked.
+func ownerPods() Rule {
+	const listed = "has(params.spec.tenant)"
+	return Rule{
+		Name: Prefix + "owner-pods", Rows: []string{"I24"},
+		Title:     "Pods do not run as an account that owns a tenant",
 		resources: append([]admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "pods")}, templated...),
+		objects:   true,
 		conditions: []string{
-			"request.resource.resource == 'pods' || (" + notKubernetes + ") && (oldObject == null || " + podAccount("object") + " != " + podAccount("oldObject") + ")",
+			runsPods,
+			"!" + listed + " || has(params.spec.ownerAccounts) && " + podAccount("object") + " in params.spec.ownerAccounts",
+			listed + " || " + ownsTenant(podAccount("object")),
 		},
-		variables: []admissionregistrationv1.Variable{reconcilers, {Name: "account", Expression: podAccount("object")}},
-		validations: []validation{
-			{"!(variables.account in variables.reconcilers)", runs + "', which Flux applies as: make another account for it'"},
-			{"!" + ownsTenantHere("variables.account"), runs + "', which owns a tenant: make another account for it'"},
-		},
+		variables:   []admissionregistrationv1.Variable{{Name: "podAccount", Expression: podAccount("object")}},
+		validations: []validation{{"false", mustNotRun + "', which owns a tenant: make another account for it'"}},
 	}
 }
 
 // CEL about requests for tokens of accounts: by themselves, and in Secrets.
 const (
-	asksToken    = "has(request.subResource) && request.subResource == 'token'"
+	asksToken    = "has(request.subResource) && request.subResource == 'token'" //nolint:gosec // CEL
 	keepsToken   = "request.resource.resource == 'secrets'"
 	tokenAccount = "(" + asksToken + " ? request.name : object.?metadata.?annotations[?'" + corev1.ServiceAccountNameKey + "'].orValue(''))"
 )
@@ -75,9 +90,10 @@ func tokens() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(creates, "", "serviceaccounts/token"), on(writes, "", "secrets"),
 		},
+		objects:     true,
 		conditions:  append([]string{asksToken + " || object.type == '" + string(corev1.SecretTypeServiceAccountToken) + "'", notANode}, notThePlatform...),
-		variables:   []admissionregistrationv1.Variable{reconcilers, {Name: "account", Expression: tokenAccount}},
-		validations: []validation{{"!(variables.account in variables.reconcilers)", "'a token of ' + variables.account + ', which Flux applies as, can be made by the platform only'"}},
+		variables:   []admissionregistrationv1.Variable{reconcilers, {Name: "tokenAccount", Expression: tokenAccount}},
+		validations: []validation{{"!(variables.tokenAccount in variables.reconcilers)", "'a token of ' + variables.tokenAccount + ', which Flux applies as, can be made by the platform only'"}},
 	}
 }
 
@@ -96,6 +112,7 @@ func ownerAccounts() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(all, "", "serviceaccounts"), on(creates, "", "serviceaccounts/token"), on(writes, "", "secrets"),
 		},
+		objects: true,
 		conditions: append([]string{
 			keepsToken + " ? object.type == '" + string(corev1.SecretTypeServiceAccountToken) + "' : " + asksToken + " || request.operation != 'UPDATE' || " + strings.Join(different, " || "),
 			asksToken + " || " + keepsToken + " || request.userInfo.username != 'system:serviceaccount:' + request.namespace + ':' + " + objectName,
@@ -123,6 +140,7 @@ func bindings() Rule {
 	return Rule{
 		Name: Prefix + "bindings", Rows: []string{"I4"},
 		Title:      "tenants give no rights to everybody",
+		objects:    true,
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, "rbac.authorization.k8s.io", "rolebindings")},
 		conditions: append([]string{"size(" + given + ") > 0", notEverywhere}, notThePlatform...),
 		variables:  []admissionregistrationv1.Variable{{Name: "given", Expression: given}},

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tenure-dev/tenure/api/v1alpha1"
-	"github.com/tenure-dev/tenure/internal/tenants"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,35 +88,22 @@ func wearing(account string) []request {
 	}
 }
 
-// ownersAccounts returns the accounts of the namespace that own a tenant, whichever it
-// is, but for the one that attacks: those that are there, by their rights, and those
-// that Tenants name and nobody has made.
+// ownersAccounts returns the accounts of the namespace that Tenants name as owners,
+// whichever Tenant it is, but for the one that attacks: those that are there, and those
+// that nobody has made.
 func (e *Env) ownersAccounts(ctx context.Context) (there, named []string, err error) {
-	var accounts corev1.ServiceAccountList
-	if err := e.Admin.List(ctx, &accounts, client.InNamespace(e.Namespace)); err != nil {
-		return nil, nil, fmt.Errorf("cannot list the accounts: %w", err)
-	}
-	existing := map[string]bool{}
-	for _, a := range accounts.Items {
-		existing[a.Name] = true
-		account := tenants.Account{Namespace: a.Namespace, Name: a.Name}
-		if account.User() == e.who.user {
-			continue
-		}
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: account.User(), Groups: account.Groups(),
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: v1alpha1.GroupVersion.Group, Resource: v1alpha1.OwnersResource, Verb: "create"},
-		}}
-		if err := e.Admin.Create(ctx, review); err != nil {
-			return nil, nil, fmt.Errorf("cannot ask for the rights of account %s: %w", account, err)
-		}
-		if review.Status.Allowed {
-			there = append(there, a.Name)
-		}
-	}
 	for _, t := range e.tenants {
 		for _, o := range t.Owners {
-			if o.Kind == rbacv1.ServiceAccountKind && o.Namespace == e.Namespace && !existing[o.Name] && !slices.Contains(named, o.Name) {
+			if o.Kind != rbacv1.ServiceAccountKind || o.Namespace != e.Namespace || o.User() == e.who.user || slices.Contains(slices.Concat(there, named), o.Name) {
+				continue
+			}
+			exists, err := e.exists(ctx, object("v1", "ServiceAccount", o.Namespace, o.Name, nil))
+			if err != nil {
+				return nil, nil, fmt.Errorf("cannot read account %s/%s: %w", o.Namespace, o.Name, err)
+			}
+			if exists {
+				there = append(there, o.Name)
+			} else {
 				named = append(named, o.Name)
 			}
 		}
