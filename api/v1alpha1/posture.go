@@ -126,6 +126,7 @@ type Bounds struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="an interval is at most 8760h"
 	MinInterval metav1.Duration `json:"minInterval,omitempty,omitzero"`
 	// maxTimeout is the longest spec.timeout: a Kustomization that waits holds
 	// one of the few workers for so long. Flux takes what is shorter than 30
@@ -137,6 +138,7 @@ type Bounds struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="a timeout is at most 8760h"
 	MaxTimeout metav1.Duration `json:"maxTimeout,omitempty,omitzero"`
 	// maxObjects is how many objects of each of Flux's kinds a namespace may
 	// have.

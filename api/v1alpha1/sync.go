@@ -46,6 +46,7 @@ type Sync struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="an interval is between 1s and 8760h"
 	Interval metav1.Duration `json:"interval,omitempty,omitzero"`
 
 	// decryptionSecret is the name of a Secret in the namespace with the keys that

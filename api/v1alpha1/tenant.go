@@ -1,7 +1,6 @@
 package v1alpha1
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -22,21 +21,22 @@ import (
 // +kubebuilder:printcolumn:name="Cordoned",type=boolean,JSONPath=`.spec.cordoned`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="has(self.spec) || oldSelf.hasValue() && !has(oldSelf.value().spec)",optionalOldSelf=true,message="a Tenant says what the tenant gets: write spec: {} for a name alone that namespaces can belong to",fieldPath=".spec"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="a tenant's name is the name of an account and a label's value: at most 63 of a-z, 0-9 and -, with neither end a -"
 type Tenant struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the tenant gets.
+	// spec is what the tenant gets. It may be empty, and may not be left out.
 	// +optional
-	Spec TenantSpec `json:"spec,omitempty,omitzero"`
+	Spec TenantSpec `json:"spec"`
 	// status is what the manager made of it.
 	// +optional
 	Status TenantStatus `json:"status,omitempty,omitzero"`
 }
 
-// TenantSpec is what a tenant gets. All of it is optional: a Tenant without a
-// spec is a name that namespaces can belong to.
+// TenantSpec is what a tenant gets. All of it is optional: an empty one is a name
+// that namespaces can belong to.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.sync) || self.sync.all(s, has(s.__namespace__)) || has(self.namespaces) && has(self.namespaces.create) && size(self.namespaces.create) > 0",message="a sync needs a namespace: name it in the sync, or list one in spec.namespaces.create",fieldPath=".sync"
 type TenantSpec struct {
@@ -93,7 +93,7 @@ type TenantSpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
-	LimitRanges []corev1.LimitRangeSpec `json:"limitRanges,omitempty"`
+	LimitRanges []LimitRange `json:"limitRanges,omitempty"`
 
 	// networkPolicies are made in each of the tenant's namespaces.
 	// +optional
@@ -292,28 +292,6 @@ type Subject struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// TenantQuota bounds what a tenant may use.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.hard) && size(self.hard) > 0",message="a quota without a bound bounds nothing: give hard, such as pods: 10",fieldPath=".hard"
-type TenantQuota struct {
-	// name tells the quotas apart.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	Name string `json:"name"`
-	// scope says whether the bounds are those of each namespace, or of all the
-	// tenant's namespaces together. What they use together is never more, also
-	// while namespaces come and go.
-	// +optional
-	// +kubebuilder:default=Tenant
-	// +kubebuilder:validation:Enum=Tenant;Namespace
-	Scope string `json:"scope,omitempty"`
-	// The bounds are those of a ResourceQuota. A tenant's share of hard is divided
-	// among its namespaces: each has what it uses, and an equal part of what is free.
-	corev1.ResourceQuotaSpec `json:",inline"`
-}
-
 // TenantPolicy is what a tenant may do with Flux. Each part that is given takes
 // the place of the same part of the TenancyProfile, altogether.
 type TenantPolicy struct {
@@ -341,9 +319,10 @@ type TenantPolicy struct {
 
 // TenantStatus is what the manager made of a Tenant.
 type TenantStatus struct {
-	// conditions: Ready says whether all that the tenant is to have is there,
-	// Synced whether Flux has applied what its repositories say, WithinQuota whether
-	// it uses no more than its quotas allow, Replicated whether its objects are there.
+	// conditions: Provisioned says whether the tenant has its namespaces, roles and
+	// quotas, Synced whether Flux has applied its repositories, Replicated whether its
+	// objects are there, and Ready whether all of these are true. WithinQuota says
+	// whether the tenant uses no more than its quotas allow.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

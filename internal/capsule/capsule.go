@@ -178,9 +178,7 @@ func (t *translation) quotas() {
 				t.note(Reported, fmt.Sprintf("spec.resourceQuotas.items[%d]", i), "without hard it bounds nothing")
 				continue
 			}
-			t.spec.Quotas = append(t.spec.Quotas, v1alpha1.TenantQuota{
-				Name: fmt.Sprintf("capsule-%d", i), Scope: cmp.Or(q.Scope, "Tenant"), ResourceQuotaSpec: *item.DeepCopy(),
-			})
+			t.spec.Quotas = append(t.spec.Quotas, v1alpha1.NewTenantQuota(fmt.Sprintf("capsule-%d", i), cmp.Or(q.Scope, "Tenant"), item))
 		}
 	}
 	if l := t.tenant.Spec.LimitRanges; l != nil {
@@ -188,7 +186,7 @@ func (t *translation) quotas() {
 			t.note(Refused, "spec.limitRanges.items", "there are %d, and at most %d can be kept", len(l.Items), maxLimitRanges)
 		}
 		for _, item := range l.Items {
-			t.spec.LimitRanges = append(t.spec.LimitRanges, *item.DeepCopy())
+			t.spec.LimitRanges = append(t.spec.LimitRanges, v1alpha1.NewLimitRange(item))
 		}
 	}
 	if n := t.tenant.Spec.NetworkPolicies; n != nil {

@@ -181,9 +181,12 @@ spec: {owners: [{kind: User, name: alice, clusterRoles: [admin, capsule-namespac
 			// What is copied as it is, is compared with its origin.
 			if q := in.Tenant.Spec.ResourceQuotas; q != nil {
 				for i := range q.Items {
-					want.Quotas[i].ResourceQuotaSpec = q.Items[i]
+					want.Quotas[i] = v1alpha1.NewTenantQuota(want.Quotas[i].Name, want.Quotas[i].Scope, q.Items[i])
 				}
-				want.LimitRanges, want.NetworkPolicies = in.Tenant.Spec.LimitRanges.Items, in.Tenant.Spec.NetworkPolicies.Items
+				for _, item := range in.Tenant.Spec.LimitRanges.Items {
+					want.LimitRanges = append(want.LimitRanges, v1alpha1.NewLimitRange(item))
+				}
+				want.NetworkPolicies = in.Tenant.Spec.NetworkPolicies.Items
 			}
 			if diff := cmp.Diff(want, got.Spec); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)

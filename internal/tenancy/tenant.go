@@ -115,14 +115,14 @@ func bounds(ns Namespace) []client.Object {
 		objects = append(objects, &corev1.ResourceQuota{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ResourceQuota"},
 			ObjectMeta: meta(ns.Name, QuotaObjectName(q.Name), tenant),
-			Spec:       *q.ResourceQuotaSpec.DeepCopy(),
+			Spec:       q.ResourceQuotaSpec(),
 		})
 	}
 	for i := range spec.LimitRanges {
 		l := &corev1.LimitRange{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "LimitRange"},
 			ObjectMeta: meta(ns.Name, fmt.Sprintf("%s%d", boundsPrefix, i), tenant),
-			Spec:       *spec.LimitRanges[i].DeepCopy(),
+			Spec:       spec.LimitRanges[i].LimitRangeSpec(),
 		}
 		defaultLimits(&l.Spec)
 		objects = append(objects, l)
@@ -236,7 +236,7 @@ func ShareQuota(tenant, namespace string, q v1alpha1.TenantQuota, hard corev1.Re
 	o := &corev1.ResourceQuota{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ResourceQuota"},
 		ObjectMeta: meta(namespace, QuotaObjectName(q.Name), tenant),
-		Spec:       *q.ResourceQuotaSpec.DeepCopy(),
+		Spec:       q.ResourceQuotaSpec(),
 	}
 	o.Labels[LabelQuotaScope] = QuotaScopeTenant
 	o.Finalizers = []string{QuotaFinalizer}

@@ -405,7 +405,7 @@ func awaitAll(b *testing.B, restConfig *rest.Config, size int) <-chan error {
 	return both
 }
 
-// watchUntil returns when so many objects are there and, if they are Tenants, ready.
+// watchUntil returns when so many objects are there and, if they are Tenants, provisioned.
 func watchUntil(ctx context.Context, kube client.WithWatch, list client.ObjectList, size int, opts ...client.ListOption) error {
 	watch, err := kube.Watch(ctx, list, opts...)
 	if err != nil {
@@ -421,7 +421,7 @@ func watchUntil(ctx context.Context, kube client.WithWatch, list client.ObjectLi
 		}
 		switch o := event.Object.(type) {
 		case *v1alpha1.Tenant:
-			c := apimeta.FindStatusCondition(o.Status.Conditions, "Ready")
+			c := apimeta.FindStatusCondition(o.Status.Conditions, "Provisioned")
 			if c != nil && c.Reason == "InPlace" && o.Status.Size == 3 {
 				ready[o.Name] = true
 			} else if c != nil {

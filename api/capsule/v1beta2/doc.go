@@ -13,6 +13,7 @@
 package v1beta2
 
 //go:generate go tool -modfile=../../../hack/apigen/go.mod controller-gen object crd paths=../... output:crd:dir=../../../config/capsule/crd
+//go:generate go run ../../../hack/crdbounds ../../../config/capsule/crd/capsule.clastix.io_tenants.yaml
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

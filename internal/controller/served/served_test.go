@@ -99,7 +99,7 @@ func TestLateKinds(t *testing.T) {
 
 	definition := func(o *unstructured.Unstructured) bool { return o.GetKind() == "CustomResourceDefinition" }
 	testmanager.Apply(t, cluster.REST, definition, config.FluxComponents())
-	condition(t, admin, "early", "Ready", "InPlace", "1 namespace")
+	condition(t, admin, "early", "Provisioned", "InPlace", "1 namespace")
 	source := object("source.toolkit.fluxcd.io/v1", "GitRepository")
 	exists(t, admin, true, source, "early", "app")
 	exists(t, admin, true, object("kustomize.toolkit.fluxcd.io/v1", "Kustomization"), "early", "app")

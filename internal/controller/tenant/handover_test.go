@@ -133,7 +133,7 @@ func team(name, quota, pods string) *v1alpha1.Tenant {
 	tenant.Spec.Owners = []v1alpha1.Owner{{Kind: rbacv1.UserKind, Name: name, Roles: []string{"admin"}}}
 	if quota != "" {
 		q := v1alpha1.TenantQuota{Name: quota}
-		q.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse(pods)}
+		q.Hard = v1alpha1.Quantities{corev1.ResourcePods: resource.MustParse(pods)}
 		tenant.Spec.Quotas = []v1alpha1.TenantQuota{q}
 	}
 	return tenant
@@ -217,7 +217,7 @@ func TestPartDeleted(t *testing.T) {
 		},
 		"counts something else": {
 			"what is not bounded any more is not in it", func(s *v1alpha1.TenantSpec) {
-				s.Quotas[0].Hard = corev1.ResourceList{corev1.ResourceServices: resource.MustParse("2")}
+				s.Quotas[0].Hard = v1alpha1.Quantities{corev1.ResourceServices: resource.MustParse("2")}
 			},
 			map[string]string{"dev-1/tenure-all": "dev 5", "dev-2/tenure-all": "dev 5, deleted"},
 			map[string]string{"dev-1/tenure-all": "dev 0", "dev-2/tenure-all": "dev 0"},

@@ -142,7 +142,7 @@ func divide(f *found, q v1alpha1.TenantQuota, all []corev1.ResourceQuota) (write
 	for namespace, o := range have {
 		shares = append(shares, tenancy.Share{Namespace: namespace, Exists: true, Leaving: true, Hard: o.Spec.Hard, Enforced: o.Status.Hard, Used: o.Status.Used})
 	}
-	hard, over := tenancy.Escrow(q.Hard, shares)
+	hard, over := tenancy.Escrow(corev1.ResourceList(q.Hard), shares)
 	for _, s := range shares {
 		next, stays := hard[s.Namespace]
 		if !stays {

@@ -21,8 +21,11 @@ import (
 
 // Types of conditions.
 const (
-	// ConditionReady says whether all that the tenant is to have is there.
+	// ConditionReady says whether the conditions Provisioned, Synced and Replicated are
+	// true, as far as the Tenant has them: see ready.go.
 	ConditionReady = "Ready"
+	// ConditionProvisioned says whether the tenant has its namespaces, roles and quotas.
+	ConditionProvisioned = "Provisioned"
 	// ConditionWithinQuota says, for a Tenant with quotas of its own, whether it
 	// uses no more than they allow. It is about what was there before a quota: nobody
 	// gets more than a quota allows.
@@ -106,9 +109,9 @@ func (f *found) problem(reason, format string, args ...any) {
 // is added.
 const maxMessage = 2048
 
-// ready is the condition.
-func (f *found) ready() metav1.Condition {
-	c := metav1.Condition{Type: ConditionReady, ObservedGeneration: f.tenant.Generation}
+// provisioned is the condition that says what the steps found.
+func (f *found) provisioned() metav1.Condition {
+	c := metav1.Condition{Type: ConditionProvisioned, ObservedGeneration: f.tenant.Generation}
 	switch {
 	case f.reason != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, f.reason, f.message
@@ -143,9 +146,9 @@ func (f *found) ready() metav1.Condition {
 func (r *Reconciler) finish(ctx context.Context, f *found) (ctrl.Result, error) {
 	changed := f.tenant.DeepCopy()
 	status := &changed.Status
-	ready := f.ready()
-	if before := apimeta.FindStatusCondition(status.Conditions, ConditionReady); ready.Reason != ReasonProgressing || !r.stands(f, before) {
-		apimeta.SetStatusCondition(&status.Conditions, ready)
+	provisioned := f.provisioned()
+	if before := apimeta.FindStatusCondition(status.Conditions, ConditionProvisioned); provisioned.Reason != ReasonProgressing || !r.stands(f, before) {
+		apimeta.SetStatusCondition(&status.Conditions, provisioned)
 	}
 	r.withinQuota(f, status)
 	if len(f.tenant.Spec.Sync) == 0 {
@@ -153,6 +156,7 @@ func (r *Reconciler) finish(ctx context.Context, f *found) (ctrl.Result, error) 
 	} else if f.profile != nil {
 		apimeta.SetStatusCondition(&status.Conditions, f.synced())
 	}
+	apimeta.SetStatusCondition(&status.Conditions, ready(f.tenant, status.Conditions))
 	status.ObservedGeneration = f.tenant.Generation
 	if f.profile != nil {
 		status.Namespaces = f.names()

@@ -58,11 +58,13 @@ func (r *Reconciler) readiness(ctx context.Context, kind schema.GroupVersionKind
 	case err != nil:
 		return "", "", fmt.Errorf("cannot read %s %s: %w", kind.Kind, at, err)
 	}
-	state, message := ready(u)
+	state, message := readyCondition(u)
 	return state, message, nil
 }
 
-func ready(u *unstructured.Unstructured) (metav1.ConditionStatus, string) {
+// readyCondition returns status and message of the condition Ready of one of Flux's
+// objects, unknown if it has none.
+func readyCondition(u *unstructured.Unstructured) (metav1.ConditionStatus, string) {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, c := range conditions {
 		if c, ok := c.(map[string]any); ok && c["type"] == "Ready" {
@@ -100,8 +102,8 @@ var syncChanged = predicate.Funcs{
 		if !ok1 || !ok2 || after.GetLabels()[v1alpha1.LabelFluxTenant] == "" {
 			return false
 		}
-		state, message := ready(before)
-		now, said := ready(after)
+		state, message := readyCondition(before)
+		now, said := readyCondition(after)
 		return state != now || message != said
 	},
 }

@@ -52,7 +52,7 @@ func user(name string, roles ...string) v1alpha1.Owner {
 // podQuota is a quota of one namespace or the whole tenant.
 func podQuota(scope string) v1alpha1.TenantQuota {
 	q := v1alpha1.TenantQuota{Name: "all", Scope: scope}
-	q.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}
+	q.Hard = v1alpha1.Quantities{corev1.ResourcePods: resource.MustParse("10")}
 	return q
 }
 
@@ -99,7 +99,7 @@ func TestRightsWithoutQuota(t *testing.T) {
 	}
 	kept("a later edit")
 
-	if err := Apply(t.Context(), w, tenancy.ShareQuota("dev", "dev", quota, quota.Hard)); err != nil {
+	if err := Apply(t.Context(), w, tenancy.ShareQuota("dev", "dev", quota, corev1.ResourceList(quota.Hard))); err != nil {
 		t.Fatal(err)
 	}
 	w.look(t, r)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -52,6 +53,18 @@ func TestTenantSchema(t *testing.T) {
 		{"a quota of nothing", "dev-team", "quotas: [{name: a}]", "spec.quotas[0].hard: Invalid value: a quota without a bound"},
 		{"two quotas of one name", "dev-team", "quotas: [{name: a, hard: {pods: 1}}, {name: a, hard: {pods: 2}}]", "spec.quotas[1]: Duplicate value"},
 		{"a role for nobody", "dev-team", "roleBindings: [{role: view, subjects: []}]", "spec.roleBindings[0].subjects: Invalid value"},
+		{"a quota of less than nothing", "dev-team", "quotas: [{name: a, hard: {pods: -1}}]", "spec.quotas[0].hard: Invalid value: an amount is 0 or more"},
+		{"the same as text, in each namespace", "dev-team", "quotas: [{name: a, scope: Namespace, hard: {requests.cpu: '-500m'}}]", "spec.quotas[0].hard: Invalid value: an amount is 0 or more"},
+		{"a quota of nothing at all", "dev-team", "quotas: [{name: a, hard: {pods: 0, limits.memory: '0'}}]", ""},
+		{"more than any cluster has", "dev-team", "quotas: [{name: a, hard: {requests.memory: '9e30'}}]", "spec.quotas[0].hard: Invalid value: an amount is at most 1E"},
+		{"a quantity that no program can read", "dev-team", "quotas: [{name: a, hard: {pods: 1e1.5}}]", "spec.quotas[0].hard.pods: Invalid value"},
+		{"limits of less than nothing", "dev-team", "limitRanges: [{limits: [{type: Container, max: {cpu: -1}}]}]", "spec.limitRanges[0].limits[0].max: Invalid value: an amount is 0 or more"},
+		{"defaults of less than nothing", "dev-team", "limitRanges: [{limits: [{type: Container, defaultRequest: {cpu: '-1'}}]}]", "spec.limitRanges[0].limits[0].defaultRequest: Invalid value: an amount is 0 or more"},
+		{"a port that no program can read", "dev-team", "networkPolicies: [{podSelector: {}, ingress: [{ports: [{port: 99999999999}]}]}]", "spec.networkPolicies[0].ingress[0].ports[0].port: Invalid value"},
+		{"the last port of a range that no program can read", "dev-team", "networkPolicies: [{podSelector: {}, egress: [{ports: [{port: 1, endPort: 99999999999}]}]}]", "must be of type integer with format int32 in spec.networkPolicies[0].egress[0].ports[0].endPort"},
+		{"all the time", "dev-team", "sync: [{interval: 0s, namespace: a, " + sync + "}]", `spec.sync[0].interval: Invalid value: "0s": an interval is between 1s and 8760h`},
+		{"next to never", "dev-team", "sync: [{interval: 9000h, namespace: a, " + sync + "}]", `spec.sync[0].interval: Invalid value: "9000h": an interval is between 1s and 8760h`},
+		{"a duration that no program can read", "dev-team", "policy: {bounds: {maxTimeout: 99999999999999999999h}}", "spec.policy.bounds.maxTimeout: Invalid value"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -74,5 +87,25 @@ func TestTenantSchema(t *testing.T) {
 				t.Errorf("want a refusal with %q, got %v", tc.want, err)
 			}
 		})
+	}
+}
+
+// TestTenantWithoutSpec asks a real API server about Tenants that do not say what
+// the tenant gets, as after a mistake in the word.
+func TestTenantWithoutSpec(t *testing.T) {
+	t.Parallel()
+	admin, _ := cluster(t)
+	objects, err := flux.ReadObjects([]byte("{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: no-spec}, specs: {cordoned: true}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "write spec: {} for a name alone"
+	if err := admin.Create(t.Context(), objects[0], client.DryRunAll); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("want a refusal with %q, got %v", want, err)
+	}
+	create(t, admin, tenantManifest("had-a-spec", "{}"))
+	had := condition(t, admin, "had-a-spec", "Ready", "InPlace", "no namespace yet")
+	if err := admin.Patch(t.Context(), had, client.RawPatch(types.MergePatchType, []byte(`{"spec":null}`))); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("a spec can be taken away: want %q, got %v", want, err)
 	}
 }

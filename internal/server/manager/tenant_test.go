@@ -68,7 +68,7 @@ func TestTenant(t *testing.T) {
  quotas: [{name: each, scope: Namespace, hard: {secrets: "5"}}],
  limitRanges: [{limits: [{type: Container, max: {cpu: "1"}}]}], networkPolicies: [{podSelector: {}, ingress: [{ports: [{port: 80}]}]}],
  sync: [{name: app, git: {url: "https://git.example.com/other/app"}, path: ./staging}], policy: {bounds: {minInterval: 2m, maxTimeout: 3m, maxObjects: 7}}}`))
-	condition(t, admin, "team", "Ready", "InPlace", "2 namespaces are in place")
+	condition(t, admin, "team", "Provisioned", "InPlace", "2 namespaces are in place")
 	t.Logf("in place %.2f s after it was applied", time.Since(began).Seconds())
 	ann := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "ann", Groups: []string{"system:authenticated"}})
 	for _, name := range []string{"team-one", "team-two"} {
@@ -103,6 +103,7 @@ func TestTenant(t *testing.T) {
 		t.Errorf("the sync is applied as %q", account)
 	}
 	condition(t, admin, "team", "Synced", "Progressing", "waiting for GitRepository team-one/app")
+	condition(t, admin, "team", "Ready", "Progressing", "waiting for GitRepository team-one/app")
 	says := func(kind, status, message string) {
 		t.Helper()
 		o := synced(kind)
@@ -119,8 +120,10 @@ func TestTenant(t *testing.T) {
 	says("GitRepository", "True", "stored artifact")
 	says("Kustomization", "False", "no such folder")
 	condition(t, admin, "team", "Synced", "Failed", "Kustomization team-one/app: no such folder")
+	condition(t, admin, "team", "Ready", "Failed", "Kustomization team-one/app: no such folder")
 	says("Kustomization", "True", "applied")
 	condition(t, admin, "team", "Synced", "Delivered", "")
+	condition(t, admin, "team", "Ready", "InPlace", "2 namespaces are in place")
 	unchanged(t, admin, "team", "team-one", "team-two")
 
 	merge(t, admin, &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "team"}}, `{"spec":{"sync":null,"limitRanges":null,"namespaces":{"labels":null,"podSecurity":"baseline"},"owners":[{"kind":"User","name":"bob","roles":["view"]}]}}`)
@@ -141,6 +144,22 @@ func TestTenant(t *testing.T) {
 	exists(t, admin, false, &corev1.Namespace{}, "", "team-one")
 	exists(t, admin, false, &v1alpha1.Tenant{}, "", "team")
 	exists(t, admin, false, &rbacv1.ClusterRole{}, "", "tenure:owners:team")
+}
+
+// TestTenantReadyWithObjects replicates objects that the API server refuses, and then
+// others: the Tenant is ready when all of its objects are there.
+func TestTenantReadyWithObjects(t *testing.T) {
+	t.Parallel()
+	admin, _ := cluster(t)
+	create(t, admin, tenantManifest("copies", `{namespaces: {create: [copies]}, objects: [{name: settings, items: [{apiVersion: v1, kind: Node, metadata: {name: mine}}]}]}`))
+	condition(t, admin, "copies", "Provisioned", "InPlace", "1 namespace is in place")
+	is := condition(t, admin, "copies", "Ready", "Refused", "Node")
+	if apimeta.IsStatusConditionTrue(is.Status.Conditions, "Ready") {
+		t.Errorf("ready without its objects: %v", is.Status.Conditions)
+	}
+	merge(t, admin, is, `{"spec":{"objects":[{"name":"settings","items":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"settings"}}]}]}}`)
+	condition(t, admin, "copies", "Ready", "InPlace", "1 namespace is in place")
+	exists(t, admin, true, &corev1.ConfigMap{}, "copies", "settings")
 }
 
 // unchanged reads what a tenant has twice, with something that makes the manager look

@@ -82,8 +82,8 @@ func ofTenant(b *testing.B, name string) []client.Object {
 		Spec: v1alpha1.TenantSpec{
 			Owners:          []v1alpha1.Owner{{Kind: "User", Name: name}, {Kind: "Group", Name: name + "-team"}},
 			Namespaces:      v1alpha1.TenantNamespaces{Create: []string{name + "-a", name + "-b", name + "-c"}, Labels: map[string]string{"team": name}},
-			Quotas:          []v1alpha1.TenantQuota{{Name: "each", Scope: "Namespace", ResourceQuotaSpec: corev1.ResourceQuotaSpec{Hard: bounds}}},
-			LimitRanges:     []corev1.LimitRangeSpec{{Limits: []corev1.LimitRangeItem{{Type: "Container", Max: bounds}}}},
+			Quotas:          []v1alpha1.TenantQuota{{Name: "each", Scope: "Namespace", Hard: v1alpha1.Quantities(bounds)}},
+			LimitRanges:     []v1alpha1.LimitRange{{Limits: []v1alpha1.LimitRangeItem{{Type: "Container", Max: v1alpha1.Quantities(bounds)}}}},
 			NetworkPolicies: []networkingv1.NetworkPolicySpec{{Ingress: []networkingv1.NetworkPolicyIngressRule{{}}}},
 			Sync:            []v1alpha1.Sync{{Name: "app", Namespace: name + "-a", Git: &v1alpha1.GitSource{URL: "https://git.example.com/" + name + "/app"}}},
 		},

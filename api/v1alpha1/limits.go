@@ -1,0 +1,115 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Quantities are amounts of resources by name, as in a ResourceQuota: 0 or more.
+//
+// +kubebuilder:validation:MaxProperties=64
+// +kubebuilder:validation:XValidation:rule="self.all(r, !isQuantity(string(self[r])) || !quantity(string(self[r])).isLessThan(quantity('0')))",message="an amount is 0 or more: a negative one allows nothing, and 0 says that"
+// +kubebuilder:validation:XValidation:rule="self.all(r, !isQuantity(string(self[r])) || !quantity(string(self[r])).isGreaterThan(quantity('1E')))",message="an amount is at most 1E: leave a resource out that has no limit"
+type Quantities map[corev1.ResourceName]resource.Quantity
+
+// TenantQuota bounds what a tenant may use.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.hard) && size(self.hard) > 0",message="a quota without a bound bounds nothing: give hard, such as pods: 10",fieldPath=".hard"
+type TenantQuota struct {
+	// name tells the quotas apart.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// scope says whether the bounds are those of each namespace, or of all the
+	// tenant's namespaces together. What they use together is never more, also
+	// while namespaces come and go.
+	// +optional
+	// +kubebuilder:default=Tenant
+	// +kubebuilder:validation:Enum=Tenant;Namespace
+	Scope string `json:"scope,omitempty"`
+	// hard are the bounds, as in a ResourceQuota. A tenant's share of hard is divided
+	// among its namespaces: each has what it uses, and an equal part of what is free.
+	// +optional
+	Hard Quantities `json:"hard,omitempty"`
+	// scopes choose the objects that are counted, as in a ResourceQuota: those that
+	// match all of them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Scopes []corev1.ResourceQuotaScope `json:"scopes,omitempty"`
+	// scopeSelector chooses the objects that are counted, as in a ResourceQuota.
+	// +optional
+	ScopeSelector *corev1.ScopeSelector `json:"scopeSelector,omitempty"`
+}
+
+// ResourceQuotaSpec returns a copy of the bounds as a ResourceQuota has them.
+func (q TenantQuota) ResourceQuotaSpec() corev1.ResourceQuotaSpec {
+	spec := corev1.ResourceQuotaSpec{Hard: corev1.ResourceList(q.Hard), Scopes: q.Scopes, ScopeSelector: q.ScopeSelector}
+	return *spec.DeepCopy()
+}
+
+// NewTenantQuota returns a quota with a copy of the bounds of a ResourceQuota.
+func NewTenantQuota(name, scope string, spec corev1.ResourceQuotaSpec) TenantQuota {
+	spec = *spec.DeepCopy()
+	return TenantQuota{Name: name, Scope: scope, Hard: Quantities(spec.Hard), Scopes: spec.Scopes, ScopeSelector: spec.ScopeSelector}
+}
+
+// LimitRange bounds each single object of a namespace, as the spec of Kubernetes'
+// LimitRange does.
+type LimitRange struct {
+	// limits by type.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Limits []LimitRangeItem `json:"limits"`
+}
+
+// LimitRangeItem bounds the objects of one type.
+type LimitRangeItem struct {
+	// type is what is bounded: Pod, Container or PersistentVolumeClaim.
+	// +required
+	Type corev1.LimitType `json:"type"`
+	// max is the most that an object may have.
+	// +optional
+	Max Quantities `json:"max,omitempty"`
+	// min is the least that an object may have.
+	// +optional
+	Min Quantities `json:"min,omitempty"`
+	// default is the limit of a container that has none.
+	// +optional
+	Default Quantities `json:"default,omitempty"`
+	// defaultRequest is the request of a container that has none.
+	// +optional
+	DefaultRequest Quantities `json:"defaultRequest,omitempty"`
+	// maxLimitRequestRatio is how many times its request a limit may be.
+	// +optional
+	MaxLimitRequestRatio Quantities `json:"maxLimitRequestRatio,omitempty"`
+}
+
+// LimitRangeSpec returns a copy of the limits as a LimitRange has them.
+func (l LimitRange) LimitRangeSpec() corev1.LimitRangeSpec {
+	spec := corev1.LimitRangeSpec{Limits: make([]corev1.LimitRangeItem, 0, len(l.Limits))}
+	for _, item := range l.Limits {
+		spec.Limits = append(spec.Limits, corev1.LimitRangeItem{
+			Type: item.Type, Max: corev1.ResourceList(item.Max), Min: corev1.ResourceList(item.Min),
+			Default: corev1.ResourceList(item.Default), DefaultRequest: corev1.ResourceList(item.DefaultRequest),
+			MaxLimitRequestRatio: corev1.ResourceList(item.MaxLimitRequestRatio),
+		})
+	}
+	return *spec.DeepCopy()
+}
+
+// NewLimitRange returns a copy of the limits of a LimitRange.
+func NewLimitRange(spec corev1.LimitRangeSpec) LimitRange {
+	l := LimitRange{Limits: make([]LimitRangeItem, 0, len(spec.Limits))}
+	for _, item := range spec.DeepCopy().Limits {
+		l.Limits = append(l.Limits, LimitRangeItem{
+			Type: item.Type, Max: Quantities(item.Max), Min: Quantities(item.Min),
+			Default: Quantities(item.Default), DefaultRequest: Quantities(item.DefaultRequest),
+			MaxLimitRequestRatio: Quantities(item.MaxLimitRequestRatio),
+		})
+	}
+	return l
+}

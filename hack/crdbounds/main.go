@@ -1,0 +1,60 @@
+// Command crdbounds adds bounds to generated CustomResourceDefinitions, in the fields
+// whose Go types are Kubernetes' own and therefore cannot have markers: quantities and
+// ports. What passes a schema and cannot be decoded keeps a controller from reading any
+// object of the kind; and without a maximal length no CEL rule may look at a quantity.
+//
+// It is run by go generate, after controller-gen, with the files to change.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+const (
+	intOrString = "x-kubernetes-int-or-string: true"
+	// anyExponent ends Kubernetes' own pattern of quantities. It allows exponents such
+	// as 1.5, which no program can read.
+	anyExponent = `([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
+	wholeNumber = `([eE](\+|-)?[0-9]{1,3}))?$`
+)
+
+func main() {
+	for _, file := range os.Args[1:] {
+		if err := change(file); err != nil {
+			fmt.Fprintln(os.Stderr, "crdbounds:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+func change(file string) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(bounded(string(content))), 0o600)
+}
+
+// bounded returns the manifest with the bounds.
+func bounded(manifest string) string {
+	var lines []string
+	quantity := false
+	for line := range strings.Lines(manifest) {
+		field := strings.TrimSpace(line)
+		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+		switch {
+		case strings.HasPrefix(field, "pattern: ") && strings.HasSuffix(field, anyExponent):
+			quantity = true
+			line = strings.TrimSuffix(line, anyExponent+"\n") + wholeNumber + "\n"
+		case field == intOrString && quantity:
+			lines = append(lines, indent+"maxLength: 32\n")
+			quantity = false
+		case field == intOrString:
+			lines = append(lines, indent+"maxLength: 63\n", indent+"maximum: 65535\n", indent+"minimum: 0\n")
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "")
+}
