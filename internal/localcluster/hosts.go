@@ -22,6 +22,9 @@ func (c *Cluster) mapWorld(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := c.protect(); err != nil {
+		return err
+	}
 	c.oci = ocihost.New()
 	if c.Fleet != nil {
 		for path, content := range c.Fleet.Overlay {
@@ -40,6 +43,27 @@ func (c *Cluster) mapWorld(ctx context.Context) error {
 	}
 	for _, host := range c.oci.Hosts() {
 		c.Network.Handle(host, "/v2", c.oci)
+	}
+	return nil
+}
+
+// protect makes the repositories private that ask for credentials.
+func (c *Cluster) protect() error {
+	if err := network.CheckPrivate(c.opts.Private, c.opts.Maps); err != nil {
+		return err
+	}
+	credentials := map[string][]githost.Credentials{}
+	for _, p := range c.opts.Private {
+		address, err := githost.Address(p.URL)
+		if err != nil {
+			return err
+		}
+		credentials[address] = append(credentials[address], p.Credentials)
+	}
+	for address, opens := range credentials {
+		if err := c.Git.Protect("https://"+address, opens...); err != nil {
+			return err
+		}
 	}
 	return nil
 }

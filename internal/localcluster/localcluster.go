@@ -46,6 +46,9 @@ type Options struct {
 	Fleet, Path string
 	// Maps say where the outside world is found on disk.
 	Maps []network.Map
+	// Private are the mapped Git repositories that ask for credentials; several for
+	// one repository each open it.
+	Private []network.Private
 	// Assume names Flux objects, as namespace/name, that are taken as ready.
 	Assume []string
 	// Apply are files and folders of manifests that the admin applies by

@@ -3,6 +3,7 @@ package e2e
 import (
 	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/base64"
 	"fmt"
 	"net"
 	"os"
@@ -14,10 +15,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
 )
@@ -72,7 +76,7 @@ func TestBootstrap(t *testing.T) {
 		"https://git.example.com/acme/dev-team#main="+e.devTeam,
 		"https://git.example.com/acme/billing#main="+e.billing,
 		"https://charts.example.com="+e.charts,
-	)}), t}
+	), Private: []network.Private{{URL: fleetURL, Credentials: githost.Credentials{Token: "t0ken"}}}}), t}
 	head := func() string {
 		revision, _ := r.Git.Head(fleetURL, "main")
 		return revision
@@ -90,6 +94,8 @@ func TestBootstrap(t *testing.T) {
 		fails("a repository that is not there", patience, "repository is not found", "check --url")
 	r.bootstrap("GIT_PASSWORD=t0ken", "--url=https://none.example.com/acme/fleet", "--token-auth").
 		fails("a host that is not there", patience, "cannot clone https://none.example.com/acme/fleet")
+	r.bootstrap(append([]string{"GIT_PASSWORD=wr0ng"}, token[1:]...)...).
+		fails("a token that the host does not know", patience, "credentials are refused")
 	nobody := r.bootstrap(append(token, "--kubeconfig", r.as("jane"))...)
 	nobody.fails("a user without rights", patience, "by jane", "cluster admin")
 	if head() != before {
@@ -150,7 +156,17 @@ func testBootstrapDrift(r run) {
 // cluster reads with a key of its own.
 func testBootstrapSSH(r run) {
 	const url = "ssh://git@git.example.com/acme/fleet"
-	agent := "SSH_AUTH_SOCK=" + startAgent(r.t)
+	socket, person := startAgent(r.t)
+	agent := "SSH_AUTH_SOCK=" + socket
+	opens := func(keys ...string) {
+		var credentials []githost.Credentials
+		for i, key := range keys {
+			credentials = append(credentials, githost.Credentials{Key: key, ReadOnly: i > 0})
+		}
+		if err := r.Git.Protect(url, credentials...); err != nil {
+			r.t.Fatal(err)
+		}
+	}
 	knownHosts := filepath.Join(r.t.TempDir(), "known_hosts")
 	r.bootstrap(agent, "--url="+url).
 		fails("nobody can be asked about the host's key", patience, "is not known", "--ssh-host-key-fingerprint")
@@ -160,8 +176,16 @@ func testBootstrapSSH(r run) {
 		r.t.Fatal(err)
 	}
 	args := []string{agent, "--url=" + url, "--ssh-known-hosts-file", knownHosts, "--ssh-key-algorithm", "ed25519"}
+	opens()
+	r.bootstrap(args...).fails("a key that the host does not know", patience, "Permission denied")
+	opens(person)
 	r.bootstrap(args...).fails("nobody can say that the key was added", patience, "deploy key: ssh-ed25519 ", "--silent")
 	public := r.field("flux-system", "secret/flux-system", ".data.identity\\.pub")
+	decoded, err := base64.StdEncoding.DecodeString(public)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	opens(person, string(decoded))
 	s := r.bootstrap(append(args, "--silent")...)
 	s.exits(0, patience)
 	r.t.Logf("over SSH:\n%s", s.out.String())
@@ -177,10 +201,15 @@ func testBootstrapSSH(r run) {
 	expectNothing(r.t, "the fleet is ready over SSH", r.settle())
 }
 
-// startAgent serves an SSH agent with one key and returns its socket.
-func startAgent(t *testing.T) string {
+// startAgent serves an SSH agent with one key and returns its socket, and the public
+// key as a line of authorized_keys.
+func startAgent(t *testing.T) (socket, public string) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +217,7 @@ func startAgent(t *testing.T) string {
 	if err := keyring.Add(agent.AddedKey{PrivateKey: key}); err != nil {
 		t.Fatal(err)
 	}
-	socket := filepath.Join(shortDir(t), "agent")
+	socket = filepath.Join(shortDir(t), "agent")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -203,5 +232,5 @@ func startAgent(t *testing.T) string {
 			go func() { _ = agent.ServeAgent(keyring, conn) }()
 		}
 	}()
-	return socket
+	return socket, string(ssh.MarshalAuthorizedKey(signer.PublicKey()))
 }

@@ -144,7 +144,9 @@ func TestImageAutomation(t *testing.T) {
 	if diff := cmp.Diff(before, everyFile(t, app)); diff != "" {
 		t.Errorf("the user's repository changed: -before +after:\n%s", diff)
 	}
-	r.kubectl(sshSecret(t, r.Cluster)+"---"+automationOverSSH, "apply", "-f", "-")
+	key := mustKey(t)
+	protect(t, r.Cluster, "https://git.example.com/acme/app", key)
+	r.kubectl(sshSecret(t, r.Cluster, key)+"---"+automationOverSSH, "apply", "-f", "-")
 	r.until("ImageUpdateAutomation/flux-system/ssh", "is ready", func(row flux.Row) bool { return row.Ready == "True" })
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	"golang.org/x/crypto/ssh"
@@ -121,7 +122,9 @@ func TestNetwork(t *testing.T) {
 	wait("a change of the OCI artifact's folder to be applied", "two", "-n=default", "configmap/from-oci", "-o=jsonpath={.data.value}")
 
 	t.Run("ssh", func(t *testing.T) {
-		mustKubectl(t, cluster, sshSecret(t, cluster)+`
+		right, wrong := mustKey(t), mustKey(t)
+		protect(t, cluster, "https://git.example.com/acme/ssh", right)
+		mustKubectl(t, cluster, sshSecret(t, cluster, wrong)+`
 ---
 apiVersion: source.toolkit.fluxcd.io/v1
 kind: GitRepository
@@ -133,6 +136,8 @@ kind: Kustomization
 metadata: {name: ssh, namespace: flux-system}
 spec: {interval: 10m, path: ./, prune: true, sourceRef: {kind: GitRepository, name: ssh}}
 `, "apply", "-f", "-")
+		wait("a wrong key to be refused", "Permission denied (publickey)", "-n=flux-system", "gitrepository/ssh", message)
+		mustKubectl(t, cluster, sshSecret(t, cluster, right), "apply", "-f", "-")
 		wait("what the repository over SSH holds to be applied", "one", "-n=default", "configmap/from-ssh", "-o=jsonpath={.data.value}")
 	})
 	t.Run("egress", func(t *testing.T) { testEgress(t, cluster) })
@@ -154,15 +159,26 @@ webhooks:
 ---
 `
 
+// protect makes a local repository private: only the key reads it.
+func protect(t *testing.T, cluster *localcluster.Cluster, url string, key []byte) {
+	t.Helper()
+	signer, err := ssh.ParsePrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Git.Protect(url, githost.Credentials{Key: string(ssh.MarshalAuthorizedKey(signer.PublicKey()))}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // sshSecret is the manifest of the Secret flux-system/ssh, with which Flux reads
 // the local repositories over SSH.
-func sshSecret(t *testing.T, cluster *localcluster.Cluster) string {
+func sshSecret(t *testing.T, cluster *localcluster.Cluster, key []byte) string {
 	t.Helper()
 	secret, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "ssh", "namespace": "flux-system"},
 		"data": map[string]string{
-			// A private key, in the form of OpenSSH, that opens nothing.
-			"identity":    base64.StdEncoding.EncodeToString(mustKey(t)),
+			"identity":    base64.StdEncoding.EncodeToString(key),
 			"known_hosts": base64.StdEncoding.EncodeToString(cluster.Git.KnownHosts("git.example.com")),
 		},
 	})
@@ -220,6 +236,7 @@ spec:
 	})
 }
 
+// mustKey makes a private key, in the form of OpenSSH.
 func mustKey(t *testing.T) []byte {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)

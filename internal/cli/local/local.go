@@ -25,7 +25,7 @@ type Flags struct {
 	// Paths are those of several clusters; see [Flags.AddSeveral].
 	Paths []string
 
-	maps []string
+	maps, private []string
 }
 
 // Add adds the flags to a command that runs one cluster.
@@ -46,6 +46,7 @@ func (f *Flags) AddSeveral(cmd *cobra.Command) {
 func (f *Flags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.maps, "map", nil, "where an outside address is found on disk, as URL[#BRANCH]=DIR: a Git repository, a plain folder served as BRANCH, a folder of charts, or oci://…; repeatable")
+	flags.StringArrayVar(&f.private, "private", nil, "a mapped Git repository that asks for the credentials of a Secret, as URL=FILE; repeatable")
 	flags.StringArrayVar(&f.Cluster.Assume, "assume", nil, "a Flux object, as NAMESPACE/NAME, to be taken as ready because it cannot run here; repeatable")
 	flags.StringArrayVar(&f.Cluster.Apply, "apply", nil, "a file or folder of manifests that an admin applies by hand before the fleet, such as decryption keys; repeatable")
 	flags.BoolVar(&f.Cluster.Online, "online", false, "let requests for hosts that are not mapped through to the network")
@@ -69,6 +70,13 @@ func (f *Flags) Complete() error {
 			return err
 		}
 		f.Cluster.Maps = append(f.Cluster.Maps, m)
+	}
+	for _, value := range f.private {
+		p, err := network.ParsePrivate(value)
+		if err != nil {
+			return err
+		}
+		f.Cluster.Private = append(f.Cluster.Private, p)
 	}
 	return nil
 }

@@ -21,6 +21,8 @@
 // [Host.Commit]) stays until the folder says something new about that branch,
 // or until the Host ends.
 //
+// A repository accepts any credentials until it is made private: see [Host.Protect].
+//
 // # Untrusted folders
 //
 // A fleet under review is untrusted. git runs with a configuration of ours
@@ -102,6 +104,8 @@ type Host struct {
 	mu           sync.RWMutex
 	repositories map[address]*repository
 	overlays     map[address][]overlay
+	// private are the repositories that ask for credentials.
+	private map[address][]grant
 }
 
 type overlay struct {
@@ -121,6 +125,7 @@ func New(ctx context.Context, c Config) (*Host, error) {
 		log:          c.Log,
 		repositories: map[address]*repository{},
 		overlays:     map[address][]overlay{},
+		private:      map[address][]grant{},
 	}
 	home := filepath.Join(dir, "home")
 	for _, folder := range []string{h.dir, home} {

@@ -23,8 +23,9 @@ var endpoints = []struct{ method, suffix string }{
 }
 
 // ServeHTTP serves the repository that the request's host and path name, with or
-// without .git, over smart HTTP. Any credentials are accepted. For a repository
-// that is not mapped it answers 404 and says which flag would map it.
+// without .git, over smart HTTP. A private repository is served to its credentials
+// alone: see [Host.Protect]. For a repository that is not mapped it answers 404 and says
+// which flag would map it.
 func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, e := range endpoints {
 		path, ok := strings.CutSuffix(r.URL.Path, e.suffix)
@@ -75,6 +76,9 @@ func (r *repository) serveHTTP(w http.ResponseWriter, req *http.Request, endpoin
 	}
 	if !services[service] {
 		http.Error(w, "only smart HTTP is served: use a newer git", http.StatusForbidden)
+		return
+	}
+	if !r.host.askHTTP(w, req, r, service) {
 		return
 	}
 	clean := &http.Request{

@@ -28,20 +28,14 @@ const handshakeTimeout = 30 * time.Second
 
 // ServeSSH serves one SSH connection that a client made to host (with a port
 // unless it is 22) and returns when it is over. Any user, key or password is
-// accepted. Only git-upload-pack and git-receive-pack of a mapped repository are
+// accepted, except for private repositories: see [Host.Protect]. Only git-upload-pack and git-receive-pack of a mapped repository are
 // run, never a shell. The connection is closed on return.
 func (h *Host) ServeSSH(conn net.Conn, host string) {
 	defer conn.Close()
-	config := &ssh.ServerConfig{
-		NoClientAuth:      true,
-		PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, nil },
-		PasswordCallback:  func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) { return nil, nil },
-	}
-	config.AddHostKey(h.signer)
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return
 	}
-	session, channels, requests, err := ssh.NewServerConn(conn, config)
+	session, channels, requests, err := ssh.NewServerConn(conn, h.sshConfig(host))
 	if err != nil {
 		h.log.Debug("an SSH client did not log in", "host", host, "error", err)
 		return
@@ -66,13 +60,19 @@ func (h *Host) ServeSSH(conn net.Conn, host string) {
 		if err != nil {
 			return
 		}
-		sessions.Go(func() { h.serveSession(ctx, channel, requests, host) })
+		sessions.Go(func() { h.serveSession(ctx, channel, requests, caller{host, session.Permissions}) })
 	}
+}
+
+// caller is who opened an SSH connection, and to which host.
+type caller struct {
+	host        string
+	permissions *ssh.Permissions
 }
 
 // serveSession answers the requests of one session (RFC 4254, section 6). The
 // first command ends it.
-func (h *Host) serveSession(ctx context.Context, channel ssh.Channel, requests <-chan *ssh.Request, host string) {
+func (h *Host) serveSession(ctx context.Context, channel ssh.Channel, requests <-chan *ssh.Request, from caller) {
 	defer channel.Close()
 	// Whatever comes after the command must be answered too, or the
 	// connection stalls.
@@ -93,7 +93,7 @@ func (h *Host) serveSession(ctx context.Context, channel ssh.Channel, requests <
 			var command struct{ Line string }
 			status := uint32(128)
 			if err := ssh.Unmarshal(request.Payload, &command); err == nil {
-				status = h.runSession(ctx, channel, host, command.Line, version)
+				status = h.runSession(ctx, channel, from, command.Line, version)
 			}
 			// The client may have hung up.
 			_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
@@ -117,11 +117,14 @@ func answer(request *ssh.Request, ok bool) {
 
 // runSession runs the git program that a client asks for and returns its exit
 // status.
-func (h *Host) runSession(ctx context.Context, channel ssh.Channel, host, line string, env []string) uint32 {
+func (h *Host) runSession(ctx context.Context, channel ssh.Channel, from caller, line string, env []string) uint32 {
 	service, path, err := parseCommand(line)
 	var repo *repository
 	if err == nil {
-		repo, err = h.lookup(host, path)
+		repo, err = h.lookup(from.host, path)
+	}
+	if err == nil {
+		err = h.askSSH(from.host, repo, service, from.permissions)
 	}
 	if err != nil {
 		fmt.Fprintln(channel.Stderr(), err)
