@@ -21,7 +21,7 @@ func Export(components []byte, o Options) ([]byte, error) {
 		return components, nil
 	}
 	const namespace = "flux-system"
-	c := &component{Namespace: namespace, Warn: o.Warn, Pins: o.Pins}
+	c := &component{Namespace: namespace, Warn: o.Warn, Pins: o.Pins, DefaultAccount: noRights}
 	manager, err := managerManifests(namespace, "", o.ManagerImage)
 	if err != nil {
 		return nil, err
@@ -58,10 +58,18 @@ func Export(components []byte, o Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	content["tenure.yaml"] = strings.Join([]string{string(config.CRDs()), string(config.Roles()), string(config.Policies()), posture, manager}, "\n---\n")
+	all := []string{string(config.CRDs()), string(config.Roles()), string(config.Policies()), posture}
+	programs := []string{manager}
 	if o.Proxy != nil && *o.Proxy {
-		content["tenure.yaml"] += "\n---\n" + proxyManifests(namespace, managerImage(manager))
+		programs = append(programs, proxyManifests(namespace, managerImage(manager)))
 	}
+	if o.Capsule != nil && *o.Capsule {
+		all = append(all, capsuleManifests(namespace))
+		for i := range programs {
+			programs[i] = withCapsule(programs[i])
+		}
+	}
+	content["tenure.yaml"] = strings.Join(append(all, programs...), "\n---\n")
 	if o.Warn {
 		content["kustomization.yaml"] += "patches:\n  - target: {kind: ValidatingAdmissionPolicyBinding}\n    patch: '[{\"op\": \"replace\", \"path\": \"/spec/validationActions\", \"value\": [\"Warn\", \"Audit\"]}]'\n"
 	}

@@ -27,13 +27,19 @@ var (
 )
 
 // writeManager puts the manager into the tree.
-func (t *tree) writeManager(c *component, o Options) error {
+func (t *tree) writeManager(c *component, o Options, capsule bool) error {
 	manifests, err := managerManifests(c.Namespace, t.before[managerFile], o.ManagerImage)
 	if err != nil {
 		return err
 	}
 	t.now[managerFile] = manifests
 	c.Proxy = t.writeProxy(c, o.Proxy)
+	if capsule {
+		t.now[managerFile] = withCapsule(manifests)
+		if c.Proxy {
+			t.now[proxyFile] = withCapsule(t.now[proxyFile])
+		}
+	}
 	t.now[managerDir+"/kustomization.yaml"], err = c.render("manager.yaml")
 	return err
 }
@@ -60,9 +66,15 @@ func managerManifests(namespace, before, wanted string) (string, error) {
 // managerImage is the image of the manager in what the fleet holds; empty when
 // there is none. What does not parse is written anew.
 func managerImage(manifests string) string {
+	image, _ := managerContainer(manifests)["image"].(string)
+	return image
+}
+
+// managerContainer is the container of the manager; nil when there is none.
+func managerContainer(manifests string) map[string]any {
 	objects, err := flux.ReadObjects([]byte(manifests))
 	if err != nil {
-		return ""
+		return nil
 	}
 	for _, o := range objects {
 		containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
@@ -70,10 +82,9 @@ func managerImage(manifests string) string {
 			continue
 		}
 		container, _ := containers[0].(map[string]any)
-		image, _ := container["image"].(string)
-		return image
+		return container
 	}
-	return ""
+	return nil
 }
 
 // pinnedManager is the manager's image as the rule tenure-images lists it. Where

@@ -34,8 +34,11 @@ type component struct {
 	Manager string
 	// Shards are the names of the shards, sorted.
 	Shards []string
-	// Warn, Tokens, Flagger and Proxy switch on what not every fleet has.
-	Warn, Tokens, Flagger, Proxy bool
+	// DefaultAccount is the account that what names none is applied as.
+	DefaultAccount string
+	// Warn, Tokens, Flagger, Proxy and Capsule switch on what not every fleet has.
+	// Capsule is about the kinds: see [tree.writeCapsule].
+	Warn, Tokens, Flagger, Proxy, Capsule bool
 }
 
 // patched is an object of the platform's that the root patches: its files stay
@@ -168,6 +171,7 @@ func (t *tree) writeOwn(c *component, s *survey, o Options) error {
 	for name, content := range shards {
 		t.now[t.component(name)] = content
 	}
+	layer := t.writeCapsule(c, s, o.Capsule)
 	own, err := c.render("tenure.yaml")
 	if err != nil {
 		return err
@@ -176,11 +180,12 @@ func (t *tree) writeOwn(c *component, s *survey, o Options) error {
 	t.now[Infrastructure+"/crds.yaml"] = string(config.CRDs())
 	t.now[Infrastructure+"/policies.yaml"] = string(config.Policies())
 	t.now[Infrastructure+"/roles.yaml"] = string(config.Roles())
-	if err := t.writeManager(c, o); err != nil {
+	if err := t.writeManager(c, o, layer); err != nil {
 		return err
 	}
-	if _, there := t.now[Infrastructure+"/profile.yaml"]; there {
-		return nil
+	if text, there := t.now[Infrastructure+"/profile.yaml"]; there {
+		t.now[Infrastructure+"/profile.yaml"], err = Allow(text, o.Allow)
+		return err
 	}
 	t.now[Infrastructure+"/profile.yaml"], err = s.posture(c.Namespace, o.Allow)
 	return err

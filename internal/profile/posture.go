@@ -41,11 +41,11 @@ func (s *survey) posture(namespace string, allow []string) (string, error) {
 		}
 	}
 	for _, a := range allow {
-		kind, pattern, _ := strings.Cut(a, "=")
-		list := map[string]*[]v1alpha1.AddressPattern{"git": &sources.Git, "helm": &sources.Helm, "oci": &sources.OCI}[kind]
-		if list == nil || !strings.Contains(pattern, "://") {
-			return "", fmt.Errorf("cannot read --allow %s: write git=, helm= or oci= and an address such as https://github.com/acme/*", a)
+		kind, pattern, err := parseAllow(a)
+		if err != nil {
+			return "", err
 		}
+		list := map[string]*[]v1alpha1.AddressPattern{"git": &sources.Git, "helm": &sources.Helm, "oci": &sources.OCI}[kind]
 		*list = append(*list, v1alpha1.AddressPattern(pattern))
 	}
 	spec := map[string]any{"platformNamespaces": []string{namespace}}
@@ -80,7 +80,7 @@ func (s *survey) posture(namespace string, allow []string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot write the posture: %w", err)
 	}
-	return "# What tenants may do. The addresses are those that this fleet's tenants used\n# when the file was written; change it as you like, it is not written again.\n" + string(content), nil
+	return "# What tenants may do. The addresses are those that this fleet's tenants used\n# when the file was written; change it as you like: later runs add what --allow\n# names, and nothing else.\n" + string(content), nil
 }
 
 func isSource(kind string) bool {

@@ -8,6 +8,7 @@
 //	clusters/staging/flux-system/kustomization.yaml   components: [tenure]
 //	clusters/staging/flux-system/tenure/              flags, rights, root account
 //	infrastructure/tenure/                            kinds, rules, roles, posture
+//	infrastructure/tenure/capsule.yaml                Capsule's kinds and rights, with --capsule
 //	infrastructure/tenure/manager/                    the manager, and the proxy
 //
 // Nothing else of the fleet is written to, with one exception: a patch of the
@@ -58,8 +59,8 @@ type Options struct {
 	// Warn lets the rules warn of what they forbid, instead of denying it.
 	Warn bool
 	// Allow are further addresses that tenants may fetch from, as KIND=PATTERN
-	// with the kinds git, helm and oci. They are used when the posture is
-	// written for the first time.
+	// with the kinds git, helm and oci. They are added to the posture, if it does not
+	// have them.
 	Allow []string
 	// ManagerImage is the image of `tenure-server`. Empty keeps the one that the
 	// fleet names, and takes that of [config.Manager] if it names none.
@@ -67,6 +68,9 @@ type Options struct {
 	// Proxy says whether the proxy is installed beside the manager, with its image.
 	// Nil keeps what the fleet has, which at first is none.
 	Proxy *bool
+	// Capsule says whether the layer for Capsule's kinds is installed. Nil keeps what
+	// the fleet has, which at first is none.
+	Capsule *bool
 	// Pins are the images that may run in Flux's namespace. Nil keeps those of
 	// before; without any in a slice, images are not pinned any more.
 	Pins []Pin
@@ -204,6 +208,9 @@ func (t *tree) multi(o Options) (*Plan, error) {
 		return nil, err
 	}
 	component.Shards = shards
+	if component.DefaultAccount, err = t.defaultAccount(plain, o); err != nil {
+		return nil, err
+	}
 	fresh := o.Pins != nil
 	if component.Pins = o.Pins; !fresh {
 		component.Pins = t.rememberedPins()

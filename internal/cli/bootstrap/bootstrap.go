@@ -31,6 +31,8 @@ type options struct {
 	url, branch, path       string
 	kubeconfig, context     string
 	security, mode          string
+	capsule                 bool
+	capsuleGiven            *bool // nil when the fleet says it
 	allow                   []string
 	components, extra       []string
 	author                  gitrepo.Author
@@ -75,6 +77,9 @@ that key, and with --token-auth the password.`,
   tenure bootstrap git --url=ssh://git@git.example.com/acme/fleet --private-key-file=./deploy-key --path=clusters/staging`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("capsule") {
+				o.capsuleGiven = &o.capsule
+			}
 			o.componentsSet, o.extraSet = cmd.Flags().Changed("components"), cmd.Flags().Changed("components-extra")
 			return o.run(cmd.Context())
 		},
@@ -93,6 +98,7 @@ func (o *options) add(cmd *cobra.Command) {
 	flags.StringVar(&o.security, "security-profile", "multi-tenant", "multi-tenant or single-tenant")
 	flags.StringVar(&o.mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
 	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from beside those that the fleet shows, as `KIND=PATTERN` with git, helm or oci; repeatable")
+	flags.BoolVar(&o.capsule, "capsule", false, "with Capsule's kinds, which the manager translates (default: as the fleet has it)")
 	flags.StringSliceVar(&o.components, "components", bootstrap.DefaultComponents(), "the controllers of Flux")
 	flags.StringSliceVar(&o.extra, "components-extra", nil, "further controllers: image-reflector-controller, image-automation-controller")
 	flags.StringVar(&o.author.Name, "author-name", "Flux", "author of the commit")
@@ -119,7 +125,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	opts := bootstrap.Options{
 		Path:    path.Clean(filepath.ToSlash(o.path)),
-		Profile: profile.Options{Tenants: o.security == "multi-tenant", Warn: o.mode == "warn", Allow: o.allow},
+		Profile: profile.Options{Tenants: o.security == "multi-tenant", Warn: o.mode == "warn", Allow: o.allow, Capsule: o.capsuleGiven},
 		Author:  o.author, Appendix: o.appendix, SecretName: o.secretName,
 		Interval: o.interval, Timeout: o.timeout, Key: o.access.key,
 		DeployKey: o.deployKey,

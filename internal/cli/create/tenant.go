@@ -21,6 +21,8 @@ type tenantOptions struct {
 	environments []string
 	confirm      edit.Flags
 
+	allow bool
+
 	secret           string // kind of the credentials, or ""
 	auth             authFlags
 	seal             sealFlags
@@ -71,6 +73,7 @@ printed as "flux create tenant" does.`,
 	flags.StringVar(&t.fleet, "fleet", "", "folder of the platform's repository")
 	flags.StringVar(&t.tenantsDir, "tenants", "", "folder in the fleet that holds base and the environments (default: where the clusters' Kustomizations point)")
 	flags.StringArrayVar(&t.environments, "environment", nil, "environment and the folder of the tenant's repository for it, as NAME=PATH; may be repeated")
+	flags.BoolVar(&t.allow, "allow", false, "add --git-url to the addresses that tenants may fetch from, if the fleet's TenancyProfile does not have it")
 	flags.StringVar(&t.secret, "secret", "", "make credentials for a private repository: ssh (a key pair) or token (a token or a password)")
 	flags.StringVar(&t.decryptionSecret, "decryption-secret", "", "Secret of the platform with which Flux decrypts the credentials (default sops-age or sops-gpg)")
 	t.auth.add(cmd)
@@ -107,7 +110,11 @@ func (t *tenantOptions) run(ctx context.Context) error {
 		if err != nil {
 			return nil, err
 		}
-		return plan.Notes, nil
+		note, err := t.allowed(s)
+		if err != nil || note == "" {
+			return plan.Notes, err
+		}
+		return append(plan.Notes, note), nil
 	})
 	if err != nil || !written || t.deployKey == nil {
 		return err

@@ -17,7 +17,7 @@ import (
 // NewCommand returns the command.
 func NewCommand(streams ui.IO) *cobra.Command {
 	var security, mode, image string
-	var export, images, proxy bool
+	var export, images, proxy, capsule bool
 	var allow, shards []string
 	var pinned imageflags.Flags
 	cmd := &cobra.Command{
@@ -56,7 +56,7 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 			if err != nil {
 				return err
 			}
-			manifests, err := profile.Export(components, profile.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Proxy: &proxy, Pins: pins, Shards: shards})
+			manifests, err := profile.Export(components, profile.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Proxy: &proxy, Capsule: &capsule, Pins: pins, Shards: shards})
 			if err != nil {
 				return err
 			}
@@ -69,6 +69,7 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 	flags.BoolVar(&export, "export", false, "print the manifests")
 	flags.BoolVar(&images, "image-controllers", false, "with image-reflector- and image-automation-controller")
 	flags.BoolVar(&proxy, "proxy", false, "with the proxy, which shows tenants their part of the cluster")
+	flags.BoolVar(&capsule, "capsule", false, "with Capsule's kinds, which the manager translates")
 	flags.StringVar(&security, "security-profile", "multi-tenant", "multi-tenant or single-tenant")
 	flags.StringVar(&mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
 	flags.StringArrayVar(&allow, "allow", nil, "an address that tenants may fetch from, as `KIND=PATTERN` with git, helm or oci; repeatable")

@@ -35,8 +35,9 @@ type options struct {
 	managerImage      string
 	allow, shards     []string
 	yes, dryRun       bool
-	proxy             bool
+	proxy, capsule    bool
 	proxyGiven        *bool // nil when the fleet says it
+	capsuleGiven      *bool // nil when the fleet says it
 	images            imageflags.Flags
 }
 
@@ -75,6 +76,9 @@ until the next --verify-images; after an update of Flux it has to be run again.`
 			if cmd.Flags().Changed("proxy") {
 				o.proxyGiven = &o.proxy
 			}
+			if cmd.Flags().Changed("capsule") {
+				o.capsuleGiven = &o.capsule
+			}
 			return o.run(cmd.Context(), streams, args)
 		},
 	}
@@ -85,6 +89,7 @@ until the next --verify-images; after an update of Flux it has to be run again.`
 	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from beside those that the fleet shows, as `KIND=PATTERN` with git, helm or oci; repeatable")
 	flags.StringVar(&o.managerImage, "manager-image", "", "image of tenure-server for the manager, as `REPOSITORY:TAG` (default: the fleet's, or the one of this version)")
 	flags.BoolVar(&o.proxy, "proxy", false, "with the proxy, which shows tenants their part of the cluster (default: as the fleet has it)")
+	flags.BoolVar(&o.capsule, "capsule", false, "with Capsule's kinds, which the manager translates (default: as the fleet has it)")
 	flags.StringArrayVar(&o.shards, shardFlag, nil, "`NAME` of a shard: controllers of its own for tenants whose namespaces have the label sharding.fluxcd.io/key: NAME; repeatable, and empty takes all out (default: the fleet's)")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "write without asking")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show the diff and write nothing")
@@ -125,7 +130,7 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	if err != nil {
 		return err
 	}
-	opts := profile.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, Shards: o.shards}
+	opts := profile.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, Capsule: o.capsuleGiven, Shards: o.shards}
 	if len(args) == 0 {
 		return drift(streams, f, opts)
 	}

@@ -1,0 +1,85 @@
+package create
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/change"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/profile"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// allowed refuses a tenant whose repository the fleet's TenancyProfiles do not allow, or
+// adds the address to them and says so. The API server would refuse the source, and with
+// it everything that is applied together.
+func (t *tenantOptions) allowed(s *change.Set) (note string, err error) {
+	files, err := profilesWithout(s.FS(), t.tenant.URL)
+	if err != nil || len(files) == 0 {
+		return "", err
+	}
+	where := strings.Join(files, " and ")
+	if !t.allow {
+		return "", ui.WithHint(
+			fmt.Errorf("tenants may not fetch from %s: the TenancyProfile in %s does not allow the address, and one source that is refused keeps the Kustomization from applying any tenant", t.tenant.URL, where),
+			"add the address with --allow, or a pattern with `tenure profile multi-tenant --allow git=…`")
+	}
+	for _, name := range files {
+		content, err := s.Read(name)
+		if err != nil {
+			return "", fmt.Errorf("cannot read the fleet: %w", err)
+		}
+		text, err := profile.Allow(string(content), []string{"git=" + t.tenant.URL})
+		if err != nil {
+			return "", fmt.Errorf("cannot change %s: %w", name, err)
+		}
+		if err := s.Write(name, []byte(text)); err != nil {
+			return "", fmt.Errorf("cannot change %s: %w", name, err)
+		}
+	}
+	return fmt.Sprintf("all tenants may fetch from %s now: see %s", t.tenant.URL, where), nil
+}
+
+// profilesWithout returns the files whose TenancyProfile does not allow an address. A
+// fleet without any has no rules about addresses, or keeps them elsewhere.
+func profilesWithout(fleet fs.FS, address string) ([]string, error) {
+	var files []string
+	err := fs.WalkDir(fleet, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && entry.Name() == ".git":
+			return fs.SkipDir
+		case !entry.Type().IsRegular() || path.Ext(name) != ".yaml" && path.Ext(name) != ".yml":
+			return nil
+		}
+		content, err := fs.ReadFile(fleet, name)
+		if err != nil || !bytes.Contains(content, []byte("\nkind: TenancyProfile\n")) {
+			return err
+		}
+		objects, err := flux.ReadObjects(content)
+		if err != nil {
+			return nil //nolint:nilerr // a template of something else: whoever builds the fleet says what is wrong
+		}
+		for _, o := range objects {
+			p := v1alpha1.TenancyProfile{}
+			if o.GetKind() != "TenancyProfile" || runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &p) != nil {
+				continue
+			}
+			if !tenancy.MatchesAddress(p.Spec.Tenants.Sources.Git, address) {
+				files = append(files, name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	return files, nil
+}
