@@ -175,13 +175,17 @@ func (f *Fleet) findSystem() (string, error) {
 // systemObjects returns the objects in the manifests of the system folder.
 // Files that are no manifests, such as patches, do not matter here.
 func (f *Fleet) systemObjects() ([]unstructured.Unstructured, error) {
-	files, err := filepath.Glob(filepath.Join(f.Dir, filepath.FromSlash(f.System), "*.yaml"))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the fleet: %w", err)
+	var files []string
+	for _, pattern := range []string{"*.yaml", "*.yml"} {
+		found, err := filepath.Glob(filepath.Join(f.Dir, filepath.FromSlash(f.System), pattern))
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the fleet: %w", err)
+		}
+		files = append(files, found...)
 	}
 	var objects []unstructured.Unstructured
 	for _, file := range files {
-		if filepath.Base(file) == kustomizeFile {
+		if base := filepath.Base(file); base == kustomizeFile || base == "kustomization.yml" {
 			continue
 		}
 		content, err := os.ReadFile(file)

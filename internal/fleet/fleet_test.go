@@ -75,6 +75,13 @@ func TestLoad(t *testing.T) {
 			},
 			system: "clusters/staging/flux-system", sync: written,
 		},
+		"short ending": {
+			reason: "the root objects may be in a file that ends in .yml",
+			files: map[string]string{
+				system + "gotk-components.yaml": deployment, system + "root.yml": rootSync, system + "kustomization.yaml": "resources: [gotk-components.yaml, root.yml]\n",
+			},
+			system: "clusters/staging/flux-system", sync: written,
+		},
 		"placeholder": {
 			reason: "a file of comments is a placeholder for Flux's manifests",
 			files: map[string]string{

@@ -191,8 +191,11 @@ func (c *Cluster) readManual() ([]*unstructured.Unstructured, error) {
 		}
 		files := []string{name}
 		if info.IsDir() {
-			if files, err = filepath.Glob(filepath.Join(name, "*.yaml")); err != nil {
+			if files, err = filepath.Glob(filepath.Join(name, "*.y*ml")); err != nil {
 				return nil, fmt.Errorf("cannot read --apply: %w", err)
+			}
+			if len(files) == 0 {
+				return nil, fmt.Errorf("cannot read --apply: %s has no .yaml and no .yml file", name)
 			}
 		}
 		for _, file := range files {

@@ -82,10 +82,17 @@ func optional(name, args, annotations string) string {
 	return "{apiVersion: apps/v1, kind: Deployment, metadata: {name: " + name + ", namespace: flux-system, annotations: {" + annotations + "}}, spec: {replicas: 0, selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {containers: [{name: x, image: x, args: [" + args + "]}]}}}}"
 }
 
-// Each change of what is installed is found, and nothing else is.
+// What is installed is compared on a real API server, which fills in defaults.
 func TestInstalled(t *testing.T) {
 	t.Parallel()
 	c, kube := installedCluster(t)
+	t.Run("Drift", func(t *testing.T) { testDrift(t, c, kube) })
+	t.Run("Warn", func(t *testing.T) { testWarn(t, c, kube) })
+	t.Run("Missing", func(t *testing.T) { testMissing(t, c, kube) })
+}
+
+// testDrift: each change of what is installed is found, and nothing else is.
+func testDrift(t *testing.T, c Cluster, kube client.Client) {
 	if wrong := wrongRows(t, c); len(wrong) > 0 {
 		t.Fatalf("what was just installed is not as installed: %v", wrong)
 	}
@@ -107,13 +114,11 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
-// Objects that are gone are named.
-func TestInstalledMissing(t *testing.T) {
-	t.Parallel()
-	c, kube := installedCluster(t)
+// testMissing: objects that are gone are named.
+func testMissing(t *testing.T, c Cluster, kube client.Client) {
 	for row, object := range map[string]string{
 		"tenure-protected":          "ValidatingAdmissionPolicyBinding tenure-protected",
-		"tenure-pods":               "ValidatingAdmissionPolicy tenure-pods",
+		"tenure-objects":            "ValidatingAdmissionPolicy tenure-objects",
 		"webhook tenure-namespaces": "MutatingWebhookConfiguration tenure-namespaces",
 		"roles":                     "ClusterRole tenure-tenant",
 		"kinds":                     "CustomResourceDefinition sourcegrants.tenure.dev",
@@ -127,11 +132,9 @@ func TestInstalledMissing(t *testing.T) {
 	}
 }
 
-// Warn mode is a state that a fleet may choose; it is shown as what it is.
-func TestInstalledWarn(t *testing.T) {
-	t.Parallel()
-	c, kube := installedCluster(t)
-	drift{object: "ValidatingAdmissionPolicyBinding tenure-protected", path: "/spec/validationActions", value: `["Warn", "Audit"]`}.apply(t, kube)
+// testWarn: warn mode is a state that a fleet may choose; it is shown as what it is.
+func testWarn(t *testing.T, c Cluster, kube client.Client) {
+	defer drift{object: "ValidatingAdmissionPolicyBinding tenure-protected", path: "/spec/validationActions", value: `["Warn", "Audit"]`}.apply(t, kube)()
 	c.Warn = true
 	results, err := c.installed(t.Context())
 	if err != nil {

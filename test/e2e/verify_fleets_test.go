@@ -42,6 +42,11 @@ type verified struct {
 		finding
 		Reason string `json:"reason"`
 	} `json:"attacks"`
+	Read *struct {
+		Files      int   `json:"files"`
+		Applied    int   `json:"applied"`
+		NotApplied []any `json:"notApplied"`
+	} `json:"read"`
 	Clusters []verified `json:"clusters"`
 }
 
@@ -152,6 +157,11 @@ func (tc verifiedFleet) test(t *testing.T, f foreign) {
 	}
 	if diff := gocmp.Diff(tc.notReady, notReady); diff != "" {
 		t.Errorf("%s: what is not ready (-want +got):\n%s", tc.reason, diff)
+	}
+	for _, c := range report.Clusters {
+		if read := c.Read; read != nil && (read.Files == 0 || read.Applied+len(read.NotApplied) != read.Files) {
+			t.Errorf("what became of each file is not said: %+v", *read)
+		}
 	}
 	golden := filepath.Join("testdata", "verify", tc.shape.public+".jsonl")
 	got := report.reduced(t)

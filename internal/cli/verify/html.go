@@ -99,7 +99,7 @@ func (c htmlCluster) ReadSummary() string { return c.Read.summary(c.Path) }
 
 // NoTenants says what was looked for, if there are no tenants.
 func (c htmlCluster) NoTenants() string {
-	if c.Error == "" && len(c.clusterReport.Tenants) == 0 {
+	if c.Error == "" && len(c.Tenants) == 0 {
 		return noTenants
 	}
 	return ""
@@ -163,12 +163,12 @@ func (c htmlCluster) Matrix() []htmlRow {
 	titles := map[string]string{}
 	for _, a := range c.Attacks {
 		made[[2]string{a.Key, a.Tenant}] = a
-		titles[a.Key] = a.Title
+		titles[a.Key] = a.Title + ", " + via(a.Via)
 	}
 	var rows []htmlRow
 	for _, key := range inOrder(titles) {
 		row := htmlRow{Key: key, Title: titles[key]}
-		for _, t := range c.clusterReport.Tenants {
+		for _, t := range c.Tenants {
 			a, tried := made[[2]string{key, t.Name}]
 			cell := htmlCell{Text: "–"}
 			if tried {
