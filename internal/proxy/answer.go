@@ -81,7 +81,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 	}
 	payer := p.view.payer(who)
 	if !limit.take(payer) {
-		return tooMany("quota", "%q has too many requests open: at most %d at a time", payer, limit.max)
+		return tooMany("quota", "%q has too many requests open, or all together have: at most %d at a time", payer, limit.max)
 	}
 	defer limit.giveBack(payer)
 	// Before the selection: a change in between must not be missed.

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -25,6 +26,8 @@ type call struct {
 	// they have been found out; auditID makes that of the request.
 	caller, acting user.Info
 	auditID        func() string
+	// room is for what of the request, and of its answer, is in memory at once.
+	room *budget.Room
 }
 
 // infos understands requests as the API server does.

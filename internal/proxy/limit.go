@@ -21,31 +21,37 @@ func (v *view) payer(who user.Info) string {
 	return "the service accounts of namespace " + namespace
 }
 
-// quota bounds how many of something each of many may have at a time.
+// quota bounds how many of something each of many may have at a time, and how many all
+// of them may have together.
 type quota struct {
-	max int // 0 is no bound
+	max, all int // 0 is no bound
 
 	mu    sync.Mutex
 	taken map[string]int
+	sum   int
 }
 
-func newQuota(maximum int) *quota { return &quota{max: maximum, taken: map[string]int{}} }
+func newQuota(maximum, all int) *quota {
+	return &quota{max: maximum, all: all, taken: map[string]int{}}
+}
 
-// take takes one; it returns false when who has as many as allowed. Whoever got
-// one gives it back.
+// take takes one; it returns false when who has as many as allowed, or all together
+// have. Whoever got one gives it back.
 func (q *quota) take(who string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.max > 0 && q.taken[who] >= q.max {
+	if q.max > 0 && q.taken[who] >= q.max || q.all > 0 && q.sum >= q.all {
 		return false
 	}
 	q.taken[who]++
+	q.sum++
 	return true
 }
 
 func (q *quota) giveBack(who string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.sum--
 	if q.taken[who]--; q.taken[who] <= 0 {
 		delete(q.taken, who)
 	}

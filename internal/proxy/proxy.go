@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tenure-dev/tenure/internal/proxy/across"
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -80,6 +81,9 @@ const AnswerTimeout = requestTimeout + 5*time.Second
 const (
 	defaultWatches = 1000
 	defaultLists   = 50
+	// maxAllWatches bounds the watches, logs and upgraded connections of all users. With
+	// 60 KB each, these are 600 MB of the memory of config/proxy.
+	maxAllWatches = 10_000
 )
 
 // slowness is how slow clients may be: bodyTimeout and writeTimeout, other than in
@@ -99,6 +103,7 @@ type Proxy struct {
 	kinds      kinds
 	scopes     scopes
 	across     *across.Server
+	memory     *budget.Budget
 	rules      map[schema.GroupResource]Rule
 	pass       *httputil.ReverseProxy
 	buffers    buffers
@@ -135,10 +140,11 @@ func New(o Options) (*Proxy, error) {
 		options: o, host: host, log: o.Log,
 		rules:    map[schema.GroupResource]Rule{},
 		inFlight: make(chan struct{}, cmp.Or(o.MaxInFlight, defaultInFlight)),
-		watches:  newQuota(cmp.Or(o.MaxWatches, defaultWatches)),
-		lists:    newQuota(cmp.Or(o.MaxLists, defaultLists)),
-		perUser:  newQuota(max(1, cmp.Or(o.MaxInFlight, defaultInFlight)/inFlightShare)),
+		watches:  newQuota(cmp.Or(o.MaxWatches, defaultWatches), maxAllWatches),
+		lists:    newQuota(cmp.Or(o.MaxLists, defaultLists), 0),
+		perUser:  newQuota(max(1, cmp.Or(o.MaxInFlight, defaultInFlight)/inFlightShare), 0),
 		opening:  newGate(maxOpening, maxOpeningEach),
+		memory:   budget.New(budget.Default()),
 		audit:    &auditor{to: o.Audit, log: o.Log},
 		checks:   checks(o.ClientCertificates),
 		slow:     slowness{body: bodyTimeout, write: writeTimeout},
@@ -158,7 +164,7 @@ func New(o Options) (*Proxy, error) {
 		return nil, fmt.Errorf("cannot ask for kinds: %w", err)
 	}
 	p.scopes = scopes{client: p.kinds.client, known: map[schema.GroupVersion]scope{}}
-	p.across = &across.Server{Transport: &p.transports, Base: p.host}
+	p.across = &across.Server{Transport: &p.transports, Base: p.host, Memory: p.memory}
 	p.identities = newIdentities(host, p.transports.short, p.metrics.lookup)
 	p.mayBe = p.identities.mayBe
 	for _, rule := range append([]Rule{namespaces{p.view}, tenants{p.view}}, o.Rules...) {
@@ -287,6 +293,11 @@ func (p *Proxy) serve(w *recorder, r *http.Request, c *call) error {
 		}
 		defer p.perUser.giveBack(payer)
 	}
+	c.room = p.memory.Open(payer)
+	if c.longRunning() {
+		c.room = p.memory.OpenExact(payer)
+	}
+	defer c.room.Close()
 	if err := settleImpersonation(r, c); err != nil {
 		return err
 	}
@@ -302,7 +313,7 @@ func (p *Proxy) serve(w *recorder, r *http.Request, c *call) error {
 	w.answer = "passed"
 	if c.longRunning() {
 		if !p.watches.take(payer) {
-			return tooMany("quota", "%q has too many watches, logs and connections open: at most %d at a time", payer, p.watches.max)
+			return tooMany("quota", "%q has too many watches, logs and connections open, or all together have: at most %d and %d at a time", payer, p.watches.max, p.watches.all)
 		}
 		defer p.watches.giveBack(payer)
 		if c.info.Verb == "watch" {

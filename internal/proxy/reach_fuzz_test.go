@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/proxy/across"
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -130,7 +131,7 @@ func (w *reachWorld) list() {
 // begin opens a watch where the client is.
 func (w *reachWorld) begin() {
 	w.passed, w.fresh, w.headed = w.at, true, false
-	w.open = &filter{see: w.rights, shown: map[string]member{}, unsettled: map[string]bool{}, known: func(name string) (map[string]string, bool) {
+	w.open = &filter{see: w.rights, room: budget.New(budget.Default()).OpenExact("x"), shown: map[string]member{}, unsettled: map[string]bool{}, known: func(name string) (map[string]string, bool) {
 		ns, ok := w.then(w.heard)[name]
 		return ns.labels(), ok
 	}}

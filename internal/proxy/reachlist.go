@@ -72,9 +72,13 @@ func (r reader) at(ctx context.Context, query url.Values, accept string, see *re
 				return nil, "", err
 			}
 			for _, m := range members {
-				if see.sees(m.name, m.labels) {
-					seen[m.name] = m
+				if !see.sees(m.name, m.labels) {
+					continue
 				}
+				if err := r.call.room.Take(int64(len(m.object))); err != nil {
+					return nil, "", err
+				}
+				seen[m.name] = m
 			}
 			one.Del("resourceVersion")
 			one.Del("resourceVersionMatch")
@@ -99,10 +103,12 @@ func (r reader) page(ctx context.Context, query url.Values, accept string) (*pag
 	}
 	out.Header.Set("Accept", accept)
 	out.Header.Del("Accept-Encoding")
-	answer, err := r.proxy.whole(out)
+	answer, err := r.proxy.whole(out, r.call.room)
 	if err != nil {
 		return nil, err
 	}
+	// Of the text, what is kept of it is a copy.
+	defer func() { _ = r.call.room.Take(-int64(len(answer.body))) }()
 	if answer.status != http.StatusOK {
 		status := &apierrors.StatusError{}
 		if err := json.Unmarshal(answer.body, &status.ErrStatus); err != nil || status.ErrStatus.Code == 0 {

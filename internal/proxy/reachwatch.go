@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/tenure-dev/tenure/internal/proxy/across"
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
 )
 
 // filter lets through of a watch of all namespaces what somebody may see of them. It
@@ -36,6 +37,8 @@ type filter struct {
 	// unsettled are those that RBAC has begun to name while they were not shown,
 	// since they were not tenants', and of which no event has come after that.
 	unsettled map[string]bool
+	// room is for what is shown.
+	room *budget.Room
 	// columns are those of the table, which only the first event has, and headed
 	// says that the client has them.
 	columns json.RawMessage
@@ -61,7 +64,7 @@ func (r reader) watch(ctx context.Context, query url.Values, see *reach, goesOn 
 	if query.Get("includeObject") == "None" {
 		query.Set("includeObject", "Metadata") // there would be no labels to judge by
 	}
-	f := &filter{accept: accept, see: see, shown: map[string]member{}, unsettled: map[string]bool{}, known: func(name string) (map[string]string, bool) {
+	f := &filter{accept: accept, see: see, room: r.call.room, shown: map[string]member{}, unsettled: map[string]bool{}, known: func(name string) (map[string]string, bool) {
 		ns, ok := r.proxy.view.namespace(name)
 		if !ok {
 			return nil, false
@@ -139,6 +142,9 @@ func (f *filter) pass(in across.Frame) (*across.Frame, error) {
 	before, was := f.shown[m.name]
 	may := f.see.sees(m.name, m.labels)
 	if may && in.Type != watch.Deleted {
+		if err := f.room.Take(int64(len(m.object) - len(before.object))); err != nil {
+			return nil, err
+		}
 		f.shown[m.name] = m
 		in.Type = watch.Modified
 		if !was {
@@ -150,6 +156,9 @@ func (f *filter) pass(in across.Frame) (*across.Frame, error) {
 		return nil, nil
 	}
 	delete(f.shown, m.name)
+	if err := f.room.Take(-int64(len(before.object))); err != nil {
+		return nil, err
+	}
 	in.Type = watch.Deleted
 	if !may {
 		// Of what it is now, the client may know no more than that.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -58,6 +59,10 @@ func asRefusal(err error) *refusal {
 	var r *refusal
 	if errors.As(err, &r) {
 		return r
+	}
+	var full *budget.FullError
+	if errors.As(err, &full) {
+		return refuse("memory", full.StatusError)
 	}
 	return unavailable(err)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,10 +27,14 @@ func (p *Proxy) reviewed(w http.ResponseWriter, r *http.Request, c *call) (bool,
 	if r.Method != http.MethodPost || !c.plain || c.info.Path != accessReviewPath || r.Header.Get("Content-Encoding") != "" {
 		return false, nil
 	}
-	content, err := io.ReadAll(r.Body)
+	content, err := io.ReadAll(c.room.Reader(r.Body))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		return true, refuse("size", apierrors.NewRequestEntityTooLargeError("the body is too large"))
+	}
+	var full *budget.FullError
+	if errors.As(err, &full) {
+		return true, err
 	}
 	if err != nil {
 		return true, badRequest("body", "the body cannot be read")
@@ -47,7 +52,7 @@ func (p *Proxy) reviewed(w http.ResponseWriter, r *http.Request, c *call) (bool,
 	}
 	allowed := p.answers(review.Spec.ResourceAttributes) || p.joins(who, review.Spec.ResourceAttributes)
 	if !allowed {
-		if allowed, err = p.showsAny(r.Context(), who, review.Spec.ResourceAttributes); err != nil {
+		if allowed, err = p.showsAny(r.Context(), who, review.Spec.ResourceAttributes, c.room); err != nil {
 			return true, err
 		}
 	}
@@ -73,7 +78,7 @@ func (p *Proxy) answers(a *authorizationv1.ResourceAttributes) bool {
 
 // showsAny says whether the question is about a read of a cluster-scoped kind of which
 // the proxy shows something: of a get with a name, that object.
-func (p *Proxy) showsAny(ctx context.Context, who user.Info, a *authorizationv1.ResourceAttributes) (bool, error) {
+func (p *Proxy) showsAny(ctx context.Context, who user.Info, a *authorizationv1.ResourceAttributes, room *budget.Room) (bool, error) {
 	if a == nil || a.Subresource != "" || p.view.ready() != nil {
 		return false, nil
 	}
@@ -86,7 +91,7 @@ func (p *Proxy) showsAny(ctx context.Context, who user.Info, a *authorizationv1.
 	if !ok || a.Verb != "get" || a.Name == "" {
 		return ok, nil
 	}
-	object, err := p.metadata(ctx, pathOf(served, a.Name))
+	object, err := p.metadata(ctx, pathOf(served, a.Name), room)
 	if err != nil || object == nil {
 		return false, err
 	}
@@ -100,6 +105,7 @@ func (p *Proxy) rulesReviewed(w http.ResponseWriter, r *http.Request, c *call) (
 	if r.Method != http.MethodPost || !c.plain || c.info.Path != rulesReviewPath {
 		return false, nil
 	}
+	// Whoever is not allowed to ask does not get an answer.
 	who, err := p.identity(r.Context(), c)
 	if err != nil {
 		return true, err
@@ -110,8 +116,11 @@ func (p *Proxy) rulesReviewed(w http.ResponseWriter, r *http.Request, c *call) (
 	accept := r.Header.Get("Accept")
 	r.Header.Set("Accept", runtime.ContentTypeJSON)
 	r.Header.Del("Accept-Encoding")
-	answer := &held{header: http.Header{}}
+	answer := &held{header: http.Header{}, room: c.room}
 	p.pass.ServeHTTP(answer, r)
+	if answer.full != nil {
+		return true, answer.full
+	}
 	object, _, err := codecs.UniversalDeserializer().Decode(answer.body.Bytes(), nil, nil)
 	review, ok := object.(*authorizationv1.SelfSubjectRulesReview)
 	if err != nil || !ok {
@@ -149,6 +158,9 @@ type held struct {
 	header http.Header
 	code   int
 	body   bytes.Buffer
+	room   *budget.Room
+	// full says that there was no room for all of it.
+	full error
 }
 
 // Header implements http.ResponseWriter.
@@ -165,6 +177,9 @@ func (h *held) WriteHeader(code int) {
 func (h *held) Write(b []byte) (int, error) {
 	if h.code == 0 {
 		h.code = http.StatusOK
+	}
+	if h.full = cmp.Or(h.full, h.room.Take(int64(len(b)))); h.full != nil {
+		return len(b), nil // to be read to its end
 	}
 	return h.body.Write(b)
 }

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/discovery"
+
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
 )
 
 const (
@@ -63,7 +65,7 @@ func (p *Proxy) single(w http.ResponseWriter, r *http.Request, c *call, who user
 	// The newest version is as new as any that is asked for.
 	query.Del("resourceVersion")
 	for range attempts {
-		before, err := p.metadata(r.Context(), path)
+		before, err := p.metadata(r.Context(), path, c.room)
 		if err != nil || before == nil || !given.matches(before.Labels) {
 			return false, err
 		}
@@ -71,15 +73,16 @@ func (p *Proxy) single(w http.ResponseWriter, r *http.Request, c *call, who user
 		if err != nil {
 			return true, err
 		}
-		object, err := p.whole(out)
+		object, err := p.whole(out, c.room)
 		if err != nil {
 			return true, err
 		}
-		after, err := p.metadata(r.Context(), path)
+		after, err := p.metadata(r.Context(), path, c.room)
 		if err != nil {
 			return true, err
 		}
 		if after == nil || after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
+			c.room.Close() // nothing of this attempt is kept
 			continue
 		}
 		copyHeader(w.Header(), object.header)
@@ -92,7 +95,7 @@ func (p *Proxy) single(w http.ResponseWriter, r *http.Request, c *call, who user
 
 // metadata reads the metadata of one object as the proxy; nil is one that is not
 // there.
-func (p *Proxy) metadata(ctx context.Context, path string) (*metav1.PartialObjectMetadata, error) {
+func (p *Proxy) metadata(ctx context.Context, path string, room *budget.Room) (*metav1.PartialObjectMetadata, error) {
 	target := *p.host
 	target.Path = path
 	out, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
@@ -101,7 +104,7 @@ func (p *Proxy) metadata(ctx context.Context, path string) (*metav1.PartialObjec
 	}
 	out.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
 	out.Header.Set("User-Agent", agent)
-	object, err := p.whole(out)
+	object, err := p.whole(out, room)
 	if err != nil {
 		return nil, err
 	}
@@ -126,8 +129,8 @@ type whole struct {
 	body   []byte
 }
 
-// whole sends a request as the proxy and reads all of the answer.
-func (p *Proxy) whole(out *http.Request) (*whole, error) {
+// whole sends a request as the proxy and reads all of the answer, for which it takes room.
+func (p *Proxy) whole(out *http.Request, room *budget.Room) (*whole, error) {
 	response, err := p.transports.own.RoundTrip(out)
 	if err != nil {
 		return nil, err
@@ -137,7 +140,7 @@ func (p *Proxy) whole(out *http.Request) (*whole, error) {
 		p.log.Error("the API server refuses the proxy itself", "code", response.StatusCode, "path", out.URL.Path)
 		return nil, fmt.Errorf("the API server refuses the proxy with %s", response.Status)
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxObject+1))
+	body, err := io.ReadAll(room.Reader(io.LimitReader(response.Body, maxObject+1)))
 	if err == nil && len(body) > maxObject {
 		err = errors.New("the object is too large")
 	}

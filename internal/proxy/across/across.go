@@ -17,8 +17,10 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -47,17 +49,17 @@ type Question struct {
 }
 
 // Server joins answers. It may be used from many goroutines. A list is in memory until it
-// has been sent: one of more than 48 MiB is refused, and while there is no room for it
-// beside the others of its payer, in 64 MiB, or of all, in 128 MiB, it is, with 429.
+// has been sent, and refused while Memory has no room for it.
 type Server struct {
 	// Transport reaches the API server. It adds no credentials: those of the
 	// caller are in the request.
 	Transport http.RoundTripper
 	// Base is the address of the API server.
 	Base *url.URL
+	// Memory bounds what lists buffer.
+	Memory *budget.Budget
 
 	positions positions
-	held      held
 }
 
 // Answer answers a question. The request is that of the caller, with all headers
@@ -171,7 +173,7 @@ func refuse(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if known.ErrStatus.Code == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", retryAfter)
+		w.Header().Set("Retry-After", strconv.Itoa(budget.RetryAfter))
 	}
 	w.WriteHeader(int(known.ErrStatus.Code))
 	_, _ = w.Write(append(body, '\n'))

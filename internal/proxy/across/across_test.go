@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
 	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	"golang.org/x/sync/errgroup"
@@ -82,7 +83,7 @@ func newFront(t *testing.T, user string, namespaces ...string) (*front, *kuberne
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &front{server: &Server{Transport: transport, Base: base}, change: make(chan struct{})}
+	f := &front{server: &Server{Transport: transport, Base: base, Memory: budget.New(budget.Default())}, change: make(chan struct{})}
 	f.show(namespaces...)
 	ctx, cut := context.WithCancel(t.Context())
 	f.cut = func() {

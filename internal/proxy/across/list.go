@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,8 +64,8 @@ func decodeMark(text string) (m mark, err error) {
 func (s *Server) list(w http.ResponseWriter, r *http.Request, q Question, accept string) error {
 	query := r.URL.Query()
 	namespaces, _ := q.Visible()
-	room := s.held.open(q.Payer)
-	defer room.close()
+	room := s.Memory.Open(q.Payer)
+	defer room.Close()
 	joined, err := s.collect(r, question{q, room}, accept, query, namespaces)
 	if err != nil {
 		return err
@@ -123,7 +124,7 @@ func (c *collection) writeMembers(w *bufio.Writer) {
 // question is one whose answer takes room.
 type question struct {
 	Question
-	room *holding
+	room *budget.Room
 }
 
 func (s *Server) collect(r *http.Request, q question, accept string, query url.Values, namespaces []string) (*collection, error) {
@@ -255,7 +256,7 @@ func (s *Server) one(r *http.Request, q question, accept string, query url.Value
 		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }() // it has been read
-	body, err := io.ReadAll(holdingReader{response.Body, q.room})
+	body, err := io.ReadAll(q.room.Reader(response.Body))
 	var full *apierrors.StatusError
 	switch {
 	case errors.As(err, &full):

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
 	"github.com/tenure-dev/tenure/internal/testwait"
 )
 
@@ -65,7 +66,7 @@ func TestResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Transport: http.DefaultTransport, Base: base}
+	s := &Server{Transport: http.DefaultTransport, Base: base, Memory: budget.New(budget.Default())}
 	visible := []string{"a", "b"}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.Answer(w, r, Question{Who: "u", Prefix: "/api/v1", Resource: "things", Watch: r.URL.Query().Get("watch") == "true", Visible: func() ([]string, <-chan struct{}) { return visible, nil }})
@@ -128,7 +129,7 @@ func TestNotNamespaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Transport: http.DefaultTransport, Base: base}
+	s := &Server{Transport: http.DefaultTransport, Base: base, Memory: budget.New(budget.Default())}
 	for _, watch := range []bool{false, true} {
 		w := httptest.NewRecorder()
 		answered := s.Answer(w, httptest.NewRequest(http.MethodGet, "/api/v1/nodes", nil), Question{

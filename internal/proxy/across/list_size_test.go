@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
 )
 
 // ofSize is an API server whose namespaces have a list of about so many bytes as their
@@ -32,7 +33,7 @@ func (f ofSize) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func bounded(transport http.RoundTripper) *Server {
-	return &Server{Transport: transport, Base: &url.URL{Scheme: "http", Host: "nowhere"}, held: held{bounds: bounds{small: 500, list: 2000, each: 2600, all: 4600}}}
+	return &Server{Transport: transport, Base: &url.URL{Scheme: "http", Host: "nowhere"}, Memory: budget.New(budget.Limits{Small: 500, One: 2000, Each: 2600, All: 4600})}
 }
 
 // lists asks for a list and returns the answer.
@@ -71,8 +72,8 @@ func TestBoundOfLists(t *testing.T) {
 				t.Errorf("%s: want %d, got %d %s", tc.reason, tc.want, w.Code, w.Body)
 			}
 		}
-		if s.held.taken != 0 || len(s.held.by) != 0 {
-			t.Fatalf("%s: %d bytes are still held, by %v", tc.reason, s.held.taken, s.held.by)
+		if taken := s.Memory.Taken(); taken != 0 {
+			t.Fatalf("%s: %d bytes are still taken", tc.reason, taken)
 		}
 	}
 }
@@ -114,8 +115,8 @@ func TestBoundOfManyLists(t *testing.T) {
 	}
 	close(release)
 	open.Wait()
-	if w := s.lists(t, "carl", "n-1000"); w.Code != http.StatusOK || s.held.taken != 0 {
-		t.Errorf("after that: got %d, and %d bytes are held", w.Code, s.held.taken)
+	if w := s.lists(t, "carl", "n-1000"); w.Code != http.StatusOK || s.Memory.Taken() != 0 {
+		t.Errorf("after that: got %d, and %d bytes are taken", w.Code, s.Memory.Taken())
 	}
 }
 

@@ -1,0 +1,162 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
+	"github.com/tenure-dev/tenure/internal/testwait"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// stalling is a body that stops before its last byte.
+type stalling struct {
+	left    int
+	stalled func()
+	ctx     context.Context
+}
+
+// Read implements io.Reader.
+func (s *stalling) Read(p []byte) (int, error) {
+	if s.left == 0 {
+		s.stalled()
+		<-s.ctx.Done()
+		return 0, s.ctx.Err()
+	}
+	n := min(len(p), s.left)
+	copy(p, strings.Repeat(" ", n))
+	s.left -= n
+	return n, nil
+}
+
+// memoryLimit is what the proxy's Deployment may use of memory, in bytes.
+func memoryLimit(t *testing.T) uint64 {
+	t.Helper()
+	objects, err := flux.ReadObjects(config.Proxy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+		for _, c := range containers {
+			limit, _, _ := unstructured.NestedString(c.(map[string]any), "resources", "limits", "memory")
+			if bytes, err := resource.ParseQuantity(limit); err == nil {
+				return uint64(bytes.Value())
+			}
+		}
+	}
+	t.Fatal("the proxy's Deployment has no limit of memory")
+	return 0
+}
+
+// Four users with a hundred slow requests each and ten with a thousand watches each stay
+// within the memory of the container, together with the clients and the server of the
+// test. It is not parallel: what others use would be counted.
+func TestMemory(t *testing.T) { //nolint:paralleltest // see above
+	const slowUsers, slowRequests, watchers, watches = 4, 100, 10, 1000
+	upstream := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Has("watch") {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
+	}))
+	upstream.EnableHTTP2 = true
+	upstream.StartTLS()
+	t.Cleanup(upstream.Close)
+	s := fronting(t, upstream, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var open sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		open.Wait()
+	})
+
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	var stalled, refused atomic.Int64
+	for i := range slowUsers * slowRequests {
+		open.Go(func() {
+			var once sync.Once
+			body := &stalling{left: maxBody - 1, ctx: ctx, stalled: func() { once.Do(func() { stalled.Add(1) }) }}
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.server.URL+accessReviewPath, body)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.ContentLength = maxBody
+			r.Header.Set("Authorization", fmt.Sprintf("Bearer slow-%d", i%slowUsers))
+			response, err := transport.RoundTrip(r)
+			switch {
+			case err == nil:
+				defer response.Body.Close()
+				if response.StatusCode != http.StatusTooManyRequests {
+					t.Errorf("a slow request: got %s", response.Status)
+				}
+				refused.Add(1)
+			case !errors.Is(err, context.Canceled):
+				// The proxy answers before it has read, and the client may not see it.
+				refused.Add(1)
+			}
+		})
+	}
+	limits := budget.Default()
+	testwait.For(t, "the slow requests to be held or refused", patience, func() (bool, string) {
+		return stalled.Load()+refused.Load() >= slowUsers*slowRequests, fmt.Sprint(stalled.Load(), " stalled, ", refused.Load(), " refused, ", s.proxy.memory.Taken(), " bytes taken")
+	})
+	if taken := s.proxy.memory.Taken(); taken > limits.All || taken < limits.All/2 {
+		t.Errorf("%d bytes are taken, of %d", taken, limits.All)
+	}
+
+	streams := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
+	watch := func(user string) (int, error) {
+		r := s.request(t, http.MethodGet, "/api/v1/namespaces/a/pods?watch=true", user)
+		response, err := streams.RoundTrip(r.WithContext(ctx))
+		if err != nil {
+			return 0, err
+		}
+		open.Go(func() {
+			<-ctx.Done()
+			_ = response.Body.Close()
+		})
+		return response.StatusCode, nil
+	}
+	group := errgroup.Group{}
+	group.SetLimit(50)
+	for i := range watchers * watches {
+		group.Go(func() error {
+			if code, err := watch(fmt.Sprintf("watcher-%d", i%watchers)); err != nil || code != http.StatusOK {
+				return fmt.Errorf("watch %d: got %d, %w", i, code, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := watch("another"); err != nil || code != http.StatusTooManyRequests {
+		t.Errorf("one watch more: got %d, %v", code, err)
+	}
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	used, limit := memory.HeapInuse+memory.StackInuse, memoryLimit(t)
+	t.Logf("%d MiB of %d MiB are used, %d requests stalled, %d refused", used>>20, limit>>20, stalled.Load(), refused.Load())
+	if used > limit {
+		t.Errorf("%d bytes are used, of %d", used, limit)
+	}
+}

@@ -1,0 +1,157 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/testwait"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// podTenants are the tenants of the benchmark, podPairs its pairs of requests.
+	podTenants, podPairs = 20, 2000
+	// podClients create at once, in podRounds rounds for each API server.
+	podClients, podRounds, podRound = 8, 5, 3 * time.Second
+)
+
+// BenchmarkPodCreate compares the dry-run creation of a Pod by the owner of a Tenant, whose
+// namespaces the manager has made and where all rules hold, with that by a user who has the
+// role admin in a namespace of an API server beside it, which has the same program and flags
+// and nothing of Tenure: how long one takes, in pairs in random order, and how many a second
+// eight clients make, in rounds one after the other.
+func BenchmarkPodCreate(b *testing.B) {
+	bare, ruled := unbounded(startBare(b).REST), unbounded(startBare(b).REST)
+	prepareManager(b, ruled)
+	m := startManager(b, ruled)
+	defer m.stop()
+	all := awaitAll(b, ruled, podTenants)
+	applyTenants(b, ruled, podTenants)
+	m.await(all)
+	prepareBare(b, bare)
+	var sides [2][]client.Client
+	for side, config := range []*rest.Config{bare, ruled} {
+		config.WarningHandlerWithContext = rest.NoWarnings{}
+		for i := range podTenants {
+			sides[side] = append(sides[side], impersonating(b, config, tenantName(i)))
+		}
+	}
+	for side := range sides {
+		testwait.For(b, "Pods to be accepted", time.Minute, func() (bool, string) {
+			err := createPod(b.Context(), sides[side][podTenants-1], podTenants-1)
+			return err == nil, fmt.Sprint(err)
+		})
+	}
+	awaitQuiet(b, ruled)
+	without, with := podTimes(b, sides)
+	b.ReportMetric(without, "ms-bare")
+	b.ReportMetric(with, "ms-tenure")
+	b.ReportMetric(with/without, "ratio(max=1.2)")
+	bareRate, rate := podRates(b, sides)
+	b.ReportMetric(bareRate, "bare/s")
+	b.ReportMetric(rate, "tenure/s")
+	b.ReportMetric(rate/bareRate, "rate-ratio(min=0.85)")
+	b.ReportMetric(0, "ns/op")
+}
+
+// prepareBare makes a namespace for each user, with a role that may make Pods.
+func prepareBare(b *testing.B, restConfig *rest.Config) {
+	b.Helper()
+	admin, err := client.New(restConfig, client.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range podTenants {
+		namespace := podNamespace(i)
+		for _, o := range []client.Object{
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+			&rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
+				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: tenantName(i)}},
+			},
+		} {
+			if err := admin.Create(b.Context(), o); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func podNamespace(tenant int) string { return tenantName(tenant) + "-a" }
+
+// createPod creates a Pod as a dry run.
+func createPod(ctx context.Context, c client.Client, tenant int) error {
+	some := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi")}
+	return c.Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: podNamespace(tenant), Name: "app", Labels: map[string]string{"app": "app"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "app", Image: "registry.example.com/app:1", Resources: corev1.ResourceRequirements{Requests: some, Limits: some},
+		}}},
+	}, client.DryRunAll)
+}
+
+// podTimes are the medians of both sides, in milliseconds.
+func podTimes(b *testing.B, sides [2][]client.Client) (without, with float64) {
+	b.Helper()
+	// The garbage of this process is nobody's cost.
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	random := rand.New(rand.NewPCG(1, 2)) // the same order each time
+	var took [2][]time.Duration
+	for i := range warmUp + podPairs {
+		tenant, first := random.IntN(podTenants), random.IntN(2)
+		for _, side := range []int{first, 1 - first} {
+			began := time.Now()
+			if err := createPod(b.Context(), sides[side][tenant], tenant); err != nil {
+				b.Fatal(err)
+			}
+			if i >= warmUp {
+				took[side] = append(took[side], time.Since(began))
+			}
+		}
+	}
+	return medianOf(took[0]).median, medianOf(took[1]).median
+}
+
+// podRates are the requests a second of both sides.
+func podRates(b *testing.B, sides [2][]client.Client) (without, with float64) {
+	b.Helper()
+	var made [2]float64
+	for round := range 2 * podRounds {
+		side := (round + round/2) % 2 // 0, 1, 1, 0: neither is always the first
+		ctx, cancel := context.WithTimeout(b.Context(), podRound)
+		var n atomic.Int64
+		group := errgroup.Group{}
+		for worker := range podClients {
+			group.Go(func() error {
+				for tenant := worker; ctx.Err() == nil; tenant++ {
+					if err := createPod(ctx, sides[side][tenant%podTenants], tenant%podTenants); err != nil && ctx.Err() == nil {
+						return err
+					}
+					n.Add(1)
+				}
+				return nil
+			})
+		}
+		err := group.Wait()
+		cancel()
+		if err != nil {
+			b.Fatal(err)
+		}
+		made[side] += float64(n.Load()) / (podRounds * podRound.Seconds())
+	}
+	return made[0], made[1]
+}
