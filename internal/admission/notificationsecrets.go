@@ -30,17 +30,16 @@ func notificationSecrets() Rule {
 	changed := func(key string) string {
 		return fmt.Sprintf("has(object.data) && '%[1]s' in object.data && !(oldObject != null && has(oldObject.data) && '%[1]s' in oldObject.data && oldObject.data['%[1]s'] == object.data['%[1]s'])", key)
 	}
-	var any []string
+	var changes []string
 	for _, key := range []string{keyAddress, keyProxy, keyHeaders, keyApp} {
-		any = append(any, changed(key))
+		changes = append(changes, changed(key))
 	}
 	line := "l.matches('^[A-Za-z0-9-]+: +[ -~]*$') && has(" + allowed + ".headers) && " + allowed + ".headers.exists(h, h.lowerAscii() == l.split(':')[0].lowerAscii())"
 	return Rule{
 		Name: Prefix + "notification-secrets", Rows: []string{"N5"},
 		Title:      "Secrets send Providers to approved addresses only",
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "secrets")},
-		objects:    true,
-		conditions: append([]string{join(any, " || ")}, notThePlatform...),
+		conditions: append([]string{join(changes, " || ")}, notThePlatform...),
 		variables: append(append(append(append(
 			[]admissionregistrationv1.Variable{{Name: "characters", Expression: characters}}, decoded(keyAddress, keyAddress)...),
 			// What Sentry calls a DSN has a public key where others have a user.
