@@ -2,6 +2,7 @@ package attack
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -145,8 +146,12 @@ func durations(id, value string, fields map[string][]string) func(context.Contex
 				aimed := own.DeepCopy()
 				switch {
 				case aimed.GetKind() != "ArtifactGenerator":
-					if unstructured.SetNestedField(aimed.Object, value, append([]string{"spec"}, strings.Split(field, ".")...)...) != nil {
+					path := append([]string{"spec"}, strings.Split(field, ".")...)
+					if unstructured.SetNestedField(aimed.Object, value, path...) != nil {
 						continue
+					}
+					if parent := path[:len(path)-1]; parent[len(parent)-1] == "strategy" {
+						_ = unstructured.SetNestedField(aimed.Object, "RetryOnFailure", append(slices.Clone(parent), "name")...)
 					}
 				case field == "interval":
 					aimed.SetAnnotations(map[string]string{generatorInterval: value})

@@ -74,6 +74,10 @@ type Options struct {
 	// tenants whose namespaces are labelled for it. Nil keeps those of before;
 	// without any in a slice, there are none any more.
 	Shards []string
+	// ClusterRanges are the addresses, as CIDRs, of Pods, Services, nodes and whatever
+	// else notifications must not reach. Nil keeps those of before, which at first are
+	// [PrivateRanges].
+	ClusterRanges []string
 }
 
 // Plan is what has to change.
@@ -204,6 +208,9 @@ func (t *tree) multi(o Options) (*Plan, error) {
 		return nil, err
 	}
 	component.Shards = shards
+	if component.Blocked, err = blockedRanges(o.ClusterRanges, t.rememberedRanges()); err != nil {
+		return nil, err
+	}
 	fresh := o.Pins != nil
 	if component.Pins = o.Pins; !fresh {
 		component.Pins = t.rememberedPins()
