@@ -11,9 +11,9 @@ import (
 )
 
 // PrivateRanges are where the Pods, Services and nodes of nearly every cluster are:
-// RFC 1918, RFC 6598, RFC 4193 and the link-local addresses, with which clouds tell a
-// machine who it is.
-var PrivateRanges = []string{"10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fe80::/10"}
+// RFC 1918, RFC 6598, RFC 4193, the link-local addresses, with which clouds tell a
+// machine who it is, and those of RFC 2544, which the local cluster has.
+var PrivateRanges = []string{"10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15", "fc00::/7", "fe80::/10"}
 
 // ranges are addresses that a policy leaves out, by family.
 type ranges struct{ IPv4, IPv6 []string }
