@@ -25,6 +25,12 @@ type Posture struct {
 	// +kubebuilder:default={}
 	Notifications Notifications `json:"notifications,omitempty,omitzero"`
 
+	// flagger allows the kinds of Flagger, within what it says. Without it, a tenant
+	// has no Canaries, MetricTemplates and AlertProviders: Flagger acts on them with
+	// rights of its own.
+	// +optional
+	Flagger *Flagger `json:"flagger,omitempty"`
+
 	// kubeConfigs are the names of Secrets that a Kustomization or HelmRelease
 	// may name in spec.kubeConfig. By default there are none: a tenant that
 	// chooses the API server chooses whose rules hold.
@@ -58,11 +64,21 @@ type Sources struct {
 	// +kubebuilder:validation:MaxItems=64
 	Git []AddressPattern `json:"git,omitempty"`
 
-	// helm are addresses of HelmRepositories, https or oci.
+	// helm are addresses of HelmRepositories. One of https or http is a host without
+	// a path and without *, such as https://charts.example.com, and approves the host
+	// as a whole: an index names the address of each chart, which may be any. Any
+	// other https pattern matches nothing. One of oci is a pattern as everywhere.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	Helm []AddressPattern `json:"helm,omitempty"`
+
+	// anyChartDependencies allows charts out of the tenant's own GitRepositories and
+	// Buckets, in namespaces that are in a shard. source-controller then fetches what
+	// such a chart depends on from every address that the chart names, within the
+	// cluster too, as far as the shard's network lets it.
+	// +optional
+	AnyChartDependencies bool `json:"anyChartDependencies,omitempty"`
 
 	// oci are addresses of OCIRepositories, and with oci:// in front the images
 	// of ImageRepositories.
@@ -120,7 +136,8 @@ type BucketPattern struct {
 
 // Bounds are limits on what Flux does for a tenant.
 type Bounds struct {
-	// minInterval is the shortest spec.interval and spec.retryInterval.
+	// minInterval is the shortest spec.interval and spec.retryInterval, and the
+	// shortest interval that an ArtifactGenerator has by its annotation.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:Type=string
@@ -141,7 +158,8 @@ type Bounds struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="a timeout is at most 8760h"
 	MaxTimeout metav1.Duration `json:"maxTimeout,omitempty,omitzero"`
 	// maxObjects is how many objects of each of Flux's kinds a namespace may
-	// have.
+	// have, and how many sources, artifacts and copies for each artifact an
+	// ArtifactGenerator.
 	// +optional
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=1
@@ -176,4 +194,45 @@ type Notifications struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	Addresses []AddressPattern `json:"addresses,omitempty"`
+
+	// headers are the names of the HTTP headers that the Secret of a Provider may
+	// set, in any case. Others could say to whoever receives them that the tenant is
+	// somebody else.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={Authorization}
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9-]+$`
+	Headers []string `json:"headers,omitempty"`
+}
+
+// Flagger is what a tenant may do with Flagger.
+type Flagger struct {
+	// addresses are what the webhooks of a Canary and a MetricTemplate may name; an
+	// AlertProvider may name those of notifications. Without any, these may name every https address outside
+	// of the cluster, as far as its name tells.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	Addresses []AddressPattern `json:"addresses,omitempty"`
+
+	// hosts are what a Canary may name in spec.service.hosts, beside names without a
+	// dot, which are Services of its own namespace. A * at the beginning stands for
+	// any labels.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^([*][.])?[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
+	Hosts []string `json:"hosts,omitempty"`
+
+	// gateways are what a Canary may name in spec.service.gateways and
+	// spec.service.gatewayRefs, as NAMESPACE/NAME, beside those of its own namespace.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=317
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
+	Gateways []string `json:"gateways,omitempty"`
 }

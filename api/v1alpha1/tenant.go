@@ -308,6 +308,9 @@ type TenantPolicy struct {
 	// notifications are the ways in and out that the tenant may open.
 	// +optional
 	Notifications *Notifications `json:"notifications,omitempty"`
+	// flagger allows the kinds of Flagger, within what it says.
+	// +optional
+	Flagger *Flagger `json:"flagger,omitempty"`
 	// kubeConfigs are the names of Secrets that a Kustomization or HelmRelease may
 	// name in spec.kubeConfig.
 	// +optional

@@ -100,6 +100,9 @@ func Excluded() map[string]Exclusion {
 		"I19-api-Kustomization":        plain,
 		"N3-api":                       plain,
 		"N4-api":                       plain,
+		"N5-api":                       plain,
+		"N6-api":                       absent,
+		"S13-api":                      plain,
 		"S1-api-ImagePolicy":           images,
 		"S1-api-ImageUpdateAutomation": images,
 	}

@@ -34,11 +34,13 @@ func TenureRows() []Row {
 	return append([]Row{
 		one(rule("accounts"), "I13-api", "I19-api-Kustomization"),
 		one(rule("bounds"), "A1-api", "A3-api"),
+		one(rule("charts"), "S13-api"),
 		one(besideAShard(rule("shards")), "A3-api-shard"),
 		one(rule("bindings"), "I4-api-RoleBinding"),
 		one(rule("managed"), "A5-api", "A5-api-ServiceAccount", "I10-api", "W1-api"),
 		one(rule("references"), "S5-api", "S5-api-HelmRelease"),
 		one(rule("notifications"), "N3-api", "N4-api"),
+		one(rule("notification-secrets"), "N5-api"),
 		one(rule("pods"), "I9-api"),
 		one(besideAnOwner(rule("owner-pods")), "I24-api"),
 		one(besideAnOwner(rule("owner-accounts")), "I24-api"),
@@ -46,7 +48,7 @@ func TenureRows() []Row {
 		one(rule("sources"), "I19-api", "S9-api"),
 
 		both(crossing("kustomize-controller"), "references", "S1-api"),
-		both(crossing("helm-controller"), "references", "S1-api-HelmRelease"),
+		withOwnCharts(both(crossing("helm-controller"), "references", "S1-api-HelmRelease")),
 		both(crossing("notification-controller"), "references", "N1-api", "N2-api"),
 		both(role("patch the status of Flux objects", within, allow([]string{"update", "patch"}, "source.toolkit.fluxcd.io", "gitrepositories/status")), "status", "S4-api"),
 		both(role("create externalartifacts", within, allow([]string{"create"}, "source.toolkit.fluxcd.io", "externalartifacts")), "external-artifacts", "S3-api"),
@@ -63,7 +65,7 @@ func TenureRows() []Row {
 		both(role("patch tenantparameters", within, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenantparameters")), "parameters", "I17-api"),
 		one(bound("in another tenant's namespace", neighbour), "I12-api"),
 		withAccounts("kustomize-controller", "I1-api"),
-		withAccounts("helm-controller", "I1-api-HelmRelease"),
+		withOwnCharts(withAccounts("helm-controller", "I1-api-HelmRelease")),
 		{
 			Controls: []Control{privileged(), layer(rule("accounts"), "policy with a list of reconciler accounts")},
 			Attacks:  []string{"I2-api"}, Also: []string{"I13-api", "I19-api-Kustomization"},
@@ -72,14 +74,34 @@ func TenureRows() []Row {
 		one(flag("kustomize-controller", "--no-remote-bases"), "S7-git"),
 		one(takenBack(), "S11-api"),
 		one(managedQuotas(), "A2-api"),
-		one(role("bind", everywhere,
+		withOwnCharts(one(role("bind", everywhere,
 			allow([]string{"get", "create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
-			allow([]string{"bind"}, rbacv1.GroupName, "clusterroles")), "I4-api", "I4-git", "I4-git-HelmRelease"),
+			allow([]string{"bind"}, rbacv1.GroupName, "clusterroles")), "I4-api", "I4-git", "I4-git-HelmRelease")),
 		one(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
 		one(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
 		// Who may write everywhere is taken for one of the platform's operators.
-		one(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "I3-api", "I3-git", "I4-api-RoleBinding", "I15-api", "I24-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W2-api", "W2-proxy"),
+		withOwnCharts(one(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "I3-api", "I3-git", "I4-api-RoleBinding", "I15-api", "I24-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W2-api", "W2-proxy")),
 	}, proxyRows()...)
+}
+
+// withOwnCharts is a row of attacks by charts out of the tenant's own repository, which
+// the rule for charts stops before they come to what the row is about. It is away too.
+func withOwnCharts(r Row) Row {
+	charts := rule("charts")
+	for i, c := range r.Controls {
+		remove := c.remove
+		r.Controls[i].remove = func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			again, err := charts.remove(ctx, t)
+			if err != nil {
+				return again, err
+			}
+			restore, err := remove(ctx, t)
+			return func(ctx context.Context) error { return errors.Join(restore(ctx), again(ctx)) }, err
+		}
+		r.Controls[i].Away += ", and " + charts.Name + " is away meanwhile"
+	}
+	r.Also = append(r.Also, "S13-api")
+	return r
 }
 
 // countingWebhook is the webhook for owners' namespaces.

@@ -105,7 +105,7 @@ func newClient(t *testing.T, restConfig *rest.Config, as rest.ImpersonationConfi
 
 func prepare(t *testing.T, restConfig *rest.Config) {
 	t.Helper()
-	for _, manifests := range [][]byte{config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), []byte(adversaries), []byte(owners), config.Policies()} {
+	for _, manifests := range [][]byte{config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), []byte(adversaries), []byte(extensions), []byte(owners), config.Policies()} {
 		objects, err := flux.ReadObjects(manifests)
 		if err != nil {
 			t.Fatal(err)

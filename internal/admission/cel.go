@@ -60,7 +60,11 @@ func fluxKinds(operations []admissionregistrationv1.OperationType) []admissionre
 // specChanged keeps a rule away from updates that leave the spec alone: Flux's
 // own, which write finalizers and annotations, and those of objects that are
 // older than the rule.
-const specChanged = "oldObject == null || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec"
+// An ArtifactGenerator has its interval in an annotation, which counts as spec.
+const specChanged = "oldObject == null || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec" +
+	" || request.resource.resource == 'artifactgenerators' && has(object.metadata.annotations) && '" + reconcileEvery + "' in object.metadata.annotations" +
+	" && !(has(oldObject.metadata.annotations) && '" + reconcileEvery + "' in oldObject.metadata.annotations" +
+	" && oldObject.metadata.annotations['" + reconcileEvery + "'] == object.metadata.annotations['" + reconcileEvery + "'])"
 
 // isPlatform is CEL: whoever may change the profile may do what tenants may not.
 // It asks RBAC, so that no list of names has to be kept.
@@ -133,6 +137,17 @@ func matchesAny(address, patterns string) string {
 	// made of a pattern is compiled anew for each request.
 	return fmt.Sprintf("size(%[1]s) <= %[5]d && (%[1]s).matches(%[2]s) && !(%[1]s).contains('..') && has(%[3]s) && %[3]s.exists(p, (%[1]s).startsWith(p.split('*')[0]) && (%[1]s).matches(%[4]s))",
 		address, quote(cleanURL), patterns, regexp, maxAddress)
+}
+
+// matchesHelm is CEL that holds if a HelmRepository's address is clean and one of the
+// patterns matches it: an oci pattern as everywhere, and of https one that is a host.
+// What an index says can send source-controller anywhere, so that whoever may write a
+// part of a host must not be taken for the whole of it.
+func matchesHelm(address, patterns string) string {
+	const host = `^https?://[^/*]+(/|/[*][*])?$`
+	return fmt.Sprintf("((%[1]s).startsWith('oci://') ? (%[2]s) : size(%[1]s) <= %[5]d && (%[1]s).matches(%[3]s) && !(%[1]s).contains('..') && has(%[4]s)"+
+		" && %[4]s.exists(p, p.matches('%[6]s') && (%[1]s + '/').startsWith(p.split('/')[0] + '//' + p.split('/')[2] + '/')))",
+		address, matchesAny(address, patterns), quote(cleanURL), patterns, maxAddress, host)
 }
 
 // outside is CEL that holds if one of the patterns matches an address or, without

@@ -3,6 +3,7 @@ package admission_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -158,4 +159,50 @@ func TestTimeoutOfReleases(t *testing.T) {
 	check(t, tenant.Create(t.Context(), parse(t, release(", timeout: 1m")), client.DryRunAll), "")
 	restore()
 	becomes(t, "a release without timeout to be accepted again", tenant, release(""), "")
+}
+
+// Each rule about what a tenant brings along is what stops it: without the rule, it is
+// accepted.
+func TestWithoutContentRules(t *testing.T) {
+	admin, tenant, _ := cluster(t)
+	for name, broken := range map[string]string{
+		"charts":               object("helm.toolkit.fluxcd.io/v2", "HelmRelease", "interval: 1h, serviceAccountName: dev-team, chart: {spec: {chart: ./x, sourceRef: {kind: GitRepository, name: x}}}"),
+		"flagger":              canary(", hosts: ['*'], gateways: [ingress/public]", ", webhooks: [{name: x, url: 'http://loadtester.tools/'}]"),
+		"bounds":               object("source.extensions.fluxcd.io/v1beta1", "ArtifactGenerator", "sources: ["+strings.Repeat("{alias: x, kind: GitRepository, name: x}, ", 101)+"], artifacts: []"),
+		"notification-secrets": secretWith("address", "http://169.254.169.254/"),
+	} {
+		rule := admission.Prefix + name
+		becomes(t, rule+" to refuse", tenant, broken, rule)
+		restore := without(t, admin, rule)
+		becomes(t, "it to be accepted without "+rule, tenant, broken, "")
+		restore()
+		becomes(t, rule+" to refuse again", tenant, broken, rule)
+	}
+}
+
+// without takes a rule away where the profile holds, and returns what puts it back.
+func without(t *testing.T, admin client.Client, rule string) func() {
+	t.Helper()
+	var p admissionregistrationv1.ValidatingAdmissionPolicy
+	i := slices.IndexFunc(admission.Rules(), func(r admission.Rule) bool { return r.Name == rule })
+	r := admission.Rules()[i]
+	key := client.ObjectKey{Name: r.Policy()}
+	change := func(change func()) {
+		t.Helper()
+		if err := admin.Get(t.Context(), key, &p); err != nil {
+			t.Fatal(err)
+		}
+		change()
+		if err := admin.Update(t.Context(), &p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var before admissionregistrationv1.ValidatingAdmissionPolicySpec
+	change(func() {
+		before = *p.Spec.DeepCopy()
+		if !r.Without(&p) {
+			p.Spec.Validations[0].Expression = "true"
+		}
+	})
+	return func() { change(func() { p.Spec = before }) }
 }

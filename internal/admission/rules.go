@@ -52,10 +52,11 @@ func references() Rule {
 	for _, field := range []string{
 		"spec.sourceRef.namespace", "spec.chartRef.namespace", "spec.chart.spec.sourceRef.namespace",
 		"spec.imageRepositoryRef.namespace", "spec.dependsOn[].namespace", "spec.eventSources[].namespace",
-		"spec.resources[].namespace", "spec.sources[].namespace",
+		"spec.resources[].namespace", "spec.sources[].namespace", "spec.artifacts[].namespace",
 		"spec.analysis.metrics[].templateRef.namespace", "spec.analysis.alerts[].providerRef.namespace",
 		// The name that older Canaries have for the same.
 		"spec.canaryAnalysis.metrics[].templateRef.namespace", "spec.canaryAnalysis.alerts[].providerRef.namespace",
+		"spec.upstreamRef.namespace", "spec.service.mirror[].backendRef.namespace",
 	} {
 		r.validations = append(r.validations, validation{
 			path(field, "%s in ['', request.namespace]"),
@@ -77,14 +78,17 @@ func sources() Rule {
 		},
 		shared: true,
 	}
-	for _, s := range []struct{ kind, address, patterns string }{
-		{"GitRepository", "object.spec.url", "git"},
-		{"HelmRepository", "object.spec.url", "helm"},
-		{"OCIRepository", "object.spec.url", "oci"},
-		{"ImageRepository", "'oci://' + object.spec.image", "oci"},
+	for _, s := range []struct {
+		kind, address, patterns string
+		matches                 func(address, patterns string) string
+	}{
+		{"GitRepository", "object.spec.url", "git", matchesAny},
+		{"HelmRepository", "object.spec.url", "helm", matchesHelm},
+		{"OCIRepository", "object.spec.url", "oci", matchesAny},
+		{"ImageRepository", "'oci://' + object.spec.image", "oci", matchesAny},
 	} {
 		r.validations = append(r.validations, validation{
-			fmt.Sprintf("object.kind != '%s' || (has(%s) && %s)", s.kind, allowed, matchesAny(s.address, allowed+"."+s.patterns)),
+			fmt.Sprintf("object.kind != '%s' || (has(%s) && %s)", s.kind, allowed, s.matches(s.address, allowed+"."+s.patterns)),
 			what + " + 'must not fetch from ' + " + short("string("+s.address+")") + " + ' (allowed: ' + (has(" + allowed + ") ? " + list(allowed+"."+s.patterns) + " : 'none') + ')'",
 		})
 	}
@@ -119,82 +123,5 @@ func sources() Rule {
 			what + " + 'must not set spec.recurseSubmodules: submodules come from addresses that nobody approved, use spec.include'",
 		},
 	)
-	return r
-}
-
-// bounds: no tenant takes Flux's time from the others.
-func bounds() Rule {
-	limits := posture + ".bounds"
-	r := Rule{
-		Name: Prefix + "bounds", Rows: []string{"A1", "A3"},
-		Title:     "intervals and timeouts have bounds",
-		resources: fluxKinds(writes),
-		shared:    true,
-	}
-	for _, field := range []string{
-		"spec.interval", "spec.retryInterval", "spec.chart.spec.interval",
-		"spec.install.strategy.retryInterval", "spec.upgrade.strategy.retryInterval",
-	} {
-		r.validations = append(r.validations, validation{
-			path(field, "duration(%s) >= duration("+limits+".minInterval)"),
-			what + " + " + quote("needs a longer "+field+": at least ") + " + " + limits + ".minInterval + ', not ' + " + short("object."+field),
-		})
-	}
-	for _, field := range []string{"spec.timeout", "spec.install.timeout", "spec.upgrade.timeout", "spec.test.timeout", "spec.rollback.timeout", "spec.uninstall.timeout"} {
-		r.validations = append(r.validations, validation{
-			path(field, "duration(%s) <= duration("+limits+".maxTimeout)"),
-			what + " + " + quote("needs a shorter "+field+": at most ") + " + " + limits + ".maxTimeout + ', not ' + " + short("object."+field),
-		})
-	}
-	// The timeout that a Kustomization does not name is its interval.
-	r.validations = append(r.validations, validation{
-		"object.kind != 'Kustomization' || has(object.spec.timeout) || duration(object.spec.interval) <= duration(" + limits + ".maxTimeout) ||" +
-			" !(has(object.spec.wait) && object.spec.wait || has(object.spec.healthChecks) && size(object.spec.healthChecks) > 0" +
-			" || has(object.spec.deletionPolicy) && object.spec.deletionPolicy == 'WaitForTermination')",
-		what + " + 'needs spec.timeout, at most ' + " + limits + ".maxTimeout + ': without it, it waits for as long as spec.interval'",
-	}, validation{
-		// What helm-controller makes of a timeout that nobody names.
-		"object.kind != 'HelmRelease' || has(object.spec.timeout) || duration('5m') <= duration(" + limits + ".maxTimeout)",
-		what + " + 'needs spec.timeout, at most ' + " + limits + ".maxTimeout + ': without it, it waits for 5m'",
-	})
-	return r
-}
-
-// notifications: what comes in is authenticated, what goes out leaves the
-// cluster.
-func notifications() Rule {
-	allowed := posture + ".notifications"
-	addresses := "(has(" + allowed + ".addresses) && size(" + allowed + ".addresses) > 0 ? " + list(allowed+".addresses") + " : 'https addresses outside of the cluster')"
-	r := Rule{
-		Name: Prefix + "notifications", Rows: []string{"N3", "N4", "I19"},
-		Title: "Receivers authenticate who calls, and Providers post to addresses outside, as themselves",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{
-			on(writes, groupNotification, "receivers", "providers"), on(writes, groupFlagger, "alertproviders"),
-		},
-		shared: true,
-		validations: []validation{
-			{"object.kind != 'Receiver' || object.spec.type in " + allowed + ".receiverTypes",
-				what + " + 'must not have type ' + " + short("object.spec.type") + " + ' (allowed: ' + " + list(allowed+".receiverTypes") + " + ')'"},
-			{path("spec.address", outside("%s", allowed+".addresses")),
-				what + " + 'must not post to ' + " + short("object.spec.address") + " + ' (allowed: ' + " + addresses + " + ')'"},
-			{path("spec.oidcProviders[].issuerURL", outside("%s", allowed+".addresses")),
-				what + " + 'must not ask an issuer within the cluster in spec.oidcProviders (allowed: ' + " + addresses + " + ')'"},
-		},
-	}
-	for _, field := range []string{"spec.proxy", "spec.proxySecretRef"} {
-		r.validations = append(r.validations, validation{
-			path(field, "false"), what + " + " + quote("must not post through a proxy of its own in "+field+": leave it out"),
-		})
-	}
-	// Types of Providers that fall back to the cloud identity of the controller, also
-	// where the Secret that they name has no token, which no policy can see.
-	for _, cloud := range []struct{ types, provider string }{{"['googlepubsub']", "gcp"}, {"['azureeventhub', 'azuredevops']", "azure"}} {
-		providers := posture + ".sources.providers"
-		r.validations = append(r.validations, validation{
-			fmt.Sprintf("object.kind != 'Provider' || !(object.spec.type in %s) || (has(%s.sources) && has(%s) && '%s' in %s)",
-				cloud.types, posture, providers, cloud.provider, providers),
-			what + " + 'must not have type ' + object.spec.type + ', which falls back to an identity of the platform\\'s: spec.tenants.sources.providers of the profile has no " + cloud.provider + "'",
-		})
-	}
 	return r
 }

@@ -1,28 +1,15 @@
 package attack
 
-import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 func init() {
 	register(Attack{
 		ID: "A1", Via: API,
-		Title:    "asks for a reconciliation every second",
+		Title:    "asks for a reconciliation every second, of an object of any kind",
 		Controls: []string{"policy with a lower bound on spec.interval"},
-		Fix:      Fix{Advice: "bound spec.interval of tenants' Flux objects from below with a ValidatingAdmissionPolicy"},
-		Run: requests(request{
-			what:  "set spec.interval to 1s",
-			aimed: creating(withTimes("a1", "1s", "1m")),
-			own:   creating(withTimes("a1", "10m", "1m")),
+		Fix:      Fix{Advice: "bound spec.interval of tenants' Flux objects of every kind from below with a ValidatingAdmissionPolicy"},
+		Run: durations("a1", "1s", map[string][]string{
+			"":              {"interval"},
+			"Kustomization": {"retryInterval"},
+			"HelmRelease":   {"chart.spec.interval", "install.strategy.retryInterval", "upgrade.strategy.retryInterval"},
 		}),
 	})
-}
-
-// withTimes is a suspended Kustomization with an interval and a timeout.
-func withTimes(id, interval, timeout string) func(*Env) *unstructured.Unstructured {
-	return func(e *Env) *unstructured.Unstructured {
-		return object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", e.Namespace, name(id), map[string]any{"spec": map[string]any{
-			"interval": interval, "timeout": timeout, "path": "./", "prune": true, "wait": true, "suspend": true,
-			"serviceAccountName": e.Account.Name,
-			"sourceRef":          map[string]any{"kind": "GitRepository", "name": "any"},
-		}})
-	}
 }

@@ -50,7 +50,7 @@ func init() {
 		Layers: []Layer{
 			flagLayer(defaultServiceAccount("helm-controller")),
 			admissionLayer("policy that demands spec.serviceAccountName", func(e *Env) *unstructured.Unstructured {
-				return e.release("i1", nowhere, withoutAccount)
+				return e.suspendedRelease("i1", withoutAccount)
 			}),
 		},
 		Deep:  true,

@@ -75,7 +75,7 @@ func (e *Env) suspendedRelease(id string, change func(spec map[string]any)) *uns
 	spec := map[string]any{
 		"interval": "1h", "suspend": true, "serviceAccountName": e.Account.Name,
 		"chart": map[string]any{"spec": map[string]any{
-			"chart": "./any", "sourceRef": map[string]any{"kind": string(flux.GitRepository), "name": "any"},
+			"chart": "any", "sourceRef": map[string]any{"kind": "HelmRepository", "name": "any"},
 		}},
 	}
 	if change != nil {

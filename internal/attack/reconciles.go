@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tenure-dev/tenure/internal/flux"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -59,6 +60,10 @@ func (e *Env) confirm(ctx context.Context, by delivery, id string, own *unstruct
 	}
 	said, err := e.apply(ctx, by(id+"-own", folder(id)+"/own", nil), func() {})
 	if apierrors.IsForbidden(err) && judge(err, "").Control == f.Control {
+		if e.refusesOwnCharts(ctx, by(id+"-own", folder(id)+"/own", nil)) {
+			f.Control += " (nor a chart of its own)"
+			return f
+		}
 		return e.closed(ctx, f)
 	}
 	if err != nil {
@@ -76,6 +81,17 @@ func (e *Env) confirm(ctx context.Context, by delivery, id string, own *unstruct
 	}
 	e.remove(own)
 	return f
+}
+
+// refusesOwnCharts says whether a HelmRelease was refused because its chart comes out
+// of the tenant's repository: the same with a chart from elsewhere is accepted.
+func (e *Env) refusesOwnCharts(ctx context.Context, release *unstructured.Unstructured) bool {
+	kind, found, _ := unstructured.NestedString(release.Object, "spec", "chart", "spec", "sourceRef", "kind")
+	if !found || kind != string(flux.GitRepository) {
+		return false
+	}
+	other := release.DeepCopy()
+	return unstructured.SetNestedField(other.Object, "HelmRepository", "spec", "chart", "spec", "sourceRef", "kind") == nil && e.tryCreate(ctx, other) == nil
 }
 
 // closed is the finding when a tenant is refused the same with what is its own,

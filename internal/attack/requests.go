@@ -49,10 +49,14 @@ func requests(all ...request) func(context.Context, *Env) Finding {
 			if f.Outcome != Stopped {
 				return f
 			}
-			if !slices.Contains(controls, f.Control) {
-				controls = append(controls, f.Control)
+			// What is not installed is no control, where something else is.
+			if len(controls) == 1 && controls[0] == notInstalled {
+				controls, messages = nil, nil
 			}
-			messages = append(messages, f.Message)
+			if len(controls) > 0 && (f.Control == notInstalled || slices.Contains(controls, f.Control)) {
+				continue
+			}
+			controls, messages = append(controls, f.Control), append(messages, f.Message)
 		}
 		return stopped(strings.Join(controls, ", "), messages[0])
 	}

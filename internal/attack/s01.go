@@ -47,7 +47,12 @@ func init() {
 		},
 		Layers: []Layer{
 			flagLayer(noCrossNamespaceRefs("helm-controller")),
-			admissionLayer("policy on spec.chart", func(e *Env) *unstructured.Unstructured { return e.release("s1", nowhere, e.foreignChart) }),
+			admissionLayer("policy on spec.chart", func(e *Env) *unstructured.Unstructured {
+				// A chart out of a repository may be refused for being one.
+				return e.suspendedRelease("s1", func(spec map[string]any) {
+					spec["chart"].(map[string]any)["spec"].(map[string]any)["sourceRef"] = map[string]any{"kind": "HelmRepository", "name": "any", "namespace": e.Platform}
+				})
+			}),
 			admissionLayer("policy on spec.chartRef", func(e *Env) *unstructured.Unstructured { return e.release("s1", nowhere, e.foreignChartRef) }),
 		},
 		Deep:  true,

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -221,9 +222,11 @@ func isFluxDeployment(u unstructured.Unstructured) bool {
 	return u.GetKind() == "Deployment" && (u.GetName() == "source-controller" || u.GetName() == "kustomize-controller")
 }
 
-// uses says whether any manifest of the fleet names an API of the group.
+// uses says whether any manifest of the fleet has an object of the group.
 func (f *Fleet) uses(group string) bool {
 	uses := false
+	// Rules and labels that name the group ask for nothing.
+	object := regexp.MustCompile(`apiVersion["']?\s*:\s*["']?` + regexp.QuoteMeta(group) + "/")
 	_ = filepath.WalkDir(f.Dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return nil //nolint:nilerr // an unreadable corner is reported by whoever serves the folder
@@ -233,7 +236,7 @@ func (f *Fleet) uses(group string) bool {
 		}
 		if ext := filepath.Ext(file); d.Type().IsRegular() && (ext == ".yaml" || ext == ".yml") && d.Name() != componentsFile {
 			content, err := os.ReadFile(file)
-			if err == nil && bytes.Contains(content, []byte(group+"/")) {
+			if err == nil && object.Match(content) {
 				uses = true
 				return fs.SkipAll
 			}

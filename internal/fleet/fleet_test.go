@@ -180,6 +180,8 @@ func TestOptional(t *testing.T) {
 		"image":       {"a tenant's folder counts too", "tenants/dev/image.yml", image, "base\n---\nimages"},
 		"generator":   {"each group brings its own manifests", "a.yaml", "apiVersion: source.extensions.fluxcd.io/v1beta1\n", "base\n---\ngenerators"},
 		"another":     {"a group whose name begins alike is another one", "a.yaml", "apiVersion: image.toolkit.fluxcd.io.example.com/v1\n", "base"},
+		"JSON":        {"so does an object in quotes", "a.yaml", `{"apiVersion": "source.extensions.fluxcd.io/v1beta1"}`, "base\n---\ngenerators"},
+		"a rule":      {"a rule about the group asks for nothing", "policies.yaml", "expression: has(object.metadata.annotations['source.extensions.fluxcd.io/any'])\n", "base"},
 		"no manifest": {"documentation asks for nothing", "README.md", image, "base"},
 		"history":     {"what git keeps asks for nothing", ".git/image.yaml", image, "base"},
 	} {

@@ -34,6 +34,9 @@ func Export(components []byte, o Options) ([]byte, error) {
 	if c.Shards, err = shardsFrom(o.Shards, nil); err != nil {
 		return nil, err
 	}
+	if c.Blocked, err = blockedRanges(o.ClusterRanges, nil); err != nil {
+		return nil, err
+	}
 	shards, err := c.shardFiles("../../gotk-components.yaml")
 	if err != nil {
 		return nil, err
@@ -42,7 +45,7 @@ func Export(components []byte, o Options) ([]byte, error) {
 		"gotk-components.yaml": string(components),
 		"kustomization.yaml":   "resources: [gotk-components.yaml, tenure.yaml]\ncomponents: [tenure]\n",
 	}
-	for _, name := range []string{"account.yaml", "rights.yaml", "kustomization.yaml"} {
+	for _, name := range []string{"account.yaml", "network.yaml", "rights.yaml", "kustomization.yaml"} {
 		text, err := c.render(name)
 		if err != nil {
 			return nil, err

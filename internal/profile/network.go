@@ -3,12 +3,15 @@ package profile
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,7 +20,7 @@ import (
 )
 
 // sourceController serves all artifacts, of all tenants, to whoever reaches it.
-var sourceController = labels.Set{"app": "source-controller"}
+var sourceController = labels.Set{"app": "source-controller", "app.kubernetes.io/component": "source-controller"}
 
 // artifactPort is where it serves them, by number and by name.
 var artifactPort = []intstr.IntOrString{intstr.FromInt32(9090), intstr.FromString("http")}
@@ -38,7 +41,124 @@ func (c Cluster) network(ctx context.Context) ([]Result, error) {
 		policies = append(policies, p)
 	}
 	wrong := artifactsOpen(policies)
-	return []Result{result("network policies", wrong == "", "keep other namespaces from source-controller, if the network enforces them", wrong)}, nil
+	results := []Result{result("network policies", wrong == "", "keep other namespaces from source-controller, if the network enforces them", wrong)}
+	shown, err := c.shown(ctx)
+	if err != nil {
+		return nil, err
+	}
+	results = append(results, result("artifacts", len(shown) == 0, "are served within the cluster alone", strings.Join(shown, "; ")))
+	addresses, err := c.addresses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wrong = notificationsReach(policies, addresses)
+	return append(results, result("notifications", wrong == "", "leave the cluster's addresses out, if the network enforces policies", wrong)), nil
+}
+
+// shown says what shows the artifacts of source-controller to more than the Pods of the
+// cluster, or goes around the network's policies.
+func (c Cluster) shown(ctx context.Context) ([]string, error) {
+	var shown []string
+	services, err := c.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Service"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range services {
+		app, _, _ := unstructured.NestedString(s.Object, "spec", "selector", "app")
+		kind, _, _ := unstructured.NestedString(s.Object, "spec", "type")
+		external, _, _ := unstructured.NestedSlice(s.Object, "spec", "externalIPs")
+		if strings.HasPrefix(app, sourceController["app"]) && (kind != string(corev1.ServiceTypeClusterIP) && kind != "" || len(external) > 0) {
+			shown = append(shown, "Service "+s.GetName()+" shows the artifacts of all tenants outside of the cluster: make it of type ClusterIP, without external addresses")
+		}
+	}
+	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range deployments {
+		host, _, _ := unstructured.NestedBool(d.Object, "spec", "template", "spec", "hostNetwork")
+		if name := controllerOf(d); host && (name == sourceController["app"] || name == notificationController["app"]) {
+			shown = append(shown, "Deployment "+d.GetName()+" has the network of its node, where no policy holds: take spec.template.spec.hostNetwork out")
+		}
+	}
+	return shown, nil
+}
+
+// addresses are some of the cluster's own: of Services and of Pods.
+func (c Cluster) addresses(ctx context.Context) (map[string]netip.Addr, error) {
+	found := map[string]netip.Addr{}
+	for _, from := range []struct {
+		kind, namespace, what string
+		path                  []string
+	}{{"Service", "default", "Services", []string{"spec", "clusterIP"}}, {"Pod", c.Namespace, "Pods", []string{"status", "podIP"}}} {
+		objects, err := c.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: from.kind}, client.InNamespace(from.namespace))
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			text, _, _ := unstructured.NestedString(o.Object, from.path...)
+			if address, err := netip.ParseAddr(text); err == nil {
+				found[from.what] = address
+				break
+			}
+		}
+	}
+	return found, nil
+}
+
+// notificationController posts where tenants say.
+var notificationController = labels.Set{"app": "notification-controller"}
+
+// notificationsReach says which of the cluster's addresses notifications may reach; ""
+// if none. What is there for names and for the API server does not count.
+func notificationsReach(policies []networkingv1.NetworkPolicy, addresses map[string]netip.Addr) string {
+	held := false
+	var open []string
+	for _, p := range policies {
+		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
+		if err != nil || !selector.Matches(notificationController) || !slices.Contains(p.Spec.PolicyTypes, networkingv1.PolicyTypeEgress) {
+			continue
+		}
+		held = true
+		for _, rule := range p.Spec.Egress {
+			if !forAnything(rule.Ports) {
+				continue
+			}
+			for _, what := range slices.Sorted(maps.Keys(addresses)) {
+				if len(rule.To) == 0 || slices.ContainsFunc(rule.To, func(peer networkingv1.NetworkPolicyPeer) bool { return leadsTo(peer, addresses[what]) }) {
+					open = append(open, fmt.Sprintf("%s lets them reach the addresses of %s, such as %s", p.Name, what, addresses[what]))
+				}
+			}
+		}
+	}
+	switch {
+	case !held:
+		return "nothing holds back where notification-controller posts: " + lockDown
+	case len(open) > 0:
+		return strings.Join(open, "; ") + ": " + lockDown + ", with --cluster-range for ranges that are not private"
+	}
+	return ""
+}
+
+// forAnything says whether ports are more than those of names and of the API server.
+func forAnything(ports []networkingv1.NetworkPolicyPort) bool {
+	known := []intstr.IntOrString{intstr.FromInt32(53), intstr.FromInt32(443), intstr.FromInt32(6443)}
+	return len(ports) == 0 || slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool {
+		return p.Port == nil || p.EndPort != nil || !slices.Contains(known, *p.Port)
+	})
+}
+
+// leadsTo says whether a peer may be an address. Pods that are selected by labels are
+// known, and no address that somebody else chooses.
+func leadsTo(peer networkingv1.NetworkPolicyPeer, address netip.Addr) bool {
+	if peer.IPBlock == nil {
+		return peer.NamespaceSelector != nil
+	}
+	in := func(cidr string) bool {
+		prefix, err := netip.ParsePrefix(cidr)
+		return err == nil && prefix.Contains(address)
+	}
+	return in(peer.IPBlock.CIDR) && !slices.ContainsFunc(peer.IPBlock.Except, in)
 }
 
 // artifactsOpen says why Pods of other namespaces may reach source-controller's

@@ -36,6 +36,8 @@ type component struct {
 	Shards []string
 	// DefaultAccount is the account that what names none is applied as.
 	DefaultAccount string
+	// Blocked are where notifications may not go.
+	Blocked ranges
 	// Warn, Tokens, Flagger, Proxy and Capsule switch on what not every fleet has.
 	// Capsule is about the kinds: see [tree.writeCapsule].
 	Warn, Tokens, Flagger, Proxy, Capsule bool
@@ -157,7 +159,7 @@ func renderFile(name string, from any) (string, error) {
 
 // writeOwn puts our files into the tree.
 func (t *tree) writeOwn(c *component, s *survey, o Options) error {
-	for _, name := range []string{"account.yaml", "kustomization.yaml", "rights.yaml", "sync.yaml"} {
+	for _, name := range []string{"account.yaml", "kustomization.yaml", "network.yaml", "rights.yaml", "sync.yaml"} {
 		content, err := c.render(name)
 		if err != nil {
 			return err
@@ -270,7 +272,14 @@ func (s *survey) notes() []string {
 		if chart := o.text("spec", "chart", "spec", "chart"); o.isFlux("HelmRelease") && chart == "flagger" {
 			notes = append(notes, o.String()+" installs Flagger: set noCrossNamespaceRefs: true in its values")
 		}
-		if o.by == nil && !o.system && s.tenants[o.GetNamespace()] != "" {
+		tenant := s.tenants[o.GetNamespace()]
+		if from := o.text("spec", "chart", "spec", "sourceRef", "kind"); tenant != "" && o.isFlux("HelmRelease") && (from == "GitRepository" || from == "Bucket") {
+			notes = append(notes, o.String()+" takes its chart out of a "+from+", which the rules refuse: publish the chart, or allow it for tenant "+tenant+" with policy.sources.anyChartDependencies and a shard")
+		}
+		if tenant != "" && strings.HasPrefix(o.GetAPIVersion(), "flagger.app/") {
+			notes = append(notes, o.String()+" may name addresses outside of the cluster only, and hosts and gateways of its namespace: list others in spec.tenants.flagger of the profile")
+		}
+		if o.by == nil && !o.system && tenant != "" {
 			notes = append(notes, o.String()+" is applied by the root itself, before the rules are there: move it below a Kustomization")
 		}
 	}

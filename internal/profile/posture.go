@@ -15,8 +15,10 @@ import (
 func (s *survey) posture(namespace string, allow []string) (string, error) {
 	var sources v1alpha1.Sources
 	var accounts []string
+	usesFlagger := false
 	for _, o := range s.objects {
 		tenant := s.tenants[o.GetNamespace()]
+		usesFlagger = usesFlagger || tenant != "" && strings.HasPrefix(o.GetAPIVersion(), "flagger.app/")
 		if tenant == "" || !strings.Contains(o.GetAPIVersion(), ".toolkit.fluxcd.io/") {
 			continue
 		}
@@ -28,7 +30,7 @@ func (s *survey) posture(namespace string, allow []string) (string, error) {
 		case "GitRepository":
 			sources.Git = append(sources.Git, url)
 		case "HelmRepository":
-			sources.Helm = append(sources.Helm, url)
+			sources.Helm = append(sources.Helm, helmHost(url))
 		case "OCIRepository":
 			sources.OCI = append(sources.OCI, url)
 		case "ImageRepository":
@@ -44,6 +46,9 @@ func (s *survey) posture(namespace string, allow []string) (string, error) {
 		kind, pattern, err := parseAllow(a)
 		if err != nil {
 			return "", err
+		}
+		if p := v1alpha1.AddressPattern(pattern); kind == "helm" && helmHost(p) != p && pattern != string(helmHost(p))+"/**" {
+			return "", fmt.Errorf("cannot allow the Helm repository %s: its index may send Flux to any address, so approve the host as a whole, with --allow helm=%s, or use an OCI registry", pattern, helmHost(p))
 		}
 		list := map[string]*[]v1alpha1.AddressPattern{"git": &sources.Git, "helm": &sources.Helm, "oci": &sources.OCI}[kind]
 		*list = append(*list, v1alpha1.AddressPattern(pattern))
@@ -67,6 +72,9 @@ func (s *survey) posture(namespace string, allow []string) (string, error) {
 		add(reconcilers, "reconcilers", accounts)
 		tenants["accounts"] = reconcilers
 	}
+	if usesFlagger {
+		tenants["flagger"] = map[string]any{}
+	}
 	if len(tenants) > 0 {
 		spec["tenants"] = tenants
 	}
@@ -81,6 +89,16 @@ func (s *survey) posture(namespace string, allow []string) (string, error) {
 		return "", fmt.Errorf("cannot write the posture: %w", err)
 	}
 	return "# What tenants may do. The addresses are those that this fleet's tenants used\n# when the file was written; change it as you like: later runs add what --allow\n# names, and nothing else.\n" + string(content), nil
+}
+
+// helmHost is the host of a Helm repository's address: what an index says leads
+// anywhere, so that hosts are approved as a whole. An OCI registry has no index.
+func helmHost(url v1alpha1.AddressPattern) v1alpha1.AddressPattern {
+	parts := strings.SplitN(string(url), "/", 4)
+	if len(parts) < 3 || parts[0] == "oci:" {
+		return url
+	}
+	return v1alpha1.AddressPattern(strings.Join(parts[:3], "/"))
 }
 
 func isSource(kind string) bool {

@@ -78,6 +78,10 @@ type Options struct {
 	// tenants whose namespaces are labelled for it. Nil keeps those of before;
 	// without any in a slice, there are none any more.
 	Shards []string
+	// ClusterRanges are the addresses, as CIDRs, of Pods, Services, nodes and whatever
+	// else notifications must not reach. Nil keeps those of before, which at first are
+	// [PrivateRanges].
+	ClusterRanges []string
 }
 
 // Plan is what has to change.
@@ -209,6 +213,9 @@ func (t *tree) multi(o Options) (*Plan, error) {
 	}
 	component.Shards = shards
 	if component.DefaultAccount, err = t.defaultAccount(plain, o); err != nil {
+		return nil, err
+	}
+	if component.Blocked, err = blockedRanges(o.ClusterRanges, t.rememberedRanges()); err != nil {
 		return nil, err
 	}
 	fresh := o.Pins != nil

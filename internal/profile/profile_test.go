@@ -93,6 +93,7 @@ func TestThereAndBack(t *testing.T) {
 		"clusters/staging/flux-system/kustomization.yaml":        "flux-system.yaml",
 		"clusters/staging/flux-system/tenure/kustomization.yaml": "component.yaml",
 		"clusters/staging/flux-system/tenure/account.yaml":       "account.yaml",
+		"clusters/staging/flux-system/tenure/network.yaml":       "network.yaml",
 		"clusters/staging/flux-system/tenure/rights.yaml":        "rights.yaml",
 		"clusters/staging/flux-system/tenure/sync.yaml":          "sync.yaml",
 		"infrastructure/tenure/profile.yaml":                     "profile.yaml",

@@ -47,6 +47,9 @@ func Parameters(name string, t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfil
 	if policy.Notifications != nil {
 		own.Notifications = *policy.Notifications
 	}
+	if policy.Flagger != nil {
+		own.Flagger = policy.Flagger
+	}
 	if policy.KubeConfigs != nil {
 		own.KubeConfigs = policy.KubeConfigs
 	}

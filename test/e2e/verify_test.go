@@ -31,8 +31,10 @@ var plain = []string{
 	"I19-api", "I19-api-Kustomization",
 	"N3-api", // no policy on the types of Receivers
 	"N4-api", // no policy on the addresses of Providers
+	"N5-api", // nor on their Secrets
 	// No flag of Flux governs dependencies, and the example has no policy on them.
 	"S5-api", "S5-api-HelmRelease",
+	"S13-api", // charts come from wherever a tenant likes
 }
 
 // foreignDependencies refuse what no flag of Flux does.

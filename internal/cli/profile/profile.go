@@ -34,6 +34,7 @@ type options struct {
 	fleet, path, mode string
 	managerImage      string
 	allow, shards     []string
+	ranges            []string
 	yes, dryRun       bool
 	proxy, capsule    bool
 	proxyGiven        *bool // nil when the fleet says it
@@ -91,6 +92,7 @@ until the next --verify-images; after an update of Flux it has to be run again.`
 	flags.BoolVar(&o.proxy, "proxy", false, "with the proxy, which shows tenants their part of the cluster (default: as the fleet has it)")
 	flags.BoolVar(&o.capsule, "capsule", false, "with Capsule's kinds, which the manager translates (default: as the fleet has it)")
 	flags.StringArrayVar(&o.shards, shardFlag, nil, "`NAME` of a shard: controllers of its own for tenants whose namespaces have the label sharding.fluxcd.io/key: NAME; repeatable, and empty takes all out (default: the fleet's)")
+	flags.StringArrayVar(&o.ranges, "cluster-range", nil, "addresses of Pods, Services and nodes, as a `CIDR`, where notification-controller may not post; repeatable (default: the fleet's, or all private ranges)")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "write without asking")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show the diff and write nothing")
 	o.images.Add(cmd)
@@ -130,7 +132,7 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	if err != nil {
 		return err
 	}
-	opts := profile.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, Capsule: o.capsuleGiven, Shards: o.shards}
+	opts := profile.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, Capsule: o.capsuleGiven, Shards: o.shards, ClusterRanges: o.ranges}
 	if len(args) == 0 {
 		return drift(streams, f, opts)
 	}

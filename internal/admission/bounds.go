@@ -1,0 +1,67 @@
+package admission
+
+import "fmt"
+
+// reconcileEvery is the annotation that gives an ArtifactGenerator an interval.
+const reconcileEvery = "source.extensions.fluxcd.io/reconcileEvery"
+
+// bounds: no tenant takes Flux's time from the others.
+func bounds() Rule {
+	limits := posture + ".bounds"
+	r := Rule{
+		Name: Prefix + "bounds", Rows: []string{"A1", "A3"},
+		Title:     "intervals and timeouts have bounds",
+		resources: append(fluxKinds(writes), on(writes, groupExtensions, "artifactgenerators")),
+		shared:    true,
+	}
+	for _, field := range []string{
+		"spec.interval", "spec.retryInterval", "spec.chart.spec.interval",
+		"spec.install.strategy.retryInterval", "spec.upgrade.strategy.retryInterval",
+	} {
+		r.validations = append(r.validations, validation{
+			path(field, "duration(%s) >= duration("+limits+".minInterval)"),
+			what + " + " + quote("needs a longer "+field+": at least ") + " + " + limits + ".minInterval + ', not ' + " + short("object."+field),
+		})
+	}
+	for _, field := range []string{"spec.timeout", "spec.install.timeout", "spec.upgrade.timeout", "spec.test.timeout", "spec.rollback.timeout", "spec.uninstall.timeout"} {
+		r.validations = append(r.validations, validation{
+			path(field, "duration(%s) <= duration("+limits+".maxTimeout)"),
+			what + " + " + quote("needs a shorter "+field+": at most ") + " + " + limits + ".maxTimeout + ', not ' + " + short("object."+field),
+		})
+	}
+	// The timeout that a Kustomization does not name is its interval.
+	r.validations = append(r.validations, validation{
+		"object.kind != 'Kustomization' || has(object.spec.timeout) || duration(object.spec.interval) <= duration(" + limits + ".maxTimeout) ||" +
+			" !(has(object.spec.wait) && object.spec.wait || has(object.spec.healthChecks) && size(object.spec.healthChecks) > 0" +
+			" || has(object.spec.deletionPolicy) && object.spec.deletionPolicy == 'WaitForTermination')",
+		what + " + 'needs spec.timeout, at most ' + " + limits + ".maxTimeout + ': without it, it waits for as long as spec.interval'",
+	}, validation{
+		// What helm-controller makes of a timeout that nobody names.
+		"object.kind != 'HelmRelease' || has(object.spec.timeout) || duration('5m') <= duration(" + limits + ".maxTimeout)",
+		what + " + 'needs spec.timeout, at most ' + " + limits + ".maxTimeout + ': without it, it waits for 5m'",
+	})
+	r.validations = append(r.validations, generators(limits)...)
+	return r
+}
+
+// generators are the bounds of ArtifactGenerators, whose interval is an annotation.
+// How many of them there are is a quota's to say.
+func generators(limits string) []validation {
+	const every = "object.metadata.annotations['" + reconcileEvery + "']"
+	lists := []validation{{
+		"object.kind != 'ArtifactGenerator' || !has(object.metadata.annotations) || !('" + reconcileEvery + "' in object.metadata.annotations)" +
+			" || duration(" + every + ") >= duration(" + limits + ".minInterval)",
+		what + " + 'needs a longer interval in its annotation " + reconcileEvery + ": at least ' + " + limits + ".minInterval + ', not ' + " + short(every),
+	}}
+	for _, l := range []struct{ name, holds string }{
+		{"sources", "!has(object.spec.sources) || size(object.spec.sources) <= %s"},
+		{"artifacts", "!has(object.spec.artifacts) || size(object.spec.artifacts) <= %s"},
+		{"copies in an artifact", "!has(object.spec.artifacts) || object.spec.artifacts.all(a, !has(a.copy) || size(a.copy) <= %s)"},
+	} {
+		lists = append(lists, validation{
+			"object.kind != 'ArtifactGenerator' || " + fmt.Sprintf(l.holds, limits+".maxObjects"),
+			what + " + 'has too many " + l.name + ": at most ' + string(" + limits + ".maxObjects)",
+		})
+	}
+	return lists
+}

@@ -1,0 +1,41 @@
+package admission
+
+import (
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// charts: what a chart depends on is fetched from where the platform says, and not
+// from where the chart says. source-controller builds a chart that comes out of a
+// GitRepository or a Bucket, with its dependencies, and fetches one of a HelmRepository
+// as it is.
+func charts() Rule {
+	const own = posture + ".sources"
+	r := Rule{
+		Name: Prefix + "charts", Rows: []string{"S13"},
+		Title: "charts come from HelmRepositories and OCIRepositories, and out of other sources in a shard, where that is allowed",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			on(writes, groupHelm, helmReleases...), on(writes, groupSource, "helmcharts"),
+		},
+		shared: true,
+	}
+	for _, c := range []struct{ kind, has, source string }{
+		{"HelmRelease", "has(object.spec.chart)", "object.spec.chart.spec.sourceRef"},
+		{"HelmChart", "true", "object.spec.sourceRef"},
+	} {
+		built := "object.kind != '" + c.kind + "' || !" + c.has + " || has(" + c.source + ".kind) && " + c.source + ".kind == 'HelmRepository'"
+		r.validations = append(r.validations,
+			validation{
+				built + " || has(" + own + ") && has(" + own + ".anyChartDependencies) && " + own + ".anyChartDependencies",
+				what + " + 'must not take a chart out of a ' + " + short("(has("+c.source+".kind) ? "+c.source+".kind : 'source without a kind')") +
+					" + ', whose dependencies come from addresses that nobody approved: publish the chart and use a HelmRepository or an OCIRepository," +
+					" or ask the platform team for sources.anyChartDependencies'",
+			},
+			// The label is the namespace's: the rule tenure-shards sees to it.
+			validation{
+				built + " || " + shardOf("object") + " != ''",
+				what + " + 'may take a chart out of a ' + " + c.source + ".kind + ' in a shard only: ask the platform team to give the namespace the label " + v1alpha1.LabelShard + "'",
+			})
+	}
+	return r
+}

@@ -1,0 +1,63 @@
+package admission
+
+import (
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// flagger: Flagger calls addresses and changes how traffic goes with rights of its
+// own, so that its kinds are there where the platform has allowed them, and lead where
+// it has said.
+func flagger() Rule {
+	allowed := posture + ".flagger"
+	addresses := "(has(" + allowed + ".addresses) && size(" + allowed + ".addresses) > 0 ? " + list(allowed+".addresses") + " : 'https addresses outside of the cluster')"
+	r := Rule{
+		Name: Prefix + "flagger", Rows: []string{"N6", "S12"},
+		Title:     "objects of Flagger are allowed by the platform, and lead to approved addresses, hosts and gateways",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{on(writes, groupFlagger, "canaries", "metrictemplates", "alertproviders")},
+		shared:    true,
+		validations: []validation{{
+			"has(" + allowed + ")", what + " + 'needs that the platform allows Flagger for the tenant: ask the platform team for policy.flagger of the Tenant'",
+		}},
+	}
+	for _, field := range []string{
+		"spec.metricsServer", "spec.provider.address", "spec.analysis.webhooks[].url", "spec.canaryAnalysis.webhooks[].url",
+	} {
+		// The provider of a Canary is a name.
+		kind := "object.kind == 'Canary'"
+		if field == "spec.provider.address" {
+			kind = "object.kind == 'MetricTemplate'"
+		}
+		r.validations = append(r.validations, validation{
+			fmt.Sprintf("!(%s) || %s", kind, path(field, outside("%s", allowed+".addresses"))),
+			what + " + " + quote("must not have Flagger call other addresses in "+field+" (allowed: ") + " + " + addresses + " + ')'",
+		})
+	}
+	for _, field := range []string{"spec.analysis.metrics[].query", "spec.canaryAnalysis.metrics[].query"} {
+		r.validations = append(r.validations, validation{
+			path(field, "%s == ''"), what + " + " + quote("must not query the platform's metrics in "+field+": name a MetricTemplate"),
+		})
+	}
+	in := func(list string) string { return "has(" + allowed + "." + list + ") && " + allowed + "." + list }
+	r.validations = append(r.validations,
+		validation{
+			path("spec.service.hosts[]", "%s.matches('^([*][.])?[a-z0-9.-]+$') && (!%s.contains('.') || %s.endsWith('.' + request.namespace + '.svc') || %s.endsWith('.' + request.namespace + '.svc.cluster.local')"+
+				" || "+in("hosts")+".exists(h, h == %s || h.startsWith('*.') && %s.endsWith(h.substring(1))))"),
+			what + " + 'must not take other hosts in spec.service.hosts (allowed: names of its own Services, and ' + " + list(allowed+".hosts") + " + ')'",
+		},
+		validation{
+			path("spec.service.gateways[]", "%s == 'mesh' || !%s.contains('/') && !%s.contains('.') || %s.startsWith(request.namespace + '/') || "+in("gateways")+".exists(g, g == %s)"),
+			what + " + 'must not use other gateways in spec.service.gateways (allowed: those of its namespace, and ' + " + list(allowed+".gateways") + " + ')'",
+		},
+		validation{
+			path("spec.service.gatewayRefs[]", "!has(%s.namespace) || %s.namespace in ['', request.namespace] || "+in("gateways")+".exists(g, g == %s.namespace + '/' + %s.name)"),
+			what + " + 'must not use other gateways in spec.service.gatewayRefs (allowed: those of its namespace, and ' + " + list(allowed+".gateways") + " + ')'",
+		},
+		validation{
+			"object.kind != 'Canary' || !has(object.spec.service) || !has(object.spec.service.gatewayRefs) || size(object.spec.service.gatewayRefs) == 0" +
+				" || has(object.spec.service.hosts) && size(object.spec.service.hosts) > 0",
+			what + " + 'needs spec.service.hosts: without them, a gateway sends it the requests for every host'",
+		})
+	return r
+}
