@@ -185,19 +185,20 @@ func (l *lane) state(ctx context.Context, h *Handler, part *corev1.ResourceQuota
 	}
 }
 
-// short says whether the tenant has less left than a waiter needs, after those before it.
-func (s *state) short(need corev1.ResourceList) (bool, error) {
+// short says whether the tenant has less left than a waiter needs, after those before it,
+// and full whether it has less also without them.
+func (s *state) short(need corev1.ResourceList) (short, full bool, err error) {
 	total, err := s.total()
 	if err != nil || total == nil {
-		return false, err
+		return false, false, err
 	}
-	taken := subtract(s.level, s.part.Status.Used)
-	return tenancy.Lacks(subtract(total.rest(), only(taken, total.limit)), need), nil
+	left, taken := total.rest(), subtract(s.level, s.part.Status.Used)
+	return tenancy.Lacks(subtract(left, only(taken, total.limit)), need), tenancy.Lacks(left, need), nil
 }
 
 // judge gives a waiter its verdict, and takes what it needs from what is left.
 func (l *lane) judge(w *waiter, states []*state, now time.Time) error {
-	blocked, held, short := false, false, false
+	blocked, held, short, full := false, false, false, false
 	var of []*state
 	for _, s := range states {
 		if need, ok := w.needs[s.part.Name]; ok {
@@ -210,22 +211,24 @@ func (l *lane) judge(w *waiter, states []*state, now time.Time) error {
 		if !blocked || !w.sure {
 			break
 		}
-		lacks, err := s.short(w.needs[s.part.Name])
+		lacks, without, err := s.short(w.needs[s.part.Name])
 		if err != nil {
 			return err
 		}
-		short = short || lacks
+		short, full = short || lacks, full || without
+	}
+	switch {
+	case !full:
+		w.short = time.Time{}
+	case w.short.IsZero():
+		w.short = now
+	case now.Sub(w.short) >= grace:
+		w.verdict = refused
 	}
 	if short {
-		if w.short.IsZero() {
-			w.short = now
-		}
-		if now.Sub(w.short) >= grace {
-			w.verdict = refused
-		}
+		// It may fit if one of those before it does not come.
 		return nil
 	}
-	w.short = time.Time{}
 	goes := !blocked && (!held || now.Sub(w.since) >= maxHeld)
 	for _, s := range of {
 		need := w.needs[s.part.Name]
