@@ -208,7 +208,8 @@ func TestQuotaMoves(t *testing.T) {
 	t.Run("Tries", func(t *testing.T) { m.tries(t) })
 	t.Run("Race", func(t *testing.T) { m.race(t) })
 	t.Run("Refusal", func(t *testing.T) { m.refusals(t) })
-	t.Run("Killed", func(t *testing.T) { m.killed(t, &stop) })
+	start := func() (stop func()) { return m.run(t, m.options) }
+	t.Run("Killed", func(t *testing.T) { m.killed(t, stop, start) })
 	t.Run("Away", func(t *testing.T) { m.away(t) })
 }
 
@@ -336,8 +337,9 @@ func (m *moving) refusals(t *testing.T) {
 	}
 }
 
-// killed ends managers while Pods are made and deleted, and starts others.
-func (m *moving) killed(t *testing.T, stop *func()) {
+// killed ends managers while Pods are made and deleted, and starts others, of which the
+// last one stays.
+func (m *moving) killed(t *testing.T, stop func(), start func() (stop func())) {
 	names := m.tenant(t, "killed", 8, 4)
 	defer m.guard(t, "killed", 8)()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -362,8 +364,8 @@ func (m *moving) killed(t *testing.T, stop *func()) {
 	for range 3 {
 		before := made.Load()
 		testwait.For(t, "some Pods to be made", patience, func() (bool, string) { return made.Load() >= before+4, fmt.Sprint(made.Load()) })
-		(*stop)()
-		*stop = m.run(t, m.options)
+		stop()
+		stop = start()
 	}
 	cancel()
 	group.Wait()
