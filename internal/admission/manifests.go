@@ -33,9 +33,9 @@ func ShardManifests() ([]byte, error) {
 	return documents("# Puts the objects of a tenant's namespace into the shard of the namespace. Needs\n# Kubernetes 1.36. Generated from internal/admission; do not edit.\n", objects...)
 }
 
-// WebhookManifest returns [Webhook] as a YAML document.
+// WebhookManifest returns [Webhook] and [QuotaWebhook] as YAML documents.
 func WebhookManifest() ([]byte, error) {
-	return documents("# Which requests the webhook is called for. Generated from internal/admission; do not\n# edit. The manager fills in whom the API server trusts.\n", Webhook())
+	return documents("# Which requests the webhooks are called for. Generated from internal/admission; do not\n# edit. The manager fills in the path and whom the API server trusts.\n", Webhook(), QuotaWebhook())
 }
 
 func documents(title string, objects ...any) ([]byte, error) {

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -12,7 +13,9 @@ const (
 	// WebhookService is the name of its Service, and of the Secret with its
 	// certificate, in namespace flux-system.
 	WebhookService = Prefix + "webhook"
-	// WebhookPath is the path that is called.
+	// WebhookPath begins the path that is called. The manager adds a secret: see
+	// internal/webhook/caller. The manifest has no path, so that nobody who applies it
+	// takes the secret away.
 	WebhookPath = "/namespaces"
 
 	// NamespaceWebhook is what refusals of the webhook call it.
@@ -20,7 +23,73 @@ const (
 
 	// webhookSeconds is how long an owner waits when the webhook does not answer.
 	webhookSeconds = 5
+
+	// QuotaWebhookName is the name of the configuration of the webhook that moves parts
+	// of tenants' quotas: see internal/webhook/divided.
+	QuotaWebhookName = Prefix + "quotas"
+	// QuotaWebhookPath begins the path that is called for it.
+	QuotaWebhookPath = "/quotas"
+	// QuotaWebhookSuffix ends what refusals call it.
+	QuotaWebhookSuffix = "quotas.tenure.dev"
+	// QuotaWebhookSeconds is how long a request waits for a part of a quota, at most.
+	QuotaWebhookSeconds = 10
 )
+
+// QuotaWebhook returns the configuration of the webhook that moves parts of tenants'
+// quotas. It decides nothing: what it would refuse, the API server's quotas refuse as
+// well, and while it is away each namespace has its part. So it may fail. It is called
+// in namespaces with a divided quota alone, and for what that counts.
+func QuotaWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
+	namespaced := admissionregistrationv1.NamespacedScope
+	changed := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+	rule := func(operations []admissionregistrationv1.OperationType, group, version string, resources ...string) admissionregistrationv1.RuleWithOperations {
+		return admissionregistrationv1.RuleWithOperations{Operations: operations, Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{group}, APIVersions: []string{version}, Resources: resources, Scope: &namespaced,
+		}}
+	}
+	rules := map[string][]admissionregistrationv1.RuleWithOperations{
+		"pods":                   {rule(creates, "", "v1", "pods"), rule(changed[1:], "", "v1", "pods/resize")},
+		"persistentvolumeclaims": {rule(changed, "", "v1", "persistentvolumeclaims")},
+		"services":               {rule(changed, "", "v1", "services")},
+		"objects":                {rule(creates, "*", "*", "*")},
+	}
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
+		ObjectMeta: metav1.ObjectMeta{Name: QuotaWebhookName, Labels: labels(), Annotations: map[string]string{
+			"tenure.dev/title": "what is free of a tenant's quota is moved to the namespace that needs it",
+		}},
+	}
+	for _, class := range tenancy.DividedClasses {
+		webhook := admissionregistrationv1.ValidatingWebhook{
+			Name:         class + "." + QuotaWebhookSuffix,
+			ClientConfig: webhookClient(),
+			Rules:        rules[class],
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
+				tenancy.LabelDivided + class: tenancy.DividedValue,
+			}},
+			FailurePolicy:           new(admissionregistrationv1.Ignore),
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNoneOnDryRun),
+			TimeoutSeconds:          new(int32(QuotaWebhookSeconds)),
+			AdmissionReviewVersions: []string{"v1"},
+		}
+		if class == "objects" {
+			// What comes often and is counted by nobody, and what has a webhook of its own.
+			webhook.MatchConditions = []admissionregistrationv1.MatchCondition{{
+				Name:       "counted",
+				Expression: "!(request.resource.resource in ['events', 'leases', 'pods', 'persistentvolumeclaims', 'services', 'endpoints', 'endpointslices']) && !request.resource.group.endsWith('authorization.k8s.io')",
+			}}
+		}
+		configuration.Webhooks = append(configuration.Webhooks, webhook)
+	}
+	return configuration
+}
+
+// webhookClient is where the API server calls our webhooks. The path is the manager's.
+func webhookClient() admissionregistrationv1.WebhookClientConfig {
+	return admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{
+		Namespace: "flux-system", Name: WebhookService, Port: new(int32(443)),
+	}}
+}
 
 // Webhook returns the configuration of the webhook. It is called for namespaces
 // that owners of tenants make and for nothing else, so that nobody else waits for
@@ -35,10 +104,8 @@ func Webhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 			"tenure.dev/title": "owners' namespaces are counted, and born with what their tenant's have",
 		}},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: NamespaceWebhook,
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{
-				Namespace: "flux-system", Name: WebhookService, Path: new(WebhookPath), Port: new(int32(443)),
-			}},
+			Name:                    NamespaceWebhook,
+			ClientConfig:            webhookClient(),
 			Rules:                   []admissionregistrationv1.RuleWithOperations{rules},
 			FailurePolicy:           new(admissionregistrationv1.Fail),
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNoneOnDryRun),

@@ -121,8 +121,8 @@ func (k *Keeper) Keep(ctx context.Context) error {
 // secret returns what the Secret holds after it has been brought up to date. Who
 // of several replicas is first decides for all.
 func (k *Keeper) secret(ctx context.Context) (Bundle, error) {
-	secret := &corev1.Secret{}
 	for {
+		secret := &corev1.Secret{}
 		if err := k.Client.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: k.Secret}, secret); err != nil {
 			return Bundle{}, fmt.Errorf("cannot read Secret %s/%s of the certificate, which is part of our manifests: %w", k.Namespace, k.Secret, err)
 		}
@@ -154,7 +154,13 @@ func read(s *corev1.Secret) Bundle {
 }
 
 func write(s *corev1.Secret, b Bundle) {
-	s.Data = map[string][]byte{keyCert: b.Current.Cert, keyKey: b.Current.Key, keyTrusted: b.Trusted}
+	// What else is in the Secret is somebody else's.
+	if s.Data == nil {
+		s.Data = map[string][]byte{}
+	}
+	s.Data[keyCert], s.Data[keyKey], s.Data[keyTrusted] = b.Current.Cert, b.Current.Key, b.Trusted
+	delete(s.Data, keyNextCert)
+	delete(s.Data, keyNextKey)
 	if len(b.Next.Cert) > 0 {
 		s.Data[keyNextCert], s.Data[keyNextKey] = b.Next.Cert, b.Next.Key
 	}

@@ -63,7 +63,8 @@ func setDefault(m map[string]any, field string, value any) {
 }
 
 // dropManaged takes out what others keep up to date: the rules of aggregated roles, and
-// whom the API server trusts as the webhook, which the manager fills in.
+// whom the API server trusts as the webhook and which path it calls, which the manager
+// fills in.
 func dropManaged(want, is *unstructured.Unstructured) {
 	if _, aggregated := want.Object["aggregationRule"]; aggregated {
 		delete(want.Object, "rules")
@@ -71,7 +72,9 @@ func dropManaged(want, is *unstructured.Unstructured) {
 	}
 	for _, o := range []*unstructured.Unstructured{want, is} {
 		for _, webhook := range asList(o.Object["webhooks"]) {
-			delete(asMap(asMap(webhook)["clientConfig"]), "caBundle")
+			config := asMap(asMap(webhook)["clientConfig"])
+			delete(config, "caBundle")
+			delete(asMap(config["service"]), "path")
 		}
 	}
 }

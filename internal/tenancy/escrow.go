@@ -1,9 +1,11 @@
 package tenancy
 
 import (
+	"cmp"
 	"math/big"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -20,6 +22,10 @@ type Share struct {
 	// Hard is spec.hard of the ResourceQuota, Enforced status.hard, and Used
 	// status.used.
 	Hard, Enforced, Used corev1.ResourceList
+	// Wanted is what requests that wait in the namespace need beyond Used, and Since
+	// when the oldest of them began to wait.
+	Wanted corev1.ResourceList
+	Since  time.Time
 }
 
 // Escrow divides a quota among the namespaces of a tenant. It returns what
@@ -32,10 +38,13 @@ type Share struct {
 // another's raised when the status of the first says that it holds. So Escrow has to
 // be asked again when a status changes, and gives the same answer until then.
 //
-// Each namespace has what it uses and a fair part of what is free. A division is left
-// as it is while each namespace has at least half of its part: otherwise every Pod
-// would move all quotas. With less free than there are namespaces, some have nothing.
-func Escrow(limit corev1.ResourceList, shares []Share) (hard map[string]corev1.ResourceList, over []corev1.ResourceName) {
+// Requests that wait are served first, the oldest namespace before the others: each
+// gets what it lacks if the tenant has it, from the namespaces with the most free. Without
+// them, each namespace has what it uses and a fair part of what is free. A division is
+// left as it is while each namespace has at least half of its part, or, unless rebalance
+// is set, what it uses: otherwise every Pod would move all quotas. With less free than
+// there are namespaces, some have nothing.
+func Escrow(limit corev1.ResourceList, shares []Share, rebalance bool) (hard map[string]corev1.ResourceList, over []corev1.ResourceName) {
 	shares = slices.Clone(shares)
 	slices.SortFunc(shares, func(a, b Share) int { return strings.Compare(a.Namespace, b.Namespace) })
 	hard = map[string]corev1.ResourceList{}
@@ -46,6 +55,7 @@ func Escrow(limit corev1.ResourceList, shares []Share) (hard map[string]corev1.R
 	}
 	for name, bound := range limit {
 		e := newEscrow(name, bound, shares)
+		e.rebalance = rebalance
 		if e.divide() {
 			over = append(over, name)
 		}
@@ -67,13 +77,20 @@ type escrow struct {
 	coarse int64
 	limit  int64
 	parts  []part
+	// rebalance says that unfair parts are reason enough for another division.
+	rebalance bool
 }
 
 // part is a namespace's.
 type part struct {
 	exists, leaving            bool
 	hard, enforced, used, next int64
+	wanted                     int64
+	since                      time.Time
 }
+
+// needed is what the namespace uses and what requests that wait there want.
+func (p part) needed() int64 { return p.used + p.wanted }
 
 // held is what the namespace may use, or does.
 func (p part) held() int64 { return max(p.hard, p.enforced, p.used) }
@@ -88,6 +105,7 @@ func newEscrow(name corev1.ResourceName, bound resource.Quantity, shares []Share
 		e.parts[i] = part{
 			exists: s.Exists && bounded, leaving: s.Leaving,
 			hard: e.units(hard, true), enforced: e.units(s.Enforced[name], true), used: e.units(s.Used[name], true),
+			wanted: e.units(s.Wanted[name], true), since: s.Since,
 		}
 	}
 	return e
@@ -133,13 +151,14 @@ func (e *escrow) quantity(i int, hard, like resource.Quantity) resource.Quantity
 
 // divide says what each part is to be now, and whether more is used than the limit.
 func (e *escrow) divide() (over bool) {
-	room, used, count := e.limit, int64(0), int64(0)
+	room, used, wanted, count := e.limit, int64(0), int64(0), int64(0)
 	for _, p := range e.parts {
 		if p.leaving {
 			room -= p.held()
 			continue
 		}
 		used += p.used
+		wanted += p.wanted
 		count++
 	}
 	room = max(room, 0)
@@ -153,8 +172,10 @@ func (e *escrow) divide() (over bool) {
 			e.parts[i].next = e.parts[i].hard
 		}
 		return false
+	case e.lacking(room):
+		e.serve(room)
 	default:
-		e.share(room-used, count)
+		e.share(room-used, wanted, count)
 	}
 	e.step()
 	return used > room
@@ -179,16 +200,89 @@ func (e *escrow) fair(room, used, count int64) bool {
 			continue
 		}
 		sum += p.hard
-		if !p.exists || p.hard < p.used || 2*(p.hard-p.used) < part {
+		if !p.exists || p.hard < p.needed() || e.rebalance && 2*(p.hard-p.used) < part {
 			return false
 		}
 	}
 	return sum <= room
 }
 
+// lacking says whether requests wait for more than a namespace has, and the parts can
+// otherwise stay as they are.
+func (e *escrow) lacking(room int64) bool {
+	sum, lacking := int64(0), false
+	for _, p := range e.parts {
+		if p.leaving {
+			continue
+		}
+		sum += max(p.hard, p.used)
+		lacking = lacking || p.wanted > 0 && p.hard < p.needed()
+	}
+	return lacking && sum <= room
+}
+
+// serve gives namespaces in which requests wait what they lack, the oldest first. What is
+// in no part is given first. Then others give half of what they have free, those with the
+// most first, and all of it if that is not enough. Who lacks more than there is gets
+// nothing, so that others are not kept from what serves them.
+func (e *escrow) serve(room int64) {
+	var order []*part
+	for i := range e.parts {
+		p := &e.parts[i]
+		if p.leaving {
+			continue
+		}
+		p.next = max(p.hard, p.used)
+		room -= p.next
+		order = append(order, p)
+	}
+	donors := slices.Clone(order)
+	slices.SortStableFunc(order, func(a, b *part) int { return a.since.Compare(b.since) })
+	for _, p := range order {
+		lacks := p.needed() - p.next
+		if p.wanted == 0 || lacks <= 0 {
+			continue
+		}
+		free := room
+		for _, d := range donors {
+			free += d.spare(p)
+		}
+		if free < lacks {
+			continue
+		}
+		p.next += lacks
+		given := min(lacks, room)
+		room, lacks = room-given, lacks-given
+		slices.SortStableFunc(donors, func(a, b *part) int { return cmp.Compare(b.spare(p), a.spare(p)) })
+		for _, share := range []int64{2, 1} {
+			for _, d := range donors {
+				given := min(lacks, (d.spare(p)+share-1)/share)
+				d.next, lacks = d.next-given, lacks-given
+			}
+		}
+	}
+}
+
+// spare is what a namespace could give to another one: what it neither uses nor has for
+// requests that wait there. If it has not enough for these, they wait anyway.
+func (p *part) spare(to *part) int64 {
+	switch {
+	case p == to:
+		return 0
+	case p.next < p.needed():
+		return p.next - p.used
+	}
+	return p.next - p.needed()
+}
+
 // share gives each namespace what it uses and an equal part of what is free, in
-// numbers that people can read; what is left over goes to the first ones.
-func (e *escrow) share(free, count int64) {
+// numbers that people can read; what is left over goes to the first ones. What requests
+// wait for is theirs before, if there is enough for all of them.
+func (e *escrow) share(free, wanted, count int64) {
+	serves := wanted <= free
+	if serves {
+		free -= wanted
+	}
 	part := free / count
 	grain := int64(1)
 	if e.fine() && part >= 100 {
@@ -210,6 +304,9 @@ func (e *escrow) share(free, count int64) {
 		}
 		rest -= extra
 		p.next = p.used + part + extra
+		if serves {
+			p.next += p.wanted
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,7 @@ func quantities(name corev1.ResourceName, value string) corev1.ResourceList {
 
 func TestEscrow(t *testing.T) {
 	t.Parallel()
-	type ns struct{ hard, enforced, used string }
+	type ns struct{ hard, enforced, used, wanted string }
 	for _, tc := range []struct {
 		reason   string
 		resource corev1.ResourceName
@@ -30,27 +31,35 @@ func TestEscrow(t *testing.T) {
 		leaving  int // as many of the last ones
 		want     []string
 		over     bool
+		lazy     bool // is told not to rebalance
 	}{
 		{reason: "the first namespace gets all", resource: "pods", limit: "10", have: []ns{{}}, want: []string{"10"}},
 		{reason: "new ones share, and nothing is lost", resource: "pods", limit: "10", have: []ns{{}, {}, {}}, want: []string{"4", "3", "3"}},
-		{reason: "a second one waits until the first has come down", resource: "pods", limit: "10", have: []ns{{"10", "10", "2"}, {}}, want: []string{"6", "0"}},
-		{reason: "the status does not say so yet", resource: "pods", limit: "10", have: []ns{{"6", "10", "2"}, {"0", "0", "0"}}, want: []string{"6", "0"}},
-		{reason: "now it does", resource: "pods", limit: "10", have: []ns{{"6", "6", "2"}, {"0", "0", "0"}}, want: []string{"6", "4"}},
-		{reason: "used meanwhile, before it came down", resource: "pods", limit: "10", have: []ns{{"6", "6", "9"}, {"0", "0", "0"}}, want: []string{"10", "0"}},
-		{reason: "enough is left for everybody: nothing moves", resource: "pods", limit: "10", have: []ns{{"5", "5", "3"}, {"5", "5", "0"}}, want: []string{"5", "5"}},
-		{reason: "one is short", resource: "pods", limit: "10", have: []ns{{"5", "5", "5"}, {"5", "5", "0"}}, want: []string{"5", "2"}},
-		{reason: "more is used than allowed: nobody gets more, and the sum is the limit", resource: "pods", limit: "10", have: []ns{{"15", "15", "15"}, {"5", "5", "5"}}, want: []string{"7", "2"}, over: true},
-		{reason: "one that leaves keeps what it has", resource: "pods", limit: "10", have: []ns{{"5", "5", "5"}, {"5", "5", "1"}}, leaving: 1, want: []string{"5"}},
+		{reason: "a second one waits until the first has come down", resource: "pods", limit: "10", have: []ns{{hard: "10", enforced: "10", used: "2"}, {}}, want: []string{"6", "0"}},
+		{reason: "the status does not say so yet", resource: "pods", limit: "10", have: []ns{{hard: "6", enforced: "10", used: "2"}, {hard: "0", enforced: "0", used: "0"}}, want: []string{"6", "0"}},
+		{reason: "now it does", resource: "pods", limit: "10", have: []ns{{hard: "6", enforced: "6", used: "2"}, {hard: "0", enforced: "0", used: "0"}}, want: []string{"6", "4"}},
+		{reason: "used meanwhile, before it came down", resource: "pods", limit: "10", have: []ns{{hard: "6", enforced: "6", used: "9"}, {hard: "0", enforced: "0", used: "0"}}, want: []string{"10", "0"}},
+		{reason: "enough is left for everybody: nothing moves", resource: "pods", limit: "10", have: []ns{{hard: "5", enforced: "5", used: "3"}, {hard: "5", enforced: "5", used: "0"}}, want: []string{"5", "5"}},
+		{reason: "one is short", resource: "pods", limit: "10", have: []ns{{hard: "5", enforced: "5", used: "5"}, {hard: "5", enforced: "5", used: "0"}}, want: []string{"5", "2"}},
+		{reason: "more is used than allowed: nobody gets more, and the sum is the limit", resource: "pods", limit: "10", have: []ns{{hard: "15", enforced: "15", used: "15"}, {hard: "5", enforced: "5", used: "5"}}, want: []string{"7", "2"}, over: true},
+		{reason: "one that leaves keeps what it has", resource: "pods", limit: "10", have: []ns{{hard: "5", enforced: "5", used: "5"}, {hard: "5", enforced: "5", used: "1"}}, leaving: 1, want: []string{"5"}},
 		{reason: "processors in thousandths", resource: "limits.cpu", limit: "1", have: []ns{{}, {}, {}}, want: []string{"340m", "330m", "330m"}},
 		{reason: "memory in whole mebibytes", resource: "requests.memory", limit: "1Gi", have: []ns{{}, {}, {}}, want: []string{"342Mi", "341Mi", "341Mi"}},
 		{reason: "a limit of half a thing is none", resource: "pods", limit: "500m", have: []ns{{}}, want: []string{"0"}},
 		{reason: "less free than namespaces", resource: "pods", limit: "2", have: []ns{{}, {}, {}}, want: []string{"1", "1", "0"}},
 		{reason: "more than fits into 46 bits", resource: "requests.storage", limit: "100Ti", have: []ns{{}, {}, {}}, want: []string{"34134Gi", "34133Gi", "34133Gi"}},
-		{reason: "much more, with what does not divide", resource: "requests.storage", limit: "7Ei", have: []ns{{"4Ei", "4Ei", "1000000000000000001"}, {"3Ei", "3Ei", "5"}}, want: []string{"4Ei", "3Ei"}},
-		{reason: "when more is allowed, what was rounded otherwise is not rounded up", resource: "requests.storage", limit: "100Ti", have: []ns{{"54975581388900", "54975581388900", ""}, {"54975581388700", "54975581388700", ""}}, want: []string{"50Ti", "54975581388700"}},
-		{reason: "of much one has all, and uses it", resource: "requests.storage", limit: "100Ti", have: []ns{{"100Ti", "100Ti", "100Ti"}, {}}, want: []string{"100Ti", "0"}},
-		{reason: "more than a limit of much is used", resource: "requests.storage", limit: "100Ti", have: []ns{{"200Ti", "200Ti", "150Ti"}, {"100Ti", "100Ti", "50Ti"}}, want: []string{"75Ti", "25Ti"}, over: true},
-		{reason: "a bound that the quota does not have yet", resource: "pods", limit: "4", have: []ns{{"", "", ""}, {"2", "2", "2"}}, want: []string{"1", "3"}},
+		{reason: "much more, with what does not divide", resource: "requests.storage", limit: "7Ei", have: []ns{{hard: "4Ei", enforced: "4Ei", used: "1000000000000000001"}, {hard: "3Ei", enforced: "3Ei", used: "5"}}, want: []string{"4Ei", "3Ei"}},
+		{reason: "when more is allowed, what was rounded otherwise is not rounded up", resource: "requests.storage", limit: "100Ti", have: []ns{{hard: "54975581388900", enforced: "54975581388900", used: ""}, {hard: "54975581388700", enforced: "54975581388700", used: ""}}, want: []string{"50Ti", "54975581388700"}},
+		{reason: "of much one has all, and uses it", resource: "requests.storage", limit: "100Ti", have: []ns{{hard: "100Ti", enforced: "100Ti", used: "100Ti"}, {}}, want: []string{"100Ti", "0"}},
+		{reason: "more than a limit of much is used", resource: "requests.storage", limit: "100Ti", have: []ns{{hard: "200Ti", enforced: "200Ti", used: "150Ti"}, {hard: "100Ti", enforced: "100Ti", used: "50Ti"}}, want: []string{"75Ti", "25Ti"}, over: true},
+		{reason: "a bound that the quota does not have yet", resource: "pods", limit: "4", have: []ns{{hard: "", enforced: "", used: ""}, {hard: "2", enforced: "2", used: "2"}}, want: []string{"1", "3"}},
+		{reason: "nobody waits, and rebalancing can wait", resource: "pods", limit: "10", lazy: true, have: []ns{{hard: "5", enforced: "5", used: "5"}, {hard: "5", enforced: "5"}}, want: []string{"5", "5"}},
+		{reason: "one waits, and others give half of what they have free", resource: "requests.cpu", limit: "8", lazy: true, have: []ns{{hard: "2", enforced: "2", used: "1", wanted: "2"}, {hard: "2", enforced: "2"}, {hard: "2", enforced: "2"}, {hard: "2", enforced: "2"}}, want: []string{"2", "1", "2", "2"}},
+		{reason: "what they gave holds", resource: "requests.cpu", limit: "8", lazy: true, have: []ns{{hard: "2", enforced: "2", used: "1", wanted: "2"}, {hard: "1", enforced: "1"}, {hard: "2", enforced: "2"}, {hard: "2", enforced: "2"}}, want: []string{"3", "1", "2", "2"}},
+		{reason: "half is not enough", resource: "pods", limit: "8", lazy: true, have: []ns{{hard: "4", enforced: "4", used: "4", wanted: "3"}, {hard: "4", enforced: "4", used: "1"}}, want: []string{"4", "1"}},
+		{reason: "more is wanted than there is: what there is stays for others", resource: "pods", limit: "8", lazy: true, have: []ns{{hard: "4", enforced: "4", used: "4", wanted: "4"}, {hard: "4", enforced: "4", used: "1"}}, want: []string{"4", "4"}},
+		{reason: "two want more than there is: who waits longer is served, here the last one", resource: "pods", limit: "6", lazy: true, have: []ns{{hard: "2", enforced: "2", used: "2", wanted: "1"}, {hard: "3", enforced: "3", used: "2"}, {hard: "1", enforced: "1", used: "1", wanted: "1"}}, want: []string{"2", "2", "1"}},
+		{reason: "what is wanted counts when all is divided anew", resource: "pods", limit: "8", have: []ns{{hard: "3", enforced: "3", used: "1", wanted: "2"}, {hard: "5", enforced: "5", used: "5"}}, want: []string{"3", "5"}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -59,9 +68,10 @@ func TestEscrow(t *testing.T) {
 				shares = append(shares, Share{
 					Namespace: fmt.Sprint("n", i), Exists: n != ns{}, Leaving: i >= len(tc.have)-tc.leaving,
 					Hard: quantities(tc.resource, n.hard), Enforced: quantities(tc.resource, n.enforced), Used: quantities(tc.resource, n.used),
+					Wanted: quantities(tc.resource, n.wanted), Since: time.Unix(int64(len(tc.have)-i), 0),
 				})
 			}
-			hard, over := Escrow(quantities(tc.resource, tc.limit), shares)
+			hard, over := Escrow(quantities(tc.resource, tc.limit), shares, !tc.lazy)
 			var got []string
 			for i := range len(tc.have) - tc.leaving {
 				q := hard[fmt.Sprint("n", i)][tc.resource]
@@ -103,11 +113,11 @@ func (w *world) check(what string) {
 }
 
 // divide asks, and writes some of the answer: the rest is lost with the manager.
-func (w *world) divide(written func(int) bool) (changed bool) {
+func (w *world) divide(rebalance bool, written func(int) bool) (changed bool) {
 	w.t.Helper()
 	limit := corev1.ResourceList{counted: *resource.NewQuantity(w.limit, resource.DecimalSI)}
-	hard, over := Escrow(limit, w.shares)
-	again, _ := Escrow(limit, slices.Clone(w.shares))
+	hard, over := Escrow(limit, w.shares, rebalance)
+	again, _ := Escrow(limit, slices.Clone(w.shares), rebalance)
 	if !equality.Semantic.DeepEqual(hard, again) {
 		w.t.Fatal("asked twice, it says two things")
 	}
@@ -131,13 +141,13 @@ func (w *world) divide(written func(int) bool) (changed bool) {
 }
 
 // settle lets everything come to rest.
-func (w *world) settle() {
+func (w *world) settle(rebalance bool) {
 	w.t.Helper()
 	for range 20 {
 		for i := range w.shares {
 			w.enforce(i)
 		}
-		if !w.divide(func(int) bool { return true }) {
+		if !w.divide(rebalance, func(int) bool { return true }) {
 			return
 		}
 	}
@@ -147,6 +157,34 @@ func (w *world) settle() {
 func (w *world) enforce(i int) {
 	if w.shares[i].Exists {
 		w.set(&w.shares[i].Enforced, w.value(w.shares[i].Hard))
+	}
+}
+
+// served fails the test when a request waits that would fit into what is left when each
+// namespace has what it uses, and what requests wait for that have room.
+func (w *world) served() {
+	w.t.Helper()
+	free, rounded := w.limit, int64(0)
+	if w.limit >= maxUnits {
+		rounded = int64(2*len(w.shares)) * (w.limit >> 35)
+	}
+	waits := func(s Share) bool {
+		return !s.Leaving && w.value(s.Enforced)-w.value(s.Used) < w.value(s.Wanted)
+	}
+	for _, s := range w.shares {
+		switch {
+		case s.Leaving:
+			free -= max(w.value(s.Hard), w.value(s.Enforced), w.value(s.Used))
+		case waits(s):
+			free -= w.value(s.Used)
+		default:
+			free -= w.value(s.Used) + w.value(s.Wanted)
+		}
+	}
+	for _, s := range w.shares {
+		if waits(s) && free >= w.value(s.Wanted)+rounded {
+			w.t.Fatalf("%s waits for %d while %d are free: %+v", s.Namespace, w.value(s.Wanted), free, w.shares)
+		}
 	}
 }
 
@@ -172,12 +210,15 @@ func FuzzEscrow(f *testing.F) {
 			i := int(b/8) % len(w.shares)
 			s := &w.shares[i]
 			switch b % 8 {
+			case 0: // a request begins to wait, or ends
+				w.set(&s.Wanted, int64(b)/32<<size)
+				s.Since = time.Unix(int64(n), 0)
 			case 1, 2:
 				w.enforce(i)
 			case 3: // a write in the middle is the last one
-				w.divide(func(j int) bool { return j != i })
+				w.divide(b >= 128, func(j int) bool { return j != i })
 			case 4:
-				w.divide(func(int) bool { return true })
+				w.divide(b >= 128, func(int) bool { return true })
 			case 5, 6: // admission
 				if grow := int64(b)/16<<size + int64(b)%3*min(1, int64(size)); s.Exists && s.Enforced != nil && w.value(s.Used)+grow <= w.value(s.Enforced) {
 					w.set(&s.Used, w.value(s.Used)+grow)
@@ -192,7 +233,9 @@ func FuzzEscrow(f *testing.F) {
 			}
 			w.check(fmt.Sprintf("event %d (%d)", n, b))
 		}
-		w.settle()
+		w.settle(false)
+		w.served()
+		w.settle(true)
 		// What is rounded is less than a unit for each.
 		free, count, unit := w.limit, int64(0), max(1, w.limit>>35)
 		for _, s := range w.shares {
@@ -200,7 +243,7 @@ func FuzzEscrow(f *testing.F) {
 				free -= max(w.value(s.Hard), w.value(s.Enforced), w.value(s.Used))
 				continue
 			}
-			free -= w.value(s.Used)
+			free -= w.value(s.Used) + w.value(s.Wanted)
 			count++
 		}
 		for _, s := range w.shares {

@@ -44,6 +44,7 @@ const (
 // addTenant adds what the Tenant says to what every tenant's namespace has.
 func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
 	o.Labels, o.Annotations, _ = Metadata(ns.Tenant)
+	maps.Copy(o.Labels, dividedLabels(ns.Tenant.Spec.Quotas))
 	o.Bounds = bounds(ns)
 	o.Bindings = bindings(ns)
 	if ns.Manager != nil && (ns.Replicates || len(ns.Tenant.Spec.Objects)+len(ns.Tenant.Status.Objects) > 0) {

@@ -56,7 +56,7 @@ func TestTenantGolden(t *testing.T) {
 	}
 	compareGolden(t, "all that a Tenant can say", "tenant", objects.List())
 	compareGolden(t, "its cluster-scoped objects", "tenant-cluster", Cluster(tenant, []string{"apps", "more"}))
-	if diff := cmp.Diff(map[string]string{"cost": "7", "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest"}, objects.Labels); diff != "" {
+	if diff := cmp.Diff(map[string]string{"cost": "7", "divided-quota.tenure.dev/pods": "true", "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest"}, objects.Labels); diff != "" {
 		t.Errorf("labels that say whose a namespace is are not the Tenant's to set (-want +got):\n%s", diff)
 	}
 	cordoned := tenant.DeepCopy()

@@ -2,9 +2,12 @@ package webhook_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -22,6 +25,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/webhook"
 	"github.com/tenure-dev/tenure/internal/webhook/ledger"
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -94,7 +98,7 @@ type cluster struct {
 func scheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	s := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(s), admissionregistrationv1.AddToScheme(s), coordinationv1.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -265,6 +269,7 @@ func TestWebhook(t *testing.T) {
 	defer func() { stop() }()
 	c.answers(t, c.as(t, "alice"), "solo-x")
 	t.Run("Decides", func(t *testing.T) { c.decides(t) })
+	t.Run("Stranger", func(t *testing.T) { c.stranger(t) })
 	t.Run("Race", func(t *testing.T) { c.race(t) })
 	t.Run("Replicas", func(t *testing.T) { c.replicas(t) })
 	t.Run("Again", func(t *testing.T) { c.again(t) })
@@ -455,5 +460,49 @@ func (c *cluster) killed(t *testing.T, stop *func()) {
 	}
 	if full.Load() < 5 {
 		t.Errorf("refused %d times for the quota only", full.Load())
+	}
+}
+
+// stranger asks as an owner, without the API server: whoever knows the path of the
+// configuration reserves names of a tenant, and nobody else does.
+func (c *cluster) stranger(t *testing.T) {
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := c.admin.Get(t.Context(), client.ObjectKey{Name: admission.WebhookName}, configuration); err != nil {
+		t.Fatal(err)
+	}
+	secret, err := url.Parse(*configuration.Webhooks[0].ClientConfig.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caller := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // an attacker does not look who answers
+	for i, tc := range []struct {
+		reason, path string
+		reserves     bool
+	}{
+		{"the path without the secret", admission.WebhookPath, false},
+		{"a secret that is guessed", admission.WebhookPath + "/aaaaaaaaaaaaaaaaaaaaaaaaaa", false},
+		{"the path of the other webhook", admission.QuotaWebhookPath, false},
+		{"the secret, as without this control", secret.Path, true},
+	} {
+		name := fmt.Sprint("left-stranger-", i)
+		review := fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"stranger-%d","operation":"CREATE","resource":{"version":"v1","resource":"namespaces"},`+
+			`"userInfo":{"username":"bob","groups":["bobs"]},"object":{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q,"labels":{"tenure.dev/tenant":"left"}}}}}`, i, name)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+c.address+tc.path, strings.NewReader(review))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		response, err := caller.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if reserved := c.ledger(t, "left").Counted(nil)[name]; reserved != tc.reserves || (response.StatusCode == http.StatusOK) != tc.reserves {
+			t.Errorf("%s: answered with %d, and the name is reserved: %v", tc.reason, response.StatusCode, reserved)
+		}
+	}
+	guest := c.as(t, "alice")
+	if err := guest.Get(t.Context(), client.ObjectKey{Name: admission.WebhookName}, configuration); !apierrors.IsForbidden(err) {
+		t.Errorf("an owner can read the path: %v", err)
 	}
 }

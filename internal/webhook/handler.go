@@ -62,6 +62,8 @@ type Handler struct {
 	// they would only take each other's version of the ledger away. Whoever has taken
 	// what is in the channel has the turn.
 	turns [shards]chan *look
+	// limits bound how much the owners of each tenant ask.
+	limits limits
 }
 
 // look is what was last read of a tenant from the API server, and since when. Nil is
@@ -111,11 +113,14 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	}
 	dryRun := request.DryRun != nil && *request.DryRun
 	born, err := h.decide(ctx, &question{
-		owner: OwnerKeys(request.UserInfo), groups: request.UserInfo.Groups,
+		user: request.UserInfo.Username, owner: OwnerKeys(request.UserInfo), groups: request.UserInfo.Groups,
 		namespace: ns, request: request.UID, dryRun: dryRun, asked: h.Now(),
 	})
 	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
 		return admission.Denied(refusal.Error())
+	}
+	if errors.Is(err, errTooMany) {
+		return admission.Errored(http.StatusTooManyRequests, err)
 	}
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
@@ -129,9 +134,10 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 
 // question is about one namespace.
 type question struct {
-	// owner are the names that the user goes by, see [OwnerKeys], and groups its
-	// groups.
+	// owner are the names that the user goes by, see [OwnerKeys], groups its groups,
+	// and user its own name.
 	owner, groups []string
+	user          string
 	namespace     *corev1.Namespace
 	request       types.UID
 	dryRun        bool
@@ -157,6 +163,9 @@ func (h *Handler) decide(ctx context.Context, q *question) (*corev1.Namespace, e
 	if err != nil {
 		return nil, err
 	}
+	if who := h.payer(ctx, name, q); !h.limits.allow(who) {
+		return nil, fmt.Errorf("%w: %s asks for more than %d namespaces a second; try again in a moment", errTooMany, who, tenantRate)
+	}
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name))
 	turn := h.turns[hash.Sum32()%shards]
@@ -167,6 +176,19 @@ func (h *Handler) decide(ctx context.Context, q *question) (*corev1.Namespace, e
 	case <-ctx.Done():
 		return nil, fmt.Errorf("cannot decide about the namespace: %w", context.Cause(ctx))
 	}
+}
+
+// errTooMany says that somebody asks too much.
+var errTooMany = errors.New("too many requests")
+
+// payer returns who a request counts for: the tenant if an owner asks, so that nobody else
+// can use up what its owners may ask, and otherwise the user.
+func (h *Handler) payer(ctx context.Context, name string, q *question) string {
+	t := &v1alpha1.Tenant{}
+	if err := h.Client.Get(ctx, client.ObjectKey{Name: name}, t); err == nil && owns(q.owner, t) {
+		return "tenant " + name
+	}
+	return "user " + q.user
 }
 
 // tenant returns the name of the tenant that a namespace is for: that of its

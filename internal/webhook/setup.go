@@ -3,14 +3,20 @@ package webhook
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
+	"os"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	rules "github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/certs"
+	"github.com/tenure-dev/tenure/internal/webhook/caller"
+	"github.com/tenure-dev/tenure/internal/webhook/divided"
 	"github.com/tenure-dev/tenure/internal/webhook/ledger"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -35,6 +41,12 @@ type Options struct {
 	Names []string
 	// Profiles is what holds for all tenants.
 	Profiles Profiles
+	// ClientCA is a file with the authorities of the API server's client certificate,
+	// PEM, and ClientName the name that it has. Empty if it has none, as on managed
+	// clusters.
+	ClientCA, ClientName string
+	// Replica is a name that no other replica has.
+	Replica string
 }
 
 // ServiceNames are the names of the webhook's Service in a namespace.
@@ -59,23 +71,33 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*ledger.Kee
 		Client: direct, Namespace: o.Namespace, Secret: rules.WebhookService, Names: o.Names,
 		Trust: trust(direct), Issue: certs.Issue, Now: time.Now,
 	}
-	server := ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+	callers := &caller.Keeper{Client: direct, Namespace: o.Namespace, Secret: rules.WebhookService, Publish: publish(direct), Now: time.Now}
+	certificates, err := clientCertificates(o.ClientCA, o.ClientName)
+	if err != nil {
+		return nil, err
+	}
+	server := ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){certificates, func(c *tls.Config) {
 		c.MinVersion = tls.VersionTLS13
 		c.GetCertificate = keeper.Certificate
 		c.NextProtos = oneAtATime
 	}}})
-	if err := Index(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := errors.Join(Index(ctx, mgr.GetFieldIndexer()), divided.Index(ctx, mgr.GetFieldIndexer())); err != nil {
 		return nil, err
 	}
 	ledgers := &ledger.Keeper{Client: direct, Namespace: o.Namespace, Now: time.Now}
 	if err := listen(ctx, mgr.GetCache(), ledgers); err != nil {
 		return nil, err
 	}
-	server.Register(rules.WebhookPath, &admission.Webhook{Handler: NewHandler(mgr.GetClient(), mgr.GetAPIReader(), ledgers, o.Profiles)})
-	if err := mgr.Add(keeper); err != nil {
+	for prefix, handler := range map[string]admission.Handler{
+		rules.WebhookPath:      NewHandler(mgr.GetClient(), mgr.GetAPIReader(), ledgers, o.Profiles),
+		rules.QuotaWebhookPath: &divided.Handler{Client: mgr.GetClient(), Replica: o.Replica, Owns: isOwner},
+	} {
+		server.Register(prefix+"/", callers.Only(prefix, &admission.Webhook{Handler: handler}))
+	}
+	if err := errors.Join(mgr.Add(keeper), mgr.Add(callers)); err != nil {
 		return nil, fmt.Errorf("cannot keep the webhook's certificate: %w", err)
 	}
-	if err := mgr.Add(&replica{server, keeper}); err != nil {
+	if err := mgr.Add(&replica{server, keeper, callers}); err != nil {
 		return nil, fmt.Errorf("cannot serve the webhook: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("webhook-certificate", keeper.Ready); err != nil {
@@ -128,8 +150,9 @@ func with(event any, do func(client.Object)) {
 // replica serves when there is a certificate and the cache has been filled, which
 // the manager waits for. Until then a call fails, as it should.
 type replica struct {
-	server ctrlwebhook.Server
-	keeper *certs.Keeper
+	server  ctrlwebhook.Server
+	keeper  *certs.Keeper
+	callers *caller.Keeper
 }
 
 // NeedLeaderElection says that each replica serves.
@@ -137,12 +160,44 @@ func (r *replica) NeedLeaderElection() bool { return false }
 
 // Start serves until the context ends.
 func (r *replica) Start(ctx context.Context) error {
-	select {
-	case <-r.keeper.Serving():
-		return r.server.Start(ctx)
-	case <-ctx.Done():
-		return nil
+	for _, ready := range []<-chan struct{}{r.keeper.Serving(), r.callers.Published()} {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return nil
+		}
 	}
+	return r.server.Start(ctx)
+}
+
+// isOwner says whether the user of a request owns a tenant.
+func isOwner(request admission.Request, tenant *v1alpha1.Tenant) bool {
+	return owns(OwnerKeys(request.UserInfo), tenant)
+}
+
+// clientCertificates demands a certificate of callers, if they have one.
+func clientCertificates(file, name string) (func(*tls.Config), error) {
+	if file == "" {
+		return func(*tls.Config) {}, nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the authorities of the API server's certificate: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(content) {
+		return nil, fmt.Errorf("cannot verify the API server's certificate: %s has no authority in PEM", file)
+	}
+	return func(c *tls.Config) {
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, pool
+		c.VerifyConnection = func(state tls.ConnectionState) error {
+			leaf := state.PeerCertificates[0]
+			if leaf.Subject.CommonName == name || slices.Contains(leaf.DNSNames, name) {
+				return nil
+			}
+			return fmt.Errorf("the caller's certificate is not that of %s", name)
+		}
+	}, nil
 }
 
 // directClient reads and writes without a cache, which would need the right to

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/url"
 
 	rules "github.com/tenure-dev/tenure/internal/admission"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -14,27 +15,79 @@ import (
 // trust tells the API server which authorities to trust.
 func trust(c client.Client) func(context.Context, []byte) error {
 	return func(ctx context.Context, trusted []byte) error {
-		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-		for {
-			if err := c.Get(ctx, client.ObjectKey{Name: rules.WebhookName}, configuration); err != nil {
-				return fmt.Errorf("cannot read the webhook's configuration %s, which is part of config/webhook: %w", rules.WebhookName, err)
+		return configure(ctx, c, func(config *admissionregistrationv1.WebhookClientConfig, _ string) bool {
+			changed := !bytes.Equal(config.CABundle, trusted)
+			config.CABundle = trusted
+			return changed
+		})
+	}
+}
+
+// publish tells the API server which secret the paths of the webhooks end with.
+func publish(c client.Client) func(context.Context, string) error {
+	return func(ctx context.Context, secret string) error {
+		return configure(ctx, c, func(config *admissionregistrationv1.WebhookClientConfig, prefix string) bool {
+			path := prefix + "/" + secret
+			if config.Service != nil {
+				changed := config.Service.Path == nil || *config.Service.Path != path
+				config.Service.Path = &path
+				return changed
 			}
-			changed := false
-			for i := range configuration.Webhooks {
-				if c := &configuration.Webhooks[i].ClientConfig; !bytes.Equal(c.CABundle, trusted) {
-					c.CABundle, changed = trusted, true
-				}
+			if config.URL == nil {
+				return false
 			}
-			if !changed {
-				return nil
+			u, err := url.Parse(*config.URL)
+			if err != nil || u.Path == path {
+				return false
 			}
-			err := c.Update(ctx, configuration)
-			if err == nil {
-				return nil
-			}
-			if !apierrors.IsConflict(err) {
-				return fmt.Errorf("cannot tell the API server whom to trust in %s: %w", rules.WebhookName, err)
-			}
+			u.Path = path
+			config.URL = new(u.String())
+			return true
+		})
+	}
+}
+
+// configure changes how the API server calls the webhooks. The change says whether there
+// was anything to do.
+func configure(ctx context.Context, c client.Client, change func(config *admissionregistrationv1.WebhookClientConfig, prefix string) bool) error {
+	owners := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := update(ctx, c, rules.WebhookName, owners, func() (changed bool) {
+		for i := range owners.Webhooks {
+			changed = change(&owners.Webhooks[i].ClientConfig, rules.WebhookPath) || changed
+		}
+		return changed
+	}); err != nil {
+		return err
+	}
+	quotas := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	err := update(ctx, c, rules.QuotaWebhookName, quotas, func() (changed bool) {
+		for i := range quotas.Webhooks {
+			changed = change(&quotas.Webhooks[i].ClientConfig, rules.QuotaWebhookPath) || changed
+		}
+		return changed
+	})
+	// Nothing depends on it, so that who does not want it can leave it out.
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// update changes a configuration until nobody else does at the same time.
+func update(ctx context.Context, c client.Client, name string, configuration client.Object, change func() bool) error {
+	for {
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, configuration); err != nil {
+			return fmt.Errorf("cannot read the webhook's configuration %s, which is part of config/webhook: %w", name, err)
+		}
+		if !change() {
+			return nil
+		}
+		err := c.Update(ctx, configuration)
+		if err == nil {
+			return nil
+		}
+		if !apierrors.IsConflict(err) {
+			return fmt.Errorf("cannot tell the API server how to call the webhook in %s: %w", name, err)
 		}
 	}
 }

@@ -6,18 +6,17 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// ofTenant says whether a quota is that of all namespaces together.
-func ofTenant(q v1alpha1.TenantQuota) bool { return q.Scope != "Namespace" }
 
 // quotas divides what the tenant as a whole may use among its namespaces.
 func (r *Reconciler) quotas(ctx context.Context, f *found) error {
@@ -34,11 +33,16 @@ func (r *Reconciler) quotas(ctx context.Context, f *found) error {
 			return err
 		}
 	}
+	now := r.Now()
+	rebalance := r.pace.see(f.tenant.Name, shares, now) || !r.Moves
+	if !rebalance && slices.ContainsFunc(f.tenant.Spec.Quotas, tenancy.OfTenant) {
+		f.lookAgain(quiet)
+	}
 	for _, q := range f.tenant.Spec.Quotas {
-		if !ofTenant(q) {
+		if !tenancy.OfTenant(q) {
 			continue
 		}
-		writes, over := divide(f, q, shares)
+		writes, over := divide(f, q, shares, rebalance, now)
 		if len(writes) > 0 && !live {
 			// A cache may be behind what was written a moment ago, and two raises
 			// that do not know of each other would be too much.
@@ -46,13 +50,14 @@ func (r *Reconciler) quotas(ctx context.Context, f *found) error {
 				return err
 			}
 			live = true
-			writes, over = divide(f, q, shares)
+			r.pace.see(f.tenant.Name, shares, now)
+			writes, over = divide(f, q, shares, rebalance, now)
 		}
 		for _, name := range over {
 			f.exceeded = append(f.exceeded, string(name))
 		}
 		for _, object := range writes {
-			ok, err := r.write(ctx, f, object)
+			ok, err := r.write(ctx, f, r.announced(f, object, shares, now))
 			if err != nil {
 				return err
 			}
@@ -62,6 +67,26 @@ func (r *Reconciler) quotas(ctx context.Context, f *found) error {
 		}
 	}
 	return r.pruneShares(ctx, f, shares)
+}
+
+// announced returns the part to write: one that changes is marked first, so that requests
+// in its namespace wait, and is changed when they have waited for a while. Where they wait
+// anyway it is changed at once, and so is one without a webhook that lets them wait.
+func (r *Reconciler) announced(f *found, want *corev1.ResourceQuota, shares []corev1.ResourceQuota, now time.Time) *corev1.ResourceQuota {
+	i := slices.IndexFunc(shares, func(o corev1.ResourceQuota) bool { return shareKey(&o) == shareKey(want) })
+	if !r.Moves || i < 0 || !isShare(&shares[i]) || equality.Semantic.DeepEqual(shares[i].Spec.Hard, want.Spec.Hard) || r.pace.ready(f.tenant.Name, want, now) {
+		return want
+	}
+	f.lookAgain(movingDelay)
+	marked := want.DeepCopy()
+	marked.Spec.Hard = shares[i].Spec.Hard
+	marked.Annotations = map[string]string{tenancy.AnnotationMoving: tenancy.DividedValue}
+	return marked
+}
+
+// isShare says whether a quota is a part already, and not about to become one.
+func isShare(q *corev1.ResourceQuota) bool {
+	return q.Labels[tenancy.LabelQuotaScope] == tenancy.QuotaScopeTenant
 }
 
 // write applies a part of a quota, and returns false if the quota cannot be. A namespace
@@ -90,7 +115,7 @@ func (r *Reconciler) renew(ctx context.Context, f *found, shares []corev1.Resour
 			return ns.Name == o.Namespace && ns.DeletionTimestamp.IsZero() && !tenancy.OfPlatform(ns.Name, f.profile)
 		})
 		of := slices.IndexFunc(f.tenant.Spec.Quotas, func(q v1alpha1.TenantQuota) bool {
-			return ofTenant(q) && tenancy.QuotaObjectName(q.Name) == o.Name
+			return tenancy.OfTenant(q) && tenancy.QuotaObjectName(q.Name) == o.Name
 		})
 		if !stays || of < 0 || o.DeletionTimestamp.IsZero() || !slices.Contains(o.Finalizers, tenancy.QuotaFinalizer) {
 			continue
@@ -116,7 +141,7 @@ func (r *Reconciler) renew(ctx context.Context, f *found, shares []corev1.Resour
 }
 
 // divide returns the quotas to write for one of the Tenant's.
-func divide(f *found, q v1alpha1.TenantQuota, all []corev1.ResourceQuota) (writes []*corev1.ResourceQuota, over []corev1.ResourceName) {
+func divide(f *found, q v1alpha1.TenantQuota, all []corev1.ResourceQuota, rebalance bool, now time.Time) (writes []*corev1.ResourceQuota, over []corev1.ResourceName) {
 	name := tenancy.QuotaObjectName(q.Name)
 	have := map[string]*corev1.ResourceQuota{}
 	for i := range all {
@@ -133,6 +158,7 @@ func divide(f *found, q v1alpha1.TenantQuota, all []corev1.ResourceQuota) (write
 		if o := have[ns.Name]; o != nil {
 			s.Exists, s.Hard, s.Enforced, s.Used = true, o.Spec.Hard, o.Status.Hard, o.Status.Used
 			s.Leaving = s.Leaving || !o.DeletionTimestamp.IsZero()
+			s.Wanted, s.Since = tenancy.ReadWishes(o, now).Open(o.Status.Used)
 		}
 		shares = append(shares, s)
 		delete(have, ns.Name)
@@ -142,7 +168,7 @@ func divide(f *found, q v1alpha1.TenantQuota, all []corev1.ResourceQuota) (write
 	for namespace, o := range have {
 		shares = append(shares, tenancy.Share{Namespace: namespace, Exists: true, Leaving: true, Hard: o.Spec.Hard, Enforced: o.Status.Hard, Used: o.Status.Used})
 	}
-	hard, over := tenancy.Escrow(corev1.ResourceList(q.Hard), shares)
+	hard, over := tenancy.Escrow(corev1.ResourceList(q.Hard), shares, rebalance)
 	for _, s := range shares {
 		next, stays := hard[s.Namespace]
 		if !stays {
@@ -151,7 +177,7 @@ func divide(f *found, q v1alpha1.TenantQuota, all []corev1.ResourceQuota) (write
 		want := tenancy.ShareQuota(f.tenant.Name, s.Namespace, q, next)
 		if s.Exists {
 			i := slices.IndexFunc(all, func(o corev1.ResourceQuota) bool { return o.Name == name && o.Namespace == s.Namespace })
-			if tenancy.UpToDate(&all[i], want) {
+			if tenancy.UpToDate(&all[i], want) && all[i].Annotations[tenancy.AnnotationMoving] == "" {
 				continue
 			}
 		}
@@ -165,7 +191,7 @@ func (r *Reconciler) pruneShares(ctx context.Context, f *found, shares []corev1.
 	for i := range shares {
 		o := &shares[i]
 		wanted := slices.ContainsFunc(f.tenant.Spec.Quotas, func(q v1alpha1.TenantQuota) bool {
-			return ofTenant(q) && tenancy.QuotaObjectName(q.Name) == o.Name
+			return tenancy.OfTenant(q) && tenancy.QuotaObjectName(q.Name) == o.Name
 		})
 		if wanted || o.Labels[tenancy.LabelQuotaScope] != tenancy.QuotaScopeTenant {
 			continue

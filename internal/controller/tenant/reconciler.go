@@ -52,8 +52,15 @@ type Reconciler struct {
 	// Reports are what is said about the namespaces.
 	Reports *Reports
 
-	// places are where parts of quotas are.
+	// Moves says that a webhook lets requests wait while parts of quotas are moved: see
+	// internal/webhook/divided.
+	Moves bool
+	// Now is the time.
+	Now func() time.Time
+
+	// places are where parts of quotas are, and pace says when they may change.
 	places places
+	pace   pace
 }
 
 // Reconcile brings one Tenant up to date.
@@ -62,6 +69,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, request.NamespacedName, tenant); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.places.forget(request.Name)
+			r.pace.forget(request.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}

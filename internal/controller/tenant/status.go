@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/controller/tenantnamespace"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -79,6 +80,16 @@ type found struct {
 	// syncFailed says what Flux reports of repositories, syncAwaited which it
 	// has not reported yet.
 	syncFailed, syncAwaited []string
+	// again is after which time the Tenant is to be looked at again though nothing changes. Zero is
+	// never.
+	again time.Duration
+}
+
+// lookAgain lets the Tenant be looked at again after a while, at the latest.
+func (f *found) lookAgain(after time.Duration) {
+	if f.again == 0 || after < f.again {
+		f.again = after
+	}
 }
 
 func (f *found) add(ns *corev1.Namespace) { f.list = append(f.list, ns) }
@@ -162,10 +173,10 @@ func (r *Reconciler) finish(ctx context.Context, f *found) (ctrl.Result, error) 
 		status.Namespaces = f.names()
 		status.Size = int32(min(len(status.Namespaces), 1<<30))
 	}
-	result := ctrl.Result{}
 	if f.reason != "" {
-		result.RequeueAfter = again
+		f.lookAgain(again)
 	}
+	result := ctrl.Result{RequeueAfter: f.again}
 	if equality.Semantic.DeepEqual(f.tenant.Status, changed.Status) {
 		return result, nil
 	}
@@ -192,7 +203,7 @@ func (r *Reconciler) withinQuota(f *found, status *v1alpha1.TenantStatus) {
 	switch {
 	case f.profile == nil:
 		return
-	case !slices.ContainsFunc(f.tenant.Spec.Quotas, ofTenant):
+	case !slices.ContainsFunc(f.tenant.Spec.Quotas, tenancy.OfTenant):
 		apimeta.RemoveStatusCondition(&status.Conditions, ConditionWithinQuota)
 		return
 	case len(f.exceeded) > 0:

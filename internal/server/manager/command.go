@@ -28,6 +28,9 @@ type Options struct {
 	// WebhookAddr is where the webhook for owners' namespaces is served, over
 	// TLS; "0" is nowhere.
 	WebhookAddr string
+	// WebhookClientCA is a file with the authorities of the certificate that the API
+	// server presents to webhooks, and WebhookClientName its name; "" if it has none.
+	WebhookClientCA, WebhookClientName string
 	// EventsAddr is notification-controller's event endpoint; "" keeps
 	// failures from tenants' Alerts.
 	EventsAddr string
@@ -49,6 +52,9 @@ type Options struct {
 	Instance string
 	// now is the clock for tokens; nil is the real one.
 	now func() time.Time
+	// webhookNames are what the API server calls the webhook by; nil are those of its
+	// Service.
+	webhookNames []string
 	// another lets this process run a manager after, or beside, another one.
 	another bool
 }
@@ -95,6 +101,8 @@ kubeconfig of KUBECONFIG or the Pod's own account.`,
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address that serves metrics")
 	flags.StringVar(&o.HealthAddr, "health-addr", ":9440", "address that serves /healthz and /readyz")
 	flags.StringVar(&o.WebhookAddr, "webhook-addr", ":9443", "address that serves the webhook for namespaces of tenants' owners; 0 for none")
+	flags.StringVar(&o.WebhookClientCA, "webhook-client-ca", "", "`file` with the authorities of the client certificate that the API server presents to webhooks, if it has one; others are refused then")
+	flags.StringVar(&o.WebhookClientName, "webhook-client-name", "kube-apiserver", "common name or DNS name of that certificate")
 	flags.StringVar(&o.EventsAddr, "events-addr", "", "notification-controller's address for events; without it, Alerts of tenants hear nothing of syncs in the platform's namespaces")
 	flags.BoolVar(&o.LeaderElection, "enable-leader-election", false, "let one of several managers work at a time")
 	flags.BoolVar(&o.Capsule, "capsule", false, "make Tenants of Capsule's (capsule.clastix.io); needs config/capsule, and that Capsule itself is gone")

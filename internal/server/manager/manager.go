@@ -129,9 +129,14 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 	profiles := tenantnamespace.ProfileReader{Client: mgr.GetClient(), Rules: rules, Home: o.Namespace}
 	var ledgers tenant.Ledgers
 	if o.WebhookAddr != "0" {
+		names := o.webhookNames
+		if names == nil {
+			names = webhook.ServiceNames(o.Namespace)
+		}
 		var err error
 		if ledgers, err = webhook.Setup(ctx, mgr, webhook.Options{
-			Address: o.WebhookAddr, Namespace: o.Namespace, Names: webhook.ServiceNames(o.Namespace), Profiles: profiles,
+			Address: o.WebhookAddr, Namespace: o.Namespace, Names: names, Profiles: profiles,
+			ClientCA: o.WebhookClientCA, ClientName: o.WebhookClientName, Replica: o.Instance,
 		}); err != nil {
 			return err
 		}
@@ -155,6 +160,7 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 	}
 	tenants := &tenant.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Profiles: profiles, Ledgers: ledgers, Reports: reports,
+		Moves: ledgers != nil, Now: time.Now,
 	}
 	if err := tenants.Setup(ctx, mgr); err != nil {
 		return err

@@ -1,0 +1,201 @@
+// Package caller lets only the API server call the webhooks. An API server does not say to
+// a webhook who it is, unless its operator gives it a client certificate, which managed
+// clusters do not. So the path that is called ends with a secret: it is in the
+// configurations of the webhooks, which tenants cannot read, and in the Secret of their
+// certificate.
+//
+// An API server that cannot reach a webhook writes the path into the error that its user
+// gets. So there is a new path whenever a replica starts, and from time to time.
+package caller
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// interval is how often the Secret is read, and retry how soon after a failure.
+	interval, retry = time.Minute, 2 * time.Second
+	// rotation is how long a path is in use, and overlap how long it is accepted after
+	// that: longer than a replica, or an API server, needs to learn of the next one.
+	rotation, overlap = time.Hour, 2 * interval
+	// lookAgain is how long a replica waits before it reads the Secret again because of a
+	// path that it does not know.
+	lookAgain = time.Second
+	// key is the key of the paths in the Secret.
+	key = "paths"
+)
+
+// path is a secret path.
+type path struct {
+	Secret string `json:"secret"`
+	// Since is when it was made, and Until when it is not accepted any more; zero is
+	// never.
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until,omitzero"`
+}
+
+// Keeper keeps the paths. It runs in each replica.
+type Keeper struct {
+	// Client reads and writes the API server itself, without a cache.
+	Client client.Client
+	// Namespace and Secret are where the paths are. The Secret has to be there.
+	Namespace, Secret string
+	// Publish tells the API server which path to call. It is called with each look.
+	Publish func(ctx context.Context, secret string) error
+	// Now is the time.
+	Now func() time.Time
+
+	mu    sync.Mutex
+	known []path
+	read  time.Time
+	once  sync.Once
+	first chan struct{}
+}
+
+// Published is closed when the API server has been told which path to call.
+func (k *Keeper) Published() <-chan struct{} {
+	k.once.Do(func() { k.first = make(chan struct{}) })
+	return k.first
+}
+
+// NeedLeaderElection says that each replica has the paths.
+func (k *Keeper) NeedLeaderElection() bool { return false }
+
+// Start keeps the paths until the context ends.
+func (k *Keeper) Start(ctx context.Context) error {
+	log := logr.FromContextOrDiscard(ctx).WithName("caller")
+	for started := false; ; {
+		wait := interval
+		if err := k.keep(ctx, !started); err != nil {
+			log.Error(err, "the webhooks may not be called", "secret", k.Secret)
+			wait = retry
+		} else {
+			if !started {
+				k.Published()
+				close(k.first)
+			}
+			started = true
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+	}
+}
+
+// keep brings the Secret and what is called up to date, in this order, so that each path
+// that is called is accepted.
+func (k *Keeper) keep(ctx context.Context, renew bool) error {
+	for {
+		secret := &corev1.Secret{}
+		paths, err := k.get(ctx, secret)
+		if err != nil {
+			return err
+		}
+		now := k.Now()
+		if !renew && len(paths) > 0 && now.Sub(paths[0].Since) < rotation {
+			return k.Publish(ctx, paths[0].Secret)
+		}
+		paths = slices.DeleteFunc(paths, func(p path) bool { return !p.Until.IsZero() && now.After(p.Until) })
+		if len(paths) > 0 && paths[0].Until.IsZero() {
+			paths[0].Until = now.Add(overlap)
+		}
+		paths = slices.Insert(paths, 0, path{Secret: strings.ToLower(rand.Text()), Since: now})
+		value, err := json.Marshal(paths)
+		if err != nil {
+			return fmt.Errorf("cannot write the paths of the webhooks: %w", err)
+		}
+		if secret.Data == nil {
+			secret.Data = map[string][]byte{}
+		}
+		secret.Data[key] = value
+		err = k.Client.Update(ctx, secret)
+		if err == nil {
+			k.set(paths)
+			return k.Publish(ctx, paths[0].Secret)
+		}
+		if !apierrors.IsConflict(err) {
+			return fmt.Errorf("cannot write the paths of the webhooks into Secret %s/%s: %w", k.Namespace, k.Secret, err)
+		}
+	}
+}
+
+// get reads the paths. What cannot be read is nothing, and made anew.
+func (k *Keeper) get(ctx context.Context, secret *corev1.Secret) ([]path, error) {
+	if err := k.Client.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: k.Secret}, secret); err != nil {
+		return nil, fmt.Errorf("cannot read the paths of the webhooks in Secret %s/%s: %w", k.Namespace, k.Secret, err)
+	}
+	var paths []path
+	if err := json.Unmarshal(secret.Data[key], &paths); err != nil {
+		return nil, nil //nolint:nilerr // an empty Secret, or one that somebody changed
+	}
+	k.set(paths)
+	return paths, nil
+}
+
+func (k *Keeper) set(paths []path) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.known, k.read = slices.Clone(paths), k.Now()
+}
+
+// accepts says whether a path is one that may be called, and whether the Secret should be
+// read because it may be newer than what is known.
+func (k *Keeper) accepts(secret string) (accepted, unsure bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.Now()
+	for _, p := range k.known {
+		if subtle.ConstantTimeCompare([]byte(p.Secret), []byte(secret)) == 1 && p.Secret != "" {
+			return p.Until.IsZero() || now.Before(p.Until), false
+		}
+	}
+	if now.Sub(k.read) < lookAgain {
+		return false, false
+	}
+	k.read = now
+	return false, true
+}
+
+// errUnknown says that a caller did not prove that it is the API server.
+var errUnknown = errors.New("not found")
+
+// Only returns a handler that lets only those through who call a path that ends with the
+// secret.
+func (k *Keeper) Only(prefix string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		secret, ok := strings.CutPrefix(r.URL.Path, prefix+"/")
+		accepted, unsure := false, false
+		if ok {
+			accepted, unsure = k.accepts(secret)
+		}
+		if unsure {
+			if _, err := k.get(r.Context(), &corev1.Secret{}); err == nil {
+				accepted, _ = k.accepts(secret)
+			}
+		}
+		if !accepted {
+			http.Error(w, errUnknown.Error(), http.StatusNotFound)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,291 @@
+package divided
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// gather is how long the first request waits for others before what they need is
+	// written down: a Deployment makes several Pods at once.
+	gather = 10 * time.Millisecond
+	// renewal is how often what requests need is written down again.
+	renewal = time.Second
+	// maxHeld is how long a request waits, at most, only because a part is about to
+	// change. The manager that changes it may be gone.
+	maxHeld = 2 * time.Second
+	// fieldOwner is the field manager of what requests need.
+	fieldOwner = "tenure-webhook"
+)
+
+// verdict is what becomes of a waiter.
+type verdict int
+
+const (
+	// waits: not enough is in the namespace.
+	waits verdict = iota
+	// fits: the namespace has enough.
+	fits
+	// refused: the tenant has not enough.
+	refused
+)
+
+// waiter is a request.
+type waiter struct {
+	// needs is what it takes, by the name of the part.
+	needs map[string]corev1.ResourceList
+	// sure says that the parts do count it.
+	sure bool
+	// since is when it came, and short since when the tenant has not enough.
+	since, short time.Time
+	verdict      verdict
+}
+
+// lane lets the requests in a namespace through in the order in which they came, but for
+// those for which the tenant has not enough.
+type lane struct {
+	namespace string
+
+	mu      sync.Mutex
+	waiters []*waiter
+	// looked is when all waiters were looked at.
+	looked time.Time
+	// sent is what was let through and is not counted yet, and written what was
+	// written down that requests need, by the name of the part.
+	sent    map[string]*sent
+	written map[string]wrote
+}
+
+// wrote is what was written down, and when.
+type wrote struct {
+	hard corev1.ResourceList
+	at   time.Time
+}
+
+// join adds a waiter, unless there are too many.
+func (l *lane) join(w *waiter) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiters) >= maxWaiting {
+		return false
+	}
+	l.waiters = append(l.waiters, w)
+	l.looked = time.Time{}
+	return true
+}
+
+func (l *lane) leave(w *waiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiters = slices.DeleteFunc(l.waiters, func(other *waiter) bool { return other == w })
+}
+
+// look returns what becomes of a waiter now. It looks at all, if nobody has just done so,
+// and writes down what they need.
+func (l *lane) look(ctx context.Context, h *Handler, w *waiter) (verdict, error) {
+	l.mu.Lock()
+	now := time.Now()
+	if w.verdict != waits || now.Sub(l.looked) < tick/2 {
+		defer l.mu.Unlock()
+		return w.verdict, nil
+	}
+	l.looked = now
+	wishes, err := l.lookAll(ctx, h, now)
+	l.mu.Unlock()
+	if err != nil {
+		return waits, err
+	}
+	for _, wish := range wishes {
+		if err := h.Client.Patch(ctx, wish.object, wish.patch, client.FieldOwner(fieldOwner)); client.IgnoreNotFound(err) != nil {
+			return waits, fmt.Errorf("cannot ask for a part of the tenant's quota: %w", err)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return w.verdict, nil
+}
+
+// wish is what to write down.
+type wish struct {
+	object *corev1.ResourceQuota
+	patch  client.Patch
+}
+
+// lookAll gives each waiter its verdict, and returns what to write down.
+func (l *lane) lookAll(ctx context.Context, h *Handler, now time.Time) ([]wish, error) {
+	parts, err := h.parts(ctx, l.namespace)
+	if err != nil {
+		return nil, err
+	}
+	var states []*state
+	for i := range parts {
+		states = append(states, l.state(ctx, h, &parts[i], now))
+	}
+	for _, w := range l.waiters {
+		if w.verdict != waits {
+			continue
+		}
+		if err := l.judge(w, states, now); err != nil {
+			return nil, err
+		}
+	}
+	var wishes []wish
+	for _, s := range states {
+		wish, err := l.wish(h, s, now)
+		if err != nil {
+			return nil, err
+		}
+		if wish != nil {
+			wishes = append(wishes, *wish)
+		}
+	}
+	return wishes, nil
+}
+
+// state is what is known of a part while the waiters are looked at.
+type state struct {
+	part *corev1.ResourceQuota
+	// left is what is free in the part without what waiters that were looked at take,
+	// and level how large it has to be for them and what is on its way.
+	left, level corev1.ResourceList
+	// held says that the part is about to change, blocked that somebody waits for more,
+	// the oldest of them since.
+	held, blocked bool
+	since         time.Time
+	// total reads the quota of the tenant, which is not needed as long as what the
+	// namespace has is enough.
+	total func() (*total, error)
+}
+
+func (l *lane) state(ctx context.Context, h *Handler, part *corev1.ResourceQuota, now time.Time) *state {
+	on, ok := l.sent[part.Name]
+	if !ok {
+		on = &sent{}
+		l.sent[part.Name] = on
+	}
+	onTheWay := on.see(part.Status.Used, now)
+	others := tenancy.ReadWishes(part, now)
+	delete(others, h.Replica)
+	open, _ := others.Open(part.Spec.Hard)
+	return &state{
+		part: part, left: subtract(rest(part), onTheWay), level: add(part.Status.Used, onTheWay),
+		held:  part.Annotations[tenancy.AnnotationMoving] != "" || len(open) > 0 || !equality.Semantic.DeepEqual(part.Spec.Hard, part.Status.Hard),
+		total: sync.OnceValues(func() (*total, error) { return h.total(ctx, part) }),
+	}
+}
+
+// short says whether the tenant has less left than a waiter needs, after those before it,
+// and full whether it has less also without them.
+func (s *state) short(need corev1.ResourceList) (short, full bool, err error) {
+	total, err := s.total()
+	if err != nil || total == nil {
+		return false, false, err
+	}
+	left, taken := total.rest(), subtract(s.level, s.part.Status.Used)
+	return tenancy.Lacks(subtract(left, only(taken, total.limit)), need), tenancy.Lacks(left, need), nil
+}
+
+// judge gives a waiter its verdict, and takes what it needs from what is left.
+func (l *lane) judge(w *waiter, states []*state, now time.Time) error {
+	blocked, held, short, full := false, false, false, false
+	var of []*state
+	for _, s := range states {
+		if need, ok := w.needs[s.part.Name]; ok {
+			of = append(of, s)
+			blocked = blocked || s.blocked || tenancy.Lacks(s.left, need)
+			held = held || s.held
+		}
+	}
+	for _, s := range of {
+		if !blocked || !w.sure {
+			break
+		}
+		lacks, without, err := s.short(w.needs[s.part.Name])
+		if err != nil {
+			return err
+		}
+		short, full = short || lacks, full || without
+	}
+	switch {
+	case !full:
+		w.short = time.Time{}
+	case w.short.IsZero():
+		w.short = now
+	case now.Sub(w.short) >= grace:
+		w.verdict = refused
+	}
+	if short {
+		// It may fit if one of those before it does not come.
+		return nil
+	}
+	goes := !blocked && (!held || now.Sub(w.since) >= maxHeld)
+	for _, s := range of {
+		need := w.needs[s.part.Name]
+		s.left, s.level = subtract(s.left, need), add(s.level, need)
+		switch {
+		case goes:
+			l.sent[s.part.Name].add(need, now)
+		case blocked:
+			// Who came later waits as well, also if it would fit.
+			s.blocked = true
+			if s.since.IsZero() {
+				s.since = w.since
+			}
+		}
+	}
+	if goes {
+		w.verdict = fits
+	}
+	return nil
+}
+
+// wish returns what to write down about a part, or nil: what requests need, or that they
+// need nothing any more.
+func (l *lane) wish(h *Handler, s *state, now time.Time) (*wish, error) {
+	before, asked := l.written[s.part.Name]
+	if !s.blocked {
+		delete(l.written, s.part.Name)
+		if !asked {
+			return nil, nil
+		}
+		return patch(s.part, tenancy.ReadWishes(s.part, now).Without(h.Replica))
+	}
+	level := only(s.level, s.part.Spec.Hard)
+	same := equality.Semantic.DeepEqual(before.hard, level) && now.Sub(before.at) < renewal
+	if !tenancy.Lacks(s.part.Spec.Hard, level) || now.Sub(s.since) < gather || same {
+		return nil, nil
+	}
+	l.written[s.part.Name] = wrote{hard: level, at: now}
+	return patch(s.part, tenancy.ReadWishes(s.part, now).With(h.Replica, tenancy.Wish{At: now, Since: s.since, Hard: level}))
+}
+
+// patch writes wishes down, or takes the annotation off if there are none.
+func patch(part *corev1.ResourceQuota, wishes tenancy.Wishes) (*wish, error) {
+	var value *string
+	if len(wishes) > 0 {
+		content, err := json.Marshal(wishes)
+		if err != nil {
+			return nil, fmt.Errorf("cannot write what waits for a quota: %w", err)
+		}
+		value = new(string(content))
+	}
+	content, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]*string{tenancy.AnnotationWanted: value}}})
+	if err != nil {
+		return nil, fmt.Errorf("cannot write what waits for a quota: %w", err)
+	}
+	return &wish{
+		object: &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: part.Namespace, Name: part.Name}},
+		patch:  client.RawPatch(types.MergePatchType, content),
+	}, nil
+}
