@@ -37,7 +37,7 @@ func Webhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name: NamespaceWebhook,
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{
-				Namespace: "flux-system", Name: WebhookService, Path: new(WebhookPath), Port: new(int32(443)),
+				Namespace: managerNamespace, Name: WebhookService, Path: new(WebhookPath), Port: new(int32(443)),
 			}},
 			Rules:                   []admissionregistrationv1.RuleWithOperations{rules},
 			FailurePolicy:           new(admissionregistrationv1.Fail),
@@ -46,7 +46,8 @@ func Webhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 			AdmissionReviewVersions: []string{"v1"},
 			MatchConditions: []admissionregistrationv1.MatchCondition{
 				{Name: "not-kubernetes", Expression: notKubernetes},
-				{Name: "not-platform", Expression: "!" + isPlatform},
+				{Name: "not-the-manager", Expression: notAdmin[0]},
+				{Name: "not-platform", Expression: notAdmin[1]},
 				{Name: "by-an-owner", Expression: isOwner},
 			},
 		}},
