@@ -27,8 +27,10 @@ type TenancyProfile struct {
 
 // TenancyProfileSpec is what holds for all tenants.
 type TenancyProfileSpec struct {
-	// platformNamespaces are where Flux and Tenure run. Their service accounts
-	// may write the status of Flux's objects.
+	// platformNamespaces are where Flux and Tenure run. What a Kustomization or
+	// HelmRelease of these namespaces applied is the platform's, unless it was
+	// delegated to a tenant. Their service accounts have no rights by that: see
+	// platformAccounts.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={flux-system}
@@ -36,6 +38,26 @@ type TenancyProfileSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=63
 	PlatformNamespaces []string `json:"platformNamespaces,omitempty"`
+
+	// platformAccounts are the service accounts, as NAMESPACE/NAME, that tenants' rules
+	// do not hold back: those of Flux's controllers and of Tenure's manager. Whoever may
+	// update TenancyProfiles need not be listed. An account that applies a tenant's
+	// repository must not be.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={"flux-system/source-controller","flux-system/kustomize-controller","flux-system/helm-controller","flux-system/notification-controller","flux-system/image-reflector-controller","flux-system/image-automation-controller","flux-system/source-watcher","flux-system/tenure-manager"}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	PlatformAccounts []PlatformAccount `json:"platformAccounts,omitempty"`
+
+	// delegatedSyncs are the Kustomizations and HelmReleases of platformNamespaces that
+	// apply a tenant's repository, as an account that is not the platform's. What they
+	// applied is the tenant's. What others of these namespaces applied to a tenant's
+	// namespace is the platform's, and nobody else changes or deletes it.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=512
+	DelegatedSyncs []DelegatedSync `json:"delegatedSyncs,omitempty"`
 
 	// platformImages are images that Pods may have in namespaces with the label
 	// tenure.dev/images, beside those that the annotation of that name lists: each
@@ -72,6 +94,31 @@ type TenancyProfileSpec struct {
 	// +kubebuilder:default={}
 	Tenants Posture `json:"tenants,omitempty,omitzero"`
 }
+
+// DelegatedSync is a Kustomization or HelmRelease that applies a tenant's repository.
+type DelegatedSync struct {
+	// tenant is the name of the tenant.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Tenant string `json:"tenant"`
+	// namespace is the object's.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// name is the object's.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// PlatformAccount is a service account, as NAMESPACE/NAME.
+//
+// +kubebuilder:validation:MaxLength=317
+// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
+type PlatformAccount string
 
 // PinnedImage is an image without its tag and with its digest, such as
 // registry.example.com/fluxcd/source-controller@sha256:….

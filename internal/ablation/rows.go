@@ -90,6 +90,8 @@ func Excluded() map[string]Exclusion {
 		"I15-api-TenantResource":       absent,
 		"I15-api-manager":              absent,
 		"I10-api":                      plain,
+		"I23-api":                      plain,
+		"I25-api":                      absent,
 		"I12-proxy":                    proxy,
 		"I13-proxy":                    proxy,
 		"I14-proxy":                    proxy,

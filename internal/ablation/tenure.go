@@ -37,14 +37,15 @@ func TenureRows() []Row {
 		one(rule("charts"), "S13-api"),
 		one(besideAShard(rule("shards")), "A3-api-shard"),
 		one(rule("bindings"), "I4-api-RoleBinding"),
-		one(rule("managed"), "A5-api", "A5-api-ServiceAccount", "I10-api", "W1-api"),
+		one(rule("managed"), "A5-api", "A5-api-ServiceAccount", "I10-api", "I23-api", "W1-api"),
+		one(rule("manager"), "I25-api"),
 		one(rule("references"), "S5-api", "S5-api-HelmRelease"),
 		one(rule("notifications"), "N3-api", "N4-api"),
 		one(rule("notification-secrets"), "N5-api"),
 		one(rule("pods"), "I9-api"),
 		one(besideAnOwner(rule("owner-pods")), "I24-api"),
 		one(besideAnOwner(rule("owner-accounts")), "I24-api"),
-		one(rule("replicators"), "I15-api-manager"),
+		{Controls: []Control{rule("replicators"), rule("manager")}, Attacks: []string{"I15-api-manager"}, Also: []string{"I25-api"}},
 		one(rule("sources"), "I19-api", "S9-api"),
 
 		both(crossing("kustomize-controller"), "references", "S1-api"),
@@ -195,7 +196,7 @@ func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool {
-		return slices.Contains([]string{"I15-api", "I15-api-manager", "I24-api", "A3-api-shard", "S11-api"}, key)
+		return slices.Contains([]string{"I15-api", "I15-api-manager", "I24-api", "I25-api", "A3-api-shard", "S11-api"}, key)
 	})
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(attack.Proxy)) })
 	excluded["I15-api-TenantResource"] = Exclusion{Reason: "what is aimed outside is refused by the manager's own code, whoever applies; TestVerify of internal/controller/replicate shows what it stops"}

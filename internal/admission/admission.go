@@ -66,6 +66,9 @@ type Rule struct {
 	refusal string
 	// unbound rules hold in every namespace and read no parameters.
 	unbound bool
+	// ungoverned are those resources of an unbound rule that it leaves to others where a
+	// namespace has parameters: tenants make many of them there.
+	ungoverned []admissionregistrationv1.NamedRuleWithOperations
 	// asks says of an unbound rule that its validations ask RBAC. Messages cannot,
 	// so each validation has its own.
 	asks bool
@@ -80,6 +83,10 @@ type Rule struct {
 	// sharded rules are asked only where a namespace or an object is in a shard: see
 	// [narrowed].
 	sharded bool
+	// everyKind says of an objects rule that it is about all kinds where a namespace has
+	// parameters, and about its resources elsewhere: where the profile holds, a missing
+	// one refuses what the rules are about, and that must not be everything.
+	everyKind bool
 	// own says of an objects rule that it reads TenantParameters alone, and holds
 	// nobody back without them.
 	own bool
@@ -88,6 +95,9 @@ type Rule struct {
 	// parameters. Without a profile they hold nobody back: admins must be able to
 	// make namespaces then.
 	ofNamespaces bool
+	// profiled rules hold in every namespace and read the profile. Without one they
+	// hold nobody back.
+	profiled bool
 	// platform rules hold in namespaces of the platform's that have the label
 	// for it. They read the profile, and nothing holds without one: the
 	// platform must be able to repair itself.
@@ -110,7 +120,7 @@ func (r Rule) Policy() string {
 func (r Rule) Policies() []string {
 	parameters := r.Policy() + fromParameters
 	switch {
-	case r.unbound || r.ofNamespaces || r.platform:
+	case r.unbound || r.ofNamespaces || r.platform || r.profiled:
 		return []string{r.Policy()}
 	case r.own:
 		return []string{parameters}
@@ -137,6 +147,8 @@ func Rules() []Rule {
 		images(),
 		kubeConfigs(),
 		managed(),
+		managerParameters(),
+		managerRequests(),
 		namespaceNames(),
 		namespaces(),
 		notifications(),
@@ -164,18 +176,21 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 	for _, r := range enforced() {
 		if r.unbound {
 			policies = append(policies, r.policy(r.Name, nil, nil))
-			bindings = append(bindings, binding(r.Name, r.Name, nil, nil))
+			bindings = append(bindings, r.everywhere()...)
 			continue
 		}
-		if r.ofNamespaces || r.platform {
-			label := v1alpha1.LabelTenant
-			if r.platform {
-				label = v1alpha1.LabelImages
+		if r.ofNamespaces || r.platform || r.profiled {
+			selector := where(metav1.LabelSelectorOpExists, v1alpha1.LabelTenant)
+			switch {
+			case r.platform:
+				selector = where(metav1.LabelSelectorOpExists, v1alpha1.LabelImages)
+			case r.profiled:
+				selector = nil
 			}
 			params := paramRef(v1alpha1.ProfileName)
 			params.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
 			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), nil))
-			bindings = append(bindings, binding(r.Name, r.Name, params, where(metav1.LabelSelectorOpExists, label)))
+			bindings = append(bindings, binding(r.Name, r.Name, params, selector))
 			continue
 		}
 		policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)))
@@ -313,7 +328,7 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 			holds += fmt.Sprintf(" || '%s' in variables.exempt", r.Name)
 			refused = `variables.refusal.replace('\n', ' ')`
 		}
-		if !r.platform {
+		if !r.platform && !r.profiled {
 			p.Spec.Variables = append(p.Spec.Variables, admissionregistrationv1.Variable{Name: "tenant", Expression: r.tenant(params)})
 			refused = "'tenant ' + variables.tenant + ': ' + " + refused
 		}

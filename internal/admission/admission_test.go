@@ -60,6 +60,7 @@ kind: TenancyProfile
 metadata: {name: default}
 spec:
   platformNamespaces: [flux-system, platform-two, monitoring]
+  delegatedSyncs: [{tenant: hostile, namespace: flux-system, name: delegated}]
   protectedNamespaces: [protected-*]
   breakGlass: [firefighters]
   platformImages: ["registry.example.com/tools/flagger@sha256:ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"]
@@ -125,8 +126,9 @@ func prepare(t *testing.T, restConfig *rest.Config) {
 	testwait.For(t, "every policy is in force", patience, func() (bool, string) {
 		// Those of the first and of the last policy that was made.
 		for rule, broken := range map[string]string{
-			"tenure-accounts": `{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: x, namespace: apps}, spec: {interval: 1h, prune: true, sourceRef: {kind: GitRepository, name: x}}}`,
-			"tenure-tokens":   `{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: x, namespace: apps, annotations: {kubernetes.io/service-account.name: dev-team}}}`,
+			"tenure-accounts":   `{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: x, namespace: apps}, spec: {interval: 1h, prune: true, sourceRef: {kind: GitRepository, name: x}}}`,
+			"tenure-parameters": `{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure, namespace: apps}, spec: {tenant: dev-team}}`,
+			"tenure-tokens":     `{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: x, namespace: apps, annotations: {kubernetes.io/service-account.name: dev-team}}}`,
 		} {
 			if err := tenant.Create(t.Context(), parse(t, broken), client.DryRunAll); err == nil || !strings.Contains(err.Error(), rule) {
 				return false, fmt.Sprint(err)

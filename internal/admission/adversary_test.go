@@ -40,6 +40,8 @@ kind: TenantParameters
 metadata: {name: tenure, namespace: hostile-own}
 spec:
   tenant: hostile
+  platformNamespaces: [flux-system, platform-two]
+  delegatedSyncs: [{tenant: hostile, namespace: flux-system, name: delegated}]
   breakGlass: [firefighters]
   exemptions:
     - {rule: tenure-sources, namespace: hostile-own, kind: GitRepository, name: legacy, reason: moves next month}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
@@ -66,17 +67,32 @@ const specChanged = "oldObject == null || !has(object.spec) || !has(oldObject.sp
 	" && !(has(oldObject.metadata.annotations) && '" + reconcileEvery + "' in oldObject.metadata.annotations" +
 	" && oldObject.metadata.annotations['" + reconcileEvery + "'] == object.metadata.annotations['" + reconcileEvery + "'])"
 
-// isPlatform is CEL: whoever may change the profile may do what tenants may not.
-// It asks RBAC, so that no list of names has to be kept.
-var isPlatform = fmt.Sprintf("authorizer.group('%s').resource('tenancyprofiles').check('update').allowed()", v1alpha1.GroupVersion.Group)
+// isAdmin is CEL: whoever may change the profile may do what tenants may not. It asks
+// RBAC, so that no list of people has to be kept, and no RoleBinding gives the right.
+var isAdmin = fmt.Sprintf("authorizer.group('%s').resource('tenancyprofiles').check('update').allowed()", v1alpha1.GroupVersion.Group)
 
-// notThePlatform keeps a rule away from platform admins, from the service
-// accounts of the platform's namespaces, and from Kubernetes' own controllers,
-// which clean up what is deleted.
+// isManager is CEL: the manager asks. Rules that read no profile know it by its name.
+const isManager = "request.userInfo.username == '" + ManagerUser + "'"
+
+// ManagerUser is the user name of the manager's account.
+const ManagerUser = "system:serviceaccount:" + managerNamespace + ":" + tenancy.ManagerAccount
+
+const managerNamespace = "flux-system"
+
+// notAdmin keeps a rule that reads no profile away from the manager and from platform
+// admins. The cheap condition comes first.
+var notAdmin = []string{"!(" + isManager + ")", "!" + isAdmin}
+
+// isListed is CEL: the profile lists the account that asks as one of the platform's.
+// Its namespace alone says nothing: an account there may apply a tenant's repository.
+const isListed = "has(params.spec.platformAccounts) && params.spec.platformAccounts.exists(a, request.userInfo.username == 'system:serviceaccount:' + a.replace('/', ':'))"
+
+// notThePlatform keeps a rule away from platform admins, from the accounts that the
+// profile lists, and from Kubernetes' own controllers, which clean up what is deleted.
 var notThePlatform = []string{
 	notKubernetes,
-	"!params.spec.platformNamespaces.exists(n, request.userInfo.username.startsWith('system:serviceaccount:' + n + ':'))",
-	"!" + isPlatform,
+	"!(" + isListed + ")",
+	"!" + isAdmin,
 }
 
 const notKubernetes = "!request.userInfo.username.startsWith('system:serviceaccount:kube-system:') && !(request.userInfo.username in ['system:apiserver', 'system:kube-controller-manager'])"

@@ -58,11 +58,10 @@ func credentialSecrets() Rule {
 		Name: Prefix + "credential-secrets", Rows: []string{"I13"},
 		Title:     "kubeconfigs that the manager keeps are written by the platform",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets"), on(all, "rbac.authorization.k8s.io", "roles", "rolebindings")},
-		conditions: []string{
+		conditions: append([]string{
 			made("oldObject") + " || " + made("object"),
 			notKubernetes,
-			"!" + isPlatform,
-		},
+		}, notAdmin...),
 		unbound:     true,
 		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + ' belongs to credentials that the platform keeps: leave it and its label " + credentials.Label + " alone'"}},
 	}

@@ -107,6 +107,7 @@ func TestPoliciesOfRequest(t *testing.T) {
 	const (
 		objects     = Objects + fromParameters
 		fluxObjects = Shared + fromParameters
+		manager     = Prefix + "manager"
 	)
 	for _, tc := range []struct {
 		reason, namespace, group, resource string
@@ -120,9 +121,9 @@ func TestPoliciesOfRequest(t *testing.T) {
 		{"a Pod before the parameters", fresh, "", "pods", []string{Objects}},
 		{"a Deployment before the parameters", fresh, "apps", "deployments", []string{Objects}},
 		{"a Service before the parameters", fresh, "", "services", nil},
-		{"a Kustomization before the parameters", fresh, groupKustomize, "kustomizations", []string{Objects, Shared}},
+		{"a Kustomization before the parameters", fresh, groupKustomize, "kustomizations", []string{Objects, Shared, manager}},
 		{"a Pod of nobody", unlabeled, "", "pods", nil},
-		{"a Kustomization of nobody", unlabeled, groupKustomize, "kustomizations", nil},
+		{"a Kustomization of nobody", unlabeled, groupKustomize, "kustomizations", []string{manager}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -24,7 +25,9 @@ marked with ‡ are about other objects, and share ` + "`" + Objects + "` and `"
 marked with * hold in every namespace, read neither, and have no exemptions. Those that
 are marked with - have the second policy alone. What is marked with † holds back the
 platform itself, in the namespaces that have the label ` + "`" + v1alpha1.LabelImages + "`" + `, and is
-one policy.
+one policy. The rules that are marked with § hold back the manager alone; what reads the
+TenancyProfile of them holds nobody back without one. A rule that is marked with ∀ is about
+all kinds where a namespace has parameters.
 
 | Rule | What holds | Stops | Looks at |
 |---|---|---|---|
@@ -40,6 +43,8 @@ one policy.
 		}
 		name := "`" + r.Name + "`"
 		switch {
+		case r.unbound && slices.Contains(r.conditions, isManager), r.profiled:
+			name += " §"
 		case r.unbound:
 			name += " *"
 		case r.shared:
@@ -51,6 +56,9 @@ one policy.
 		}
 		if r.own {
 			name += " -"
+		}
+		if r.everyKind {
+			name += " ∀"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, r.Title, strings.Join(r.Rows, ", "), strings.Join(kinds, "; "))
 	}

@@ -90,7 +90,8 @@ func namespaces() Rule {
 		},
 		conditions: []string{
 			notKubernetes,
-			"!" + isPlatform,
+			notAdmin[0],
+			notAdmin[1],
 			tenant("object") + " || " + tenant("oldObject") + " || " + isOwner,
 			// A patch that changes nothing shows what it did not change.
 			"request.operation == 'CREATE' || (request.operation == 'DELETE' ? " + isOwner + " : " +

@@ -41,7 +41,7 @@ func objects(own bool) Rule {
 		}
 		wrong := fmt.Sprintf("variables.%[1]s != '' && !('%[2]s' in variables.exempt)", r.variable(), r.Name)
 		refusals = append(refusals, fmt.Sprintf("(%[1]s ? '; ' + variables.%[2]s + ' (rule %[3]s)' : '')", wrong, r.variable(), r.Name))
-		conditions := []string{looksAt(r.resources)}
+		conditions := []string{r.looks(own)}
 		for _, condition := range r.conditions {
 			if asks(condition) == 0 {
 				conditions = append(conditions, condition)
@@ -68,7 +68,7 @@ func objects(own bool) Rule {
 
 // applies is CEL for a match condition: it holds if the rule may have something to say.
 func (r Rule) applies(own bool) string {
-	all := []string{looksAt(r.resources)}
+	all := []string{r.looks(own)}
 	for _, condition := range r.conditions {
 		if asks(condition) == 0 {
 			all = append(all, condition)
@@ -81,6 +81,15 @@ func (r Rule) applies(own bool) string {
 		all = append(all, "!("+inline(holding(r.validations), append([]admissionregistrationv1.Variable{tenant}, r.variables...))+")")
 	}
 	return join(all, " && ")
+}
+
+// looks is CEL that holds if the rule is about a request. Namespaces have rules of their
+// own, and what is connected to is no object.
+func (r Rule) looks(own bool) string {
+	if r.everyKind && own {
+		return "request.operation != 'CONNECT' && request.resource.resource != 'namespaces'"
+	}
+	return looksAt(r.resources)
 }
 
 // looksAt is CEL that holds if a request is for one of the resources, by one of the

@@ -45,16 +45,32 @@ func externalArtifacts() Rule {
 	}
 }
 
-// managed: what the platform has put into a tenant's namespace stays as it is,
-// and nothing else says that it comes from the platform.
+// managed: what the platform has put into a tenant's namespace stays as it is, of
+// whatever kind, and nothing else says that it comes from the platform. What a sync
+// applied that the platform delegated to a tenant is the tenant's.
+//
+// Flux's labels name the sync, and not as whom it applied: the profile lists those that
+// are delegated. Their accounts may bring objects that have the labels, since Flux sets
+// them, and nobody else may. Labels decide about nothing that Flux removes: it keeps a
+// list in the status of the sync.
+//
+// It is about every kind, and so asks for the labels first, which few objects have.
 func managed() Rule {
-	made := func(object string) string {
-		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata.labels) && (['%[2]s/namespace', '%[3]s/namespace'].exists(l, l in %[1]s.metadata.labels && %[1]s.metadata.labels[l] in params.spec.platformNamespaces)"+
-			" || ('%[4]s' in %[1]s.metadata.labels && %[1]s.metadata.labels['%[4]s'] == '%[5]s')))",
-			object, groupKustomize, groupHelm, tenancy.LabelManaged, tenancy.ManagedValue)
+	by := func(object, group string) string {
+		return fmt.Sprintf("'%[2]s/namespace' in %[1]s.metadata.labels && %[1]s.metadata.labels['%[2]s/namespace'] in params.spec.platformNamespaces"+
+			" && !(has(params.spec.delegatedSyncs) && '%[2]s/name' in %[1]s.metadata.labels && params.spec.delegatedSyncs.exists(d, d.namespace == %[1]s.metadata.labels['%[2]s/namespace'] && d.name == %[1]s.metadata.labels['%[2]s/name']))",
+			object, group)
 	}
+	made := func(object string) string {
+		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata) && has(%[1]s.metadata.labels) && (%[2]s || %[3]s || '%[4]s' in %[1]s.metadata.labels && %[1]s.metadata.labels['%[4]s'] == '%[5]s'))",
+			object, by(object, groupKustomize), by(object, groupHelm), tenancy.LabelManaged, tenancy.ManagedValue)
+	}
+	// Flux sets the labels for the account that it applies as, of the sync's namespace.
+	bySync := fmt.Sprintf("['%s/namespace', '%s/namespace'].exists(l, l in object.metadata.labels && object.metadata.labels[l] in params.spec.platformNamespaces"+
+		" && request.userInfo.username.startsWith('system:serviceaccount:' + object.metadata.labels[l] + ':'))"+
+		" && !('%s' in object.metadata.labels)", groupKustomize, groupHelm, tenancy.LabelManaged)
 	return Rule{
-		Name: Prefix + "managed", Rows: []string{"I10", "A5", "W1"},
+		Name: Prefix + "managed", Rows: []string{"I10", "I23", "A5", "W1"},
 		Title: "what the platform applied to a tenant's namespace is changed by the platform",
 		resources: append(fluxKinds(all),
 			// Kubernetes counts in a quota's status, and holds the tenant to what it says.
@@ -62,18 +78,22 @@ func managed() Rule {
 			on(all, "rbac.authorization.k8s.io", "roles", "rolebindings"),
 			on(all, "networking.k8s.io", "networkpolicies"),
 		),
-		objects: true,
+		objects:   true,
+		everyKind: true,
 		conditions: append([]string{
-			made("oldObject") + " || " + made("object"),
+			made("oldObject") + " || " + made("object") + " && !(" + bySync + ")",
 			// To ask for a reconciliation is free. Other annotations of Flux make
 			// it leave an object alone, finalizers and owners let it go away or
 			// keep it from that.
 			"oldObject == null || object == null || has(request.subResource) && request.subResource == 'status' || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
 				" || " + changed("labels") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
 				" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object"),
+			notANode,
+			// Controllers of the platform's work on objects of every namespace.
+			notEverywhere,
 		}, notThePlatform...),
 		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (" + made("oldObject") +
-			" ? ' belongs to the platform: ask the platform team to change it in its repository'" +
+			" ? ' belongs to the platform: ask the platform team to change it in its repository, or to list the sync that applied it in spec.delegatedSyncs of the TenancyProfile if that sync is the tenant\\'s'" +
 			" : ' must not say in its labels that a Kustomization or HelmRelease of the platform applied it: leave them out')"}},
 	}
 }
@@ -109,12 +129,9 @@ func kubeConfigs() Rule {
 func parameters() Rule {
 	return Rule{
 		Name: Prefix + "parameters", Rows: []string{"I17"},
-		Title:     "TenantParameters are written by the platform",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{on(all, v1alpha1.GroupVersion.Group, "tenantparameters")},
-		conditions: []string{
-			notKubernetes,
-			"!" + isPlatform,
-		},
+		Title:       "TenantParameters are written by the platform",
+		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(all, v1alpha1.GroupVersion.Group, "tenantparameters")},
+		conditions:  append([]string{notKubernetes}, notAdmin...),
 		unbound:     true,
 		validations: []validation{{"false", "'TenantParameters ' + variables.name + ' says what holds in the namespace, and is written by the platform only: ask the platform team'"}},
 	}

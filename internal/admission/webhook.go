@@ -113,7 +113,8 @@ func Webhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 			AdmissionReviewVersions: []string{"v1"},
 			MatchConditions: []admissionregistrationv1.MatchCondition{
 				{Name: "not-kubernetes", Expression: notKubernetes},
-				{Name: "not-platform", Expression: "!" + isPlatform},
+				{Name: "not-the-manager", Expression: notAdmin[0]},
+				{Name: "not-platform", Expression: notAdmin[1]},
 				{Name: "by-an-owner", Expression: isOwner},
 			},
 		}},

@@ -197,24 +197,23 @@ func movesTheManager(ctx context.Context, e *Env) Finding {
 	if !there {
 		return e.nothingThere(ctx, notInstalled, "nobody replicates objects here: there is no ClusterRole "+role.GetName())
 	}
-	who := identity{user: "system:serviceaccount:" + e.Platform + ":tenure-manager", groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + e.Platform, "system:authenticated"}}
-	as, err := asIdentity(e.config, who)
+	manager, err := e.ofPlatform(tenancy.ManagerAccount)
 	if err != nil {
 		return unproven(firstLine(err.Error()))
 	}
-	manager := *e
-	manager.As, manager.who = as, who
 	binding := func(namespace string) func(*Env) *unstructured.Unstructured {
 		return func(*Env) *unstructured.Unstructured {
-			return object(rbacv1.SchemeGroupVersion.String(), "RoleBinding", namespace, name("i15"), map[string]any{
+			u := object(rbacv1.SchemeGroupVersion.String(), "RoleBinding", namespace, name("i15"), map[string]any{
 				"roleRef":  map[string]any{"apiGroup": rbacv1.GroupName, "kind": "ClusterRole", "name": role.GetName()},
-				"subjects": []any{map[string]any{"kind": rbacv1.ServiceAccountKind, "namespace": e.Platform, "name": "tenure-manager"}},
+				"subjects": []any{map[string]any{"kind": rbacv1.ServiceAccountKind, "namespace": e.Platform, "name": tenancy.ManagerAccount}},
 			})
+			u.SetLabels(map[string]string{tenancy.LabelManaged: tenancy.ManagedValue})
+			return u
 		}
 	}
 	return requests(request{
 		what: "have the manager act as every account of namespace " + e.Victim.Namespace, aimed: creating(binding(e.Victim.Namespace)), own: creating(binding(e.Namespace)),
-	})(ctx, &manager)
+	})(ctx, manager)
 }
 
 // declaresElsewhere makes a TenantResource in the tenant's namespace.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/provenance"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -60,7 +61,16 @@ func managerManifests(namespace, before, wanted string) (string, error) {
 		return "", fmt.Errorf("cannot take %q as the manager's image: write HOST/REPOSITORY:TAG, or with @sha256:… in the tag's place", image)
 	}
 	manifests = managerImageLine.ReplaceAllString(manifests, "${1}"+image)
-	return strings.ReplaceAll(manifests, "namespace: flux-system", "namespace: "+namespace), nil
+	return moved(manifests, namespace), nil
+}
+
+// moved writes manifests of [config] for another namespace of Flux's, in which the
+// manager is: rules that read no profile know it by the name of its account.
+func moved(manifests, namespace string) string {
+	return strings.NewReplacer(
+		"namespace: flux-system", "namespace: "+namespace,
+		admission.ManagerUser, "system:serviceaccount:"+namespace+":"+managerName,
+	).Replace(manifests)
 }
 
 // managerImage is the image of the manager in what the fleet holds; empty when

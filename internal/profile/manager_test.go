@@ -64,4 +64,42 @@ func TestManagerNamespace(t *testing.T) {
 	if got := read(t, dir)[managerFile]; strings.Contains(got, "namespace: flux-system") || !strings.Contains(got, "namespace: gitops") {
 		t.Errorf("it is not in gitops:\n%s", got)
 	}
+	const user, usual = "system:serviceaccount:gitops:tenure-manager", "system:serviceaccount:flux-system:tenure-manager"
+	for _, file := range []string{managerFile, "infrastructure/tenure/policies.yaml"} {
+		if got := read(t, dir)[file]; strings.Contains(got, usual) || !strings.Contains(got, user) {
+			t.Errorf("the rules of %s know the manager by another name than %s", file, user)
+		}
+	}
+	if got := read(t, dir)["infrastructure/tenure/profile.yaml"]; !strings.Contains(got, "- gitops/kustomize-controller\n") || !strings.Contains(got, "- gitops/tenure-manager\n") {
+		t.Errorf("the platform's accounts are not those of gitops:\n%s", got)
+	}
+}
+
+// A sync of Flux's namespace that is applied as an account of its own, which has rights
+// in one tenant's namespaces alone, is the tenant's; the platform's own are not.
+func TestDelegatedSyncs(t *testing.T) {
+	t.Parallel()
+	dir := example(t)
+	const sync = `---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: NAME, namespace: flux-system}
+spec: {interval: 1h, path: ./NAME, prune: true, serviceAccountName: NAME, sourceRef: {kind: GitRepository, name: NAME}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: KINDBinding
+metadata: {name: NAME, namespace: WHERE}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}
+subjects: [{kind: ServiceAccount, name: NAME, namespace: flux-system}]
+`
+	var all string
+	for _, s := range [][3]string{{"delegate", "Role", "apps"}, {"wide", "ClusterRole", ""}, {"tools", "Role", "tools"}} {
+		all += strings.NewReplacer("NAME", s[0], "KIND", s[1], "WHERE", s[2]).Replace(sync)
+	}
+	write(t, dir, "clusters/staging/delegated.yaml", all)
+	apply(t, dir, "clusters/staging", profile.Options{Tenants: true, Allow: allow})
+	const want = "  delegatedSyncs:\n  - name: delegate\n    namespace: flux-system\n    tenant: dev-team\n"
+	if got := read(t, dir)["infrastructure/tenure/profile.yaml"]; !strings.Contains(got, want) || strings.Count(got, "tenant:") != 1 {
+		t.Errorf("want %s, got\n%s", want, got)
+	}
 }

@@ -180,7 +180,7 @@ func (t *tree) writeOwn(c *component, s *survey, o Options) error {
 	}
 	t.now[Infrastructure+"/kustomization.yaml"] = own
 	t.now[Infrastructure+"/crds.yaml"] = string(config.CRDs())
-	t.now[Infrastructure+"/policies.yaml"] = string(config.Policies())
+	t.now[Infrastructure+"/policies.yaml"] = moved(string(config.Policies()), c.Namespace)
 	t.now[Infrastructure+"/roles.yaml"] = string(config.Roles())
 	if err := t.writeManager(c, o, layer); err != nil {
 		return err

@@ -10,6 +10,16 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 )
 
+// fluxNamespace is where Flux is, if nobody says otherwise.
+const fluxNamespace = "flux-system"
+
+// platformAccounts are the names of the accounts of Flux's controllers and of the
+// manager: what the schema of a TenancyProfile has by default for [fluxNamespace].
+var platformAccounts = []string{
+	"source-controller", "kustomize-controller", "helm-controller", "notification-controller",
+	"image-reflector-controller", "image-automation-controller", "source-watcher", managerName,
+}
+
 // posture is the TenancyProfile for a fleet: what its tenants use now is allowed,
 // and nothing more.
 func (s *survey) posture(namespace string, allow []string) (string, error) {
@@ -54,6 +64,17 @@ func (s *survey) posture(namespace string, allow []string) (string, error) {
 		*list = append(*list, v1alpha1.AddressPattern(pattern))
 	}
 	spec := map[string]any{"platformNamespaces": []string{namespace}}
+	if namespace != fluxNamespace {
+		// The default names those of Flux's usual namespace.
+		var platform []string
+		for _, account := range platformAccounts {
+			platform = append(platform, namespace+"/"+account)
+		}
+		spec["platformAccounts"] = platform
+	}
+	if delegated := s.delegatedSyncs(namespace); len(delegated) > 0 {
+		spec["delegatedSyncs"] = delegated
+	}
 	tenants, from := map[string]any{}, map[string]any{}
 	add(from, "git", sources.Git)
 	add(from, "helm", sources.Helm)

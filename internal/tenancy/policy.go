@@ -27,8 +27,16 @@ var cleanAddress = regexp.MustCompile(`^(https?|ssh|oci)://([a-z0-9_-]+@)?[a-z0-
 // Parameters returns what holds in the namespaces of a tenant: the profile, with
 // each part that the Tenant's policy has in its place, and the addresses of its
 // sync among those that may be fetched from. The Tenant may be nil.
+//
+// Tenants may read their parameters, so that those hold nothing that no rule reads
+// there, and no exemptions: [Exemptions] are those of a namespace.
 func Parameters(name string, t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfile) v1alpha1.TenantParametersSpec {
 	spec := v1alpha1.TenantParametersSpec{Tenant: name, TenancyProfileSpec: *profile.Spec.DeepCopy()}
+	spec.Exemptions, spec.ProtectedNamespaces, spec.PlatformImages = nil, nil, nil
+	spec.DelegatedSyncs = slices.DeleteFunc(spec.DelegatedSyncs, func(d v1alpha1.DelegatedSync) bool { return d.Tenant != name })
+	if len(spec.DelegatedSyncs) == 0 {
+		spec.DelegatedSyncs = nil
+	}
 	if t == nil {
 		return spec
 	}
@@ -62,6 +70,17 @@ func Parameters(name string, t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfil
 		}
 	}
 	return spec
+}
+
+// Exemptions returns the exemptions of objects in a namespace.
+func Exemptions(namespace string, profile *v1alpha1.TenancyProfile) []v1alpha1.Exemption {
+	var own []v1alpha1.Exemption
+	for _, e := range profile.Spec.Exemptions {
+		if e.Namespace == namespace {
+			own = append(own, e)
+		}
+	}
+	return own
 }
 
 // withAddress adds an address to patterns. One that cannot be a pattern is left

@@ -31,6 +31,16 @@ func ReadProfile(content *unstructured.Unstructured, rules []string, home string
 	if !slices.Contains(spec.PlatformNamespaces, home) {
 		return nil, fmt.Errorf("%w: spec.platformNamespaces does not hold %s, where Tenure runs", ErrInvalid, home)
 	}
+	manager := v1alpha1.PlatformAccount(home + "/" + ManagerAccount)
+	if !slices.Contains(spec.PlatformAccounts, manager) {
+		return nil, fmt.Errorf("%w: spec.platformAccounts does not hold %s, as which Tenure's manager works: add it, beside the accounts of Flux's controllers", ErrInvalid, manager)
+	}
+	for i, account := range spec.PlatformAccounts {
+		namespace, _, _ := strings.Cut(string(account), "/")
+		if !OfPlatform(namespace, profile) {
+			return nil, fmt.Errorf("%w: spec.platformAccounts[%d] is %s, and %s is none of spec.platformNamespaces: who makes accounts there would be the platform", ErrInvalid, i, account, namespace)
+		}
+	}
 	for _, group := range spec.BreakGlass {
 		if slices.Contains(everybody, group) || strings.HasPrefix(group, "system:serviceaccounts:") {
 			return nil, fmt.Errorf("%w: spec.breakGlass holds %s, which tenants are in", ErrInvalid, group)

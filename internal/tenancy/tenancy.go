@@ -33,6 +33,8 @@ const (
 	LabelManaged = "tenure.dev/managed-by"
 	// ManagedValue is the value of [LabelManaged].
 	ManagedValue = "manager"
+	// ManagerAccount is the name of the manager's service account.
+	ManagerAccount = "tenure-manager"
 	// LabelCredentials marks what belongs to the credentials of an account: see
 	// internal/credentials. It stays when a namespace changes hands, until those
 	// are removed in order.
@@ -168,6 +170,7 @@ func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 	}
 	objects.Parameters.Finalizers = []string{Finalizer}
 	objects.Parameters.Spec.OwnerAccounts = ns.OwnerAccounts
+	objects.Parameters.Spec.Exemptions = Exemptions(ns.Name, profile)
 	ns.Credentials.allow(&objects.Parameters.Spec)
 	objects.Quota = quota(ns, tenant, objects.Parameters.Spec.Tenants.Bounds.MaxObjects)
 	if ns.Tenant != nil {

@@ -67,7 +67,7 @@ metadata: {name: delegate, namespace: flux-system}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
-metadata: {name: delegate, namespace: team-0}
+metadata: {name: delegate, namespace: team-0, labels: {kustomize.toolkit.fluxcd.io/name: flux-system, kustomize.toolkit.fluxcd.io/namespace: flux-system}}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenure-tenant}
 subjects: [{kind: ServiceAccount, name: delegate, namespace: flux-system}]
 ---

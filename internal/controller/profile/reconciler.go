@@ -143,9 +143,10 @@ func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile)
 		counts.Namespaces++
 		want, ok := wanted[ns.Labels[v1alpha1.LabelTenant]]
 		if !ok {
-			want = v1alpha1.TenantParametersSpec{Tenant: tenant, TenancyProfileSpec: profile.Spec}
+			want = tenancy.Parameters(tenant, nil, profile)
 		}
 		want = tenancy.CredentialsIn(ns.Name, credentials[ns.Name]).Allow(want)
+		want.Exemptions = tenancy.Exemptions(ns.Name, profile)
 		spec, found := specs[ns.Name]
 		_, labelled := ns.Labels[v1alpha1.LabelParameters]
 		switch {

@@ -15,7 +15,6 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -58,8 +57,10 @@ type Failure struct {
 type Reconciler struct {
 	// Kind is [Kustomization] or [HelmRelease].
 	Kind schema.GroupVersionKind
-	// Client reads from a cache and writes to the API server.
+	// Client reads from a cache and writes to the API server, Live reads from the API
+	// server.
 	Client   client.Client
+	Live     client.Reader
 	Profiles Profiles
 	// Alerts may be nil: then there are events alone.
 	Alerts Alerts
@@ -83,11 +84,11 @@ type mirrored struct {
 
 // Reconcile looks at one object.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	platform, err := r.platform(ctx)
+	profile, err := r.profile(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if !slices.Contains(platform, request.Namespace) {
+	if !slices.Contains(profile.PlatformNamespaces, request.Namespace) {
 		return ctrl.Result{}, nil // Flux's own events are where the tenant looks
 	}
 	k := Object(r.Kind)
@@ -108,7 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if wait := r.wait(request.NamespacedName, failure); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	namespaces, err := r.readers(ctx, k, platform)
+	namespaces, err := r.readers(ctx, k, profile)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -124,24 +125,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: repeat}, nil
 }
 
-// platform returns the namespaces whose objects are looked at.
-func (r *Reconciler) platform(ctx context.Context) ([]string, error) {
+// profile returns what says who the platform is.
+func (r *Reconciler) profile(ctx context.Context) (*v1alpha1.TenancyProfileSpec, error) {
 	profile, err := r.Profiles.Profile(ctx)
 	if err != nil && !errors.Is(err, tenancy.ErrInvalid) {
 		return nil, err
 	}
 	if profile == nil {
-		return []string{r.Home}, nil
+		return &v1alpha1.TenancyProfileSpec{PlatformNamespaces: []string{r.Home}}, nil
 	}
-	return profile.Spec.PlatformNamespaces, nil
+	return &profile.Spec, nil
 }
 
 // readers returns the namespaces of the tenant that an object of the platform
-// delivers to: the one that it targets, or those in which its account has been
-// given rights, and the one that Helm keeps its release in. What several tenants
-// share is told to none of them,
-// since what one has delivered is not for the eyes of another.
-func (r *Reconciler) readers(ctx context.Context, k *unstructured.Unstructured, platform []string) ([]string, error) {
+// delivers to: the one that it targets, or those in which the platform has given its
+// account rights, and the one that Helm keeps its release in. What several tenants
+// share is told to none of them, since what one has delivered is not for the eyes of
+// another.
+func (r *Reconciler) readers(ctx context.Context, k *unstructured.Unstructured, profile *v1alpha1.TenancyProfileSpec) ([]string, error) {
 	if _, remote, _ := unstructured.NestedMap(k.Object, "spec", "kubeConfig"); remote {
 		return nil, nil
 	}
@@ -149,12 +150,9 @@ func (r *Reconciler) readers(ctx context.Context, k *unstructured.Unstructured, 
 	if target, _, _ := unstructured.NestedString(k.Object, "spec", "targetNamespace"); target != "" {
 		candidates = []string{target}
 	} else if account, _, _ := unstructured.NestedString(k.Object, "spec", "serviceAccountName"); account != "" {
-		var bindings rbacv1.RoleBindingList
-		if err := r.Client.List(ctx, &bindings, client.MatchingFields{IndexSubject: k.GetNamespace() + "/" + account}); err != nil {
+		var err error
+		if candidates, err = r.bound(ctx, k.GetNamespace(), account, profile); err != nil {
 			return nil, fmt.Errorf("cannot find out where the account %s of %s %s/%s has rights: %w", account, r.Kind.Kind, k.GetNamespace(), k.GetName(), err)
-		}
-		for i := range bindings.Items {
-			candidates = append(candidates, bindings.Items[i].Namespace)
 		}
 	}
 	if storage, _, _ := unstructured.NestedString(k.Object, "spec", "storageNamespace"); storage != "" {
@@ -172,7 +170,7 @@ func (r *Reconciler) readers(ctx context.Context, k *unstructured.Unstructured, 
 			return nil, fmt.Errorf("cannot read namespace %s: %w", name, err)
 		}
 		tenant, ok := tenancy.TenantOf(ns.Labels)
-		if !ok || slices.Contains(platform, name) || !ns.DeletionTimestamp.IsZero() {
+		if !ok || slices.Contains(profile.PlatformNamespaces, name) || !ns.DeletionTimestamp.IsZero() {
 			continue
 		}
 		tenants[tenant] = true

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -78,14 +79,14 @@ func harness(t *testing.T, k *unstructured.Unstructured, bound ...string) (*Reco
 	}
 	for _, namespace := range bound {
 		objects = append(objects, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "delegate"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "delegate", Labels: map[string]string{tenancy.LabelManaged: tenancy.ManagedValue}},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "flux-system", Name: "delegate"}},
 		})
 	}
 	c := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithIndex(&rbacv1.RoleBinding{}, IndexSubject, Subjects).Build()
 	told := &posts{}
 	now := time.Unix(1000, 0)
-	r := &Reconciler{Kind: k.GroupVersionKind(), Client: c, Profiles: noProfile{}, Alerts: told, Instance: "test", Home: "flux-system", Now: func() time.Time { return now }}
+	r := &Reconciler{Kind: k.GroupVersionKind(), Client: c, Live: c, Profiles: noProfile{}, Alerts: told, Instance: "test", Home: "flux-system", Now: func() time.Time { return now }}
 	return r, told, func() []string {
 		var list eventsv1.EventList
 		if err := c.List(t.Context(), &list); err != nil {

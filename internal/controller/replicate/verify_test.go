@@ -33,7 +33,7 @@ func TestVerify(t *testing.T) {
 	const tenant, manager, resource = "I15-api", "I15-api-manager", "I15-api-TenantResource"
 	verified(t, restConfig, "every control is there", map[string]want{
 		tenant:   {attack.Stopped, "manager, RBAC"},
-		manager:  {attack.Stopped, "policy tenure-replicators"},
+		manager:  {attack.Stopped, "policy tenure-manager"},
 		resource: {attack.Stopped, "RBAC (nor its own)"},
 	})
 
@@ -41,24 +41,40 @@ func TestVerify(t *testing.T) {
 	verified(t, restConfig, "a tenant that may make TenantResources is stopped by who applies them", map[string]want{resource: {attack.Stopped, "manager, RBAC (nor its own)"}})
 
 	bind(t, c, "may-read", rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"secrets"}})
-	verified(t, restConfig, "what the account may read is copied", map[string]want{tenant: {attack.GotThrough, ""}, manager: {attack.Stopped, "policy tenure-replicators"}})
+	verified(t, restConfig, "what the account may read is copied", map[string]want{tenant: {attack.GotThrough, ""}, manager: {attack.Stopped, "policy tenure-manager"}})
 
-	b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
-	exists(t, c, true, b, "", admission.Prefix+"replicators")
-	if err := c.Delete(t.Context(), b.DeepCopy()); err != nil {
+	// Each of the two rules stops the manager by itself. Policies end a moment after they
+	// are deleted.
+	for _, step := range []struct{ away, want string }{{"manager", "policy tenure-replicators"}, {"replicators", ""}} {
+		withoutRule(t, c, admission.Prefix+step.away)
+		testwait.For(t, "the manager to be judged without rule "+step.away, patience, func() (bool, string) {
+			f := try(t, restConfig)[manager]
+			return f.Control == step.want && (f.Outcome == attack.GotThrough) == (step.want == ""), string(f.Outcome) + " " + f.Message + f.Reason
+		})
+	}
+}
+
+// withoutRule deletes the bindings of a rule until the test ends.
+func withoutRule(t *testing.T, c client.Client, name string) {
+	t.Helper()
+	var all admissionregistrationv1.ValidatingAdmissionPolicyBindingList
+	if err := c.List(t.Context(), &all); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		b.ObjectMeta = metav1.ObjectMeta{Name: b.Name, Labels: b.Labels}
-		if err := c.Create(context.WithoutCancel(t.Context()), b); err != nil {
-			t.Error(err)
+	for _, b := range all.Items {
+		if b.Spec.PolicyName != name {
+			continue
 		}
-	})
-	// Policies end a moment after they are deleted.
-	testwait.For(t, "the manager to come through without the rule", patience, func() (bool, string) {
-		f := try(t, restConfig)[manager]
-		return f.Outcome == attack.GotThrough, string(f.Outcome) + " " + f.Message + f.Reason
-	})
+		if err := c.Delete(t.Context(), b.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			b.ObjectMeta = metav1.ObjectMeta{Name: b.Name, Labels: b.Labels}
+			if err := c.Create(context.WithoutCancel(t.Context()), &b); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // want is how an attack is to end, and what stops it.

@@ -46,8 +46,6 @@ import (
 const (
 	// leaseName is the name of the Lease that the working manager holds.
 	leaseName = "tenure-manager"
-	// accountName is the name of the manager's service account: see config/rbac.
-	accountName = "tenure-manager"
 	// postTimeout bounds a post to notification-controller.
 	postTimeout = 5 * time.Second
 	// shutdownTimeout is how long a reconciliation may take to end.
@@ -150,7 +148,7 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 		Failures: failures,
 		Reports:  reports,
 		Events:   mgr.GetEventRecorder(leaseName),
-		Manager:  rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: accountName},
+		Manager:  rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: tenancy.ManagerAccount},
 		Now:      time.Now,
 
 		Replicates: o.Capsule,
@@ -207,7 +205,7 @@ func addCredentials(ctx context.Context, mgr ctrlmanager.Manager, profiles crede
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Profiles: profiles,
 		Targets:  credentials.Proxy{Live: mgr.GetAPIReader(), URL: o.ProxyURL, Namespace: o.Namespace, ConfigMap: o.ProxyCA},
 		Events:   mgr.GetEventRecorder(leaseName),
-		Manager:  rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: accountName},
+		Manager:  rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: tenancy.ManagerAccount},
 		Lifetime: o.TokenLifetime,
 		Now:      now,
 	}
@@ -222,7 +220,7 @@ func addRefusals(ctx context.Context, mgr ctrlmanager.Manager, profiles refusal.
 	}
 	for _, kind := range []schema.GroupVersionKind{refusal.Kustomization, refusal.HelmRelease} {
 		refusals := &refusal.Reconciler{
-			Kind: kind, Client: mgr.GetClient(), Profiles: profiles,
+			Kind: kind, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Profiles: profiles,
 			Instance: o.Instance, Home: o.Namespace, Now: time.Now,
 		}
 		if o.EventsAddr != "" {

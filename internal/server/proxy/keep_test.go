@@ -3,10 +3,11 @@ package proxy
 import (
 	"bytes"
 	"crypto/x509"
+	"slices"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,23 @@ import (
 	"github.com/tenure-dev/tenure/internal/testwait"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
+
+var installed sync.Once
+
+// install puts the proxy's account and rights into the shared cluster.
+func install(t *testing.T, admin *rest.Config) {
+	t.Helper()
+	installed.Do(func() {
+		objects, err := flux.ReadObjects(append([]byte("{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}\n---\n"), config.Proxy()...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wanted := slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })
+		if err := flux.ApplyManifests(t.Context(), admin, wanted); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
 
 // TestKept: two replicas with the rights of config/proxy and no more agree on one
 // certificate, which whoever reads the ConfigMap trusts.
@@ -32,22 +50,7 @@ func TestKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "flux-system"}}); err != nil {
-		t.Fatal(err)
-	}
-	objects, err := flux.ReadObjects(config.Proxy())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wanted []*unstructured.Unstructured
-	for _, o := range objects {
-		if o.GetKind() != "Deployment" {
-			wanted = append(wanted, o)
-		}
-	}
-	if err := flux.ApplyManifests(t.Context(), c.REST, wanted); err != nil {
-		t.Fatal(err)
-	}
+	install(t, c.REST)
 	lowest := rest.CopyConfig(c.REST)
 	lowest.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:flux-system:tenure-proxy", Groups: []string{"system:authenticated"}}
 	o := Options{Namespace: "flux-system", TLSSecret: "tenure-proxy-own", TLSTrust: "tenure-proxy-ca", TLSHosts: []string{"tenure-proxy.flux-system.svc"}}

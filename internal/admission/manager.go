@@ -1,0 +1,210 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/credentials"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// VerbPrivileged is the verb on a Tenant that lets the manager give its namespaces the
+// Pod Security level privileged. No API has it: a platform admin gives it to the manager,
+// with a ClusterRole that is aggregated to the manager's, since a Pod of that level can
+// take the node over, and with it the cluster.
+const VerbPrivileged = "privileged"
+
+const (
+	groupRBAC     = "rbac.authorization.k8s.io"
+	groupWebhooks = "admissionregistration.k8s.io"
+)
+
+// CEL of [managerRequests].
+const (
+	// madeBy is that an object says that the manager made it.
+	madeBy = "(has(%[1]s.metadata.labels) && '" + tenancy.LabelManaged + "' in %[1]s.metadata.labels)"
+	// broadGroups are groups that hold more than one tenant.
+	broadGroups = "['system:authenticated', 'system:unauthenticated', 'system:serviceaccounts', 'system:masters', 'system:nodes']"
+)
+
+// managerRequests: RBAC can say which roles the manager may bind and which kinds it may
+// write, but not where. This says where, for the manager's own requests: whoever has its
+// token gets no further than into the namespaces of tenants, as the tenants themselves.
+//
+// It matches the kinds that the manager may write, and so no Pods.
+func managerRequests() Rule {
+	return Rule{
+		Name: Prefix + "manager", Rows: []string{"I25"},
+		Title: "the manager writes in namespaces of tenants, what it made itself, and roles for tenants",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			on(all, "", "namespaces", "serviceaccounts", "resourcequotas", "limitranges"),
+			on(all, "networking.k8s.io", "networkpolicies"),
+			on(all, groupRBAC, "roles", "rolebindings", "clusterroles", "clusterrolebindings"),
+			on(all, v1alpha1.GroupVersion.Group, "tenants", "tenantparameters"),
+			on(all, groupKustomize, kustomizations...),
+			on(all, groupHelm, helmReleases...),
+			on(all, groupSource, "gitrepositories", "ocirepositories", "externalartifacts", "externalartifacts/status"),
+			on(all, groupWebhooks, "mutatingwebhookconfigurations"),
+		},
+		// Whatever makes them, rule tenure-accounts says as whom they are applied.
+		ungoverned: []admissionregistrationv1.NamedRuleWithOperations{
+			on(creates, groupKustomize, kustomizations...), on(creates, groupHelm, helmReleases...), on(creates, groupSource, "gitrepositories", "ocirepositories"),
+		},
+		conditions: []string{isManager},
+		variables: []admissionregistrationv1.Variable{
+			{Name: "place", Expression: "request.resource.resource == 'namespaces' ? variables.name : has(request.namespace) ? request.namespace : ''"},
+			{Name: "now", Expression: "request.operation == 'DELETE' ? oldObject : object"},
+			{Name: "kind", Expression: "request.resource.resource"},
+			{Name: "tenant", Expression: tenantOf("namespaceObject")},
+			{Name: "reserved", Expression: "variables.place.startsWith('kube-') || variables.place in ['" + strings.Join(reservedNamespaces, "', '") + "']"},
+			{Name: "made", Expression: "request.operation == 'CREATE' ? " + fmt.Sprintf(madeBy, "object") + " : " + fmt.Sprintf(madeBy, "oldObject")},
+			{Name: "requested", Expression: "request.operation == 'UPDATE' && variables.kind in ['kustomizations', 'helmreleases'] && !(" + beyondAnnotations + ")"},
+			// What it gives up, in a namespace that is a tenant's no more.
+			{Name: "givenUp", Expression: "variables.made && (request.operation == 'DELETE' || request.operation == 'UPDATE' &&" +
+				" (has(object.spec) ? has(oldObject.spec) && object.spec == oldObject.spec : variables.kind != 'roles'" +
+				" && (!has(object.subjects) || has(oldObject.subjects) && object.subjects == oldObject.subjects)))"},
+		},
+		unbound: true, asks: true,
+		validations: append(managedNamespaces(), append(managedObjects(), managedRights()...)...),
+	}
+}
+
+// beyondAnnotations is CEL that holds if an update changes more than a request to
+// reconcile.
+var beyondAnnotations = "!has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
+	" || " + changed("labels") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
+	" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object")
+
+// theManager begins what a request of the manager's is refused with.
+const theManager = "'the manager must not ' + request.operation.lowerAscii() + ' ' + request.kind.kind + ' ' + (variables.place != '' && variables.kind != 'namespaces' ? variables.place + '/' : '') + variables.name + ': '"
+
+// of limits a validation to kinds.
+func of(expression, reason string, kinds ...string) validation {
+	return validation{
+		fmt.Sprintf("!(variables.kind in ['%s']) || (%s)", strings.Join(kinds, "', '"), expression),
+		theManager + " + " + quote(reason),
+	}
+}
+
+// managedNamespaces: the manager changes namespaces that are tenants' already, and makes
+// none of others. It gives no level of Pod Security that lets Pods have the node.
+func managedNamespaces() []validation {
+	const level, version = PodSecurityLabel, PodSecurityLabel + "-version"
+	label := func(object, key string) string {
+		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata.labels) && '%[2]s' in %[1]s.metadata.labels ? %[1]s.metadata.labels['%[2]s'] : '')", object, key)
+	}
+	return []validation{
+		of("!variables.reserved", "the namespace is the platform's", "namespaces"),
+		of("request.operation == 'CREATE' ? "+tenantOf("object")+" != '' : ("+tenantOf("oldObject")+" != '' || "+label("oldObject", v1alpha1.LabelParameters)+" != '')",
+			"the namespace is no tenant's", "namespaces"),
+		of("request.operation != 'UPDATE' || "+tenantOf("object")+" == "+tenantOf("oldObject"),
+			"the namespace would become another tenant's", "namespaces"),
+		of("request.operation == 'DELETE' || "+label("object", level)+" in ['baseline', 'restricted'] || request.operation == 'UPDATE' && "+label("object", level)+" == "+label("oldObject", level)+
+			" || authorizer.group('"+v1alpha1.GroupVersion.Group+"').resource('tenants').name("+tenantOf("object")+").check('"+VerbPrivileged+"').allowed()",
+			"a level of Pod Security below baseline is the platform's to allow, with the verb "+VerbPrivileged+" on the Tenant for the manager", "namespaces"),
+		of("request.operation == 'DELETE' || "+label("object", version)+" in ['', 'latest'] || "+label("object", version)+" == "+label("oldObject", version),
+			"the version of a level of Pod Security is latest", "namespaces"),
+	}
+}
+
+// managedObjects: in namespaces, the manager writes where a tenant is, and what it made.
+func managedObjects() []validation {
+	namespaced := []string{"serviceaccounts", "resourcequotas", "limitranges", "networkpolicies", "roles", "rolebindings", "tenantparameters", "kustomizations", "helmreleases", "gitrepositories", "ocirepositories"}
+	// In the home of an owner's account, which the rule tenure-credentials knows.
+	home := "variables.kind in ['roles', 'rolebindings'] && has(variables.now.metadata.labels) && '" + credentials.Label + "' in variables.now.metadata.labels"
+	// What Capsule's controller made, which the manager takes the place of.
+	capsule := "request.operation == 'DELETE' && has(oldObject.metadata.ownerReferences) && oldObject.metadata.ownerReferences.exists(o, o.kind == 'Tenant' && o.apiVersion.startsWith('capsule.clastix.io/'))"
+	return []validation{
+		of("variables.requested || variables.givenUp || !variables.reserved && (variables.tenant != '' || "+home+")", "the namespace is no tenant's", namespaced...),
+		of("variables.givenUp || !variables.reserved", "the namespace is the platform's", "externalartifacts"),
+		of("variables.requested || variables.made || variables.kind != 'helmreleases' && "+capsule, "it did not make it, and may at most ask for a reconciliation", append(namespaced, "externalartifacts")...),
+		of("request.operation == 'DELETE' || variables.requested || variables.givenUp || has(object.spec.serviceAccountName) && object.spec.serviceAccountName == variables.tenant && !has(object.spec.kubeConfig)"+
+			" && !has(object.spec.sourceRef.namespace) && (!has(object.spec.decryption) || !has(object.spec.decryption.serviceAccountName))",
+			"it is applied as the account with the tenant's name, on this cluster, from the namespace itself", "kustomizations"),
+		of("request.operation == 'DELETE' || variables.givenUp || object.spec.tenant == variables.tenant", "the namespace is another tenant's", "tenantparameters"),
+		of("variables.made || request.operation == 'UPDATE' && object.spec == oldObject.spec && !"+fmt.Sprintf(madeBy, "object"), "what a Tenant says is the platform's", "tenants"),
+		of(sameWebhooks, "it may say no more than whom the API server trusts and by which path it calls", "mutatingwebhookconfigurations"),
+	}
+}
+
+// sameWebhooks is CEL that holds if a configuration of webhooks calls the same, for the
+// same requests, as before.
+var sameWebhooks = "request.operation == 'UPDATE' && object.webhooks.size() == oldObject.webhooks.size() && object.webhooks.all(w, oldObject.webhooks.exists(o, o.name == w.name" +
+	" && has(w.clientConfig.service) && has(o.clientConfig.service) && w.clientConfig.service.name == o.clientConfig.service.name && w.clientConfig.service.namespace == o.clientConfig.service.namespace" +
+	func() string {
+		var same strings.Builder
+		for _, field := range []string{"rules", "matchConditions", "failurePolicy", "matchPolicy", "namespaceSelector", "objectSelector", "reinvocationPolicy", "timeoutSeconds", "sideEffects"} {
+			fmt.Fprintf(&same, " && has(o.%[1]s) == has(w.%[1]s) && (!has(o.%[1]s) || o.%[1]s == w.%[1]s)", field)
+		}
+		return same.String()
+	}() + "))"
+
+// managedRights: the manager gives roles that it was allowed to give, and takes for
+// itself those alone that the rules know where.
+func managedRights() []validation {
+	const manager = "s.kind == 'ServiceAccount' && 'system:serviceaccount:' + (has(s.namespace) ? s.namespace : '') + ':' + s.name == '" + ManagerUser + "'"
+	inNamespaces := "['" + strings.Join([]string{
+		tenancy.Role, tenancy.DeleterRole, tenancy.ReplicatorRole, credentials.HomeRole, credentials.CopyRole, "admin", "edit", "view",
+	}, "', '") + "']"
+	forItself := "['" + strings.Join([]string{tenancy.DeleterRole, tenancy.ReplicatorRole, credentials.HomeRole, credentials.CopyRole}, "', '") + "']"
+	mayBind := "authorizer.group('" + groupRBAC + "').resource('clusterroles').name(object.roleRef.name).check('bind').allowed()"
+	kept := "request.operation == 'DELETE' || "
+	tenants := "r.apiGroups == ['" + v1alpha1.GroupVersion.Group + "'] && "
+	owners := "object.metadata.name.startsWith('" + tenancy.OwnersPrefix + "')"
+	return []validation{
+		of("variables.made && (request.operation == 'CREATE' || "+fmt.Sprintf(madeBy, "variables.now")+")", "it did not make it", "clusterroles", "clusterrolebindings"),
+		of(kept+owners+" && !has(object.aggregationRule) && object.metadata.labels.all(l, l in ['"+tenancy.LabelManaged+"', '"+v1alpha1.LabelTenant+"'])"+
+			" && object.rules.exists(r, "+tenants+"r.resources == ['"+v1alpha1.OwnersResource+"'] && r.verbs == ['create'])"+
+			" && object.rules.all(r, "+tenants+"(r.resources == ['"+v1alpha1.OwnersResource+"'] && r.verbs == ['create']"+
+			" || r.resources == ['tenants'] && r.verbs.all(v, v in ['get', '"+v1alpha1.VerbOwn+"']) && has(r.resourceNames) && r.resourceNames == [object.metadata.name.substring("+fmt.Sprint(len(tenancy.OwnersPrefix))+")])"+
+			" || r.apiGroups == [''] && r.resources == ['namespaces'] && r.verbs.all(v, v in ['create', 'patch']))",
+			"the ClusterRoles that it writes are those of owners", "clusterroles"),
+		of(kept+"object.roleRef.kind == 'ClusterRole' && (object.roleRef.name == object.metadata.name && "+owners+" || !(object.roleRef.name in "+inNamespaces+" + ['capsule-namespace-deleter']) && "+mayBind+")",
+			"it may bind this role in namespaces of tenants at most", "clusterrolebindings"),
+		of("request.operation == 'DELETE' || variables.givenUp || has(object.metadata.labels) && '"+credentials.Label+"' in object.metadata.labels && object.roleRef.kind == 'Role'"+
+			" || object.roleRef.kind == 'ClusterRole' && (object.roleRef.name in "+inNamespaces+" || "+mayBind+")",
+			"it may not give this role", "rolebindings"),
+		of("request.operation == 'DELETE' || !has(object.subjects) || object.subjects.all(s, !("+manager+") || object.roleRef.name in "+forItself+")",
+			"it may not give itself this role", "rolebindings"),
+		of("request.operation == 'DELETE' || !has(object.subjects) || object.subjects.all(s, s.kind != 'Group' || !(s.name in "+broadGroups+"))",
+			"everybody is no tenant", "rolebindings", "clusterrolebindings"),
+		of("request.operation == 'DELETE' || object.rules.all(r, r.apiGroups == [''] && r.resources == ['serviceaccounts'] && r.verbs == ['impersonate'] && has(r.resourceNames))",
+			"the Roles that it writes let an account act as itself", "roles"),
+	}
+}
+
+// managerParameters: who is the platform, and what is exempt from rules, the profile
+// says, and not the manager.
+func managerParameters() Rule {
+	same := func(field string) string {
+		return fmt.Sprintf("has(object.spec.%[1]s) == has(params.spec.%[1]s) && (!has(object.spec.%[1]s) || object.spec.%[1]s == params.spec.%[1]s)", field)
+	}
+	return Rule{
+		Name: Prefix + "manager-parameters", Rows: []string{"I25"},
+		Title:      "the manager writes into parameters whom the profile names as the platform, and its exemptions",
+		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, v1alpha1.GroupVersion.Group, "tenantparameters")},
+		conditions: []string{isManager, specChanged},
+		profiled:   true,
+		validations: []validation{
+			{same("platformNamespaces") + " && " + same("platformAccounts") + " && " + same("breakGlass"),
+				"'the manager must not write TenantParameters ' + request.namespace + '/' + variables.name + ' in which others are the platform than in the TenancyProfile'"},
+			{"!has(object.spec.exemptions) || object.spec.exemptions.all(e, e.namespace == request.namespace && has(params.spec.exemptions) && params.spec.exemptions.exists(p, p.rule == e.rule && p.namespace == e.namespace && p.kind == e.kind && p.name == e.name))",
+				"'the manager must not write TenantParameters ' + request.namespace + '/' + variables.name + ' with exemptions that the TenancyProfile does not have there'"},
+		},
+	}
+}
+
+// everywhere returns the bindings of an unbound rule.
+func (r Rule) everywhere() []admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+	b := binding(r.Name, r.Name, nil, nil)
+	if len(r.ungoverned) == 0 {
+		return []admissionregistrationv1.ValidatingAdmissionPolicyBinding{b}
+	}
+	b.Spec.MatchResources = &admissionregistrationv1.MatchResources{ExcludeResourceRules: r.ungoverned}
+	others := binding(r.Name, r.Name+"-ungoverned", nil, where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters))
+	others.Spec.MatchResources.ResourceRules = r.ungoverned
+	return []admissionregistrationv1.ValidatingAdmissionPolicyBinding{b, others}
+}

@@ -1,0 +1,69 @@
+package attack
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+func init() {
+	register(Attack{
+		ID: "I23", Via: API,
+		Title:    "overwrites what the platform put into its namespace, as an account of the platform's namespace that applies its repository",
+		Controls: []string{"RBAC", "policy on platform-managed objects, which lists the platform's accounts"},
+		Fix:      Fix{Advice: "list the platform's accounts by name where a policy lets the platform through, not all accounts of its namespace, and give the accounts of delegated syncs no write verb on serviceaccounts"},
+		Run:      actsAsDelegate,
+	})
+}
+
+// rightsPatience bounds the wait for a right that was just given.
+const rightsPatience = 30 * time.Second
+
+// actsAsDelegate gives an account of the platform's namespace the tenant's role in the
+// tenant's namespace, as the platform does for a sync that it delegates, and overwrites
+// the tenant's account as it.
+func actsAsDelegate(ctx context.Context, e *Env) Finding {
+	role := ""
+	for _, right := range e.Tenant.Rights {
+		if name, ok := strings.CutPrefix(right.Role, "ClusterRole/"); ok && right.Subject == "ServiceAccount "+e.Account.String() {
+			role = name
+		}
+	}
+	if role == "" {
+		return e.nothingThere(ctx, rbac, "the tenant's account has no ClusterRole that a delegated sync could have as well")
+	}
+	binding := object(rbacv1.SchemeGroupVersion.String(), "RoleBinding", e.Account.Namespace, name("i23"), map[string]any{
+		"roleRef":  map[string]any{"apiGroup": rbacv1.GroupName, "kind": "ClusterRole", "name": role},
+		"subjects": []any{map[string]any{"kind": rbacv1.ServiceAccountKind, "namespace": e.Platform, "name": name("i23")}},
+	})
+	if err := e.Admin.Create(ctx, binding.DeepCopy()); err != nil {
+		return unproven("cannot delegate a sync: " + firstLine(err.Error()))
+	}
+	defer e.remove(binding)
+	delegate, err := e.ofPlatform(name("i23"))
+	if err != nil {
+		return unproven(firstLine(err.Error()))
+	}
+	if err := poll(ctx, rightsPatience, func(ctx context.Context) (bool, error) {
+		err := delegate.tryApply(ctx, configMap(e.Account.Namespace, name("i23")))
+		return err == nil, err
+	}); err != nil {
+		return unproven("the account of a delegated sync cannot do anything here: " + firstLine(err.Error()))
+	}
+	account := object("v1", "ServiceAccount", e.Account.Namespace, e.Account.Name, nil)
+	return requests(overwriting("overwrite the account that Flux applies its objects as, as the account of a delegated sync", account))(ctx, delegate)
+}
+
+// ofPlatform is the same with the identity of an account of the platform's namespace.
+func (e *Env) ofPlatform(account string) (*Env, error) {
+	who := identity{user: "system:serviceaccount:" + e.Platform + ":" + account, groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + e.Platform, "system:authenticated"}}
+	as, err := asIdentity(e.config, who)
+	if err != nil {
+		return nil, err
+	}
+	other := *e
+	other.As, other.who = as, who
+	return &other, nil
+}
