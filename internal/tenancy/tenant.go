@@ -30,6 +30,8 @@ const (
 	// DeleterRole is the ClusterRole with which who has it may delete the namespace
 	// that it is bound in.
 	DeleterRole = "tenure-namespace-deleter"
+	// ManagerAccount is the service account of the manager.
+	ManagerAccount = "tenure-manager"
 	// ReplicatorRole is the ClusterRole with which the manager acts as the accounts
 	// of the namespace that it is bound in.
 	ReplicatorRole = "tenure-replicator"
@@ -88,7 +90,7 @@ func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err er
 		}
 		labels[name] = in.Labels[name]
 	}
-	labels[labelPodSecurity] = cmp.Or(in.PodSecurity, "baseline")
+	labels[labelPodSecurity] = cmp.Or(in.PodSecurity, defaultLevel)
 	labels[labelPodSecurityVersion] = "latest"
 	annotations = map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(in.Annotations)) {
