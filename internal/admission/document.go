@@ -24,7 +24,8 @@ marked with ‡ are about other objects, and share ` + "`" + Objects + "` and `"
 marked with * hold in every namespace, read neither, and have no exemptions. Those that
 are marked with - have the second policy alone. What is marked with † holds back the
 platform itself, in the namespaces that have the label ` + "`" + v1alpha1.LabelImages + "`" + `, and is
-one policy.
+one policy. Those that are marked with ! make up for rights that RBAC cannot narrow, and
+deny in [warn mode](../how-to/exempt-warn-break-glass.md#warn-first) too.
 
 | Rule | What holds | Stops | Looks at |
 |---|---|---|---|
@@ -51,6 +52,9 @@ one policy.
 		}
 		if r.own {
 			name += " -"
+		}
+		if r.always() {
+			name += " !"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, r.Title, strings.Join(r.Rows, ", "), strings.Join(kinds, "; "))
 	}

@@ -47,7 +47,7 @@ const (
 	// leaseName is the name of the Lease that the working manager holds.
 	leaseName = "tenure-manager"
 	// accountName is the name of the manager's service account: see config/rbac.
-	accountName = "tenure-manager"
+	accountName = tenancy.ManagerAccount
 	// postTimeout bounds a post to notification-controller.
 	postTimeout = 5 * time.Second
 	// shutdownTimeout is how long a reconciliation may take to end.
