@@ -45,6 +45,15 @@ const (
 // TenantParameters are there: from then on they hold instead of the profile.
 const LabelParameters = "tenure.dev/parameters"
 
+// LabelMadeBy is on each namespace that an owner of a Tenant made, with the value
+// [MadeByOwner]. Tenure's webhook sets it. The platform applies nothing to such a
+// namespace, and of its labels only those count that the platform or the Tenant set. A
+// platform admin adopts the namespace by another value, or by removing the label.
+const (
+	LabelMadeBy = "tenure.dev/made-by"
+	MadeByOwner = "owner"
+)
+
 // LabelShard is Flux's label for a shard. On a namespace of a tenant's it says which
 // controllers work on the Flux objects in it: those that run for the shard of that
 // name. Only a platform admin may set, change or remove it there.

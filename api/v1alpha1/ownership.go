@@ -11,4 +11,10 @@ const (
 	// create it owns a tenant, whichever: RBAC cannot be asked for any name, and
 	// owners are held to their tenants where others are not.
 	OwnersResource = "tenantnamespaces"
+	// VerbName on a tenant lets its owners give namespaces names without the tenant's
+	// prefix: see TenantNamespaces.
+	VerbName = "name"
+	// VerbLabel on a tenant says that its Tenant lists labels or annotations of its own,
+	// so that the webhook, and not the profile's list, decides which its owners choose.
+	VerbLabel = "label"
 )

@@ -65,22 +65,26 @@ type GrantedSource struct {
 	Name string `json:"name"`
 }
 
-// GrantedConsumers selects namespaces.
+// GrantedConsumers selects namespaces: all of a tenant's, one of a tenant's by tenant and
+// namespace, one that is no tenant's by namespace alone, or tenants' by their labels.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.tenant), has(self.__namespace__), has(self.namespaceSelector)].filter(x, x).size() == 1",message="give one of tenant, namespace and namespaceSelector"
+// +kubebuilder:validation:XValidation:rule="has(self.namespaceSelector) != (has(self.tenant) || has(self.__namespace__))",message="give tenant, namespace, or both; or namespaceSelector alone"
 type GrantedConsumers struct {
-	// tenant is the name of a tenant, for all of its namespaces.
+	// tenant is the name of a tenant, for all of its namespaces or for the one that
+	// namespace names.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Tenant string `json:"tenant,omitempty"`
-	// namespace is the name of one namespace.
+	// namespace is the name of one namespace. That of a tenant is selected only if
+	// tenant names the tenant: owners choose the names of their namespaces.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 	// namespaceSelector selects tenants' namespaces by their labels, all of them
-	// if it is empty.
+	// if it is empty. Of a namespace that an owner made, only the labels count that
+	// the Tenant lists in spec.namespaces.labels, and those that owners cannot set.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }

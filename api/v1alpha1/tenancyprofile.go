@@ -83,11 +83,20 @@ type TenancyProfileSpec struct {
 
 	// protectedNamespaces are names that no owner of a tenant may give a namespace,
 	// beside those of the platform and those that begin with kube-. In them, *
-	// stands for any characters.
+	// stands for any characters. The default has the names that well-known components
+	// are installed under.
 	// +optional
 	// +listType=set
+	// +kubebuilder:default={"*-system","*-operator","argocd","cert-manager","cert-manager-*","cilium*","external-dns","external-secrets","falco","flux-*","gatekeeper*","grafana","harbor","ingress-*","istio-*","karpenter*","keda","keycloak","knative-*","kyverno*","linkerd*","logging","monitoring","nginx-gateway","observability","olm","openshift-*","prometheus*","rook-ceph","sealed-secrets","tekton-*","traefik*","trivy*","vault","velero"}
 	// +kubebuilder:validation:MaxItems=64
 	ProtectedNamespaces []ValuePattern `json:"protectedNamespaces,omitempty"`
+
+	// namespaceMetadata are the labels and annotations that owners of tenants may choose
+	// for the namespaces that they make. Gateways, network policies and others select
+	// namespaces by labels, so that each one here gives what is selected by it.
+	// +optional
+	// +kubebuilder:default={}
+	NamespaceMetadata NamespaceMetadata `json:"namespaceMetadata,omitempty,omitzero"`
 
 	// tenants is the posture towards every tenant that has none of its own.
 	// +optional
@@ -119,6 +128,24 @@ type DelegatedSync struct {
 // +kubebuilder:validation:MaxLength=317
 // +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
 type PlatformAccount string
+
+// NamespaceMetadata are names of labels and annotations, in which * stands for any
+// characters.
+type NamespaceMetadata struct {
+	// labels by name. The default has those that Flux and Helm put on what they apply.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={"app.kubernetes.io/managed-by","kustomize.toolkit.fluxcd.io/*","helm.toolkit.fluxcd.io/*"}
+	// +kubebuilder:validation:MaxItems=32
+	Labels []ValuePattern `json:"labels,omitempty"`
+	// annotations by name. The default has those that kubectl, Flux and Helm put on what
+	// they apply.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={"kubectl.kubernetes.io/last-applied-configuration","kustomize.toolkit.fluxcd.io/*","helm.toolkit.fluxcd.io/*","meta.helm.sh/*"}
+	// +kubebuilder:validation:MaxItems=32
+	Annotations []ValuePattern `json:"annotations,omitempty"`
+}
 
 // PinnedImage is an image without its tag and with its digest, such as
 // registry.example.com/fluxcd/source-controller@sha256:….

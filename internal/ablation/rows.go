@@ -46,7 +46,7 @@ func Rows() []Row {
 		one(role("patch quotas", within, allow([]string{"update", "patch"}, "", "resourcequotas")), "A5-api", "W1-api"),
 		one(role("patch the status of Flux objects", within, allow([]string{"update", "patch"}, "source.toolkit.fluxcd.io", "gitrepositories/status")), "S4-api"),
 		one(role("create externalartifacts", within, allow([]string{"create"}, "source.toolkit.fluxcd.io", "externalartifacts")), "S3-api"),
-		one(role("create and patch namespaces of any name", everywhere, allow([]string{"get", "create", "patch", "delete"}, "", "namespaces")), "I5-api", "A2-api", "I5-git", "I5-git-HelmRelease", "I6-api", "I7-api", "I16-api", "I18-api"),
+		one(role("create and patch namespaces of any name", everywhere, allow([]string{"get", "create", "patch", "delete"}, "", "namespaces")), "I5-api", "A2-api", "I5-git", "I5-git-HelmRelease", "I6-api", "I7-api", "I16-api", "I18-api", "I20-api", "I21-api-labels"),
 		one(changeBindings(), "I17-api"),
 		one(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
 
@@ -92,6 +92,7 @@ func Excluded() map[string]Exclusion {
 		"I10-api":                      plain,
 		"I23-api":                      plain,
 		"I25-api":                      absent,
+		"I22-api":                      {Reason: "the example has none of Tenure's rules, which could warn"},
 		"I12-proxy":                    proxy,
 		"I13-proxy":                    proxy,
 		"I14-proxy":                    proxy,

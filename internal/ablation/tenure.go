@@ -58,9 +58,11 @@ func TenureRows() []Row {
 		one(role("create serviceaccounts/token", within, allow([]string{"create"}, "", "serviceaccounts/token")), "I8-api"),
 		// Owners may patch namespaces: the rule is what says which, and what.
 		one(rule("namespaces"), "I6-api", "I7-api", "I18-api"),
-		{Controls: []Control{countingWebhook(), rule("namespaces")}, Attacks: []string{"I16-api"}, Also: []string{"A2-api", "I6-api", "I7-api", "I18-api"}},
+		{Controls: []Control{countingWebhook(), rule("namespace-names")}, Attacks: []string{"I16-api", "I20-api", "I21-api-labels"}, Also: []string{"A2-api"}},
+		one(rule("takeover"), "I20-api"),
 		one(countingWebhook(), "A2-api"),
 		one(rule("contents"), "A4-api"),
+		one(warning("protected"), "I22-api"),
 		one(changeBindings(), "I17-api"),
 		one(role("patch tenants", everywhere, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenants")), "I17-api"),
 		both(role("patch tenantparameters", within, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenantparameters")), "parameters", "I17-api"),
@@ -149,7 +151,9 @@ func (t *target) webhookCalled(ctx context.Context, want bool) error {
 		return err
 	}
 	return poll(ctx, "the webhook to be called, or not", func() (bool, error) {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sentinel, Labels: map[string]string{v1alpha1.LabelTenant: t.tenant.Name}}}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.tenant.Name + "-" + sentinel, Labels: map[string]string{
+			v1alpha1.LabelTenant: t.tenant.Name, v1alpha1.LabelMadeBy: v1alpha1.MadeByOwner,
+		}}}
 		if err := as.Create(ctx, ns, client.DryRunAll); err != nil {
 			return false, err
 		}
@@ -196,7 +200,7 @@ func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool {
-		return slices.Contains([]string{"I15-api", "I15-api-manager", "I24-api", "I25-api", "A3-api-shard", "S11-api"}, key)
+		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "A3-api-shard", "S11-api"}, key)
 	})
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(attack.Proxy)) })
 	excluded["I15-api-TenantResource"] = Exclusion{Reason: "what is aimed outside is refused by the manager's own code, whoever applies; TestVerify of internal/controller/replicate shows what it stops"}
@@ -230,6 +234,23 @@ func rule(name string) Control {
 		Away: "its ValidatingAdmissionPolicyBindings are deleted",
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 			return t.unbind(ctx, name)
+		},
+	}
+}
+
+// warning is that a rule denies, and does not only warn.
+func warning(name string) Control {
+	name = admission.Prefix + name
+	return Control{
+		Name: "rule " + name + " denies",
+		Away: "its ValidatingAdmissionPolicyBinding is set to warn",
+		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			set := func(ctx context.Context, actions string) error {
+				b := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+				patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"validationActions":[`+actions+`]}}`))
+				return errors.Join(t.admin.Patch(ctx, b, patch), t.policiesInForce(ctx))
+			}
+			return func(ctx context.Context) error { return set(ctx, `"Deny"`) }, set(ctx, `"Warn","Audit"`)
 		},
 	}
 }

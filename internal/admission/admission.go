@@ -98,6 +98,9 @@ type Rule struct {
 	// profiled rules hold in every namespace and read the profile. Without one they
 	// hold nobody back.
 	profiled bool
+	// ofOwners rules hold in namespaces that owners made. They read the profile, and hold
+	// nobody back without one.
+	ofOwners bool
 	// platform rules hold in namespaces of the platform's that have the label
 	// for it. They read the profile, and nothing holds without one: the
 	// platform must be able to repair itself.
@@ -120,7 +123,7 @@ func (r Rule) Policy() string {
 func (r Rule) Policies() []string {
 	parameters := r.Policy() + fromParameters
 	switch {
-	case r.unbound || r.ofNamespaces || r.platform || r.profiled:
+	case r.unbound || r.ofNamespaces || r.ofOwners || r.platform || r.profiled:
 		return []string{r.Policy()}
 	case r.own:
 		return []string{parameters}
@@ -163,6 +166,7 @@ func Rules() []Rule {
 		shards(),
 		sources(),
 		status(),
+		takeover(),
 		tokens(),
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
@@ -179,27 +183,29 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 			bindings = append(bindings, r.everywhere()...)
 			continue
 		}
-		if r.ofNamespaces || r.platform || r.profiled {
-			selector := where(metav1.LabelSelectorOpExists, v1alpha1.LabelTenant)
+		if r.ofNamespaces || r.ofOwners || r.platform || r.profiled {
+			namespaces := where(metav1.LabelSelectorOpExists, v1alpha1.LabelTenant)
 			switch {
+			case r.ofOwners:
+				namespaces = madeByOwners()
 			case r.platform:
-				selector = where(metav1.LabelSelectorOpExists, v1alpha1.LabelImages)
+				namespaces = where(metav1.LabelSelectorOpExists, v1alpha1.LabelImages)
 			case r.profiled:
-				selector = nil
+				namespaces = nil
 			}
 			params := paramRef(v1alpha1.ProfileName)
 			params.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
 			policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), nil))
-			bindings = append(bindings, binding(r.Name, r.Name, params, selector))
+			bindings = append(bindings, r.binding(r.Name, r.Name, params, namespaces))
 			continue
 		}
 		policies = append(policies, r.policy(r.Name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)))
 		for i := range tenantLabels {
-			bindings = append(bindings, r.narrowed(binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))...)
+			bindings = append(bindings, r.narrowed(r.binding(r.Name, r.Name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))...)
 		}
 		own := r.Name + fromParameters
 		policies = append(policies, r.policy(own, paramKind("TenantParameters"), where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters)))
-		bindings = append(bindings, r.narrowed(binding(own, own, paramRef(v1alpha1.ParametersName), nil))...)
+		bindings = append(bindings, r.narrowed(r.binding(own, own, paramRef(v1alpha1.ParametersName), nil))...)
 	}
 	return policies, bindings
 }
@@ -244,10 +250,10 @@ func paramRef(name string) *admissionregistrationv1.ParamRef {
 	return &admissionregistrationv1.ParamRef{Name: name, ParameterNotFoundAction: &deny}
 }
 
-func binding(policy, name string, params *admissionregistrationv1.ParamRef, namespaces *metav1.LabelSelector) admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+func (r Rule) binding(policy, name string, params *admissionregistrationv1.ParamRef, namespaces *metav1.LabelSelector) admissionregistrationv1.ValidatingAdmissionPolicyBinding {
 	b := admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicyBinding"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels()},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: r.labels()},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName:        policy,
 			ParamRef:          params,
@@ -287,15 +293,11 @@ func (r Rule) narrowed(b admissionregistrationv1.ValidatingAdmissionPolicyBindin
 	return []admissionregistrationv1.ValidatingAdmissionPolicyBinding{b, objects}
 }
 
-func labels() map[string]string {
-	return map[string]string{"app.kubernetes.io/name": "tenure", "app.kubernetes.io/component": "admission"}
-}
-
 func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, namespaces *metav1.LabelSelector) admissionregistrationv1.ValidatingAdmissionPolicy {
 	fail, forbidden := admissionregistrationv1.Fail, metav1.StatusReasonForbidden
 	p := admissionregistrationv1.ValidatingAdmissionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(), Annotations: map[string]string{"tenure.dev/title": r.Title}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: r.labels(), Annotations: map[string]string{"tenure.dev/title": r.Title}},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			ParamKind:        params,
 			FailurePolicy:    &fail,
@@ -337,8 +339,12 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 	if r.asks {
 		p.Spec.Variables = append(p.Spec.Variables, r.variables...)
 		for _, v := range r.validations {
+			message := v.message
+			if params != nil {
+				message = "'tenant ' + variables.tenant + ': ' + " + message
+			}
 			p.Spec.Validations = append(p.Spec.Validations, admissionregistrationv1.Validation{
-				Expression: v.expression, MessageExpression: v.message, Reason: &forbidden, Message: r.Title,
+				Expression: v.expression, MessageExpression: message, Reason: &forbidden, Message: r.Title,
 			})
 		}
 		return p
@@ -381,6 +387,9 @@ func (r Rule) tenant(params *admissionregistrationv1.ParamKind) string {
 		return "params.spec.tenant"
 	case r.ofNamespaces:
 		return tenantName("object", "''")
+	case r.ofOwners:
+		// A Namespace itself lies in none.
+		return tenantOf("(namespaceObject != null ? namespaceObject : object)")
 	}
 	return tenantName("namespaceObject", "request.namespace")
 }

@@ -27,7 +27,9 @@ are marked with - have the second policy alone. What is marked with † holds ba
 platform itself, in the namespaces that have the label ` + "`" + v1alpha1.LabelImages + "`" + `, and is
 one policy. The rules that are marked with § hold back the manager alone; what reads the
 TenancyProfile of them holds nobody back without one. A rule that is marked with ∀ is about
-all kinds where a namespace has parameters.
+all kinds where a namespace has parameters. Rules that are marked with ! make up for rights
+that RBAC cannot narrow, and deny in
+[warn mode](../how-to/exempt-warn-break-glass.md#warn-first) too.
 
 | Rule | What holds | Stops | Looks at |
 |---|---|---|---|
@@ -59,6 +61,9 @@ all kinds where a namespace has parameters.
 		}
 		if r.everyKind {
 			name += " ∀"
+		}
+		if r.always() {
+			name += " !"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, r.Title, strings.Join(r.Rows, ", "), strings.Join(kinds, "; "))
 	}

@@ -199,12 +199,12 @@ func managerParameters() Rule {
 
 // everywhere returns the bindings of an unbound rule.
 func (r Rule) everywhere() []admissionregistrationv1.ValidatingAdmissionPolicyBinding {
-	b := binding(r.Name, r.Name, nil, nil)
+	b := r.binding(r.Name, r.Name, nil, nil)
 	if len(r.ungoverned) == 0 {
 		return []admissionregistrationv1.ValidatingAdmissionPolicyBinding{b}
 	}
 	b.Spec.MatchResources = &admissionregistrationv1.MatchResources{ExcludeResourceRules: r.ungoverned}
-	others := binding(r.Name, r.Name+"-ungoverned", nil, where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters))
+	others := r.binding(r.Name, r.Name+"-ungoverned", nil, where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters))
 	others.Spec.MatchResources.ResourceRules = r.ungoverned
 	return []admissionregistrationv1.ValidatingAdmissionPolicyBinding{b, others}
 }

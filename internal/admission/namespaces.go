@@ -2,25 +2,18 @@ package admission
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Keys of labels and annotations by which others decide what a namespace may
-// have, so that owners do not choose them: those of Kubernetes (Pod Security,
-// gateways, access of admins to devices), of Flux's and our tenancy, and of what
-// is often installed to hold back or exempt namespaces. Regular expressions of
-// RE2, as CEL and Go have them.
-const (
-	protectedKeys = `^(([a-z0-9-]+[.])*(kubernetes[.]io|k8s[.]io|x-k8s[.]io|tenure[.]dev|(toolkit|sharding)[.]fluxcd[.]io|clastix[.]io|projectcapsule[.]dev` +
-		`|cattle[.]io|cert-manager[.]io|cilium[.]io|gatekeeper[.]sh|istio[.]io|kyverno[.]io|linkerd[.]io|openshift[.]io|projectcalico[.]org)/.*|control-plane|istio-injection)$`
-	freeKeys = `^((app|kubectl)[.]kubernetes[.]io/.*|(kustomize|helm)[.]toolkit[.]fluxcd[.]io/.*|kubernetes[.]io/metadata[.]name)$`
-)
+// AppliedBy are labels that say in which namespace the Kustomization or HelmRelease is
+// that applied an object.
+var AppliedBy = []string{groupKustomize + "/namespace", groupHelm + "/namespace"}
 
 // PodSecurityLabel is the label of a namespace with its Pod Security level; with
 // -version at the end, it is that of the level's version.
@@ -30,18 +23,21 @@ const PodSecurityLabel = "pod-security.kubernetes.io/enforce"
 // admitted. It gives no rights, so that a new namespace of an owner may have it.
 const AdmissionMark = "tenure.dev/admission"
 
-var protectedRegexp, freeRegexp = regexp.MustCompile(protectedKeys), regexp.MustCompile(freeKeys)
-
-// ProtectedKey says whether a label or annotation of a namespace is one that the
-// platform alone writes, because others decide by it what the namespace may have.
-func ProtectedKey(key string) bool {
-	return protectedRegexp.MatchString(key) && !freeRegexp.MatchString(key)
-}
+// ProtectedKey says whether a label or annotation of a namespace is one that no list lets
+// owners choose: see [tenancy.ProtectedKey].
+func ProtectedKey(key string) bool { return tenancy.ProtectedKey(key) }
 
 // ReservedNamespace says whether no owner may have a namespace of this name,
 // whatever the profile says.
 func ReservedNamespace(name string) bool {
 	return strings.HasPrefix(name, "kube-") || slices.Contains(reservedNamespaces, name)
+}
+
+// DomainName says whether a name could be the last label of an internet address. The
+// resolver of a Pod completes names with those of namespaces, so that Pods would find
+// Services of such a namespace under addresses of others.
+func DomainName(name string) bool {
+	return !strings.Contains(name, "-") || strings.HasPrefix(name, "xn--")
 }
 
 var reservedNamespaces = []string{metav1.NamespaceDefault, "flux-system"}
@@ -110,15 +106,15 @@ func namespaces() Rule {
 
 // isProtected is [ProtectedKey] in CEL.
 func isProtected(key string) string {
-	return fmt.Sprintf("%[1]s.matches(%[2]s) && !%[1]s.matches(%[3]s)", key, quote(protectedKeys), quote(freeKeys))
+	return fmt.Sprintf("%[1]s.matches(%[2]s) && !%[1]s.matches(%[3]s)", key, quote(tenancy.ProtectedKeys), quote(tenancy.FreeKeys))
 }
 
 // allowedLabel is CEL for the protected labels that a new namespace of an owner
 // may have: whose it is, and a Pod Security level that holds its Pods back. The
 // webhook adds them, and whoever gives them gives nothing away.
 func allowedLabel(key string) string {
-	return fmt.Sprintf("%[1]s in ['%[2]s'] || %[1]s == '%[3]s' && variables.labels[%[1]s] in ['baseline', 'restricted'] || %[1]s == '%[3]s-version' && variables.labels[%[1]s] == 'latest'",
-		key, strings.Join(tenantLabels, "', '"), PodSecurityLabel)
+	return fmt.Sprintf("%[1]s in ['%[2]s', '%[4]s'] || %[1]s == '%[3]s' && variables.labels[%[1]s] in ['baseline', 'restricted'] || %[1]s == '%[3]s-version' && variables.labels[%[1]s] == 'latest'",
+		key, strings.Join(tenantLabels, "', '"), PodSecurityLabel, v1alpha1.LabelMadeBy)
 }
 
 // inline is CEL without variables: a match condition has none.
@@ -145,6 +141,8 @@ func newNamespace() []validation {
 			subject + " + 'needs the label " + v1alpha1.LabelTenant + " with the name of a tenant that you own: owners have namespaces in their tenants only'"},
 		{"variables.tenant == '' || " + owns("variables.tenant"),
 			subject + " + 'must not be made for tenant ' + " + short("variables.tenant") + " + ', which you do not own: put the name of a tenant of yours into the label " + v1alpha1.LabelTenant + "'"},
+		{fmt.Sprintf("'%[1]s' in variables.labels && variables.labels['%[1]s'] == '%[2]s'", v1alpha1.LabelMadeBy, v1alpha1.MadeByOwner),
+			mine + " + 'needs the label " + v1alpha1.LabelMadeBy + " with the value " + v1alpha1.MadeByOwner + ", which the webhook adds'"},
 		{strings.Join(aliases, " && "),
 			mine + " + 'must not name another tenant in the labels " + strings.Join(tenantLabels[1:], " and ") + ": leave them out'"},
 		{"!variables.name.startsWith('kube-') && !(variables.name in ['" + strings.Join(reservedNamespaces, "', '") + "'])",
@@ -164,24 +162,4 @@ func namespaceValidations() []validation {
 	}
 	return append(all, validation{"request.operation != 'DELETE' || !variables.owner || " + owns(tenantOf("oldObject")),
 		"'namespace ' + variables.name + ' must not be deleted: it is not a namespace of a tenant that you own'"})
-}
-
-// namespaceNames: the names that the profile keeps for others. The webhook says
-// so first; this holds where it is not asked.
-func namespaceNames() Rule {
-	pattern := "'^' + p.replace('.', '[.]').replace('*', '.*') + '$'"
-	return Rule{
-		Name: Prefix + "namespace-names", Rows: []string{"I7", "I16"},
-		Title:     "owners give namespaces no names that the platform keeps",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "namespaces")},
-		conditions: append([]string{
-			isOwner,
-		}, notThePlatform...),
-		ofNamespaces: true,
-		early:        true,
-		validations: []validation{{
-			"!(variables.name in params.spec.platformNamespaces) && (!has(params.spec.protectedNamespaces) || !params.spec.protectedNamespaces.exists(p, variables.name.matches(" + pattern + ")))",
-			"'namespace ' + variables.name + ' must not have this name, which is the platform\\'s: choose another one'",
-		}},
-	}
 }

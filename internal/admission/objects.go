@@ -139,11 +139,11 @@ func objectPolicies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []ad
 	}
 	var bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	for i := range tenantLabels {
-		bindings = append(bindings, binding(Objects, Objects+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))
+		bindings = append(bindings, Rule{}.binding(Objects, Objects+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))
 	}
-	held := binding(own, own, paramRef(v1alpha1.ParametersName), nil)
+	held := Rule{}.binding(own, own, paramRef(v1alpha1.ParametersName), nil)
 	held.Spec.MatchResources = &admissionregistrationv1.MatchResources{ResourceRules: profile.resources}
-	others := binding(own, own+"-others", paramRef(v1alpha1.ParametersName), nil)
+	others := Rule{}.binding(own, own+"-others", paramRef(v1alpha1.ParametersName), nil)
 	others.Spec.ParamRef.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
 	others.Spec.MatchResources = &admissionregistrationv1.MatchResources{ExcludeResourceRules: profile.resources}
 	return policies, append(bindings, held, others)

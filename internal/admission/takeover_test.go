@@ -64,7 +64,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: "tenure:owners:alpha"}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "tenure:owners:alpha"}
-subjects: [{kind: User, name: owner}, {kind: User, name: taker}, {kind: Group, name: both}, {kind: ServiceAccount, name: alpha, namespace: taken-alpha}]
+subjects: [{kind: User, name: owner}, {kind: User, name: taker}, {kind: User, name: free}, {kind: Group, name: both}, {kind: ServiceAccount, name: alpha, namespace: taken-alpha}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -77,6 +77,17 @@ kind: ClusterRoleBinding
 metadata: {name: taker}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: hostile-namespaces}
 subjects: [{kind: User, name: taker}, {kind: User, name: ci}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: free-names}
+rules: [{apiGroups: [tenure.dev], resources: [tenants], verbs: [name, label]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: free-names}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: free-names}
+subjects: [{kind: User, name: taker}, {kind: User, name: free}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -96,6 +107,22 @@ func taken(name string, labels ...string) *corev1.Namespace {
 	for i := 0; i < len(labels); i += 2 {
 		ns.Labels[labels[i]] = labels[i+1]
 	}
+	if _, ofTenant := ns.Labels[label]; ofTenant {
+		// As the webhook has it.
+		ns.Labels["tenure.dev/made-by"] = "owner"
+	}
+	return ns
+}
+
+// made is a namespace that says who made it.
+func made(ns *corev1.Namespace, by string) *corev1.Namespace {
+	ns.Labels["tenure.dev/made-by"] = by
+	return ns
+}
+
+// unlabelled returns a namespace without a label.
+func unlabelled(ns *corev1.Namespace, key string) *corev1.Namespace {
+	delete(ns.Labels, key)
 	return ns
 }
 
@@ -179,6 +206,12 @@ const (
 	label    = "tenure.dev/tenant"
 )
 
+// generated is a namespace whose name the API server chooses.
+func generated(ns *corev1.Namespace, prefix string) *corev1.Namespace {
+	ns.GenerateName = prefix
+	return ns
+}
+
 func ownerReferenced(ns *corev1.Namespace) *corev1.Namespace {
 	ns.OwnerReferences = []metav1.OwnerReference{{APIVersion: "tenure.dev/v1alpha1", Kind: "Tenant", Name: "beta", UID: "6c54c8a5-7a3f-4a19-a4ce-9d2a8e2a4f50"}}
 	return ns
@@ -214,11 +247,10 @@ func attemptsByTaker() []attempt {
 		{"one without a Pod Security level", "", byPolicy, creating(taken("taken-new", label, "alpha", "pod-security.kubernetes.io/enforce", "privileged")), "leave out pod-security.kubernetes.io/enforce"},
 		{"an old Pod Security level", "", byPolicy, creating(taken("taken-new", label, "alpha", "pod-security.kubernetes.io/enforce", "baseline", "pod-security.kubernetes.io/enforce-version", "v1.20")), "leave out pod-security.kubernetes.io/enforce-version"},
 		{"access of admins to devices", "", byPolicy, creating(taken("taken-new", label, "alpha", "resource.kubernetes.io/admin-access", "true")), "leave out resource.kubernetes.io/admin-access"},
-		{"an exemption from policies", "", byPolicy, creating(taken("taken-new", label, "alpha", "admission.gatekeeper.sh/ignore", "x")), "leave out admission.gatekeeper.sh/ignore"},
-		{"the label of a control plane", "", byPolicy, creating(taken("taken-new", label, "alpha", "control-plane", "x")), "leave out control-plane"},
 		{"a place in another tree", "", byPolicy, creating(taken("taken-new", label, "alpha", "beta.tree.hnc.x-k8s.io/depth", "1")), "leave out beta.tree.hnc.x-k8s.io/depth"},
 		{"nodes of others", "", byPolicy, creating(annotated(taken("taken-new", label, "alpha"), "scheduler.alpha.kubernetes.io/node-selector")), "leave out scheduler.alpha.kubernetes.io/node-selector"},
-		{"a project of others", "", byPolicy, creating(annotated(taken("taken-new", label, "alpha"), "field.cattle.io/projectId")), "leave out field.cattle.io/projectId"},
+		{"one that does not say who made it", "", byPolicy, creating(unlabelled(taken("taken-new", label, "alpha"), "tenure.dev/made-by")), "needs the label tenure.dev/made-by with the value owner"},
+		{"one that says the platform made it", "", byPolicy, creating(made(taken("taken-new", label, "alpha"), "platform")), "needs the label tenure.dev/made-by with the value owner"},
 		{"an owner that is another tenant", "", byPolicy, creating(ownerReferenced(taken("taken-new", label, "alpha"))), "must not have owners or finalizers"},
 		{"one that cannot be deleted", "", byPolicy, creating(wedged), "must not have owners or finalizers"},
 		{"one that cannot be emptied", "", byPolicy, creating(kept), "must not have owners or finalizers"},
@@ -253,6 +285,7 @@ func attemptsByTaker() []attempt {
 		{"its own without any label", "CVE-2022-46167", byPolicy, merging("taken-alpha", `{"metadata":{"labels":null}}`), whoseIs},
 		{"its own as another tenant's", "CVE-2022-46167", byPolicy, merging("taken-alpha", `{"metadata":{"labels":{"tenure.dev/tenant":"beta"}}}`), whoseIs},
 		{"its own with a second tenant", "", byPolicy, merging("taken-alpha", `{"metadata":{"labels":{"toolkit.fluxcd.io/tenant":"beta"}}}`), whoseIs},
+		{"its own as the platform's", "", byPolicy, merging("taken-alpha", `{"metadata":{"labels":{"tenure.dev/made-by":"platform"}}}`), whoseIs},
 		{"its own with another owner", "CVE-2022-46167", byPolicy, merging("taken-alpha", ownerRef), whoseIs},
 		{"its own without Pod Security", "", byPolicy, merging("taken-alpha", `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`), whoseIs},
 		{"labels of its own through the status", "CVE-2026-30963", byPolicy, subresource("taken-alpha", "status", `{"metadata":{"labels":{"tenure.dev/tenant":null}}}`), whoseIs},
@@ -276,6 +309,18 @@ func attemptsByOwner() []attempt {
 	role := object("rbac.authorization.k8s.io/v1", "ClusterRole", "tenure:owners:alpha", "")
 	const forbidden = "is forbidden: User"
 	return []attempt{
+		{"a name that is not the tenant's", "", byNames, creating(taken("taken-new", label, "alpha")), "tenant alpha: namespace taken-new must have a name that begins with alpha-"},
+		{"the tenant's name alone", "", byNames, creating(taken("alpha", label, "alpha")), "must have a name that begins with alpha-"},
+		{"a top-level domain", "", byNames, creating(taken("com", label, "alpha")), "must have a name that begins with alpha-"},
+		{"a component that is to come", "", byNames, creating(taken("cert-manager", label, "alpha")), "must have a name that begins with alpha-"},
+		{"a name that the API server chooses", "", byNames, creating(generated(taken("", label, "alpha"), "taken-")), "must have a name that begins with alpha-"},
+		{"by server-side apply", "", byNames, applying(`{apiVersion: v1, kind: Namespace, metadata: {name: taken-new, labels: {tenure.dev/tenant: alpha, tenure.dev/made-by: owner}}}`), "must have a name that begins with alpha-"},
+		{"an exemption from policies", "", byNames, creating(taken("alpha-new", label, "alpha", "admission.gatekeeper.sh/ignore", "x")), "not among those which owners choose: leave out admission.gatekeeper.sh/ignore"},
+		{"the label of a control plane", "", byNames, creating(taken("alpha-new", label, "alpha", "control-plane", "x")), "leave out control-plane"},
+		{"a label that nobody has heard of", "", byNames, creating(taken("alpha-new", label, "alpha", "shared-gateway-access", "true")), "leave out shared-gateway-access"},
+		{"a label that reads like one that is listed", "GHSA-gjw4-3v3v-rqxg", byNames, creating(taken("alpha-new", label, "alpha", "kustomize.toolkit.fluxcd.iox/name", "x")), "leave out kustomize.toolkit.fluxcd.iox/name"},
+		{"a project of others", "", byNames, creating(annotated(taken("alpha-new", label, "alpha"), "field.cattle.io/projectId")), "leave out field.cattle.io/projectId"},
+		{"to look as if the platform applied it", "", byNames, creating(taken("alpha-new", label, "alpha", "kustomize.toolkit.fluxcd.io/namespace", "flux-system")), "must not say in its labels that a Kustomization or HelmRelease of the platform applied it"},
 		{"its own quota in the Tenant", "", byRBAC, patch(tenant, `{"spec":{"namespaces":{"quota":100}}}`), forbidden},
 		{"reservations in the Tenant's status", "", byRBAC, func(ctx context.Context, c client.Client) error {
 			return c.SubResource("status").Patch(ctx, tenant.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(`{"status":{"namespaces":[]}}`)))
@@ -352,20 +397,25 @@ func TestNamespacesOfOwners(t *testing.T) {
 	admin, _, restConfig := cluster(t)
 	owner, both, ci := user(t, restConfig, "owner"), user(t, restConfig, "somebody", "both"), user(t, restConfig, "ci")
 	account := user(t, restConfig, "system:serviceaccount:taken-alpha:alpha", "system:serviceaccounts", "system:serviceaccounts:taken-alpha")
-	born := taken("taken-new", label, "alpha", "capsule.clastix.io/tenant", "alpha", "pod-security.kubernetes.io/enforce", "restricted",
-		"pod-security.kubernetes.io/enforce-version", "latest", "app.kubernetes.io/name", "web", "kustomize.toolkit.fluxcd.io/name", "apps", "team", "a")
+	born := taken("alpha-new", label, "alpha", "capsule.clastix.io/tenant", "alpha", "pod-security.kubernetes.io/enforce", "restricted",
+		"pod-security.kubernetes.io/enforce-version", "latest", "app.kubernetes.io/managed-by", "flux", "kustomize.toolkit.fluxcd.io/name", "apps", "kustomize.toolkit.fluxcd.io/namespace", "taken-alpha")
 	for _, tc := range []struct {
 		reason string
 		do     func(context.Context, client.Client) error
 		by     client.Client
 		want   string
 	}{
-		{"an owner makes one of its tenant", creating(taken("taken-new", label, "alpha")), owner, ""},
+		{"an owner makes one of its tenant", creating(taken("alpha-new", label, "alpha")), owner, ""},
 		{"with labels that give nothing away", creating(born), owner, ""},
-		{"by Git, as the tenant's account", applying(`{apiVersion: v1, kind: Namespace, metadata: {name: taken-new, labels: {tenure.dev/tenant: alpha, kustomize.toolkit.fluxcd.io/name: apps}}}`), account, ""},
+		{"one whose Tenant lets it choose names and labels", creating(taken("web-new", label, "alpha", "team", "a")), user(t, restConfig, "free"), ""},
+		{"but not the end of an internet address", creating(taken("com", label, "alpha")), user(t, restConfig, "free"), "must have a name that begins with alpha-"},
+		{"nor one in other letters", creating(taken("xn--p1ai", label, "alpha")), user(t, restConfig, "free"), "must have a name that begins with alpha-"},
+		{"nor a protected one", creating(taken("protected-mine", label, "alpha")), user(t, restConfig, "free"), "must not have this name"},
+		{"nor what Kubernetes decides by", creating(taken("alpha-new", label, "alpha", "resource.kubernetes.io/admin-access", "true")), user(t, restConfig, "free"), "leave out resource.kubernetes.io/admin-access"},
+		{"by Git, as the tenant's account", applying(`{apiVersion: v1, kind: Namespace, metadata: {name: alpha-new, labels: {tenure.dev/tenant: alpha, tenure.dev/made-by: owner, kustomize.toolkit.fluxcd.io/name: apps}}}`), account, ""},
 		{"applying again what is there", applying(`{apiVersion: v1, kind: Namespace, metadata: {name: taken-alpha, labels: {tenure.dev/tenant: alpha}}}`), account, ""},
-		{"an owner of two tenants, for the one", creating(taken("taken-new", label, "alpha")), both, ""},
-		{"and for the other", creating(taken("taken-new", label, "beta")), both, ""},
+		{"an owner of two tenants, for the one", creating(taken("alpha-new", label, "alpha")), both, ""},
+		{"and for the other", creating(taken("beta-new", label, "beta")), both, ""},
 		{"but not for a third", creating(taken("taken-new", label, "gamma")), both, "which you do not own"},
 		{"nor for both", creating(taken("taken-new", label, "alpha", "toolkit.fluxcd.io/tenant", "beta")), both, "must not name another tenant"},
 		{"an account with all rights in its namespace deletes it", deleting(taken("taken-alpha")), account, ""},

@@ -103,7 +103,7 @@ func (e *Env) boundedNamespaces(ctx context.Context) Finding {
 		if err := e.Admin.Get(ctx, keyOf(tenant), tenant); err != nil {
 			return unproven("cannot read the Tenant: " + firstLine(err.Error()))
 		}
-		ns.SetLabels(map[string]string{v1alpha1.LabelTenant: e.Tenant.Name})
+		ns.SetLabels(labelsOfOwners(e.Tenant.Name))
 		asWanted(ns, tenant)
 	}
 	asked := len(ns.GetLabels())

@@ -78,9 +78,15 @@ func (e *invalidNameError) Unwrap() error { return e.error }
 func (e *Env) makesNamespace(name, tenant string) func(context.Context, *Env) error {
 	return func(ctx context.Context, e *Env) error {
 		u := object("v1", "Namespace", "", name, nil)
-		u.SetLabels(map[string]string{v1alpha1.LabelTenant: tenant})
+		u.SetLabels(labelsOfOwners(tenant))
 		return e.tryCreate(ctx, u)
 	}
+}
+
+// labelsOfOwners are those that a namespace needs that an owner makes for a tenant. The
+// webhook adds them; whoever gives them is not refused for their lack where there is none.
+func labelsOfOwners(tenant string) map[string]string {
+	return map[string]string{v1alpha1.LabelTenant: tenant, v1alpha1.LabelMadeBy: v1alpha1.MadeByOwner}
 }
 
 // keptNames are names of namespaces that the platform keeps, and that no namespace
@@ -104,26 +110,35 @@ func (e *Env) keptNames(ctx context.Context) ([]string, error) {
 // honestNamespace asks whether the tenant could make a namespace as its Tenant
 // wants it.
 func (e *Env) honestNamespace(ctx context.Context) error {
+	u, err := e.wantedNamespace(ctx)
+	if err != nil {
+		return err
+	}
+	return e.As.Create(ctx, u, client.DryRunAll)
+}
+
+// wantedNamespace is a namespace as the Tenant wants it.
+func (e *Env) wantedNamespace(ctx context.Context) (*unstructured.Unstructured, error) {
 	u := object("v1", "Namespace", "", name("i16-"+e.Tenant.Name), nil)
-	u.SetLabels(map[string]string{v1alpha1.LabelTenant: e.Tenant.Name})
+	u.SetLabels(labelsOfOwners(e.Tenant.Name))
 	tenant := object(v1alpha1.GroupVersion.String(), "Tenant", "", e.Tenant.Name, nil)
 	there, err := e.exists(ctx, tenant)
 	if err != nil {
-		return fmt.Errorf("cannot read the Tenant: %w", err)
+		return nil, fmt.Errorf("cannot read the Tenant: %w", err)
 	}
 	if there {
 		if err := e.Admin.Get(ctx, keyOf(tenant), tenant); err != nil {
-			return fmt.Errorf("cannot read the Tenant: %w", err)
+			return nil, fmt.Errorf("cannot read the Tenant: %w", err)
 		}
 		asWanted(u, tenant)
 	}
-	return e.As.Create(ctx, u, client.DryRunAll)
+	return u, nil
 }
 
 // asWanted gives a namespace the name, labels and annotations that its Tenant asks
 // for.
 func asWanted(ns, tenant *unstructured.Unstructured) {
-	if prefix, _, _ := unstructured.NestedBool(tenant.Object, "spec", "namespaces", "prefix"); prefix {
+	if prefix, given, _ := unstructured.NestedBool(tenant.Object, "spec", "namespaces", "prefix"); prefix || !given {
 		ns.SetName(tenant.GetName() + "-" + ns.GetName())
 	}
 	wanted := func(have map[string]string, field string) map[string]string {

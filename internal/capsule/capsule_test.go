@@ -42,6 +42,9 @@ func oil(spec v1alpha1.TenantSpec) v1alpha1.TenantSpec {
 	if spec.Namespaces.PodSecurity == "" {
 		spec.Namespaces.PodSecurity = "baseline"
 	}
+	if spec.Namespaces.Prefix == nil {
+		spec.Namespaces.Prefix = new(false)
+	}
 	labels := map[string]string{v1alpha1.LabelCapsuleTenant: "oil"}
 	for key, value := range spec.Namespaces.Labels {
 		labels[key] = value
@@ -169,7 +172,7 @@ spec: {owners: [{kind: User, name: alice, clusterRoles: [admin, capsule-namespac
 			reason:        "without an answer of its own, the configuration's counts",
 			tenant:        `{}`,
 			configuration: `spec: {forceTenantPrefix: true}`,
-			want:          v1alpha1.TenantSpec{Namespaces: v1alpha1.TenantNamespaces{Prefix: true}},
+			want:          v1alpha1.TenantSpec{Namespaces: v1alpha1.TenantNamespaces{Prefix: new(true)}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

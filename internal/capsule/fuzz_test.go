@@ -134,7 +134,7 @@ func checkRights(t *testing.T, tenant *v1beta2.Tenant, spec v1alpha1.TenantSpec)
 func checkBounds(t *testing.T, tenant *v1beta2.Tenant, spec v1alpha1.TenantSpec) {
 	t.Helper()
 	in := tenant.Spec
-	if (in.Cordoned && !spec.Cordoned) || (in.PreventDeletion && !spec.Protected) || (in.ForceTenantPrefix != nil && *in.ForceTenantPrefix && !spec.Namespaces.Prefix) {
+	if (in.Cordoned && !spec.Cordoned) || (in.PreventDeletion && !spec.Protected) || (in.ForceTenantPrefix != nil && *in.ForceTenantPrefix && !spec.Namespaces.Prefixed()) {
 		t.Errorf("a switch is lost: %+v", spec)
 	}
 	if in.ResourceQuotas != nil {

@@ -25,9 +25,10 @@ func (t *translation) namespaces(configuration *v1beta2.CapsuleConfiguration) {
 	out := &t.spec.Namespaces
 	out.PodSecurity = defaultLevel
 	out.Labels = map[string]string{v1alpha1.LabelCapsuleTenant: t.tenant.Name}
-	out.Prefix = configuration != nil && configuration.Spec.ForceTenantPrefix
+	// Unlike Tenure's, the default is that owners choose any name.
+	out.Prefix = new(configuration != nil && configuration.Spec.ForceTenantPrefix)
 	if own := t.tenant.Spec.ForceTenantPrefix; own != nil {
-		out.Prefix = *own
+		out.Prefix = new(*own)
 	}
 	if len(t.tenant.Spec.NodeSelector) > 0 {
 		t.annotation("spec.nodeSelector", nodeSelector, selectorText(t.tenant.Spec.NodeSelector))

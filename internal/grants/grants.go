@@ -33,8 +33,10 @@ type Source struct {
 
 // Namespace is a namespace that may be selected.
 type Namespace struct {
-	Name   string
-	Labels map[string]string
+	Name string
+	// Labels are all that it has, and Trusted those that a selector goes by: see
+	// [tenancy.TrustedLabels].
+	Labels, Trusted map[string]string
 }
 
 // Copy is an ExternalArtifact that is to be there.
@@ -129,13 +131,13 @@ func Plan(s State) Planned {
 		if expires != nil && (planned.Next.IsZero() || expires.Time.Before(planned.Next)) {
 			planned.Next = expires.Time
 		}
-		consumers, err := s.consumers(grant)
+		consumers, unnamed, err := s.consumers(grant)
 		if err != nil {
 			planned.Results[grant.Name] = Result{Reason: ReasonInvalid, Message: err.Error()}
 			continue
 		}
 		result := Result{Consumers: consumers, Reason: ReasonGranted, Message: fmt.Sprintf("%d sources for %d namespaces", len(grant.Spec.To), len(consumers))}
-		var problems problems
+		problems := unnamed
 		for _, to := range grant.Spec.To {
 			problems.add(s.grant(to, sources, chosen, consumers, copies))
 		}
@@ -203,27 +205,35 @@ func kinds(s State) map[string]string {
 }
 
 // consumers returns the namespaces that a grant selects, by name. The grant's own
-// is never among them, as it has the source itself.
-func (s State) consumers(grant v1alpha1.SourceGrant) ([]string, error) {
+// is never among them, as it has the source itself. A namespace of a tenant that is named
+// without the tenant is not selected, which is a problem: an owner may have chosen its name.
+func (s State) consumers(grant v1alpha1.SourceGrant) ([]string, problems, error) {
 	selected := map[string]bool{}
+	var unnamed problems
 	for i, from := range grant.Spec.From {
 		selector := labels.Nothing()
 		if from.NamespaceSelector != nil {
 			var err error
 			if selector, err = metav1.LabelSelectorAsSelector(from.NamespaceSelector); err != nil {
-				return nil, fmt.Errorf("spec.from[%d].namespaceSelector: %w", i, err)
+				return nil, nil, fmt.Errorf("spec.from[%d].namespaceSelector: %w", i, err)
 			}
 		}
 		for _, ns := range s.Namespaces {
 			tenant, ok := tenancy.TenantOf(ns.Labels)
-			named := from.Tenant != "" && tenant == from.Tenant
-			if ns.Name == from.Namespace || ok && (named || selector.Matches(labels.Set(ns.Labels))) {
-				selected[ns.Name] = true
+			named := from.Namespace == ns.Name
+			switch {
+			case from.Tenant != "":
+				selected[ns.Name] = selected[ns.Name] || ok && tenant == from.Tenant && (named || from.Namespace == "")
+			case named && ok && ns.Name != s.Owner:
+				unnamed = append(unnamed, problem{ReasonInvalid, fmt.Sprintf("spec.from[%d] names namespace %s, which is tenant %s's, without the tenant: add tenant: %s if it is meant, since owners choose the names of their namespaces", i, ns.Name, tenant, tenant)})
+			default:
+				selected[ns.Name] = selected[ns.Name] || named || ok && selector.Matches(labels.Set(ns.Trusted))
 			}
 		}
 	}
 	delete(selected, s.Owner)
-	return slices.Sorted(maps.Keys(selected)), nil
+	maps.DeleteFunc(selected, func(_ string, yes bool) bool { return !yes })
+	return slices.Sorted(maps.Keys(selected)), unnamed, nil
 }
 
 // Listed are the consumers that a status has room for.

@@ -29,7 +29,7 @@ func cluster() State {
 	tenant := func(name string) map[string]string {
 		return map[string]string{v1alpha1.LabelTenant: name, "tier": name}
 	}
-	return State{
+	return trusted(State{
 		Owner: "platform", Now: now,
 		Sources: []Source{{Kind: "GitRepository", Name: "common", Artifact: artifact}, {Kind: "Bucket", Name: "empty"}},
 		Namespaces: []Namespace{
@@ -37,7 +37,15 @@ func cluster() State {
 			{Name: "platform", Labels: map[string]string{"tier": "a"}}, {Name: "default"}, {Name: "nameless", Labels: map[string]string{v1alpha1.LabelTenant: ""}},
 		},
 		Taken: map[string]bool{},
+	})
+}
+
+// trusted lets selectors go by all labels.
+func trusted(s State) State {
+	for i := range s.Namespaces {
+		s.Namespaces[i].Trusted = s.Namespaces[i].Labels
 	}
+	return s
 }
 
 func (p Planned) names() []string {
@@ -76,6 +84,25 @@ func TestPlan(t *testing.T) {
 			reason: "a namespace that is named need not be a tenant's; one without a tenant's name is not selected by it",
 			grants: []v1alpha1.SourceGrant{grant("g", v1alpha1.SourceGrantSpec{To: common, From: []v1alpha1.GrantedConsumers{{Namespace: "default"}, {Namespace: "absent"}, {Namespace: "platform"}}})},
 			copies: []string{"default/platform.common=GitRepository"},
+			result: map[string]string{"g": "Granted: 1 sources for 1 namespaces"},
+		},
+		"ByNameAlone": {
+			reason: "an owner may have chosen the name that the grant names: the tenant has to be named, too",
+			grants: []v1alpha1.SourceGrant{grant("g", v1alpha1.SourceGrantSpec{To: common, From: []v1alpha1.GrantedConsumers{{Namespace: "a-1"}, {Tenant: "b"}}})},
+			copies: []string{"b-1/platform.common=GitRepository"},
+			result: map[string]string{"g": "Invalid: spec.from[0] names namespace a-1, which is tenant a's, without the tenant: add tenant: a if it is meant, since owners choose the names of their namespaces"},
+		},
+		"ByNameAndTenant": {
+			reason: "with the tenant it is selected, and another tenant's of the name is not",
+			grants: []v1alpha1.SourceGrant{grant("g", v1alpha1.SourceGrantSpec{To: common, From: []v1alpha1.GrantedConsumers{{Tenant: "a", Namespace: "a-1"}, {Tenant: "a", Namespace: "b-1"}}})},
+			copies: []string{"a-1/platform.common=GitRepository"},
+			result: map[string]string{"g": "Granted: 1 sources for 1 namespaces"},
+		},
+		"Untrusted": {
+			reason: "a label that the owner chose selects nothing",
+			change: func(s *State) { s.Namespaces[0].Trusted = nil },
+			grants: []v1alpha1.SourceGrant{grant("g", v1alpha1.SourceGrantSpec{To: common, From: []v1alpha1.GrantedConsumers{{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "a"}}}}})},
+			copies: []string{"a-2/platform.common=GitRepository"},
 			result: map[string]string{"g": "Granted: 1 sources for 1 namespaces"},
 		},
 		"Two": {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -171,7 +172,7 @@ func (p *present) compare(ctx context.Context, group installedGroup) (Result, er
 			wrong = append(wrong, objectName(want)+" is missing")
 			continue
 		}
-		if warnsOnly(is) {
+		if warnsOnly(is) && want.GetLabels()[admission.LabelComponent] != admission.ComponentAlways {
 			warning = append(warning, want.GetName())
 			is = is.DeepCopy()
 			_ = unstructured.SetNestedField(is.Object, asMap(want.Object["spec"])["validationActions"], "spec", "validationActions")

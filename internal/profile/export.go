@@ -74,7 +74,7 @@ func Export(components []byte, o Options) ([]byte, error) {
 	}
 	content["tenure.yaml"] = strings.Join(append(all, programs...), "\n---\n")
 	if o.Warn {
-		content["kustomization.yaml"] += "patches:\n  - target: {kind: ValidatingAdmissionPolicyBinding}\n    patch: '[{\"op\": \"replace\", \"path\": \"/spec/validationActions\", \"value\": [\"Warn\", \"Audit\"]}]'\n"
+		content["kustomization.yaml"] += "patches:\n  - target: {kind: ValidatingAdmissionPolicyBinding, labelSelector: \"app.kubernetes.io/name=tenure,app.kubernetes.io/component=admission\"}\n    patch: '[{\"op\": \"replace\", \"path\": \"/spec/validationActions\", \"value\": [\"Warn\", \"Audit\"]}]'\n"
 	}
 	return build(content)
 }

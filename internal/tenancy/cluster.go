@@ -44,12 +44,26 @@ func Cluster(t *v1alpha1.Tenant, namespaces []string) []client.Object {
 	return objects
 }
 
+// ListsMetadata says whether a Tenant lists labels or annotations of its own for its
+// namespaces, which its owners may choose, have to choose, or get.
+func ListsMetadata(t *v1alpha1.Tenant) bool {
+	in := &t.Spec.Namespaces
+	return len(in.Labels)+len(in.Annotations)+len(in.Required.Labels)+len(in.Required.Annotations)+len(in.Allowed.Labels)+len(in.Allowed.Annotations) > 0
+}
+
 func ownersClusterRole(t *v1alpha1.Tenant, name string) *rbacv1.ClusterRole {
+	onTenant := []string{"get", v1alpha1.VerbOwn}
+	if in := &t.Spec.Namespaces; !in.Prefixed() {
+		onTenant = append(onTenant, v1alpha1.VerbName)
+	}
+	if ListsMetadata(t) {
+		onTenant = append(onTenant, v1alpha1.VerbLabel)
+	}
 	role := &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
 		ObjectMeta: clusterMeta(t, name),
 		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"tenants"}, ResourceNames: []string{t.Name}, Verbs: []string{"get", v1alpha1.VerbOwn}},
+			{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"tenants"}, ResourceNames: []string{t.Name}, Verbs: onTenant},
 			{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{v1alpha1.OwnersResource}, Verbs: []string{"create"}},
 		},
 	}

@@ -47,7 +47,7 @@ func ReadProfile(content *unstructured.Unstructured, rules []string, home string
 		}
 	}
 	for i, e := range spec.Exemptions {
-		if !slices.Contains(rules, e.Rule) {
+		if !slices.Contains(rules, e.Rule) && e.Rule != PodSecurityExemption {
 			return nil, fmt.Errorf("%w: spec.exemptions[%d].rule is %q, and there is no such rule (rules: %s)", ErrInvalid, i, e.Rule, strings.Join(rules, ", "))
 		}
 	}

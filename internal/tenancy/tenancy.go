@@ -72,6 +72,9 @@ type Namespace struct {
 	// tenant's name, and OwnBinding the RoleBinding of [FluxBindingName]: see
 	// [Brought].
 	OwnAccount, OwnBinding bool
+	// OwnLevel says that the manager wrote the Pod Security level that Labels have, so
+	// that it may lower it.
+	OwnLevel bool
 	// Kinds are the kinds that are counted, each as RESOURCE.GROUP.
 	Kinds []string
 	// Tenant is the Tenant that the namespace belongs to, by [v1alpha1.LabelTenant];
@@ -175,7 +178,10 @@ func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 	objects.Quota = quota(ns, tenant, objects.Parameters.Spec.Tenants.Bounds.MaxObjects)
 	if ns.Tenant != nil {
 		objects.addTenant(ns, profile)
+	} else {
+		objects.Labels = map[string]string{labelPodSecurity: defaultLevel, labelPodSecurityVersion: "latest"}
 	}
+	objects.keepLevel(ns, profile)
 	if ns.OwnAccount {
 		// Whoever brings the account says what it may do.
 		return objects, nil

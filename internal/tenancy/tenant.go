@@ -89,7 +89,7 @@ func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err er
 		}
 		labels[name] = in.Labels[name]
 	}
-	labels[labelPodSecurity] = cmp.Or(in.PodSecurity, "baseline")
+	labels[labelPodSecurity] = cmp.Or(in.PodSecurity, defaultLevel)
 	labels[labelPodSecurityVersion] = "latest"
 	annotations = map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(in.Annotations)) {

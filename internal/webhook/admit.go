@@ -37,10 +37,10 @@ func (h *Handler) admit(ctx context.Context, name string, q *question, last **lo
 		if err != nil {
 			return nil, err
 		}
-		if q.dryRun || d.Ledger == nil {
+		if q.dryRun {
 			return d.Namespace, nil
 		}
-		err = h.Ledgers.Write(ctx, t, before, *d.Ledger)
+		err = h.Ledgers.Write(ctx, t, before, d.Ledger)
 		if err == nil {
 			return d.Namespace, nil
 		}
@@ -66,13 +66,13 @@ func (h *Handler) byCache(ctx context.Context, name string, q *question, before 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	counts := !q.dryRun && t.Spec.Namespaces.Quota != nil
+	counts := !q.dryRun
 	if before == nil && counts {
 		if before, err = h.Ledgers.Read(ctx, name); err != nil {
 			return nil, nil, nil, err
 		}
 	}
-	s := Situation{Tenant: t, Profile: q.profile, Owner: q.owner, Existing: append(existing, t.Status.Namespaces...), Request: q.request, Now: h.Now()}
+	s := Situation{Tenant: t, Profile: q.profile, Owner: q.owner, Existing: append(existing, t.Status.Namespaces...), Request: q.request, Another: q.another, Now: h.Now()}
 	if before != nil {
 		s.Ledger = before.Settle(h.Ledgers.Over)
 	}
@@ -93,7 +93,7 @@ func (h *Handler) byCache(ctx context.Context, name string, q *question, before 
 func (h *Handler) byServer(ctx context.Context, name string, q *question, last **look) (*v1alpha1.Tenant, *ledger.Record, *Decision, error) {
 	if l := *last; l != nil && l.tenant == name && l.began.After(q.asked) {
 		s := l.Situation
-		s.Profile, s.Owner, s.Request, s.Now = q.profile, q.owner, q.request, h.Now()
+		s.Profile, s.Owner, s.Request, s.Another, s.Now = q.profile, q.owner, q.request, q.another, h.Now()
 		if _, err := Decide(s, q.namespace); err != nil {
 			return nil, nil, nil, err
 		}
@@ -113,14 +113,12 @@ func (h *Handler) byServer(ctx context.Context, name string, q *question, last *
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("cannot read the tenant %s: %w", name, err)
 	}
-	if s.Tenant.Spec.Namespaces.Quota != nil {
-		if s.Existing, err = namespaces(ctx, h.Live, name, client.MatchingLabels{v1alpha1.LabelTenant: name}); err != nil {
-			return nil, nil, nil, err
-		}
-		s.Ledger = s.Ledger.Confirm(s.Existing)
+	if s.Existing, err = namespaces(ctx, h.Live, name, client.MatchingLabels{v1alpha1.LabelTenant: name}); err != nil {
+		return nil, nil, nil, err
 	}
+	s.Ledger = s.Ledger.Confirm(s.Existing)
 	*last = &look{tenant: name, began: began, Situation: s}
-	s.Profile, s.Owner, s.Request, s.Now = q.profile, q.owner, q.request, h.Now()
+	s.Profile, s.Owner, s.Request, s.Another, s.Now = q.profile, q.owner, q.request, q.another, h.Now()
 	d, err := Decide(s, q.namespace)
 	return s.Tenant, before, d, err
 }

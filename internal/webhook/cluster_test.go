@@ -77,7 +77,7 @@ kind: ClusterRole
 metadata: {name: "tenure:owners:%[1]s"}
 rules:
   - {apiGroups: [""], resources: [namespaces], verbs: [create, patch]}
-  - {apiGroups: [tenure.dev], resources: [tenants], resourceNames: [%[1]s], verbs: [get, own]}
+  - {apiGroups: [tenure.dev], resources: [tenants], resourceNames: [%[1]s], verbs: [get, own, label]}
   - {apiGroups: [tenure.dev], resources: [tenantnamespaces], verbs: [create]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -264,7 +264,7 @@ func TestWebhook(t *testing.T) {
 	c := prepare(t)
 	const alice, bob = "{kind: User, name: alice}", "{kind: Group, name: bobs}"
 	c.apply(t, owned("solo", 2, alice, "{kind: ServiceAccount, namespace: solo-home, name: solo}")+
-		owned("left", 9, bob)+owned("right", 9, bob)+owned("race", 5, "{kind: User, name: racer}")+owned("pair", 5, "{kind: User, name: pair}")+owned("again", 1, "{kind: User, name: againer}")+owned("mass", 10, "{kind: User, name: masser}"))
+		owned("left", 9, bob)+owned("right", 9, bob)+owned("left-wing", 9, "{kind: User, name: winger}")+"---\n{apiVersion: v1, kind: Namespace, metadata: {name: elsewhere, labels: {toolkit.fluxcd.io/tenant: left-labelled}}}\n"+owned("race", 5, "{kind: User, name: racer}")+owned("pair", 5, "{kind: User, name: pair}")+owned("again", 1, "{kind: User, name: againer}")+owned("mass", 10, "{kind: User, name: masser}"))
 	stop := c.replica(t)
 	defer func() { stop() }()
 	c.answers(t, c.as(t, "alice"), "solo-x")
@@ -286,19 +286,24 @@ func (c *cluster) decides(t *testing.T) {
 	solo, both := c.as(t, "alice"), c.as(t, "bob", "bobs")
 	account := c.as(t, "system:serviceaccount:solo-home:solo", "system:serviceaccounts", "system:serviceaccounts:solo-home")
 	ctx := t.Context()
+	says(t, both.Create(ctx, space("left-wing-1", v1alpha1.LabelTenant, "left")), "tenant left: namespace left-wing-1 must not have this name, which begins with the name of another tenant: choose another one")
+	says(t, both.Create(ctx, space("left-wing", v1alpha1.LabelTenant, "left")), "begins with the name of another tenant")
+	says(t, both.Create(ctx, space("left-labelled-1", v1alpha1.LabelTenant, "left")), "begins with the name of another tenant")
+	says(t, both.Create(ctx, space("left-winger", v1alpha1.LabelTenant, "left"), client.DryRunAll), "")
+	says(t, c.as(t, "winger").Create(ctx, space("left-wing-1"), client.DryRunAll), "")
 	says(t, both.Create(ctx, space("both")), "namespace both: you own several tenants (left, right); put the name of one into the label tenure.dev/tenant")
 	says(t, both.Create(ctx, space("left-1", v1alpha1.LabelTenant, "left")), "")
 	says(t, both.Create(ctx, space("right-1", v1alpha1.LabelCapsuleTenant, "right")), "")
 	says(t, both.Create(ctx, space("solo-1", v1alpha1.LabelTenant, "solo")), "tenant solo: you are not one of its owners")
 	says(t, both.Create(ctx, space("gone-1", v1alpha1.LabelTenant, "gone")), `there is no tenant "gone"`)
-	says(t, solo.Create(ctx, space("prod-1")), "tenant solo: namespace prod-1 must not have this name, which the platform keeps (prod-*)")
+	says(t, solo.Create(ctx, space("prod-1")), "tenant solo: namespace prod-1 must have a name that begins with solo-")
 	says(t, solo.Create(ctx, space("solo-1"), client.DryRunAll), "")
 	if got := c.ledger(t, "solo"); got.Tenant != "" {
 		t.Errorf("a dry run has written %v", got)
 	}
 	born := space("solo-1")
 	says(t, solo.Create(ctx, born), "")
-	for key, want := range map[string]string{"tenure.dev/tenant": "solo", "team": "solo", "pod-security.kubernetes.io/enforce": "restricted", "istio-injection": ""} {
+	for key, want := range map[string]string{"tenure.dev/tenant": "solo", "team": "solo", "pod-security.kubernetes.io/enforce": "restricted", "istio-injection": "enabled", "tenure.dev/made-by": "owner"} {
 		if got := born.Labels[key]; got != want {
 			t.Errorf("label %s is %q, want %q", key, got, want)
 		}

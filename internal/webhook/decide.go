@@ -44,6 +44,8 @@ type Situation struct {
 	Profile *v1alpha1.TenancyProfile
 	// Owner are the names that the user goes by: see [OwnerKeys].
 	Owner []string
+	// Another says that the name is that of another tenant, or begins with it.
+	Another bool
 	// Existing are the namespaces with the tenant's label.
 	Existing []string
 	// Ledger is what was written down about others.
@@ -58,8 +60,8 @@ type Situation struct {
 type Decision struct {
 	// Namespace is as it is to be made.
 	Namespace *corev1.Namespace
-	// Ledger has to be written first. It is nil for a tenant without a quota.
-	Ledger *ledger.Ledger
+	// Ledger has to be written first.
+	Ledger ledger.Ledger
 }
 
 // Decide says whether an owner may make a namespace, and what it is born with. It
@@ -76,17 +78,13 @@ func Decide(s Situation, wanted *corev1.Namespace) (*Decision, error) {
 		r.message = fmt.Sprintf("tenant %s: %s", s.Tenant.Name, r.message)
 		return nil, r
 	}
-	if s.Tenant.Spec.Namespaces.Quota == nil {
-		// There is nothing to count, so that a write is spared.
-		return &Decision{Namespace: born}, nil
-	}
 	if r := full(s, wanted.Name); r != nil {
 		r.message = fmt.Sprintf("tenant %s: %s", s.Tenant.Name, r.message)
 		return nil, r
 	}
 	metav1.SetMetaDataAnnotation(&born.ObjectMeta, ledger.Mark, string(s.Request))
 	admitted := s.Ledger.For(s.Tenant).Admit(ledger.Admission{Name: wanted.Name, Request: s.Request, At: s.Now.UTC()})
-	return &Decision{Namespace: born, Ledger: &admitted}, nil
+	return &Decision{Namespace: born, Ledger: admitted}, nil
 }
 
 // mayAsk is about the user and the state of the tenant.
@@ -104,14 +102,18 @@ func mayAsk(s Situation, _ *corev1.Namespace) *Refusal {
 
 // mayBeNamed is about the name.
 func mayBeNamed(s Situation, ns *corev1.Namespace) *Refusal {
-	prefix := s.Tenant.Name + "-"
+	prefix, prefixed := s.Tenant.Name+"-", s.Tenant.Spec.Namespaces.Prefixed()
 	switch {
 	case ns.Name == "":
 		return refuse("a namespace needs metadata.name, since its name is reserved: leave out metadata.generateName")
 	case admission.ReservedNamespace(ns.Name), slices.Contains(s.Profile.Spec.PlatformNamespaces, ns.Name):
 		return refuse("namespace %s must not have this name, which is the platform's: choose another one", ns.Name)
-	case s.Tenant.Spec.Namespaces.Prefix && !strings.HasPrefix(ns.Name, prefix):
+	case prefixed && !strings.HasPrefix(ns.Name, prefix):
 		return refuse("namespace %s must have a name that begins with %s", ns.Name, prefix)
+	case admission.DomainName(ns.Name):
+		return refuse("namespace %s must not have this name, which programs in Pods take for the end of an internet address: choose one with a hyphen, such as %s%s", ns.Name, prefix, ns.Name)
+	case s.Another:
+		return refuse("namespace %s must not have this name, which begins with the name of another tenant: choose another one", ns.Name)
 	}
 	for _, pattern := range s.Profile.Spec.ProtectedNamespaces {
 		if matches(pattern, ns.Name) {
@@ -138,13 +140,16 @@ func mayBelong(s Situation, ns *corev1.Namespace) *Refusal {
 func mayHave(s Situation, ns *corev1.Namespace) *Refusal {
 	spec := s.Tenant.Spec.Namespaces
 	labels, annotations := metadataOf(s.Tenant)
+	listed := s.Profile.Spec.NamespaceMetadata
 	for _, given := range []struct {
 		kind         string
 		entries, own map[string]string
+		required     map[string]v1alpha1.ValuePattern
+		allowed      []v1alpha1.ValuePattern
 		forbidden    []v1alpha1.ValuePattern
 	}{
-		{"label", ns.Labels, labels, spec.Forbidden.Labels},
-		{"annotation", ns.Annotations, annotations, spec.Forbidden.Annotations},
+		{"label", ns.Labels, labels, spec.Required.Labels, slices.Concat(listed.Labels, spec.Allowed.Labels), spec.Forbidden.Labels},
+		{"annotation", ns.Annotations, annotations, spec.Required.Annotations, slices.Concat(listed.Annotations, spec.Allowed.Annotations), spec.Forbidden.Annotations},
 	} {
 		for _, key := range slices.Sorted(maps.Keys(given.entries)) {
 			value := given.entries[key]
@@ -154,7 +159,7 @@ func mayHave(s Situation, ns *corev1.Namespace) *Refusal {
 				}
 				continue
 			}
-			if slices.Contains(tenantLabels, key) || key == corev1.LabelMetadataName {
+			if ofTenure(key) || given.kind == "annotation" && key == admission.AdmissionMark {
 				continue
 			}
 			if admission.ProtectedKey(key) {
@@ -165,9 +170,37 @@ func mayHave(s Situation, ns *corev1.Namespace) *Refusal {
 					return refuse("namespace %s must not have the %s %s: those that match %s are forbidden", ns.Name, given.kind, key, pattern)
 				}
 			}
+			if _, asked := given.required[key]; asked {
+				continue
+			}
+			if !slices.ContainsFunc(given.allowed, func(p v1alpha1.ValuePattern) bool { return matches(p, key) }) {
+				return refuse("namespace %s must not have the %s %s, which is not among those that owners choose: leave it out, or ask the platform team to list it in spec.namespaces.allowed of the Tenant (allowed: %s)",
+					ns.Name, given.kind, key, texts(given.allowed))
+			}
+			if slices.Contains(admission.AppliedBy, key) && slices.Contains(s.Profile.Spec.PlatformNamespaces, value) {
+				return refuse("namespace %s must not say in the %s %s that the platform applied it: leave it out", ns.Name, given.kind, key)
+			}
 		}
 	}
 	return nil
+}
+
+// ofTenure says whether the value of a label is looked at elsewhere: which tenant a
+// namespace is of, who made it, and its name.
+func ofTenure(key string) bool {
+	return slices.Contains(tenantLabels, key) || key == v1alpha1.LabelMadeBy || key == corev1.LabelMetadataName
+}
+
+// texts writes patterns for people.
+func texts(patterns []v1alpha1.ValuePattern) string {
+	if len(patterns) == 0 {
+		return "none"
+	}
+	var all []string
+	for _, p := range patterns {
+		all = append(all, string(p))
+	}
+	return strings.Join(all, ", ")
 }
 
 // tenantLabels name the tenant of a namespace.
@@ -196,7 +229,7 @@ func bornWith(t *v1alpha1.Tenant, wanted *corev1.Namespace) *corev1.Namespace {
 		return admission.ProtectedKey(key)
 	})
 	maps.DeleteFunc(annotations, func(key, _ string) bool { return admission.ProtectedKey(key) })
-	labels[v1alpha1.LabelTenant] = t.Name
+	labels[v1alpha1.LabelTenant], labels[v1alpha1.LabelMadeBy] = t.Name, v1alpha1.MadeByOwner
 	if born.Labels == nil {
 		born.Labels = map[string]string{}
 	}
@@ -236,7 +269,7 @@ func full(s Situation, name string) *Refusal {
 	if !counted[name] {
 		more = 1
 	}
-	if quota := int(*s.Tenant.Spec.Namespaces.Quota); len(counted)+more > quota {
+	if quota := s.Tenant.Spec.Namespaces.Limit(); len(counted)+more > quota {
 		return refuse("has %d of %d namespaces%s; delete one or ask the platform team", len(counted), quota, listed(counted))
 	}
 	return nil

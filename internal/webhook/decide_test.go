@@ -25,7 +25,7 @@ func tenant(change func(*v1alpha1.Tenant)) *v1alpha1.Tenant {
 			{Kind: "User", Name: "alice"}, {Kind: "Group", Name: "devs"}, {Kind: "ServiceAccount", Namespace: "apps", Name: "dev-team"},
 		},
 		Namespaces: v1alpha1.TenantNamespaces{
-			Quota: new(int32(3)), PodSecurity: "baseline",
+			Quota: new(int32(3)), PodSecurity: "baseline", Prefix: new(false),
 			Labels:      map[string]string{"team": "dev", "istio-injection": "enabled"},
 			Annotations: map[string]string{"cost": "42"},
 			Required:    v1alpha1.RequiredMetadata{Labels: map[string]v1alpha1.ValuePattern{"env": "dev-*"}},
@@ -58,10 +58,10 @@ func admitted(name string, ago time.Duration) ledger.Admission {
 func TestDecideRefuses(t *testing.T) {
 	t.Parallel()
 	profile := &v1alpha1.TenancyProfile{Spec: v1alpha1.TenancyProfileSpec{
-		PlatformNamespaces: []string{"flux-system", "monitoring"}, ProtectedNamespaces: []v1alpha1.ValuePattern{"prod-*", "a.b"},
+		PlatformNamespaces: []string{"flux-system", "monitoring"}, NamespaceMetadata: v1alpha1.NamespaceMetadata{Labels: []v1alpha1.ValuePattern{"listed/*"}}, ProtectedNamespaces: []v1alpha1.ValuePattern{"prod-*", "a-.b"},
 	}}
 	alice := []string{"User\n\nalice"}
-	finalized := wanted("web")
+	finalized := wanted("my-web")
 	finalized.Finalizers = []string{"example.com/x"}
 	for _, tc := range []struct {
 		reason   string
@@ -71,35 +71,42 @@ func TestDecideRefuses(t *testing.T) {
 		existing []string
 		want     string
 	}{
-		{"an owner", nil, alice, wanted("web"), nil, ""},
-		{"somebody else", nil, []string{"User\n\nmallory"}, wanted("web"), nil, "tenant dev-team: you are not one of its owners: ask the platform team to make you one, or put the name of a tenant of yours into the label tenure.dev/tenant"},
-		{"in mixed case", nil, []string{"User\n\nAlice"}, wanted("web"), nil, "you are not one of its owners"},
-		{"a user with the name of a group", nil, []string{"User\n\ndevs"}, wanted("web"), nil, "you are not one of its owners"},
-		{"a tenant that is cordoned", tenant(func(t *v1alpha1.Tenant) { t.Spec.Cordoned = true }), alice, wanted("web"), nil, "it is cordoned"},
-		{"one that is being deleted", tenant(func(t *v1alpha1.Tenant) { t.DeletionTimestamp = &metav1.Time{Time: now} }), alice, wanted("web"), nil, "it is being deleted"},
+		{"an owner", nil, alice, wanted("my-web"), nil, ""},
+		{"somebody else", nil, []string{"User\n\nmallory"}, wanted("my-web"), nil, "tenant dev-team: you are not one of its owners: ask the platform team to make you one, or put the name of a tenant of yours into the label tenure.dev/tenant"},
+		{"in mixed case", nil, []string{"User\n\nAlice"}, wanted("my-web"), nil, "you are not one of its owners"},
+		{"a user with the name of a group", nil, []string{"User\n\ndevs"}, wanted("my-web"), nil, "you are not one of its owners"},
+		{"a tenant that is cordoned", tenant(func(t *v1alpha1.Tenant) { t.Spec.Cordoned = true }), alice, wanted("my-web"), nil, "it is cordoned"},
+		{"one that is being deleted", tenant(func(t *v1alpha1.Tenant) { t.DeletionTimestamp = &metav1.Time{Time: now} }), alice, wanted("my-web"), nil, "it is being deleted"},
 		{"a name that the API server chooses", nil, alice, wanted(""), nil, "needs metadata.name"},
 		{"a name of Kubernetes'", nil, alice, wanted("kube-x"), nil, "which is the platform's"},
 		{"a namespace of the platform's", nil, alice, wanted("monitoring"), nil, "which is the platform's"},
 		{"a protected name", nil, alice, wanted("prod-web"), nil, "which the platform keeps (prod-*)"},
-		{"a dot of a pattern is a dot", nil, alice, wanted("axb"), nil, ""},
+		{"a dot of a pattern is a dot", nil, alice, wanted("a-xb"), nil, ""},
 		{"a pattern is for all of a name", nil, alice, wanted("my-prod-web"), nil, ""},
-		{"a name without the prefix", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Prefix = true }), alice, wanted("dev-teams"), nil, "must have a name that begins with dev-team-"},
-		{"a name with it", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Prefix = true }), alice, wanted("dev-team-web"), nil, ""},
-		{"another tenant for Capsule", nil, alice, wanted("web", "tenure.dev/tenant", "dev-team", "capsule.clastix.io/tenant", "other"), nil, "must not name another tenant, other, in the label capsule.clastix.io/tenant"},
+		{"a name without the prefix", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Prefix = nil }), alice, wanted("dev-teams"), nil, "must have a name that begins with dev-team-"},
+		{"a name that is the prefix", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Prefix = nil }), alice, wanted("dev-team"), nil, "must have a name that begins with dev-team-"},
+		{"a name with it", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Prefix = nil }), alice, wanted("dev-team-web"), nil, ""},
+		{"another tenant for Capsule", nil, alice, wanted("my-web", "tenure.dev/tenant", "dev-team", "capsule.clastix.io/tenant", "other"), nil, "must not name another tenant, other, in the label capsule.clastix.io/tenant"},
 		{"finalizers", nil, alice, finalized, nil, "must not have owners or finalizers"},
-		{"another value of the tenant's label", nil, alice, wanted("web", "team", "ops"), nil, `must not have the label team with the value "ops": leave it out, or give it the tenant's value, "dev"`},
-		{"the same value", nil, alice, wanted("web", "team", "dev", "istio-injection", "enabled"), nil, ""},
-		{"another level of Pod Security", nil, alice, wanted("web", "pod-security.kubernetes.io/enforce", "privileged"), nil, `tenant's value, "baseline"`},
-		{"a protected label", nil, alice, wanted("web", "control-plane", "x"), nil, "must not have the label control-plane, which the platform decides on"},
-		{"a forbidden label", nil, alice, wanted("web", "secretive", "x"), nil, "must not have the label secretive: those that match secret* are forbidden"},
-		{"a forbidden annotation", nil, alice, annotated(wanted("web"), "a.example.com/x", "y"), nil, "those that match *.example.com/* are forbidden"},
-		{"a required label with another value", nil, alice, wanted("web", "env", "prod"), nil, `must not have the label env with the value "prod": it has to match dev-*`},
-		{"no required label", nil, alice, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, nil, "needs the label env with a value that matches dev-*"},
-		{"all that it may have", nil, alice, wanted("web"), []string{"c", "a", "b"}, "tenant dev-team: has 3 of 3 namespaces (a, b, c); delete one or ask the platform team"},
-		{"one that counts already", nil, alice, wanted("a"), []string{"a", "b", "c"}, ""},
-		{"none at all", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Quota = new(int32(0)) }), alice, wanted("web"), nil, "has 0 of 0 namespaces; delete one"},
-		{"no bound", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Quota = nil }), alice, wanted("web"), []string{"a", "b", "c"}, ""},
-		{"more than a message holds", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Quota = new(int32(1)) }), alice, wanted("web"), strings.Split("abcdefghijkl", ""), "(a, b, c, d, e, f, g, h, i, j and 2 more)"},
+		{"another value of the tenant's label", nil, alice, wanted("my-web", "team", "ops"), nil, `must not have the label team with the value "ops": leave it out, or give it the tenant's value, "dev"`},
+		{"the same value", nil, alice, wanted("my-web", "team", "dev", "istio-injection", "enabled"), nil, ""},
+		{"another level of Pod Security", nil, alice, wanted("my-web", "pod-security.kubernetes.io/enforce", "privileged"), nil, `tenant's value, "baseline"`},
+		{"a protected label", nil, alice, wanted("my-web", "resource.kubernetes.io/admin-access", "x"), nil, "must not have the label resource.kubernetes.io/admin-access, which the platform decides on"},
+		{"a label that nobody lists", nil, alice, wanted("my-web", "control-plane", "x"), nil, "must not have the label control-plane, which is not among those that owners choose: leave it out, or ask the platform team to list it in spec.namespaces.allowed of the Tenant (allowed: listed/*)"},
+		{"one that the profile lists", nil, alice, wanted("my-web", "listed/x", "y"), nil, ""},
+		{"one that the Tenant lists", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Allowed.Labels = []v1alpha1.ValuePattern{"control-plane"} }), alice, wanted("my-web", "control-plane", "x"), nil, ""},
+		{"what Kubernetes decides by, listed or not", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Allowed.Labels = []v1alpha1.ValuePattern{"*"} }), alice, wanted("my-web", "resource.kubernetes.io/admin-access", "x"), nil, "which the platform decides on"},
+		{"a top-level domain", nil, alice, wanted("com"), nil, "which programs in Pods take for the end of an internet address: choose one with a hyphen, such as dev-team-com"},
+		{"one in other letters", nil, alice, wanted("xn--p1ai"), nil, "the end of an internet address"},
+		{"a forbidden label", nil, alice, wanted("my-web", "secretive", "x"), nil, "must not have the label secretive: those that match secret* are forbidden"},
+		{"a forbidden annotation", nil, alice, annotated(wanted("my-web"), "a.example.com/x", "y"), nil, "those that match *.example.com/* are forbidden"},
+		{"a required label with another value", nil, alice, wanted("my-web", "env", "prod"), nil, `must not have the label env with the value "prod": it has to match dev-*`},
+		{"no required label", nil, alice, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "my-web"}}, nil, "needs the label env with a value that matches dev-*"},
+		{"all that it may have", nil, alice, wanted("my-web"), []string{"c", "a", "b"}, "tenant dev-team: has 3 of 3 namespaces (a, b, c); delete one or ask the platform team"},
+		{"one that counts already", nil, alice, wanted("a-b"), []string{"a-b", "b", "c"}, ""},
+		{"none at all", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Quota = new(int32(0)) }), alice, wanted("my-web"), nil, "has 0 of 0 namespaces; delete one"},
+		{"no bound", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Quota = nil }), alice, wanted("my-web"), []string{"a", "b", "c"}, ""},
+		{"more than a message holds", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Quota = new(int32(1)) }), alice, wanted("my-web"), strings.Split("abcdefghijkl", ""), "(a, b, c, d, e, f, g, h, i, j and 2 more)"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -121,16 +128,16 @@ func TestDecideBirth(t *testing.T) {
 		want          map[string]string
 	}{
 		{"born with what holds it back", "restricted", map[string]string{
-			"env": "dev-1", "team": "dev", "tenure.dev/tenant": "dev-team",
+			"env": "dev-1", "team": "dev", "istio-injection": "enabled", "tenure.dev/tenant": "dev-team", "tenure.dev/made-by": "owner",
 			"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest",
 		}},
 		{"and not with what gives rights, which the manager adds", "privileged", map[string]string{
-			"env": "dev-1", "team": "dev", "tenure.dev/tenant": "dev-team",
+			"env": "dev-1", "team": "dev", "istio-injection": "enabled", "tenure.dev/tenant": "dev-team", "tenure.dev/made-by": "owner",
 		}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
-			ns := wanted("web")
+			ns := wanted("my-web")
 			d, err := webhook.Decide(webhook.Situation{
 				Tenant:  tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.PodSecurity = tc.level }),
 				Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"Group\n\ndevs"}, Request: "r", Now: now,
@@ -144,7 +151,7 @@ func TestDecideBirth(t *testing.T) {
 			if diff := cmp.Diff(map[string]string{"cost": "42", "tenure.dev/admission": "r"}, d.Namespace.Annotations); diff != "" {
 				t.Errorf("annotations (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(wanted("web"), ns); diff != "" {
+			if diff := cmp.Diff(wanted("my-web"), ns); diff != "" {
 				t.Errorf("what was asked for has changed (-want +got):\n%s", diff)
 			}
 		})
@@ -154,7 +161,7 @@ func TestDecideBirth(t *testing.T) {
 func TestDecideCounts(t *testing.T) {
 	t.Parallel()
 	born := tenant(func(t *v1alpha1.Tenant) { t.UID, t.Generation = "u", 7 })
-	fresh := ledger.Admission{Name: "web", Request: "r", At: now}
+	fresh := ledger.Admission{Name: "my-web", Request: "r", At: now}
 	for _, tc := range []struct {
 		reason   string
 		ledger   ledger.Ledger
@@ -164,16 +171,16 @@ func TestDecideCounts(t *testing.T) {
 	}{
 		{"the first one", ledger.Ledger{}, nil, []ledger.Admission{fresh}, ""},
 		{"beside others", ledger.Ledger{Admitted: []ledger.Admission{admitted("a", time.Second)}}, []string{"b"}, []ledger.Admission{admitted("a", time.Second), fresh}, ""},
-		{"again, while the first request may not be over", ledger.Ledger{Admitted: []ledger.Admission{admitted("web", time.Second)}}, []string{"a", "b"}, []ledger.Admission{admitted("web", time.Second), fresh}, ""},
+		{"again, while the first request may not be over", ledger.Ledger{Admitted: []ledger.Admission{admitted("my-web", time.Second)}}, []string{"a", "b"}, []ledger.Admission{admitted("my-web", time.Second), fresh}, ""},
 		{"all, of which one may be there and one is on the way", ledger.Ledger{Names: []string{"a"}, Admitted: []ledger.Admission{admitted("b", time.Second)}}, []string{"a", "c"}, nil, "tenant dev-team: has 3 of 3 namespaces (a, b, c)"},
-		{"one that counts, where there are too many", ledger.Ledger{Names: []string{"web"}}, []string{"a", "b", "c"}, nil, "has 4 of 3 namespaces"},
+		{"one that counts, where there are too many", ledger.Ledger{Names: []string{"my-web"}}, []string{"a", "b", "c"}, nil, "has 4 of 3 namespaces"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
 			before := tc.ledger
 			d, err := webhook.Decide(webhook.Situation{
 				Tenant: born, Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"User\n\nalice"}, Ledger: tc.ledger, Existing: tc.existing, Request: "r", Now: now,
-			}, wanted("web"))
+			}, wanted("my-web"))
 			if got := fmt.Sprint(err); err != nil && (tc.refusal == "" || !strings.Contains(got, tc.refusal)) || err == nil && tc.refusal != "" {
 				t.Fatalf("got %s\nwant %s", got, tc.refusal)
 			}
@@ -181,7 +188,7 @@ func TestDecideCounts(t *testing.T) {
 				return
 			}
 			want := ledger.Ledger{Tenant: "u", Generation: 7, Names: tc.ledger.Names, Admitted: tc.want}
-			if diff := cmp.Diff(want, *d.Ledger); diff != "" {
+			if diff := cmp.Diff(want, d.Ledger); diff != "" {
 				t.Errorf("ledger (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, tc.ledger); diff != "" {
@@ -191,11 +198,6 @@ func TestDecideCounts(t *testing.T) {
 				t.Errorf("the namespace has the mark %q", got)
 			}
 		})
-	}
-	without := tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Quota = nil })
-	d, err := webhook.Decide(webhook.Situation{Tenant: without, Profile: &v1alpha1.TenancyProfile{}, Owner: []string{"User\n\nalice"}, Request: "r", Now: now}, wanted("web"))
-	if err != nil || d.Ledger != nil || d.Namespace.Annotations[ledger.Mark] != "" {
-		t.Errorf("without a quota: %v, %v", d, err)
 	}
 }
 

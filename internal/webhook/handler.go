@@ -8,12 +8,15 @@ import (
 	"hash/fnv"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/webhook/ledger"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -35,6 +38,8 @@ const (
 const (
 	indexOwner  = "tenure.dev/owner"
 	indexTenant = "tenure.dev/tenant"
+	// indexAnyTenant finds namespaces by the tenant that any of the labels names.
+	indexAnyTenant = "tenure.dev/any-tenant"
 )
 
 // Profiles gives the profile that is in force.
@@ -99,6 +104,14 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	}); err != nil {
 		return fmt.Errorf("cannot index the namespaces of tenants: %w", err)
 	}
+	if err := indexer.IndexField(ctx, &corev1.Namespace{}, indexAnyTenant, func(o client.Object) []string {
+		if tenant, ok := tenancy.TenantOf(o.GetLabels()); ok {
+			return []string{tenant}
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("cannot index the namespaces of tenants: %w", err)
+	}
 	return nil
 }
 
@@ -144,6 +157,8 @@ type question struct {
 	// asked is when, and profile what holds then.
 	asked   time.Time
 	profile *v1alpha1.TenancyProfile
+	// another says that the name belongs to another tenant.
+	another bool
 }
 
 // decide returns the namespace as it is to be made.
@@ -165,6 +180,9 @@ func (h *Handler) decide(ctx context.Context, q *question) (*corev1.Namespace, e
 	}
 	if who := h.payer(ctx, name, q); !h.limits.allow(who) {
 		return nil, fmt.Errorf("%w: %s asks for more than %d namespaces a second; try again in a moment", errTooMany, who, tenantRate)
+	}
+	if q.another, err = h.another(ctx, q.namespace.Name, name); err != nil {
+		return nil, err
 	}
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name))
@@ -189,6 +207,36 @@ func (h *Handler) payer(ctx context.Context, name string, q *question) string {
 		return "tenant " + name
 	}
 	return "user " + q.user
+}
+
+// another says whether the name of a namespace is that of another tenant than the one that
+// it is for, or begins with it and a hyphen, and not with a longer name of its own tenant.
+func (h *Handler) another(ctx context.Context, namespace, tenant string) (bool, error) {
+	own := 0
+	if strings.HasPrefix(namespace, tenant+"-") {
+		own = len(tenant)
+	}
+	for end := len(namespace); end > own; end = strings.LastIndexByte(namespace[:end], '-') {
+		name := namespace[:end]
+		if name == tenant {
+			continue
+		}
+		err := h.Client.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.Tenant{}, client.UnsafeDisableDeepCopy)
+		if err == nil {
+			return true, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return false, fmt.Errorf("cannot read the tenants: %w", err)
+		}
+		var labelled corev1.NamespaceList
+		if err := h.Client.List(ctx, &labelled, client.MatchingFields{indexAnyTenant: name}, client.Limit(1), client.UnsafeDisableDeepCopy); err != nil {
+			return false, fmt.Errorf("cannot read the namespaces of tenants: %w", err)
+		}
+		if len(labelled.Items) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // tenant returns the name of the tenant that a namespace is for: that of its

@@ -52,7 +52,7 @@ func TestStaleOwner(t *testing.T) {
 			}
 			indexed := func(client.Object) []string { return nil }
 			live := fake.NewClientBuilder().WithScheme(s).WithObjects(tc.tenants...).Build()
-			stale := fake.NewClientBuilder().WithScheme(s).WithIndex(&v1alpha1.Tenant{}, indexOwner, indexed).WithIndex(&corev1.Namespace{}, indexTenant, indexed).Build()
+			stale := fake.NewClientBuilder().WithScheme(s).WithIndex(&v1alpha1.Tenant{}, indexOwner, indexed).WithIndex(&corev1.Namespace{}, indexTenant, indexed).WithIndex(&corev1.Namespace{}, indexAnyTenant, indexed).Build()
 			h := NewHandler(stale, live, &ledger.Keeper{Client: live, Namespace: "flux-system", Now: time.Now}, valid{})
 			raw, err := json.Marshal(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dev-a"}})
 			if err != nil {

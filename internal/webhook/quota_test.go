@@ -56,12 +56,12 @@ func TestQuotaOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		r := w.replicas[0]
-		for _, name := range []string{"a", "b"} {
+		for _, name := range []string{"ns-a", "ns-b"} {
 			r.ask(name)
 			synctest.Wait()
 			w.drain()
 		}
-		r.ask("c")
+		r.ask("ns-c")
 		synctest.Wait()
 		// The ledger, the Tenant and the list, whose answer is on its way.
 		for range 3 {

@@ -124,7 +124,7 @@ func (w *world) found() {
 	w.tenant = &v1alpha1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{Name: simulatedTenant, UID: types.UID("tenant-" + w.next()), Generation: 1},
 		Spec: v1alpha1.TenantSpec{
-			Owners: []v1alpha1.Owner{{Kind: "User", Name: "alice"}}, Namespaces: v1alpha1.TenantNamespaces{Quota: new(int32(firstQuota))},
+			Owners: []v1alpha1.Owner{{Kind: "User", Name: "alice"}}, Namespaces: v1alpha1.TenantNamespaces{Quota: new(int32(firstQuota)), Prefix: new(false)},
 		},
 	}
 	w.changed()

@@ -157,6 +157,10 @@ func scopeOf(ctx context.Context, c client.Reader, profiles Profiles, tenant str
 	if err := c.List(ctx, &list, client.MatchingFields{tenantnamespace.IndexTenant: tenant}); err != nil {
 		return nil, fmt.Errorf("cannot read the namespaces of tenant %s: %w", tenant, err)
 	}
+	named := &v1alpha1.Tenant{}
+	if err := client.IgnoreNotFound(c.Get(ctx, client.ObjectKey{Name: tenant}, named)); err != nil {
+		return nil, fmt.Errorf("cannot read tenant %s: %w", tenant, err)
+	}
 	s := &scope{tenant: tenant}
 	for i := range list.Items {
 		ns := &list.Items[i]
@@ -166,7 +170,7 @@ func scopeOf(ctx context.Context, c client.Reader, profiles Profiles, tenant str
 		case !settled:
 			s.waiting = append(s.waiting, ns.Name)
 		default:
-			s.namespaces = append(s.namespaces, replicate.Namespace{Name: ns.Name, Labels: ns.Labels})
+			s.namespaces = append(s.namespaces, replicate.Namespace{Name: ns.Name, Labels: tenancy.TrustedLabels(ns.Labels, named)})
 		}
 	}
 	return s, nil

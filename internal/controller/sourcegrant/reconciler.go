@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/controller/ask"
 	"github.com/tenure-dev/tenure/internal/grants"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -145,9 +146,19 @@ func (r *Reconciler) read(ctx context.Context, owner string) (grants.State, map[
 	if err := r.Client.List(ctx, &namespaces); err != nil {
 		return fail("namespaces", err)
 	}
+	var tenants v1alpha1.TenantList
+	if err := r.Client.List(ctx, &tenants); err != nil {
+		return fail("tenants", err)
+	}
+	byName := map[string]*v1alpha1.Tenant{}
+	for i := range tenants.Items {
+		byName[tenants.Items[i].Name] = &tenants.Items[i]
+	}
 	for i := range namespaces.Items {
 		if ns := &namespaces.Items[i]; ns.DeletionTimestamp.IsZero() {
-			state.Namespaces = append(state.Namespaces, grants.Namespace{Name: ns.Name, Labels: ns.Labels})
+			state.Namespaces = append(state.Namespaces, grants.Namespace{
+				Name: ns.Name, Labels: ns.Labels, Trusted: tenancy.TrustedLabels(ns.Labels, byName[ns.Labels[v1alpha1.LabelTenant]]),
+			})
 		}
 	}
 	return state, copies, nil

@@ -51,6 +51,7 @@ func (r *Reconciler) add(mgr manager.Manager) error {
 		Named("sourcegrant").
 		Watches(&v1alpha1.SourceGrant{}, toOwn).
 		Watches(&corev1.Namespace{}, toGranting, builder.WithPredicates(selectable)).
+		Watches(&v1alpha1.Tenant{}, toGranting, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(object(artifactKind), toOwner).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent})
 	for _, kind := range sourceKinds {

@@ -183,6 +183,7 @@ func describe(ns *corev1.Namespace, profile *v1alpha1.TenancyProfile, have *cont
 	tenant, _ := tenancy.TenantOf(ns.Labels)
 	platform := profile.Spec.PlatformNamespaces
 	in := tenancy.Namespace{Name: ns.Name, Labels: ns.Labels, Kinds: kinds, Credentials: tenancy.CredentialsIn(ns.Name, have.bindings)}
+	in.OwnLevel = owned(ns, "f:labels")[podSecurityLabel]
 	for _, a := range have.accounts {
 		in.OwnAccount = in.OwnAccount || (a.Name == tenant && tenancy.Brought(a, platform))
 	}
@@ -204,9 +205,12 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 		return ctrl.Result{}, nil, err
 	}
 	if tenant != nil {
-		if err := r.applyMetadata(ctx, ns, desired); err != nil {
-			return ctrl.Result{}, nil, err
-		}
+		err = r.applyMetadata(ctx, ns, desired)
+	} else {
+		err = r.applyLevel(ctx, ns, desired)
+	}
+	if err != nil {
+		return ctrl.Result{}, nil, err
 	}
 	if tenant != nil && !tenant.DeletionTimestamp.IsZero() {
 		if err := r.stop(ctx, have); err != nil {

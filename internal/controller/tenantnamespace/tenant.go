@@ -265,6 +265,27 @@ func (r *Reconciler) stop(ctx context.Context, have *contents) error {
 	return nil
 }
 
+// podSecurityLabel is the label with the Pod Security level of a namespace.
+const podSecurityLabel = "pod-security.kubernetes.io/enforce"
+
+// applyLevel gives a namespace that is a tenant's by label alone its Pod Security level.
+// Its other labels are those of whoever made it.
+func (r *Reconciler) applyLevel(ctx context.Context, ns *corev1.Namespace, desired *tenancy.Objects) error {
+	if holds(ns.Labels, desired.Labels) {
+		return nil
+	}
+	if before, given := ns.Labels[podSecurityLabel]; given {
+		r.Events.Eventf(ns, nil, corev1.EventTypeWarning, "PodSecurityLevel", "Reconcile",
+			"a tenant's namespace has the Pod Security level %s and not %q; if that is meant, exempt Namespace %s from rule %s in the TenancyProfile, or give the tenant a Tenant with spec.namespaces.podSecurity",
+			desired.Labels[podSecurityLabel], before, ns.Name, tenancy.PodSecurityExemption)
+	}
+	patch := mergePatch(ns, map[string]any{"labels": desired.Labels})
+	if err := r.Client.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name}}, patch, client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("cannot give namespace %s its Pod Security level: %w", ns.Name, err)
+	}
+	return nil
+}
+
 // applyMetadata puts the Tenant's labels and annotations on its namespace, and takes
 // those off that the manager put there and the Tenant does not have any more.
 func (r *Reconciler) applyMetadata(ctx context.Context, ns *corev1.Namespace, desired *tenancy.Objects) error {

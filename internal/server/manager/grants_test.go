@@ -156,8 +156,8 @@ func TestSourceGrantSchema(t *testing.T) {
 	t.Parallel()
 	admin, _ := cluster(t)
 	for _, tc := range []struct{ reason, spec, want string }{
-		{"two ways to select", `{to: [{kind: Bucket, name: b}], from: [{tenant: a, namespace: b}]}`, "give one of tenant, namespace and namespaceSelector"},
-		{"no way to select", `{to: [{kind: Bucket, name: b}], from: [{}]}`, "give one of tenant, namespace and namespaceSelector"},
+		{"two ways to select", `{to: [{kind: Bucket, name: b}], from: [{tenant: a, namespaceSelector: {}}]}`, "give tenant, namespace, or both; or namespaceSelector alone"},
+		{"no way to select", `{to: [{kind: Bucket, name: b}], from: [{}]}`, "give tenant, namespace, or both; or namespaceSelector alone"},
 		{"nobody", `{to: [{kind: Bucket, name: b}], from: []}`, "spec.from"},
 		{"nothing", `{to: [], from: [{tenant: a}]}`, "spec.to"},
 		{"a kind that is not fetched", `{to: [{kind: HelmRepository, name: b}], from: [{tenant: a}]}`, `Unsupported value: "HelmRepository"`},

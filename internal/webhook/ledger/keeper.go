@@ -174,7 +174,7 @@ func (k *Keeper) Saw(namespace client.Object) {
 // admitted and may still come, or an empty text if there is none.
 func (k *Keeper) Close(ctx context.Context, t *v1alpha1.Tenant) (string, error) {
 	r, err := k.Read(ctx, t.Name)
-	if err != nil || r.lease == nil && t.Spec.Namespaces.Quota == nil {
+	if err != nil {
 		return "", err
 	}
 	// Without a ledger one is made, so that nobody else makes it.

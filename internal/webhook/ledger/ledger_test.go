@@ -151,11 +151,6 @@ func TestClose(t *testing.T) {
 	t.Parallel()
 	k := keeper(t, nil)
 	ctx := t.Context()
-	unlimited := tenant("u", 3)
-	unlimited.Spec.Namespaces.Quota = nil
-	if name, err := k.Close(ctx, unlimited); name != "" || err != nil || k.Known("dev-team") != nil {
-		t.Errorf("without a quota: %q, %v", name, err)
-	}
 	none, _ := k.Read(ctx, "dev-team")
 	if name, err := k.Close(ctx, tenant("u", 3)); name != "" || err != nil || k.Known("dev-team").Of(tenant("u", 3)) {
 		t.Errorf("without a ledger: %q, %v", name, err)

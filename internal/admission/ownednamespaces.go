@@ -1,0 +1,120 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// namespaceNames: the names that owners may give namespaces, and the labels and
+// annotations that they may choose. The webhook says so first, and knows the Tenant; this
+// holds where the webhook is not asked. What a Tenant allows beyond the profile is RBAC
+// here: the verbs [v1alpha1.VerbName] and [v1alpha1.VerbLabel] on the tenant.
+func namespaceNames() Rule {
+	const (
+		tenant = "object.metadata.labels['" + v1alpha1.LabelTenant + "']"
+		mine   = "'namespace ' + variables.name + ' '"
+	)
+	allows := func(verb string) string {
+		return fmt.Sprintf("authorizer.group('%s').resource('tenants').name(%s).check('%s').allowed()", v1alpha1.GroupVersion.Group, tenant, verb)
+	}
+	unlisted := unlistedKeys("labels", append([]string{v1alpha1.LabelMadeBy, PodSecurityLabel, PodSecurityLabel + "-version", corev1.LabelMetadataName}, tenantLabels...)...) +
+		" + " + unlistedKeys("annotations", AdmissionMark)
+	var forged []string
+	for _, key := range AppliedBy {
+		forged = append(forged, fmt.Sprintf("'%[1]s' in object.metadata.labels && object.metadata.labels['%[1]s'] in params.spec.platformNamespaces", key))
+	}
+	return Rule{
+		Name: Prefix + "namespace-names", Rows: []string{"I7", "I16", "I18", "I20", "I21"},
+		Title:     "owners choose names, labels and annotations of namespaces within what the profile and their Tenant allow",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "namespaces")},
+		conditions: append([]string{
+			isOwner,
+			"!(" + breaksGlass + ")",
+		}, notThePlatform...),
+		ofNamespaces: true,
+		early:        true,
+		asks:         true,
+		validations: []validation{
+			{
+				"!(variables.name in params.spec.platformNamespaces) && (!has(params.spec.protectedNamespaces) || !params.spec.protectedNamespaces.exists(p, " + matchesName("p", "variables.name") + "))",
+				mine + " + 'must not have this name, which is the platform\\'s: choose another one'",
+			},
+			{
+				fmt.Sprintf("!variables.name.startsWith('xn--') && (variables.name.startsWith(%s + '-') || variables.name.contains('-') && %s)", tenant, allows(v1alpha1.VerbName)),
+				mine + " + 'must have a name that begins with ' + " + tenant + " + '-'",
+			},
+			{
+				fmt.Sprintf("(%s).size() == 0 || %s", unlisted, allows(v1alpha1.VerbLabel)),
+				mine + " + 'must not have labels and annotations that are not among those which owners choose: leave out ' + " + short("("+unlisted+").join(', ')"),
+			},
+			{
+				"!(" + strings.Join(forged, " || ") + ")",
+				mine + " + 'must not say in its labels that a Kustomization or HelmRelease of the platform applied it: leave them out'",
+			},
+		},
+	}
+}
+
+// matchesName is CEL that holds if a pattern, in which * stands for any characters, stands
+// for all of a text. What stands before the first star is compared first, since an
+// expression that is made of a pattern is compiled anew for each request.
+func matchesName(pattern, text string) string {
+	return fmt.Sprintf("(%[1]s == %[2]s || %[1]s.contains('*') && %[2]s.startsWith(%[1]s.split('*')[0]) && %[2]s.matches('^' + %[1]s.replace('.', '[.]').replace('*', '.*') + '$'))", pattern, text)
+}
+
+// unlistedKeys is CEL for the labels or annotations of an object that the profile does
+// not let owners choose, without those that are looked at elsewhere.
+func unlistedKeys(field string, elsewhere ...string) string {
+	const listed = "params.spec.namespaceMetadata"
+	return fmt.Sprintf("(has(object.metadata.%[1]s) ? object.metadata.%[1]s.filter(k, !(k in ['%[2]s']) && !(has(%[3]s) && has(%[3]s.%[1]s) && %[3]s.%[1]s.exists(p, %[4]s))) : [])",
+		field, strings.Join(elsewhere, "', '"), listed, matchesName("p", "k"))
+}
+
+// takeover: a namespace that a tenant's owner made stays the tenant's. What the platform
+// applied there, the tenant's Pods could use: they run as any account of the namespace.
+// So the platform moves in only when somebody has adopted the namespace, by another value
+// of its label [v1alpha1.LabelMadeBy].
+//
+// Accounts of the platform make other objects in namespaces of tenants as well, for what
+// tenants asked of them: Flux its HelmCharts and ExternalArtifacts, the manager all that it
+// keeps, everybody events.
+func takeover() Rule {
+	applied := func(object string) string {
+		var any []string
+		for _, key := range AppliedBy {
+			any = append(any, fmt.Sprintf("'%[2]s' in %[1]s.metadata.labels && %[1]s.metadata.labels['%[2]s'] in params.spec.platformNamespaces", object, key))
+		}
+		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata.labels) && (%[2]s))", object, strings.Join(any, " || "))
+	}
+	made := "request.operation == 'CREATE' && !(request.resource.resource in ['namespaces', 'events', 'leases', 'localsubjectaccessreviews'])" +
+		" && !request.resource.group.endsWith('.fluxcd.io') && params.spec.platformNamespaces.exists(n, request.userInfo.username.startsWith('system:serviceaccount:' + n + ':'))"
+	return Rule{
+		Name: Prefix + "takeover", Rows: []string{"I20"},
+		Title: "the platform applies nothing to a namespace that a tenant's owner made, unless it has adopted the namespace",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: writes,
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}},
+		}}},
+		conditions: []string{
+			"request.userInfo.username.startsWith('system:serviceaccount:')",
+			notKubernetes,
+			fmt.Sprintf("!params.spec.platformNamespaces.exists(n, request.userInfo.username == 'system:serviceaccount:' + n + ':%s')", tenancy.ManagerAccount),
+			applied("object") + " && !" + applied("oldObject") + " || " + made,
+		},
+		ofOwners: true,
+		validations: []validation{{"false",
+			"request.kind.kind + ' ' + variables.name + ' of the platform must not be applied to namespace ' + request.namespace + ', which an owner of the tenant made:" +
+				" the tenant\\'s Pods can use what is in it, accounts included. Use another namespace, or adopt this one by its label " + v1alpha1.LabelMadeBy + ": platform'"}},
+	}
+}
+
+// madeByOwners selects the namespaces that owners made.
+func madeByOwners() *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelMadeBy: v1alpha1.MadeByOwner}}
+}

@@ -1,0 +1,48 @@
+package tenancy
+
+import (
+	"regexp"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+)
+
+// Keys of labels and annotations of a namespace by which Kubernetes, Flux, Capsule and
+// Tenure decide what it may have and whose it is. No list lets owners choose them; which
+// others they choose, the TenancyProfile and the Tenant list. Regular expressions of RE2,
+// as CEL and Go have them.
+const (
+	ProtectedKeys = `^([a-z0-9-]+[.])*(kubernetes[.]io|k8s[.]io|x-k8s[.]io|tenure[.]dev|(toolkit|sharding)[.]fluxcd[.]io|clastix[.]io|projectcapsule[.]dev)/.*$`
+	FreeKeys      = `^((app|kubectl)[.]kubernetes[.]io/.*|(kustomize|helm)[.]toolkit[.]fluxcd[.]io/.*|kubernetes[.]io/metadata[.]name)$`
+)
+
+var protectedRegexp, freeRegexp = regexp.MustCompile(ProtectedKeys), regexp.MustCompile(FreeKeys)
+
+// ProtectedKey says whether a label or annotation of a namespace is one that no list lets
+// owners choose.
+func ProtectedKey(key string) bool {
+	return protectedRegexp.MatchString(key) && !freeRegexp.MatchString(key)
+}
+
+// TrustedLabels returns the labels of a namespace that the platform or its Tenant set,
+// which are those that a selector may go by. Of a namespace that an owner made, these are
+// the ones that no owner can set, and those of the Tenant, which may be nil. Of any other
+// namespace they are all.
+func TrustedLabels(labels map[string]string, tenant *v1alpha1.Tenant) map[string]string {
+	if labels[v1alpha1.LabelMadeBy] != v1alpha1.MadeByOwner {
+		return labels
+	}
+	trusted := map[string]string{}
+	for key, value := range labels {
+		if ProtectedKey(key) {
+			trusted[key] = value
+		}
+	}
+	if tenant != nil {
+		for key, value := range tenant.Spec.Namespaces.Labels {
+			if have, there := labels[key]; there && have == value {
+				trusted[key] = value
+			}
+		}
+	}
+	return trusted
+}
