@@ -26,6 +26,15 @@ func init() {
 	})
 }
 
+// fewResources are requests and limits of a container: a quota of CPU, memory or
+// storage refuses a Pod that does not name them, whatever else is wrong with the Pod.
+func fewResources() map[string]any {
+	amounts := func() map[string]any {
+		return map[string]any{"cpu": "10m", "memory": "16Mi", "ephemeral-storage": "1Mi"}
+	}
+	return map[string]any{"requests": amounts(), "limits": amounts()}
+}
+
 // harmlessPod and harmlessContainer are what Pod Security asks for at its
 // strictest level, so that it is not what refuses.
 func harmlessPod(account string) map[string]any {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -104,8 +105,8 @@ func (e *Env) fluxObjects(ctx context.Context) ([]unstructured.Unstructured, err
 	return slices.DeleteFunc(all, func(u unstructured.Unstructured) bool { return strings.HasPrefix(u.GetName(), name("")) }), nil
 }
 
-// platformMade picks the objects that Flux has applied from outside of the
-// tenant's namespaces, and names those that nothing is known about.
+// platformMade picks the objects that the manager wrote, or that Flux has applied from
+// outside of the tenant's namespaces, and names those that nothing is known about.
 func platformMade(objects []unstructured.Unstructured, namespaces []string) (made []unstructured.Unstructured, unknown []string) {
 	for _, u := range objects {
 		labels := u.GetLabels()
@@ -114,6 +115,8 @@ func platformMade(objects []unstructured.Unstructured, namespaces []string) (mad
 			from = labels["helm.toolkit.fluxcd.io/namespace"]
 		}
 		switch {
+		case labels[tenancy.LabelManaged] == tenancy.ManagedValue:
+			made = append(made, u)
 		case from == "":
 			unknown = append(unknown, u.GetKind()+" "+u.GetNamespace()+"/"+u.GetName())
 		case !slices.Contains(namespaces, from):

@@ -104,13 +104,14 @@ func TestPlatformMade(t *testing.T) {
 		made("by-the-platform", map[string]string{"kustomize.toolkit.fluxcd.io/namespace": "flux-system"}),
 		made("by-a-chart", map[string]string{"helm.toolkit.fluxcd.io/namespace": "flux-system"}),
 		made("by-the-tenant", map[string]string{"kustomize.toolkit.fluxcd.io/namespace": "apps-preview"}),
+		made("by-the-manager", map[string]string{"tenure.dev/managed-by": "manager"}),
 		made("by-hand", nil),
 	}, team.Namespaces)
 	var names []string
 	for _, u := range got {
 		names = append(names, u.GetName())
 	}
-	if diff := cmp.Diff([]string{"by-the-platform", "by-a-chart"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"by-the-platform", "by-a-chart", "by-the-manager"}, names); diff != "" {
 		t.Errorf("what the platform made (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"Kustomization apps/by-hand"}, unknown); diff != "" {

@@ -22,7 +22,7 @@ func init() {
 // pod makes a Pod that a tenant's account may not run.
 func pod(spec, securityContext map[string]any) func(*Env) *unstructured.Unstructured {
 	return func(e *Env) *unstructured.Unstructured {
-		container := map[string]any{"name": "canary", "image": "images.example.com/canary:1"}
+		container := map[string]any{"name": "canary", "image": "images.example.com/canary:1", "resources": fewResources()}
 		if securityContext != nil {
 			container["securityContext"] = securityContext
 		}
