@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -31,8 +32,9 @@ type tenantPace struct {
 	// used is what was used when it changed last, and changed when that was.
 	used    string
 	changed time.Time
-	// held is since when requests in a namespace wait, by [shareKey].
-	held map[string]time.Time
+	// marked is since when a part is marked, and waiting since when requests wait for
+	// more of it, by [shareKey].
+	marked, waiting map[string]time.Time
 }
 
 func shareKey(q *corev1.ResourceQuota) string { return q.Namespace + "/" + q.Name }
@@ -40,7 +42,8 @@ func shareKey(q *corev1.ResourceQuota) string { return q.Namespace + "/" + q.Nam
 // see notes what the parts of a tenant are, and returns whether parts may be moved that
 // nobody waits for.
 func (p *pace) see(tenant string, parts []corev1.ResourceQuota, now time.Time) (rebalance bool) {
-	used, waiting, present := "", false, map[string]bool{}
+	used := ""
+	marked, waiting := map[string]bool{}, map[string]bool{}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := p.tenants[tenant]
@@ -48,13 +51,15 @@ func (p *pace) see(tenant string, parts []corev1.ResourceQuota, now time.Time) (
 		q := &parts[i]
 		used += fmt.Sprintln(shareKey(q), q.Status.Used)
 		wanted, _ := tenancy.ReadWishes(q, now).Open(q.Status.Used)
-		if len(wanted) > 0 || q.Annotations[tenancy.AnnotationMoving] != "" {
-			present[shareKey(q)] = true
+		if len(wanted) > 0 {
+			waiting[shareKey(q)] = true
 		}
-		waiting = waiting || len(wanted) > 0
+		if q.Annotations[tenancy.AnnotationMoving] != "" {
+			marked[shareKey(q)] = true
+		}
 	}
 	if known == nil {
-		known = &tenantPace{used: used, held: map[string]time.Time{}}
+		known = &tenantPace{used: used, marked: map[string]time.Time{}, waiting: map[string]time.Time{}}
 		if p.tenants == nil {
 			p.tenants = map[string]*tenantPace{}
 		}
@@ -63,30 +68,39 @@ func (p *pace) see(tenant string, parts []corev1.ResourceQuota, now time.Time) (
 	if known.used != used {
 		known.used, known.changed = used, now
 	}
-	for key := range known.held {
-		if !present[key] {
-			delete(known.held, key)
-		}
-	}
-	for key := range present {
-		if _, ok := known.held[key]; !ok {
-			known.held[key] = now
-		}
-	}
-	return !waiting && now.Sub(known.changed) >= quiet
+	follow(known.marked, marked, now)
+	follow(known.waiting, waiting, now)
+	return len(waiting) == 0 && now.Sub(known.changed) >= quiet
 }
 
-// ready says whether requests in the namespace of a part wait for so long that it may
-// change.
-func (p *pace) ready(tenant string, part *corev1.ResourceQuota, now time.Time) bool {
+// follow keeps since when something is the case.
+func follow(since map[string]time.Time, is map[string]bool, now time.Time) {
+	maps.DeleteFunc(since, func(key string, _ time.Time) bool { return !is[key] })
+	for key := range is {
+		if _, known := since[key]; !known {
+			since[key] = now
+		}
+	}
+}
+
+// ready says whether a part may change. Requests in its namespace have to wait for a
+// while: because it is marked, or, if it becomes larger, because they wait for that.
+func (p *pace) ready(tenant string, part *corev1.ResourceQuota, smaller bool, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := p.tenants[tenant]
 	if known == nil {
 		return false
 	}
-	since, held := known.held[shareKey(part)]
-	return held && now.Sub(since) >= movingDelay
+	for _, since := range []map[string]time.Time{known.marked, known.waiting} {
+		if at, ok := since[shareKey(part)]; ok && now.Sub(at) >= movingDelay {
+			return true
+		}
+		if smaller {
+			break
+		}
+	}
+	return false
 }
 
 // forget is for a tenant that is gone.

@@ -74,7 +74,10 @@ func (r *Reconciler) quotas(ctx context.Context, f *found) error {
 // anyway it is changed at once, and so is one without a webhook that lets them wait.
 func (r *Reconciler) announced(f *found, want *corev1.ResourceQuota, shares []corev1.ResourceQuota, now time.Time) *corev1.ResourceQuota {
 	i := slices.IndexFunc(shares, func(o corev1.ResourceQuota) bool { return shareKey(&o) == shareKey(want) })
-	if !r.Moves || i < 0 || !isShare(&shares[i]) || equality.Semantic.DeepEqual(shares[i].Spec.Hard, want.Spec.Hard) || r.pace.ready(f.tenant.Name, want, now) {
+	if !r.Moves || i < 0 || !isShare(&shares[i]) || equality.Semantic.DeepEqual(shares[i].Spec.Hard, want.Spec.Hard) {
+		return want
+	}
+	if smaller := tenancy.Lacks(want.Spec.Hard, shares[i].Spec.Hard); r.pace.ready(f.tenant.Name, want, smaller, now) {
 		return want
 	}
 	f.lookAgain(movingDelay)

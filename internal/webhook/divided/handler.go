@@ -167,7 +167,7 @@ func (h *Handler) lane(namespace string) *lane {
 	}
 	l, ok := h.lanes[namespace]
 	if !ok {
-		l = &lane{namespace: namespace, sent: map[string]*sent{}, written: map[string]wrote{}}
+		l = &lane{namespace: namespace, sent: map[string]*sent{}, written: map[string]wrote{}, held: map[string]time.Time{}}
 		h.lanes[namespace] = l
 	}
 	return l

@@ -65,6 +65,8 @@ type lane struct {
 	// written down that requests need, by the name of the part.
 	sent    map[string]*sent
 	written map[string]wrote
+	// held is since when a part is about to change.
+	held map[string]time.Time
 }
 
 // wrote is what was written down, and when.
@@ -178,9 +180,18 @@ func (l *lane) state(ctx context.Context, h *Handler, part *corev1.ResourceQuota
 	others := tenancy.ReadWishes(part, now)
 	delete(others, h.Replica)
 	open, _ := others.Open(part.Spec.Hard)
+	changes := part.Annotations[tenancy.AnnotationMoving] != "" || len(open) > 0 || !equality.Semantic.DeepEqual(part.Spec.Hard, part.Status.Hard)
+	since, known := l.held[part.Name]
+	switch {
+	case !changes:
+		delete(l.held, part.Name)
+	case !known:
+		since = now
+		l.held[part.Name] = now
+	}
 	return &state{
 		part: part, left: subtract(rest(part), onTheWay), level: add(part.Status.Used, onTheWay),
-		held:  part.Annotations[tenancy.AnnotationMoving] != "" || len(open) > 0 || !equality.Semantic.DeepEqual(part.Spec.Hard, part.Status.Hard),
+		held:  changes && now.Sub(since) < maxHeld,
 		total: sync.OnceValues(func() (*total, error) { return h.total(ctx, part) }),
 	}
 }
@@ -229,7 +240,7 @@ func (l *lane) judge(w *waiter, states []*state, now time.Time) error {
 		// It may fit if one of those before it does not come.
 		return nil
 	}
-	goes := !blocked && (!held || now.Sub(w.since) >= maxHeld)
+	goes := !blocked && !held
 	for _, s := range of {
 		need := w.needs[s.part.Name]
 		s.left, s.level = subtract(s.left, need), add(s.level, need)
