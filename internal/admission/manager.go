@@ -47,7 +47,7 @@ func managerRequests() Rule {
 			on(all, groupKustomize, kustomizations...),
 			on(all, groupHelm, helmReleases...),
 			on(all, groupSource, "gitrepositories", "ocirepositories", "externalartifacts", "externalartifacts/status"),
-			on(all, groupWebhooks, "mutatingwebhookconfigurations"),
+			on(all, groupWebhooks, "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
 		},
 		// Whatever makes them, rule tenure-accounts says as whom they are applied.
 		ungoverned: []admissionregistrationv1.NamedRuleWithOperations{
@@ -126,7 +126,7 @@ func managedObjects() []validation {
 			"it is applied as the account with the tenant's name, on this cluster, from the namespace itself", "kustomizations"),
 		of("request.operation == 'DELETE' || variables.givenUp || object.spec.tenant == variables.tenant", "the namespace is another tenant's", "tenantparameters"),
 		of("variables.made || request.operation == 'UPDATE' && object.spec == oldObject.spec && !"+fmt.Sprintf(madeBy, "object"), "what a Tenant says is the platform's", "tenants"),
-		of(sameWebhooks, "it may say no more than whom the API server trusts and by which path it calls", "mutatingwebhookconfigurations"),
+		of(sameWebhooks, "it may say no more than whom the API server trusts and by which path it calls", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
 	}
 }
 

@@ -39,10 +39,12 @@ metadata: {name: alpha, namespace: taken-alpha}
 apiVersion: tenure.dev/v1alpha1
 kind: Tenant
 metadata: {name: alpha}
+spec: {}
 ---
 apiVersion: tenure.dev/v1alpha1
 kind: Tenant
 metadata: {name: beta}
+spec: {}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/flux"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,7 +16,8 @@ import (
 // doubtsOf names the parts of the fleet that may hold controls and that this
 // cluster only pretends to have: what is assumed to be ready has not been
 // applied, and a webhook that may be left out when it does not answer is left
-// out, as what would answer is simulated.
+// out, as what would answer is simulated. The webhooks of Tenure's quotas are no control:
+// the manager moves quota in them, and the quota decides.
 func doubtsOf(ctx context.Context, admin client.Reader) ([]string, error) {
 	var doubts []string
 	for _, kind := range []flux.Kind{flux.Kustomization, flux.HelmRelease} {
@@ -36,6 +38,9 @@ func doubtsOf(ctx context.Context, admin client.Reader) ([]string, error) {
 	}
 	for _, configuration := range hooks.Items {
 		for _, hook := range configuration.Webhooks {
+			if strings.HasSuffix(hook.Name, "."+admission.QuotaWebhookSuffix) {
+				continue
+			}
 			if hook.ClientConfig.Service != nil && hook.FailurePolicy != nil && *hook.FailurePolicy == admissionv1.Ignore {
 				doubts = append(doubts, "webhook "+hook.Name+" (its controller is simulated)")
 			}

@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -46,11 +47,12 @@ func actsAsDelegate(ctx context.Context, e *Env) Finding {
 	if err != nil {
 		return unproven(firstLine(err.Error()))
 	}
+	var refused error
 	if err := poll(ctx, rightsPatience, func(ctx context.Context) (bool, error) {
-		err := delegate.tryApply(ctx, configMap(e.Account.Namespace, name("i23")))
-		return err == nil, err
+		refused = delegate.tryApply(ctx, configMap(e.Account.Namespace, name("i23")))
+		return refused == nil, nil
 	}); err != nil {
-		return unproven("the account of a delegated sync cannot do anything here: " + firstLine(err.Error()))
+		return unproven("the account of a delegated sync cannot do anything here: " + firstLine(cmp.Or(refused, err).Error()))
 	}
 	account := object("v1", "ServiceAccount", e.Account.Namespace, e.Account.Name, nil)
 	return requests(overwriting("overwrite the account that Flux applies its objects as, as the account of a delegated sync", account))(ctx, delegate)

@@ -33,7 +33,7 @@ func TestVerify(t *testing.T) {
 	const tenant, manager, resource = "I15-api", "I15-api-manager", "I15-api-TenantResource"
 	verified(t, restConfig, "every control is there", map[string]want{
 		tenant:   {attack.Stopped, "manager, RBAC"},
-		manager:  {attack.Stopped, "policy tenure-manager"},
+		manager:  {attack.Stopped, "policy tenure-replicators"},
 		resource: {attack.Stopped, "RBAC (nor its own)"},
 	})
 
@@ -41,7 +41,7 @@ func TestVerify(t *testing.T) {
 	verified(t, restConfig, "a tenant that may make TenantResources is stopped by who applies them", map[string]want{resource: {attack.Stopped, "manager, RBAC (nor its own)"}})
 
 	bind(t, c, "may-read", rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"secrets"}})
-	verified(t, restConfig, "what the account may read is copied", map[string]want{tenant: {attack.GotThrough, ""}, manager: {attack.Stopped, "policy tenure-manager"}})
+	verified(t, restConfig, "what the account may read is copied", map[string]want{tenant: {attack.GotThrough, ""}, manager: {attack.Stopped, "policy tenure-replicators"}})
 
 	// Each of the two rules stops the manager by itself. Policies end a moment after they
 	// are deleted.

@@ -35,6 +35,7 @@ func cluster(t *testing.T, there ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Tenant{}).WithObjects(there...).
 		WithIndex(&corev1.Namespace{}, tenantnamespace.IndexTenant, func(o client.Object) []string { return []string{o.GetLabels()[v1alpha1.LabelTenant]} }).
 		WithIndex(&corev1.ResourceQuota{}, indexMade, madeFor(v1alpha1.LabelFluxTenant)).
+		WithIndex(&v1alpha1.Tenant{}, tenantnamespace.IndexOwnerNamespace, tenantnamespace.ByOwnerNamespace).
 		WithIndex(&rbacv1.ClusterRole{}, indexMade, madeFor(v1alpha1.LabelTenant)).
 		WithIndex(&rbacv1.ClusterRoleBinding{}, indexMade, madeFor(v1alpha1.LabelTenant)).
 		Build()

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
@@ -37,7 +38,7 @@ func TestOffboardStale(t *testing.T) {
 	stale := interceptor.NewClient(live, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
 	})
-	r := &Reconciler{Client: stale, Live: live, Profiles: oneProfile{}, Reports: &Reports{}}
+	r := &Reconciler{Client: stale, Live: live, Now: time.Now, Profiles: oneProfile{}, Reports: &Reports{}}
 	reconcile := func() {
 		t.Helper()
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: named("dev")}); err != nil {
@@ -129,7 +130,7 @@ func TestOffboardDelivered(t *testing.T) {
 					return c.List(ctx, list, options...)
 				},
 			})
-			r := &Reconciler{Client: cached, Live: live, Profiles: oneProfile{}, Reports: reports}
+			r := &Reconciler{Client: cached, Live: live, Now: time.Now, Profiles: oneProfile{}, Reports: reports}
 			reconcile := func() {
 				t.Helper()
 				if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: named("dev")}); err != nil {

@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"testing"
+	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +26,7 @@ func TestReportsOfTheOneBefore(t *testing.T) {
 	apps := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dev-apps", Labels: map[string]string{v1alpha1.LabelTenant: "dev"}}}
 	kube := cluster(t, after, apps)
 	var heard []string
-	r := &Reconciler{Client: kube, Live: kube, Profiles: oneProfile{}, Reports: &Reports{Changed: func(tenant string) { heard = append(heard, tenant) }}}
+	r := &Reconciler{Client: kube, Live: kube, Now: time.Now, Profiles: oneProfile{}, Reports: &Reports{Changed: func(tenant string) { heard = append(heard, tenant) }}}
 	ready := func(want metav1.ConditionStatus) {
 		t.Helper()
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: named("dev")}); err != nil {

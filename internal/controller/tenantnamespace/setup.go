@@ -38,7 +38,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Namespace{}, IndexTenant, byTenant); err != nil {
 		return fmt.Errorf("cannot index namespaces: %w", err)
 	}
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Tenant{}, indexOwnerNamespace, byOwnerNamespace); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Tenant{}, IndexOwnerNamespace, ByOwnerNamespace); err != nil {
 		return fmt.Errorf("cannot index tenants: %w", err)
 	}
 	toNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
@@ -53,7 +53,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	// An update is mapped twice, so that the namespaces of owners of before are among them.
 	toOwners := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		var requests []reconcile.Request
-		for _, namespace := range byOwnerNamespace(o) {
+		for _, namespace := range ByOwnerNamespace(o) {
 			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}})
 		}
 		return requests
@@ -109,8 +109,9 @@ func byTenant(o client.Object) []string {
 	return nil
 }
 
-// byOwnerNamespace is the index of Tenants.
-func byOwnerNamespace(o client.Object) []string {
+// ByOwnerNamespace returns the namespaces of the accounts that own a Tenant, for
+// [IndexOwnerNamespace].
+func ByOwnerNamespace(o client.Object) []string {
 	if tenant, ok := o.(*v1alpha1.Tenant); ok {
 		return tenancy.OwnerNamespaces(tenant)
 	}

@@ -95,7 +95,7 @@ func newWorld(t *testing.T, address string) (*world, *Reconciler) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dev", UID: "2", Labels: map[string]string{v1alpha1.LabelTenant: "dev"}}}
 	w := &world{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	w.WithWatch = interceptor.NewClient(
-		fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Namespace{}, IndexTenant, byTenant).WithIndex(&v1alpha1.Tenant{}, indexOwnerNamespace, byOwnerNamespace).WithObjects(tenant, ns).Build(),
+		fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Namespace{}, IndexTenant, byTenant).WithIndex(&v1alpha1.Tenant{}, IndexOwnerNamespace, ByOwnerNamespace).WithObjects(tenant, ns).Build(),
 		interceptor.Funcs{Apply: w.admit},
 	)
 	return w, &Reconciler{

@@ -30,8 +30,8 @@ const (
 	LabelBindable = "rbac.tenure.dev/aggregate-to-manager"
 	// IndexTenant finds namespaces by [v1alpha1.LabelTenant].
 	IndexTenant = "tenant"
-	// indexOwnerNamespace finds Tenants by the namespaces of the accounts that own them.
-	indexOwnerNamespace = "ownerNamespace"
+	// IndexOwnerNamespace is the name of the index that finds Tenants by the namespaces of the accounts that own them.
+	IndexOwnerNamespace = "ownerNamespace"
 	// again is when something is tried again that somebody has to allow first.
 	again = time.Minute
 	// grace is how long policies may take to follow new parameters; until then a
@@ -77,7 +77,7 @@ func (r *Reconciler) tenant(ctx context.Context, ns *corev1.Namespace) (*v1alpha
 // ownerAccounts returns the accounts of a namespace that own a Tenant, whichever it is.
 func (r *Reconciler) ownerAccounts(ctx context.Context, namespace string) ([]string, error) {
 	var owned v1alpha1.TenantList
-	if err := r.Client.List(ctx, &owned, client.MatchingFields{indexOwnerNamespace: namespace}); err != nil {
+	if err := r.Client.List(ctx, &owned, client.MatchingFields{IndexOwnerNamespace: namespace}); err != nil {
 		return nil, fmt.Errorf("cannot read whose owners live in namespace %s: %w", namespace, err)
 	}
 	return tenancy.OwnerAccounts(owned.Items, namespace), nil
