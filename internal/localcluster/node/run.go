@@ -73,7 +73,7 @@ func (n *Node) runControllers(ctx context.Context) error {
 		return err
 	}
 	object := nodeObject(n.cfg.Name, version.GitVersion, n.port())
-	nodeController, err := vk.NewNodeController(vk.NaiveNodeProvider{}, object, n.cfg.Client.CoreV1().Nodes(),
+	nodeController, err := vk.NewNodeController(vk.NaiveNodeProvider{}, object, nodeClient{n.cfg.Client.CoreV1().Nodes()},
 		vk.WithNodeEnableLeaseV1(n.cfg.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease), leaseSeconds),
 		vk.WithNodeStatusUpdateInterval(statusInterval))
 	if err != nil {
