@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -300,8 +301,9 @@ func TestBroadBindings(t *testing.T) {
 func TestPlatformsObjectsStay(t *testing.T) {
 	t.Parallel()
 	eachParameters(t, "kinds-kept", func(t *testing.T, namespace, labels string) {
-		admin, _, _ := cluster(t)
-		tenant, _ := tenantOfKinds(t, namespace, strings.ReplaceAll(labels, "kinds-kept", "kinds"))
+		admin, _, restConfig := cluster(t)
+		roleServed.Do(func() { serve(t, restConfig, config.Roles()) })
+		tenant := tenantOfKinds(t, restConfig, namespace, strings.ReplaceAll(labels, "kinds-kept", "kinds"))
 		for _, tc := range []struct{ apiVersion, kind, name, content string }{
 			{"networking.k8s.io/v1", "NetworkPolicy", "platform", `{"spec":{"podSelector":{"matchLabels":{"a":"b"}}}}`},
 			{"rbac.authorization.k8s.io/v1", "Role", "platform", `{"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]}]}`},

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testcrds"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -68,13 +70,12 @@ type kind struct {
 	scales bool
 }
 
-var kindsServed sync.Once
+var roleServed sync.Once
 
-// serveKinds brings the kinds of the role of tenants that the other tests do without,
-// and the role.
-func serveKinds(t *testing.T, restConfig *rest.Config) {
+// serve applies manifests.
+func serve(t *testing.T, restConfig *rest.Config, all ...[]byte) {
 	t.Helper()
-	for _, manifests := range [][]byte{config.FluxSourceWatcherCRDs(), testcrds.GatewayAPI(), testcrds.Flagger(), config.Roles()} {
+	for _, manifests := range all {
 		objects, err := flux.ReadObjects(manifests)
 		if err != nil {
 			t.Fatal(err)
@@ -86,19 +87,18 @@ func serveKinds(t *testing.T, restConfig *rest.Config) {
 }
 
 // tenantOfKinds returns a client of the tenant's in a new namespace, whose rules and
-// rights are in force, and the kinds that it may write.
-func tenantOfKinds(t *testing.T, namespace, labels string) (tenant client.Client, kinds []kind) {
+// rights are in force. The role of tenants is there.
+func tenantOfKinds(t *testing.T, restConfig *rest.Config, namespace, labels string) client.Client {
 	t.Helper()
-	admin, _, restConfig := cluster(t)
-	kindsServed.Do(func() { serveKinds(t, restConfig) })
+	admin := newClient(t, restConfig, rest.ImpersonationConfig{})
 	makeAll(t, admin, strings.Split(strings.NewReplacer("NAMESPACE", namespace, "LABELS", labels).Replace(kindsTenant), "---\n"))
-	tenant = inNamespace(t, restConfig, namespace, "kinds")
+	tenant := inNamespace(t, restConfig, namespace, "kinds")
 	testwait.For(t, "the tenant to have its rights and the rules to be in force", patience, func() (bool, string) {
 		broken := parse(t, "{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: x, namespace: "+namespace+", annotations: {kubernetes.io/service-account.name: kinds}}}")
 		err := tenant.Create(t.Context(), broken, client.DryRunAll)
 		return err != nil && strings.Contains(err.Error(), "tenure-tokens"), fmt.Sprint(err)
 	})
-	return tenant, writableKinds(t, admin, restConfig)
+	return tenant
 }
 
 // writableKinds reads the role of tenants and asks the API server about its kinds. A
@@ -162,8 +162,13 @@ func allows(role *rbacv1.ClusterRole, group, resource string) bool {
 // role needs a manifest here.
 func TestOrdinaryObjects(t *testing.T) {
 	t.Parallel()
+	// The kinds of Flagger have other definitions here than on the shared cluster.
+	restConfig := testcluster.Start(t, localcluster.Options{}).REST
+	prepare(t, restConfig)
+	serve(t, restConfig, config.FluxSourceWatcherCRDs(), testcrds.GatewayAPI(), testcrds.Flagger(), config.Roles())
 	eachParameters(t, "kinds", func(t *testing.T, namespace, labels string) {
-		tenant, kinds := tenantOfKinds(t, namespace, labels)
+		tenant := tenantOfKinds(t, restConfig, namespace, labels)
+		kinds := writableKinds(t, newClient(t, restConfig, rest.ImpersonationConfig{}), restConfig)
 		var allowed []string
 		for _, k := range kinds {
 			allowed = append(allowed, k.resource.String())

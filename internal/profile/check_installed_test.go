@@ -136,19 +136,19 @@ func testMissing(t *testing.T, c Cluster, kube client.Client) {
 
 // testWarn: warn mode is a state that a fleet may choose; it is shown as what it is.
 func testWarn(t *testing.T, c Cluster, kube client.Client) {
-	defer drift{object: "ValidatingAdmissionPolicyBinding tenure-protected", path: "/spec/validationActions", value: `["Warn", "Audit"]`}.apply(t, kube)()
+	defer drift{object: "ValidatingAdmissionPolicyBinding tenure-objects-own", path: "/spec/validationActions", value: `["Warn", "Audit"]`}.apply(t, kube)()
 	c.Warn = true
 	results, err := c.installed(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range results {
-		if r.Name == "tenure-protected" && (!r.OK || !strings.Contains(r.Message, "only warns, as was chosen")) {
+		if r.Name == "tenure-objects" && (!r.OK || !strings.Contains(r.Message, "only warns, as was chosen")) {
 			t.Errorf("warn mode is not shown as what it is: %+v", r)
 		}
 	}
-	drift{object: "ValidatingAdmissionPolicyBinding tenure-protected", path: "/spec/validationActions", value: `["Audit"]`}.apply(t, kube)
-	if got := wrongRows(t, c)["tenure-protected"]; !strings.Contains(got, "lacks `Deny`") {
+	drift{object: "ValidatingAdmissionPolicyBinding tenure-objects-own", path: "/spec/validationActions", value: `["Audit"]`}.apply(t, kube)
+	if got := wrongRows(t, c)["tenure-objects"]; !strings.Contains(got, "lacks `Deny`") {
 		t.Errorf("who chose to warn did not choose to say nothing: %q", got)
 	}
 }
