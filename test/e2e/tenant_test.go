@@ -20,8 +20,6 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/localcluster/network"
-	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
 )
@@ -113,12 +111,7 @@ func TestTenantComesAndGoes(t *testing.T) {
 		write(t, "namespace: "+tenant+"\nresources: [delivered.yaml]\n", repository, "staging", "kustomization.yaml")
 		maps = append(maps, "https://git.example.com/acme/"+tenant+"#main="+repository)
 	}
-	options := e.options(t, "clusters/staging", maps...)
-	options.Private = []network.Private{
-		{URL: "https://git.example.com/acme/mail", Credentials: githost.Credentials{Username: "git", Password: "t0ken-of-mail", ReadOnly: true}},
-		{URL: "https://git.example.com/acme/maps", Credentials: githost.Credentials{Token: "t0ken-of-maps", ReadOnly: true}},
-	}
-	r, failed := start(t, options)
+	r, failed := start(t, e.options(t, "clusters/staging", maps...))
 	expectNothing(t, "the fleet becomes ready with its new tenants", failed)
 
 	for _, tenant := range []string{"search", "mail", "maps"} {

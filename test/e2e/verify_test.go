@@ -29,6 +29,8 @@ var plain = []string{
 	// The example's policies say where sources are, and nothing about
 	// providers; its controllers have no identity per object.
 	"I19-api", "I19-api-Kustomization",
+	// Nothing tells the account of a delegated sync from the platform's.
+	"I23-api",
 	"N3-api", // no policy on the types of Receivers
 	"N4-api", // no policy on the addresses of Providers
 	"N5-api", // nor on their Secrets
