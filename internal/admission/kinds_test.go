@@ -46,6 +46,7 @@ spec:
       helm: ["https://charts.example.com"]
       oci: ["oci://registry.example.com/acme/*"]
       buckets: [{endpoint: s3.example.com, bucketName: acme-*, region: eu}]
+    flagger: {addresses: ["https://prometheus.example.com"]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -165,10 +166,15 @@ func TestOrdinaryObjects(t *testing.T) {
 	// The kinds of Flagger have other definitions here than on the shared cluster.
 	restConfig := testcluster.Start(t, localcluster.Options{}).REST
 	prepare(t, restConfig)
+	admin := newClient(t, restConfig, rest.ImpersonationConfig{})
+	flagger := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"tenants":{"flagger":{"addresses":["https://prometheus.example.com"]}}}}`))
+	if err := admin.Patch(t.Context(), parse(t, "{apiVersion: tenure.dev/v1alpha1, kind: TenancyProfile, metadata: {name: default}}"), flagger); err != nil {
+		t.Fatal(err)
+	}
 	serve(t, restConfig, config.FluxSourceWatcherCRDs(), testcrds.GatewayAPI(), testcrds.Flagger(), config.Roles())
 	eachParameters(t, "kinds", func(t *testing.T, namespace, labels string) {
 		tenant := tenantOfKinds(t, restConfig, namespace, labels)
-		kinds := writableKinds(t, newClient(t, restConfig, rest.ImpersonationConfig{}), restConfig)
+		kinds := writableKinds(t, admin, restConfig)
 		var allowed []string
 		for _, k := range kinds {
 			allowed = append(allowed, k.resource.String())

@@ -45,7 +45,7 @@ var drifts = []drift{
 	{"a binding that only audits", "ValidatingAdmissionPolicyBinding tenure-protected",
 		"/spec/validationActions", `["Audit"]`, "tenure-protected", []string{"ValidatingAdmissionPolicyBinding tenure-protected: spec.validationActions lacks `Deny`"}},
 	{"a binding in warn mode, which nobody chose", "ValidatingAdmissionPolicyBinding tenure-flux-objects-own",
-		"/spec/validationActions", `["Warn", "Audit"]`, "tenure-flux-objects", []string{"only warns"}},
+		"/spec/validationActions", `["Warn", "Audit"]`, "tenure-flux-objects-own", []string{"only warns"}},
 	{"a rule that must deny in warn mode too", "ValidatingAdmissionPolicyBinding tenure-namespaces",
 		"/spec/validationActions", `["Warn", "Audit"]`, "tenure-namespaces", []string{"spec.validationActions lacks `Deny`"}},
 	{"a binding for other namespaces", "ValidatingAdmissionPolicyBinding tenure-flux-objects-tenure",
@@ -143,12 +143,12 @@ func testWarn(t *testing.T, c Cluster, kube client.Client) {
 		t.Fatal(err)
 	}
 	for _, r := range results {
-		if r.Name == "tenure-objects" && (!r.OK || !strings.Contains(r.Message, "only warns, as was chosen")) {
+		if r.Name == "tenure-objects-own" && (!r.OK || !strings.Contains(r.Message, "only warns, as was chosen")) {
 			t.Errorf("warn mode is not shown as what it is: %+v", r)
 		}
 	}
 	drift{object: "ValidatingAdmissionPolicyBinding tenure-objects-own", path: "/spec/validationActions", value: `["Audit"]`}.apply(t, kube)
-	if got := wrongRows(t, c)["tenure-objects"]; !strings.Contains(got, "lacks `Deny`") {
+	if got := wrongRows(t, c)["tenure-objects-own"]; !strings.Contains(got, "lacks `Deny`") {
 		t.Errorf("who chose to warn did not choose to say nothing: %q", got)
 	}
 }
