@@ -23,7 +23,7 @@ func CheckPattern(pattern string) error {
 	case len(pattern) > maxPattern || !addressPattern.MatchString(pattern):
 		return errors.New("it must be an address such as https://github.com/acme/*, with https, http, ssh or oci, and without a query")
 	case strings.Contains(pattern, ".."):
-		return errors.New("it must not have ..")
+		return errors.New("it must not have .. in it")
 	case lastLabelStar.MatchString(pattern):
 		return errors.New("it must not have a * in the last label of its host: everything under a top-level domain would match")
 	case innerStars.MatchString(pattern):

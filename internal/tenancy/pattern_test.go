@@ -21,7 +21,7 @@ func TestCheckPattern(t *testing.T) {
 		"https://a:b@github.com/acme":                    "such as https://",
 		"https://github.com/acme?a=b":                    "such as https://",
 		"https://github.com/(acme|other)":                "such as https://",
-		"https://github.com/../acme":                     "must not have ..",
+		"https://github.com/../acme":                     "must not have .. in it",
 		"https://*":                                      "top-level domain",
 		"https://example.*/acme":                         "top-level domain",
 		"https://github.com/**/acme":                     "at its end only",
