@@ -223,3 +223,13 @@ func asks(expression string) int { return strings.Count(expression, ".check(") }
 func join(expressions []string, operator string) string {
 	return "(" + strings.Join(expressions, ")"+strings.TrimRight(operator, " ")+"\n(") + ")"
 }
+
+// tenantName is CEL for the name of the tenant that a namespace, which has labels,
+// belongs to, and for another name if it is nobody's.
+func tenantName(namespace, none string) string {
+	expression := none
+	for _, label := range slices.Backward(tenantLabels) {
+		expression = fmt.Sprintf("'%[1]s' in %[3]s.metadata.labels ? %[3]s.metadata.labels['%[1]s'] : %[2]s", label, expression, namespace)
+	}
+	return expression
+}
