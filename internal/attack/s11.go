@@ -35,7 +35,7 @@ func keepsWhatWasGranted(ctx context.Context, e *Env) Finding {
 	source := object("source.toolkit.fluxcd.io/v1", "GitRepository", e.Victim.Namespace, name("s11-"+e.Namespace), map[string]any{"spec": map[string]any{
 		"interval": "1h", "suspend": true, "url": "https://git.example.com/canary", "ref": map[string]any{"branch": "main"},
 	}})
-	grant := grantOf(source, source.GetName(), map[string]any{"namespace": e.Namespace})
+	grant := grantOf(source, source.GetName(), map[string]any{"tenant": e.Tenant.Name, "namespace": e.Namespace})
 	shared := object("source.toolkit.fluxcd.io/v1", "ExternalArtifact", e.Namespace, e.Victim.Namespace+"."+source.GetName(), nil)
 	for _, u := range []*unstructured.Unstructured{grant, source} {
 		if err := e.Admin.Create(ctx, u); err != nil {

@@ -405,7 +405,13 @@ func (c *cached) Get(_ context.Context, key client.ObjectKey, into client.Object
 	return nil
 }
 
-func (c *cached) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+func (c *cached) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
+	of := (&client.ListOptions{}).ApplyOptions(options)
+	if of.FieldSelector != nil {
+		if tenant, found := of.FieldSelector.RequiresExactMatch("tenure.dev/any-tenant"); found && tenant != simulatedTenant {
+			return nil
+		}
+	}
 	return list(into, c.r.tenant, c.r.spaces)
 }
 
