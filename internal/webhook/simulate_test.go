@@ -398,7 +398,7 @@ type cached struct {
 }
 
 func (c *cached) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	if c.r.tenant == nil {
+	if c.r.tenant == nil || key.Name != simulatedTenant {
 		return notFound(key.Name)
 	}
 	c.r.tenant.DeepCopyInto(into.(*v1alpha1.Tenant))
