@@ -284,8 +284,10 @@ func (r *Reconciler) tearDown(ctx context.Context, ns *corev1.Namespace, have *c
 	return r.release(ctx, ns, have)
 }
 
-// release takes the label off the namespace, and when the API server has
-// noticed, lets parameters go that are being deleted.
+// release takes the label off the namespace, and when the API server has noticed, lets
+// the parameters go that are being deleted. Those of a namespace that is being deleted
+// need not be deleted yet: Kubernetes deletes what is in a namespace five seconds after
+// the namespace, and looks again after eight more where a finalizer is left.
 func (r *Reconciler) release(ctx context.Context, ns *corev1.Namespace, have *contents) (ctrl.Result, error) {
 	if err := r.releaseShares(ctx, ns, nil, have); err != nil {
 		return ctrl.Result{}, err
@@ -299,6 +301,9 @@ func (r *Reconciler) release(ctx context.Context, ns *corev1.Namespace, have *co
 	}
 	if wait := r.unlabelled.first(ns.Name, r.Now()).Add(settle).Sub(r.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	if ns.DeletionTimestamp.IsZero() && have.parameters.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{}, r.unfinalize(ctx, have.parameters)
 }
@@ -316,9 +321,9 @@ func (r *Reconciler) label(ctx context.Context, ns *corev1.Namespace, value *str
 	return nil
 }
 
-// unfinalize lets deleted parameters go.
+// unfinalize takes the manager's finalizer off parameters.
 func (r *Reconciler) unfinalize(ctx context.Context, parameters *v1alpha1.TenantParameters) error {
-	if parameters.DeletionTimestamp.IsZero() {
+	if !slices.Contains(parameters.Finalizers, tenancy.Finalizer) {
 		return nil
 	}
 	var kept []string

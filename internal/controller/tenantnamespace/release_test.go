@@ -1,0 +1,55 @@
+package tenantnamespace
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestReleaseBeforeContent deletes a namespace: the parameters' finalizer goes before
+// Kubernetes deletes what is in the namespace, and after the label.
+func TestReleaseBeforeContent(t *testing.T) {
+	t.Parallel()
+	w, r := newWorld(t, "https://git.example.com/acme/app")
+	w.settled(t, r)
+	parameters := func() *v1alpha1.TenantParameters {
+		t.Helper()
+		p := &v1alpha1.TenantParameters{}
+		if err := w.Get(t.Context(), client.ObjectKey{Namespace: "dev", Name: v1alpha1.ParametersName}, p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	ns := &corev1.Namespace{}
+	if err := w.Get(t.Context(), client.ObjectKey{Name: "dev"}, ns); err != nil {
+		t.Fatal(err)
+	}
+	// As Kubernetes does, which keeps a namespace until it is empty.
+	ns.Finalizers = []string{"kubernetes.io/emptied"}
+	if err := w.Update(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Delete(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	began := w.now
+	for range 4 {
+		w.look(t, r)
+		if err := w.Get(t.Context(), client.ObjectKey{Name: "dev"}, ns); err != nil {
+			t.Fatal(err)
+		}
+		_, labelled := ns.Labels[v1alpha1.LabelParameters]
+		if held := len(parameters().Finalizers) > 0; !held && (labelled || w.now.Sub(began) < settle) {
+			t.Errorf("the parameters are let go after %s, and the label is there: %t", w.now.Sub(began), labelled)
+		}
+	}
+	if diff := cmp.Diff([]string(nil), parameters().Finalizers); diff != "" || !parameters().DeletionTimestamp.IsZero() {
+		t.Errorf("the parameters hold up the namespace (-want +got):\n%s", diff)
+	}
+	if waited := w.now.Sub(began); waited > 4*settle/2 {
+		t.Errorf("let go after %s, when Kubernetes has looked", waited)
+	}
+}
