@@ -1,0 +1,185 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// documentedTenants delivers what a page of the documentation says.
+const documentedTenants = `apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: tenants, namespace: flux-system}
+spec: {interval: 1h, retryInterval: 2s, path: ./tenants, prune: true, sourceRef: {kind: GitRepository, name: flux-system}}
+`
+
+// TestDocumentedManifests applies every manifest of the README, the tutorial and the
+// how-to pages to a cluster with the multi-tenant profile, page by page.
+func TestDocumentedManifests(t *testing.T) {
+	t.Parallel()
+	pages := documentation(t)
+	dir, _ := newFleet(t, nil)
+	lockDown(t, dir, "clusters/test")
+	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test"})
+	expectNothing(t, "the fleet is ready before anything of the documentation is applied", failed)
+	kube, err := client.New(r.REST, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied := 0
+	for page, objects := range pages {
+		for _, o := range needed(objects) {
+			if err := client.IgnoreAlreadyExists(kube.Create(t.Context(), o)); err != nil {
+				t.Errorf("%s: %s %s, which the page needs: %v", page, o.GetKind(), o.GetName(), err)
+			}
+		}
+		for _, o := range objects {
+			applied++
+			err := kube.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("docs"), client.ForceOwnership)
+			if err != nil {
+				t.Errorf("%s: %s %s is refused: %v", page, o.GetKind(), o.GetName(), err)
+			}
+		}
+	}
+	if applied < 8 {
+		t.Errorf("only %d manifests were found in the documentation", applied)
+	}
+}
+
+// TestDocumentedTenant runs the fleet of docs/how-to/tenant-object.md: it is safe, and
+// every attack is judged.
+func TestDocumentedTenant(t *testing.T) {
+	t.Parallel()
+	objects := documentation(t)["docs/how-to/tenant-object.md"]
+	var manifests strings.Builder
+	for _, o := range objects {
+		content, err := yaml.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&manifests, "---\n%s", content)
+	}
+	dir, _ := newFleet(t, map[string]string{
+		"clusters/test/tenants.yaml": documentedTenants,
+		"tenants/documented.yaml":    manifests.String(),
+	})
+	lockDown(t, dir, "clusters/test")
+	repository := newFolder(t, map[string]string{"staging/app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n"})
+	r, failed := start(t, localcluster.Options{
+		Fleet: dir, Path: "clusters/test", Maps: parseMaps(t, "https://github.com/acme/dev-team#main="+repository),
+	})
+	expectNothing(t, "the fleet is ready", failed)
+	testwait.For(t, "the documented Tenant to be ready", patience, func() (bool, string) {
+		out := r.kubectl("", "get", "tenant/dev-team", "-o", `jsonpath={range .status.conditions[*]}{.type}={.status} {.message}{"\n"}{end}`)
+		return strings.Contains(out, "Ready=True"), out
+	})
+	through, report := verify(r)
+	if len(through) > 0 || len(report.Results) == 0 {
+		t.Errorf("of %d attacks these get through: %v", len(report.Results), through)
+	}
+}
+
+// needed are namespaces that objects are in and that are not among them.
+func needed(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	var missing []*unstructured.Unstructured
+	var names []string
+	for _, o := range objects {
+		if name := o.GetNamespace(); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+			missing = append(missing, &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name},
+			}})
+		}
+	}
+	return missing
+}
+
+// documentation returns the complete manifests of the README, the tutorial and the how-to
+// pages, by page: blocks of YAML, indented or fenced, in which every document is an
+// object with a name. A block with an ellipsis is an outline.
+func documentation(t *testing.T) map[string][]*unstructured.Unstructured {
+	t.Helper()
+	root, err := testcluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "docs", "how-to", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, filepath.Join(root, "README.md"), filepath.Join(root, "docs", "tutorial.md"))
+	pages := map[string][]*unstructured.Unstructured{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := filepath.Rel(root, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range blocks(string(content)) {
+			if !strings.HasPrefix(block, "apiVersion:") || strings.Contains(block, "…") {
+				continue
+			}
+			objects, err := flux.ReadObjects([]byte(block))
+			if err != nil {
+				t.Errorf("%s: a manifest cannot be read: %v\n%s", page, err, block)
+			}
+			pages[filepath.ToSlash(page)] = append(pages[filepath.ToSlash(page)], objects...)
+		}
+	}
+	return pages
+}
+
+// blocks are the code blocks of a page, without their indent or fence.
+func blocks(page string) []string {
+	var all []string
+	var block []string
+	fenced := false
+	end := func() {
+		if text := strings.TrimSpace(strings.Join(block, "\n")); text != "" {
+			all = append(all, text)
+		}
+		block = nil
+	}
+	for _, line := range strings.Split(page, "\n") {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			end()
+			fenced = !fenced
+		case fenced:
+			block = append(block, line)
+		case strings.HasPrefix(line, "    "):
+			block = append(block, line[4:])
+		case line == "" && len(block) > 0:
+			block = append(block, "")
+		default:
+			end()
+		}
+	}
+	end()
+	return all
+}
+
+// TestBlocks reads a page with both kinds of blocks.
+func TestBlocks(t *testing.T) {
+	t.Parallel()
+	got := blocks("text\n\n    a: 1\n\n    b: 2\ntext\n```yaml\nc: 3\n    d: 4\n```\nmore\n")
+	want := []string{"a: 1\n\nb: 2", "c: 3\n    d: 4"}
+	if !slices.Equal(want, got) {
+		t.Errorf("want %q, got %q", want, got)
+	}
+}
