@@ -93,7 +93,7 @@ func (c clusterReport) unproven() [][]*group {
 	return c.together(isUnproven, func(g *group) string { return g.tenants() + "\x00" + g.first.Reason })
 }
 
-// absent returns what is not installed: together, what has the same reason.
+// absent returns the attacks whose kinds are not installed, grouped by reason.
 func (c clusterReport) absent() [][]*group {
 	return c.together(isAbsent, func(g *group) string { return g.first.Message })
 }

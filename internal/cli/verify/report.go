@@ -40,7 +40,7 @@ type staleEntry struct {
 	NotProven bool `json:"notProven,omitempty"`
 }
 
-// String says what is stale, and what to do.
+// String names the stale entry and the way to remove it.
 func (s staleEntry) String() string {
 	what := "it does not get through"
 	if s.NotProven {
