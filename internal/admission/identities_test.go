@@ -95,8 +95,8 @@ func inNamespace(t *testing.T, restConfig *rest.Config, namespace, account strin
 	})
 }
 
-// An account that owns a tenant is nobody's to wear but its own: not in a Pod, not by a
-// token, not by what is written on it.
+// Nobody else may use an account that owns a tenant: a Pod may not run as it, nobody may
+// request its token, and nobody may change its labels and annotations.
 func TestOwnerAccounts(t *testing.T) {
 	t.Parallel()
 	eachParameters(t, "owning", func(t *testing.T, namespace, labels string) {
