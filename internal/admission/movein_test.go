@@ -91,6 +91,8 @@ func TestMovesIn(t *testing.T) {
 		{"a namespace that is adopted with it", apply(namespace(byKustomize + ", tenure.dev/made-by: platform")), root, ""},
 		{"to where the platform made the namespace", create(serviceAccount("issuer", "movein-given", byKustomize)), root, ""},
 		{"what Flux makes for the tenant's releases", create("{apiVersion: source.toolkit.fluxcd.io/v1, kind: HelmChart, metadata: {name: x, namespace: movein-made}, spec: {interval: 1h, chart: x, sourceRef: {kind: HelmRepository, name: x}}}"), helm, ""},
+		{"what is in no namespace", create("{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: movein-x, labels: {" + byKustomize + "}}}"), root, ""},
+		{"a namespace without owners", create("{apiVersion: v1, kind: Namespace, metadata: {name: movein-x, labels: {" + byKustomize + "}}}"), root, ""},
 		{"events", create("{apiVersion: v1, kind: Event, metadata: {name: x, namespace: movein-made}, involvedObject: {kind: Pod, namespace: movein-made, name: x}, reason: x, message: x, type: Normal, source: {component: x}, reportingComponent: x, reportingInstance: x, action: x, eventTime: '2026-11-22T00:00:00.000000Z'}"), helm, ""},
 		{"what the manager keeps", create(serviceAccount("alpha", "movein-made", "tenure.dev/managed-by: manager")), manager, ""},
 		{"an operator's own", create(serviceAccount("x", "movein-made", "")), operator, ""},

@@ -99,8 +99,12 @@ func takeover() Rule {
 		Title: "the platform applies nothing to a namespace that a tenant's owner made, unless it has adopted the namespace",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 			Operations: writes,
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}},
-		}}},
+			// A binding's namespaceSelector matches every object that is in no namespace.
+			Rule: admissionregistrationv1.Rule{
+				APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"},
+				Scope: new(admissionregistrationv1.NamespacedScope),
+			},
+		}}, on(writes, "", "namespaces")},
 		conditions: []string{
 			"request.userInfo.username.startsWith('system:serviceaccount:')",
 			notKubernetes,
