@@ -3,6 +3,7 @@ package attack
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -22,27 +23,29 @@ func init() {
 // rightsPatience bounds the wait for a right that was just given.
 const rightsPatience = 30 * time.Second
 
-// actsAsDelegate gives an account of the platform's namespace the tenant's role in the
+// actsAsDelegate gives an account of the platform's namespace the tenant's roles in the
 // tenant's namespace, as the platform does for a sync that it delegates, and overwrites
 // the tenant's account as it.
 func actsAsDelegate(ctx context.Context, e *Env) Finding {
-	role := ""
+	var roles []string
 	for _, right := range e.Tenant.Rights {
 		if name, ok := strings.CutPrefix(right.Role, "ClusterRole/"); ok && right.Subject == "ServiceAccount "+e.Account.String() {
-			role = name
+			roles = append(roles, name)
 		}
 	}
-	if role == "" {
+	if len(roles) == 0 {
 		return e.nothingThere(ctx, rbac, "the tenant's account has no ClusterRole that a delegated sync could have as well")
 	}
-	binding := object(rbacv1.SchemeGroupVersion.String(), "RoleBinding", e.Account.Namespace, name("i23"), map[string]any{
-		"roleRef":  map[string]any{"apiGroup": rbacv1.GroupName, "kind": "ClusterRole", "name": role},
-		"subjects": []any{map[string]any{"kind": rbacv1.ServiceAccountKind, "namespace": e.Platform, "name": name("i23")}},
-	})
-	if err := e.Admin.Create(ctx, binding.DeepCopy()); err != nil {
-		return unproven("cannot delegate a sync: " + firstLine(err.Error()))
+	for i, role := range roles {
+		binding := object(rbacv1.SchemeGroupVersion.String(), "RoleBinding", e.Account.Namespace, fmt.Sprint(name("i23"), "-", i), map[string]any{
+			"roleRef":  map[string]any{"apiGroup": rbacv1.GroupName, "kind": "ClusterRole", "name": role},
+			"subjects": []any{map[string]any{"kind": rbacv1.ServiceAccountKind, "namespace": e.Platform, "name": name("i23")}},
+		})
+		if err := e.Admin.Create(ctx, binding.DeepCopy()); err != nil {
+			return unproven("cannot delegate a sync: " + firstLine(err.Error()))
+		}
+		defer e.remove(binding)
 	}
-	defer e.remove(binding)
 	delegate, err := e.ofPlatform(name("i23"))
 	if err != nil {
 		return unproven(firstLine(err.Error()))

@@ -101,6 +101,9 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if err != nil {
 		return report, err
 	}
+	if err := serveBase(ctx, opts.Git, opts.Network); err != nil {
+		return report, err
+	}
 	var envs []*Env
 	for _, t := range report.Tenants {
 		if opts.Tenant != "" && t.Name != opts.Tenant {

@@ -2,14 +2,15 @@ package attack
 
 import (
 	"context"
-	"net/url"
+	"fmt"
 
+	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 func init() {
 	noRemoteBases := Flag{Controller: "kustomize-controller", Flag: "--no-remote-bases=true"}
-	canary := func(e *Env) *unstructured.Unstructured { return configMap(e.Namespace, name("s7")) }
+	canary := func(namespace string) *unstructured.Unstructured { return configMap(namespace, name("s7")) }
 	attack := Attack{
 		ID: "S7", Via: Git,
 		Title:      "builds on a remote base, past the sources that the platform knows",
@@ -22,12 +23,10 @@ func init() {
 		Deep: true,
 	}
 	attack.Files = func(e *Env) map[string]string {
-		base := folder(attack.Key()) + "/base"
 		return map[string]string{
-			"base/kustomization.yaml":  kustomizationFile("canary.yaml"),
-			"base/canary.yaml":         manifest(canary(e)),
-			"aimed/kustomization.yaml": kustomizationFile(remoteBase(e.Repository.URL, base, e.Repository.Branch)),
-			"own/kustomization.yaml":   kustomizationFile("../base"),
+			"aimed/kustomization.yaml": kustomizationOf(e, "https://"+baseHost+basePath+"?ref="+baseBranch),
+			"own/kustomization.yaml":   kustomizationOf(e, "base.yaml"),
+			"own/base.yaml":            manifest(canary("")),
 		}
 	}
 	attack.Run = func(ctx context.Context, e *Env) Finding {
@@ -35,20 +34,39 @@ func init() {
 		if err != nil {
 			return unproven(firstLine(err.Error()))
 		}
-		return e.reconciles(ctx, attack.Key(), canary(e), canary(e), e.asItSyncs)
+		return e.reconciles(ctx, attack.Key(), canary(e.Namespace), canary(e.Namespace), e.asItSyncs)
 	}
 	register(attack)
 }
 
-// remoteBase is the address of a folder of a repository as kustomize takes it.
-// The tenant's own repository stands for any other: it is what is reachable in a
-// cluster without a network.
-func remoteBase(repository, folder, branch string) string {
-	if u, err := url.Parse(repository); err == nil && u.Scheme == "ssh" {
-		// The same host and path are served over HTTPS.
-		repository = "https://" + u.Hostname() + u.EscapedPath()
+// The repository that S7 builds on stands for any in the world: nobody maps it, and it
+// asks for no credentials, since kustomize has none. RFC 2606 reserves the host's name.
+const (
+	baseHost   = "bases.tenure.invalid"
+	basePath   = "/attacks/s7"
+	baseBranch = "main"
+)
+
+// serveBase serves the repository that S7 builds on.
+func serveBase(ctx context.Context, git *githost.Host, outside Outside) error {
+	if git == nil || outside == nil {
+		return nil
 	}
-	return repository + "//" + folder + "?ref=" + url.QueryEscape(branch)
+	if _, served := git.Head("https://"+baseHost+basePath, baseBranch); served {
+		return nil // of earlier attacks on this cluster
+	}
+	files := map[string]string{"kustomization.yaml": kustomizationFile("base.yaml"), "base.yaml": manifest(configMap("", name("s7")))}
+	if err := git.AddFiles(ctx, "https://"+baseHost+basePath, baseBranch, files); err != nil {
+		return fmt.Errorf("cannot serve a repository to build on: %w", err)
+	}
+	outside.Handle(baseHost, basePath, git)
+	return nil
+}
+
+// kustomizationOf is a kustomization.yaml with a resource that it puts into the
+// tenant's namespace.
+func kustomizationOf(e *Env, resource string) string {
+	return kustomizationFile(resource) + "namespace: " + e.Namespace + "\n"
 }
 
 // kustomizationFile is a kustomization.yaml with these resources.

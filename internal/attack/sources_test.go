@@ -195,18 +195,6 @@ func TestBoundOn(t *testing.T) {
 	}
 }
 
-func TestRemoteBase(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct{ reason, repository, want string }{
-		{"an address as it is", "https://git.example.com/acme/apps", "https://git.example.com/acme/apps//f?ref=a%2Fb"},
-		{"git speaks HTTP only here", "ssh://git@git.example.com:2222/acme/apps", "https://git.example.com/acme/apps//f?ref=a%2Fb"},
-	} {
-		if got := remoteBase(tc.repository, "f", "a/b"); got != tc.want {
-			t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
-		}
-	}
-}
-
 // The path leads from any folder to the file.
 func TestOutOf(t *testing.T) {
 	t.Parallel()

@@ -146,14 +146,17 @@ func address(t *testing.T) string {
 }
 
 // apply applies manifests without what needs Flux and Pods, and with the webhook
-// where it runs here.
+// where it runs here: by an address, which the rule tenure-manager does not let the
+// manager change.
 func (c *cluster) apply(t *testing.T, manifests string) {
 	t.Helper()
 	objects, err := flux.ReadObjects([]byte(manifests))
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })
+	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "Deployment" || strings.HasPrefix(o.GetName(), admission.Prefix+"manager") && o.GetKind() == "ValidatingAdmissionPolicyBinding"
+	})
 	for _, o := range objects {
 		if o.GetKind() != "MutatingWebhookConfiguration" {
 			continue
@@ -436,6 +439,7 @@ func (c *cluster) away(t *testing.T) {
 func (c *cluster) killed(t *testing.T, stop *func()) {
 	masser := c.as(t, "masser")
 	var next, made, full atomic.Int32
+	var last atomic.Value
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var group sync.WaitGroup
@@ -449,13 +453,16 @@ func (c *cluster) killed(t *testing.T, stop *func()) {
 				case strings.Contains(err.Error(), "tenant mass: has 10 of 10 namespaces"):
 					full.Add(1)
 				case apierrors.IsInternalError(err), apierrors.IsForbidden(err), ctx.Err() != nil: // the webhook is away
+					last.Store(err.Error())
 				default:
 					t.Error(err)
 				}
 			}
 		})
 	}
-	testwait.For(t, "some namespaces to be made", patience, func() (bool, string) { return made.Load() >= 3, fmt.Sprint(made.Load()) })
+	testwait.For(t, "some namespaces to be made", patience, func() (bool, string) {
+		return made.Load() >= 3, fmt.Sprint(made.Load(), " were made, and last ", last.Load())
+	})
 	(*stop)()
 	*stop = c.replica(t)
 	group.Wait()

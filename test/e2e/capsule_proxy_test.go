@@ -42,12 +42,12 @@ spec:
 	// the Secret there. It is formatted with the repository and the target namespace.
 	capsuleOwnSync = `apiVersion: source.toolkit.fluxcd.io/v1
 kind: GitRepository
-metadata: {name: own, namespace: apps}
+metadata: {name: own, namespace: dev-apps}
 spec: {interval: 1h, url: "%s", ref: {branch: dev-team}}
 ---
 apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
-metadata: {name: own, namespace: apps}
+metadata: {name: own, namespace: dev-apps}
 spec:
   interval: 1h
   path: ./own
@@ -82,6 +82,13 @@ func (f foreign) moved(t *testing.T) foreign {
 	edit(t, "spec:\n  kubeConfig:", asOwner, dir, "dev-team", "staging", "podinfo-kustomization.yaml")
 	// The release is not in the namespace that it fills.
 	edit(t, "    name: podinfo\n    namespace: apps", "    name: podinfo\n    namespace: dev-team", dir, "dev-team", "staging", "podinfo-kustomization.yaml")
+	// Owners make no namespace whose name has no hyphen.
+	for _, file := range [][]string{{"staging", "namespaces", "namespaces.yaml"}, {"staging", "namespaces-kustomization.yaml"}} {
+		for _, name := range []string{"apps", "tools"} {
+			edit(t, name, "dev-"+name, append([]string{dir, "dev-team"}, file...)...)
+		}
+	}
+	edit(t, "targetNamespace: apps", "targetNamespace: dev-apps", dir, "dev-team", "base", "podinfo", "podinfo-release.yaml")
 	edit(t, "spec:\n  targetNamespace:", "spec:\n  serviceAccountName: gitops-reconciler\n  targetNamespace:", dir, "dev-team", "base", "podinfo", "podinfo-release.yaml")
 	return f
 }
@@ -132,18 +139,18 @@ func testCapsuleFleetThroughProxy(t *testing.T, f foreign) {
 	}
 	expectNothing(t, "everything becomes ready", r.settle())
 	t.Logf("ready %.1fs after the start", time.Since(began).Seconds())
-	if ready := r.field("apps", "deployment/podinfo", ".status.readyReplicas"); ready != "1" {
+	if ready := r.field("dev-apps", "deployment/podinfo", ".status.readyReplicas"); ready != "1" {
 		t.Errorf("podinfo has %q ready Pods, want one", ready)
 	}
 	r.saysOf("dev-team", "Ready", "True")
 
-	for _, namespace := range []string{"apps", "tools"} {
+	for _, namespace := range []string{"dev-apps", "dev-tools"} {
 		r.untilMay(capsuleOwner, "create", "configmaps", "-n", namespace)
 	}
 
 	p := proxied{r, r.ownersKubeconfig("dev-team"), f}
 	t.Run("Sees", func(t *testing.T) { p.in(t).testSees() })
-	t.Run("Watches", func(t *testing.T) { p.in(t).testWatches("apps") })
+	t.Run("Watches", func(t *testing.T) { p.in(t).testWatches("dev-apps", "dev-team-more") })
 	t.Run("Rights", func(t *testing.T) { p.in(t).testRights() })
 	t.Run("OtherNamespaces", func(t *testing.T) { p.in(t).testOtherNamespaces() })
 	t.Run("Rotation", func(t *testing.T) { p.in(t).testRotation() })
@@ -231,8 +238,8 @@ func (p proxied) testSees() {
 		args   []string
 		want   []string
 	}{
-		{"the namespaces of the tenant, and the owner's own", []string{"get", "namespaces", "-o", "name"}, []string{"namespace/apps", "namespace/dev-team", "namespace/tools"}},
-		{"Pods of all namespaces", []string{"get", "pods", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.labels.app}{"\n"}{end}`}, []string{"apps/podinfo"}},
+		{"the namespaces of the tenant, and the owner's own", []string{"get", "namespaces", "-o", "name"}, []string{"namespace/dev-apps", "namespace/dev-team", "namespace/dev-tools"}},
+		{"Pods of all namespaces", []string{"get", "pods", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.labels.app}{"\n"}{end}`}, []string{"dev-apps/podinfo"}},
 		{"what helm list -A asks for", []string{"get", "secrets", "-A", "-l", "owner=helm,status=deployed", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.labels.name}{"\n"}{end}`}, []string{"dev-team/podinfo"}},
 		{"what flux get all -A asks for", []string{"get", "kustomizations.kustomize.toolkit.fluxcd.io", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}{"\n"}{end}`}, []string{"dev-team/dev-team", "dev-team/namespaces", "dev-team/podinfo"}},
 		{"what k9s asks first", []string{"auth", "can-i", "list", "pods", "-A"}, []string{"yes"}},
@@ -257,9 +264,9 @@ func (p proxied) testSees() {
 	}
 }
 
-// testWatches: kubectl -w shows what comes in a namespace that the owner has just made,
-// and nothing of others.
-func (p proxied) testWatches(namespace string) {
+// testWatches: kubectl -w shows what comes in the namespace that the owner makes, and
+// nothing of others.
+func (p proxied) testWatches(namespace, made string) {
 	p.kubectl("", "create", "namespace", "nobodys")
 	for _, namespace := range []string{namespace, "nobodys"} {
 		p.kubectl(watched("of-"+namespace), "apply", "-n", namespace, "-f", "-")
@@ -268,20 +275,20 @@ func (p proxied) testWatches(namespace string) {
 	p.watching("kubectl", []string{"get", "configmaps", "-A", "-w", "-l", "watched", "-o", "name"}, func(line string) bool {
 		seen[line] = true
 		if line != "configmap/of-"+namespace {
-			return line == "configmap/of-more"
+			return line == "configmap/of-"+made
 		}
 		// The list has been shown: what follows is the watch.
 		p.kubectl(watched("later"), "apply", "-n", "nobodys", "-f", "-")
-		if out, err := p.as("", "create", "namespace", "more"); err != nil {
+		if out, err := p.as("", "create", "namespace", made); err != nil {
 			p.t.Errorf("the owner cannot make a namespace: %v %s", err, out)
 		}
 		testwait.For(p.t, "the owner to have its rights there", patience, func() (bool, string) {
-			out, err := p.as(watched("of-more"), "apply", "-n", "more", "-f", "-")
+			out, err := p.as(watched("of-"+made), "apply", "-n", made, "-f", "-")
 			return err == nil, out
 		})
 		return false
 	})
-	if diff := cmp.Diff(map[string]bool{"configmap/of-" + namespace: true, "configmap/of-more": true}, seen); diff != "" {
+	if diff := cmp.Diff(map[string]bool{"configmap/of-" + namespace: true, "configmap/of-" + made: true}, seen); diff != "" {
 		p.t.Errorf("the watch: -want +got:\n%s", diff)
 	}
 }
@@ -298,14 +305,14 @@ func (p proxied) testRights() {
 		namespace string
 		want      bool
 	}{
-		{capsuleOwner, "apps", true},
-		{capsuleOwner, "tools", true},
+		{capsuleOwner, "dev-apps", true},
+		{capsuleOwner, "dev-tools", true},
 		{capsuleOwner, "flux-system", false},
 		{capsuleOwner, "nobodys", false},
-		{"system:serviceaccount:apps:gitops-reconciler", "apps", true},
-		{"system:serviceaccount:apps:gitops-reconciler", "tools", false},
-		{"system:serviceaccount:apps:gitops-reconciler", "dev-team", false},
-		{"system:serviceaccount:apps:gitops-reconciler", "flux-system", false},
+		{"system:serviceaccount:dev-apps:gitops-reconciler", "dev-apps", true},
+		{"system:serviceaccount:dev-apps:gitops-reconciler", "dev-tools", false},
+		{"system:serviceaccount:dev-apps:gitops-reconciler", "dev-team", false},
+		{"system:serviceaccount:dev-apps:gitops-reconciler", "flux-system", false},
 	} {
 		for _, what := range [][]string{{"create", "configmaps"}, {"get", "secrets"}, {"create", "kustomizations.kustomize.toolkit.fluxcd.io"}} {
 			if got := p.may(tc.who, append(what, "-n", tc.namespace)...); got != tc.want {
@@ -326,14 +333,14 @@ func (p proxied) testOtherNamespaces() {
 			p.t.Fatalf("the owner cannot apply in its namespace: %v\n%s", err, out)
 		}
 	}
-	apply("apps")
-	p.until("Kustomization/apps/own", "to be ready", func(row flux.Row) bool { return row.State == flux.Ready })
-	if p.field("apps", "configmap/own", ".data.value") != "first" {
+	apply("dev-apps")
+	p.until("Kustomization/dev-apps/own", "to be ready", func(row flux.Row) bool { return row.State == flux.Ready })
+	if p.field("dev-apps", "configmap/own", ".data.value") != "first" {
 		p.t.Error("it has applied nothing")
 	}
-	const refused = `User "system:serviceaccount:apps:gitops-reconciler" cannot patch resource "configmaps" in API group "" in the namespace "tools"`
-	apply("tools")
-	p.until("Kustomization/apps/own", "to be refused in tools", func(row flux.Row) bool { return strings.Contains(row.Message, refused) })
+	const refused = `User "system:serviceaccount:dev-apps:gitops-reconciler" cannot patch resource "configmaps" in API group "" in the namespace "dev-tools"`
+	apply("dev-tools")
+	p.until("Kustomization/dev-apps/own", "to be refused in dev-tools", func(row flux.Row) bool { return strings.Contains(row.Message, refused) })
 }
 
 // testRotation: a new token takes the place of the one before while Flux reconciles.

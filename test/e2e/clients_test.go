@@ -61,7 +61,7 @@ func TestClients(t *testing.T) {
 	t.Run("helm", func(t *testing.T) { testHelm(one.in(t), two.in(t)) })
 	t.Run("kubectl", func(t *testing.T) { testKubectl(one.in(t)) })
 	t.Run("flux", func(t *testing.T) { testFluxClient(one.in(t)) })
-	t.Run("kubectl -w", func(t *testing.T) { one.in(t).testWatches("one") })
+	t.Run("kubectl -w", func(t *testing.T) { one.in(t).testWatches("one", "one-watched") })
 }
 
 // client is a program of bin/ with the owner's kubeconfig and a home of its own, in

@@ -44,7 +44,7 @@ func TestVerifyBadInput(t *testing.T) {
 				line = strings.Replace(line, " --path "+fleetgen.Path, "", 1)
 			}
 			_, code, said := tenureVerify(t, line+tc.flags)
-			if code != 2 && code != 1 || strings.Contains(said, "etcd") && code != 2 {
+			if code != 3 {
 				t.Errorf("%s: exit code %d:\n%s", tc.reason, code, said)
 			}
 			for _, word := range tc.words {

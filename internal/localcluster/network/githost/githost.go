@@ -94,6 +94,7 @@ type Config struct {
 // Host serves mapped folders. Its methods may be called at the same time.
 type Host struct {
 	dir    string
+	files  string // the folders of AddFiles
 	log    *slog.Logger
 	git    *git
 	signer ssh.Signer
@@ -122,13 +123,14 @@ func New(ctx context.Context, c Config) (*Host, error) {
 	}
 	h := &Host{
 		dir:          filepath.Join(dir, "repositories"),
+		files:        filepath.Join(dir, "files"),
 		log:          c.Log,
 		repositories: map[address]*repository{},
 		overlays:     map[address][]overlay{},
 		private:      map[address][]grant{},
 	}
 	home := filepath.Join(dir, "home")
-	for _, folder := range []string{h.dir, home} {
+	for _, folder := range []string{h.dir, h.files, home} {
 		if err := os.RemoveAll(folder); err != nil {
 			return nil, fmt.Errorf("cannot clear the state folder: %w", err)
 		}
@@ -226,6 +228,30 @@ func (h *Host) Add(ctx context.Context, m Mapping) error {
 	h.mu.Unlock()
 	h.feed.wake()
 	return nil
+}
+
+// AddFiles begins to serve files, by their paths, as a branch of a repository without
+// credentials. A folder of the Host's own holds them.
+func (h *Host) AddFiles(ctx context.Context, url, branch string, files map[string]string) error {
+	a, err := parseAddress(url)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256([]byte(a.String() + "#" + branch))
+	dir := filepath.Join(h.files, hex.EncodeToString(sum[:8]))
+	for name, content := range files {
+		if err := validPath(name); err != nil {
+			return err
+		}
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return fmt.Errorf("cannot write to the state folder: %w", err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			return fmt.Errorf("cannot write to the state folder: %w", err)
+		}
+	}
+	return h.Add(ctx, Mapping{URL: url, Branch: branch, Dir: dir})
 }
 
 // inspect checks that a folder can be served and returns its repository's object
