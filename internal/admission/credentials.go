@@ -40,8 +40,8 @@ func credentialRights() Rule {
 			{only("!request.namespace.startsWith('kube-') && !(request.namespace in ['" + strings.Join(reservedNamespaces, "', '") + "'])" +
 				" && object.subjects.all(s, s.namespace != request.namespace)"),
 				subject + " + 'are not for namespaces of the platform'"},
-			{only("!variables.home || variables.account[0] == request.namespace && " + owner + ".resource('" + v1alpha1.OwnersResource + "').check('create').allowed()"),
-				subject + " + 'are for the namespace of an account that owns a tenant'"},
+			{only("!variables.home || variables.tenant != '' && variables.account[0] == request.namespace && " + owner + ".resource('" + v1alpha1.OwnersResource + "').check('create').allowed()"),
+				subject + " + 'are for the namespace of an account that owns a tenant, with the label of a tenant'"},
 			{only("variables.home || variables.tenant != '' && " + owner + ".resource('tenants').name(variables.tenant).check('" + v1alpha1.VerbOwn + "').allowed()"),
 				subject + " + 'are for namespaces of a tenant that the account owns'"},
 		},

@@ -113,12 +113,10 @@ func managedNamespaces() []validation {
 // managedObjects: in namespaces, the manager writes where a tenant is, and what it made.
 func managedObjects() []validation {
 	namespaced := []string{"serviceaccounts", "resourcequotas", "limitranges", "networkpolicies", "roles", "rolebindings", "tenantparameters", "kustomizations", "helmreleases", "gitrepositories", "ocirepositories"}
-	// In the home of an owner's account, which the rule tenure-credentials knows.
-	home := "variables.kind in ['roles', 'rolebindings'] && has(variables.now.metadata.labels) && '" + credentials.Label + "' in variables.now.metadata.labels"
 	// What Capsule's controller made, which the manager takes the place of.
 	capsule := "request.operation == 'DELETE' && has(oldObject.metadata.ownerReferences) && oldObject.metadata.ownerReferences.exists(o, o.kind == 'Tenant' && o.apiVersion.startsWith('capsule.clastix.io/'))"
 	return []validation{
-		of("variables.requested || variables.givenUp || !variables.reserved && (variables.tenant != '' || "+home+")", "the namespace is no tenant's", namespaced...),
+		of("variables.requested || variables.givenUp || !variables.reserved && variables.tenant != ''", "the namespace is no tenant's", namespaced...),
 		of("variables.givenUp || !variables.reserved", "the namespace is the platform's", "externalartifacts"),
 		of("variables.requested || variables.made || variables.kind != 'helmreleases' && "+capsule, "it did not make it, and may at most ask for a reconciliation", append(namespaced, "externalartifacts")...),
 		of("request.operation == 'DELETE' || variables.requested || variables.givenUp || has(object.spec.serviceAccountName) && object.spec.serviceAccountName == variables.tenant && !has(object.spec.kubeConfig)"+

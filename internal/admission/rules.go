@@ -87,9 +87,13 @@ func sources() Rule {
 		{"OCIRepository", "object.spec.url", "oci", matchesAny},
 		{"ImageRepository", "'oci://' + object.spec.image", "oci", matchesAny},
 	} {
+		hint := ""
+		if s.kind == "HelmRepository" {
+			hint = "; a Helm host counts only as a whole, as in https://HOST/**"
+		}
 		r.validations = append(r.validations, validation{
 			fmt.Sprintf("object.kind != '%s' || (has(%s) && %s)", s.kind, allowed, s.matches(s.address, allowed+"."+s.patterns)),
-			what + " + 'must not fetch from ' + " + short("string("+s.address+")") + " + ' (allowed: ' + (has(" + allowed + ") ? " + list(allowed+"."+s.patterns) + " : 'none') + ')'",
+			what + " + 'must not fetch from ' + " + short("string("+s.address+")") + " + ' (allowed: ' + (has(" + allowed + ") ? " + list(allowed+"."+s.patterns) + " : 'none') + " + quote(hint+")"),
 		})
 	}
 	r.validations = append(r.validations,

@@ -66,6 +66,8 @@ var (
 	ErrNotOwner = errors.New("the account owns no Tenant: add it to spec.owners of one, with kind ServiceAccount")
 	// ErrPlatform says that the account is in a namespace of the platform.
 	ErrPlatform = errors.New("the account is in a namespace of the platform, where tenants get no credentials: make one in a namespace of the tenant's")
+	// ErrUngoverned says that no rule for tenants holds in the account's namespace.
+	ErrUngoverned = errors.New("the account's namespace has no label of a tenant, so that no rule for tenants holds there: label it " + v1alpha1.LabelFluxTenant + " with the tenant's name")
 	// ErrName says that names made of the account's would be too long.
 	ErrName = errors.New("the account's name is too long to make others of it")
 	// ErrForeign says that in another namespace an account of the name is somebody
@@ -160,6 +162,8 @@ func Plans(s State) (*Plan, error) {
 		return nil, ErrPlatform
 	case len(tenants) == 0:
 		return nil, ErrNotOwner
+	case !governed(s.Home.Labels):
+		return nil, ErrUngoverned
 	case len(ImpersonatorName(plan.Account)) > maxName || len(RecordName(plan.Account)) > maxName:
 		return nil, ErrName
 	}
@@ -178,6 +182,12 @@ func Plans(s State) (*Plan, error) {
 	return plan, nil
 }
 
+// governed says whether the rules for tenants hold in a namespace with labels.
+func governed(labels map[string]string) bool {
+	_, labelled := tenancy.TenantOf(labels)
+	return labelled
+}
+
 // bound says whether an account needs rights in its own namespace, which has labels,
 // since nobody else gives it any. A namespace with our label is one of a Tenant, which
 // says who has what there. With Flux's or Capsule's label alone, as the home of an owner
@@ -189,10 +199,7 @@ func bound(labels map[string]string, account string, owned []v1alpha1.Tenant) bo
 	if _, ours := labels[v1alpha1.LabelTenant]; ours {
 		return false
 	}
-	tenant, labelled := tenancy.TenantOf(labels)
-	if !labelled {
-		return true
-	}
+	tenant, _ := tenancy.TenantOf(labels)
 	return account != tenant && slices.ContainsFunc(owned, func(t v1alpha1.Tenant) bool { return t.Name == tenant })
 }
 
@@ -227,7 +234,7 @@ func AccountOf(annotations map[string]string) (types.NamespacedName, bool) {
 }
 
 // reasons are for events: one word each.
-var reasons = map[error]string{ErrNotOwner: "NotAnOwner", ErrPlatform: "PlatformNamespace", ErrName: "NameTooLong", ErrForeign: "ForeignAccount", ErrQuota: "QuotaExceeded"}
+var reasons = map[error]string{ErrNotOwner: "NotAnOwner", ErrPlatform: "PlatformNamespace", ErrUngoverned: "UngovernedNamespace", ErrName: "NameTooLong", ErrForeign: "ForeignAccount", ErrQuota: "QuotaExceeded"}
 
 // Reason is one word for an error of this package, or Failed.
 func Reason(err error) string {

@@ -56,7 +56,7 @@ func TestPlans(t *testing.T) {
 	gone := tenant("a", owner)
 	gone.DeletionTimestamp = leaving.DeletionTimestamp
 	all := []corev1.Namespace{of("z", "a"), of("home", "a"), of("b", "other"), of("c", "a"), leaving, of("flux-system", "a"), of("kube-x", "a")}
-	long := string(make([]byte, 240))
+	long, flux := string(make([]byte, 240)), map[string]string{v1alpha1.LabelFluxTenant: "a"}
 	for _, tc := range []struct {
 		reason     string
 		home, name string
@@ -69,22 +69,23 @@ func TestPlans(t *testing.T) {
 		err        error
 	}{
 		{reason: "it does not ask", home: "home", name: "gitops", asks: "", tenants: []v1alpha1.Tenant{tenant("a", owner)}, none: true},
-		{reason: "in its own namespace", home: "home", name: "gitops", asks: "true", tenants: []v1alpha1.Tenant{tenant("a", owner)}, bound: true},
+		{reason: "in its own namespace", home: "home", name: "gitops", homeLabels: flux, asks: "true", tenants: []v1alpha1.Tenant{tenant("a", owner)}, bound: true},
 		{reason: "in a tenant's namespace its rights are the Tenant's to say", home: "home", name: "gitops", homeLabels: map[string]string{v1alpha1.LabelTenant: "b"}, asks: "true", tenants: []v1alpha1.Tenant{tenant("a", owner)}},
 		{reason: "Capsule's label alone gives nobody a role, and the fleet may rely on the addon's", home: "home", name: "gitops", homeLabels: map[string]string{v1alpha1.LabelCapsuleTenant: "a"}, asks: "true", tenants: []v1alpha1.Tenant{tenant("a", owner)}, bound: true},
 		{reason: "nor does Flux's to an account of another name", home: "home", name: "gitops", homeLabels: map[string]string{v1alpha1.LabelFluxTenant: "a", v1alpha1.LabelCapsuleTenant: "b"}, asks: "true", tenants: []v1alpha1.Tenant{tenant("a", owner)}, bound: true},
 		{reason: "the account of the tenant's name has its role already", home: "home", name: "gitops", homeLabels: map[string]string{v1alpha1.LabelFluxTenant: "gitops"}, asks: "true", tenants: []v1alpha1.Tenant{tenant("gitops", owner)}},
 		{reason: "a namespace of another tenant is not its own", home: "home", name: "gitops", homeLabels: map[string]string{v1alpha1.LabelFluxTenant: "b", v1alpha1.LabelCapsuleTenant: "a"}, asks: "true", tenants: []v1alpha1.Tenant{tenant("a", owner)}},
 		{reason: "our label counts, and not those beside it", home: "home", name: "gitops", homeLabels: map[string]string{v1alpha1.LabelTenant: "a", v1alpha1.LabelCapsuleTenant: "a"}, asks: "true", tenants: []v1alpha1.Tenant{tenant("a", owner)}},
-		{reason: "in all of the tenant's and no others", home: "home", name: "gitops", asks: "tenant", tenants: []v1alpha1.Tenant{tenant("a", owner)}, copies: []string{"c", "z"}, bound: true},
-		{reason: "in all of both tenants'", home: "home", name: "gitops", asks: "tenant", tenants: []v1alpha1.Tenant{tenant("a", owner), tenant("other", owner)}, copies: []string{"b", "c", "z"}, bound: true},
+		{reason: "in all of the tenant's and no others", home: "home", name: "gitops", homeLabels: flux, asks: "tenant", tenants: []v1alpha1.Tenant{tenant("a", owner)}, copies: []string{"c", "z"}, bound: true},
+		{reason: "in all of both tenants'", home: "home", name: "gitops", homeLabels: flux, asks: "tenant", tenants: []v1alpha1.Tenant{tenant("a", owner), tenant("other", owner)}, copies: []string{"b", "c", "z"}, bound: true},
 		{reason: "it owns nothing", home: "home", name: "gitops", asks: "true", none: true, err: ErrNotOwner},
 		{reason: "another account owns it", home: "home", name: "gitops", asks: "true", tenants: []v1alpha1.Tenant{tenant("a", v1alpha1.Owner{Kind: "ServiceAccount", Namespace: "elsewhere", Name: "gitops"})}, none: true, err: ErrNotOwner},
 		{reason: "a user of the name is another one", home: "home", name: "gitops", asks: "true", tenants: []v1alpha1.Tenant{tenant("a", v1alpha1.Owner{Kind: "User", Name: "gitops"})}, none: true, err: ErrNotOwner},
 		{reason: "the Tenant goes", home: "home", name: "gitops", asks: "true", tenants: []v1alpha1.Tenant{gone}, none: true, err: ErrNotOwner},
+		{reason: "no rule for tenants holds at home", home: "home", name: "gitops", homeLabels: map[string]string{"team": "a"}, asks: "tenant", tenants: []v1alpha1.Tenant{tenant("a", owner)}, none: true, err: ErrUngoverned},
 		{reason: "a namespace of Kubernetes", home: "kube-system", name: "gitops", asks: "true", tenants: []v1alpha1.Tenant{tenant("a", owner)}, none: true, err: ErrPlatform},
 		{reason: "a namespace of the platform", home: "flux-system", name: "gitops", asks: "true", tenants: []v1alpha1.Tenant{tenant("a", owner)}, none: true, err: ErrPlatform},
-		{reason: "no object could have the name", home: "home", name: long, asks: "true", tenants: []v1alpha1.Tenant{tenant("a", v1alpha1.Owner{Kind: "ServiceAccount", Namespace: "home", Name: long})}, none: true, err: ErrName},
+		{reason: "no object could have the name", home: "home", name: long, homeLabels: flux, asks: "true", tenants: []v1alpha1.Tenant{tenant("a", v1alpha1.Owner{Kind: "ServiceAccount", Namespace: "home", Name: long})}, none: true, err: ErrName},
 	} {
 		plan, err := Plans(State{
 			Account:    &corev1.ServiceAccount{ObjectMeta: object(tc.home, tc.name, nil, map[string]string{Annotation: tc.asks})},
@@ -188,14 +189,15 @@ func TestKubeconfig(t *testing.T) {
 // FuzzPlans: whatever the objects are called, credentials are given for owned tenants
 // and outside of the platform's namespaces only.
 func FuzzPlans(f *testing.F) {
-	f.Add("home", "gitops", "home", "gitops", "a", "apps", "a", "tenant")
-	f.Add("kube-system", "gitops", "kube-system", "gitops", "a", "flux-system", "a", "tenant")
-	f.Add("home", "gitops", "other", "gitops", "a", "apps", "b", "true")
-	f.Fuzz(func(t *testing.T, home, name, ownerHome, ownerName, tenantName, namespace, label, asks string) {
+	f.Add("home", "gitops", "home", "gitops", "a", "apps", "a", "tenant", v1alpha1.LabelFluxTenant)
+	f.Add("home", "gitops", "home", "gitops", "a", "apps", "a", "tenant", "team")
+	f.Add("kube-system", "gitops", "kube-system", "gitops", "a", "flux-system", "a", "tenant", v1alpha1.LabelTenant)
+	f.Add("home", "gitops", "other", "gitops", "a", "apps", "b", "true", v1alpha1.LabelCapsuleTenant)
+	f.Fuzz(func(t *testing.T, home, name, ownerHome, ownerName, tenantName, namespace, label, asks, homeLabel string) {
 		profile := &v1alpha1.TenancyProfile{Spec: v1alpha1.TenancyProfileSpec{PlatformNamespaces: []string{"flux-system"}}}
 		plan, _ := Plans(State{
 			Account:    &corev1.ServiceAccount{ObjectMeta: object(home, name, nil, map[string]string{Annotation: asks})},
-			Home:       &corev1.Namespace{ObjectMeta: object("", home, nil, nil)},
+			Home:       &corev1.Namespace{ObjectMeta: object("", home, map[string]string{homeLabel: tenantName}, nil)},
 			Tenants:    []v1alpha1.Tenant{tenant(tenantName, v1alpha1.Owner{Kind: "ServiceAccount", Namespace: ownerHome, Name: ownerName})},
 			Namespaces: []corev1.Namespace{{ObjectMeta: object("", namespace, map[string]string{v1alpha1.LabelTenant: label}, nil)}},
 			Profile:    profile,
@@ -205,6 +207,9 @@ func FuzzPlans(f *testing.F) {
 		}
 		if home != ownerHome || name != ownerName || asks != "true" && asks != "tenant" {
 			t.Errorf("credentials for %s/%s, which owns nothing or asks for nothing", home, name)
+		}
+		if homeLabel != v1alpha1.LabelTenant && homeLabel != v1alpha1.LabelFluxTenant && homeLabel != v1alpha1.LabelCapsuleTenant {
+			t.Errorf("credentials in %s, which has no label of a tenant", home)
 		}
 		for _, at := range append(plan.Copies, home) {
 			if at == "flux-system" || len(at) > 5 && at[:5] == "kube-" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,7 +27,7 @@ const (
 	capsuleOwner = "system:serviceaccount:dev-team:gitops-reconciler"
 	// capsuleProfile allows what the fleet relies on by name: see
 	// docs/how-to/move-from-capsule.md. It is formatted with the repository's address
-	// and that of podinfo's charts.
+	// and the pattern of the host of podinfo's charts.
 	capsuleProfile = `apiVersion: tenure.dev/v1alpha1
 kind: TenancyProfile
 metadata: {name: default}
@@ -97,7 +98,7 @@ func (f foreign) moved(t *testing.T) foreign {
 // for Capsule's kinds, and the proxy, of which one replica is enough here.
 func capsuleTenure(t *testing.T, f foreign) string {
 	t.Helper()
-	files := map[string]string{"profile.yaml": fmt.Sprintf(capsuleProfile, f.url, f.podinfo)}
+	files := map[string]string{"profile.yaml": fmt.Sprintf(capsuleProfile, f.url, wholeHost(t, f.podinfo))}
 	for name, content := range map[string][]byte{
 		"crds.yaml": config.CRDs(), "roles.yaml": config.Roles(), "policies.yaml": config.Policies(), "manager.yaml": config.Manager(),
 		"capsule-crds.yaml": config.CapsuleCRDs(), "capsule-roles.yaml": config.CapsuleRoles(), "capsule-policies.yaml": config.CapsulePolicies(),
@@ -109,6 +110,16 @@ func capsuleTenure(t *testing.T, f foreign) string {
 	edit(t, "            - manager\n", "            - manager\n            - --capsule\n", dir, "manager.yaml")
 	edit(t, "  replicas: 2\n", "  replicas: 1\n", dir, "proxy.yaml")
 	return dir
+}
+
+// wholeHost is the pattern that allows the host of an address as a whole.
+func wholeHost(t *testing.T, address string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "https://" + u.Host + "/**"
 }
 
 // proxied is the fleet with what a tenant knows of it.

@@ -35,7 +35,7 @@ var testClock clock
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
 const credentialed = `
-{apiVersion: v1, kind: Namespace, metadata: {name: gold-home}}
+{apiVersion: v1, kind: Namespace, metadata: {name: gold-home, labels: {capsule.clastix.io/tenant: golden}}}
 ---
 apiVersion: v1
 kind: ServiceAccount

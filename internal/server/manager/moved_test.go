@@ -10,7 +10,7 @@ import (
 )
 
 const movesTenant = `
-{apiVersion: v1, kind: Namespace, metadata: {name: moves-home}}
+{apiVersion: v1, kind: Namespace, metadata: {name: moves-home, labels: {capsule.clastix.io/tenant: moves}}}
 ---
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: gitops, namespace: moves-home, annotations: {tenure.dev/kubeconfig: "true"}}}
 ---
