@@ -7,7 +7,7 @@
 package v1alpha1
 
 //go:generate go tool -modfile=../../hack/apigen/go.mod controller-gen object crd paths=. output:crd:dir=../../config/crd
-//go:generate go run ../../hack/crdbounds ../../config/crd/tenure.dev_tenants.yaml
+//go:generate go run ../../hack/crdbounds ../../config/crd/tenure.dev_tenants.yaml ../../config/crd/tenure.dev_tenantparameters.yaml
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

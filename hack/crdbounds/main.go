@@ -3,6 +3,10 @@
 // ports. What passes a schema and cannot be decoded keeps a controller from reading any
 // object of the kind; and without a maximal length no CEL rule may look at a quantity.
 //
+// It also takes defaults off that a kind shares with another one: the manager leaves the
+// names of the TenancyProfile's protectedNamespaces out of TenantParameters, and the API
+// server must not put them back.
+//
 // It is run by go generate, after controller-gen, with the files to change.
 package main
 
@@ -34,7 +38,34 @@ func change(file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, []byte(bounded(string(content))), 0o600)
+	manifest := bounded(string(content))
+	if strings.HasSuffix(file, "_tenantparameters.yaml") {
+		manifest = withoutDefault(manifest, "protectedNamespaces")
+	}
+	return os.WriteFile(file, []byte(manifest), 0o600)
+}
+
+// withoutDefault returns the manifest without the default of a field, which is a list.
+func withoutDefault(manifest, field string) string {
+	var lines []string
+	within, dropping := "", false
+	for line := range strings.Lines(manifest) {
+		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+		switch {
+		case strings.TrimSpace(line) == field+":":
+			within = indent + "  "
+		case within != "" && line == within+"default:\n":
+			dropping = true
+			continue
+		case dropping && strings.HasPrefix(line, within+"- "):
+			continue
+		case len(indent) < len(within):
+			within = ""
+		}
+		dropping = false
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "")
 }
 
 // bounded returns the manifest with the bounds.

@@ -42,3 +42,33 @@ port:
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+func TestWithoutDefault(t *testing.T) {
+	t.Parallel()
+	const before = `properties:
+  protectedNamespaces:
+    default:
+    - '*-system'
+    - vault
+    items:
+      type: string
+    type: array
+  providers:
+    default:
+    - generic
+    type: array
+`
+	const after = `properties:
+  protectedNamespaces:
+    items:
+      type: string
+    type: array
+  providers:
+    default:
+    - generic
+    type: array
+`
+	if diff := cmp.Diff(after, withoutDefault(before, "protectedNamespaces")); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
