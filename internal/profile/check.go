@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -96,7 +97,7 @@ func (c Cluster) servesPolicies() (bool, error) {
 // that the cluster could not be asked.
 func (c Cluster) Check(ctx context.Context) ([]Result, error) {
 	var results []Result
-	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.network, c.installed, c.posture, c.images, c.manager} {
+	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.tenantRights, c.network, c.installed, c.posture, c.images, c.manager} {
 		found, err := check(ctx)
 		if err != nil {
 			return results, err
@@ -157,7 +158,27 @@ func (c Cluster) posture(ctx context.Context) ([]Result, error) {
 	if wait := waits(profiles[i], deployments); wait > 0 {
 		message += fmt.Sprintf("; within the bounds, a namespace can keep the Kustomizations of others waiting for %s", wait)
 	}
+	if reason := notInForce(profiles[i], time.Now()); reason != "" {
+		return []Result{{"TenancyProfile", false, "not in force: " + reason}}, nil
+	}
 	return []Result{{"TenancyProfile", true, message}}, nil
+}
+
+// settling is how long a profile may need to come into force in all namespaces.
+const settling = time.Minute
+
+// notInForce returns why the manager says that a profile is not in force, or "". Whether
+// there is a manager is a check of its own.
+func notInForce(posture *unstructured.Unstructured, now time.Time) string {
+	var p v1alpha1.TenancyProfile
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(posture.Object, &p); err != nil {
+		return err.Error()
+	}
+	c := meta.FindStatusCondition(p.Status.Conditions, "Ready")
+	if c == nil || c.Status == metav1.ConditionTrue || c.Status == metav1.ConditionUnknown && now.Sub(c.LastTransitionTime.Time) < settling {
+		return ""
+	}
+	return c.Message
 }
 
 // waits is how long the bounds of a profile let a namespace keep others waiting, by

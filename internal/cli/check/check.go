@@ -37,10 +37,11 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check that a cluster is locked down",
-		Long: `Check reads a cluster and says whether Flux's flags are in force, its rights cut
-down, and whether the rules for tenants, their bindings, the webhooks, the roles and
-the kinds are, field by field, what this version of Tenure installs; with --fleet also
-whether the cluster is as the fleet's folder says. Nothing is written.
+		Long: `Check reads a cluster and compares it, field by field, with what this version of
+Tenure installs: Flux's flags and rights, the rules for tenants and their bindings, the
+webhooks, the roles and the kinds. It names RoleBindings that give a tenant's account
+cluster-admin, admin or edit, and a TenancyProfile that is not in force. With --fleet it
+compares the cluster with the fleet's folder too. Check writes nothing.
 The exit code is 1 when something is wrong.
 
 Rules that only warn are wrong, unless the fleet has them so or --mode says that they
