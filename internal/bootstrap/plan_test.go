@@ -138,7 +138,7 @@ func TestPlan(t *testing.T) {
 	}
 	want := []string{
 		system + componentsFile, system + syncFile, system + kustomizationFile,
-		system + "tenure/account.yaml", system + "tenure/kustomization.yaml", system + "tenure/rights.yaml", system + "tenure/sync.yaml",
+		system + "tenure/account.yaml", system + "tenure/kustomization.yaml", system + "tenure/network.yaml", system + "tenure/rights.yaml", system + "tenure/sync.yaml",
 		profile.Infrastructure + "/crds.yaml", profile.Infrastructure + "/kustomization.yaml",
 		profile.Infrastructure + "/manager/kustomization.yaml", profile.Infrastructure + "/manager/manager.yaml", profile.Infrastructure + "/policies.yaml",
 		profile.Infrastructure + "/profile.yaml", profile.Infrastructure + "/roles.yaml",

@@ -157,7 +157,11 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	if err := plan.Write(f.Dir); err != nil {
 		return err
 	}
-	fmt.Fprintf(streams.Err, "%d files written: commit and push them\n", len(plan.Changes))
+	written, them := "1 file", "it"
+	if n := len(plan.Changes); n != 1 {
+		written, them = fmt.Sprintf("%d files", n), "them"
+	}
+	fmt.Fprintf(streams.Err, "%s written: commit and push %s\n", written, them)
 	return nil
 }
 

@@ -48,7 +48,7 @@ spec: {interval: 1m, retryInterval: 2s, path: ./clusters/test, prune: true, sour
 	tenant = `
 {apiVersion: tenure.dev/v1alpha1, kind: TenancyProfile, metadata: {name: default}, spec: {tenants: {bounds: {maxTimeout: 3m}}}}
 ---
-{apiVersion: v1, kind: Namespace, metadata: {name: home}}
+{apiVersion: v1, kind: Namespace, metadata: {name: home, labels: {toolkit.fluxcd.io/tenant: team}}}
 ---
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: gitops, namespace: home, annotations: {capsule.addon.fluxcd/enabled: "true"}}}
 ---

@@ -53,7 +53,8 @@ func cluster(t *testing.T, profile *posture, funcs interceptor.Funcs) (*Reconcil
 	owner := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "solar"}}
 	owner.Spec.Owners = []v1alpha1.Owner{{Kind: rbacv1.ServiceAccountKind, Namespace: "home", Name: "gitops"}}
 	there := []client.Object{
-		owner, namespace("home", ""), namespace("apps", "solar"),
+		owner, namespace("apps", "solar"),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "home", Labels: map[string]string{v1alpha1.LabelFluxTenant: "solar"}}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "gitops", UID: "gitops", Annotations: map[string]string{credentials.Annotation: "tenant"}}},
 	}
 	funcs.SubResourceCreate = func(_ context.Context, _ client.Client, _ string, _, o client.Object, _ ...client.SubResourceCreateOption) error {
