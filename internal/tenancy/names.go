@@ -17,6 +17,9 @@ const (
 	// RBACPrefix begins the names of all roles and bindings that are made for
 	// a Tenant, apart from [BindingName].
 	RBACPrefix = "tenure:"
+	// OffboardingBinding is the RoleBinding with which the manager may delete a namespace
+	// of a Tenant that is being deleted.
+	OffboardingBinding = "tenure:offboarding"
 	// boundsPrefix begins the names of quotas, limit ranges and network policies.
 	boundsPrefix = "tenure-"
 
@@ -24,7 +27,6 @@ const (
 	othersRole  = "tenure:others"
 	clusterRole = "tenure:cluster"
 	syncBinding = "tenure:sync"
-	offboarding = "tenure:offboarding"
 	replicator  = "tenure:replicator"
 	stands      = "tenure:credentials-accounts"
 )

@@ -67,7 +67,7 @@ func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
 	}
 	if ns.Manager != nil && Leaves(ns.Labels, profile) {
 		// The manager may delete no other namespaces.
-		o.Bindings = append(o.Bindings, roleBinding(ns, offboarding, DeleterRole, []rbacv1.Subject{*ns.Manager}))
+		o.Bindings = append(o.Bindings, roleBinding(ns, OffboardingBinding, DeleterRole, []rbacv1.Subject{*ns.Manager}))
 	}
 }
 

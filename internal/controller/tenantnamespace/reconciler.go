@@ -168,9 +168,19 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 		result, err = r.tearDown(ctx, ns, have)
 		return result, problem, err
 	}
+	leaving := tenant != nil && !tenant.DeletionTimestamp.IsZero()
+	if leaving {
+		if err := r.leave(ctx, desired, have); err != nil {
+			return ctrl.Result{}, nil, err
+		}
+	}
 	result, problem, err = r.apply(ctx, ns, tenant, desired, have)
-	if err == nil {
+	switch {
+	case err == nil:
 		r.report(tenant, ns, problem)
+	case leaving:
+		// The Tenant does not wait for what else the namespace should have.
+		r.report(tenant, ns, err)
 	}
 	if later > 0 && (result.RequeueAfter == 0 || later < result.RequeueAfter) {
 		result.RequeueAfter = later
@@ -211,11 +221,6 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 	}
 	if err != nil {
 		return ctrl.Result{}, nil, err
-	}
-	if tenant != nil && !tenant.DeletionTimestamp.IsZero() {
-		if err := r.stop(ctx, have); err != nil {
-			return ctrl.Result{}, nil, err
-		}
 	}
 	// Whatever the rules refuse for certain is tried when the label says that they
 	// read the namespace's own parameters, which is a reason to look again.

@@ -38,8 +38,11 @@ type world struct {
 	refusals    int
 	// gone says that the cluster does not serve Flux's kinds any more.
 	gone bool
-	// problem is what was reported last.
-	problem error
+	// broken is a kind that the API server cannot take, for no reason of the rules.
+	broken string
+	// problem is what was reported last, and reported about which Tenant.
+	problem  error
+	reported *v1alpha1.Tenant
 }
 
 func (w *world) Profile(context.Context) (*v1alpha1.TenancyProfile, error) {
@@ -48,15 +51,19 @@ func (w *world) Profile(context.Context) (*v1alpha1.TenancyProfile, error) {
 	p.Spec.Tenants.Bounds.MinInterval.Duration, p.Spec.Tenants.Bounds.MaxTimeout.Duration = 30*time.Second, 15*time.Minute
 	return p, nil
 }
-func (w *world) Served(context.Context) ([]string, error)           { return nil, nil }
-func (w *world) Set(string, error)                                  {}
-func (w *world) Forget(string)                                      {}
-func (w *world) Report(_ *v1alpha1.Tenant, _ string, problem error) { w.problem = problem }
+func (w *world) Served(context.Context) ([]string, error) { return nil, nil }
+func (w *world) Set(string, error)                        {}
+func (w *world) Forget(string)                            {}
+func (w *world) Report(tenant *v1alpha1.Tenant, _ string, problem error) {
+	w.problem, w.reported = problem, tenant
+}
 
 // admit refuses a source from an address that the rule does not know to be allowed, and
 // gives parameters the time at which they were made, in whole seconds.
 func (w *world) admit(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	switch kind := o.(interface{ GetKind() string }).GetKind(); {
+	case kind == w.broken:
+		return apierrors.NewInternalError(errors.New("failed calling webhook"))
 	case w.gone && (kind == tenancy.GitRepositoryKind.Kind || kind == tenancy.KustomizationKind.Kind):
 		return apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", schema.GroupResource{Resource: "gitrepositories"}, "app", "404 page not found", 0, true)
 	case kind == "TenantParameters":

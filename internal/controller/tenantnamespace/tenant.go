@@ -240,6 +240,24 @@ func (r *Reconciler) makeWay(ctx context.Context, existing, wanted client.Object
 	return client.IgnoreNotFound(r.Client.Delete(ctx, have.DeepCopy(), client.Preconditions{UID: &uid}))
 }
 
+// leave does what a Tenant that is being deleted waits for: it ends deliveries to the
+// namespace, and gives the manager the right to delete it.
+func (r *Reconciler) leave(ctx context.Context, desired *tenancy.Objects, have *contents) error {
+	if err := r.stop(ctx, have); err != nil {
+		return err
+	}
+	for _, object := range desired.Bindings {
+		existing := have.find(object)
+		if object.GetName() != tenancy.OffboardingBinding || existing != nil && tenancy.UpToDate(existing, object) {
+			continue
+		}
+		if err := r.applyObject(ctx, existing, object); err != nil {
+			return fmt.Errorf("cannot apply RoleBinding %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
 // stop ends the delivery of a tenant that is being deleted. What was delivered goes
 // with the namespaces: Flux is kept from removing it at the same time, as an account
 // that goes too.
