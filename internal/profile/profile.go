@@ -58,9 +58,8 @@ type Options struct {
 	Tenants bool
 	// Warn lets the rules warn of what they forbid, instead of denying it.
 	Warn bool
-	// Allow are further addresses that tenants may fetch from, as KIND=PATTERN
-	// with the kinds git, helm and oci. They are added to the posture, if it does not
-	// have them.
+	// Allow are additional addresses that tenants may fetch from, as KIND=PATTERN with
+	// the kinds git, helm and oci. They are added to the profile if it lacks them.
 	Allow []string
 	// ManagerImage is the image of `tenure-server`. Empty keeps the one that the
 	// fleet names, and takes that of [config.Manager] if it names none.
@@ -68,8 +67,8 @@ type Options struct {
 	// Proxy says whether the proxy is installed beside the manager, with its image.
 	// Nil keeps what the fleet has, which at first is none.
 	Proxy *bool
-	// Capsule says whether the layer for Capsule's kinds is installed. Nil keeps what
-	// the fleet has, which at first is none.
+	// Capsule sets whether the layer for Capsule's kinds is installed. Nil keeps the
+	// state of the fleet; a new fleet does not have the layer.
 	Capsule *bool
 	// Pins are the images that may run in Flux's namespace. Nil keeps those of
 	// before; without any in a slice, images are not pinned any more.
@@ -78,8 +77,8 @@ type Options struct {
 	// tenants whose namespaces are labelled for it. Nil keeps those of before;
 	// without any in a slice, there are none any more.
 	Shards []string
-	// ClusterRanges are the addresses, as CIDRs, of Pods, Services, nodes and whatever
-	// else notifications must not reach. Nil keeps those of before, which at first are
+	// ClusterRanges are the CIDRs of Pods, Services, nodes and all other addresses that
+	// notifications must not reach. Nil keeps the ranges of the fleet; a new fleet has
 	// [PrivateRanges].
 	ClusterRanges []string
 }
