@@ -116,8 +116,8 @@ type Finding struct {
 	Outcome Outcome
 	// Control is what stopped it.
 	Control string
-	// Message is what the tenant was told, in the words of whoever refused; of what is
-	// not installed, what is not there.
+	// Message is the error that the tenant got, unchanged; for an attack on a part that
+	// is not installed, the name of the missing part.
 	Message string
 	// Evidence says what was touched.
 	Evidence string
