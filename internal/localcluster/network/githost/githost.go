@@ -105,7 +105,7 @@ type Host struct {
 	mu           sync.RWMutex
 	repositories map[address]*repository
 	overlays     map[address][]overlay
-	// private are the repositories that ask for credentials.
+	// private are the repositories that need credentials.
 	private map[address][]grant
 }
 
@@ -230,8 +230,8 @@ func (h *Host) Add(ctx context.Context, m Mapping) error {
 	return nil
 }
 
-// AddFiles begins to serve files, by their paths, as a branch of a repository without
-// credentials. A folder of the Host's own holds them.
+// AddFiles serves files as a branch of a repository without credentials. The keys of
+// files are paths. A folder of the Host holds them.
 func (h *Host) AddFiles(ctx context.Context, url, branch string, files map[string]string) error {
 	a, err := parseAddress(url)
 	if err != nil {
