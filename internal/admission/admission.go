@@ -1,27 +1,27 @@
 // Package admission holds the rules that the API server itself enforces for
-// tenants, as ValidatingAdmissionPolicies. They are written here once and
-// generated into config/admission: each rule becomes two policies with the same
-// expressions, one that reads the TenancyProfile, for namespaces that have no
-// TenantParameters yet, and one that reads those. The rules about what Flux
-// objects ask for share two policies, see [Shared], and those about other objects
-// two others, see [Objects].
+// tenants, as ValidatingAdmissionPolicies. make generate writes the policies into
+// config/admission: each rule becomes two policies with the same expressions. The first
+// reads the TenancyProfile, for namespaces that have no TenantParameters yet, and the
+// second reads the TenantParameters. The rules about the spec of Flux objects share two
+// policies, see [Shared], and the rules about other objects share two others, see
+// [Objects].
 //
-// A rule speaks of a change of an object, not of the object: what was there
-// before the rule, and is not made worse, may be updated and deleted.
+// A rule checks the change of an object, not the object: users may update and delete an
+// object that is older than the rule, if they do not make it worse.
 //
-// Each policy that a request meets costs far more than one more expression in a policy
-// that it meets anyway, and each policy with a namespace selector costs every request of
-// the cluster a little. So write a new rule
+// Each policy that a request matches costs far more than one more expression in a policy
+// that it matches anyway, and each policy with a namespace selector adds a small cost to
+// every request of the cluster. So write a new rule
 //
-//   - about the spec of Flux objects with shared, and about anything else in the
-//     namespaces of tenants with objects: it becomes an expression of a policy that such
-//     a request meets anyway;
-//   - with conditions that most requests fail, the cheap ones first and the questions to
-//     RBAC last, or as early if its validations alone can tell;
+//   - with shared if it is about the spec of Flux objects, and with objects if it is about
+//     anything else in the namespaces of tenants: it becomes an expression of a policy
+//     that such a request matches anyway;
+//   - with conditions that most requests fail, the cheap ones first and the RBAC checks
+//     last, or as early if its validations alone can decide;
 //   - with a policy of its own only if it is about a few kinds that tenants seldom
 //     write, and then with the selector of namespaces in the binding.
 //
-// TestPoliciesOfRequest counts the policies that frequent requests meet. See
+// TestPoliciesOfRequest counts the policies that frequent requests match. See
 // docs/design/tenancy.md, What a rule costs.
 package admission
 

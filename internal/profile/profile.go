@@ -1,9 +1,9 @@
-// Package profile locks Flux down for many tenants, and takes the lockdown back,
+// Package profile locks Flux down for many tenants, and removes the lockdown again,
 // by editing the folder of a platform's repository (rows F1, R1 and R6 of the
 // mission).
 //
 // The lockdown is a kustomize Component in a folder of its own beside Flux's
-// manifests, so that it can be taken out exactly, whoever made the fleet:
+// manifests, so that it can be removed completely from any fleet:
 //
 //	clusters/staging/flux-system/kustomization.yaml   components: [tenure]
 //	clusters/staging/flux-system/tenure/              flags, rights, root account
@@ -11,13 +11,13 @@
 //	infrastructure/tenure/capsule.yaml                Capsule's kinds and rights, with --capsule
 //	infrastructure/tenure/manager/                    the manager, and the proxy
 //
-// Nothing else of the fleet is written to, with one exception: a patch of the
-// fleet's own that names the root's account comes after the component, so the
-// account is replaced in it; the component remembers the one before.
+// The package changes no other file of the fleet, with one exception: a patch of
+// the fleet that sets the root's account applies after the component, so the
+// package replaces the account in it; the component records the previous one.
 //
-// What was planned is built as Flux would build it before anything is written,
-// and refused if a flag is not in force or an object of the platform would have
-// lost its rights.
+// Before it writes the plan, the package builds it as Flux would. It rejects the
+// plan if a flag would not be in force or an object of the platform would lose its
+// rights.
 package profile
 
 import (
