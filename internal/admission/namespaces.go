@@ -23,8 +23,8 @@ const PodSecurityLabel = "pod-security.kubernetes.io/enforce"
 // admitted. It gives no rights, so that a new namespace of an owner may have it.
 const AdmissionMark = "tenure.dev/admission"
 
-// ProtectedKey reports whether a label or annotation of a namespace is one that no list
-// lets owners choose: see [tenancy.ProtectedKey].
+// ProtectedKey reports whether owners can never choose a label or annotation of a
+// namespace, whatever the lists contain: see [tenancy.ProtectedKey].
 func ProtectedKey(key string) bool { return tenancy.ProtectedKey(key) }
 
 // ReservedNamespace says whether no owner may have a namespace of this name,

@@ -89,7 +89,7 @@ func wearing(account string) []request {
 }
 
 // ownersAccounts returns the accounts in the namespace that any Tenant names as owners,
-// except the attacker: there are the existing ones, and named the ones that do not exist.
+// except the attacker: the existing accounts in there, and the missing ones in named.
 func (e *Env) ownersAccounts(ctx context.Context) (there, named []string, err error) {
 	for _, t := range e.tenants {
 		for _, o := range t.Owners {

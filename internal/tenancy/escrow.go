@@ -33,8 +33,8 @@ type Share struct {
 // exceeds the limit.
 //
 // A namespace may use the larger of its quota's spec and the value that Kubernetes
-// enforces, since the second follows the first a moment later. The sum of these never
-// exceeds the limit because of Escrow: it first lowers one namespace's quota, and raises
+// enforces, since the second follows the first a moment later. Escrow never raises the
+// sum of these above the limit: it first lowers one namespace's quota, and raises
 // another's once the status of the first confirms the lower value. So call Escrow again
 // when a status changes; until then it returns the same result.
 //

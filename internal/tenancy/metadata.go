@@ -6,10 +6,11 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 )
 
-// By these keys of labels and annotations of a namespace, Kubernetes, Flux, Capsule and
-// Tenure decide what the namespace may have and to whom it belongs. No list lets owners
-// choose them; the TenancyProfile and the Tenant list the other keys that owners may
-// choose. They are regular expressions of RE2, the syntax of CEL and Go.
+// ProtectedKeys matches the labels and annotations of a namespace by which Kubernetes,
+// Flux, Capsule and Tenure decide what the namespace may have and to whom it belongs. No
+// list lets owners choose these keys, except those that FreeKeys matches; the
+// TenancyProfile and the Tenant list the other keys that owners may choose. Both are
+// regular expressions of RE2, the syntax of CEL and Go.
 const (
 	ProtectedKeys = `^([a-z0-9-]+[.])*(kubernetes[.]io|k8s[.]io|x-k8s[.]io|tenure[.]dev|(toolkit|sharding)[.]fluxcd[.]io|clastix[.]io|projectcapsule[.]dev)/.*$`
 	FreeKeys      = `^((app|kubectl)[.]kubernetes[.]io/.*|(kustomize|helm)[.]toolkit[.]fluxcd[.]io/.*|kubernetes[.]io/metadata[.]name)$`
@@ -17,8 +18,8 @@ const (
 
 var protectedRegexp, freeRegexp = regexp.MustCompile(ProtectedKeys), regexp.MustCompile(FreeKeys)
 
-// ProtectedKey reports whether a label or annotation of a namespace is one that no list
-// lets owners choose.
+// ProtectedKey reports whether owners can never choose a label or annotation of a
+// namespace, whatever the lists contain.
 func ProtectedKey(key string) bool {
 	return protectedRegexp.MatchString(key) && !freeRegexp.MatchString(key)
 }

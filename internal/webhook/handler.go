@@ -210,9 +210,9 @@ func (h *Handler) payer(ctx context.Context, name string, q *question) string {
 	return "user " + q.user
 }
 
-// another reports whether the name of a namespace is the name of another tenant than the
-// one that it is for, or begins with it and a hyphen. A name that begins with a longer
-// name, its own tenant's, is allowed.
+// another reports whether the name of a namespace of a tenant equals the name of a
+// different tenant, or begins with it and a hyphen. It ignores a different tenant with a
+// shorter name if the namespace's name begins with its own tenant's name and a hyphen.
 func (h *Handler) another(ctx context.Context, namespace, tenant string) (bool, error) {
 	own := 0
 	if strings.HasPrefix(namespace, tenant+"-") {
