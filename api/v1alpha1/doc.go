@@ -45,10 +45,10 @@ const (
 // TenantParameters are there: from then on they hold instead of the profile.
 const LabelParameters = "tenure.dev/parameters"
 
-// LabelMadeBy is on each namespace that an owner of a Tenant made, with the value
+// LabelMadeBy marks a namespace that an owner of a Tenant created, with the value
 // [MadeByOwner]. Tenure's webhook sets it. The platform applies nothing to such a
-// namespace, and of its labels only those count that the platform or the Tenant set. A
-// platform admin adopts the namespace by another value, or by removing the label.
+// namespace, and selectors consider only the labels that the platform or the Tenant set.
+// A platform admin adopts the namespace by changing the value or removing the label.
 const (
 	LabelMadeBy = "tenure.dev/made-by"
 	MadeByOwner = "owner"

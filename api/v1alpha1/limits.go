@@ -12,52 +12,54 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.all(r, !isQuantity(string(self[r])) || !quantity(string(self[r])).isGreaterThan(quantity('1E')))",message="an amount is at most 1E: leave a resource out that has no limit"
 type Quantities map[corev1.ResourceName]resource.Quantity
 
-// TenantQuota bounds what a tenant may use.
+// TenantQuota limits what a tenant may use.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.hard) && size(self.hard) > 0",message="a quota without a bound bounds nothing: give hard, such as pods: 10",fieldPath=".hard"
 type TenantQuota struct {
-	// name tells the quotas apart.
+	// name identifies the quota within the tenant.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// scope says whether the bounds are those of each namespace, or of all the
-	// tenant's namespaces together. What they use together is never more, also
-	// while namespaces come and go.
+	// scope is Tenant if the limits apply to all of the tenant's namespaces together, and
+	// Namespace if they apply to each namespace. The total of all namespaces never
+	// exceeds the limits of a Tenant quota, even while namespaces are created and
+	// deleted.
 	// +optional
 	// +kubebuilder:default=Tenant
 	// +kubebuilder:validation:Enum=Tenant;Namespace
 	Scope string `json:"scope,omitempty"`
-	// hard are the bounds, as in a ResourceQuota. A tenant's share of hard is divided
-	// among its namespaces: each has what it uses, and an equal part of what is free.
+	// hard are the limits, as in a ResourceQuota. The manager divides the limits of scope
+	// Tenant among the tenant's namespaces: each namespace gets what it uses, and an
+	// equal part of the rest.
 	// +optional
 	Hard Quantities `json:"hard,omitempty"`
-	// scopes choose the objects that are counted, as in a ResourceQuota: those that
-	// match all of them.
+	// scopes select the objects that the quota counts, as in a ResourceQuota: objects
+	// that match all of the scopes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Scopes []corev1.ResourceQuotaScope `json:"scopes,omitempty"`
-	// scopeSelector chooses the objects that are counted, as in a ResourceQuota.
+	// scopeSelector selects the objects that the quota counts, as in a ResourceQuota.
 	// +optional
 	ScopeSelector *corev1.ScopeSelector `json:"scopeSelector,omitempty"`
 }
 
-// ResourceQuotaSpec returns a copy of the bounds as a ResourceQuota has them.
+// ResourceQuotaSpec returns a copy of the limits in the form of a ResourceQuota.
 func (q TenantQuota) ResourceQuotaSpec() corev1.ResourceQuotaSpec {
 	spec := corev1.ResourceQuotaSpec{Hard: corev1.ResourceList(q.Hard), Scopes: q.Scopes, ScopeSelector: q.ScopeSelector}
 	return *spec.DeepCopy()
 }
 
-// NewTenantQuota returns a quota with a copy of the bounds of a ResourceQuota.
+// NewTenantQuota returns a quota with a copy of the limits of a ResourceQuota.
 func NewTenantQuota(name, scope string, spec corev1.ResourceQuotaSpec) TenantQuota {
 	spec = *spec.DeepCopy()
 	return TenantQuota{Name: name, Scope: scope, Hard: Quantities(spec.Hard), Scopes: spec.Scopes, ScopeSelector: spec.ScopeSelector}
 }
 
-// LimitRange bounds each single object of a namespace, as the spec of Kubernetes'
-// LimitRange does.
+// LimitRange limits each object in a namespace, as the spec of a Kubernetes LimitRange
+// does.
 type LimitRange struct {
 	// limits by type.
 	// +required
@@ -66,29 +68,29 @@ type LimitRange struct {
 	Limits []LimitRangeItem `json:"limits"`
 }
 
-// LimitRangeItem bounds the objects of one type.
+// LimitRangeItem limits the objects of one type.
 type LimitRangeItem struct {
-	// type is what is bounded: Pod, Container or PersistentVolumeClaim.
+	// type is the type of object: Pod, Container or PersistentVolumeClaim.
 	// +required
 	Type corev1.LimitType `json:"type"`
-	// max is the most that an object may have.
+	// max is the maximum of each resource.
 	// +optional
 	Max Quantities `json:"max,omitempty"`
-	// min is the least that an object may have.
+	// min is the minimum of each resource.
 	// +optional
 	Min Quantities `json:"min,omitempty"`
-	// default is the limit of a container that has none.
+	// default is the limit of a container that sets none.
 	// +optional
 	Default Quantities `json:"default,omitempty"`
-	// defaultRequest is the request of a container that has none.
+	// defaultRequest is the request of a container that sets none.
 	// +optional
 	DefaultRequest Quantities `json:"defaultRequest,omitempty"`
-	// maxLimitRequestRatio is how many times its request a limit may be.
+	// maxLimitRequestRatio is the maximum ratio of a limit to its request.
 	// +optional
 	MaxLimitRequestRatio Quantities `json:"maxLimitRequestRatio,omitempty"`
 }
 
-// LimitRangeSpec returns a copy of the limits as a LimitRange has them.
+// LimitRangeSpec returns a copy of the limits in the form of a Kubernetes LimitRange.
 func (l LimitRange) LimitRangeSpec() corev1.LimitRangeSpec {
 	spec := corev1.LimitRangeSpec{Limits: make([]corev1.LimitRangeItem, 0, len(l.Limits))}
 	for _, item := range l.Limits {
@@ -101,7 +103,7 @@ func (l LimitRange) LimitRangeSpec() corev1.LimitRangeSpec {
 	return *spec.DeepCopy()
 }
 
-// NewLimitRange returns a copy of the limits of a LimitRange.
+// NewLimitRange returns a copy of the limits of a Kubernetes LimitRange.
 func NewLimitRange(spec corev1.LimitRangeSpec) LimitRange {
 	l := LimitRange{Limits: make([]LimitRangeItem, 0, len(spec.Limits))}
 	for _, item := range spec.DeepCopy().Limits {

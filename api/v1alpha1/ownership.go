@@ -14,7 +14,8 @@ const (
 	// VerbName on a tenant lets its owners give namespaces names without the tenant's
 	// prefix: see TenantNamespaces.
 	VerbName = "name"
-	// VerbLabel on a tenant says that its Tenant lists labels or annotations of its own,
-	// so that the webhook, and not the profile's list, decides which its owners choose.
+	// VerbLabel on a tenant means that its Tenant lists labels or annotations of its own.
+	// The webhook, and not the profile's list, then decides which of them its owners may
+	// choose.
 	VerbLabel = "label"
 )

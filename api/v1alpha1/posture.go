@@ -25,9 +25,9 @@ type Posture struct {
 	// +kubebuilder:default={}
 	Notifications Notifications `json:"notifications,omitempty,omitzero"`
 
-	// flagger allows the kinds of Flagger, within what it says. Without it, a tenant
-	// has no Canaries, MetricTemplates and AlertProviders: Flagger acts on them with
-	// rights of its own.
+	// flagger allows Flagger's kinds, within its lists. Without it, a tenant may not have
+	// Canaries, MetricTemplates or AlertProviders: Flagger acts on them with its own
+	// rights.
 	// +optional
 	Flagger *Flagger `json:"flagger,omitempty"`
 
@@ -64,19 +64,19 @@ type Sources struct {
 	// +kubebuilder:validation:MaxItems=64
 	Git []AddressPattern `json:"git,omitempty"`
 
-	// helm are addresses of HelmRepositories. One of https or http is a host without
-	// a path and without *, such as https://charts.example.com, and approves the host
-	// as a whole: an index names the address of each chart, which may be any. Any
-	// other https pattern matches nothing. One of oci is a pattern as everywhere.
+	// helm lists addresses of HelmRepositories. An https or http address is a host
+	// without a path and without *, such as https://charts.example.com, and approves the
+	// whole host: an index may name any address for a chart. Any other https pattern
+	// matches nothing. An oci address is a pattern as in the other lists.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	Helm []AddressPattern `json:"helm,omitempty"`
 
-	// anyChartDependencies allows charts out of the tenant's own GitRepositories and
-	// Buckets, in namespaces that are in a shard. source-controller then fetches what
-	// such a chart depends on from every address that the chart names, within the
-	// cluster too, as far as the shard's network lets it.
+	// anyChartDependencies allows charts from the tenant's own GitRepositories and
+	// Buckets, in namespaces that belong to a shard. source-controller then fetches the
+	// dependencies of such a chart from every address that the chart names, also inside
+	// the cluster, unless the shard's network policies prevent it.
 	// +optional
 	AnyChartDependencies bool `json:"anyChartDependencies,omitempty"`
 
@@ -136,8 +136,8 @@ type BucketPattern struct {
 
 // Bounds are limits on what Flux does for a tenant.
 type Bounds struct {
-	// minInterval is the shortest spec.interval and spec.retryInterval, and the
-	// shortest interval that an ArtifactGenerator has by its annotation.
+	// minInterval is the minimum of spec.interval and spec.retryInterval, and of the
+	// interval in an ArtifactGenerator's annotation.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:Type=string
@@ -157,9 +157,9 @@ type Bounds struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="a timeout is at most 8760h"
 	MaxTimeout metav1.Duration `json:"maxTimeout,omitempty,omitzero"`
-	// maxObjects is how many objects of each of Flux's kinds a namespace may
-	// have, and how many sources, artifacts and copies for each artifact an
-	// ArtifactGenerator.
+	// maxObjects is the maximum number of objects of each Flux kind in a namespace. It is
+	// also the maximum number of sources and artifacts of an ArtifactGenerator, and of
+	// copies for each artifact.
 	// +optional
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=1
@@ -195,9 +195,9 @@ type Notifications struct {
 	// +kubebuilder:validation:MaxItems=64
 	Addresses []AddressPattern `json:"addresses,omitempty"`
 
-	// headers are the names of the HTTP headers that the Secret of a Provider may
-	// set, in any case. Others could say to whoever receives them that the tenant is
-	// somebody else.
+	// headers are the names of the HTTP headers that the Secret of a Provider may set, in
+	// any case. With other headers, a tenant could impersonate another client to the
+	// receiver.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={Authorization}
@@ -207,19 +207,19 @@ type Notifications struct {
 	Headers []string `json:"headers,omitempty"`
 }
 
-// Flagger is what a tenant may do with Flagger.
+// Flagger limits what a tenant may do with Flagger.
 type Flagger struct {
-	// addresses are what the webhooks of a Canary and a MetricTemplate may name; an
-	// AlertProvider may name those of notifications. Without any, these may name every https address outside
-	// of the cluster, as far as its name tells.
+	// addresses are patterns for the addresses in a MetricTemplate and in the webhooks of
+	// a Canary; an AlertProvider uses the addresses of notifications. If the list is
+	// empty, a MetricTemplate and a webhook may use every https address whose name is
+	// outside of the cluster.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	Addresses []AddressPattern `json:"addresses,omitempty"`
 
-	// hosts are what a Canary may name in spec.service.hosts, beside names without a
-	// dot, which are Services of its own namespace. A * at the beginning stands for
-	// any labels.
+	// hosts are the names that a Canary may use in spec.service.hosts, in addition to the
+	// Services of its own namespace. A * at the beginning matches any labels.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -227,8 +227,9 @@ type Flagger struct {
 	// +kubebuilder:validation:items:Pattern=`^([*][.])?[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
 	Hosts []string `json:"hosts,omitempty"`
 
-	// gateways are what a Canary may name in spec.service.gateways and
-	// spec.service.gatewayRefs, as NAMESPACE/NAME, beside those of its own namespace.
+	// gateways are the gateways, as NAMESPACE/NAME, that a Canary may use in
+	// spec.service.gateways and spec.service.gatewayRefs, in addition to the gateways of
+	// its own namespace.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

@@ -65,26 +65,28 @@ type GrantedSource struct {
 	Name string `json:"name"`
 }
 
-// GrantedConsumers selects namespaces: all of a tenant's, one of a tenant's by tenant and
-// namespace, one that is no tenant's by namespace alone, or tenants' by their labels.
+// GrantedConsumers selects namespaces: all namespaces of a tenant, one namespace of a
+// tenant by tenant and namespace, a namespace that belongs to no tenant by namespace
+// alone, or namespaces of tenants by their labels.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.namespaceSelector) != (has(self.tenant) || has(self.__namespace__))",message="give tenant, namespace, or both; or namespaceSelector alone"
 type GrantedConsumers struct {
-	// tenant is the name of a tenant, for all of its namespaces or for the one that
-	// namespace names.
+	// tenant is the name of a tenant. It selects all of the tenant's namespaces, or only
+	// the one that namespace names.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Tenant string `json:"tenant,omitempty"`
-	// namespace is the name of one namespace. That of a tenant is selected only if
-	// tenant names the tenant: owners choose the names of their namespaces.
+	// namespace is the name of one namespace. A tenant's namespace is selected only if
+	// tenant names the tenant as well: owners choose the names of their namespaces.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
-	// namespaceSelector selects tenants' namespaces by their labels, all of them
-	// if it is empty. Of a namespace that an owner made, only the labels count that
-	// the Tenant lists in spec.namespaces.labels, and those that owners cannot set.
+	// namespaceSelector selects tenants' namespaces by their labels; an empty selector
+	// selects all of them. In a namespace that an owner created, it considers only the
+	// labels that the Tenant lists in spec.namespaces.labels, and labels that owners
+	// cannot set.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }

@@ -27,10 +27,10 @@ type TenancyProfile struct {
 
 // TenancyProfileSpec is what holds for all tenants.
 type TenancyProfileSpec struct {
-	// platformNamespaces are where Flux and Tenure run. What a Kustomization or
-	// HelmRelease of these namespaces applied is the platform's, unless it was
-	// delegated to a tenant. Their service accounts have no rights by that: see
-	// platformAccounts.
+	// platformNamespaces are the namespaces in which Flux and Tenure run. Objects that a
+	// Kustomization or HelmRelease in these namespaces applied belong to the platform,
+	// unless the platform delegated the sync to a tenant. This list gives no rights to
+	// the service accounts of these namespaces: see platformAccounts.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={flux-system}
@@ -39,10 +39,10 @@ type TenancyProfileSpec struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	PlatformNamespaces []string `json:"platformNamespaces,omitempty"`
 
-	// platformAccounts are the service accounts, as NAMESPACE/NAME, that tenants' rules
-	// do not hold back: those of Flux's controllers and of Tenure's manager. Whoever may
-	// update TenancyProfiles need not be listed. An account that applies a tenant's
-	// repository must not be.
+	// platformAccounts are the service accounts, as NAMESPACE/NAME, that are exempt from
+	// the rules for tenants: the accounts of Flux's controllers and of Tenure's manager.
+	// Users who may update TenancyProfiles are exempt without being listed. Do not list
+	// an account that applies a tenant's repository.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={"flux-system/source-controller","flux-system/kustomize-controller","flux-system/helm-controller","flux-system/notification-controller","flux-system/image-reflector-controller","flux-system/image-automation-controller","flux-system/source-watcher","flux-system/tenure-manager"}
@@ -50,10 +50,11 @@ type TenancyProfileSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	PlatformAccounts []PlatformAccount `json:"platformAccounts,omitempty"`
 
-	// delegatedSyncs are the Kustomizations and HelmReleases of platformNamespaces that
-	// apply a tenant's repository, as an account that is not the platform's. What they
-	// applied is the tenant's. What others of these namespaces applied to a tenant's
-	// namespace is the platform's, and nobody else changes or deletes it.
+	// delegatedSyncs are the Kustomizations and HelmReleases in platformNamespaces that
+	// apply a tenant's repository, with an account that is not the platform's. The
+	// objects that they applied belong to the tenant. Objects that other syncs in these
+	// namespaces applied to a tenant's namespace belong to the platform, and only the
+	// platform changes or deletes them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=512
@@ -81,19 +82,20 @@ type TenancyProfileSpec struct {
 	// +kubebuilder:validation:MaxItems=128
 	Exemptions []Exemption `json:"exemptions,omitempty"`
 
-	// protectedNamespaces are names that no owner of a tenant may give a namespace,
-	// beside those of the platform and those that begin with kube-. In them, *
-	// stands for any characters. The default has the names that well-known components
-	// are installed under.
+	// protectedNamespaces are names that owners of tenants may not give a namespace, in
+	// addition to the names of the platform's namespaces and names that begin with kube-.
+	// A * matches any characters. The default has the names of namespaces in which
+	// well-known components are installed.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={"*-system","*-operator","argocd","cert-manager","cert-manager-*","cilium*","external-dns","external-secrets","falco","flux-*","gatekeeper*","grafana","harbor","ingress-*","istio-*","karpenter*","keda","keycloak","knative-*","kyverno*","linkerd*","logging","monitoring","nginx-gateway","observability","olm","openshift-*","prometheus*","rook-ceph","sealed-secrets","tekton-*","traefik*","trivy*","vault","velero"}
 	// +kubebuilder:validation:MaxItems=64
 	ProtectedNamespaces []ValuePattern `json:"protectedNamespaces,omitempty"`
 
-	// namespaceMetadata are the labels and annotations that owners of tenants may choose
-	// for the namespaces that they make. Gateways, network policies and others select
-	// namespaces by labels, so that each one here gives what is selected by it.
+	// namespaceMetadata lists the labels and annotations that owners of tenants may
+	// choose for the namespaces that they create. Gateways, network policies and other
+	// objects select namespaces by labels, so a label in this list gives owners
+	// everything that selects it.
 	// +optional
 	// +kubebuilder:default={}
 	NamespaceMetadata NamespaceMetadata `json:"namespaceMetadata,omitempty,omitzero"`
@@ -111,12 +113,12 @@ type DelegatedSync struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Tenant string `json:"tenant"`
-	// namespace is the object's.
+	// namespace is the namespace of the Kustomization or HelmRelease.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
-	// name is the object's.
+	// name is the name of the Kustomization or HelmRelease.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -129,17 +131,18 @@ type DelegatedSync struct {
 // +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
 type PlatformAccount string
 
-// NamespaceMetadata are names of labels and annotations, in which * stands for any
+// NamespaceMetadata lists names of labels and annotations, in which * matches any
 // characters.
 type NamespaceMetadata struct {
-	// labels by name. The default has those that Flux and Helm put on what they apply.
+	// labels by name. The default has the labels that Flux and Helm set on objects that
+	// they apply.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={"app.kubernetes.io/managed-by","kustomize.toolkit.fluxcd.io/*","helm.toolkit.fluxcd.io/*"}
 	// +kubebuilder:validation:MaxItems=32
 	Labels []ValuePattern `json:"labels,omitempty"`
-	// annotations by name. The default has those that kubectl, Flux and Helm put on what
-	// they apply.
+	// annotations by name. The default has the annotations that kubectl, Flux and Helm
+	// set on objects that they apply.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={"kubectl.kubernetes.io/last-applied-configuration","kustomize.toolkit.fluxcd.io/*","helm.toolkit.fluxcd.io/*","meta.helm.sh/*"}

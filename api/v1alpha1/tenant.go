@@ -27,7 +27,7 @@ type Tenant struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the tenant gets. It may be empty, and may not be left out.
+	// spec is the desired state of the tenant. It is required, and may be empty.
 	// +optional
 	Spec TenantSpec `json:"spec"`
 	// status is what the manager made of it.
@@ -35,8 +35,8 @@ type Tenant struct {
 	Status TenantStatus `json:"status,omitempty,omitzero"`
 }
 
-// TenantSpec is what a tenant gets. All of it is optional: an empty one is a name
-// that namespaces can belong to.
+// TenantSpec is the desired state of a tenant. All fields are optional: a Tenant with an
+// empty spec is a name that namespaces can belong to.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.sync) || self.sync.all(s, has(s.__namespace__)) || has(self.namespaces) && has(self.namespaces.create) && size(self.namespaces.create) > 0",message="a sync needs a namespace: name it in the sync, or list one in spec.namespaces.create",fieldPath=".sync"
 type TenantSpec struct {
@@ -217,7 +217,7 @@ type TenantPolicy struct {
 	// notifications are the ways in and out that the tenant may open.
 	// +optional
 	Notifications *Notifications `json:"notifications,omitempty"`
-	// flagger allows the kinds of Flagger, within what it says.
+	// flagger allows Flagger's kinds, within its lists.
 	// +optional
 	Flagger *Flagger `json:"flagger,omitempty"`
 	// kubeConfigs are the names of Secrets that a Kustomization or HelmRelease may
@@ -231,10 +231,10 @@ type TenantPolicy struct {
 
 // TenantStatus is what the manager made of a Tenant.
 type TenantStatus struct {
-	// conditions: Provisioned says whether the tenant has its namespaces, roles and
-	// quotas, Synced whether Flux has applied its repositories, Replicated whether its
-	// objects are there, and Ready whether all of these are true. WithinQuota says
-	// whether the tenant uses no more than its quotas allow.
+	// conditions: Provisioned is true if the tenant has its namespaces, roles and quotas,
+	// Synced if Flux has applied its repositories, Replicated if its replicated objects
+	// exist, and Ready if all of these are true. WithinQuota is true if the tenant uses
+	// no more than its quotas allow.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

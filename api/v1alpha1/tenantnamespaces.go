@@ -1,9 +1,11 @@
 package v1alpha1
 
-// TenantNamespaces says which namespaces a tenant has and how they look.
+// TenantNamespaces defines which namespaces a tenant has, and their labels and
+// annotations.
 type TenantNamespaces struct {
-	// create are namespaces that are made for the tenant. One that exists and is not
-	// labelled as the tenant's is left alone, and the condition Ready says so.
+	// create lists namespaces that the manager creates for the tenant. The manager does
+	// not change an existing namespace that lacks the tenant's label, and reports it in
+	// the condition Ready.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -13,18 +15,19 @@ type TenantNamespaces struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(n, !n.startsWith('kube-') && n != 'default')",message="default and names that begin with kube- are Kubernetes' own"
 	Create []string `json:"create,omitempty"`
 
-	// quota is how many namespaces the tenant may have before its owners are
-	// refused another one; 0 leaves them the namespaces that are made for them.
+	// quota is the maximum number of namespaces of the tenant: owners of a tenant with
+	// that many cannot create another one. With 0, the tenant has only the namespaces
+	// that the manager creates for it.
 	// +optional
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	Quota *int32 `json:"quota,omitempty"`
 
-	// prefix says whether the names of namespaces that owners make must begin with the
-	// tenant's name and a hyphen. Where it is false, a name needs a hyphen all the same:
-	// the resolver of a Pod would take one without for a top-level domain. A name that
-	// begins with the name of another tenant is refused in any case.
+	// prefix requires that the names of namespaces that owners create begin with the
+	// tenant's name and a hyphen. If it is false, a name still needs a hyphen: the
+	// resolver of a Pod would mistake a name without a hyphen for a top-level domain.
+	// Owners can never use a name that begins with the name of another tenant.
 	// +optional
 	// +kubebuilder:default=true
 	Prefix *bool `json:"prefix,omitempty"`
@@ -55,8 +58,8 @@ type TenantNamespaces struct {
 	// +optional
 	Required RequiredMetadata `json:"required,omitempty,omitzero"`
 
-	// allowed are labels and annotations that owners may give a namespace, beside those
-	// of the TenancyProfile, those that are required, and the tenant's own values.
+	// allowed are labels and annotations that owners may give a namespace, in addition to
+	// the list of the TenancyProfile, the required ones, and the tenant's own.
 	// +optional
 	Allowed AllowedMetadata `json:"allowed,omitempty,omitzero"`
 
@@ -68,7 +71,7 @@ type TenantNamespaces struct {
 // defaultNamespaces is the quota where the schema has not set one.
 const defaultNamespaces = 100
 
-// Limit is how many namespaces the tenant may have.
+// Limit returns the maximum number of namespaces of the tenant.
 func (n *TenantNamespaces) Limit() int {
 	if n.Quota == nil {
 		return defaultNamespaces
@@ -76,11 +79,12 @@ func (n *TenantNamespaces) Limit() int {
 	return int(*n.Quota)
 }
 
-// Prefixed says whether the names that owners give namespaces begin with the tenant's.
+// Prefixed reports whether the names that owners give namespaces must begin with the
+// tenant's name.
 func (n *TenantNamespaces) Prefixed() bool { return n.Prefix == nil || *n.Prefix }
 
-// AllowedMetadata are names of labels and annotations that owners may choose, in which *
-// stands for any characters.
+// AllowedMetadata lists names of labels and annotations that owners may choose, in which
+// * matches any characters.
 type AllowedMetadata struct {
 	// labels by name.
 	// +optional
@@ -94,8 +98,8 @@ type AllowedMetadata struct {
 	Annotations []ValuePattern `json:"annotations,omitempty"`
 }
 
-// RequiredMetadata are labels and annotations by name, each with a pattern for
-// its value, in which * stands for any characters.
+// RequiredMetadata lists labels and annotations by name, each with a pattern for its
+// value, in which * matches any characters.
 type RequiredMetadata struct {
 	// labels by name.
 	// +optional
@@ -107,8 +111,8 @@ type RequiredMetadata struct {
 	Annotations map[string]ValuePattern `json:"annotations,omitempty"`
 }
 
-// ForbiddenMetadata are names of labels and annotations, in which * stands for
-// any characters.
+// ForbiddenMetadata lists names of labels and annotations, in which * matches any
+// characters.
 type ForbiddenMetadata struct {
 	// labels by name.
 	// +optional
@@ -122,7 +126,7 @@ type ForbiddenMetadata struct {
 	Annotations []ValuePattern `json:"annotations,omitempty"`
 }
 
-// ValuePattern is text in which * stands for any characters.
+// ValuePattern is text in which * matches any characters.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=253

@@ -33,8 +33,8 @@ type TenantParametersSpec struct {
 	// +optional
 	Cordoned bool `json:"cordoned,omitempty"`
 
-	// ownerAccounts are the service accounts of the namespace that own a tenant, this
-	// one or another. No Pod runs as one of them.
+	// ownerAccounts are the service accounts in this namespace that own a tenant, this
+	// one or another. No Pod may run as one of them.
 	// +optional
 	// +listType=set
 	OwnerAccounts []string `json:"ownerAccounts,omitempty"`

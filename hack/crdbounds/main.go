@@ -1,13 +1,13 @@
-// Command crdbounds adds bounds to generated CustomResourceDefinitions, in the fields
-// whose Go types are Kubernetes' own and therefore cannot have markers: quantities and
-// ports. What passes a schema and cannot be decoded keeps a controller from reading any
-// object of the kind; and without a maximal length no CEL rule may look at a quantity.
+// Command crdbounds adds bounds to generated CustomResourceDefinitions, for fields with
+// Kubernetes' own Go types, which cannot have markers: quantities and ports. A value that
+// passes the schema but cannot be decoded keeps a controller from reading any object of
+// the kind; and without a maximum length no CEL rule may read a quantity.
 //
-// It also takes defaults off that a kind shares with another one: the manager leaves the
-// names of the TenancyProfile's protectedNamespaces out of TenantParameters, and the API
-// server must not put them back.
+// It also removes defaults from a kind that shares a type with another one: the manager
+// leaves the names of the TenancyProfile's protectedNamespaces out of TenantParameters,
+// and the API server must not restore them.
 //
-// It is run by go generate, after controller-gen, with the files to change.
+// go generate runs it after controller-gen, with the files to change.
 package main
 
 import (
@@ -18,8 +18,8 @@ import (
 
 const (
 	intOrString = "x-kubernetes-int-or-string: true"
-	// anyExponent ends Kubernetes' own pattern of quantities. It allows exponents such
-	// as 1.5, which no program can read.
+	// anyExponent is the end of Kubernetes' own pattern of quantities. It allows
+	// exponents such as 1.5, which no program can parse.
 	anyExponent = `([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
 	wholeNumber = `([eE](\+|-)?[0-9]{1,3}))?$`
 )
@@ -45,7 +45,7 @@ func change(file string) error {
 	return os.WriteFile(file, []byte(manifest), 0o600)
 }
 
-// withoutDefault returns the manifest without the default of a field, which is a list.
+// withoutDefault returns the manifest without the default of a list field.
 func withoutDefault(manifest, field string) string {
 	var lines []string
 	within, dropping := "", false

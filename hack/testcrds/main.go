@@ -1,10 +1,10 @@
-// Testcrds writes the definitions of kinds that tenants use and that are neither
-// Kubernetes' nor Flux's, for tests: those of Gateway API and of Flagger, as they are
-// in modules that the Go module cache verifies, without their descriptions.
+// Testcrds writes the CustomResourceDefinitions that tenants use and that belong neither
+// to Kubernetes nor to Flux, for tests: those of Gateway API and of Flagger, without
+// their descriptions, from modules that the Go module cache verifies.
 //
 //	go -C hack/testcrds run .    writes internal/testcrds
 //
-// It is a module of its own, so that nothing that Tenure ships depends on either.
+// It is a separate module, so that no package that Tenure ships depends on either.
 package main
 
 import (
@@ -16,13 +16,13 @@ import (
 	"path/filepath"
 	"slices"
 
-	// The modules are needed for their manifests alone; these packages are small.
+	// Only the manifests of these modules are needed; these packages are small.
 	_ "github.com/fluxcd/flagger/pkg/version"
 	_ "sigs.k8s.io/gateway-api/pkg/consts"
 	"sigs.k8s.io/yaml"
 )
 
-// sources are the modules, and where the definitions are in them.
+// sources are the modules, and the paths of the definitions in them.
 var sources = []struct{ name, module, files string }{
 	{"gateway-api", "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_*.yaml"},
 	{"flagger", "github.com/fluxcd/flagger", "artifacts/flagger/crd.yaml"},
@@ -63,8 +63,8 @@ func write(name, module, files string) error {
 	return os.WriteFile(filepath.Join("..", "..", "internal", "testcrds", name+".yaml"), out, 0o600)
 }
 
-// trim returns a definition of a kind with the version that is stored and without
-// descriptions, which are most of it; nothing of any other document.
+// trim returns a definition of a kind with only the stored version and without
+// descriptions, which are most of it. It returns nil for any other document.
 func trim(document []byte) ([]byte, error) {
 	var object map[string]any
 	if err := yaml.Unmarshal(document, &object); err != nil || object["kind"] != "CustomResourceDefinition" {
@@ -82,8 +82,7 @@ func trim(document []byte) ([]byte, error) {
 	return slices.Concat([]byte("---\n"), content), err
 }
 
-// undescribed removes each text that describes something, and no property of that
-// name.
+// undescribed removes each description, but no property with the name description.
 func undescribed(value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -100,7 +99,7 @@ func undescribed(value any) {
 	}
 }
 
-// find returns where a module is on disk, at the version of go.mod.
+// find returns the folder of a module on disk, at the version in go.mod.
 func find(module string) (dir, version string, err error) {
 	cmd := exec.Command("go", "list", "-m", "-json", module)
 	cmd.Stderr = os.Stderr

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// besideAnOwner is a control that is taken away while an account of the tenant's
-// namespace, which nothing of the platform applied, owns the tenant.
+// besideAnOwner returns a control that is removed while an account of the tenant's
+// namespace, to which the platform applied nothing, owns the tenant.
 func besideAnOwner(c Control) Control {
 	remove := c.remove
 	c.remove = func(ctx context.Context, t *target) (func(context.Context) error, error) {
@@ -31,8 +31,8 @@ func besideAnOwner(c Control) Control {
 	return c
 }
 
-// owns makes an account an owner of the tenant, or none any more, and waits until the
-// parameters of its namespace say so.
+// owns adds an account to the owners of the tenant, or removes it, and waits until the
+// parameters of its namespace list it or not.
 func (t *target) owns(ctx context.Context, account *corev1.ServiceAccount, want bool) error {
 	tenant := ofTenure("Tenant", "", t.tenant.Name)
 	if err := t.admin.Get(ctx, client.ObjectKeyFromObject(tenant), tenant); err != nil {
@@ -61,7 +61,7 @@ func (t *target) owns(ctx context.Context, account *corev1.ServiceAccount, want 
 	})
 }
 
-// ofTenure names an object of Tenure's.
+// ofTenure returns an object of one of Tenure's kinds, by name.
 func ofTenure(kind, namespace, name string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))

@@ -87,8 +87,9 @@ func TenureRows() []Row {
 	}, proxyRows()...)
 }
 
-// withOwnCharts is a row of attacks by charts out of the tenant's own repository, which
-// the rule for charts stops before they come to what the row is about. It is away too.
+// withOwnCharts returns a row for attacks with charts from the tenant's own repository.
+// The rule for charts stops these before the row's own control does, so the row removes
+// that rule too.
 func withOwnCharts(r Row) Row {
 	charts := rule("charts")
 	for i, c := range r.Controls {
@@ -238,7 +239,7 @@ func rule(name string) Control {
 	}
 }
 
-// warning is that a rule denies, and does not only warn.
+// warning returns the control that a rule denies, and does not only warn.
 func warning(name string) Control {
 	name = admission.Prefix + name
 	return Control{

@@ -1,27 +1,27 @@
 // Package admission holds the rules that the API server itself enforces for
-// tenants, as ValidatingAdmissionPolicies. They are written here once and
-// generated into config/admission: each rule becomes two policies with the same
-// expressions, one that reads the TenancyProfile, for namespaces that have no
-// TenantParameters yet, and one that reads those. The rules about what Flux
-// objects ask for share two policies, see [Shared], and those about other objects
-// two others, see [Objects].
+// tenants, as ValidatingAdmissionPolicies. make generate writes the policies into
+// config/admission: each rule becomes two policies with the same expressions. The first
+// reads the TenancyProfile, for namespaces that have no TenantParameters yet, and the
+// second reads the TenantParameters. The rules about the spec of Flux objects share two
+// policies, see [Shared], and the rules about other objects share two others, see
+// [Objects].
 //
-// A rule speaks of a change of an object, not of the object: what was there
-// before the rule, and is not made worse, may be updated and deleted.
+// A rule checks the change of an object, not the object: users may update and delete an
+// object that is older than the rule, if they do not make it worse.
 //
-// Each policy that a request meets costs far more than one more expression in a policy
-// that it meets anyway, and each policy with a namespace selector costs every request of
-// the cluster a little. So write a new rule
+// Each policy that a request matches costs far more than one more expression in a policy
+// that it matches anyway, and each policy with a namespace selector adds a small cost to
+// every request of the cluster. So write a new rule
 //
-//   - about the spec of Flux objects with shared, and about anything else in the
-//     namespaces of tenants with objects: it becomes an expression of a policy that such
-//     a request meets anyway;
-//   - with conditions that most requests fail, the cheap ones first and the questions to
-//     RBAC last, or as early if its validations alone can tell;
+//   - with shared if it is about the spec of Flux objects, and with objects if it is about
+//     anything else in the namespaces of tenants: it becomes an expression of a policy
+//     that such a request matches anyway;
+//   - with conditions that most requests fail, the cheap ones first and the RBAC checks
+//     last, or as early if its validations alone can decide;
 //   - with a policy of its own only if it is about a few kinds that tenants seldom
 //     write, and then with the selector of namespaces in the binding.
 //
-// TestPoliciesOfRequest counts the policies that frequent requests meet. See
+// TestPoliciesOfRequest counts the policies that frequent requests match. See
 // docs/design/tenancy.md, What a rule costs.
 package admission
 
@@ -66,15 +66,15 @@ type Rule struct {
 	refusal string
 	// unbound rules hold in every namespace and read no parameters.
 	unbound bool
-	// ungoverned are those resources of an unbound rule that it leaves to others where a
-	// namespace has parameters: tenants make many of them there.
+	// ungoverned are the resources that an unbound rule leaves to other rules in a
+	// namespace with parameters: tenants create many of them there.
 	ungoverned []admissionregistrationv1.NamedRuleWithOperations
 	// asks says of an unbound rule that its validations ask RBAC. Messages cannot,
 	// so each validation has its own.
 	asks bool
 	// shared rules are about the spec of Flux objects, and share the policy [Shared].
 	shared bool
-	// objects rules are about what else is in a tenant's namespace, and share the
+	// objects rules are about all other objects in a tenant's namespace, and share the
 	// policy [Objects].
 	objects bool
 	// early rules find out in the match condition whether they have anything to say:
@@ -83,23 +83,22 @@ type Rule struct {
 	// sharded rules are asked only where a namespace or an object is in a shard: see
 	// [narrowed].
 	sharded bool
-	// everyKind says of an objects rule that it is about all kinds where a namespace has
-	// parameters, and about its resources elsewhere: where the profile holds, a missing
-	// one refuses what the rules are about, and that must not be everything.
+	// everyKind extends an objects rule to all kinds where a namespace has parameters.
+	// Elsewhere the rule covers only its resources: a missing profile denies everything
+	// that a rule covers, and that must not be every object.
 	everyKind bool
-	// own says of an objects rule that it reads TenantParameters alone, and holds
-	// nobody back without them.
+	// own rules read TenantParameters only, and deny nothing in a namespace without them.
 	own bool
 	// ofNamespaces are rules for the namespaces of tenants themselves, by our
 	// label. They read the profile: before a namespace is there, it has no
 	// parameters. Without a profile they hold nobody back: admins must be able to
 	// make namespaces then.
 	ofNamespaces bool
-	// profiled rules hold in every namespace and read the profile. Without one they
-	// hold nobody back.
+	// profiled rules hold in every namespace and read the profile. Without a profile they
+	// deny nothing.
 	profiled bool
-	// ofOwners rules hold in namespaces that owners made. They read the profile, and hold
-	// nobody back without one.
+	// ofOwners rules hold in namespaces that owners created. They read the profile, and
+	// deny nothing without one.
 	ofOwners bool
 	// platform rules hold in namespaces of the platform's that have the label
 	// for it. They read the profile, and nothing holds without one: the
@@ -107,8 +106,8 @@ type Rule struct {
 	platform bool
 }
 
-// Policy is the name of the policy that enforces the rule, without the suffix of the
-// one that reads TenantParameters.
+// Policy returns the name of the policy that enforces the rule, without the suffix of the
+// policy that reads TenantParameters.
 func (r Rule) Policy() string {
 	switch {
 	case r.shared:
@@ -210,8 +209,8 @@ func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissio
 	return policies, bindings
 }
 
-// enforced returns the rules that have policies of their own, and those about Flux
-// objects as one.
+// enforced returns the rules that have policies of their own, and the shared rules about
+// Flux objects as one rule.
 func enforced() []Rule {
 	rules := []Rule{shared()}
 	for _, r := range Rules() {
@@ -388,7 +387,7 @@ func (r Rule) tenant(params *admissionregistrationv1.ParamKind) string {
 	case r.ofNamespaces:
 		return tenantName("object", "''")
 	case r.ofOwners:
-		// A Namespace itself lies in none.
+		// A Namespace is in no namespace.
 		return tenantOf("(namespaceObject != null ? namespaceObject : object)")
 	}
 	return tenantName("namespaceObject", "request.namespace")

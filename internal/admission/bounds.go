@@ -5,7 +5,8 @@ import "fmt"
 // reconcileEvery is the annotation that gives an ArtifactGenerator an interval.
 const reconcileEvery = "source.extensions.fluxcd.io/reconcileEvery"
 
-// bounds: no tenant takes Flux's time from the others.
+// bounds returns the rule that limits intervals, timeouts and the work of a single
+// object, so that no tenant takes Flux's time from the others.
 func bounds() Rule {
 	limits := posture + ".bounds"
 	r := Rule{
@@ -29,14 +30,14 @@ func bounds() Rule {
 			what + " + " + quote("needs a shorter "+field+": at most ") + " + " + limits + ".maxTimeout + ', not ' + " + short("object."+field),
 		})
 	}
-	// The timeout that a Kustomization does not name is its interval.
+	// A Kustomization without a timeout uses its interval as the timeout.
 	r.validations = append(r.validations, validation{
 		"object.kind != 'Kustomization' || has(object.spec.timeout) || duration(object.spec.interval) <= duration(" + limits + ".maxTimeout) ||" +
 			" !(has(object.spec.wait) && object.spec.wait || has(object.spec.healthChecks) && size(object.spec.healthChecks) > 0" +
 			" || has(object.spec.deletionPolicy) && object.spec.deletionPolicy == 'WaitForTermination')",
 		what + " + 'needs spec.timeout, at most ' + " + limits + ".maxTimeout + ': without it, it waits for as long as spec.interval'",
 	}, validation{
-		// What helm-controller makes of a timeout that nobody names.
+		// helm-controller uses this timeout if a HelmRelease sets none.
 		"object.kind != 'HelmRelease' || has(object.spec.timeout) || duration('5m') <= duration(" + limits + ".maxTimeout)",
 		what + " + 'needs spec.timeout, at most ' + " + limits + ".maxTimeout + ': without it, it waits for 5m'",
 	})
@@ -44,8 +45,8 @@ func bounds() Rule {
 	return r
 }
 
-// generators are the bounds of ArtifactGenerators, whose interval is an annotation.
-// How many of them there are is a quota's to say.
+// generators returns the bounds of ArtifactGenerators, whose interval is an annotation. A
+// quota limits how many of them a namespace has.
 func generators(limits string) []validation {
 	const every = "object.metadata.annotations['" + reconcileEvery + "']"
 	lists := []validation{{

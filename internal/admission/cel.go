@@ -58,20 +58,21 @@ func fluxKinds(operations []admissionregistrationv1.OperationType) []admissionre
 	}
 }
 
-// specChanged keeps a rule away from updates that leave the spec alone: Flux's
-// own, which write finalizers and annotations, and those of objects that are
-// older than the rule.
-// An ArtifactGenerator has its interval in an annotation, which counts as spec.
+// specChanged is CEL that exempts updates that leave the spec unchanged: Flux's own
+// updates of finalizers and annotations, and updates of objects that are older than the
+// rule. The interval of an ArtifactGenerator is an annotation, which counts as spec.
 const specChanged = "oldObject == null || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec" +
 	" || request.resource.resource == 'artifactgenerators' && has(object.metadata.annotations) && '" + reconcileEvery + "' in object.metadata.annotations" +
 	" && !(has(oldObject.metadata.annotations) && '" + reconcileEvery + "' in oldObject.metadata.annotations" +
 	" && oldObject.metadata.annotations['" + reconcileEvery + "'] == object.metadata.annotations['" + reconcileEvery + "'])"
 
-// isAdmin is CEL: whoever may change the profile may do what tenants may not. It asks
-// RBAC, so that no list of people has to be kept, and no RoleBinding gives the right.
+// isAdmin is CEL that holds if the user may update the profile; such a user is exempt
+// from the rules for tenants. It asks RBAC, so that nobody has to keep a list of users.
+// No RoleBinding can give this right.
 var isAdmin = fmt.Sprintf("authorizer.group('%s').resource('tenancyprofiles').check('update').allowed()", v1alpha1.GroupVersion.Group)
 
-// isManager is CEL: the manager asks. Rules that read no profile know it by its name.
+// isManager is CEL that holds if the manager sent the request. Rules that do not read the
+// profile know the manager by its user name.
 const isManager = "request.userInfo.username == '" + ManagerUser + "'"
 
 // ManagerUser is the user name of the manager's account.
@@ -79,16 +80,17 @@ const ManagerUser = "system:serviceaccount:" + managerNamespace + ":" + tenancy.
 
 const managerNamespace = "flux-system"
 
-// notAdmin keeps a rule that reads no profile away from the manager and from platform
-// admins. The cheap condition comes first.
+// notAdmin are conditions that exempt the manager and platform admins from a rule that
+// does not read the profile. The cheap condition comes first.
 var notAdmin = []string{"!(" + isManager + ")", "!" + isAdmin}
 
-// isListed is CEL: the profile lists the account that asks as one of the platform's.
-// Its namespace alone says nothing: an account there may apply a tenant's repository.
+// isListed is CEL that holds if the profile lists the user's account in platformAccounts.
+// The namespace of an account proves nothing: an account there may apply a tenant's
+// repository.
 const isListed = "has(params.spec.platformAccounts) && params.spec.platformAccounts.exists(a, request.userInfo.username == 'system:serviceaccount:' + a.replace('/', ':'))"
 
-// notThePlatform keeps a rule away from platform admins, from the accounts that the
-// profile lists, and from Kubernetes' own controllers, which clean up what is deleted.
+// notThePlatform are conditions that exempt platform admins, the accounts that the
+// profile lists, and Kubernetes' own controllers, which clean up deleted objects.
 var notThePlatform = []string{
 	notKubernetes,
 	"!(" + isListed + ")",
@@ -155,10 +157,10 @@ func matchesAny(address, patterns string) string {
 		address, quote(cleanURL), patterns, regexp, maxAddress)
 }
 
-// matchesHelm is CEL that holds if a HelmRepository's address is clean and one of the
-// patterns matches it: an oci pattern as everywhere, and of https one that is a host.
-// What an index says can send source-controller anywhere, so that whoever may write a
-// part of a host must not be taken for the whole of it.
+// matchesHelm returns CEL that holds if a HelmRepository's address is clean and matches
+// one of the patterns. An oci pattern matches as everywhere; an https pattern must be a
+// host. An index can send source-controller to any address, so write access to one path
+// of a host must not count as approval of the whole host.
 func matchesHelm(address, patterns string) string {
 	const host = `^https?://[^/*]+(/|/[*][*])?$`
 	return fmt.Sprintf("((%[1]s).startsWith('oci://') ? (%[2]s) : size(%[1]s) <= %[5]d && (%[1]s).matches(%[3]s) && !(%[1]s).contains('..') && has(%[4]s)"+
@@ -192,10 +194,10 @@ func short(text string) string {
 	return fmt.Sprintf("(size(%[1]s) > 512 ? (%[1]s).substring(0, 512) + '...' : %[1]s)", text)
 }
 
-// affordable puts conditions together for as long as one expression may ask RBAC
-// about all of them: the API server allows an expression a cost of 1,000,000, of
-// which each question takes 350,000. It looks at all expressions, also after one that
-// does not hold, so that what decides without a question stands in each.
+// affordable splits conditions into groups, one for each expression, so that no
+// expression costs more than the API server allows: 1,000,000, of which each RBAC check
+// takes 350,000. The API server evaluates every expression, even after one is false, so
+// each group repeats the leading conditions that need no RBAC check.
 func affordable(conditions []string) [][]string {
 	const questions = 2
 	first := slices.IndexFunc(conditions, func(c string) bool { return asks(c) > 0 })
@@ -215,17 +217,17 @@ func affordable(conditions []string) [][]string {
 	return groups
 }
 
-// asks counts the questions to RBAC in an expression.
+// asks returns the number of RBAC checks in an expression.
 func asks(expression string) int { return strings.Count(expression, ".check(") }
 
-// join is CEL that joins expressions by an operator. One that decides is the last
-// to be looked at.
+// join returns CEL that joins expressions by an operator. Evaluation stops at the first
+// expression that decides the result.
 func join(expressions []string, operator string) string {
 	return "(" + strings.Join(expressions, ")"+strings.TrimRight(operator, " ")+"\n(") + ")"
 }
 
-// tenantName is CEL for the name of the tenant that a namespace, which has labels,
-// belongs to, and for another name if it is nobody's.
+// tenantName returns CEL for the name of the tenant that a namespace with labels belongs
+// to, or none if it belongs to no tenant.
 func tenantName(namespace, none string) string {
 	expression := none
 	for _, label := range slices.Backward(tenantLabels) {

@@ -5,10 +5,10 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// charts: what a chart depends on is fetched from where the platform says, and not
-// from where the chart says. source-controller builds a chart that comes out of a
-// GitRepository or a Bucket, with its dependencies, and fetches one of a HelmRepository
-// as it is.
+// charts returns the rule that limits which sources charts come from. source-controller
+// builds a chart from a GitRepository or a Bucket together with its dependencies, which
+// it fetches from addresses that the chart names, not from approved ones. It fetches a
+// chart from a HelmRepository unchanged.
 func charts() Rule {
 	const own = posture + ".sources"
 	r := Rule{
@@ -31,7 +31,7 @@ func charts() Rule {
 					" + ', whose dependencies come from addresses that nobody approved: publish the chart and use a HelmRepository or an OCIRepository," +
 					" or ask the platform team for sources.anyChartDependencies'",
 			},
-			// The label is the namespace's: the rule tenure-shards sees to it.
+			// The rule tenure-shards makes sure that this label is the namespace's.
 			validation{
 				built + " || " + shardOf("object") + " != ''",
 				what + " + 'may take a chart out of a ' + " + c.source + ".kind + ' in a shard only: ask the platform team to give the namespace the label " + v1alpha1.LabelShard + "'",

@@ -6,9 +6,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// flagger: Flagger calls addresses and changes how traffic goes with rights of its
-// own, so that its kinds are there where the platform has allowed them, and lead where
-// it has said.
+// flagger returns the rule that a tenant uses Flagger's kinds only if the platform allows
+// them, and only with the addresses, hosts and gateways that the platform approved.
+// Flagger calls addresses and routes traffic with its own rights.
 func flagger() Rule {
 	allowed := posture + ".flagger"
 	addresses := "(has(" + allowed + ".addresses) && size(" + allowed + ".addresses) > 0 ? " + list(allowed+".addresses") + " : 'https addresses outside of the cluster')"
@@ -24,7 +24,7 @@ func flagger() Rule {
 	for _, field := range []string{
 		"spec.metricsServer", "spec.provider.address", "spec.analysis.webhooks[].url", "spec.canaryAnalysis.webhooks[].url",
 	} {
-		// The provider of a Canary is a name.
+		// In a Canary, spec.provider is a name and has no address.
 		kind := "object.kind == 'Canary'"
 		if field == "spec.provider.address" {
 			kind = "object.kind == 'MetricTemplate'"

@@ -9,38 +9,39 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ownsTenant is CEL: an account of the request's namespace owns a tenant, which RBAC
-// knows at once. The rights of an owner reach beyond the namespace: whoever acts as its
-// account makes namespaces. What cannot be the name of an account is none.
+// ownsTenant returns CEL that holds if an account in the request's namespace owns a
+// tenant; RBAC answers that in one check. The rights of an owner reach beyond the
+// namespace: whoever acts as its account creates namespaces. Text that cannot be an
+// account's name never owns a tenant.
 func ownsTenant(account string) string {
 	return fmt.Sprintf("(%[1]s.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$') && authorizer.serviceAccount(request.namespace, %[1]s).group('%[2]s').resource('%[3]s').check('create').allowed())",
 		account, v1alpha1.GroupVersion.Group, v1alpha1.OwnersResource)
 }
 
-// templated are the kinds of Kubernetes from whose templates its controllers make Pods.
+// templated are the kinds from whose templates Kubernetes' controllers create Pods.
 var templated = []admissionregistrationv1.NamedRuleWithOperations{
 	on(writes, "", "podtemplates", "replicationcontrollers"),
 	on(writes, "apps", "daemonsets", "deployments", "replicasets", "statefulsets"),
 	on(writes, "batch", "cronjobs", "jobs"),
 }
 
-// podAccount is CEL for the account of a Pod or of the Pods that are made of an
-// object's template.
+// podAccount returns CEL for the account of a Pod, or of the Pods that a controller
+// creates from an object's template.
 func podAccount(object string) string {
 	const account = ".?serviceAccountName"
 	return fmt.Sprintf("(request.resource.resource == 'pods' ? %[1]s.?spec%[2]s : %[1]s.?spec.?template.?spec%[2]s.or(%[1]s.?spec.?jobTemplate.?spec.?template.?spec%[2]s).or(%[1]s.?template.?spec%[2]s)).orValue('default')",
 		object, account)
 }
 
-// runsPods is CEL that holds if a Pod is made, or a template names another account than
-// before. What makes Pods is refused as well, where a person sees it; but for
-// Kubernetes' own controllers, the Pod decides.
+// runsPods is CEL that holds if the request creates a Pod, or if a template names another
+// account than before. The rule also denies a workload with such a template, so that the
+// user sees the error; for Kubernetes' own controllers, only the Pod decides.
 var runsPods = "request.resource.resource == 'pods' || (" + notKubernetes + ") && (oldObject == null || " + podAccount("object") + " != " + podAccount("oldObject") + ")"
 
-// mustNotRun is CEL for the beginning of a message about a Pod or a template.
+// mustNotRun is CEL for the start of a message about a Pod or a template.
 const mustNotRun = "(request.resource.resource == 'pods' ? 'a Pod must not run as ' : object.kind + ' ' + variables.name + ' must not run Pods as ') + variables.podAccount + "
 
-// pods: nobody but Flux acts as the account that Flux applies as.
+// pods returns the rule that no Pod runs as an account that Flux applies as.
 func pods() Rule {
 	return Rule{
 		Name: Prefix + "pods", Rows: []string{"I9"},
@@ -54,9 +55,9 @@ func pods() Rule {
 	}
 }
 
-// ownerPods: nor does anybody as an account that owns a tenant. The parameters of a
-// namespace list those, so that RBAC is asked about no Pod there; without them it is
-// asked.
+// ownerPods returns the rule that no Pod runs as an account that owns a tenant. The
+// parameters of a namespace list these accounts, so that Pods there need no RBAC check;
+// without parameters the rule asks RBAC.
 func ownerPods() Rule {
 	const listed = "has(params.spec.tenant)"
 	return Rule{
@@ -74,15 +75,16 @@ func ownerPods() Rule {
 	}
 }
 
-// CEL about requests for tokens of accounts: by themselves, and in Secrets.
+// These are CEL about requests for tokens of accounts: TokenRequests, and Secrets of the
+// token type.
 const (
 	asksToken    = "has(request.subResource) && request.subResource == 'token'" //nolint:gosec // CEL
 	keepsToken   = "request.resource.resource == 'secrets'"
 	tokenAccount = "(" + asksToken + " ? request.name : object.?metadata.?annotations[?'" + corev1.ServiceAccountNameKey + "'].orValue(''))"
 )
 
-// tokens: nor does anybody get a token of one. A node gets those of the Pods that run on
-// it, which Kubernetes sees to.
+// tokens returns the rule that only the platform gets tokens of an account that Flux
+// applies as. A node gets the tokens of the Pods that it runs, which Kubernetes checks.
 func tokens() Rule {
 	return Rule{
 		Name: Prefix + "tokens", Rows: []string{"I8"},
@@ -97,8 +99,9 @@ func tokens() Rule {
 	}
 }
 
-// ownerAccounts: what is written on an owner's account decides who may use it, since
-// annotations make credentials for it, here and in clouds; and nobody gets a token of it.
+// ownerAccounts returns the rule that protects the service account of an owner. The
+// metadata of the account decides who may use it: annotations create credentials for it,
+// here and in clouds. Nobody gets a token of it.
 func ownerAccounts() Rule {
 	const account = "(" + asksToken + " || " + keepsToken + " ? " + tokenAccount + " : " + objectName + ")"
 	different := []string{changed("labels"), changed("annotations"), changed("finalizers"), changed("ownerReferences")}
@@ -127,12 +130,14 @@ func ownerAccounts() Rule {
 	}
 }
 
-// bindings: a tenant gives rights to people, groups and accounts that it can name, and
-// not to everybody, who would come from other tenants and from outside.
+// bindings returns the rule that a tenant gives rights only to users, groups and accounts
+// that it can name, and not to broad groups, which include other tenants and users
+// outside of the cluster.
 func bindings() Rule {
 	const (
-		// broad are subjects of Kubernetes' own names, which stand for many or for
-		// its parts. An account by its user name is one account.
+		// broad holds for subjects with Kubernetes' own names, which stand for many users
+		// or for parts of Kubernetes. The user name of a service account stands for one
+		// account.
 		broad = "(s.kind == 'Group' && s.name.startsWith('system:') && s.name != 'system:serviceaccounts:' + request.namespace" +
 			" || s.kind == 'User' && s.name.startsWith('system:') && !s.name.startsWith('system:serviceaccount:'))"
 		given = "has(object.subjects) ? object.subjects.filter(s, " + broad + " && !(oldObject != null && has(oldObject.subjects) && s in oldObject.subjects)) : []"

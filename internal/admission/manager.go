@@ -12,9 +12,9 @@ import (
 )
 
 // VerbPrivileged is the verb on a Tenant that lets the manager give its namespaces the
-// Pod Security level privileged. No API has it: a platform admin gives it to the manager,
-// with a ClusterRole that is aggregated to the manager's, since a Pod of that level can
-// take the node over, and with it the cluster.
+// Pod Security level privileged. No API has this verb: a platform admin gives it to the
+// manager, with a ClusterRole that is aggregated to the manager's role, since a Pod of
+// that level can take over the node, and with it the cluster.
 const VerbPrivileged = "privileged"
 
 const (
@@ -24,17 +24,18 @@ const (
 
 // CEL of [managerRequests].
 const (
-	// madeBy is that an object says that the manager made it.
+	// madeBy holds if an object has the label of objects that the manager created.
 	madeBy = "(has(%[1]s.metadata.labels) && '" + tenancy.LabelManaged + "' in %[1]s.metadata.labels)"
-	// broadGroups are groups that hold more than one tenant.
+	// broadGroups are groups that include users of more than one tenant.
 	broadGroups = "['system:authenticated', 'system:unauthenticated', 'system:serviceaccounts', 'system:masters', 'system:nodes']"
 )
 
-// managerRequests: RBAC can say which roles the manager may bind and which kinds it may
-// write, but not where. This says where, for the manager's own requests: whoever has its
-// token gets no further than into the namespaces of tenants, as the tenants themselves.
+// managerRequests returns the rule for the manager's own requests. RBAC limits which
+// roles the manager may bind and which kinds it may write, but not in which namespaces;
+// this rule does. An attacker with the manager's token gets no further than the
+// namespaces of tenants, with no more rights there than the tenants have.
 //
-// It matches the kinds that the manager may write, and so no Pods.
+// The rule matches the kinds that the manager may write, and so no Pods.
 func managerRequests() Rule {
 	return Rule{
 		Name: Prefix + "manager", Rows: []string{"I25"},
@@ -49,7 +50,8 @@ func managerRequests() Rule {
 			on(all, groupSource, "gitrepositories", "ocirepositories", "externalartifacts", "externalartifacts/status"),
 			on(all, groupWebhooks, "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
 		},
-		// Whatever makes them, rule tenure-accounts says as whom they are applied.
+		// Whoever creates these, the rule tenure-accounts checks the account that Flux
+		// applies them as.
 		ungoverned: []admissionregistrationv1.NamedRuleWithOperations{
 			on(creates, groupKustomize, kustomizations...), on(creates, groupHelm, helmReleases...), on(creates, groupSource, "gitrepositories", "ocirepositories"),
 		},
@@ -62,7 +64,8 @@ func managerRequests() Rule {
 			{Name: "reserved", Expression: "variables.place.startsWith('kube-') || variables.place in ['" + strings.Join(reservedNamespaces, "', '") + "']"},
 			{Name: "made", Expression: "request.operation == 'CREATE' ? " + fmt.Sprintf(madeBy, "object") + " : " + fmt.Sprintf(madeBy, "oldObject")},
 			{Name: "requested", Expression: "request.operation == 'UPDATE' && variables.kind in ['kustomizations', 'helmreleases'] && !(" + beyondAnnotations + ")"},
-			// What it gives up, in a namespace that is a tenant's no more.
+			// givenUp holds if the manager gives up an object, as it does in a namespace
+			// that no longer belongs to a tenant.
 			{Name: "givenUp", Expression: "variables.made && (request.operation == 'DELETE' || request.operation == 'UPDATE' &&" +
 				" (has(object.spec) ? has(oldObject.spec) && object.spec == oldObject.spec : variables.kind != 'roles'" +
 				" && (!has(object.subjects) || has(oldObject.subjects) && object.subjects == oldObject.subjects)))"},
@@ -72,13 +75,14 @@ func managerRequests() Rule {
 	}
 }
 
-// beyondAnnotations is CEL that holds if an update changes more than a request to
-// reconcile.
+// beyondAnnotations is CEL that holds if an update changes more than the annotation that
+// requests a reconcile.
 var beyondAnnotations = "!has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
 	" || " + changed("labels") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
 	" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object")
 
-// theManager begins what a request of the manager's is refused with.
+// theManager is CEL for the start of the message when the rule denies a request of the
+// manager.
 const theManager = "'the manager must not ' + request.operation.lowerAscii() + ' ' + request.kind.kind + ' ' + (variables.place != '' && variables.kind != 'namespaces' ? variables.place + '/' : '') + variables.name + ': '"
 
 // of limits a validation to kinds.
@@ -89,8 +93,9 @@ func of(expression, reason string, kinds ...string) validation {
 	}
 }
 
-// managedNamespaces: the manager changes namespaces that are tenants' already, and makes
-// none of others. It gives no level of Pod Security that lets Pods have the node.
+// managedNamespaces returns the validations for Namespaces: the manager creates and
+// changes only namespaces of tenants, and never gives a namespace to another tenant. It
+// sets no Pod Security level that lets Pods control the node.
 func managedNamespaces() []validation {
 	const level, version = PodSecurityLabel, PodSecurityLabel + "-version"
 	label := func(object, key string) string {
@@ -110,10 +115,11 @@ func managedNamespaces() []validation {
 	}
 }
 
-// managedObjects: in namespaces, the manager writes where a tenant is, and what it made.
+// managedObjects returns the validations for namespaced objects: the manager writes in
+// namespaces of tenants, and to objects that it created.
 func managedObjects() []validation {
 	namespaced := []string{"serviceaccounts", "resourcequotas", "limitranges", "networkpolicies", "roles", "rolebindings", "tenantparameters", "kustomizations", "helmreleases", "gitrepositories", "ocirepositories"}
-	// What Capsule's controller made, which the manager takes the place of.
+	// These are objects of Capsule's controller, which the manager replaces.
 	capsule := "request.operation == 'DELETE' && has(oldObject.metadata.ownerReferences) && oldObject.metadata.ownerReferences.exists(o, o.kind == 'Tenant' && o.apiVersion.startsWith('capsule.clastix.io/'))"
 	return []validation{
 		of("variables.requested || variables.givenUp || !variables.reserved && variables.tenant != ''", "the namespace is no tenant's", namespaced...),
@@ -128,8 +134,8 @@ func managedObjects() []validation {
 	}
 }
 
-// sameWebhooks is CEL that holds if a configuration of webhooks calls the same, for the
-// same requests, as before.
+// sameWebhooks is CEL that holds if an update of a webhook configuration leaves the
+// Services that it calls and the requests that it matches unchanged.
 var sameWebhooks = "request.operation == 'UPDATE' && object.webhooks.size() == oldObject.webhooks.size() && object.webhooks.all(w, oldObject.webhooks.exists(o, o.name == w.name" +
 	" && has(w.clientConfig.service) && has(o.clientConfig.service) && w.clientConfig.service.name == o.clientConfig.service.name && w.clientConfig.service.namespace == o.clientConfig.service.namespace" +
 	func() string {
@@ -140,8 +146,8 @@ var sameWebhooks = "request.operation == 'UPDATE' && object.webhooks.size() == o
 		return same.String()
 	}() + "))"
 
-// managedRights: the manager gives roles that it was allowed to give, and takes for
-// itself those alone that the rules know where.
+// managedRights returns the validations for roles and bindings: the manager binds only
+// roles that it was allowed to bind, and gives itself only the roles in forItself.
 func managedRights() []validation {
 	const manager = "s.kind == 'ServiceAccount' && 'system:serviceaccount:' + (has(s.namespace) ? s.namespace : '') + ':' + s.name == '" + ManagerUser + "'"
 	inNamespaces := "['" + strings.Join([]string{
@@ -174,8 +180,8 @@ func managedRights() []validation {
 	}
 }
 
-// managerParameters: who is the platform, and what is exempt from rules, the profile
-// says, and not the manager.
+// managerParameters returns the rule that the manager cannot change which accounts are
+// the platform's, and which objects are exempt from rules: the profile decides that.
 func managerParameters() Rule {
 	same := func(field string) string {
 		return fmt.Sprintf("has(object.spec.%[1]s) == has(params.spec.%[1]s) && (!has(object.spec.%[1]s) || object.spec.%[1]s == params.spec.%[1]s)", field)

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AppliedBy are labels that say in which namespace the Kustomization or HelmRelease is
+// AppliedBy are the labels that hold the namespace of the Kustomization or HelmRelease
 // that applied an object.
 var AppliedBy = []string{groupKustomize + "/namespace", groupHelm + "/namespace"}
 
@@ -23,8 +23,8 @@ const PodSecurityLabel = "pod-security.kubernetes.io/enforce"
 // admitted. It gives no rights, so that a new namespace of an owner may have it.
 const AdmissionMark = "tenure.dev/admission"
 
-// ProtectedKey says whether a label or annotation of a namespace is one that no list lets
-// owners choose: see [tenancy.ProtectedKey].
+// ProtectedKey reports whether owners can never choose a label or annotation of a
+// namespace, whatever the lists contain: see [tenancy.ProtectedKey].
 func ProtectedKey(key string) bool { return tenancy.ProtectedKey(key) }
 
 // ReservedNamespace says whether no owner may have a namespace of this name,
@@ -33,9 +33,9 @@ func ReservedNamespace(name string) bool {
 	return strings.HasPrefix(name, "kube-") || slices.Contains(reservedNamespaces, name)
 }
 
-// DomainName says whether a name could be the last label of an internet address. The
-// resolver of a Pod completes names with those of namespaces, so that Pods would find
-// Services of such a namespace under addresses of others.
+// DomainName reports whether a name could be the last label of an internet address. The
+// resolver of a Pod completes names with the names of namespaces, so Pods would find
+// Services of such a namespace under internet addresses of other hosts.
 func DomainName(name string) bool {
 	return !strings.Contains(name, "-") || strings.HasPrefix(name, "xn--")
 }

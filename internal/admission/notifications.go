@@ -6,8 +6,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// notifications: what comes in is authenticated, what goes out leaves the
-// cluster.
+// notifications returns the rule that a Receiver authenticates its callers, and that a
+// Provider sends only to addresses outside of the cluster.
 func notifications() Rule {
 	allowed := posture + ".notifications"
 	addresses := "(has(" + allowed + ".addresses) && size(" + allowed + ".addresses) > 0 ? " + list(allowed+".addresses") + " : 'https addresses outside of the cluster')"
@@ -32,8 +32,8 @@ func notifications() Rule {
 			path(field, "false"), what + " + " + quote("must not post through a proxy of its own in "+field+": leave it out"),
 		})
 	}
-	// Types of Providers that fall back to the cloud identity of the controller, also
-	// where the Secret that they name has no token, which no policy can see.
+	// Providers of these types fall back to the cloud identity of the controller, even if
+	// the Secret that they name has no token, which no policy can see.
 	for _, cloud := range []struct{ types, provider string }{{"['googlepubsub']", "gcp"}, {"['azureeventhub', 'azuredevops']", "azure"}} {
 		providers := posture + ".sources.providers"
 		r.validations = append(r.validations, validation{

@@ -7,8 +7,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// Keys of a Secret with which a Provider of Flux or Flagger goes elsewhere than its
-// spec says. githubAppBaseURL is whom a GitHub App asks for its token.
+// With these keys of a Secret, a Provider of Flux or Flagger sends to another address
+// than its spec has. A GitHub App gets its token from githubAppBaseURL.
 const (
 	keyAddress = "address"
 	keyProxy   = "proxy"
@@ -19,9 +19,9 @@ const (
 // maxHeaders bounds the text of the headers in a Secret, in bytes.
 const maxHeaders = 4096
 
-// notificationSecrets: what a Secret says to a Provider is held to the same list as
-// the Provider's spec. The rule is about every Secret with such a key, since which of
-// them a Provider names later nobody can say.
+// notificationSecrets returns the rule that checks the addresses and headers in the
+// Secret of a Provider against the same lists as the Provider's spec. The rule covers
+// every Secret with such a key: a Provider may name any of them later.
 func notificationSecrets() Rule {
 	allowed := posture + ".notifications"
 	addresses := "(has(" + allowed + ".addresses) && size(" + allowed + ".addresses) > 0 ? " + list(allowed+".addresses") + " : 'https addresses outside of the cluster')"
@@ -43,7 +43,7 @@ func notificationSecrets() Rule {
 		conditions: append([]string{join(changes, " || ")}, notThePlatform...),
 		variables: append(append(append(append(
 			[]admissionregistrationv1.Variable{{Name: "characters", Expression: characters}}, decoded(keyAddress, keyAddress)...),
-			// What Sentry calls a DSN has a public key where others have a user.
+			// The DSN of Sentry has a public key in the place of a user.
 			admissionregistrationv1.Variable{Name: "target", Expression: "variables.address.matches('^https://[A-Za-z0-9]{1,64}@') ? 'https://' + variables.address.substring(variables.address.indexOf('@') + 1) : variables.address"}),
 			decoded("app", keyApp)...), decoded(keyHeaders, keyHeaders)...),
 		validations: []validation{
@@ -59,14 +59,14 @@ func notificationSecrets() Rule {
 	}
 }
 
-// base64Digits are those of the standard encoding, in which the API server shows the
+// base64Digits are the digits of the standard encoding, in which the API server shows the
 // data of a Secret.
 const base64Digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
-// decoded are the variables for the text of a key of a Secret, empty if it is not
-// there. CEL has no function for base64: each four digits are looked up, and then the
-// three characters that they stand for. What is not printable ASCII or white space
-// becomes a character that no address and no header has.
+// decoded returns the variables for the text of a key of a Secret; the text is empty if
+// the key is missing. CEL has no function for base64: the variables look up each four
+// digits, and then the three characters that they encode. Bytes other than printable
+// ASCII and white space become a character that no address and no header has.
 func decoded(name, key string) []admissionregistrationv1.Variable {
 	digits, letters := "variables."+name+"Digits", name+"Digits"
 	at := func(i int) string { return fmt.Sprintf("%s[i+%d]", digits, i) }
@@ -80,8 +80,8 @@ func decoded(name, key string) []admissionregistrationv1.Variable {
 	}
 }
 
-// characters is a CEL string of 256 characters: each byte that is printable or white
-// space at its own place, and DEL for the others.
+// characters is a CEL string of 256 characters: each printable or white space byte at its
+// own index, and DEL at all others.
 var characters = func() string {
 	var b strings.Builder
 	for c := range 256 {

@@ -11,20 +11,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Objects is the policy of the rules about objects of tenants' namespaces, of whatever
-// kind. One of them is about every kind, so that each request meets a policy. For each
-// further policy the API server would convert the request, the object and the
-// parameters again, which takes longer than all of these rules.
+// Objects is the policy of the rules about all kinds of objects in tenants' namespaces.
+// One of its rules covers every kind, so each request meets this policy. For each further
+// policy the API server would convert the request, the object and the parameters again,
+// which takes longer than all of these rules.
 //
-// Its match condition holds if one of the rules may have something to say. It has all
-// that the rules ask but the questions to RBAC, which the validation asks.
+// Its match condition holds if one of the rules may apply. It contains all conditions of
+// the rules except the RBAC checks, which the validation makes.
 const Objects = Prefix + "objects"
 
-// objects returns the rules about objects as one: all of them where a namespace has
+// objects returns the rules about objects as one rule: all of them where a namespace has
 // parameters (own), and otherwise those that read the profile.
 //
-// RBAC is asked by the variables rbac0, rbac1 and so on, of which several rules may need
-// the same, and these are looked at by the variable refused alone: a message cannot ask.
+// The variables rbac0, rbac1 and so on check RBAC, and several rules may share one. Only
+// the variable refused reads them: a message cannot check RBAC.
 func objects(own bool) Rule {
 	one := Rule{Name: Objects, Title: "objects of a tenant's namespace are what the tenant may have", objects: true}
 	var applies, questions, refused, refusals []string
@@ -66,7 +66,7 @@ func objects(own bool) Rule {
 	return one
 }
 
-// applies is CEL for a match condition: it holds if the rule may have something to say.
+// applies returns CEL for a match condition that holds if the rule may apply.
 func (r Rule) applies(own bool) string {
 	all := []string{r.looks(own)}
 	for _, condition := range r.conditions {
@@ -74,8 +74,8 @@ func (r Rule) applies(own bool) string {
 			all = append(all, condition)
 		}
 	}
-	// Without parameters only the namespace says whose it is, which a match condition
-	// does not see.
+	// Without parameters only the namespace names the tenant, and a match condition
+	// cannot read the namespace.
 	if r.early && own {
 		tenant := admissionregistrationv1.Variable{Name: "tenant", Expression: "params.spec.tenant"}
 		all = append(all, "!("+inline(holding(r.validations), append([]admissionregistrationv1.Variable{tenant}, r.variables...))+")")
@@ -83,8 +83,8 @@ func (r Rule) applies(own bool) string {
 	return join(all, " && ")
 }
 
-// looks is CEL that holds if the rule is about a request. Namespaces have rules of their
-// own, and what is connected to is no object.
+// looks returns CEL that holds if the rule covers a request. Namespaces have rules of
+// their own, and a CONNECT request has no object.
 func (r Rule) looks(own bool) string {
 	if r.everyKind && own {
 		return "request.operation != 'CONNECT' && request.resource.resource != 'namespaces'"
@@ -92,8 +92,8 @@ func (r Rule) looks(own bool) string {
 	return looksAt(r.resources)
 }
 
-// looksAt is CEL that holds if a request is for one of the resources, by one of the
-// operations. The names of all resources are compared first, as most requests are for
+// looksAt returns CEL that holds if a request is for one of the resources, with one of
+// the operations. It compares the names of all resources first, as most requests are for
 // others.
 func looksAt(rules []admissionregistrationv1.NamedRuleWithOperations) string {
 	var names, each []string
@@ -127,9 +127,9 @@ func looksAt(rules []admissionregistrationv1.NamedRuleWithOperations) string {
 
 // objectPolicies returns the two policies of [Objects] and their bindings.
 //
-// Where the parameters of a namespace are missing, what the rules that read the profile
-// are about is refused. The rest of the namespace is not: what every kind has to do with
-// is also what Kubernetes itself writes.
+// If the parameters of a namespace are missing, the API server denies requests for the
+// resources of the rules that read the profile. It allows all others: Kubernetes itself
+// writes objects of every kind.
 func objectPolicies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 	profile, parameters := objects(false), objects(true)
 	const own = Objects + fromParameters

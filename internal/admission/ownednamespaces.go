@@ -11,10 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// namespaceNames: the names that owners may give namespaces, and the labels and
-// annotations that they may choose. The webhook says so first, and knows the Tenant; this
-// holds where the webhook is not asked. What a Tenant allows beyond the profile is RBAC
-// here: the verbs [v1alpha1.VerbName] and [v1alpha1.VerbLabel] on the tenant.
+// namespaceNames returns the rule about the names that owners may give namespaces, and
+// the labels and annotations that they may choose. The webhook, which knows the Tenant,
+// checks them first; this rule holds where the API server does not call the webhook. RBAC
+// represents what a Tenant allows beyond the profile: the verbs [v1alpha1.VerbName] and
+// [v1alpha1.VerbLabel] on the tenant.
 func namespaceNames() Rule {
 	const (
 		tenant = "object.metadata.labels['" + v1alpha1.LabelTenant + "']"
@@ -61,29 +62,29 @@ func namespaceNames() Rule {
 	}
 }
 
-// matchesName is CEL that holds if a pattern, in which * stands for any characters, stands
-// for all of a text. What stands before the first star is compared first, since an
-// expression that is made of a pattern is compiled anew for each request.
+// matchesName returns CEL that holds if a pattern, in which * matches any characters,
+// matches a whole text. It compares the text before the first star first, since the API
+// server compiles an expression made from a pattern anew for each request.
 func matchesName(pattern, text string) string {
 	return fmt.Sprintf("(%[1]s == %[2]s || %[1]s.contains('*') && %[2]s.startsWith(%[1]s.split('*')[0]) && %[2]s.matches('^' + %[1]s.replace('.', '[.]').replace('*', '.*') + '$'))", pattern, text)
 }
 
-// unlistedKeys is CEL for the labels or annotations of an object that the profile does
-// not let owners choose, without those that are looked at elsewhere.
+// unlistedKeys returns CEL for the labels or annotations of an object that the profile
+// does not let owners choose, without the keys that other expressions check.
 func unlistedKeys(field string, elsewhere ...string) string {
 	const listed = "params.spec.namespaceMetadata"
 	return fmt.Sprintf("(has(object.metadata.%[1]s) ? object.metadata.%[1]s.filter(k, !(k in ['%[2]s']) && !(has(%[3]s) && has(%[3]s.%[1]s) && %[3]s.%[1]s.exists(p, %[4]s))) : [])",
 		field, strings.Join(elsewhere, "', '"), listed, matchesName("p", "k"))
 }
 
-// takeover: a namespace that a tenant's owner made stays the tenant's. What the platform
-// applied there, the tenant's Pods could use: they run as any account of the namespace.
-// So the platform moves in only when somebody has adopted the namespace, by another value
-// of its label [v1alpha1.LabelMadeBy].
+// takeover returns the rule that keeps the platform out of a namespace that a tenant's
+// owner created. The tenant's Pods could use what the platform applied there: they run as
+// any account of the namespace. The platform may use the namespace once a platform admin
+// has adopted it, with another value of its label [v1alpha1.LabelMadeBy].
 //
-// Accounts of the platform make other objects in namespaces of tenants as well, for what
-// tenants asked of them: Flux its HelmCharts and ExternalArtifacts, the manager all that it
-// keeps, everybody events.
+// Accounts of the platform still create the objects in tenants' namespaces that they
+// create for tenants: Flux its HelmCharts and ExternalArtifacts, the manager all of its
+// objects, and every account events.
 func takeover() Rule {
 	applied := func(object string) string {
 		var any []string
@@ -99,7 +100,7 @@ func takeover() Rule {
 		Title: "the platform applies nothing to a namespace that a tenant's owner made, unless it has adopted the namespace",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 			Operations: writes,
-			// A binding's namespaceSelector matches every object that is in no namespace.
+			// A binding's namespaceSelector matches every cluster-scoped object.
 			Rule: admissionregistrationv1.Rule{
 				APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"},
 				Scope: new(admissionregistrationv1.NamespacedScope),
@@ -118,7 +119,7 @@ func takeover() Rule {
 	}
 }
 
-// madeByOwners selects the namespaces that owners made.
+// madeByOwners returns a selector for the namespaces that owners created.
 func madeByOwners() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelMadeBy: v1alpha1.MadeByOwner}}
 }

@@ -45,16 +45,17 @@ func externalArtifacts() Rule {
 	}
 }
 
-// managed: what the platform has put into a tenant's namespace stays as it is, of
-// whatever kind, and nothing else says that it comes from the platform. What a sync
-// applied that the platform delegated to a tenant is the tenant's.
+// managed returns the rule that a tenant changes no object of the platform in its
+// namespace, of any kind, and that no other object carries the labels of the platform's
+// objects. Objects that a sync applied which the platform delegated to a tenant belong to
+// the tenant.
 //
-// Flux's labels name the sync, and not as whom it applied: the profile lists those that
-// are delegated. Their accounts may bring objects that have the labels, since Flux sets
-// them, and nobody else may. Labels decide about nothing that Flux removes: it keeps a
-// list in the status of the sync.
+// Flux's labels name the sync, but not the account that it applied as, so the profile
+// lists the delegated syncs. Their accounts may write objects with these labels, since
+// Flux sets them; no other account of a tenant may. Flux does not decide by labels which
+// objects to remove: it keeps a list in the status of the sync.
 //
-// It is about every kind, and so asks for the labels first, which few objects have.
+// The rule covers every kind, and so checks the labels first, which few objects have.
 func managed() Rule {
 	by := func(object, group string) string {
 		return fmt.Sprintf("'%[2]s/namespace' in %[1]s.metadata.labels && %[1]s.metadata.labels['%[2]s/namespace'] in params.spec.platformNamespaces"+
@@ -65,7 +66,7 @@ func managed() Rule {
 		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata) && has(%[1]s.metadata.labels) && (%[2]s || %[3]s || '%[4]s' in %[1]s.metadata.labels && %[1]s.metadata.labels['%[4]s'] == '%[5]s'))",
 			object, by(object, groupKustomize), by(object, groupHelm), tenancy.LabelManaged, tenancy.ManagedValue)
 	}
-	// Flux sets the labels for the account that it applies as, of the sync's namespace.
+	// Flux sets the labels for the account that it applies as, in the sync's namespace.
 	bySync := fmt.Sprintf("['%s/namespace', '%s/namespace'].exists(l, l in object.metadata.labels && object.metadata.labels[l] in params.spec.platformNamespaces"+
 		" && request.userInfo.username.startsWith('system:serviceaccount:' + object.metadata.labels[l] + ':'))"+
 		" && !('%s' in object.metadata.labels)", groupKustomize, groupHelm, tenancy.LabelManaged)
@@ -89,7 +90,7 @@ func managed() Rule {
 				" || " + changed("labels") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
 				" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object"),
 			notANode,
-			// Controllers of the platform's work on objects of every namespace.
+			// The platform's controllers work on objects of every namespace.
 			notEverywhere,
 		}, notThePlatform...),
 		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (" + made("oldObject") +

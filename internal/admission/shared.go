@@ -77,11 +77,12 @@ func (r Rule) variable() string {
 	return strings.ReplaceAll(strings.TrimPrefix(r.Name, Prefix), "-", "_")
 }
 
-// Shares says whether the rule shares its policies with others.
+// Shares reports whether the rule shares its policies with other rules.
 func (r Rule) Shares() bool { return r.shared || r.objects }
 
-// Without takes a rule out of a policy that it shares, which goes on to enforce the
-// others, and says whether it was in it. It is for showing what the rule stops.
+// Without removes a rule from a policy that it shares with others, and reports whether
+// the policy had it. The policy still enforces the others. Use it to show what the rule
+// stops.
 func (r Rule) Without(policy *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
 	i := slices.IndexFunc(policy.Spec.Variables, func(v admissionregistrationv1.Variable) bool { return v.Name == r.variable() })
 	if !r.Shares() || i < 0 {

@@ -14,26 +14,25 @@ import (
 const everywhere = "authorizer.group(request.resource.group).resource(request.resource.resource)" +
 	".subresource(has(request.subResource) ? request.subResource : '')"
 
-// notANode keeps a rule away from the nodes, which Kubernetes holds to what runs on
-// them.
+// notANode exempts nodes from a rule: Kubernetes limits a node to the Pods that it runs.
 const notANode = "!has(request.userInfo.groups) || !('system:nodes' in request.userInfo.groups)"
 
-// notEverywhere keeps a rule away from who may do the same in every namespace.
+// notEverywhere exempts users who may do the same in every namespace.
 const notEverywhere = "!" + everywhere + ".check(request.operation == 'DELETE' ? 'delete' : request.operation == 'UPDATE' ? 'update' : 'create').allowed()" +
 	" && !(request.operation == 'UPDATE' && " + everywhere + ".check('patch').allowed())"
 
 // CEL of [contents].
 const (
 	isCordoned = "has(params.spec.cordoned) && params.spec.cordoned"
-	// claimProtection is the finalizer that admission plugin
-	// StorageObjectInUseProtection adds to each new claim, as whoever creates it, and
-	// groupProtection the one that plugin PodGroupProtection adds to each new PodGroup.
-	// All other finalizers of Kubernetes, Flux and drivers are added by controllers.
+	// The admission plugin StorageObjectInUseProtection adds claimProtection to each new
+	// claim, on behalf of the user who creates it; PodGroupProtection adds
+	// groupProtection to each new PodGroup. Controllers add all other finalizers of
+	// Kubernetes, Flux and drivers.
 	claimProtection = "kubernetes.io/pvc-protection"
 	groupProtection = "scheduling.k8s.io/podgroup-protection"
-	// allowedFinalizers are those that Kubernetes serves for every kind, those that it
-	// serves for the kind of the request, and those that the platform says somebody
-	// serves.
+	// allowedFinalizers are the finalizers that Kubernetes handles for every kind, those
+	// that it handles for the kind of the request, and those that the platform lists as
+	// handled.
 	allowedFinalizers = "['" + metav1.FinalizerOrphanDependents + "', '" + metav1.FinalizerDeleteDependents + "'] + (" +
 		"request.resource.group == '' && request.resource.resource == 'persistentvolumeclaims' ? ['" + claimProtection + "']" +
 		" : request.resource.group == 'scheduling.k8s.io' && request.resource.resource == 'podgroups' ? ['" + groupProtection + "'] : []) + (" +
@@ -51,9 +50,9 @@ var templatesHoldUp = "(request.operation in ['CREATE', 'UPDATE'] && request.res
 	" ['controllerrevisions', 'cronjobs', 'daemonsets', 'deployments', 'jobs', 'podtemplates', 'replicasets', 'replicationcontrollers', 'statefulsets']" +
 	" && " + templateFinalizers("object") + ".exists(f, !(f in " + allowedFinalizers + ") && !(oldObject != null && f in " + templateFinalizers("oldObject") + ")))"
 
-// templateFinalizers is CEL for the finalizers of all templates of an object, without
-// those that its kind has anyway. The template of a ControllerRevision is what a
-// StatefulSet goes back to.
+// templateFinalizers returns CEL for the finalizers of all templates of an object,
+// without the finalizers that its kind always has. A StatefulSet rolls back to the
+// template of a ControllerRevision.
 func templateFinalizers(object string) string {
 	var all []string
 	for _, template := range []string{"spec.?template", "spec.?jobTemplate", "spec.?jobTemplate.?spec.?template", "template", "data.?spec.?template"} {

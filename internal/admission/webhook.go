@@ -13,9 +13,9 @@ const (
 	// WebhookService is the name of its Service, and of the Secret with its
 	// certificate, in namespace flux-system.
 	WebhookService = Prefix + "webhook"
-	// WebhookPath begins the path that is called. The manager adds a secret: see
-	// internal/webhook/caller. The manifest has no path, so that nobody who applies it
-	// takes the secret away.
+	// WebhookPath is the start of the path that the API server calls. The manager appends
+	// a secret: see internal/webhook/caller. The manifest has no path, so that applying
+	// it again does not remove the secret.
 	WebhookPath = "/namespaces"
 
 	// NamespaceWebhook is what refusals of the webhook call it.
@@ -27,18 +27,20 @@ const (
 	// QuotaWebhookName is the name of the configuration of the webhook that moves parts
 	// of tenants' quotas: see internal/webhook/divided.
 	QuotaWebhookName = Prefix + "quotas"
-	// QuotaWebhookPath begins the path that is called for it.
+	// QuotaWebhookPath is the start of the path of this webhook.
 	QuotaWebhookPath = "/quotas"
-	// QuotaWebhookSuffix ends what refusals call it.
+	// QuotaWebhookSuffix is the end of the webhook's name in refusals.
 	QuotaWebhookSuffix = "quotas.tenure.dev"
-	// QuotaWebhookSeconds is how long a request waits for a part of a quota, at most.
+	// QuotaWebhookSeconds is the maximum time, in seconds, that a request waits for a
+	// part of a quota.
 	QuotaWebhookSeconds = 10
 )
 
 // QuotaWebhook returns the configuration of the webhook that moves parts of tenants'
-// quotas. It decides nothing: what it would refuse, the API server's quotas refuse as
-// well, and while it is away each namespace has its part. So it may fail. It is called
-// in namespaces with a divided quota alone, and for what that counts.
+// quotas. The webhook may fail: the API server's quotas deny every request that it would
+// deny, and each namespace keeps its part while the webhook is down. The API server calls
+// it only in namespaces with a divided quota, and only for the resources that the quota
+// counts.
 func QuotaWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	namespaced := admissionregistrationv1.NamespacedScope
 	changed := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
@@ -73,7 +75,8 @@ func QuotaWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 			AdmissionReviewVersions: []string{"v1"},
 		}
 		if class == "objects" {
-			// What comes often and is counted by nobody, and what has a webhook of its own.
+			// These are frequent requests that no quota counts, and resources with a
+			// webhook of their own.
 			webhook.MatchConditions = []admissionregistrationv1.MatchCondition{{
 				Name:       "counted",
 				Expression: "!(request.resource.resource in ['events', 'leases', 'pods', 'persistentvolumeclaims', 'services', 'endpoints', 'endpointslices']) && !request.resource.group.endsWith('authorization.k8s.io')",
@@ -84,7 +87,8 @@ func QuotaWebhook() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return configuration
 }
 
-// webhookClient is where the API server calls our webhooks. The path is the manager's.
+// webhookClient returns the address of our webhooks for the API server. The manager sets
+// the path.
 func webhookClient() admissionregistrationv1.WebhookClientConfig {
 	return admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{
 		Namespace: "flux-system", Name: WebhookService, Port: new(int32(443)),

@@ -1,18 +1,17 @@
 // Package attack is a catalogue of ways in which a tenant of a cluster with Flux
-// may try to reach what is not its own, and runs them on a local cluster. Each
-// attack is a file of its own that registers itself; each says what would stop
-// it, and ends in one of four ways:
+// may try to reach objects of others, and runs them on a local cluster. Each
+// attack is a file that registers itself. It lists the controls that would stop
+// it, and has one of four outcomes:
 //
-//   - stopped: something refused it, and the same steps aimed at what the tenant
-//     owns do work;
-//   - got through: a canary was touched that only a successful attack can touch;
-//   - not proven: it could not be tried here, and why;
-//   - not installed: what it aims at is not there, so that nothing was tried and
-//     nothing is proven.
+//   - stopped: a control denied it, and the same steps work on the tenant's own
+//     objects;
+//   - got through: it changed a canary that only a successful attack can reach;
+//   - not proven: it could not run here; the finding has the reason;
+//   - not installed: its target does not exist, so that it was not tried and
+//     proves nothing.
 //
-// An attack leaves the cluster as it was: requests are dry runs where the API
-// server's answer is the whole point, and what has to be written really is
-// removed afterwards.
+// An attack leaves the cluster unchanged: it sends dry runs where the API server's
+// answer is enough, and removes all objects that it creates.
 package attack
 
 import (
@@ -116,8 +115,8 @@ type Finding struct {
 	Outcome Outcome
 	// Control is what stopped it.
 	Control string
-	// Message is what the tenant was told, in the words of whoever refused; of what is
-	// not installed, what is not there.
+	// Message is the error that the tenant got, unchanged; for an attack on a part that
+	// is not installed, the name of the missing part.
 	Message string
 	// Evidence says what was touched.
 	Evidence string

@@ -13,11 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// doubtsOf names the parts of the fleet that may hold controls and that this
-// cluster only pretends to have: what is assumed to be ready has not been
-// applied, and a webhook that may be left out when it does not answer is left
-// out, as what would answer is simulated. The webhooks of Tenure's quotas are no control:
-// the manager moves quota in them, and the quota decides.
+// doubtsOf returns the parts of the fleet that may contain controls but that this cluster
+// only simulates: objects that it assumes to be ready without applying them, and webhooks
+// with failurePolicy Ignore, whose controllers are simulated. The webhooks of Tenure's
+// quotas are not controls: the manager moves quota in them, and the quota decides.
 func doubtsOf(ctx context.Context, admin client.Reader) ([]string, error) {
 	var doubts []string
 	for _, kind := range []flux.Kind{flux.Kustomization, flux.HelmRelease} {

@@ -42,7 +42,7 @@ func init() {
 			{what: "bind itself to cluster-admin", aimed: creating(binding)},
 			{what: "make a role for everything in another tenant's namespace", aimed: creating(role)},
 		}
-		// Who has all rights in its namespace cannot give itself more there.
+		// An account with all rights in its namespace cannot give itself more there.
 		everything, err := e.may(ctx, authorizationv1.ResourceAttributes{Namespace: e.Namespace, Group: "*", Resource: "*", Verb: "*"})
 		if err != nil {
 			return unproven(firstLine(err.Error()))

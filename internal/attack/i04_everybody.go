@@ -43,10 +43,10 @@ func sharesWithEverybody(ctx context.Context, e *Env) Finding {
 	return requests(all...)(ctx, e)
 }
 
-// ownAccounts is the group of all accounts of the tenant's namespace.
+// ownAccounts returns the group of all accounts in the tenant's namespace.
 func ownAccounts(e *Env) string { return "system:serviceaccounts:" + e.Namespace }
 
-// sharing is a RoleBinding that gives somebody a role.
+// sharing returns a RoleBinding that gives a role to a subject.
 func (e *Env) sharing(role, kind, to string) *unstructured.Unstructured {
 	return object("rbac.authorization.k8s.io/v1", "RoleBinding", e.Namespace, name("i4-everybody"), map[string]any{
 		"roleRef":  map[string]any{"apiGroup": rbacv1.GroupName, "kind": "ClusterRole", "name": role},
@@ -54,8 +54,9 @@ func (e *Env) sharing(role, kind, to string) *unstructured.Unstructured {
 	})
 }
 
-// ownRole is a ClusterRole that whoever attacks can give away in the namespace: RBAC
-// lets nobody give more than they have. Where there is none, it is one that most have.
+// ownRole returns a ClusterRole that the attacker can bind in the namespace: RBAC
+// prevents users from granting rights that they do not have. If there is none, it returns
+// view, which most tenants have.
 func (e *Env) ownRole(ctx context.Context) string {
 	const usual = "view"
 	for _, r := range e.Tenant.Rights {

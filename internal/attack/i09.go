@@ -26,8 +26,8 @@ func init() {
 	})
 }
 
-// fewResources are requests and limits of a container: a quota of CPU, memory or
-// storage refuses a Pod that does not name them, whatever else is wrong with the Pod.
+// fewResources returns small requests and limits for a container: a quota of CPU, memory
+// or storage denies a Pod that does not set them, whatever else is wrong with the Pod.
 func fewResources() map[string]any {
 	amounts := func() map[string]any {
 		return map[string]any{"cpu": "10m", "memory": "16Mi", "ephemeral-storage": "1Mi"}

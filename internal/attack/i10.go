@@ -105,8 +105,8 @@ func (e *Env) fluxObjects(ctx context.Context) ([]unstructured.Unstructured, err
 	return slices.DeleteFunc(all, func(u unstructured.Unstructured) bool { return strings.HasPrefix(u.GetName(), name("")) }), nil
 }
 
-// platformMade picks the objects that the manager wrote, or that Flux has applied from
-// outside of the tenant's namespaces, and names those that nothing is known about.
+// platformMade returns the objects that the manager wrote, or that Flux applied from
+// outside of the tenant's namespaces, and the names of the objects of unknown origin.
 func platformMade(objects []unstructured.Unstructured, namespaces []string) (made []unstructured.Unstructured, unknown []string) {
 	for _, u := range objects {
 		labels := u.GetLabels()

@@ -83,8 +83,9 @@ func (e *Env) makesNamespace(name, tenant string) func(context.Context, *Env) er
 	}
 }
 
-// labelsOfOwners are those that a namespace needs that an owner makes for a tenant. The
-// webhook adds them; whoever gives them is not refused for their lack where there is none.
+// labelsOfOwners returns the labels of a namespace that an owner creates for a tenant.
+// The webhook adds them. The attack sets them itself, so that a fleet without the webhook
+// does not deny the namespace for missing labels.
 func labelsOfOwners(tenant string) map[string]string {
 	return map[string]string{v1alpha1.LabelTenant: tenant, v1alpha1.LabelMadeBy: v1alpha1.MadeByOwner}
 }
@@ -117,7 +118,7 @@ func (e *Env) honestNamespace(ctx context.Context) error {
 	return e.As.Create(ctx, u, client.DryRunAll)
 }
 
-// wantedNamespace is a namespace as the Tenant wants it.
+// wantedNamespace returns a namespace as the Tenant wants it.
 func (e *Env) wantedNamespace(ctx context.Context) (*unstructured.Unstructured, error) {
 	u := object("v1", "Namespace", "", name("i16-"+e.Tenant.Name), nil)
 	u.SetLabels(labelsOfOwners(e.Tenant.Name))

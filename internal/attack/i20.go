@@ -21,8 +21,8 @@ func init() {
 	})
 }
 
-// takesNames makes namespaces of names that are others', and looks whether the platform
-// would move into one of the tenant's own.
+// takesNames creates namespaces with names that belong to others, and checks whether the
+// platform would apply objects to a namespace that the tenant created.
 func takesNames(ctx context.Context, e *Env) Finding {
 	own := func(ctx context.Context, e *Env) error { return e.honestNamespace(ctx) }
 	all := []request{
@@ -44,7 +44,7 @@ func takesNames(ctx context.Context, e *Env) Finding {
 		return unproven(firstLine(err.Error()))
 	}
 	if err := e.As.Create(ctx, born, client.DryRunAll); apierrors.IsForbidden(err) {
-		return f // it makes no namespace that the platform could move into
+		return f // the tenant cannot create a namespace that the platform could move into
 	} else if err != nil {
 		return unproven("cannot make a namespace as the tenant: " + firstLine(err.Error()))
 	}
@@ -58,8 +58,9 @@ func takesNames(ctx context.Context, e *Env) Finding {
 	return moved
 }
 
-// platformMovesIn lets an account of the platform apply a service account to a namespace
-// that an owner made. The namespace is no tenant's, so that nobody works on it.
+// platformMovesIn applies a service account, as an account of the platform, to a
+// namespace that an owner created. The namespace belongs to no tenant, so that no
+// controller changes it.
 func (e *Env) platformMovesIn(ctx context.Context) Finding {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: name("i20-"), Labels: map[string]string{v1alpha1.LabelMadeBy: v1alpha1.MadeByOwner}}}
 	if err := e.Admin.Create(ctx, ns); err != nil {

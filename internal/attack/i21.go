@@ -15,8 +15,8 @@ func init() {
 	})
 }
 
-// choosesLabels makes namespaces with labels and annotations of which nobody said that
-// owners choose them.
+// choosesLabels creates namespaces with labels and annotations that no list lets owners
+// choose.
 func choosesLabels(ctx context.Context, e *Env) Finding {
 	with := func(labels, annotations map[string]string) func(context.Context, *Env) error {
 		return func(ctx context.Context, e *Env) error {
@@ -39,7 +39,7 @@ func choosesLabels(ctx context.Context, e *Env) Finding {
 	)(ctx, e)
 }
 
-// merged is a map with the entries of another one.
+// merged returns a map with the entries of two maps.
 func merged(have, more map[string]string) map[string]string {
 	all := map[string]string{}
 	for _, from := range []map[string]string{have, more} {

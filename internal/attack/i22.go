@@ -21,8 +21,8 @@ func init() {
 	})
 }
 
-// isWarned looks for bindings of Tenure's policies that do not deny. No request is
-// tried: which one a rule would have refused is an attack of its own.
+// isWarned checks for bindings of Tenure's policies that do not deny. It sends no
+// request: other attacks try the requests that a rule would have denied.
 func isWarned(ctx context.Context, e *Env) Finding {
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
 	if err := e.Admin.List(ctx, &bindings, client.MatchingLabels{"app.kubernetes.io/name": "tenure"}); err != nil {
@@ -51,7 +51,7 @@ func isWarned(ctx context.Context, e *Env) Finding {
 	return stopped("bindings that deny", fmt.Sprintf("all %d bindings of Tenure's policies deny", len(bindings.Items)))
 }
 
-// listed writes the first few of many names.
+// listed returns the first few of many names as text.
 func listed(names []string) string {
 	const shown = 5
 	if len(names) <= shown {

@@ -20,12 +20,12 @@ func init() {
 	})
 }
 
-// rightsPatience bounds the wait for a right that was just given.
+// rightsPatience is the maximum time to wait until a new RoleBinding takes effect.
 const rightsPatience = 30 * time.Second
 
 // actsAsDelegate gives an account of the platform's namespace the tenant's roles in the
-// tenant's namespace, as the platform does for a sync that it delegates, and overwrites
-// the tenant's account as it.
+// tenant's namespace, as the platform does for a sync that it delegates, and then changes
+// the tenant's account with the identity of that account.
 func actsAsDelegate(ctx context.Context, e *Env) Finding {
 	var roles []string
 	for _, right := range e.Tenant.Rights {
@@ -61,7 +61,8 @@ func actsAsDelegate(ctx context.Context, e *Env) Finding {
 	return requests(overwriting("overwrite the account that Flux applies its objects as, as the account of a delegated sync", account))(ctx, delegate)
 }
 
-// ofPlatform is the same with the identity of an account of the platform's namespace.
+// ofPlatform returns the same Env with the identity of an account of the platform's
+// namespace.
 func (e *Env) ofPlatform(account string) (*Env, error) {
 	who := identity{user: "system:serviceaccount:" + e.Platform + ":" + account, groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + e.Platform, "system:authenticated"}}
 	as, err := asIdentity(e.config, who)

@@ -50,7 +50,7 @@ func wearsOwnersAccount(ctx context.Context, e *Env) Finding {
 	return requests(all...)(ctx, e)
 }
 
-// wearing are the ways to act as an account that is there.
+// wearing returns the requests that try to act as an existing account.
 func wearing(account string) []request {
 	const usual = "default"
 	pod := func(account string) func(*Env) *unstructured.Unstructured {
@@ -88,9 +88,8 @@ func wearing(account string) []request {
 	}
 }
 
-// ownersAccounts returns the accounts of the namespace that Tenants name as owners,
-// whichever Tenant it is, but for the one that attacks: those that are there, and those
-// that nobody has made.
+// ownersAccounts returns the accounts in the namespace that any Tenant names as owners,
+// except the attacker: the existing accounts in there, and the missing ones in named.
 func (e *Env) ownersAccounts(ctx context.Context) (there, named []string, err error) {
 	for _, t := range e.tenants {
 		for _, o := range t.Owners {

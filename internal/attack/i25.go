@@ -18,8 +18,8 @@ func init() {
 	})
 }
 
-// usesTheManager goes the first step of each way from the manager's rights to those of
-// a cluster-admin, as the manager.
+// usesTheManager tries the first step of each escalation from the manager's rights to
+// those of a cluster-admin, as the manager.
 func usesTheManager(ctx context.Context, e *Env) Finding {
 	account := object("v1", "ServiceAccount", e.Platform, tenancy.ManagerAccount, nil)
 	there, err := e.exists(ctx, account)

@@ -15,12 +15,13 @@ import (
 const (
 	sourceAPI       = "source.toolkit.fluxcd.io/v1"
 	notificationAPI = "notification.toolkit.fluxcd.io/v1beta3"
-	// generatorInterval is the annotation that an ArtifactGenerator has its interval in.
+	// generatorInterval is the annotation that holds the interval of an
+	// ArtifactGenerator.
 	generatorInterval = "source.extensions.fluxcd.io/reconcileEvery"
 )
 
-// ofEveryKind are objects of Flux's kinds as a tenant honestly writes them: those that
-// have an interval or a timeout. Their addresses are approved where that can be told.
+// ofEveryKind returns valid objects of Flux's kinds as a tenant would write them, of each
+// kind with an interval or a timeout. It uses approved addresses where it can find them.
 func (e *Env) ofEveryKind(ctx context.Context, id string) []*unstructured.Unstructured {
 	make := func(apiVersion, kind string, spec map[string]any) *unstructured.Unstructured {
 		spec["interval"] = "1h"
@@ -55,8 +56,8 @@ func (e *Env) ofEveryKind(ctx context.Context, id string) []*unstructured.Unstru
 	}
 }
 
-// approved is what a source of a kind has in its spec to say where it is: as the
-// tenant's own say it, or as the rules of the fleet allow it.
+// approved returns the fields of a source's spec that hold its address, for a kind: from
+// one of the tenant's own sources, or else from the rules of the fleet.
 func (e *Env) approved(ctx context.Context, kind string) map[string]any {
 	fields := map[string][]string{"Bucket": {"endpoint", "bucketName", "region"}, "ImageRepository": {"image"}}[kind]
 	apiVersion := sourceAPI
@@ -80,8 +81,9 @@ func (e *Env) approved(ctx context.Context, kind string) map[string]any {
 	return e.allowed(ctx, kind)
 }
 
-// allowed is approved by the sources of the tenant's parameters or, without any, of
-// the profile. Nobody has to have approved what it returns where there is neither.
+// allowed returns the same fields with an address that the tenant's parameters allow or,
+// if there are none, the profile. If neither lists an address, it returns an unapproved
+// one.
 func (e *Env) allowed(ctx context.Context, kind string) map[string]any {
 	var sources v1alpha1.Sources
 	for _, from := range []*unstructured.Unstructured{
@@ -124,9 +126,9 @@ func (e *Env) allowed(ctx context.Context, kind string) map[string]any {
 	return map[string]any{"url": first(sources.OCI, "oci://images.unapproved.example.net/any")}
 }
 
-// durations is the attack that writes a value into a field of objects of every kind
-// that has it: fields are paths below the spec, by kind, and those of "" are of all
-// kinds. What the tenant may not make as it should be is not tried.
+// durations returns an attack that writes a value into a field of objects of every kind
+// that has it. fields are paths below the spec, by kind; the paths of "" apply to all
+// kinds. It skips a kind of which the tenant may not create a valid object.
 func durations(id, value string, fields map[string][]string) func(context.Context, *Env) Finding {
 	return func(ctx context.Context, e *Env) Finding {
 		var all []request
@@ -175,7 +177,7 @@ func durations(id, value string, fields map[string][]string) func(context.Contex
 	}
 }
 
-// hasField says whether objects of a kind have a field that most of them have.
+// hasField reports whether objects of a kind have a field that most kinds have.
 func hasField(kind, field string) bool {
 	without := map[string]string{"HelmChart": "timeout", "ImageUpdateAutomation": "timeout", "Receiver": "timeout", "Provider": "interval"}
 	return without[kind] != field

@@ -20,13 +20,13 @@ func init() {
 	})
 }
 
-// secretOf is a Secret of the tenant's with one key.
+// secretOf returns a Secret of the tenant with one key.
 func (e *Env) secretOf(id, key, value string) *unstructured.Unstructured {
 	return object("v1", "Secret", e.Namespace, name(id), map[string]any{"data": map[string]any{key: base64.StdEncoding.EncodeToString([]byte(value))}})
 }
 
-// sendsBySecret makes Secrets that a Provider could name, and changes one that is
-// there: a Provider reads its Secret for each notification.
+// sendsBySecret creates Secrets that a Provider could name, and changes an existing one:
+// a Provider reads its Secret for each notification.
 func sendsBySecret(ctx context.Context, e *Env) Finding {
 	inside := "http://source-controller." + e.Platform + ".svc.cluster.local/"
 	there := e.secretOf("n5-own", "token", "any")
@@ -50,7 +50,7 @@ func sendsBySecret(ctx context.Context, e *Env) Finding {
 		{"say in a header of a Provider that it is another tenant", "headers", "X-Scope-OrgID: victim", "Authorization: any"},
 		{"have a GitHub App of a Provider ask a Service of the platform", "githubAppBaseURL", inside, ""},
 	} {
-		// What is not allowed beside it is a matter of the list.
+		// The positive control uses a key that needs no approval.
 		ownKey, ownValue := t.key, t.own
 		if t.own == "" {
 			ownKey, ownValue = "token", "any"

@@ -117,8 +117,8 @@ func (f Finding) by(who string) Finding {
 	return f
 }
 
-// worst is the finding that counts of several. What all were stopped by is named; what
-// is not there for one of them stopped nobody.
+// worst returns the worst of several findings. If all attacks were stopped, it names all
+// of their controls; a missing control does not count as one.
 func worst(all []Finding) Finding {
 	if len(all) == 0 {
 		return unproven("the tenant has neither an account nor an owner to attack as")

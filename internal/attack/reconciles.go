@@ -83,8 +83,8 @@ func (e *Env) confirm(ctx context.Context, by delivery, id string, own *unstruct
 	return f
 }
 
-// refusesOwnCharts says whether a HelmRelease was refused because its chart comes out
-// of the tenant's repository: the same with a chart from elsewhere is accepted.
+// refusesOwnCharts reports whether a HelmRelease was denied because its chart comes from
+// the tenant's repository: a release with a chart from another source is accepted.
 func (e *Env) refusesOwnCharts(ctx context.Context, release *unstructured.Unstructured) bool {
 	kind, found, _ := unstructured.NestedString(release.Object, "spec", "chart", "spec", "sourceRef", "kind")
 	if !found || kind != string(flux.GitRepository) {

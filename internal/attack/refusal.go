@@ -50,19 +50,19 @@ func controlOf(message string) (string, bool) {
 	return "", false
 }
 
-// What an attack finds in the place of a control where there is nothing to attack.
+// These take the place of a control if there was nothing to attack.
 const (
-	// notInstalled is a kind that the cluster does not serve, or a part of Tenure
-	// that the fleet does not have.
+	// notInstalled means that the cluster does not serve a kind, or that the fleet lacks
+	// a part of Tenure.
 	notInstalled = "not installed"
-	// noShards is a fleet without shards.
+	// noShards means that the fleet has no shards.
 	noShards = "no shards"
-	// noGuardrails is a namespace into which the platform has put nothing.
+	// noGuardrails means that the platform has applied nothing to the namespace.
 	noGuardrails = "nothing of the platform's"
 )
 
-// absent says whether a control is none: that nothing was there to be attacked is no
-// proof.
+// absent reports whether a control is only a note that there was nothing to attack, which
+// proves nothing.
 func absent(control string) bool {
 	return slices.Contains([]string{notInstalled, noShards, noGuardrails}, control)
 }

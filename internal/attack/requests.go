@@ -49,7 +49,8 @@ func requests(all ...request) func(context.Context, *Env) Finding {
 			if f.Outcome != Stopped {
 				return f
 			}
-			// What is not installed is no control, where something else is.
+			// A part that is not installed does not count as a control if another control
+			// stopped a request.
 			if len(controls) == 1 && controls[0] == notInstalled {
 				controls, messages = nil, nil
 			}

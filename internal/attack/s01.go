@@ -48,7 +48,8 @@ func init() {
 		Layers: []Layer{
 			flagLayer(noCrossNamespaceRefs("helm-controller")),
 			admissionLayer("policy on spec.chart", func(e *Env) *unstructured.Unstructured {
-				// A chart out of a repository may be refused for being one.
+				// Another rule may deny a chart from a GitRepository, so this one comes
+				// from a HelmRepository.
 				return e.suspendedRelease("s1", func(spec map[string]any) {
 					spec["chart"].(map[string]any)["spec"].(map[string]any)["sourceRef"] = map[string]any{"kind": "HelmRepository", "name": "any", "namespace": e.Platform}
 				})

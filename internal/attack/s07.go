@@ -39,8 +39,9 @@ func init() {
 	register(attack)
 }
 
-// The repository that S7 builds on stands for any in the world: nobody maps it, and it
-// asks for no credentials, since kustomize has none. RFC 2606 reserves the host's name.
+// The repository that S7 uses as a base stands for any public one: no mapping redirects
+// it, and it needs no credentials, since kustomize has none. RFC 2606 reserves the name
+// of its host.
 const (
 	baseHost   = "bases.tenure.invalid"
 	basePath   = "/attacks/s7"
@@ -63,8 +64,8 @@ func serveBase(ctx context.Context, git *githost.Host, outside Outside) error {
 	return nil
 }
 
-// kustomizationOf is a kustomization.yaml with a resource that it puts into the
-// tenant's namespace.
+// kustomizationOf returns a kustomization.yaml that adds a resource to the tenant's
+// namespace.
 func kustomizationOf(e *Env, resource string) string {
 	return kustomizationFile(resource) + "namespace: " + e.Namespace + "\n"
 }

@@ -45,8 +45,8 @@ func loosensItsBounds(ctx context.Context, e *Env) Finding {
 	return requests(all...)(ctx, e)
 }
 
-// emptying is the request that deletes all objects of a kind in the namespace of one of
-// them, as a dry run.
+// emptying returns a dry-run request that deletes all objects of the same kind in an
+// object's namespace.
 func emptying(u unstructured.Unstructured) request {
 	return request{
 		what: fmt.Sprintf("delete all objects of kind %s in namespace %s, and %s with them", u.GetKind(), u.GetNamespace(), u.GetName()),

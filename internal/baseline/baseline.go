@@ -1,6 +1,6 @@
-// Package baseline reads the file in which a platform team accepts risks: attacks
-// that may get through, or that may stay unproven, for which tenants, why, by whom and
-// until when.
+// Package baseline reads the file in which a platform team accepts risks: attacks that
+// may get through, or may stay unproven. Each entry names the tenants, the reason, the
+// person who accepts the risk, and the expiry date.
 package baseline
 
 import (
@@ -17,21 +17,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Kind says what an entry accepts.
+// Kind is the outcome that an entry accepts.
 type Kind string
 
 // The kinds, as the keys of the file.
 const (
-	// Through is that an attack gets through.
+	// Through accepts that an attack gets through.
 	Through Kind = "accepted"
-	// Unproven is that it is not proven whether an attack is stopped. It does not
-	// accept that the attack gets through.
+	// Unproven accepts that an attack is not proven to be stopped. It does not accept
+	// that the attack gets through.
 	Unproven Kind = "notProven"
 )
 
 // Entry is one accepted risk.
 type Entry struct {
-	// Kind says what is accepted.
+	// Kind is the outcome that the entry accepts.
 	Kind Kind
 	// ID names the attack: an ID of the catalogue such as A1, for all its
 	// ways, or a key such as A1-api, for one.
@@ -40,8 +40,8 @@ type Entry struct {
 	Tenant string
 	// Reason says why the risk is accepted. It is never empty.
 	Reason string
-	// By is the name of who accepts it. It is never empty for what is not proven,
-	// and may be for what gets through.
+	// By is the name of the person who accepts the risk. It is required in entries for
+	// unproven attacks, and optional in others.
 	By string
 	// Expires is the last day, in UTC, on which it is.
 	Expires time.Time
@@ -60,10 +60,10 @@ var ErrInvalid = errors.New("the baseline cannot be used")
 // example is the hint of errors about the file's form.
 const example = "accepted: [{id: A1, tenant: \"*\", reason: why, expires: 2027-01-31}], and for what is not proven notProven: [{id: S5, tenant: \"*\", reason: why, by: who, expires: 2027-01-31}]"
 
-// Parse reads a baseline: a mapping with the keys accepted and notProven, lists of
-// mappings with the keys id, tenant, reason, by and expires (YYYY-MM-DD), of which
-// only by may be left out, and only of what gets through. An empty file accepts
-// nothing. Errors are ErrInvalid.
+// Parse parses a baseline: a mapping with the keys accepted and notProven, lists of
+// mappings with the keys id, tenant, reason, by and expires (YYYY-MM-DD). All are
+// required, except by in the list accepted. An empty file accepts nothing. Errors are
+// ErrInvalid.
 func Parse(content []byte) (Baseline, error) {
 	// The conversion finds keys that are given twice, and names lines.
 	converted, err := yaml.YAMLToJSONStrict(content)
@@ -93,7 +93,7 @@ func Parse(content []byte) (Baseline, error) {
 	return b, nil
 }
 
-// parseEntries reads one of the lists, which may be missing.
+// parseEntries parses one of the lists, which may be missing.
 func parseEntries(kind Kind, list json.RawMessage) (Baseline, error) {
 	var written []map[string]any
 	if list != nil && json.Unmarshal(list, &written) != nil {
@@ -162,8 +162,8 @@ func (e Entry) Matches(id, key, tenant string) bool {
 	return (e.ID == id || e.ID == key) && (e.Tenant == AllTenants || e.Tenant == tenant)
 }
 
-// Find returns the entry of a kind for an attack as a tenant: of several, the one that
-// holds longest; nil if there is none. It may have expired.
+// Find returns the entry of a kind for an attack as a tenant, or nil if there is none. Of
+// several entries it returns the one that expires last, which may have expired.
 func (b Baseline) Find(kind Kind, id, key, tenant string) *Entry {
 	var found []*Entry
 	for i := range b {

@@ -25,7 +25,7 @@ func (t *translation) namespaces(configuration *v1beta2.CapsuleConfiguration) {
 	out := &t.spec.Namespaces
 	out.PodSecurity = defaultLevel
 	out.Labels = map[string]string{v1alpha1.LabelCapsuleTenant: t.tenant.Name}
-	// Unlike Tenure's, the default is that owners choose any name.
+	// Unlike in Tenure, owners may choose any name by default.
 	out.Prefix = new(configuration != nil && configuration.Spec.ForceTenantPrefix)
 	if own := t.tenant.Spec.ForceTenantPrefix; own != nil {
 		out.Prefix = new(*own)

@@ -154,7 +154,7 @@ func read(s *corev1.Secret) Bundle {
 }
 
 func write(s *corev1.Secret, b Bundle) {
-	// What else is in the Secret is somebody else's.
+	// Other clients own the other keys in the Secret.
 	if s.Data == nil {
 		s.Data = map[string][]byte{}
 	}

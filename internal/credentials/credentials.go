@@ -66,7 +66,7 @@ var (
 	ErrNotOwner = errors.New("the account owns no Tenant: add it to spec.owners of one, with kind ServiceAccount")
 	// ErrPlatform says that the account is in a namespace of the platform.
 	ErrPlatform = errors.New("the account is in a namespace of the platform, where tenants get no credentials: make one in a namespace of the tenant's")
-	// ErrUngoverned says that no rule for tenants holds in the account's namespace.
+	// ErrUngoverned means that no rule for tenants holds in the account's namespace.
 	ErrUngoverned = errors.New("the account's namespace has no label of a tenant, so that no rule for tenants holds there: label it " + v1alpha1.LabelFluxTenant + " with the tenant's name")
 	// ErrName says that names made of the account's would be too long.
 	ErrName = errors.New("the account's name is too long to make others of it")
@@ -182,7 +182,7 @@ func Plans(s State) (*Plan, error) {
 	return plan, nil
 }
 
-// governed says whether the rules for tenants hold in a namespace with labels.
+// governed reports whether the rules for tenants hold in a namespace with these labels.
 func governed(labels map[string]string) bool {
 	_, labelled := tenancy.TenantOf(labels)
 	return labelled

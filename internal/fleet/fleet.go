@@ -222,10 +222,10 @@ func isFluxDeployment(u unstructured.Unstructured) bool {
 	return u.GetKind() == "Deployment" && (u.GetName() == "source-controller" || u.GetName() == "kustomize-controller")
 }
 
-// uses says whether any manifest of the fleet has an object of the group.
+// uses reports whether any manifest of the fleet has an object of the group.
 func (f *Fleet) uses(group string) bool {
 	uses := false
-	// Rules and labels that name the group ask for nothing.
+	// Rules and labels that name the group need no kinds of it.
 	object := regexp.MustCompile(`apiVersion["']?\s*:\s*["']?` + regexp.QuoteMeta(group) + "/")
 	_ = filepath.WalkDir(f.Dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -34,8 +34,8 @@ type Source struct {
 // Namespace is a namespace that may be selected.
 type Namespace struct {
 	Name string
-	// Labels are all that it has, and Trusted those that a selector goes by: see
-	// [tenancy.TrustedLabels].
+	// Labels are all labels of the namespace, and Trusted the ones that selectors use:
+	// see [tenancy.TrustedLabels].
 	Labels, Trusted map[string]string
 }
 
@@ -204,9 +204,10 @@ func kinds(s State) map[string]string {
 	return chosen
 }
 
-// consumers returns the namespaces that a grant selects, by name. The grant's own
-// is never among them, as it has the source itself. A namespace of a tenant that is named
-// without the tenant is not selected, which is a problem: an owner may have chosen its name.
+// consumers returns the names of the namespaces that a grant selects. It leaves out the
+// grant's own namespace, which has the source itself. If the grant names a tenant's
+// namespace without the tenant, consumers leaves it out and returns a problem: an owner
+// may have chosen its name.
 func (s State) consumers(grant v1alpha1.SourceGrant) ([]string, problems, error) {
 	selected := map[string]bool{}
 	var unnamed problems

@@ -47,7 +47,7 @@ func (c *Cluster) mapWorld(ctx context.Context) error {
 	return nil
 }
 
-// protect makes the repositories private that ask for credentials.
+// protect makes the repositories private that need credentials.
 func (c *Cluster) protect() error {
 	if err := network.CheckPrivate(c.opts.Private, c.opts.Maps); err != nil {
 		return err

@@ -46,8 +46,8 @@ type Options struct {
 	Fleet, Path string
 	// Maps say where the outside world is found on disk.
 	Maps []network.Map
-	// Private are the mapped Git repositories that ask for credentials; several for
-	// one repository each open it.
+	// Private are the mapped Git repositories that need credentials. If there are several
+	// for one repository, each grants access.
 	Private []network.Private
 	// Assume names Flux objects, as namespace/name, that are taken as ready.
 	Assume []string

@@ -25,9 +25,9 @@ func parseAllow(text string) (kind, pattern string, err error) {
 	return kind, pattern, nil
 }
 
-// Allow adds addresses, given as KIND=PATTERN with the kinds git, helm and oci, to the
-// manifest of a TenancyProfile. What is in it stays, and an address that is there is not
-// added again.
+// Allow adds addresses to the manifest of a TenancyProfile. Each address is KIND=PATTERN,
+// where the kind is git, helm or oci. Allow changes nothing else in the manifest, and
+// skips an address that it has already.
 func Allow(manifest string, addresses []string) (string, error) {
 	if len(addresses) == 0 {
 		return manifest, nil

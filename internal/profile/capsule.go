@@ -14,32 +14,34 @@ import (
 
 const (
 	// capsuleFile holds Capsule's kinds, their rule and the rights to read them, in a
-	// fleet. It is applied before what delivers tenants, whose Tenants need the kinds.
+	// fleet. Flux applies it before the Kustomization that delivers tenants, whose
+	// Tenants need the kinds.
 	capsuleFile = Infrastructure + "/capsule.yaml"
 	// capsuleFlag is the argument of the manager and of the proxy.
 	capsuleFlag = "--capsule"
-	// capsuleKind is the CustomResourceDefinition by which the kinds are known.
+	// capsuleKind is the CustomResourceDefinition that shows that the kinds are
+	// installed.
 	capsuleKind = "tenants.capsule.clastix.io"
 )
 
-// firstArgument is the first of the arguments in what config/manager and config/proxy
-// hold.
+// firstArgument matches the first of the arguments in the manifests of config/manager and
+// config/proxy.
 var firstArgument = regexp.MustCompile(`(?m)^( +- )(manager|proxy)$`)
 
-// withCapsule is the manager or the proxy with the argument.
+// withCapsule returns the manifests of the manager or the proxy with the argument.
 func withCapsule(manifests string) string {
 	return firstArgument.ReplaceAllString(manifests, "${1}${2}\n${1}"+capsuleFlag)
 }
 
-// capsuleManifests are Capsule's kinds, their rule and rights, with the manager in a
+// capsuleManifests returns Capsule's kinds, their rule and rights, for a manager in a
 // namespace.
 func capsuleManifests(namespace string) string {
 	all := strings.Join([]string{string(config.CapsuleCRDs()), string(config.CapsuleRoles()), string(config.CapsulePolicies())}, "\n---\n")
 	return strings.ReplaceAll(all, "namespace: flux-system", "namespace: "+namespace)
 }
 
-// writeCapsule puts the layer for Capsule's kinds into the tree, or takes it out, and
-// says whether it is there. Kinds that the fleet brings itself stay where they are.
+// writeCapsule adds the layer for Capsule's kinds to the tree, or removes it, and reports
+// whether the tree has it. It leaves kinds that the fleet installs itself where they are.
 func (t *tree) writeCapsule(c *component, s *survey, wanted *bool) bool {
 	_, there := t.before[capsuleFile]
 	args, _, _ := unstructured.NestedStringSlice(managerContainer(t.before[managerFile]), "args")
@@ -57,12 +59,13 @@ func (t *tree) writeCapsule(c *component, s *survey, wanted *bool) bool {
 	return there
 }
 
-// noRights is the account that every namespace has, and that nobody gives rights.
+// noRights is the account that every namespace has, and that nobody should give rights.
 const noRights = "default"
 
-// defaultAccount is the account as which a Kustomization or HelmRelease is applied that
-// names none. A fleet whose controllers have one of the profile's reconcilers keeps it,
-// as a fleet for Capsule does: a tenant may be applied as that account anyway.
+// defaultAccount returns the account that Flux uses for a Kustomization or HelmRelease
+// without one. If the fleet's controllers already use one of the profile's reconcilers,
+// as in a fleet for Capsule, it keeps that account: Flux may apply tenants as that
+// account anyway.
 func (t *tree) defaultAccount(plain *survey, o Options) (string, error) {
 	own := ""
 	for _, d := range plain.system() {

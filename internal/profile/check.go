@@ -45,8 +45,8 @@ type Cluster struct {
 	Discovery discovery.DiscoveryInterface
 	// Namespace is Flux's.
 	Namespace string
-	// Warn says that the rules are meant to warn only: bindings that the profile
-	// wrote so are as they should be.
+	// Warn is set if the rules should only warn: bindings that the profile switched to
+	// warn are then correct.
 	Warn bool
 }
 
@@ -164,11 +164,11 @@ func (c Cluster) posture(ctx context.Context) ([]Result, error) {
 	return []Result{{"TenancyProfile", true, message}}, nil
 }
 
-// settling is how long a profile may need to come into force in all namespaces.
+// settling is the maximum time that a profile needs to come into force in all namespaces.
 const settling = time.Minute
 
-// notInForce returns why the manager says that a profile is not in force, or "". Whether
-// there is a manager is a check of its own.
+// notInForce returns the manager's reason why a profile is not in force, or "". Another
+// check reports whether the manager runs.
 func notInForce(posture *unstructured.Unstructured, now time.Time) string {
 	var p v1alpha1.TenancyProfile
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(posture.Object, &p); err != nil {
@@ -218,8 +218,8 @@ func (c Cluster) manager(ctx context.Context) ([]Result, error) {
 	return []Result{result("manager", d.Status.AvailableReplicas > 0, "runs", "no Pod of it is available: see why with `kubectl -n "+c.Namespace+" describe pods -l app="+managerName+"`, and name another image with `tenure profile multi-tenant --manager-image` if this one cannot be pulled")}, nil
 }
 
-// Warns says whether the rules of a fleet are meant to warn only: with warn mode, less
-// of it differs from what the profile would write.
+// Warns reports whether the rules of a fleet should only warn: it compares the fleet with
+// the profile in both modes, and fewer files differ in warn mode.
 func Warns(f *fleet.Fleet) (bool, error) {
 	denying, err := Make(f, Options{Tenants: true})
 	if err != nil || len(denying.Changes) == 0 {

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// setDefaults fills in what the API server does where one of our manifests says
-// nothing: https://kubernetes.io/docs/reference/kubernetes-api/.
+// setDefaults sets the fields that one of our manifests leaves out to the defaults of the
+// API server: https://kubernetes.io/docs/reference/kubernetes-api/.
 func setDefaults(o *unstructured.Unstructured) {
 	spec := asMap(o.Object["spec"])
 	switch o.GetKind() {
@@ -55,16 +55,15 @@ func setScopes(rules any) {
 	}
 }
 
-// setDefault sets a field of a map that is there and lacks it.
+// setDefault sets a field of a map if the map exists and lacks the field.
 func setDefault(m map[string]any, field string, value any) {
 	if _, has := m[field]; m != nil && !has {
 		m[field] = value
 	}
 }
 
-// dropManaged takes out what others keep up to date: the rules of aggregated roles, and
-// whom the API server trusts as the webhook and which path it calls, which the manager
-// fills in.
+// dropManaged removes the fields that other components keep up to date: the rules of
+// aggregated roles, and the CA bundle and the path of a webhook, which the manager sets.
 func dropManaged(want, is *unstructured.Unstructured) {
 	if _, aggregated := want.Object["aggregationRule"]; aggregated {
 		delete(want.Object, "rules")

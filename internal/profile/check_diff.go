@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// kindCRD is the kind whose empty fields mean something: `subresources: {status: {}}`.
+// kindCRD is the kind in which empty fields have a meaning: `subresources: {status: {}}`.
 const kindCRD = "CustomResourceDefinition"
 
-// differences lists the fields of a cluster's object that are not as this version
-// installs them, each with both values. Labels and annotations that we do not set are
-// others' business, except those by which roles are aggregated.
+// differences lists the fields of a cluster's object that differ from the object that
+// this version installs, each with both values. It ignores labels and annotations that we
+// do not set, except the labels for the aggregation of roles.
 func differences(want, is *unstructured.Unstructured) []string {
 	want, is = want.DeepCopy(), is.DeepCopy()
 	setDefaults(want)
@@ -61,7 +61,7 @@ func orNil(values map[string]string, key string) any {
 	return nil
 }
 
-// compare compares a field.
+// compare adds the differences of a field.
 func (d *differ) compare(field string, want, is any) {
 	if d.absent(want) && d.absent(is) || text(want) == text(is) {
 		return
@@ -86,8 +86,8 @@ func (d *differ) compare(field string, want, is any) {
 	}
 }
 
-// compareLists compares the elements of lists by their names, if they have any, by
-// their places, if there are as many, and otherwise as sets.
+// compareLists compares the elements of lists by name if they have names, by index if the
+// lists have the same length, and otherwise as sets.
 func (d *differ) compareLists(field string, want, is []any) {
 	wantNames, isNames := byName(want), byName(is)
 	if wantNames != nil && isNames != nil {
@@ -116,8 +116,8 @@ func (d *differ) add(format string, args ...any) {
 	d.found = append(d.found, fmt.Sprintf(format, args...))
 }
 
-// absent says whether a field has no value: the API server leaves out most of what
-// is empty.
+// absent reports whether a field has no value: the API server leaves out most empty
+// fields.
 func (d *differ) absent(v any) bool {
 	if v == nil {
 		return true
@@ -138,8 +138,8 @@ func asList(v any) []any {
 	return l
 }
 
-// byName returns the elements of a list by their field name; nil if they have none, or
-// two the same.
+// byName returns the elements of a list by their field name, or nil if an element has no
+// name or two have the same.
 func byName(list []any) map[string]any {
 	named := map[string]any{}
 	for _, element := range list {
@@ -152,8 +152,7 @@ func byName(list []any) map[string]any {
 	return named
 }
 
-// minus returns the elements of a list that another one has not, as often as they are
-// more.
+// minus returns the elements of a list that are not in another one. It counts duplicates.
 func minus(list, other []any) []any {
 	left := map[string]int{}
 	for _, element := range other {
@@ -168,7 +167,7 @@ func minus(list, other []any) []any {
 	return more
 }
 
-// text writes a value as JSON, whose maps are sorted.
+// text returns a value as JSON, whose maps are sorted.
 func text(v any) string {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
@@ -179,11 +178,12 @@ func text(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// maxExcerpt bounds what is shown of a value, in characters: some expressions have
-// hundreds.
+// maxExcerpt is the maximum length of a value in a message, in characters: some
+// expressions have hundreds.
 const maxExcerpt = 100
 
-// excerpt shows a value; of a long one the part in which it differs from the other.
+// excerpt returns a value for a message: of a long value, the part that differs from the
+// other value.
 func excerpt(v, other any) string {
 	shown := []rune(written(v))
 	if len(shown) <= maxExcerpt {
@@ -208,8 +208,8 @@ func excerpt(v, other any) string {
 	return before + string(shown[from:to]) + after
 }
 
-// written writes a value as it is read best: text in backquotes, so that the quotes in
-// it stay as they are.
+// written returns a value as it is easiest to read: text in backquotes, so that quotes in
+// it need no escapes.
 func written(v any) string {
 	if s, ok := v.(string); ok && utf8.ValidString(s) {
 		return "`" + strings.Join(strings.Fields(s), " ") + "`"

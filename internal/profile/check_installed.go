@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// installedGroup is a row of the check: objects that this version installs.
+// installedGroup is a row of the check: the objects that this version installs.
 type installedGroup struct {
 	name, good string
 	objects    []*unstructured.Unstructured
@@ -24,8 +24,8 @@ type installedGroup struct {
 // proxyName is the name of the proxy's Deployment.
 const proxyName = "tenure-proxy"
 
-// installed compares the rules, the webhooks, the roles and the kinds with what this
-// version installs, field by field.
+// installed compares the rules, the webhooks, the roles and the kinds in the cluster with
+// the ones that this version installs, field by field.
 func (c Cluster) installed(ctx context.Context) ([]Result, error) {
 	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
 	if err != nil {
@@ -47,8 +47,8 @@ func (c Cluster) installed(ctx context.Context) ([]Result, error) {
 	return results, nil
 }
 
-// expected returns what this version installs, with the optional parts that the
-// Deployments show to be there.
+// expected returns the objects that this version installs, including the optional parts
+// for which the cluster has Deployments.
 func (c Cluster) expected(deployments []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	manager, err := managerManifests(c.Namespace, "", "")
 	if err != nil {
@@ -75,12 +75,13 @@ func (c Cluster) expected(deployments []*unstructured.Unstructured) ([]*unstruct
 	return readInstalled(append(manifests, ofFlux))
 }
 
-// isShard says whether a Deployment is a controller of a shard.
+// isShard reports whether a Deployment is a controller of a shard.
 func isShard(d *unstructured.Unstructured) bool {
 	return d.GetAnnotations()["sharding.fluxcd.io/role"] == "shard"
 }
 
-// readInstalled reads the objects that decide what somebody may do, once each.
+// readInstalled returns the objects in the manifests that decide what a user may do:
+// rules, webhooks, roles and kinds.
 func readInstalled(manifests []string) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for _, m := range manifests {
@@ -98,8 +99,8 @@ func readInstalled(manifests []string) ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// grouped makes a row of each policy with its bindings and of each webhook
-// configuration, and one row each of the roles and of the kinds.
+// grouped returns a row for each policy with its bindings and for each webhook
+// configuration, and one row each for the roles and for the kinds.
 func grouped(objects []*unstructured.Unstructured) []installedGroup {
 	var policies, others []installedGroup
 	roles, kinds := installedGroup{name: "roles", good: "as installed"}, installedGroup{name: "kinds", good: "as installed"}
@@ -127,14 +128,14 @@ func grouped(objects []*unstructured.Unstructured) []installedGroup {
 	return append(append(policies, others...), roles, kinds)
 }
 
-// present is what is in the cluster, by kind, read when it is first asked for.
+// present holds the objects in the cluster, by kind. It reads a kind on first use.
 type present struct {
 	cluster Cluster
 	kinds   map[schema.GroupVersionKind][]*unstructured.Unstructured
 }
 
-// find returns the cluster's object with the kind and the name of another; nil if
-// there is none.
+// find returns the object in the cluster with the kind and the name of another object, or
+// nil if there is none.
 func (p *present) find(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	kind := o.GroupVersionKind()
 	if _, read := p.kinds[kind]; !read {
@@ -153,7 +154,7 @@ func (p *present) find(ctx context.Context, o *unstructured.Unstructured) (*unst
 	return p.kinds[kind][i], nil
 }
 
-// maxDifferences bounds what one row of the check lists.
+// maxDifferences is the maximum number of differences in one row of the check.
 const maxDifferences = 6
 
 // compare compares the objects of a group.
@@ -165,7 +166,7 @@ func (p *present) compare(ctx context.Context, group installedGroup) (Result, er
 			return Result{}, err
 		}
 		if is == nil && i == 0 && strings.HasSuffix(want.GetKind(), "AdmissionPolicy") {
-			// What its bindings say does not matter then.
+			// The bindings of a missing policy do not matter.
 			return Result{group.name, false, objectName(want) + " is missing: " + lockDown}, nil
 		}
 		if is == nil {
@@ -202,15 +203,15 @@ func objectName(o *unstructured.Unstructured) string {
 	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// warnsOnly says whether an object is a binding as the profile writes it in warn mode.
+// warnsOnly reports whether an object is a binding as the profile writes it in warn mode.
 func warnsOnly(o *unstructured.Unstructured) bool {
 	actions, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "validationActions")
 	slices.Sort(actions)
 	return o.GetKind() == "ValidatingAdmissionPolicyBinding" && slices.Equal(actions, []string{"Audit", "Warn"})
 }
 
-// narrowed says whether an object is the role of the kinds that the proxy shows, of
-// which a platform admin may take rules out.
+// narrowed reports whether an object is the role for the kinds that the proxy shows, from
+// which a platform admin may remove rules.
 func narrowed(want, is *unstructured.Unstructured) bool {
 	if want.GetKind() != "ClusterRole" || want.GetName() != "tenure-proxy-kinds" {
 		return false

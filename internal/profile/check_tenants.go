@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// wideRoles are the ClusterRoles of Kubernetes that bring impersonation of the
-// namespace's service accounts, and tokens of them.
+// wideRoles are the ClusterRoles of Kubernetes that allow impersonation of the
+// namespace's service accounts, and creation of tokens for them.
 var wideRoles = []string{"cluster-admin", "admin", "edit"}
 
-// tenantRights says which RoleBindings give accounts of tenants a role that brings
+// tenantRights checks that no RoleBinding gives accounts of tenants a role that allows
 // impersonation and tokens.
 func (c Cluster) tenantRights(ctx context.Context) ([]Result, error) {
 	namespaces, err := c.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
@@ -30,7 +30,8 @@ func (c Cluster) tenantRights(ctx context.Context) ([]Result, error) {
 	return []Result{result("rights of tenants", len(wrong) == 0, "no role that brings impersonation and tokens", strings.Join(wrong, "; "))}, nil
 }
 
-// wideForTenants returns what is wrong with the RoleBindings in namespaces of tenants.
+// wideForTenants returns a message for each subject of a RoleBinding that has such a role
+// in a namespace of a tenant.
 func wideForTenants(namespaces, bindings []*unstructured.Unstructured) []string {
 	tenants := map[string]bool{}
 	for _, ns := range namespaces {
@@ -54,8 +55,8 @@ func wideForTenants(namespaces, bindings []*unstructured.Unstructured) []string 
 	return wrong
 }
 
-// accountOfTenant returns the name of a subject that is a service account, or a group of
-// these, of a tenant's namespace.
+// accountOfTenant returns the name of a subject, and whether it is a service account, or
+// a group of service accounts, in a tenant's namespace.
 func accountOfTenant(subject any, tenants map[string]bool) (name string, ok bool) {
 	const user, group = "system:serviceaccount:", "system:serviceaccounts:"
 	m, _ := subject.(map[string]any)

@@ -9,8 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// delegatedSyncs are the fleet's Kustomizations and HelmReleases of Flux's namespace that
-// apply as an account of their own, which has rights in namespaces of one tenant alone.
+// delegatedSyncs returns the fleet's Kustomizations and HelmReleases in Flux's namespace
+// that apply with an account of their own, if that account has rights in the namespaces
+// of exactly one tenant and nowhere else.
 func (s *survey) delegatedSyncs(namespace string) []v1alpha1.DelegatedSync {
 	var found []v1alpha1.DelegatedSync
 	for _, o := range s.objects {
@@ -29,7 +30,7 @@ func (s *survey) delegatedSyncs(namespace string) []v1alpha1.DelegatedSync {
 }
 
 // tenantsOf returns the tenants in whose namespaces an account has rights; "" stands for
-// the whole cluster and for namespaces that are no tenant's.
+// the whole cluster and for namespaces that belong to no tenant.
 func (s *survey) tenantsOf(namespace, account string) []string {
 	var tenants []string
 	for _, o := range s.objects {

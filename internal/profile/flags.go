@@ -22,7 +22,7 @@ type Flag struct {
 
 // Flags are all flags of the lockdown, by controller.
 func Flags() []Flag {
-	// At the address of the Pod, and not of the loopback.
+	// This listens on the address of the Pod, not on the loopback address.
 	all := []Flag{{"source-controller", "--storage-addr", "$(TENURE_POD_NAME):9090"}}
 	for _, c := range []string{"kustomize-controller", "helm-controller", "notification-controller", "image-reflector-controller", "image-automation-controller", "source-watcher"} {
 		all = append(all, Flag{c, "--no-cross-namespace-refs", "true"})

@@ -64,8 +64,8 @@ func managerManifests(namespace, before, wanted string) (string, error) {
 	return moved(manifests, namespace), nil
 }
 
-// moved writes manifests of [config] for another namespace of Flux's, in which the
-// manager is: rules that read no profile know it by the name of its account.
+// moved returns manifests of [config] for another namespace of Flux, in which the manager
+// runs: rules that do not read the profile know the manager by the name of its account.
 func moved(manifests, namespace string) string {
 	return strings.NewReplacer(
 		"namespace: flux-system", "namespace: "+namespace,
@@ -80,7 +80,7 @@ func managerImage(manifests string) string {
 	return image
 }
 
-// managerContainer is the container of the manager; nil when there is none.
+// managerContainer returns the container of the manager, or nil if there is none.
 func managerContainer(manifests string) map[string]any {
 	objects, err := flux.ReadObjects([]byte(manifests))
 	if err != nil {

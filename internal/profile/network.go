@@ -55,8 +55,8 @@ func (c Cluster) network(ctx context.Context) ([]Result, error) {
 	return append(results, result("notifications", wrong == "", "leave the cluster's addresses out, if the network enforces policies", wrong)), nil
 }
 
-// shown says what shows the artifacts of source-controller to more than the Pods of the
-// cluster, or goes around the network's policies.
+// shown returns a message for each Service that exposes source-controller's artifacts
+// outside of the cluster, and for each Deployment that bypasses network policies.
 func (c Cluster) shown(ctx context.Context) ([]string, error) {
 	var shown []string
 	services, err := c.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Service"}, client.InNamespace(c.Namespace))
@@ -84,7 +84,8 @@ func (c Cluster) shown(ctx context.Context) ([]string, error) {
 	return shown, nil
 }
 
-// addresses are some of the cluster's own: of Services and of Pods.
+// addresses returns one address of a Service and one of a Pod, as samples of the
+// cluster's own addresses.
 func (c Cluster) addresses(ctx context.Context) (map[string]netip.Addr, error) {
 	found := map[string]netip.Addr{}
 	for _, from := range []struct {
@@ -106,11 +107,12 @@ func (c Cluster) addresses(ctx context.Context) (map[string]netip.Addr, error) {
 	return found, nil
 }
 
-// notificationController posts where tenants say.
+// notificationController selects the controller that posts to addresses that tenants
+// choose.
 var notificationController = labels.Set{"app": "notification-controller"}
 
-// notificationsReach says which of the cluster's addresses notifications may reach; ""
-// if none. What is there for names and for the API server does not count.
+// notificationsReach returns a message about the cluster's addresses that notifications
+// may reach, or "" if there are none. It ignores rules for DNS and for the API server.
 func notificationsReach(policies []networkingv1.NetworkPolicy, addresses map[string]netip.Addr) string {
 	held := false
 	var open []string
@@ -140,7 +142,8 @@ func notificationsReach(policies []networkingv1.NetworkPolicy, addresses map[str
 	return ""
 }
 
-// forAnything says whether ports are more than those of names and of the API server.
+// forAnything reports whether ports include others than those of DNS and of the API
+// server.
 func forAnything(ports []networkingv1.NetworkPolicyPort) bool {
 	known := []intstr.IntOrString{intstr.FromInt32(53), intstr.FromInt32(443), intstr.FromInt32(6443)}
 	return len(ports) == 0 || slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool {
@@ -148,8 +151,8 @@ func forAnything(ports []networkingv1.NetworkPolicyPort) bool {
 	})
 }
 
-// leadsTo says whether a peer may be an address. Pods that are selected by labels are
-// known, and no address that somebody else chooses.
+// leadsTo reports whether a peer may include an address. A peer that selects Pods of its
+// own namespace by labels does not: tenants cannot choose these.
 func leadsTo(peer networkingv1.NetworkPolicyPeer, address netip.Addr) bool {
 	if peer.IPBlock == nil {
 		return peer.NamespaceSelector != nil

@@ -34,12 +34,12 @@ type component struct {
 	Manager string
 	// Shards are the names of the shards, sorted.
 	Shards []string
-	// DefaultAccount is the account that what names none is applied as.
+	// DefaultAccount is the account that Flux uses for objects that name none.
 	DefaultAccount string
-	// Blocked are where notifications may not go.
+	// Blocked are the ranges that notifications may not reach.
 	Blocked ranges
-	// Warn, Tokens, Flagger, Proxy and Capsule switch on what not every fleet has.
-	// Capsule is about the kinds: see [tree.writeCapsule].
+	// Warn, Tokens, Flagger, Proxy and Capsule enable the optional parts. Capsule stands
+	// for Capsule's kinds: see [tree.writeCapsule].
 	Warn, Tokens, Flagger, Proxy, Capsule bool
 }
 

@@ -10,11 +10,11 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 )
 
-// fluxNamespace is where Flux is, if nobody says otherwise.
+// fluxNamespace is the default namespace of Flux.
 const fluxNamespace = "flux-system"
 
 // platformAccounts are the names of the accounts of Flux's controllers and of the
-// manager: what the schema of a TenancyProfile has by default for [fluxNamespace].
+// manager. They match the default in the schema of a TenancyProfile for [fluxNamespace].
 var platformAccounts = []string{
 	"source-controller", "kustomize-controller", "helm-controller", "notification-controller",
 	"image-reflector-controller", "image-automation-controller", "source-watcher", managerName,
@@ -65,7 +65,7 @@ func (s *survey) posture(namespace string, allow []string) (string, error) {
 	}
 	spec := map[string]any{"platformNamespaces": []string{namespace}}
 	if namespace != fluxNamespace {
-		// The default names those of Flux's usual namespace.
+		// The default lists the accounts of Flux's usual namespace.
 		var platform []string
 		for _, account := range platformAccounts {
 			platform = append(platform, namespace+"/"+account)
@@ -112,8 +112,8 @@ func (s *survey) posture(namespace string, allow []string) (string, error) {
 	return "# What tenants may do. The addresses are those that this fleet's tenants used\n# when the file was written; change it as you like: later runs add what --allow\n# names, and nothing else.\n" + string(content), nil
 }
 
-// helmHost is the host of a Helm repository's address: what an index says leads
-// anywhere, so that hosts are approved as a whole. An OCI registry has no index.
+// helmHost returns the host of a Helm repository's address: an index may lead to any
+// address, so the profile approves whole hosts. An OCI registry has no index.
 func helmHost(url v1alpha1.AddressPattern) v1alpha1.AddressPattern {
 	parts := strings.SplitN(string(url), "/", 4)
 	if len(parts) < 3 || parts[0] == "oci:" {

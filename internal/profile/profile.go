@@ -1,9 +1,9 @@
-// Package profile locks Flux down for many tenants, and takes the lockdown back,
+// Package profile locks Flux down for many tenants, and removes the lockdown again,
 // by editing the folder of a platform's repository (rows F1, R1 and R6 of the
 // mission).
 //
 // The lockdown is a kustomize Component in a folder of its own beside Flux's
-// manifests, so that it can be taken out exactly, whoever made the fleet:
+// manifests, so that it can be removed completely from any fleet:
 //
 //	clusters/staging/flux-system/kustomization.yaml   components: [tenure]
 //	clusters/staging/flux-system/tenure/              flags, rights, root account
@@ -11,13 +11,13 @@
 //	infrastructure/tenure/capsule.yaml                Capsule's kinds and rights, with --capsule
 //	infrastructure/tenure/manager/                    the manager, and the proxy
 //
-// Nothing else of the fleet is written to, with one exception: a patch of the
-// fleet's own that names the root's account comes after the component, so the
-// account is replaced in it; the component remembers the one before.
+// The package changes no other file of the fleet, with one exception: a patch of
+// the fleet that sets the root's account applies after the component, so the
+// package replaces the account in it; the component records the previous one.
 //
-// What was planned is built as Flux would build it before anything is written,
-// and refused if a flag is not in force or an object of the platform would have
-// lost its rights.
+// Before it writes the plan, the package builds it as Flux would. It rejects the
+// plan if a flag would not be in force or an object of the platform would lose its
+// rights.
 package profile
 
 import (
@@ -58,9 +58,8 @@ type Options struct {
 	Tenants bool
 	// Warn lets the rules warn of what they forbid, instead of denying it.
 	Warn bool
-	// Allow are further addresses that tenants may fetch from, as KIND=PATTERN
-	// with the kinds git, helm and oci. They are added to the posture, if it does not
-	// have them.
+	// Allow are additional addresses that tenants may fetch from, as KIND=PATTERN with
+	// the kinds git, helm and oci. They are added to the profile if it lacks them.
 	Allow []string
 	// ManagerImage is the image of `tenure-server`. Empty keeps the one that the
 	// fleet names, and takes that of [config.Manager] if it names none.
@@ -68,8 +67,8 @@ type Options struct {
 	// Proxy says whether the proxy is installed beside the manager, with its image.
 	// Nil keeps what the fleet has, which at first is none.
 	Proxy *bool
-	// Capsule says whether the layer for Capsule's kinds is installed. Nil keeps what
-	// the fleet has, which at first is none.
+	// Capsule sets whether the layer for Capsule's kinds is installed. Nil keeps the
+	// state of the fleet; a new fleet does not have the layer.
 	Capsule *bool
 	// Pins are the images that may run in Flux's namespace. Nil keeps those of
 	// before; without any in a slice, images are not pinned any more.
@@ -78,8 +77,8 @@ type Options struct {
 	// tenants whose namespaces are labelled for it. Nil keeps those of before;
 	// without any in a slice, there are none any more.
 	Shards []string
-	// ClusterRanges are the addresses, as CIDRs, of Pods, Services, nodes and whatever
-	// else notifications must not reach. Nil keeps those of before, which at first are
+	// ClusterRanges are the CIDRs of Pods, Services, nodes and all other addresses that
+	// notifications must not reach. Nil keeps the ranges of the fleet; a new fleet has
 	// [PrivateRanges].
 	ClusterRanges []string
 }

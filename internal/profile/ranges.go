@@ -10,23 +10,24 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// PrivateRanges are where the Pods, Services and nodes of nearly every cluster are:
-// RFC 1918, RFC 6598, RFC 4193, the link-local addresses, with which clouds tell a
-// machine who it is, and those of RFC 2544, which the local cluster has.
+// PrivateRanges are the ranges of the Pods, Services and nodes of nearly every cluster:
+// RFC 1918, RFC 6598, RFC 4193, the link-local addresses, at which clouds give a machine
+// its identity, and RFC 2544, which the local cluster uses.
 var PrivateRanges = []string{"10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15", "fc00::/7", "fe80::/10"}
 
-// ranges are addresses that a policy leaves out, by family.
+// ranges are the addresses that a policy excludes, by family.
 type ranges struct{ IPv4, IPv6 []string }
 
-// APIServer are the ranges that the API server may be in, which is not link-local.
+// APIServer returns the ranges that may include the API server: all but the link-local
+// ones.
 func (r ranges) APIServer() []string {
 	return slices.DeleteFunc(slices.Concat(r.IPv4, r.IPv6), func(cidr string) bool {
 		return netip.MustParsePrefix(cidr).Addr().IsLinkLocalUnicast()
 	})
 }
 
-// blockedRanges are the ranges of the options, those of before without any, or
-// [PrivateRanges]. The link-local ones are always among them.
+// blockedRanges returns the wanted ranges, or if there are none the ranges of before, or
+// [PrivateRanges]. It always adds the link-local ranges.
 func blockedRanges(wanted, before []string) (ranges, error) {
 	all := slices.Clone(wanted)
 	if len(all) == 0 {
@@ -57,12 +58,12 @@ func blockedRanges(wanted, before []string) (ranges, error) {
 	return r, nil
 }
 
-// rememberedRanges are those that the component leaves out.
+// rememberedRanges returns the ranges that the policies in the fleet exclude now.
 func (t *tree) rememberedRanges() []string {
 	var all []string
 	for document := range strings.SplitSeq(t.before[t.component("network.yaml")], "\n---\n") {
 		var p networkingv1.NetworkPolicy
-		// What does not parse remembers nothing; it is written anew.
+		// A document that does not parse holds no ranges; the lockdown writes it again.
 		if yaml.Unmarshal([]byte(document), &p) != nil {
 			continue
 		}

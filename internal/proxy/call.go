@@ -26,7 +26,7 @@ type call struct {
 	// they have been found out; auditID makes that of the request.
 	caller, acting user.Info
 	auditID        func() string
-	// room is for what of the request, and of its answer, is in memory at once.
+	// room counts the bytes of the request and of its answer that are in memory at once.
 	room *budget.Room
 }
 

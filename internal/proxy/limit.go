@@ -21,10 +21,9 @@ func (v *view) payer(who user.Info) string {
 	return "the service accounts of namespace " + namespace
 }
 
-// quota bounds how many of something each of many may have at a time, and how many all
-// of them may have together.
+// quota limits how many units each user may hold at a time, and all users together.
 type quota struct {
-	max, all int // 0 is no bound
+	max, all int // 0 means no limit
 
 	mu    sync.Mutex
 	taken map[string]int
@@ -35,8 +34,8 @@ func newQuota(maximum, all int) *quota {
 	return &quota{max: maximum, all: all, taken: map[string]int{}}
 }
 
-// take takes one; it returns false when who has as many as allowed, or all together
-// have. Whoever got one gives it back.
+// take takes one unit, or returns false if who holds the maximum, or all together do.
+// Call giveBack after take returned true.
 func (q *quota) take(who string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

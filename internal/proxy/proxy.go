@@ -81,8 +81,8 @@ const AnswerTimeout = requestTimeout + 5*time.Second
 const (
 	defaultWatches = 1000
 	defaultLists   = 50
-	// maxAllWatches bounds the watches, logs and upgraded connections of all users. With
-	// 60 KB each, these are 600 MB of the memory of config/proxy.
+	// maxAllWatches limits the watches, logs and upgraded connections of all users. At 60
+	// KB each, they take 600 MB of the memory in config/proxy.
 	maxAllWatches = 10_000
 )
 

@@ -107,7 +107,7 @@ func (r reader) page(ctx context.Context, query url.Values, accept string) (*pag
 	if err != nil {
 		return nil, err
 	}
-	// Of the text, what is kept of it is a copy.
+	// The objects that are kept are copies, so the text itself is released.
 	defer func() { _ = r.call.room.Take(-int64(len(answer.body))) }()
 	if answer.status != http.StatusOK {
 		status := &apierrors.StatusError{}

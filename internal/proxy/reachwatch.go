@@ -37,7 +37,7 @@ type filter struct {
 	// unsettled are those that RBAC has begun to name while they were not shown,
 	// since they were not tenants', and of which no event has come after that.
 	unsettled map[string]bool
-	// room is for what is shown.
+	// room counts the bytes of shown.
 	room *budget.Room
 	// columns are those of the table, which only the first event has, and headed
 	// says that the client has them.

@@ -105,7 +105,7 @@ func (p *Proxy) rulesReviewed(w http.ResponseWriter, r *http.Request, c *call) (
 	if r.Method != http.MethodPost || !c.plain || c.info.Path != rulesReviewPath {
 		return false, nil
 	}
-	// Whoever is not allowed to ask does not get an answer.
+	// A user who may not send the review gets no answer.
 	who, err := p.identity(r.Context(), c)
 	if err != nil {
 		return true, err
@@ -159,7 +159,7 @@ type held struct {
 	code   int
 	body   bytes.Buffer
 	room   *budget.Room
-	// full says that there was no room for all of it.
+	// full is the error if there was no room for the whole answer.
 	full error
 }
 
@@ -179,7 +179,7 @@ func (h *held) Write(b []byte) (int, error) {
 		h.code = http.StatusOK
 	}
 	if h.full = cmp.Or(h.full, h.room.Take(int64(len(b)))); h.full != nil {
-		return len(b), nil // to be read to its end
+		return len(b), nil // report success, so that the writer continues to the end
 	}
 	return h.body.Write(b)
 }

@@ -129,7 +129,8 @@ type whole struct {
 	body   []byte
 }
 
-// whole sends a request as the proxy and reads all of the answer, for which it takes room.
+// whole sends a request as the proxy and reads the complete answer, for which it takes
+// room.
 func (p *Proxy) whole(out *http.Request, room *budget.Room) (*whole, error) {
 	response, err := p.transports.own.RoundTrip(out)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package quota says what a request takes of a ResourceQuota, as the API server's own
-// ResourceQuota plugin counts it. Nothing is decided by it: it says how much of a
-// tenant's quota has to be in a namespace before the plugin is asked.
+// Package quota computes how much of a ResourceQuota a request uses, as the API server's
+// own ResourceQuota plugin does. It decides no requests: it tells Tenure how much of a
+// tenant's quota must be in a namespace before the plugin checks the request.
 package quota
 
 import (
@@ -16,16 +16,15 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Demand is what a request takes.
+// Demand is what a request needs from quotas.
 type Demand struct {
-	// Delta is what is used more when the request is done, by the names that quotas
-	// have.
+	// Delta is the increase of usage by the request, by the resource names in quotas.
 	Delta corev1.ResourceList
-	// pod is the Pod that is created or changed, for the scopes of quotas.
+	// pod is the created or updated Pod, for the scopes of quotas.
 	pod *corev1.Pod
 }
 
-// Of returns what a request takes. It is empty for what no quota counts.
+// Of returns the demand of a request. It is empty for a request that no quota counts.
 func Of(request *admissionv1.AdmissionRequest) (Demand, error) {
 	switch {
 	case request.Resource.Group != "" || request.SubResource != "" && request.Resource.Resource != "pods":
@@ -42,7 +41,7 @@ func Of(request *admissionv1.AdmissionRequest) (Demand, error) {
 	return Demand{Delta: objectUsage(request)}, nil
 }
 
-// demand reads the objects of a request, of which the old one may be none.
+// demand returns the demand for the objects of a request, which may have no old object.
 func demand[T any](request *admissionv1.AdmissionRequest, usage func(*T) corev1.ResourceList, pod func(*T) *corev1.Pod) (Demand, error) {
 	object, d := new(T), Demand{}
 	if err := json.Unmarshal(request.Object.Raw, object); err != nil {
@@ -68,7 +67,7 @@ func demand[T any](request *admissionv1.AdmissionRequest, usage func(*T) corev1.
 	return d, nil
 }
 
-// objectUsage is one object of the resource.
+// objectUsage returns the usage of one object of the request's resource.
 func objectUsage(request *admissionv1.AdmissionRequest) corev1.ResourceList {
 	resourceName := request.Resource.Resource
 	count := corev1.ResourceList{corev1.ResourceName("count/" + strings.TrimSuffix(resourceName+"."+request.Resource.Group, ".")): resource.MustParse("1")}
@@ -78,8 +77,8 @@ func objectUsage(request *admissionv1.AdmissionRequest) corev1.ResourceList {
 	return count
 }
 
-// countedByName are the resources that quotas count also without the prefix count/.
-// Pods are among them, but only as long as they have not ended.
+// countedByName are the resources that quotas also count without the prefix count/.
+// Quotas count Pods in this way too, but only until they end.
 var countedByName = []corev1.ResourceName{
 	corev1.ResourceConfigMaps, corev1.ResourceSecrets, corev1.ResourceReplicationControllers,
 	corev1.ResourceServices, corev1.ResourcePersistentVolumeClaims, corev1.ResourceQuotas, corev1.ResourcePods,
@@ -142,8 +141,8 @@ func add(to, what corev1.ResourceList) {
 	}
 }
 
-// In returns what of the demand a quota counts. Sure is false if the quota has a scope
-// that is not looked at here: the request may or may not be in it.
+// In returns the part of the demand that a quota counts. Sure is false if the quota has a
+// scope that In does not know: the quota may or may not count the request.
 func (d Demand) In(spec *corev1.ResourceQuotaSpec) (counted corev1.ResourceList, sure bool) {
 	counted, sure = corev1.ResourceList{}, true
 	for name, quantity := range d.Delta {
@@ -170,7 +169,8 @@ func (d Demand) In(spec *corev1.ResourceQuotaSpec) (counted corev1.ResourceList,
 	return counted, sure
 }
 
-// inScope says whether the request is in a scope; what is not known may be in it.
+// inScope reports whether the request is in a scope, and whether it knows the scope. It
+// reports true for an unknown one.
 func (d Demand) inScope(r corev1.ScopedResourceSelectorRequirement) (in, known bool) {
 	if d.pod == nil {
 		return true, false
@@ -201,7 +201,7 @@ func (d Demand) inScope(r corev1.ScopedResourceSelectorRequirement) (in, known b
 	return true, false
 }
 
-// bestEffort says whether no container asks for processors or memory.
+// bestEffort reports whether no container requests or limits CPU or memory.
 func (d Demand) bestEffort() bool {
 	for _, name := range []corev1.ResourceName{corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory} {
 		if quantity := d.Delta[name]; quantity.Sign() > 0 {

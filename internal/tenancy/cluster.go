@@ -44,8 +44,8 @@ func Cluster(t *v1alpha1.Tenant, namespaces []string) []client.Object {
 	return objects
 }
 
-// ListsMetadata says whether a Tenant lists labels or annotations of its own for its
-// namespaces, which its owners may choose, have to choose, or get.
+// ListsMetadata reports whether a Tenant lists labels or annotations of its own for its
+// namespaces: ones that its owners may choose, must set, or get.
 func ListsMetadata(t *v1alpha1.Tenant) bool {
 	in := &t.Spec.Namespaces
 	return len(in.Labels)+len(in.Annotations)+len(in.Required.Labels)+len(in.Required.Annotations)+len(in.Allowed.Labels)+len(in.Allowed.Annotations) > 0

@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// LabelDivided begins the labels of namespaces that have a part of a Tenant's quota:
-	// the rest says what the quota counts, see [DividedClasses]. Only the platform may
-	// set them. By them the API server knows which requests may have to wait until a
-	// part is moved.
+	// LabelDivided is the prefix of the labels of namespaces that have a part of a
+	// Tenant's quota. The suffix names the class of resources that the quota counts, see
+	// [DividedClasses]. Only the platform may set these labels. They tell the API server
+	// which requests may have to wait until the manager moves a part.
 	LabelDivided = "divided-quota.tenure.dev/"
 	// DividedValue is the value of these labels.
 	DividedValue = "true"
 
-	// AnnotationMoving is on a namespace's part of a quota while it is about to change.
-	// Requests in the namespace wait for a moment: Kubernetes counts anew what is used
-	// when a quota changes, and does not count what is on its way.
+	// AnnotationMoving is on a namespace's part of a quota while the manager is about to
+	// change it. Requests in the namespace wait for a moment: Kubernetes recounts the
+	// usage when a quota changes, and misses requests that are still in progress.
 	AnnotationMoving = "tenure.dev/moving"
-	// AnnotationWanted is on a namespace's part of a quota, and says what requests that
-	// wait in the namespace need: see [Wishes].
+	// AnnotationWanted is on a namespace's part of a quota, and holds what the waiting
+	// requests in the namespace need: see [Wishes].
 	AnnotationWanted = "tenure.dev/wanted"
 )
 
-// DividedClasses are what the labels of [LabelDivided] end with.
+// DividedClasses are the suffixes of the labels of [LabelDivided].
 var DividedClasses = []string{classPods, classClaims, classServices, classObjects}
 
 const (
@@ -35,10 +35,10 @@ const (
 	classObjects  = "objects"
 )
 
-// OfTenant says whether a quota is that of all namespaces of the Tenant together.
+// OfTenant reports whether a quota applies to all namespaces of the Tenant together.
 func OfTenant(q v1alpha1.TenantQuota) bool { return q.Scope != "Namespace" }
 
-// dividedLabels are the labels of the namespaces of a Tenant with divided quotas.
+// dividedLabels returns the labels for the namespaces of a Tenant with divided quotas.
 func dividedLabels(quotas []v1alpha1.TenantQuota) map[string]string {
 	labels := map[string]string{}
 	for _, q := range quotas {
@@ -51,7 +51,7 @@ func dividedLabels(quotas []v1alpha1.TenantQuota) map[string]string {
 	return labels
 }
 
-// dividedClass is what has to be looked at for a name in a quota.
+// dividedClass returns the class of resources that a name in a quota counts.
 func dividedClass(name string) string {
 	switch {
 	case strings.HasPrefix(name, "services"), name == "count/services":

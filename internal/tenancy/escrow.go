@@ -22,28 +22,29 @@ type Share struct {
 	// Hard is spec.hard of the ResourceQuota, Enforced status.hard, and Used
 	// status.used.
 	Hard, Enforced, Used corev1.ResourceList
-	// Wanted is what requests that wait in the namespace need beyond Used, and Since
-	// when the oldest of them began to wait.
+	// Wanted is what waiting requests in the namespace need beyond Used, and Since when
+	// the oldest of them began to wait.
 	Wanted corev1.ResourceList
 	Since  time.Time
 }
 
-// Escrow divides a quota among the namespaces of a tenant. It returns what
-// spec.hard of each namespace that stays is to be now, and the resources of which
-// more is used already than the limit allows.
+// Escrow divides a quota among the namespaces of a tenant. It returns the new spec.hard
+// of each namespace that is not being deleted, and the resources whose usage already
+// exceeds the limit.
 //
-// What a namespace may use is the larger of what its quota says and what Kubernetes
-// enforces, since the second follows the first a moment later. The sum of that is
-// never brought above the limit: one namespace's quota is lowered first, and
-// another's raised when the status of the first says that it holds. So Escrow has to
-// be asked again when a status changes, and gives the same answer until then.
+// A namespace may use the larger of its quota's spec and the value that Kubernetes
+// enforces, since the second follows the first a moment later. Escrow never raises the
+// sum of these above the limit: it first lowers one namespace's quota, and raises
+// another's once the status of the first confirms the lower value. So call Escrow again
+// when a status changes; until then it returns the same result.
 //
-// Requests that wait are served first, the oldest namespace before the others: each
-// gets what it lacks if the tenant has it, from the namespaces with the most free. Without
-// them, each namespace has what it uses and a fair part of what is free. A division is
-// left as it is while each namespace has at least half of its part, or, unless rebalance
-// is set, what it uses: otherwise every Pod would move all quotas. With less free than
-// there are namespaces, some have nothing.
+// Escrow serves waiting requests first, those of the namespace that waited longest before
+// the others: each namespace gets what it lacks, if the tenant has it, from the
+// namespaces with the most free. Without waiting requests, each namespace gets what it
+// uses and an equal part of the rest. Escrow keeps a division while each namespace has at
+// least half of its part, or, unless rebalance is set, what it uses: otherwise every Pod
+// would move all quotas. If fewer units are free than there are namespaces, some
+// namespaces get nothing beyond what they use.
 func Escrow(limit corev1.ResourceList, shares []Share, rebalance bool) (hard map[string]corev1.ResourceList, over []corev1.ResourceName) {
 	shares = slices.Clone(shares)
 	slices.SortFunc(shares, func(a, b Share) int { return strings.Compare(a.Namespace, b.Namespace) })
@@ -77,7 +78,7 @@ type escrow struct {
 	coarse int64
 	limit  int64
 	parts  []part
-	// rebalance says that unfair parts are reason enough for another division.
+	// rebalance allows a new division only because the parts are unequal.
 	rebalance bool
 }
 
@@ -89,7 +90,7 @@ type part struct {
 	since                      time.Time
 }
 
-// needed is what the namespace uses and what requests that wait there want.
+// needed returns what the namespace uses plus what its waiting requests want.
 func (p part) needed() int64 { return p.used + p.wanted }
 
 // held is what the namespace may use, or does.
@@ -207,8 +208,8 @@ func (e *escrow) fair(room, used, count int64) bool {
 	return sum <= room
 }
 
-// lacking says whether requests wait for more than a namespace has, and the parts can
-// otherwise stay as they are.
+// lacking reports whether waiting requests need more than a namespace has, while the
+// other parts can stay unchanged.
 func (e *escrow) lacking(room int64) bool {
 	sum, lacking := int64(0), false
 	for _, p := range e.parts {
@@ -221,10 +222,10 @@ func (e *escrow) lacking(room int64) bool {
 	return lacking && sum <= room
 }
 
-// serve gives namespaces in which requests wait what they lack, the oldest first. What is
-// in no part is given first. Then others give half of what they have free, those with the
-// most first, and all of it if that is not enough. Who lacks more than there is gets
-// nothing, so that others are not kept from what serves them.
+// serve gives namespaces what their waiting requests lack, the longest waiting first. It
+// first gives what is in no part. Then the other namespaces give half of what they have
+// free, those with the most first, and all of it if half is not enough. A namespace that
+// lacks more than all of this gets nothing, so that it does not take what serves others.
 func (e *escrow) serve(room int64) {
 	var order []*part
 	for i := range e.parts {
@@ -263,8 +264,9 @@ func (e *escrow) serve(room int64) {
 	}
 }
 
-// spare is what a namespace could give to another one: what it neither uses nor has for
-// requests that wait there. If it has not enough for these, they wait anyway.
+// spare returns what a namespace can give to another one: what it neither uses nor needs
+// for its own waiting requests. If it lacks enough for these, they wait anyway, and it
+// gives all that it does not use.
 func (p *part) spare(to *part) int64 {
 	switch {
 	case p == to:
@@ -275,9 +277,9 @@ func (p *part) spare(to *part) int64 {
 	return p.next - p.needed()
 }
 
-// share gives each namespace what it uses and an equal part of what is free, in
-// numbers that people can read; what is left over goes to the first ones. What requests
-// wait for is theirs before, if there is enough for all of them.
+// share gives each namespace what it uses and an equal part of what is free, in round
+// numbers; the first namespaces get the remainder. Waiting requests get what they want
+// before that, if there is enough for all of them.
 func (e *escrow) share(free, wanted, count int64) {
 	serves := wanted <= free
 	if serves {

@@ -6,10 +6,11 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 )
 
-// Keys of labels and annotations of a namespace by which Kubernetes, Flux, Capsule and
-// Tenure decide what it may have and whose it is. No list lets owners choose them; which
-// others they choose, the TenancyProfile and the Tenant list. Regular expressions of RE2,
-// as CEL and Go have them.
+// ProtectedKeys matches the labels and annotations of a namespace by which Kubernetes,
+// Flux, Capsule and Tenure decide what the namespace may have and to whom it belongs. No
+// list lets owners choose these keys, except those that FreeKeys matches; the
+// TenancyProfile and the Tenant list the other keys that owners may choose. Both are
+// regular expressions of RE2, the syntax of CEL and Go.
 const (
 	ProtectedKeys = `^([a-z0-9-]+[.])*(kubernetes[.]io|k8s[.]io|x-k8s[.]io|tenure[.]dev|(toolkit|sharding)[.]fluxcd[.]io|clastix[.]io|projectcapsule[.]dev)/.*$`
 	FreeKeys      = `^((app|kubectl)[.]kubernetes[.]io/.*|(kustomize|helm)[.]toolkit[.]fluxcd[.]io/.*|kubernetes[.]io/metadata[.]name)$`
@@ -17,16 +18,16 @@ const (
 
 var protectedRegexp, freeRegexp = regexp.MustCompile(ProtectedKeys), regexp.MustCompile(FreeKeys)
 
-// ProtectedKey says whether a label or annotation of a namespace is one that no list lets
-// owners choose.
+// ProtectedKey reports whether owners can never choose a label or annotation of a
+// namespace, whatever the lists contain.
 func ProtectedKey(key string) bool {
 	return protectedRegexp.MatchString(key) && !freeRegexp.MatchString(key)
 }
 
-// TrustedLabels returns the labels of a namespace that the platform or its Tenant set,
-// which are those that a selector may go by. Of a namespace that an owner made, these are
-// the ones that no owner can set, and those of the Tenant, which may be nil. Of any other
-// namespace they are all.
+// TrustedLabels returns the labels of a namespace that the platform or its Tenant set;
+// selectors may use only these. In a namespace that an owner created, they are the labels
+// that no owner can set, and the labels of the Tenant, which may be nil. In any other
+// namespace, they are all labels.
 func TrustedLabels(labels map[string]string, tenant *v1alpha1.Tenant) map[string]string {
 	if labels[v1alpha1.LabelMadeBy] != v1alpha1.MadeByOwner {
 		return labels

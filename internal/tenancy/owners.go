@@ -8,11 +8,11 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// accountUser begins the user name of a service account.
+// accountUser is the prefix of the user name of a service account.
 const accountUser = "system:serviceaccount:"
 
-// OwnerNamespaces returns the namespaces in which service accounts live that own a
-// Tenant, sorted.
+// OwnerNamespaces returns the namespaces of the service accounts that own a Tenant,
+// sorted.
 func OwnerNamespaces(t *v1alpha1.Tenant) []string {
 	var namespaces []string
 	for _, o := range t.Spec.Owners {
@@ -39,8 +39,8 @@ func OwnerAccounts(tenants []v1alpha1.Tenant, namespace string) []string {
 	return slices.Compact(accounts)
 }
 
-// ownerAccount returns namespace and name of an owner that is a service account, also
-// one that is named as the user that it is; nothing for others.
+// ownerAccount returns namespace and name of an owner that is a service account, even if
+// the Tenant names it by its user name. It returns empty strings for other owners.
 func ownerAccount(o v1alpha1.Owner) (namespace, name string) {
 	switch o.Kind {
 	case rbacv1.ServiceAccountKind:

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// addressPattern, lastLabelStar and innerStars are what the schema of a TenancyProfile
-// says about a pattern; a test compares them.
+// addressPattern, lastLabelStar and innerStars are the checks of a pattern in the schema
+// of a TenancyProfile; a test compares them.
 var (
 	addressPattern = regexp.MustCompile(`^(https?|ssh|oci)://([a-z0-9_-]+@)?[a-z0-9*]([a-z0-9.*-]*[a-z0-9*])?(:[0-9]{1,5})?(/[A-Za-z0-9._~*-]+)*/?(/\*\*)?$`)
 	lastLabelStar  = regexp.MustCompile(`^[a-z]+://[^/]*[*][^/.]*(/|$)`)
@@ -16,7 +16,7 @@ var (
 
 const maxPattern = 512
 
-// CheckPattern says why a text cannot be a pattern of addresses, or nil: see
+// CheckPattern returns an error if a text is not a valid pattern of addresses: see
 // v1alpha1.AddressPattern.
 func CheckPattern(pattern string) error {
 	switch {

@@ -6,20 +6,20 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 )
 
-// PodSecurityExemption is what an exemption of the TenancyProfile names as its rule to let
-// a namespace that is a tenant's by label alone, of kind Namespace, have no Pod Security
-// level, or the level privileged. A Tenant says so in spec.namespaces.podSecurity.
+// PodSecurityExemption is the rule name for an exemption of the TenancyProfile, of kind
+// Namespace, that lets a namespace without a Tenant object have no Pod Security level, or
+// the level privileged. For the namespaces of a Tenant, set spec.namespaces.podSecurity
+// instead.
 const PodSecurityExemption = "tenure-pod-security"
 
-// defaultLevel is the Pod Security level of a tenant's namespace for which nobody says
-// another one.
+// defaultLevel is the Pod Security level of a tenant's namespace if no Tenant sets one.
 const defaultLevel = "baseline"
 
 // levels are the Pod Security levels, the weakest first.
 var levels = []string{"privileged", "baseline", "restricted"}
 
-// keepLevel leaves the Pod Security level of a namespace alone that is stronger than the
-// one that it is to have, unless the manager wrote it for a Tenant that asks for less now.
+// keepLevel keeps the Pod Security level of a namespace if it is stronger than the wanted
+// level, unless the manager set it for a Tenant that now asks for a weaker one.
 func (o *Objects) keepLevel(ns Namespace, profile *v1alpha1.TenancyProfile) {
 	have, want := slices.Index(levels, ns.Labels[labelPodSecurity]), slices.Index(levels, o.Labels[labelPodSecurity])
 	exempt := ns.Tenant == nil && slices.ContainsFunc(profile.Spec.Exemptions, func(e v1alpha1.Exemption) bool {

@@ -24,12 +24,12 @@ var plainAddress = regexp.MustCompile(`^(https?|ssh|oci)://([a-z0-9_-]+@)?[a-z0-
 // itself and nothing else: see the schema of a Tenant's sync.
 var cleanAddress = regexp.MustCompile(`^(https?|ssh|oci)://([a-z0-9_-]+@)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?$`)
 
-// Parameters returns what holds in the namespaces of a tenant: the profile, with
-// each part that the Tenant's policy has in its place, and the addresses of its
-// sync among those that may be fetched from. The Tenant may be nil.
+// Parameters returns the parameters for the namespaces of a tenant: the profile, in which
+// each part of the Tenant's policy replaces the same part, and with the addresses of its
+// sync in the list of allowed sources. The Tenant may be nil.
 //
-// Tenants may read their parameters, so that those hold nothing that no rule reads
-// there, and no exemptions: [Exemptions] are those of a namespace.
+// Tenants may read their parameters, so they contain only fields that a rule reads there,
+// and no exemptions: [Exemptions] returns those of a namespace.
 func Parameters(name string, t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfile) v1alpha1.TenantParametersSpec {
 	spec := v1alpha1.TenantParametersSpec{Tenant: name, TenancyProfileSpec: *profile.Spec.DeepCopy()}
 	spec.Exemptions, spec.ProtectedNamespaces, spec.PlatformImages = nil, nil, nil

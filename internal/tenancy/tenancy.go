@@ -72,8 +72,8 @@ type Namespace struct {
 	// tenant's name, and OwnBinding the RoleBinding of [FluxBindingName]: see
 	// [Brought].
 	OwnAccount, OwnBinding bool
-	// OwnLevel says that the manager wrote the Pod Security level that Labels have, so
-	// that it may lower it.
+	// OwnLevel is set if the manager wrote the Pod Security level in Labels, and so may
+	// lower it.
 	OwnLevel bool
 	// Kinds are the kinds that are counted, each as RESOURCE.GROUP.
 	Kinds []string

@@ -8,25 +8,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// wishLifetime is for how long a wish counts that is not renewed. Clocks of replicas have
-// to agree within this time.
+// wishLifetime is how long a wish counts if the replica does not renew it. The clocks of
+// replicas must agree within this time.
 const wishLifetime = 5 * time.Second
 
-// Wish is what a namespace's part of a quota has to be for the requests that wait at one
-// replica of the webhook.
+// Wish is the size that a namespace's part of a quota needs for the requests that wait at
+// one replica of the webhook.
 type Wish struct {
-	// At is when it was written, and Since when the oldest request began to wait.
+	// At is when the replica wrote the wish, and Since when the oldest request began to
+	// wait.
 	At    time.Time `json:"at"`
 	Since time.Time `json:"since"`
-	// Hard is how large the part has to be.
+	// Hard is the size that the part needs.
 	Hard corev1.ResourceList `json:"hard"`
 }
 
 // Wishes are the wishes about a part, by replica.
 type Wishes map[string]Wish
 
-// ReadWishes returns the wishes about a part that still count. What cannot be read is
-// nothing.
+// ReadWishes returns the wishes about a part that still count. It ignores an annotation
+// that it cannot parse.
 func ReadWishes(q *corev1.ResourceQuota, now time.Time) Wishes {
 	var all Wishes
 	if value := q.Annotations[AnnotationWanted]; value == "" || json.Unmarshal([]byte(value), &all) != nil {
@@ -39,7 +40,7 @@ func ReadWishes(q *corev1.ResourceQuota, now time.Time) Wishes {
 	return all
 }
 
-// With returns the wishes with that of one replica in the place of its last one.
+// With returns the wishes with the last wish of one replica replaced.
 func (w Wishes) With(replica string, wish Wish) Wishes {
 	all := w.Without(replica)
 	all[replica] = wish
@@ -54,7 +55,8 @@ func (w Wishes) Without(replica string) Wishes {
 	return all
 }
 
-// Open returns what is wanted beyond what is used, and since when.
+// Open returns the sum of the wishes beyond the used amount, and since when the oldest
+// request waits.
 func (w Wishes) Open(used corev1.ResourceList) (wanted corev1.ResourceList, since time.Time) {
 	for _, wish := range w {
 		for name, level := range wish.Hard {
@@ -76,7 +78,7 @@ func (w Wishes) Open(used corev1.ResourceList) (wanted corev1.ResourceList, sinc
 	return wanted, since
 }
 
-// Lacks says whether a list has less of something than another one.
+// Lacks reports whether have is less than need for any resource.
 func Lacks(have, need corev1.ResourceList) bool {
 	for name, quantity := range need {
 		if is := have[name]; is.Cmp(quantity) < 0 {

@@ -1,5 +1,5 @@
-// Package testcrds holds the definitions of kinds that tenants use and that are neither
-// Kubernetes' nor Flux's, for tests.
+// Package testcrds holds the CustomResourceDefinitions that tenants use and that belong
+// neither to Kubernetes nor to Flux, for tests.
 package testcrds
 
 import _ "embed"
@@ -13,9 +13,9 @@ var (
 	flagger []byte
 )
 
-// GatewayAPI are the definitions of Gateway API's standard channel. Multi-document
+// GatewayAPI returns the definitions of Gateway API's standard channel, as multi-document
 // YAML.
 func GatewayAPI() []byte { return gatewayAPI }
 
-// Flagger are the definitions of Flagger's kinds. Multi-document YAML.
+// Flagger returns the definitions of Flagger's kinds, as multi-document YAML.
 func Flagger() []byte { return flagger }

@@ -44,7 +44,7 @@ type Situation struct {
 	Profile *v1alpha1.TenancyProfile
 	// Owner are the names that the user goes by: see [OwnerKeys].
 	Owner []string
-	// Another says that the name is that of another tenant, or begins with it.
+	// Another is set if the name is another tenant's name, or begins with it.
 	Another bool
 	// Existing are the namespaces with the tenant's label.
 	Existing []string
@@ -60,7 +60,7 @@ type Situation struct {
 type Decision struct {
 	// Namespace is as it is to be made.
 	Namespace *corev1.Namespace
-	// Ledger has to be written first.
+	// Ledger must be written before the request is allowed.
 	Ledger ledger.Ledger
 }
 
@@ -185,13 +185,13 @@ func mayHave(s Situation, ns *corev1.Namespace) *Refusal {
 	return nil
 }
 
-// ofTenure says whether the value of a label is looked at elsewhere: which tenant a
-// namespace is of, who made it, and its name.
+// ofTenure reports whether other code checks the value of a label: the labels for the
+// namespace's tenant, its creator and its name.
 func ofTenure(key string) bool {
 	return slices.Contains(tenantLabels, key) || key == v1alpha1.LabelMadeBy || key == corev1.LabelMetadataName
 }
 
-// texts writes patterns for people.
+// texts returns patterns as text for messages.
 func texts(patterns []v1alpha1.ValuePattern) string {
 	if len(patterns) == 0 {
 		return "none"

@@ -38,7 +38,8 @@ const (
 const (
 	indexOwner  = "tenure.dev/owner"
 	indexTenant = "tenure.dev/tenant"
-	// indexAnyTenant finds namespaces by the tenant that any of the labels names.
+	// indexAnyTenant is the index of namespaces by the tenant that any of the labels
+	// names.
 	indexAnyTenant = "tenure.dev/any-tenant"
 )
 
@@ -67,7 +68,7 @@ type Handler struct {
 	// they would only take each other's version of the ledger away. Whoever has taken
 	// what is in the channel has the turn.
 	turns [shards]chan *look
-	// limits bound how much the owners of each tenant ask.
+	// limits bound the rate of requests of each tenant's owners.
 	limits limits
 }
 
@@ -147,8 +148,8 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 
 // question is about one namespace.
 type question struct {
-	// owner are the names that the user goes by, see [OwnerKeys], groups its groups,
-	// and user its own name.
+	// owner are the keys of the user, see [OwnerKeys], groups the user's groups, and user
+	// the user name.
 	owner, groups []string
 	user          string
 	namespace     *corev1.Namespace
@@ -157,7 +158,7 @@ type question struct {
 	// asked is when, and profile what holds then.
 	asked   time.Time
 	profile *v1alpha1.TenancyProfile
-	// another says that the name belongs to another tenant.
+	// another is set if the name belongs to another tenant.
 	another bool
 }
 
@@ -196,11 +197,11 @@ func (h *Handler) decide(ctx context.Context, q *question) (*corev1.Namespace, e
 	}
 }
 
-// errTooMany says that somebody asks too much.
+// errTooMany is the error for a user or tenant that sends too many requests.
 var errTooMany = errors.New("too many requests")
 
-// payer returns who a request counts for: the tenant if an owner asks, so that nobody else
-// can use up what its owners may ask, and otherwise the user.
+// payer returns the key under which a request counts: the tenant if an owner sent it, so
+// that nobody else can use up the limit of its owners, and otherwise the user.
 func (h *Handler) payer(ctx context.Context, name string, q *question) string {
 	t := &v1alpha1.Tenant{}
 	if err := h.Client.Get(ctx, client.ObjectKey{Name: name}, t); err == nil && owns(q.owner, t) {
@@ -209,8 +210,9 @@ func (h *Handler) payer(ctx context.Context, name string, q *question) string {
 	return "user " + q.user
 }
 
-// another says whether the name of a namespace is that of another tenant than the one that
-// it is for, or begins with it and a hyphen, and not with a longer name of its own tenant.
+// another reports whether the name of a namespace of a tenant equals the name of a
+// different tenant, or begins with it and a hyphen. It ignores a different tenant with a
+// shorter name if the namespace's name begins with its own tenant's name and a hyphen.
 func (h *Handler) another(ctx context.Context, namespace, tenant string) (bool, error) {
 	own := 0
 	if strings.HasPrefix(namespace, tenant+"-") {

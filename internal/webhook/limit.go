@@ -7,22 +7,22 @@ import (
 )
 
 const (
-	// tenantRate is how many namespaces a second may be asked for by the owners of one
-	// tenant, on average, and tenantBurst at once. What an owner asks for is written
-	// down, so that it costs the platform more than the owner.
+	// tenantRate is the average number of namespaces per second that the owners of one
+	// tenant may request, and tenantBurst the maximum at once. The webhook writes each
+	// request to a ledger, so a request costs the platform more than the owner.
 	tenantRate, tenantBurst = 50, 1000
-	// maxLimited is how many tenants and users are remembered.
+	// maxLimited is the maximum number of tenants and users that limits remembers.
 	maxLimited = 10000
 )
 
-// limits bound how much each tenant asks. The zero value is ready, and may be used from
-// many goroutines.
+// limits bound the rate of requests of each tenant. The zero value is ready, and may be
+// used from many goroutines.
 type limits struct {
 	mu sync.Mutex
 	of map[string]*rate.Limiter
 }
 
-// allow says whether one more may be asked.
+// allow reports whether a tenant or user may send one more request.
 func (l *limits) allow(who string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -41,11 +41,11 @@ type Options struct {
 	Names []string
 	// Profiles is what holds for all tenants.
 	Profiles Profiles
-	// ClientCA is a file with the authorities of the API server's client certificate,
-	// PEM, and ClientName the name that it has. Empty if it has none, as on managed
-	// clusters.
+	// ClientCA is a PEM file with the certificate authorities of the API server's client
+	// certificate, and ClientName the name in that certificate. Both are empty if the API
+	// server has no client certificate, as on managed clusters.
 	ClientCA, ClientName string
-	// Replica is a name that no other replica has.
+	// Replica is the name of this replica, unique among all replicas.
 	Replica string
 }
 
@@ -170,12 +170,13 @@ func (r *replica) Start(ctx context.Context) error {
 	return r.server.Start(ctx)
 }
 
-// isOwner says whether the user of a request owns a tenant.
+// isOwner reports whether the user of a request owns a tenant.
 func isOwner(request admission.Request, tenant *v1alpha1.Tenant) bool {
 	return owns(OwnerKeys(request.UserInfo), tenant)
 }
 
-// clientCertificates demands a certificate of callers, if they have one.
+// clientCertificates returns a TLS option that requires a client certificate from
+// callers, if the API server has one.
 func clientCertificates(file, name string) (func(*tls.Config), error) {
 	if file == "" {
 		return func(*tls.Config) {}, nil

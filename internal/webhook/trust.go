@@ -23,7 +23,7 @@ func trust(c client.Client) func(context.Context, []byte) error {
 	}
 }
 
-// publish tells the API server which secret the paths of the webhooks end with.
+// publish returns a function that sets the secret at the end of the webhooks' paths.
 func publish(c client.Client) func(context.Context, string) error {
 	return func(ctx context.Context, secret string) error {
 		return configure(ctx, c, func(config *admissionregistrationv1.WebhookClientConfig, prefix string) bool {
@@ -47,8 +47,8 @@ func publish(c client.Client) func(context.Context, string) error {
 	}
 }
 
-// configure changes how the API server calls the webhooks. The change says whether there
-// was anything to do.
+// configure changes the webhook configurations. The function change reports whether it
+// changed anything.
 func configure(ctx context.Context, c client.Client, change func(config *admissionregistrationv1.WebhookClientConfig, prefix string) bool) error {
 	owners := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := update(ctx, c, rules.WebhookName, owners, func() (changed bool) {
@@ -66,14 +66,14 @@ func configure(ctx context.Context, c client.Client, change func(config *admissi
 		}
 		return changed
 	})
-	// Nothing depends on it, so that who does not want it can leave it out.
+	// Nothing depends on this configuration, so a platform may leave it out.
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
 }
 
-// update changes a configuration until nobody else does at the same time.
+// update changes a configuration, and tries again on a conflict with another writer.
 func update(ctx context.Context, c client.Client, name string, configuration client.Object, change func() bool) error {
 	for {
 		if err := c.Get(ctx, client.ObjectKey{Name: name}, configuration); err != nil {

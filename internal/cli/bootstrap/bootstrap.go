@@ -32,7 +32,7 @@ type options struct {
 	kubeconfig, context     string
 	security, mode          string
 	capsule                 bool
-	capsuleGiven            *bool // nil when the fleet says it
+	capsuleGiven            *bool // nil keeps the fleet's setting
 	allow                   []string
 	components, extra       []string
 	author                  gitrepo.Author

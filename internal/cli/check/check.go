@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What the rules may do.
+// These are the modes of the rules.
 const (
 	modeEnforce = "enforce"
 	modeWarn    = "warn"
@@ -78,7 +78,7 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 		}
 	}
 	if platform != nil && o.mode == "" {
-		// A fleet that cannot be read so is a row of the comparison.
+		// The comparison reports a fleet that cannot be read in this way.
 		cluster.Warn, _ = profile.Warns(platform)
 	}
 	check := cluster.Check
@@ -112,7 +112,7 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 	return nil
 }
 
-// load reads the fleet that the cluster is compared with.
+// load reads the fleet to compare the cluster with.
 func (o *options) load() (*fleet.Fleet, error) {
 	return fleet.Load(o.fleet, o.path, fleet.Options{
 		URL: "https://fleet.invalid", Branch: "main", // of a root that is missing: it is refused

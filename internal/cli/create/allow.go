@@ -16,9 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// allowed refuses a tenant whose repository the fleet's TenancyProfiles do not allow, or
-// adds the address to them and says so. The API server would refuse the source, and with
-// it everything that is applied together.
+// allowed returns an error if the fleet's TenancyProfiles do not allow the tenant's
+// repository, or adds the address to them and returns a note about it. The API server
+// would deny the source, and Flux would then apply none of the objects in the same
+// Kustomization.
 func (t *tenantOptions) allowed(s *change.Set) (note string, err error) {
 	files, err := profilesWithout(s.FS(), t.tenant.URL)
 	if err != nil || len(files) == 0 {
@@ -47,7 +48,7 @@ func (t *tenantOptions) allowed(s *change.Set) (note string, err error) {
 }
 
 // profilesWithout returns the files whose TenancyProfile does not allow an address. A
-// fleet without any has no rules about addresses, or keeps them elsewhere.
+// fleet without any TenancyProfile has no rules about addresses, or keeps them elsewhere.
 func profilesWithout(fleet fs.FS, address string) ([]string, error) {
 	var files []string
 	err := fs.WalkDir(fleet, ".", func(name string, entry fs.DirEntry, err error) error {

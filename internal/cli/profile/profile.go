@@ -38,7 +38,7 @@ type options struct {
 	yes, dryRun       bool
 	proxy, capsule    bool
 	proxyGiven        *bool // nil when the fleet says it
-	capsuleGiven      *bool // nil when the fleet says it
+	capsuleGiven      *bool // nil keeps the fleet's setting
 	images            imageflags.Flags
 }
 

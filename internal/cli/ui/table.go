@@ -11,16 +11,17 @@ import (
 // gap is what kubectl puts between columns.
 const gap = "   "
 
-// minMessage is the least that is left of a last column which is cut; on a terminal
-// that is too narrow even for that, whole lines are cut.
+// minMessage is the minimum width of a last column that is cut. On a narrower terminal,
+// whole lines are cut.
 const minMessage = 10
 
-// minWrapped is the least width in which a last column is wrapped. Where there is less
-// beside the other columns, it goes below them.
+// minWrapped is the minimum width of a last column that is wrapped. If less is left
+// beside the other columns, the column goes below them.
 const minWrapped = 40
 
-// Table is aligned columns. The cells of a column READY are coloured by what
-// they say. On a terminal the last column, which says why, is wrapped and never cut.
+// Table is a set of aligned columns. The content of a cell in column READY sets its
+// colour. On a terminal the last column, which gives the reason, is wrapped and never
+// cut.
 type Table struct {
 	// Header are the columns' names.
 	Header []string
@@ -42,13 +43,13 @@ func (t Table) Print(screen *Screen) error {
 	return err
 }
 
-// lay makes the lines of a table that is redrawn: each row is one line, cut to the
+// lay returns the lines of a table that is redrawn: each row is one line, cut to the
 // terminal's width.
 func (t Table) lay(screen *Screen, widths *[]int) []string { return t.lines(screen, widths, cut) }
 
-// lines makes the lines of a table, each row by the given function. The columns are as
-// wide as widths at least, and widths grows to what they are, so that rows printed one
-// after the other stay aligned.
+// lines returns the lines of a table, and formats each row with the given function. The
+// columns are at least as wide as widths, and lines stores their actual widths in it, so
+// that rows printed one after the other stay aligned.
 func (t Table) lines(screen *Screen, widths *[]int, row rowFunc) []string {
 	var cells [][]string
 	if !t.NoHeader {
@@ -81,10 +82,10 @@ func (t Table) lines(screen *Screen, widths *[]int, row rowFunc) []string {
 	return lines
 }
 
-// rowFunc lays a row of cells out and colours the one at index ready, if any.
+// rowFunc formats a row of cells and colours the cell at index ready, if any.
 type rowFunc func(screen *Screen, row []string, widths []int, ready int) string
 
-// cut lays a row out in one line, with as much of the last column as there is room for.
+// cut formats a row as one line, and cuts the last column to the room that is left.
 func cut(screen *Screen, row []string, widths []int, ready int) string {
 	text, used := columns(screen, row, widths, ready)
 	last := row[len(row)-1]
@@ -94,8 +95,7 @@ func cut(screen *Screen, row []string, widths []int, ready int) string {
 	return Cut(strings.TrimRight(text+paintReady(screen, row, last, ready), " "), screen.width())
 }
 
-// wrapped lays a row out with the whole of the last column, in as many lines as it
-// takes.
+// wrapped formats a row with the complete last column, in as many lines as needed.
 func wrapped(screen *Screen, row []string, widths []int, ready int) string {
 	text, used := columns(screen, row, widths, ready)
 	last := row[len(row)-1]
@@ -112,7 +112,7 @@ func wrapped(screen *Screen, row []string, widths []int, ready int) string {
 	return strings.TrimRight(text, " \n")
 }
 
-// columns aligns all cells of a row but the last, and says how wide they are.
+// columns aligns all cells of a row except the last, and returns their total width.
 func columns(screen *Screen, row []string, widths []int, ready int) (text string, used int) {
 	var b strings.Builder
 	for i, cell := range row[:len(row)-1] {
@@ -125,7 +125,7 @@ func columns(screen *Screen, row []string, widths []int, ready int) (text string
 	return b.String(), used
 }
 
-// paintReady colours a last cell, if that is the one that says whether it is ready.
+// paintReady colours a last cell, if it is the cell of column READY.
 func paintReady(screen *Screen, row []string, last string, ready int) string {
 	if ready != len(row)-1 {
 		return last

@@ -15,33 +15,33 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 )
 
-// commentMarker begins a comment, so that the one of the run before can be found.
+// commentMarker is the start of a comment, by which CI finds the comment of the previous
+// run.
 const commentMarker = "<!-- tenure verify -->"
 
-// What is shown of a comparison at most, so that it stays below the 65,536 characters
-// of a comment on GitHub.
+// These limits keep a comment below GitHub's maximum of 65,536 characters.
 const (
 	maxCommentRows  = 40
 	maxCommentWords = 300
 )
 
-// difference is an attack as a tenant that ended in another way than before. One that
-// was not tried before, or is not any more, has an empty outcome there.
+// difference is an attack as a tenant whose outcome changed. The outcome is empty in a
+// report that does not have the attack.
 type difference struct {
 	cluster, key, tenant, title string
 	before, now                 string
-	// why is what was found, and fix what to do about it.
+	// why is what the attack found, and fix the advice against it.
 	why, fix string
 }
 
-// comparison is what changed from one report to another.
+// comparison holds the changes from one report to another.
 type comparison struct {
 	worse, better, others []difference
-	// same counts the attacks that ended as before.
+	// same is the number of attacks with an unchanged outcome.
 	same int
 }
 
-// readReport reads a report that was written with -o json.
+// readReport reads a report that verify wrote with -o json.
 func readReport(file string) (*report, error) {
 	if file == "" {
 		return nil, nil
@@ -62,10 +62,10 @@ func readReport(file string) (*report, error) {
 	return &r, nil
 }
 
-// errNoReport says that a file is JSON, and no report.
+// errNoReport is the error for a file that is JSON, but not a report.
 var errNoReport = errors.New("it has no verdict and no clusters")
 
-// state is how an attack ended, as a comparison sees it.
+// state returns the outcome of an attack for a comparison.
 func (a attackMade) state() string {
 	if a.Accepted != nil {
 		return "accepted, " + a.Outcome
@@ -73,7 +73,7 @@ func (a attackMade) state() string {
 	return a.Outcome
 }
 
-// concern orders states: what is worse has more.
+// concern returns a number for a state; it is greater for a worse state.
 func concern(state string) int {
 	switch state {
 	case string(attack.GotThrough):
@@ -86,7 +86,7 @@ func concern(state string) int {
 	return 1 // accepted
 }
 
-// attackID names an attack as a tenant of a cluster.
+// attackID identifies an attack as a tenant of a cluster.
 type attackID struct{ cluster, key, tenant string }
 
 // byAttack returns the attacks of all clusters.
@@ -100,7 +100,7 @@ func (r report) byAttack() map[attackID]attackMade {
 	return all
 }
 
-// compare compares a report with the one of before.
+// compare compares a report with an earlier one.
 func compare(before, now report) comparison {
 	was, is := before.byAttack(), now.byAttack()
 	ids := maps.Clone(was)
@@ -130,8 +130,8 @@ func compare(before, now report) comparison {
 	return c
 }
 
-// titleOf returns the title of an attack of the catalogue; empty for one that is not
-// in it, as in a report of another version.
+// titleOf returns the title of an attack in the catalogue, or "" if the catalogue lacks
+// the attack, as with a report of another version.
 func titleOf(key string) string {
 	i := slices.IndexFunc(attack.Catalogue(), func(a attack.Attack) bool { return a.Key() == key })
 	if i < 0 {
@@ -140,9 +140,9 @@ func titleOf(key string) string {
 	return attack.Catalogue()[i].Title
 }
 
-// writeMarkdown writes what changed since another report, as a comment for a pull
-// request. What came from a cluster or a file stands in code, where nothing in it is a
-// link, a mention or markup.
+// writeMarkdown writes the changes since another report, as a comment for a pull request.
+// It formats text from a cluster or a file as code, in which nothing becomes a link, a
+// mention or markup.
 func (r report) writeMarkdown(w io.Writer, before *report) error {
 	c := compare(*before, r)
 	var b strings.Builder
@@ -172,7 +172,8 @@ func (r report) writeMarkdown(w io.Writer, before *report) error {
 	return err
 }
 
-// writeCauses lists what is not ready now and was before, and why a run broke off.
+// writeCauses lists the objects that are not ready now and were ready before, and the
+// errors of runs that broke off.
 func (r report) writeCauses(b *strings.Builder, before report) {
 	known := map[string]bool{}
 	for _, c := range before.Clusters {
@@ -226,8 +227,8 @@ func writeDifferences(b *strings.Builder, title string, all []difference, explai
 	b.WriteString("\n</details>\n\n")
 }
 
-// orNotTried names a state: those of a report that was read are shown only if they are
-// among ours.
+// orNotTried returns the text for a state. It shows a state from a file only if it is one
+// of ours.
 func orNotTried(state string) string {
 	outcome := strings.TrimPrefix(state, "accepted, ")
 	if slices.Contains([]attack.Outcome{attack.GotThrough, attack.NotProven, attack.Stopped, attack.NotInstalled}, attack.Outcome(outcome)) {
@@ -236,7 +237,7 @@ func orNotTried(state string) string {
 	return "not tried"
 }
 
-// code writes text as a code span of GitHub's Markdown, within a table or not.
+// code returns text as a code span of GitHub's Markdown, which is also valid in a table.
 func code(text string) string {
 	text = ui.Cut(ui.Clean(text), maxCommentWords)
 	if text == "" {

@@ -18,25 +18,25 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// folderRead says what became of the manifests in a cluster's folder.
+// folderRead reports which manifests in a cluster's folder were applied.
 type folderRead struct {
-	// Files and Objects are what was read: the YAML files of the folder and the
-	// objects in them.
+	// Files and Objects are the numbers of YAML files in the folder and of objects in
+	// them.
 	Files   int `json:"files"`
 	Objects int `json:"objects"`
-	// Applied counts the files whose objects were applied, or that were used in
-	// building what was.
+	// Applied is the number of files whose objects were applied, or that were used to
+	// build an applied object.
 	Applied int `json:"applied"`
-	// NotApplied are the others.
+	// NotApplied are the other files.
 	NotApplied []notApplied `json:"notApplied,omitempty"`
 }
 
-// summary counts what was read and applied of a folder.
+// summary returns the numbers of files and objects that were read and applied, as text.
 func (r *folderRead) summary(folder string) string {
 	return fmt.Sprintf("%s of %s with %s; %d applied, %d not", number(r.Files, "file"), folder, number(r.Objects, "object"), r.Applied, len(r.NotApplied))
 }
 
-// leftOut is the files that were not applied for one reason.
+// leftOut lists the files that were not applied for one reason.
 type leftOut struct {
 	reason string
 	files  []string
@@ -60,25 +60,25 @@ func (r *folderRead) byReason() []leftOut {
 	return all
 }
 
-// notApplied is a file of which something was not applied.
+// notApplied is a file with objects that were not applied.
 type notApplied struct {
 	File    string   `json:"file"`
 	Objects []string `json:"objects,omitempty"`
 	Reason  string   `json:"reason"`
 }
 
-// delivery is what applies a folder of the fleet: a Kustomization of Flux, or the
-// bootstrap.
+// delivery is a Kustomization of Flux, or the bootstrap, that applies a folder of the
+// fleet.
 type delivery struct {
 	object, path string
-	// failed says why the folder was not applied; empty if it was.
+	// failed is the reason why the folder was not applied, or "" if it was.
 	failed string
-	// inventory are the objects that were applied, as Flux writes them; nil if that
-	// is not known.
+	// inventory lists the applied objects in Flux's format; nil if it is not known.
 	inventory []string
 }
 
-// deliveries returns what applies the fleet's folders in a cluster.
+// deliveries returns the Kustomizations and the bootstrap that apply the fleet's folders
+// in a cluster.
 func deliveries(ctx context.Context, cluster *localcluster.Cluster) ([]delivery, error) {
 	kube, err := client.New(cluster.REST, client.Options{})
 	if err != nil {
@@ -104,7 +104,7 @@ func deliveries(ctx context.Context, cluster *localcluster.Cluster) ([]delivery,
 	return all, nil
 }
 
-// newDelivery reads a Kustomization of Flux.
+// newDelivery returns the delivery of a Kustomization.
 func newDelivery(u *unstructured.Unstructured) delivery {
 	at, _, _ := unstructured.NestedString(u.Object, "spec", "path")
 	d := delivery{object: "Kustomization/" + u.GetNamespace() + "/" + u.GetName(), path: strings.TrimPrefix(path.Join("/", at), "/")}
@@ -137,14 +137,16 @@ func newDelivery(u *unstructured.Unstructured) delivery {
 	return d
 }
 
-// readFolder says what became of each manifest in the cluster's folder.
+// readFolder returns a report about the manifests in the cluster's folder: which were
+// applied, and which were not.
 func readFolder(f *fleet.Fleet, all []delivery) (*folderRead, error) {
 	root, err := os.OpenRoot(f.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the fleet: %w", err)
 	}
 	defer func() { _ = root.Close() }()
-	// By what each file is used, and whether its objects are applied as such.
+	// users are the deliveries that use each file. resources is true for a file whose own
+	// objects are applied.
 	users, resources := map[string][]delivery{}, map[string]bool{}
 	for _, d := range all {
 		w := walker{files: root.FS(), used: map[string]bool{}, seen: map[string]bool{}}
@@ -186,8 +188,8 @@ func readFolder(f *fleet.Fleet, all []delivery) (*folderRead, error) {
 	return read, nil
 }
 
-// dropped says why something of a file was not applied, and which of its objects;
-// nothing if all of it was.
+// dropped returns the objects of a file that were not applied, and the reason, or "" if
+// all were.
 func dropped(objects []manifestObject, users []delivery, resource bool) (reason string, missing []string) {
 	all := func() (names []string) {
 		for _, o := range objects {
@@ -213,8 +215,8 @@ func dropped(objects []manifestObject, users []delivery, resource bool) (reason 
 	return "", nil
 }
 
-// applied says whether an object is in the inventory, whose entries are
-// NAMESPACE_NAME_GROUP_KIND. A kustomization may add to a name.
+// applied reports whether an object is in the inventory, whose entries are
+// NAMESPACE_NAME_GROUP_KIND. A kustomization may add a prefix or a suffix to a name.
 func (d delivery) applied(o manifestObject) bool {
 	if d.inventory == nil || o.patch {
 		return true
@@ -224,19 +226,18 @@ func (d delivery) applied(o manifestObject) bool {
 	})
 }
 
-// manifestObject is an object in a file. A patch is one whose name may be any.
+// manifestObject is an object in a file. A patch may have any name.
 type manifestObject struct {
 	kind, namespace, name string
 	patch                 bool
 }
 
-// String names the object.
+// String returns the kind, the namespace and the name of the object.
 func (o manifestObject) String() string {
 	return strings.TrimSuffix(o.kind+" "+strings.TrimPrefix(o.namespace+"/"+o.name, "/"), " ")
 }
 
-// objectsIn reads the objects of a file. What is not Kubernetes' is left out, and so
-// are kustomize's own kinds.
+// objectsIn returns the Kubernetes objects in a file, without kustomize's own kinds.
 func objectsIn(content []byte) []manifestObject {
 	var all []manifestObject
 	for _, document := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
@@ -249,7 +250,8 @@ func objectsIn(content []byte) []manifestObject {
 		if yaml.Unmarshal(document, &o) != nil || o.Kind == "" || strings.HasPrefix(o.APIVersion, "kustomize.config.k8s.io/") {
 			continue
 		}
-		// A name that Flux fills in, or that is missing, cannot be looked for.
+		// An object with a missing name, or a name that Flux fills in, cannot be found by
+		// name.
 		unclear := o.Patch != "" || o.Metadata.Name == "" || strings.Contains(o.Metadata.Name, "$")
 		all = append(all, manifestObject{o.Kind, o.Metadata.Namespace, o.Metadata.Name, unclear})
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/local"
 )
 
-// isThrough, isUnproven and isAbsent say how an attack ended that is not accepted.
+// isThrough, isUnproven and isAbsent report whether an attack had this outcome, and the
+// baseline does not accept it.
 func isThrough(a attackMade) bool {
 	return a.Outcome == string(attack.GotThrough) && a.Accepted == nil
 }
@@ -23,7 +24,7 @@ func isUnproven(a attackMade) bool {
 
 func isAbsent(a attackMade) bool { return a.Outcome == string(attack.NotInstalled) }
 
-// group is an attack that ended in the same way for several tenants.
+// group is an attack that had the same outcome for several tenants.
 type group struct {
 	first attackMade
 	names []string
@@ -31,14 +32,14 @@ type group struct {
 
 func (g group) tenants() string { return some(g.names) }
 
-// as says what was found, as whom and in which way; of several tenants in the words
-// about the first.
+// as returns text about the finding, the tenants and the way of the attack. The finding
+// has the words about the first tenant.
 func (g group) as(found string) string {
 	return "as " + g.tenants() + ", " + via(g.first.Via) + ": " + found
 }
 
-// grouped puts the attacks that are chosen together where only the tenants differ, and
-// what is said differs in their names alone.
+// grouped returns the chosen attacks in groups. Attacks in a group differ only in the
+// tenant, and in the tenant's names within their texts.
 func (c clusterReport) grouped(chosen func(attackMade) bool) []*group {
 	var groups []*group
 	byKey := map[string]*group{}
@@ -57,12 +58,11 @@ func (c clusterReport) grouped(chosen func(attackMade) bool) []*group {
 	return groups
 }
 
-// word is what a name is as a whole.
+// word matches a complete name.
 var word = regexp.MustCompile(`[A-Za-z0-9-]+`)
 
-// anonymous returns what takes the names of a tenant, of its namespaces, of its accounts
-// and of its repositories out of a text: by these the same words about two tenants
-// differ.
+// anonymous returns a function that removes the names of a tenant, and of its namespaces,
+// accounts and repositories, from a text, so that texts about two tenants become equal.
 func (c clusterReport) anonymous(name string) func(string) string {
 	names := map[string]bool{name: true}
 	if i := slices.IndexFunc(c.Tenants, func(t tenant) bool { return t.Name == name }); i >= 0 {
@@ -87,18 +87,18 @@ func (c clusterReport) anonymous(name string) func(string) string {
 	}
 }
 
-// unproven returns what is not proven and not accepted: together, what has the same
-// tenants and the same reason.
+// unproven returns the unproven attacks that the baseline does not accept, grouped by
+// tenants and reason.
 func (c clusterReport) unproven() [][]*group {
 	return c.together(isUnproven, func(g *group) string { return g.tenants() + "\x00" + g.first.Reason })
 }
 
-// absent returns the attacks whose kinds are not installed, grouped by reason.
+// absent returns the attacks on parts that are not installed, grouped by reason.
 func (c clusterReport) absent() [][]*group {
 	return c.together(isAbsent, func(g *group) string { return g.first.Message })
 }
 
-// together puts groups together that have the same key.
+// together returns the groups of the chosen attacks, combined by key.
 func (c clusterReport) together(chosen func(attackMade) bool, keyOf func(*group) string) [][]*group {
 	at := map[string]int{}
 	var all [][]*group
@@ -113,8 +113,7 @@ func (c clusterReport) together(chosen func(attackMade) bool, keyOf func(*group)
 	return all
 }
 
-// alike returns the tenants that have the rights of another one, which was attacked in
-// full.
+// alike returns the tenants with the same rights as a tenant that was attacked in full.
 func (c clusterReport) alike(t tenant) []string {
 	var alike []string
 	for _, other := range c.Tenants {
@@ -125,7 +124,7 @@ func (c clusterReport) alike(t tenant) []string {
 	return alike
 }
 
-// some lists names, and how many more there are.
+// some returns the first names of a list, and the number of the others, as text.
 func some(names []string) string {
 	const most = 6
 	if len(names) <= most+1 {

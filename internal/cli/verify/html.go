@@ -16,8 +16,8 @@ import (
 //go:embed report.html
 var htmlReport string
 
-// htmlTemplate is the report for people who read it in a browser: one file that sends
-// no request and runs no script. html/template escapes whatever came from a cluster.
+// htmlTemplate is the report as a web page: one file that sends no request and runs no
+// script. html/template escapes all text from a cluster.
 var htmlTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"clean": ui.Clean, "number": number, "seconds": seconds,
 	"join": func(all []string) string { return ui.Clean(strings.Join(all, ", ")) },
@@ -25,21 +25,21 @@ var htmlTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"tone": func(verdict string) string { return verdictTones[verdict] },
 }).Parse(htmlReport))
 
-// verdictMarks and verdictTones are how verdicts look: a sign for each, and the name of
-// its colour in the page.
+// verdictMarks and verdictTones define the appearance of verdicts: a sign, and the name
+// of its colour in the page.
 var (
 	verdictMarks = map[string]string{verdictSafe: "✓", verdictUnsafe: "✗", verdictUnjudged: "?"}
 	verdictTones = map[string]string{verdictSafe: toneGood, verdictUnsafe: toneBad, verdictUnjudged: toneOpen}
 )
 
-// The names of the page's colours.
+// These are the names of the page's colours.
 const (
 	toneGood = "good"
 	toneBad  = "bad"
 	toneOpen = "open"
 )
 
-// htmlPage is what the template shows.
+// htmlPage is the data of the template.
 type htmlPage struct {
 	Verdict  string
 	Seconds  float64
@@ -47,13 +47,13 @@ type htmlPage struct {
 	Stale    []staleEntry
 }
 
-// htmlCluster is a cluster's report with what the template asks of it.
+// htmlCluster is a cluster's report with the methods that the template calls.
 type htmlCluster struct{ clusterReport }
 
-// htmlGroup is an attack that ended in the same way for several tenants.
+// htmlGroup is an attack that had the same outcome for several tenants.
 type htmlGroup struct{ *group }
 
-// htmlReason is attacks with one reason.
+// htmlReason lists attacks with the same reason.
 type htmlReason struct {
 	Reason, Tenants, Keys string
 	Groups                []htmlGroup
@@ -65,7 +65,7 @@ type htmlRow struct {
 	Cells      []htmlCell
 }
 
-// htmlCell is what came of an attack as a tenant, and what stopped it.
+// htmlCell is the outcome of an attack as a tenant, and the control that stopped it.
 type htmlCell struct{ Text, Tone, By string }
 
 // writeHTML writes the report as one HTML file.
@@ -80,24 +80,24 @@ func (r report) writeHTML(w io.Writer) error {
 	return nil
 }
 
-// First is the attack as the first of the tenants.
+// First returns the attack as the first of the tenants.
 func (g htmlGroup) First() attackMade { return g.first }
 
-// Names are all tenants that it ended in this way for.
+// Names returns the names of all tenants in the group.
 func (g htmlGroup) Names() string { return strings.Join(g.names, ", ") }
 
-// As says what was found, as whom and in which way.
+// As returns text about the finding, the tenants and the way of the attack.
 func (g htmlGroup) As(found string) string {
 	return "as " + g.Names() + ", " + via(g.first.Via) + ": " + found
 }
 
-// Summary counts what came of the attacks.
+// Summary returns the numbers of attacks by outcome, as text.
 func (c htmlCluster) Summary() string { return c.summary() }
 
-// ReadSummary counts what was read of the cluster's folder.
+// ReadSummary returns the numbers of files and objects of the cluster's folder, as text.
 func (c htmlCluster) ReadSummary() string { return c.Read.summary(c.Path) }
 
-// NoTenants says what was looked for, if there are no tenants.
+// NoTenants returns text about what verify looked for, if there are no tenants.
 func (c htmlCluster) NoTenants() string {
 	if c.Error == "" && len(c.Tenants) == 0 {
 		return noTenants
@@ -105,10 +105,11 @@ func (c htmlCluster) NoTenants() string {
 	return ""
 }
 
-// Causes are what is not ready, the cause before what waits for it.
+// Causes returns the objects that are not ready, each cause before the objects that wait
+// for it.
 func (c htmlCluster) Causes() []notReady { return c.causesFirst() }
 
-// HasCauses says whether there is anything that keeps the cluster from being judged.
+// HasCauses reports whether a problem prevents a verdict on the cluster.
 func (c htmlCluster) HasCauses() bool {
 	return c.Error != "" || c.NoTenants() != "" || len(c.Unmapped) > 0 || len(c.NotReady) > 0
 }
@@ -121,25 +122,25 @@ func (c htmlCluster) groups(chosen func(attackMade) bool) []htmlGroup {
 	return all
 }
 
-// Through is what got through and is not accepted.
+// Through returns the attacks that got through and that the baseline does not accept.
 func (c htmlCluster) Through() []htmlGroup { return c.groups(isThrough) }
 
-// AcceptedGroups is what the baseline accepts.
+// AcceptedGroups returns the attacks that the baseline accepts.
 func (c htmlCluster) AcceptedGroups() []htmlGroup {
 	return c.groups(func(a attackMade) bool { return a.Accepted != nil })
 }
 
-// Layers are the attacks that one control less would let through.
+// Layers returns the attacks that would get through with one control less.
 func (c htmlCluster) Layers() []htmlGroup {
 	return c.groups(func(a attackMade) bool { return len(a.Missing) > 0 })
 }
 
-// Unproven is what is not proven and not accepted, by reason.
+// Unproven returns the unproven attacks that the baseline does not accept, by reason.
 func (c htmlCluster) Unproven() []htmlReason {
 	return htmlReasons(c.unproven(), func(a attackMade) string { return a.Reason })
 }
 
-// Absent is what is not installed, by what is not there.
+// Absent returns the attacks on parts that are not installed, by the missing part.
 func (c htmlCluster) Absent() []htmlReason {
 	return htmlReasons(c.absent(), func(a attackMade) string { return a.Message })
 }
@@ -156,8 +157,8 @@ func htmlReasons(all [][]*group, reason func(attackMade) string) []htmlReason {
 	return reasons
 }
 
-// Matrix has a row for each attack that was tried, in the order of the catalogue, and a
-// cell for each tenant.
+// Matrix returns a row for each attack that was tried, in the order of the catalogue,
+// with a cell for each tenant.
 func (c htmlCluster) Matrix() []htmlRow {
 	made := map[[2]string]attackMade{}
 	titles := map[string]string{}
@@ -201,7 +202,7 @@ func inOrder(titles map[string]string) []string {
 	return keys
 }
 
-// cell is how an attack is shown in the matrix.
+// cell returns the cell of an attack in the matrix.
 func (a attackMade) cell() htmlCell {
 	switch {
 	case a.Accepted != nil:

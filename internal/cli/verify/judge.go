@@ -8,13 +8,13 @@ import (
 	"github.com/tenure-dev/tenure/internal/baseline"
 )
 
-// judgement turns findings into reports: what is accepted, and what follows.
+// judgement turns findings into reports: it applies the baseline and sets the verdict.
 type judgement struct {
 	baseline baseline.Baseline
 	now      time.Time
 }
 
-// report puts the clusters' reports together.
+// report combines the clusters' reports.
 func (j judgement) report(clusters []clusterReport, took time.Duration) report {
 	r := report{Verdict: verdictSafe, Seconds: took.Seconds(), Clusters: clusters, Stale: j.stale(clusters)}
 	for _, verdict := range []string{verdictUnjudged, verdictUnsafe} {
@@ -25,8 +25,8 @@ func (j judgement) report(clusters []clusterReport, took time.Duration) report {
 	return r
 }
 
-// accept looks up in the baseline what got through or is not proven, each in the
-// entries for it.
+// accept marks an attack that got through, or is not proven, if the baseline has an entry
+// for that outcome.
 func (j judgement) accept(a *attackMade) {
 	kind, acceptable := acceptableAs(a.Outcome)
 	if !acceptable {
@@ -42,7 +42,8 @@ func (j judgement) accept(a *attackMade) {
 	}
 }
 
-// acceptableAs returns which entries of a baseline are for an outcome.
+// acceptableAs returns the kind of baseline entry that can accept an outcome, or false if
+// none can.
 func acceptableAs(outcome string) (baseline.Kind, bool) {
 	switch outcome {
 	case string(attack.GotThrough):
@@ -53,8 +54,9 @@ func acceptableAs(outcome string) (baseline.Kind, bool) {
 	return "", false
 }
 
-// stale lists the entries of the baseline that are for nothing that happened. Where not
-// all was tried or proven, that says nothing yet of what may get through.
+// stale returns the entries of the baseline that match no outcome. It returns none if a
+// run broke off. It leaves out entries for attacks that are not proven: these may still
+// get through.
 func (j judgement) stale(clusters []clusterReport) []staleEntry {
 	var stale []staleEntry
 	if slices.ContainsFunc(clusters, func(c clusterReport) bool { return c.Error != "" }) {

@@ -49,10 +49,10 @@ type junitWords struct {
 	Text    string `xml:",chardata"`
 }
 
-// writeJUnit writes a suite for each tenant and one for the fleet itself. What
-// got through is a failure. What is not proven is an error, not skipped: CI shows
-// skipped tests as harmless, and this run has no green either. Accepted risks are
-// what skipped is meant for, and attacks on what is not installed.
+// writeJUnit writes a suite for each tenant and one for the fleet itself. An attack that
+// got through is a failure. An unproven attack is an error, not skipped: CI shows skipped
+// tests as harmless, and this run is not green either. Accepted risks, and attacks on
+// parts that are not installed, are skipped.
 func (r report) writeJUnit(w io.Writer) error {
 	all := junitSuites{Name: "tenure verify", Time: fmt.Sprintf("%.3f", r.Seconds)}
 	for _, c := range r.Clusters {

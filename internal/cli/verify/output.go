@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 )
 
-// formMarkdown is the form of a comparison.
+// formMarkdown is the output format of a comparison.
 const formMarkdown = "markdown"
 
 // forms are the forms of a report, with how each is written.

@@ -24,7 +24,7 @@ type report struct {
 	Verdict  string          `json:"verdict"`
 	Seconds  float64         `json:"seconds"`
 	Clusters []clusterReport `json:"clusters"`
-	// Stale are entries of the baseline that accept nothing that happened.
+	// Stale are entries of the baseline that match no outcome.
 	Stale []staleEntry `json:"stale,omitempty"`
 
 	// before is the report to compare with; nil without one.
@@ -36,11 +36,11 @@ type staleEntry struct {
 	Tenant  string `json:"tenant"`
 	Reason  string `json:"reason"`
 	Expires string `json:"expires"`
-	// NotProven is set for an entry that accepts what is not proven.
+	// NotProven is set for an entry that accepts an unproven attack.
 	NotProven bool `json:"notProven,omitempty"`
 }
 
-// String names the stale entry and the way to remove it.
+// String returns the stale entry and how to remove it, as text.
 func (s staleEntry) String() string {
 	what := "it does not get through"
 	if s.NotProven {
@@ -58,8 +58,8 @@ type clusterReport struct {
 	Error    string     `json:"error,omitempty"`
 	Tenants  []tenant   `json:"tenants"`
 	NotReady []notReady `json:"notReady,omitempty"`
-	// Read says what became of the manifests in the cluster's folder; nil if the
-	// fleet did not start.
+	// Read reports which manifests in the cluster's folder were applied; nil if the fleet
+	// did not start.
 	Read     *folderRead  `json:"read,omitempty"`
 	Unmapped []string     `json:"unmapped,omitempty"`
 	Attacks  []attackMade `json:"attacks"`
@@ -112,8 +112,8 @@ type attackMade struct {
 	Missing    []string `json:"missing,omitempty"`
 	References []string `json:"references,omitempty"`
 	Seconds    float64  `json:"seconds"`
-	// Accepted is the baseline's entry for what got through, or is not proven, and
-	// does not change the verdict; Expired is one that did so once.
+	// Accepted is the baseline's entry for this outcome, which then does not change the
+	// verdict. Expired is an entry that no longer accepts it.
 	Accepted *acceptance `json:"accepted,omitempty"`
 	Expired  *acceptance `json:"expired,omitempty"`
 
@@ -124,12 +124,12 @@ type attackMade struct {
 // acceptance is an entry of the baseline.
 type acceptance struct {
 	Reason string `json:"reason"`
-	// By is who accepts it, if that is written down.
+	// By is the name of the person who accepts the risk, if the entry has one.
 	By      string `json:"by,omitempty"`
 	Expires string `json:"expires"`
 }
 
-// String says by whom it is accepted, until when and why; nothing of none.
+// String returns who accepts the risk, until when and why, or "" for nil.
 func (a *acceptance) String() string {
 	if a == nil {
 		return ""
@@ -141,22 +141,22 @@ func (a *acceptance) String() string {
 	return by + "until " + a.Expires + ": " + a.Reason
 }
 
-// coverage counts the attacks by how they ended; what was accepted is neither among
-// those that got through nor among those that are not proven. Tried is the sum.
+// coverage holds the number of attacks by outcome. Accepted attacks count neither as got
+// through nor as not proven. Tried is the sum.
 type coverage struct {
 	Tried      int `json:"tried"`
 	Stopped    int `json:"stopped"`
 	GotThrough int `json:"gotThrough"`
 	Accepted   int `json:"accepted"`
 	NotProven  int `json:"notProven"`
-	// NotInstalled are attacks on what is not there: nothing was tried.
+	// NotInstalled are attacks on parts that are not installed: none was tried.
 	NotInstalled int `json:"notInstalled"`
-	// AcceptedNotProven are those of Accepted that are not proven.
+	// AcceptedNotProven is the number of accepted attacks that are not proven.
 	AcceptedNotProven int `json:"acceptedNotProven,omitempty"`
 }
 
-// proven returns how many percent of the attacks on what is there ended with an
-// answer; false if there were none.
+// proven returns the percentage of attacks with a proven outcome, without attacks on
+// parts that are not installed. It returns false if there are none.
 func (c coverage) proven() (int, bool) {
 	tried := c.Tried - c.NotInstalled
 	if tried == 0 {

@@ -100,7 +100,7 @@ type findings struct {
 	// addresses that the fleet asked for in vain.
 	failures []flux.Finding
 	unmapped []string
-	// read says what became of the manifests in the cluster's folder.
+	// read reports which manifests in the cluster's folder were applied.
 	read    *folderRead
 	attacks attack.Report
 	// patch is for the fleet's manifests; see [remedy.Annotate].

@@ -126,10 +126,10 @@ const (
 	homepage    = "https://github.com/tenure-dev/tenure"
 )
 
-// writeSARIF writes a run with a rule for each attack of the catalogue, and a
-// result for each tenant and attack that got through (error), is not proven
-// (warning) or lacks a layer (note). What was stopped is not a result: viewers
-// show every result as something to look at. What is not installed is a notification.
+// writeSARIF writes a run with a rule for each attack of the catalogue, and a result for
+// each tenant and attack that got through (error), is not proven (warning) or lacks a
+// layer (note). A stopped attack is not a result: viewers present every result as a
+// problem. An attack on a part that is not installed is a notification.
 func (r report) writeSARIF(w io.Writer, catalogue []attack.Attack) error {
 	s := &sarifRun{
 		Tool:              sarifTool{sarifDriver{Name: "tenure", InformationURI: homepage}},
@@ -185,7 +185,7 @@ func (s *sarifRun) attack(c clusterReport, index map[string]int, a attackMade) {
 	}
 }
 
-// suppress marks the last result as accepted, if it is.
+// suppress marks the last result as accepted if accepted is not nil.
 func (s *sarifRun) suppress(accepted *acceptance) {
 	if accepted != nil {
 		s.Results[len(s.Results)-1].Suppressions = []sarifSuppression{{

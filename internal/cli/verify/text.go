@@ -22,9 +22,9 @@ type page struct {
 // indent is what lines below a heading are moved by.
 const indent = 2
 
-// writeText writes the report for people: first why something could not be judged,
-// then what was found, worst first. With all, each attack that was stopped has a line
-// of its own.
+// writeText writes the report as text: first the reasons why it could not reach a
+// verdict, then the findings, worst first. With all, each stopped attack has a line of
+// its own.
 func (r report) writeText(screen *ui.Screen, all bool) error {
 	p := &page{screen: screen, all: all}
 	for i, c := range r.Clusters {
@@ -67,7 +67,7 @@ func (p *page) cluster(c clusterReport) {
 	p.verdict(c.Verdict, c.summary())
 }
 
-// summary counts what came of the attacks.
+// summary returns the numbers of attacks by outcome, as text.
 func (c clusterReport) summary() string {
 	n := c.Coverage
 	counts := fmt.Sprintf("%s, %s: %d stopped, %d got through, %d not proven, %d not installed",
@@ -104,8 +104,9 @@ func (p *page) verdict(verdict, text string) {
 	p.WriteString(p.screen.Wrap(p.screen.Paint(colours[verdict], verdictMarks[verdict]+" "+verdict+":")+" ", indent, text))
 }
 
-// causes lists why the fleet is not what it would be: that the run broke off, that
-// there are no tenants, what was asked for in vain, and what did not become ready.
+// causes lists the reasons why the fleet could not be judged: an error that ended the
+// run, no tenants, requested addresses that are not mapped, and objects that did not
+// become ready.
 func (p *page) causes(c clusterReport) {
 	if c.Error != "" && c.Coverage.Tried > 0 {
 		p.WriteString("\n")
@@ -125,11 +126,11 @@ func (p *page) causes(c clusterReport) {
 	}
 }
 
-// noTenants says what was looked for where no tenant was found.
+// noTenants describes what verify looked for if it found no tenant.
 const noTenants = "there is no Tenant, no namespace with a label of a tenant's (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant), and no namespace outside of the platform's with Flux objects"
 
-// causesFirst returns what is not ready: sources, then what is applied, and last what
-// only waits for others.
+// causesFirst returns the objects that are not ready: sources first, then Kustomizations
+// and HelmReleases, and last those that only wait for others.
 func (c clusterReport) causesFirst() []notReady {
 	rank := func(n notReady) int {
 		kind, _, _ := strings.Cut(n.Object, "/")
@@ -198,7 +199,8 @@ func (p *page) notProven(c clusterReport) {
 	}
 }
 
-// notInstalled lists what is not there to be attacked, which proves nothing.
+// notInstalled lists the parts that are not installed, and so could not be attacked,
+// which proves nothing.
 func (p *page) notInstalled(c clusterReport) {
 	groups := c.absent()
 	if len(groups) == 0 {
@@ -211,7 +213,8 @@ func (p *page) notInstalled(c clusterReport) {
 	}
 }
 
-// read counts what was read of the cluster's folder, and lists what was not applied.
+// read writes the numbers of files and objects of the cluster's folder, and lists the
+// files that were not applied.
 func (p *page) read(c clusterReport) {
 	if c.Read == nil {
 		return
@@ -226,7 +229,7 @@ func (p *page) read(c clusterReport) {
 	p.WriteString("\n" + p.screen.Wrap("read: ", indent, c.Read.summary(c.Path)))
 }
 
-// keys lists the keys of groups, once each.
+// keys returns the keys of groups without duplicates, as text.
 func keys(groups []*group) string {
 	var all []string
 	for _, g := range groups {

@@ -1,7 +1,6 @@
-// Package verify is the command `tenure verify`: it runs a fleet on a local
-// cluster, attacks it as each of its tenants, and reports what got through, to
-// people (text.go, html.go), to programs (JSON), and to CI (junit.go, sarif.go,
-// compare.go).
+// Package verify is the command `tenure verify`: it runs a fleet on a local cluster,
+// attacks it as each of its tenants, and reports the attacks that got through: for people
+// (text.go, html.go), for programs (JSON), and for CI (junit.go, sarif.go, compare.go).
 package verify
 
 import (
@@ -20,8 +19,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet"
 )
 
-// Exit codes: a fleet that is unsafe, one that could not be judged, and wrong usage or
-// input, with which nothing was run.
+// These are the exit codes for an unsafe fleet, for a fleet without a verdict, and for
+// wrong usage or input, with which verify runs nothing.
 const (
 	exitUnsafe   = 1
 	exitUnjudged = 2

@@ -9,20 +9,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// walker finds the files that building a folder reads, as Flux builds it: by its
-// kustomization file or, without one, everything in it.
+// walker finds the files that Flux reads to build a folder: those that its kustomization
+// file names or, without one, all files in it.
 type walker struct {
 	files fs.FS
-	// used are the files, with whether their objects are applied as such; those of a
-	// patch or a generator are not.
+	// used are the files, with true if their own objects are applied, and false for a
+	// patch or a generator's file.
 	used, seen map[string]bool
 }
 
-// kustomizationFiles are the names of kustomize's file.
+// kustomizationFiles are the names of a kustomization file.
 var kustomizationFiles = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
 
-// fileFields are the fields of a kustomization that lead to files or folders; the objects
-// in those of the first ones are applied.
+// resourceFields and fileFields are the fields of a kustomization that name files or
+// folders. The objects in the files of resourceFields are applied.
 var resourceFields, fileFields = []string{"resources", "bases", "components"}, []string{
 	"crds", "configurations", "generators", "transformers", "validators", "patches", "patchesStrategicMerge", "patchesJson6902", "configMapGenerator", "secretGenerator", "replacements", "openapi", "helmCharts",
 }
@@ -42,7 +42,7 @@ func (w *walker) folder(dir string) {
 	}
 	entries, err := fs.ReadDir(w.files, dir)
 	if err != nil {
-		return // the Kustomization that names it is not ready, and says so
+		return // the Kustomization that names it is not ready, and reports why
 	}
 	for _, entry := range entries {
 		switch name := path.Join(dir, entry.Name()); {
@@ -54,8 +54,8 @@ func (w *walker) folder(dir string) {
 	}
 }
 
-// kustomization follows what a kustomization file names. One that cannot be read is not
-// ready in the cluster.
+// kustomization follows the files and folders that a kustomization file names. It ignores
+// a file that does not parse: its Kustomization is not ready in the cluster.
 func (w *walker) kustomization(dir string, content []byte) {
 	var fields map[string]any
 	if yaml.Unmarshal(content, &fields) != nil {
@@ -68,7 +68,7 @@ func (w *walker) kustomization(dir string, content []byte) {
 	}
 }
 
-// follow marks the files that a value names, and walks the folders.
+// follow marks the files that a value names as used, and walks the folders.
 func (w *walker) follow(dir string, value any, resource bool) {
 	switch v := value.(type) {
 	case []any:

@@ -16,13 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// pageSize is how many ClusterRoleBindings are read at a time.
+// pageSize is the number of ClusterRoleBindings in a page of the list.
 const pageSize = 500
 
-// bound returns the namespaces in which the platform has given an account rights, and
-// none for an account with rights in the whole cluster, which is nobody's. Bindings that
-// tenants made do not count: with them a tenant would hear of what another one delivers,
-// or keep the other from hearing of it.
+// bound returns the namespaces in which the platform has given an account rights. It
+// returns none for an account with rights in the whole cluster, which belongs to no
+// tenant. It ignores bindings that tenants created: with these, a tenant could get the
+// events of what another tenant delivers, or keep events from the other.
 func (r *Reconciler) bound(ctx context.Context, namespace, account string, profile *v1alpha1.TenancyProfileSpec) ([]string, error) {
 	var bindings rbacv1.RoleBindingList
 	if err := r.Client.List(ctx, &bindings, client.MatchingFields{IndexSubject: namespace + "/" + account}); err != nil {
@@ -48,9 +48,10 @@ func (r *Reconciler) bound(ctx context.Context, namespace, account string, profi
 	return namespaces, nil
 }
 
-// platformMade says whether the manager or a sync of the platform made a RoleBinding.
-// The rule tenure-managed keeps these labels from others. Of a sync that is applied as an
-// account without rights in the whole cluster, what it applied may be a tenant's.
+// platformMade reports whether the manager or a sync of the platform created a
+// RoleBinding. The rule tenure-managed prevents other users from setting these labels. A
+// sync whose account has no rights in the whole cluster may apply a tenant's objects, and
+// does not count.
 func (r *Reconciler) platformMade(ctx context.Context, b *rbacv1.RoleBinding, profile *v1alpha1.TenancyProfileSpec, wide accounts) (bool, error) {
 	if b.Labels[tenancy.LabelManaged] == tenancy.ManagedValue {
 		return true, nil
@@ -68,7 +69,8 @@ func (r *Reconciler) platformMade(ctx context.Context, b *rbacv1.RoleBinding, pr
 		} else if err != nil {
 			return false, fmt.Errorf("cannot read %s %s/%s, which made RoleBinding %s/%s: %w", kind.Kind, namespace, name, b.Namespace, b.Name, err)
 		}
-		// Without a name, it is applied as Flux itself or as the flag's account.
+		// Without spec.serviceAccountName, Flux applies the sync as itself or as the
+		// account in its flag.
 		account, _, _ := unstructured.NestedString(sync.Object, "spec", "serviceAccountName")
 		if account == "" || wide.has(namespace, account) {
 			return true, nil
@@ -77,13 +79,14 @@ func (r *Reconciler) platformMade(ctx context.Context, b *rbacv1.RoleBinding, pr
 	return false, nil
 }
 
-// accounts are service accounts, as NAMESPACE/NAME, or NAMESPACE/* for all of one.
+// accounts is a set of service accounts, as NAMESPACE/NAME, or NAMESPACE/* for all
+// accounts of a namespace.
 type accounts map[string]bool
 
 func (a accounts) has(namespace, name string) bool { return a[namespace+"/"+name] || a[namespace+"/*"] }
 
-// wideAccounts returns the accounts that somebody has given rights in the whole cluster,
-// beyond what the manager gives the owners of Tenants and Kubernetes gives everybody.
+// wideAccounts returns the accounts with rights in the whole cluster, beyond the rights
+// that the manager gives the owners of Tenants and Kubernetes gives all users.
 func (r *Reconciler) wideAccounts(ctx context.Context) (accounts, error) {
 	found := accounts{}
 	for next := ""; ; {

@@ -57,7 +57,7 @@ type Failure struct {
 type Reconciler struct {
 	// Kind is [Kustomization] or [HelmRelease].
 	Kind schema.GroupVersionKind
-	// Client reads from a cache and writes to the API server, Live reads from the API
+	// Client reads from a cache and writes to the API server. Live reads from the API
 	// server.
 	Client   client.Client
 	Live     client.Reader
@@ -125,7 +125,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: repeat}, nil
 }
 
-// profile returns what says who the platform is.
+// profile returns the TenancyProfile's spec, which names the platform's namespaces.
+// Without a profile it returns a spec with the manager's own namespace.
 func (r *Reconciler) profile(ctx context.Context) (*v1alpha1.TenancyProfileSpec, error) {
 	profile, err := r.Profiles.Profile(ctx)
 	if err != nil && !errors.Is(err, tenancy.ErrInvalid) {
@@ -137,11 +138,10 @@ func (r *Reconciler) profile(ctx context.Context) (*v1alpha1.TenancyProfileSpec,
 	return &profile.Spec, nil
 }
 
-// readers returns the namespaces of the tenant that an object of the platform
-// delivers to: the one that it targets, or those in which the platform has given its
-// account rights, and the one that Helm keeps its release in. What several tenants
-// share is told to none of them, since what one has delivered is not for the eyes of
-// another.
+// readers returns the namespaces of the tenant that an object of the platform delivers
+// to: its target namespace, or the namespaces in which the platform has given its account
+// rights, and the namespace in which Helm stores its release. It returns none if these
+// belong to several tenants, since a tenant must not see what another one delivers.
 func (r *Reconciler) readers(ctx context.Context, k *unstructured.Unstructured, profile *v1alpha1.TenancyProfileSpec) ([]string, error) {
 	if _, remote, _ := unstructured.NestedMap(k.Object, "spec", "kubeConfig"); remote {
 		return nil, nil

@@ -12,35 +12,35 @@ import (
 
 const (
 	// movingDelay is how long requests in a namespace wait before its part of a quota
-	// changes: long enough for what was let through to be stored and counted. When a
-	// quota changes, Kubernetes counts anew what is used, and would leave that out.
+	// changes: long enough to store and count the requests that passed before. When a
+	// quota changes, Kubernetes recounts the usage, and would miss these.
 	movingDelay = 150 * time.Millisecond
-	// quiet is for how long nothing has to change before parts are moved that nobody
-	// waits for.
+	// quiet is how long the usage must stay unchanged before the manager moves parts that
+	// no request waits for.
 	quiet = 2 * time.Second
 )
 
-// pace says when parts of quotas may change. The zero value is ready, and may be used
-// from many goroutines. What it knows may be lost: then everything takes longer.
+// pace decides when parts of quotas may change. The zero value is ready, and may be used
+// from many goroutines. Losing its state is safe: changes then take longer.
 type pace struct {
 	mu      sync.Mutex
 	tenants map[string]*tenantPace
 }
 
-// tenantPace is about the parts of one tenant.
+// tenantPace is the state of the parts of one tenant.
 type tenantPace struct {
-	// used is what was used when it changed last, and changed when that was.
+	// used is the last usage that see saw, and changed the time when it changed.
 	used    string
 	changed time.Time
-	// marked is since when a part is marked, and waiting since when requests wait for
-	// more of it, by [shareKey].
+	// marked is the time since which a part has been marked, and waiting the time since
+	// which requests have waited for more of it, by [shareKey].
 	marked, waiting map[string]time.Time
 }
 
 func shareKey(q *corev1.ResourceQuota) string { return q.Namespace + "/" + q.Name }
 
-// see notes what the parts of a tenant are, and returns whether parts may be moved that
-// nobody waits for.
+// see records the parts of a tenant, and reports whether the manager may move parts that
+// no request waits for.
 func (p *pace) see(tenant string, parts []corev1.ResourceQuota, now time.Time) (rebalance bool) {
 	used := ""
 	marked, waiting := map[string]bool{}, map[string]bool{}
@@ -73,7 +73,8 @@ func (p *pace) see(tenant string, parts []corev1.ResourceQuota, now time.Time) (
 	return len(waiting) == 0 && now.Sub(known.changed) >= quiet
 }
 
-// follow keeps since when something is the case.
+// follow adds the time now for each new key in is, and removes the keys that are no
+// longer in it.
 func follow(since map[string]time.Time, is map[string]bool, now time.Time) {
 	maps.DeleteFunc(since, func(key string, _ time.Time) bool { return !is[key] })
 	for key := range is {
@@ -83,8 +84,9 @@ func follow(since map[string]time.Time, is map[string]bool, now time.Time) {
 	}
 }
 
-// ready says whether a part may change. Requests in its namespace have to wait for a
-// while: because it is marked, or, if it becomes larger, because they wait for that.
+// ready reports whether a part may change. Before that, requests in its namespace must
+// have waited for movingDelay: because the part is marked or, if it becomes larger,
+// because they wait for it.
 func (p *pace) ready(tenant string, part *corev1.ResourceQuota, smaller bool, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +105,7 @@ func (p *pace) ready(tenant string, part *corev1.ResourceQuota, smaller bool, no
 	return false
 }
 
-// forget is for a tenant that is gone.
+// forget removes the state of a deleted tenant.
 func (p *pace) forget(tenant string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

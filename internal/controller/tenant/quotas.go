@@ -69,9 +69,9 @@ func (r *Reconciler) quotas(ctx context.Context, f *found) error {
 	return r.pruneShares(ctx, f, shares)
 }
 
-// announced returns the part to write: one that changes is marked first, so that requests
-// in its namespace wait, and is changed when they have waited for a while. Where they wait
-// anyway it is changed at once, and so is one without a webhook that lets them wait.
+// announced returns the part to write. It first marks a part that should change, so that
+// requests in its namespace wait, and changes it once they have waited for movingDelay.
+// It changes a part at once if requests wait anyway, or if no webhook lets them wait.
 func (r *Reconciler) announced(f *found, want *corev1.ResourceQuota, shares []corev1.ResourceQuota, now time.Time) *corev1.ResourceQuota {
 	i := slices.IndexFunc(shares, func(o corev1.ResourceQuota) bool { return shareKey(&o) == shareKey(want) })
 	if !r.Moves || i < 0 || !isShare(&shares[i]) || equality.Semantic.DeepEqual(shares[i].Spec.Hard, want.Spec.Hard) {
@@ -87,7 +87,7 @@ func (r *Reconciler) announced(f *found, want *corev1.ResourceQuota, shares []co
 	return marked
 }
 
-// isShare says whether a quota is a part already, and not about to become one.
+// isShare reports whether a quota already is a part of a Tenant's quota.
 func isShare(q *corev1.ResourceQuota) bool {
 	return q.Labels[tenancy.LabelQuotaScope] == tenancy.QuotaScopeTenant
 }

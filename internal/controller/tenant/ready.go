@@ -6,13 +6,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// conditionReplicated is written by package replicate for a Tenant with objects.
+// conditionReplicated is a condition that package replicate sets on a Tenant with
+// objects.
 const conditionReplicated = "Replicated"
 
-// ready returns the condition Ready of a Tenant with these conditions. It is True when
-// every condition that the Tenant needs is True for its generation, and otherwise has
-// the reason and the message of the first one that is False, or else of the first one
-// that is not True yet.
+// ready returns the condition Ready of a Tenant with these conditions. It is True if
+// every condition that the Tenant needs is True for its generation. Otherwise it has the
+// reason and the message of the first False condition or, if there is none, of the first
+// condition that is not yet True.
 func ready(tenant *v1alpha1.Tenant, conditions []metav1.Condition) metav1.Condition {
 	needed := []string{ConditionProvisioned}
 	if len(tenant.Spec.Sync) > 0 {

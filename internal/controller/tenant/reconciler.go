@@ -52,13 +52,14 @@ type Reconciler struct {
 	// Reports are what is said about the namespaces.
 	Reports *Reports
 
-	// Moves says that a webhook lets requests wait while parts of quotas are moved: see
+	// Moves is set if a webhook lets requests wait while parts of quotas are moved: see
 	// internal/webhook/divided.
 	Moves bool
-	// Now is the time.
+	// Now returns the time.
 	Now func() time.Time
 
-	// places are where parts of quotas are, and pace says when they may change.
+	// places are the namespaces of parts of quotas, and pace decides when they may
+	// change.
 	places places
 	pace   pace
 }

@@ -22,10 +22,10 @@ import (
 
 // Types of conditions.
 const (
-	// ConditionReady says whether the conditions Provisioned, Synced and Replicated are
-	// true, as far as the Tenant has them: see ready.go.
+	// ConditionReady is True if the conditions Provisioned, Synced and Replicated are, as
+	// far as the Tenant needs them: see ready.go.
 	ConditionReady = "Ready"
-	// ConditionProvisioned says whether the tenant has its namespaces, roles and quotas.
+	// ConditionProvisioned is True if the tenant has its namespaces, roles and quotas.
 	ConditionProvisioned = "Provisioned"
 	// ConditionWithinQuota says, for a Tenant with quotas of its own, whether it
 	// uses no more than they allow. It is about what was there before a quota: nobody
@@ -80,12 +80,12 @@ type found struct {
 	// syncFailed says what Flux reports of repositories, syncAwaited which it
 	// has not reported yet.
 	syncFailed, syncAwaited []string
-	// again is after which time the Tenant is to be looked at again though nothing changes. Zero is
-	// never.
+	// again is the time until the Tenant must be reconciled again without a change. Zero
+	// is never.
 	again time.Duration
 }
 
-// lookAgain lets the Tenant be looked at again after a while, at the latest.
+// lookAgain requests a reconcile of the Tenant after at most this time.
 func (f *found) lookAgain(after time.Duration) {
 	if f.again == 0 || after < f.again {
 		f.again = after
@@ -120,7 +120,7 @@ func (f *found) problem(reason, format string, args ...any) {
 // is added.
 const maxMessage = 2048
 
-// provisioned is the condition that says what the steps found.
+// provisioned returns the condition Provisioned, from the results of the steps.
 func (f *found) provisioned() metav1.Condition {
 	c := metav1.Condition{Type: ConditionProvisioned, ObservedGeneration: f.tenant.Generation}
 	switch {

@@ -62,8 +62,8 @@ func (r *Reconciler) readiness(ctx context.Context, kind schema.GroupVersionKind
 	return state, message, nil
 }
 
-// readyCondition returns status and message of the condition Ready of one of Flux's
-// objects, unknown if it has none.
+// readyCondition returns status and message of the condition Ready of a Flux object; the
+// status is Unknown if the object has no such condition.
 func readyCondition(u *unstructured.Unstructured) (metav1.ConditionStatus, string) {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, c := range conditions {

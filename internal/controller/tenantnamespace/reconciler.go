@@ -289,10 +289,11 @@ func (r *Reconciler) tearDown(ctx context.Context, ns *corev1.Namespace, have *c
 	return r.release(ctx, ns, have)
 }
 
-// release takes the label off the namespace, and when the API server has noticed, lets
-// the parameters go that are being deleted. Those of a namespace that is being deleted
-// need not be deleted yet: Kubernetes deletes what is in a namespace five seconds after
-// the namespace, and looks again after eight more where a finalizer is left.
+// release removes the label from the namespace and, once the API server has noticed that,
+// removes the finalizer of parameters that are being deleted. In a namespace that is
+// being deleted it does so even before their deletion: Kubernetes deletes the contents of
+// a namespace five seconds after the namespace, and retries eight seconds later if a
+// finalizer is left.
 func (r *Reconciler) release(ctx context.Context, ns *corev1.Namespace, have *contents) (ctrl.Result, error) {
 	if err := r.releaseShares(ctx, ns, nil, have); err != nil {
 		return ctrl.Result{}, err
@@ -326,7 +327,7 @@ func (r *Reconciler) label(ctx context.Context, ns *corev1.Namespace, value *str
 	return nil
 }
 
-// unfinalize takes the manager's finalizer off parameters.
+// unfinalize removes the manager's finalizer from parameters.
 func (r *Reconciler) unfinalize(ctx context.Context, parameters *v1alpha1.TenantParameters) error {
 	if !slices.Contains(parameters.Finalizers, tenancy.Finalizer) {
 		return nil

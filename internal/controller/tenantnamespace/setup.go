@@ -50,7 +50,8 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	toTenants := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		return ofTenant(ctx, mgr.GetClient(), o.GetName())
 	})
-	// An update is mapped twice, so that the namespaces of owners of before are among them.
+	// Each update is mapped for the old and the new object, so that this includes the
+	// namespaces of previous owners.
 	toOwners := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		var requests []reconcile.Request
 		for _, namespace := range ByOwnerNamespace(o) {

@@ -30,7 +30,8 @@ const (
 	LabelBindable = "rbac.tenure.dev/aggregate-to-manager"
 	// IndexTenant finds namespaces by [v1alpha1.LabelTenant].
 	IndexTenant = "tenant"
-	// IndexOwnerNamespace is the name of the index that finds Tenants by the namespaces of the accounts that own them.
+	// IndexOwnerNamespace is the name of the index of Tenants by the namespaces of the
+	// service accounts that own them.
 	IndexOwnerNamespace = "ownerNamespace"
 	// again is when something is tried again that somebody has to allow first.
 	again = time.Minute
@@ -74,7 +75,7 @@ func (r *Reconciler) tenant(ctx context.Context, ns *corev1.Namespace) (*v1alpha
 	return tenant, siblings, nil
 }
 
-// ownerAccounts returns the accounts of a namespace that own a Tenant, whichever it is.
+// ownerAccounts returns the accounts of a namespace that own any Tenant.
 func (r *Reconciler) ownerAccounts(ctx context.Context, namespace string) ([]string, error) {
 	var owned v1alpha1.TenantList
 	if err := r.Client.List(ctx, &owned, client.MatchingFields{IndexOwnerNamespace: namespace}); err != nil {
@@ -286,8 +287,8 @@ func (r *Reconciler) stop(ctx context.Context, have *contents) error {
 // podSecurityLabel is the label with the Pod Security level of a namespace.
 const podSecurityLabel = "pod-security.kubernetes.io/enforce"
 
-// applyLevel gives a namespace that is a tenant's by label alone its Pod Security level.
-// Its other labels are those of whoever made it.
+// applyLevel sets the Pod Security level of a namespace without a Tenant object. It does
+// not change the namespace's other labels.
 func (r *Reconciler) applyLevel(ctx context.Context, ns *corev1.Namespace, desired *tenancy.Objects) error {
 	if holds(ns.Labels, desired.Labels) {
 		return nil

@@ -13,21 +13,20 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 )
 
-// ErrPrivate says that a value of --private cannot be used.
+// ErrPrivate is the error for an invalid value of --private.
 var ErrPrivate = errors.New("cannot use --private")
 
-// Private says which credentials open a mapped Git repository. It is the value of
-// --private.
+// Private is a value of --private: a mapped Git repository and its credentials.
 type Private struct {
 	// URL is the repository's address.
 	URL string
-	// Credentials open it.
+	// Credentials grant access to the repository.
 	Credentials githost.Credentials
 }
 
-// ParsePrivate reads URL=FILE, where the file is the manifest of a Secret with the
+// ParsePrivate parses URL=FILE, where the file is the manifest of a Secret with the
 // fields that Flux reads: username and password, bearerToken, or identity.pub or
-// identity. The error is ErrPrivate and never holds what is in the file.
+// identity. The error is ErrPrivate and never contains the content of the file.
 func ParsePrivate(value string) (Private, error) {
 	address, file, ok := strings.Cut(value, "=")
 	if !ok || address == "" || file == "" {
@@ -61,7 +60,7 @@ func credentialsOf(secret *corev1.Secret) (githost.Credentials, error) {
 	c := githost.Credentials{Token: field("bearerToken"), Key: field("identity.pub")}
 	private := field("identity")
 	if private == "" {
-		// Beside a key, password is the key's own.
+		// If there is an SSH key, password is the passphrase of the key.
 		c.Username, c.Password = field("username"), field("password")
 	}
 	if private != "" && c.Key == "" {

@@ -11,26 +11,26 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// nodeClient hides from virtual-kubelet that a request ended with its context.
+// nodeClient hides from virtual-kubelet that a request failed because its context ended.
 // virtual-kubelet writes the status of its node with client-go's retry.RetryOnConflict,
-// which returns no error when a request ended so, and then uses the node that the request
-// did not return. That would end the whole program while the API server is away.
+// which then returns no error, so that virtual-kubelet uses a nil node. That would end
+// the whole program while the API server is down.
 type nodeClient struct{ typedcorev1.NodeInterface }
 
-// Get returns the node, or an error that is no context's.
+// Get returns the node, or an error that is not a context error.
 func (c nodeClient) Get(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Node, error) {
 	node, err := c.NodeInterface.Get(ctx, name, options)
 	return node, withoutContext(err)
 }
 
-// Patch patches the node, or returns an error that is no context's.
+// Patch patches the node, or returns an error that is not a context error.
 func (c nodeClient) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions, subresources ...string) (*corev1.Node, error) {
 	node, err := c.NodeInterface.Patch(ctx, name, kind, patch, options, subresources...)
 	return node, withoutContext(err)
 }
 
-// withoutContext returns the error with the same words, and one that errors.Is does not
-// take for that of a context.
+// withoutContext returns an error with the same text that errors.Is does not match with a
+// context error.
 func withoutContext(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the API server did not answer: %v", err) //nolint:errorlint // that it is not wrapped is the point

@@ -48,15 +48,15 @@ type Question struct {
 	Visible Visible
 }
 
-// Server joins answers. It may be used from many goroutines. A list is in memory until it
-// has been sent, and refused while Memory has no room for it.
+// Server merges lists. It may be used from many goroutines. It buffers a list until it
+// has sent it, and rejects the list if Memory has no room for it.
 type Server struct {
 	// Transport reaches the API server. It adds no credentials: those of the
 	// caller are in the request.
 	Transport http.RoundTripper
 	// Base is the address of the API server.
 	Base *url.URL
-	// Memory bounds what lists buffer.
+	// Memory limits the bytes that lists buffer.
 	Memory *budget.Budget
 
 	positions positions

@@ -1,6 +1,6 @@
-// Package budget bounds the bytes that the proxy buffers: of one request, of all
-// requests of one payer, and in all. Lists that are joined, bodies of reviews, single
-// objects and what a filtered watch remembers share one [Budget].
+// Package budget limits the bytes that the proxy buffers: for one request, for all
+// requests of one payer, and in total. Merged lists, bodies of reviews, single objects
+// and the state of filtered watches share one [Budget].
 package budget
 
 import (
@@ -13,23 +13,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RetryAfter is when a request that was refused for want of room may be sent again, in
-// seconds.
+// RetryAfter is the time in seconds after which a client may retry a request that was
+// rejected for lack of room.
 const RetryAfter = 2
 
 // Limits are in bytes.
 //
-// A request that buffers more than Small has room for One from then on: of several that
-// become large at once the first is answered, instead of none.
+// A request that buffers more than Small reserves room for One at once: of several
+// requests that grow large together, the first completes, instead of none.
 type Limits struct{ Small, One, Each, All int64 }
 
-// Default are the limits of the proxy. A list takes up to 2.3 times what is buffered while
-// it is read, since an answer is copied into its parts: config/proxy has 1 GiB for
-// everything.
+// Default returns the limits of the proxy. A list takes up to 2.3 times its buffered size
+// while the proxy reads it, since the proxy copies an answer into its parts: config/proxy
+// has 1 GiB in total.
 func Default() Limits { return Limits{Small: 4 << 20, One: 48 << 20, Each: 64 << 20, All: 128 << 20} }
 
-// Budget counts the bytes that are buffered, or for which there is to be room. It may be
-// used from many goroutines.
+// Budget counts the bytes that requests buffer or have reserved. It may be used from many
+// goroutines.
 type Budget struct {
 	limits Limits
 
@@ -38,37 +38,38 @@ type Budget struct {
 	by    map[string]int64
 }
 
-// New makes a budget of which nothing is taken.
+// New returns a Budget with nothing taken.
 func New(limits Limits) *Budget { return &Budget{limits: limits, by: map[string]int64{}} }
 
-// Taken returns the bytes that all have taken.
+// Taken returns the bytes that all requests have taken.
 func (b *Budget) Taken() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.taken
 }
 
-// Room is what one request has of a budget. It may be used from many goroutines.
+// Room is the share of one request in a budget. It may be used from many goroutines.
 type Room struct {
 	budget *Budget
 	payer  string
-	exact  bool // it never has more room than it uses
-	// buffered and size are guarded by budget.mu: what is buffered, and the room for it.
+	exact  bool // it takes only the bytes that it buffers
+	// buffered is the number of bytes in memory, and size the room for them. budget.mu
+	// guards both.
 	buffered, size int64
 }
 
-// Open returns the room of a request that a payer pays for: none yet. Close it.
+// Open returns an empty room for a request that counts for a payer. Close it.
 func (b *Budget) Open(payer string) *Room { return &Room{budget: b, payer: payer} }
 
-// OpenExact returns a room that is never larger than what is buffered at most: for a
+// OpenExact returns a room that never takes more than the maximum that it buffered: for a
 // watch, which may stay open for long.
 func (b *Budget) OpenExact(payer string) *Room { return &Room{budget: b, payer: payer, exact: true} }
 
-// Take takes room for some more bytes, or for fewer: what was taken stays taken until the
-// room is closed, and is used first. The error says why there is none, as a
-// *[FullError]: 413 if one request would have too much, and 429 if all of the payer
-// or all together would. Take does not wait: requests that have a part each would wait for
-// each other.
+// Take adds n bytes to the buffered ones, or subtracts them if n is negative, and takes
+// more room if needed. Room that was taken stays taken until Close, and is used first.
+// The error is a *[FullError]: 413 if the request would exceed its limit, and 429 if the
+// payer or all requests together would. Take does not wait: requests that each hold a
+// part would wait for each other.
 func (r *Room) Take(n int64) error {
 	b := r.budget
 	b.mu.Lock()
@@ -96,13 +97,13 @@ func (r *Room) Take(n int64) error {
 	return nil
 }
 
-// Close gives everything back.
+// Close returns all room to the budget.
 func (r *Room) Close() {
 	b := r.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if r.size == 0 {
-		return // the payer may not be there
+		return // the payer may have no entry
 	}
 	b.taken -= r.size
 	if b.by[r.payer] -= r.size; b.by[r.payer] <= 0 {
@@ -111,7 +112,8 @@ func (r *Room) Close() {
 	r.buffered, r.size = 0, 0
 }
 
-// Reader returns a reader that takes room for what is read, and fails without.
+// Reader returns a reader that takes room for the bytes that it reads, and fails if there
+// is none.
 func (r *Room) Reader(from io.Reader) io.Reader { return reader{from, r} }
 
 type reader struct {
@@ -128,7 +130,7 @@ func (r reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// FullError says that there is no room, in the words of the API server.
+// FullError is the error if there is no room, in the form of an API server error.
 type FullError struct{ *apierrors.StatusError }
 
 // Unwrap returns the *errors.StatusError.

@@ -28,8 +28,9 @@ type Options struct {
 	// WebhookAddr is where the webhook for owners' namespaces is served, over
 	// TLS; "0" is nowhere.
 	WebhookAddr string
-	// WebhookClientCA is a file with the authorities of the certificate that the API
-	// server presents to webhooks, and WebhookClientName its name; "" if it has none.
+	// WebhookClientCA is a file with the certificate authorities of the API server's
+	// client certificate for webhooks, and WebhookClientName the name in that
+	// certificate. Both are "" if the API server has no client certificate.
 	WebhookClientCA, WebhookClientName string
 	// EventsAddr is notification-controller's event endpoint; "" keeps
 	// failures from tenants' Alerts.
@@ -52,8 +53,8 @@ type Options struct {
 	Instance string
 	// now is the clock for tokens; nil is the real one.
 	now func() time.Time
-	// webhookNames are what the API server calls the webhook by; nil are those of its
-	// Service.
+	// webhookNames are the host names by which the API server calls the webhook; nil
+	// stands for the names of its Service.
 	webhookNames []string
 	// another lets this process run a manager after, or beside, another one.
 	another bool

@@ -1,11 +1,12 @@
-// Package caller lets only the API server call the webhooks. An API server does not say to
-// a webhook who it is, unless its operator gives it a client certificate, which managed
-// clusters do not. So the path that is called ends with a secret: it is in the
-// configurations of the webhooks, which tenants cannot read, and in the Secret of their
-// certificate.
+// Package caller makes sure that only the API server calls the webhooks. An API server
+// does not identify itself to a webhook, unless its operator gives it a client
+// certificate, which managed clusters do not. So the path of a webhook ends with a
+// secret. Only the webhook configurations, which tenants cannot read, and the Secret of
+// the webhooks' certificate hold it.
 //
-// An API server that cannot reach a webhook writes the path into the error that its user
-// gets. So there is a new path whenever a replica starts, and from time to time.
+// An API server that cannot reach a webhook writes the path into the error for its user.
+// So each replica creates a new path when it starts, and replaces a path that has been in
+// use for an hour.
 package caller
 
 import (
@@ -28,13 +29,14 @@ import (
 )
 
 const (
-	// interval is how often the Secret is read, and retry how soon after a failure.
+	// interval is the time between two reads of the Secret, and retry the time to the
+	// next attempt after a failure.
 	interval, retry = time.Minute, 2 * time.Second
-	// rotation is how long a path is in use, and overlap how long it is accepted after
-	// that: longer than a replica, or an API server, needs to learn of the next one.
+	// rotation is how long a path is in use, and overlap how long replicas accept it
+	// after that: longer than a replica, or an API server, needs to learn the next path.
 	rotation, overlap = time.Hour, 2 * interval
-	// lookAgain is how long a replica waits before it reads the Secret again because of a
-	// path that it does not know.
+	// lookAgain is the minimum time between two reads of the Secret that unknown paths
+	// cause.
 	lookAgain = time.Second
 	// key is the key of the paths in the Secret.
 	key = "paths"
@@ -43,21 +45,22 @@ const (
 // path is a secret path.
 type path struct {
 	Secret string `json:"secret"`
-	// Since is when it was made, and Until when it is not accepted any more; zero is
-	// never.
+	// Since is when the path was created, and Until when replicas stop accepting it; zero
+	// means never.
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Keeper keeps the paths. It runs in each replica.
+// Keeper rotates the paths and accepts requests that use them. It runs in each replica.
 type Keeper struct {
-	// Client reads and writes the API server itself, without a cache.
+	// Client reads and writes through the API server, without a cache.
 	Client client.Client
-	// Namespace and Secret are where the paths are. The Secret has to be there.
+	// Namespace and Secret name the Secret with the paths, which must exist.
 	Namespace, Secret string
-	// Publish tells the API server which path to call. It is called with each look.
+	// Publish tells the API server which path to call. The Keeper calls it after each
+	// read of the Secret.
 	Publish func(ctx context.Context, secret string) error
-	// Now is the time.
+	// Now returns the time.
 	Now func() time.Time
 
 	mu    sync.Mutex
@@ -67,16 +70,17 @@ type Keeper struct {
 	first chan struct{}
 }
 
-// Published is closed when the API server has been told which path to call.
+// Published returns a channel that is closed once the API server knows which path to
+// call.
 func (k *Keeper) Published() <-chan struct{} {
 	k.once.Do(func() { k.first = make(chan struct{}) })
 	return k.first
 }
 
-// NeedLeaderElection says that each replica has the paths.
+// NeedLeaderElection returns false: each replica needs the paths.
 func (k *Keeper) NeedLeaderElection() bool { return false }
 
-// Start keeps the paths until the context ends.
+// Start keeps the paths up to date until the context ends.
 func (k *Keeper) Start(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx).WithName("caller")
 	for started := false; ; {
@@ -101,8 +105,8 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// keep brings the Secret and what is called up to date, in this order, so that each path
-// that is called is accepted.
+// keep updates the Secret and then the webhook configurations, in this order, so that
+// replicas accept each path that the API server calls.
 func (k *Keeper) keep(ctx context.Context, renew bool) error {
 	for {
 		secret := &corev1.Secret{}
@@ -138,7 +142,8 @@ func (k *Keeper) keep(ctx context.Context, renew bool) error {
 	}
 }
 
-// get reads the paths. What cannot be read is nothing, and made anew.
+// get returns the paths in the Secret. If it cannot parse them it returns none, and the
+// caller creates new ones.
 func (k *Keeper) get(ctx context.Context, secret *corev1.Secret) ([]path, error) {
 	if err := k.Client.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: k.Secret}, secret); err != nil {
 		return nil, fmt.Errorf("cannot read the paths of the webhooks in Secret %s/%s: %w", k.Namespace, k.Secret, err)
@@ -157,8 +162,8 @@ func (k *Keeper) set(paths []path) {
 	k.known, k.read = slices.Clone(paths), k.Now()
 }
 
-// accepts says whether a path is one that may be called, and whether the Secret should be
-// read because it may be newer than what is known.
+// accepts reports whether callers may use a path, and whether the keeper should read the
+// Secret again because it may have a newer path.
 func (k *Keeper) accepts(secret string) (accepted, unsure bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -175,11 +180,11 @@ func (k *Keeper) accepts(secret string) (accepted, unsure bool) {
 	return false, true
 }
 
-// errUnknown says that a caller did not prove that it is the API server.
+// errUnknown is the error for a caller that did not prove that it is the API server.
 var errUnknown = errors.New("not found")
 
-// Only returns a handler that lets only those through who call a path that ends with the
-// secret.
+// Only returns a handler that passes on requests whose path is the prefix with a valid
+// secret, and rejects all others.
 func (k *Keeper) Only(prefix string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secret, ok := strings.CutPrefix(r.URL.Path, prefix+"/")

@@ -1,10 +1,12 @@
-// Package divided is the webhook that lets a request wait while a part of its tenant's
-// quota is moved into its namespace. It decides nothing: a request that it lets through is
-// decided by the API server's own quota, and it refuses only what that quota refuses as
-// well, to say what the tenant has left. While it is away each namespace has its part.
+// Package divided is the webhook that lets a request wait while the manager moves a part
+// of the tenant's quota into the request's namespace. It does not enforce quotas: the API
+// server's own quota decides each request that the webhook allows, and the webhook denies
+// only requests that this quota would deny as well, in order to tell the user what the
+// tenant has left. While the webhook is down, each namespace keeps its part.
 //
-// It moves nothing itself. What requests wait for is written down on the namespace's part,
-// and the one manager that has the lease divides anew: see [tenancy.Escrow].
+// The webhook itself moves nothing. It writes the wishes of waiting requests to the
+// namespace's part, and the manager that holds the lease divides the quota again: see
+// [tenancy.Escrow].
 package divided
 
 import (
@@ -22,41 +24,41 @@ import (
 )
 
 const (
-	// patience is how long a request waits, at most. It is less than the API server
+	// patience is the maximum time that a request waits. It is less than the API server
 	// waits for the webhook.
 	patience = 8 * time.Second
-	// grace is how long a request waits that does not fit into what the tenant has
-	// left: Kubernetes counts what was deleted a moment ago a moment later.
+	// grace is how long a request waits that exceeds what the tenant has left: Kubernetes
+	// takes a moment to subtract deleted objects from the usage.
 	grace = time.Second
-	// tick is how often is looked at what requests wait for.
+	// tick is the interval at which the handler checks waiting requests.
 	tick = 20 * time.Millisecond
-	// viewDelay is how long the API server may take to learn of a quota after this
-	// replica has.
+	// viewDelay is how long after this replica the API server may learn of a changed
+	// quota.
 	viewDelay = 50 * time.Millisecond
-	// maxWaiting is how many requests wait in a namespace, at most. Others are decided
-	// by what the namespace has.
+	// maxWaiting is the maximum number of waiting requests in a namespace. Further
+	// requests do not wait: the namespace's part decides them.
 	maxWaiting = 500
 )
 
-// indexTenant finds the parts of a tenant's quotas.
+// indexTenant is the index of parts by tenant.
 const indexTenant = "divided-quota-of"
 
-// Handler answers the API server's question about a request in a namespace with a part of
-// a quota. Several may run at a time.
+// Handler answers the admission reviews for requests in namespaces with a part of a
+// quota. It may be used from many goroutines.
 type Handler struct {
 	// Client reads from a cache with the index of [Index], and writes.
 	Client client.Client
-	// Replica is a name that no other replica has.
+	// Replica is the name of this replica, unique among all replicas.
 	Replica string
-	// Owns says whether a user owns a tenant.
+	// Owns reports whether the user of a request owns a tenant.
 	Owns func(request admission.Request, tenant *v1alpha1.Tenant) bool
 
 	mu sync.Mutex
-	// lanes are the namespaces in which something waits or has waited.
+	// lanes are the queues of the namespaces in which a request waits or has waited.
 	lanes map[string]*lane
 }
 
-// Index adds what the handler looks up to a cache.
+// Index adds the indexes that the handler uses to a cache.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := indexer.IndexField(ctx, &corev1.ResourceQuota{}, indexTenant, func(o client.Object) []string {
 		if o.GetLabels()[tenancy.LabelQuotaScope] != tenancy.QuotaScopeTenant {
@@ -69,7 +71,8 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// Handle implements [admission.Handler]. What cannot be told is left to the API server.
+// Handle implements [admission.Handler]. It allows a request that it cannot decide, and
+// leaves it to the API server.
 func (h *Handler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	demand, err := quota.Of(&request.AdmissionRequest)
 	if err != nil || len(demand.Delta) == 0 {
@@ -101,7 +104,8 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	return h.wait(ctx, request, l, w)
 }
 
-// wait returns when the request fits, when it cannot, or when it has waited too long.
+// wait waits until the request fits, exceeds the tenant's quota, or has waited too long,
+// and returns the response.
 func (h *Handler) wait(ctx context.Context, request admission.Request, l *lane, w *waiter) admission.Response {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -131,7 +135,7 @@ func (h *Handler) wait(ctx context.Context, request admission.Request, l *lane, 
 	}
 }
 
-// dryRun says what would become of a request, and moves nothing.
+// dryRun returns the response that a request would get, and writes no wishes.
 func (h *Handler) dryRun(ctx context.Context, request admission.Request, parts []corev1.ResourceQuota, w *waiter) admission.Response {
 	for i := range parts {
 		need, ok := w.needs[parts[i].Name]
@@ -150,7 +154,8 @@ func (h *Handler) dryRun(ctx context.Context, request admission.Request, parts [
 	return admission.Allowed("")
 }
 
-// parts returns the parts of quotas that a namespace has. They are the cache's own.
+// parts returns the parts of quotas in a namespace. Do not change them: they are the
+// cache's own objects.
 func (h *Handler) parts(ctx context.Context, namespace string) ([]corev1.ResourceQuota, error) {
 	var list corev1.ResourceQuotaList
 	if err := h.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{tenancy.LabelQuotaScope: tenancy.QuotaScopeTenant}, client.UnsafeDisableDeepCopy); err != nil {

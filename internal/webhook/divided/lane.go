@@ -17,65 +17,66 @@ import (
 )
 
 const (
-	// gather is how long the first request waits for others before what they need is
-	// written down: a Deployment makes several Pods at once.
+	// gather is how long the first request waits for others before the lane writes their
+	// wishes: a Deployment creates several Pods at once.
 	gather = 10 * time.Millisecond
-	// renewal is how often what requests need is written down again.
+	// renewal is the interval at which the lane renews its wishes.
 	renewal = time.Second
-	// maxHeld is how long a request waits, at most, only because a part is about to
-	// change. The manager that changes it may be gone.
+	// maxHeld is the maximum time that a request waits only because a part is about to
+	// change: the manager that changes it may have stopped.
 	maxHeld = 2 * time.Second
-	// fieldOwner is the field manager of what requests need.
+	// fieldOwner is the field manager of the wishes.
 	fieldOwner = "tenure-webhook"
 )
 
-// verdict is what becomes of a waiter.
+// verdict is the state of a waiter.
 type verdict int
 
 const (
-	// waits: not enough is in the namespace.
+	// waits means that the namespace does not have enough.
 	waits verdict = iota
-	// fits: the namespace has enough.
+	// fits means that the namespace has enough.
 	fits
-	// refused: the tenant has not enough.
+	// refused means that the tenant does not have enough.
 	refused
 )
 
-// waiter is a request.
+// waiter is a request that waits.
 type waiter struct {
-	// needs is what it takes, by the name of the part.
+	// needs are the resources that the request needs, by the name of the part.
 	needs map[string]corev1.ResourceList
-	// sure says that the parts do count it.
+	// sure is set if the parts certainly count the request.
 	sure bool
-	// since is when it came, and short since when the tenant has not enough.
+	// since is when the request arrived, and short when the tenant began to lack what it
+	// needs.
 	since, short time.Time
 	verdict      verdict
 }
 
-// lane lets the requests in a namespace through in the order in which they came, but for
-// those for which the tenant has not enough.
+// lane lets the requests in a namespace through in the order of their arrival, except
+// requests for which the tenant does not have enough.
 type lane struct {
 	namespace string
 
 	mu      sync.Mutex
 	waiters []*waiter
-	// looked is when all waiters were looked at.
+	// looked is when the lane last checked all waiters.
 	looked time.Time
-	// sent is what was let through and is not counted yet, and written what was
-	// written down that requests need, by the name of the part.
+	// sent are the requests that passed but that the quota does not count yet, and
+	// written the last wish, by the name of the part.
 	sent    map[string]*sent
 	written map[string]wrote
-	// held is since when a part is about to change.
+	// held is when the lane first saw that a part is about to change.
 	held map[string]time.Time
 }
 
-// wrote is what was written down, and when.
+// wrote is a wish that the lane wrote, and the time.
 type wrote struct {
 	hard corev1.ResourceList
 	at   time.Time
 }
 
-// join adds a waiter, unless there are too many.
+// join adds a waiter and returns true, or returns false if there are too many.
 func (l *lane) join(w *waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,8 +94,8 @@ func (l *lane) leave(w *waiter) {
 	l.waiters = slices.DeleteFunc(l.waiters, func(other *waiter) bool { return other == w })
 }
 
-// look returns what becomes of a waiter now. It looks at all, if nobody has just done so,
-// and writes down what they need.
+// look returns the verdict on a waiter. It checks all waiters, unless another goroutine
+// has just done so, and writes their wishes.
 func (l *lane) look(ctx context.Context, h *Handler, w *waiter) (verdict, error) {
 	l.mu.Lock()
 	now := time.Now()
@@ -118,13 +119,13 @@ func (l *lane) look(ctx context.Context, h *Handler, w *waiter) (verdict, error)
 	return w.verdict, nil
 }
 
-// wish is what to write down.
+// wish is a patch to write to a part.
 type wish struct {
 	object *corev1.ResourceQuota
 	patch  client.Patch
 }
 
-// lookAll gives each waiter its verdict, and returns what to write down.
+// lookAll sets the verdict of each waiter, and returns the wishes to write.
 func (l *lane) lookAll(ctx context.Context, h *Handler, now time.Time) ([]wish, error) {
 	parts, err := h.parts(ctx, l.namespace)
 	if err != nil {
@@ -155,18 +156,19 @@ func (l *lane) lookAll(ctx context.Context, h *Handler, now time.Time) ([]wish, 
 	return wishes, nil
 }
 
-// state is what is known of a part while the waiters are looked at.
+// state is the state of a part during one check of the waiters.
 type state struct {
 	part *corev1.ResourceQuota
-	// left is what is free in the part without what waiters that were looked at take,
-	// and level how large it has to be for them and what is on its way.
+	// left is what is free in the part, less the needs of the waiters checked so far, and
+	// level the size that the part needs for them and for the requests that the quota
+	// does not count yet.
 	left, level corev1.ResourceList
-	// held says that the part is about to change, blocked that somebody waits for more,
-	// the oldest of them since.
+	// held is set if the part is about to change, and blocked if a waiter needs more than
+	// the part has; since is when the oldest such waiter arrived.
 	held, blocked bool
 	since         time.Time
-	// total reads the quota of the tenant, which is not needed as long as what the
-	// namespace has is enough.
+	// total returns the quota of the tenant. It reads the quota on the first call only,
+	// as most checks do not need it.
 	total func() (*total, error)
 }
 
@@ -196,8 +198,8 @@ func (l *lane) state(ctx context.Context, h *Handler, part *corev1.ResourceQuota
 	}
 }
 
-// short says whether the tenant has less left than a waiter needs, after those before it,
-// and full whether it has less also without them.
+// short is true if the tenant has less left than a waiter needs, after the waiters before
+// it, and full if it has less even without them.
 func (s *state) short(need corev1.ResourceList) (short, full bool, err error) {
 	total, err := s.total()
 	if err != nil || total == nil {
@@ -207,7 +209,7 @@ func (s *state) short(need corev1.ResourceList) (short, full bool, err error) {
 	return tenancy.Lacks(subtract(left, only(taken, total.limit)), need), tenancy.Lacks(left, need), nil
 }
 
-// judge gives a waiter its verdict, and takes what it needs from what is left.
+// judge sets the verdict of a waiter, and subtracts what it needs from what is left.
 func (l *lane) judge(w *waiter, states []*state, now time.Time) error {
 	blocked, held, short, full := false, false, false, false
 	var of []*state
@@ -237,7 +239,7 @@ func (l *lane) judge(w *waiter, states []*state, now time.Time) error {
 		w.verdict = refused
 	}
 	if short {
-		// It may fit if one of those before it does not come.
+		// The waiter may still fit, if a request before it fails.
 		return nil
 	}
 	goes := !blocked && !held
@@ -248,7 +250,7 @@ func (l *lane) judge(w *waiter, states []*state, now time.Time) error {
 		case goes:
 			l.sent[s.part.Name].add(need, now)
 		case blocked:
-			// Who came later waits as well, also if it would fit.
+			// Later waiters wait as well, even if they would fit.
 			s.blocked = true
 			if s.since.IsZero() {
 				s.since = w.since
@@ -261,8 +263,8 @@ func (l *lane) judge(w *waiter, states []*state, now time.Time) error {
 	return nil
 }
 
-// wish returns what to write down about a part, or nil: what requests need, or that they
-// need nothing any more.
+// wish returns the patch to write to a part, or nil: what the waiters need, or that they
+// no longer need anything.
 func (l *lane) wish(h *Handler, s *state, now time.Time) (*wish, error) {
 	before, asked := l.written[s.part.Name]
 	if !s.blocked {
@@ -281,7 +283,8 @@ func (l *lane) wish(h *Handler, s *state, now time.Time) (*wish, error) {
 	return patch(s.part, tenancy.ReadWishes(s.part, now).With(h.Replica, tenancy.Wish{At: now, Since: s.since, Hard: level}))
 }
 
-// patch writes wishes down, or takes the annotation off if there are none.
+// patch returns a patch that sets the wishes of a part, or removes the annotation if
+// there are none.
 func patch(part *corev1.ResourceQuota, wishes tenancy.Wishes) (*wish, error) {
 	var value *string
 	if len(wishes) > 0 {

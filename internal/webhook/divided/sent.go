@@ -7,19 +7,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// onTheWay is how long it takes, at most, until the API server counts a request that was
-// let through. One that is not counted by then was refused by something else.
+// onTheWay is the maximum time until the API server counts a request that passed. A
+// request that is not counted by then was denied for another reason.
 const onTheWay = time.Second
 
-// sent is what was let through and is not in what is used yet. The zero value is nothing.
+// sent are the requests that passed and that the used amount does not include yet. The
+// zero value is empty.
 type sent struct {
-	// used is what was used when it was looked at last, and counted what was counted
-	// since and belongs to none of the entries.
+	// used is the used amount at the last call of see. counted is what was counted since
+	// and matches none of the entries.
 	used, counted corev1.ResourceList
 	entries       []entry
 }
 
-// entry is a request that was let through.
+// entry is a request that passed.
 type entry struct {
 	what corev1.ResourceList
 	at   time.Time
@@ -29,8 +30,8 @@ func (s *sent) add(what corev1.ResourceList, now time.Time) {
 	s.entries = append(s.entries, entry{what, now})
 }
 
-// see notes what is used now, and returns what will be added to it. Requests are taken to
-// be counted in the order in which they were let through.
+// see records the used amount, and returns what the pending requests will add to it. It
+// assumes that the API server counts requests in the order in which they passed.
 func (s *sent) see(used corev1.ResourceList, now time.Time) corev1.ResourceList {
 	if len(s.entries) == 0 {
 		s.used, s.counted = used, nil
@@ -56,7 +57,7 @@ func (s *sent) see(used corev1.ResourceList, now time.Time) corev1.ResourceList 
 	return nil
 }
 
-// rest is what is free in a part.
+// rest returns what is free in a part.
 func rest(part *corev1.ResourceQuota) corev1.ResourceList {
 	enforced := corev1.ResourceList{}
 	for name, quantity := range part.Spec.Hard {
@@ -96,7 +97,7 @@ func subtract(a, b corev1.ResourceList) corev1.ResourceList {
 	return left
 }
 
-// positive returns what is more than nothing.
+// positive returns the amounts that are greater than zero.
 func positive(a corev1.ResourceList) corev1.ResourceList {
 	for name, quantity := range a {
 		if quantity.Sign() <= 0 {
@@ -106,7 +107,7 @@ func positive(a corev1.ResourceList) corev1.ResourceList {
 	return a
 }
 
-// only returns what of a list another one has as well.
+// only returns the entries of a whose names the other list has as well.
 func only(a, names corev1.ResourceList) corev1.ResourceList {
 	left := corev1.ResourceList{}
 	for name := range names {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// maxListed is how many namespaces a refusal names.
+// maxListed is the maximum number of namespaces in a refusal.
 const maxListed = 10
 
 // total is a quota of a tenant.
@@ -23,12 +23,11 @@ type total struct {
 	tenant *v1alpha1.Tenant
 	name   string
 	limit  corev1.ResourceList
-	// used is what is used, by namespace.
+	// used are the used amounts by namespace.
 	used map[string]corev1.ResourceList
 }
 
-// total returns the quota that a part is of, or nil if the Tenant does not have it any
-// more.
+// total returns the quota that a part belongs to, or nil if the Tenant no longer has it.
 func (h *Handler) total(ctx context.Context, part *corev1.ResourceQuota) (*total, error) {
 	t := &total{tenant: &v1alpha1.Tenant{}, used: map[string]corev1.ResourceList{}}
 	name := part.Labels[v1alpha1.LabelFluxTenant]
@@ -58,7 +57,7 @@ func (h *Handler) total(ctx context.Context, part *corev1.ResourceQuota) (*total
 	return t, nil
 }
 
-// rest is what the tenant has left.
+// rest returns what the tenant has left.
 func (t *total) rest() corev1.ResourceList {
 	left := t.limit
 	for _, used := range t.used {
@@ -67,8 +66,9 @@ func (t *total) rest() corev1.ResourceList {
 	return left
 }
 
-// refusal says what the tenant has, and what is used of it. It begins with the words of
-// the API server's own quota, by which controllers know that it is about a quota.
+// refusal returns a response that denies the request and tells the user what the tenant
+// has and uses. It begins with the words of the API server's own quota, by which
+// controllers recognize a quota error.
 func (h *Handler) refusal(ctx context.Context, request admission.Request, w *waiter) admission.Response {
 	parts, err := h.parts(ctx, request.Namespace)
 	if err != nil {
@@ -91,11 +91,12 @@ func (h *Handler) refusal(ctx context.Context, request admission.Request, w *wai
 	return admission.Allowed("")
 }
 
-// kubernetesAccounts begins the names of the accounts of Kubernetes' controllers. What they
-// are told is in events and conditions in the namespace, which its tenant reads.
+// kubernetesAccounts is the start of the user names of Kubernetes' controllers. They copy
+// errors into events and conditions in the namespace, which its tenant reads.
 const kubernetesAccounts = "system:serviceaccount:kube-system:"
 
-// message is a refusal. Who may not know the tenant's namespaces is not told their names.
+// message returns the text of a refusal. It leaves out the names of namespaces, except
+// for users who may know them (names).
 func (t *total) message(namespace string, need corev1.ResourceList, names bool) string {
 	var requested, used, limited []string
 	left := t.rest()
@@ -114,7 +115,7 @@ func (t *total) message(namespace string, need corev1.ResourceList, names bool) 
 		t.name, t.tenant.Name, strings.Join(requested, ", "), strings.Join(used, ", "), strings.Join(limited, ", "))
 }
 
-// by says who uses a resource, the largest first.
+// by returns a list of the namespaces that use a resource, the largest first.
 func (t *total) by(name corev1.ResourceName, namespace string, names bool) string {
 	var users []string
 	for _, ns := range slices.Sorted(maps.Keys(t.used)) {

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// AddFiles begins to serve files, by their paths, as a branch of a repository without
-// credentials. A folder of the Host's own holds them.
+// AddFiles serves files as a branch of a repository without credentials. The keys of
+// files are paths. A folder of the Host holds them.
 func (h *Host) AddFiles(ctx context.Context, url, branch string, files map[string]string) error {
 	a, err := parseAddress(url)
 	if err != nil {

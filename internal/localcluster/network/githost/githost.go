@@ -11,17 +11,17 @@
 //
 // Each address has a bare repository in the state folder. It borrows the user's
 // objects (objects/info/alternates, gitrepository-layout(5)); nothing is ever
-// written into a mapped folder, not even a lock. A snapshot of the working tree
-// is made with an index of our own. If it equals the commit that is checked
-// out, that commit is served, so that its revision is the one the user knows.
-// Otherwise a commit is made on top of it, which is a function of the files,
-// the parent and the branch: the same files give the same revision everywhere.
+// written into a mapped folder, not even a lock. The Host takes a snapshot of the
+// working tree with its own index. If the snapshot equals the commit that is
+// checked out, the Host serves that commit, so that users see its known revision.
+// Otherwise it creates a commit on top, which depends only on the files, the
+// parent and the branch: the same files give the same revision everywhere.
 //
-// Clients may push, into the bare repository only. What was pushed (or made with
-// [Host.Commit]) stays until the folder says something new about that branch,
-// or until the Host ends.
+// Clients may push, into the bare repository only. A pushed commit (or one made
+// with [Host.Commit]) stays until that branch changes in the folder, or until the
+// Host ends.
 //
-// A repository accepts any credentials until it is made private: see [Host.Protect].
+// A repository accepts any credentials, unless [Host.Protect] makes it private.
 //
 // # Untrusted folders
 //
@@ -105,7 +105,7 @@ type Host struct {
 	mu           sync.RWMutex
 	repositories map[address]*repository
 	overlays     map[address][]overlay
-	// private are the repositories that ask for credentials.
+	// private are the repositories that need credentials.
 	private map[address][]grant
 }
 

@@ -22,10 +22,10 @@ var endpoints = []struct{ method, suffix string }{
 	{http.MethodPost, "/git-receive-pack"},
 }
 
-// ServeHTTP serves the repository that the request's host and path name, with or
-// without .git, over smart HTTP. A private repository is served to its credentials
-// alone: see [Host.Protect]. For a repository that is not mapped it answers 404 and says
-// which flag would map it.
+// ServeHTTP serves the repository that the request's host and path name, with or without
+// .git, over smart HTTP. It serves a private repository only to requests with its
+// credentials: see [Host.Protect]. For a repository that is not mapped it returns 404 and
+// names the flag that would map it.
 func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, e := range endpoints {
 		path, ok := strings.CutSuffix(r.URL.Path, e.suffix)

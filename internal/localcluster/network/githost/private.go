@@ -11,28 +11,28 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Credentials open a private repository: see [Host.Protect]. Each part that is set is
-// one way in.
+// Credentials grant access to a private repository: see [Host.Protect]. Each part that is
+// set grants access alone.
 type Credentials struct {
-	// Username and Password are for HTTP's basic authentication. Without a Username,
-	// the Password opens with any.
+	// Username and Password are for HTTP basic authentication. If Username is empty, the
+	// Password is valid for any user name.
 	Username, Password string
-	// Token is for HTTP's bearer authentication, and is also accepted as the password
-	// of any user, as hosts of Git repositories do.
+	// Token is for HTTP bearer authentication. It is also valid as the password of any
+	// user, as on Git hosts.
 	Token string
 	// Key is a public SSH key, as a line of authorized_keys (sshd(8)).
 	Key string
-	// ReadOnly lets nothing be pushed.
+	// ReadOnly denies pushes.
 	ReadOnly bool
 }
 
-// access is what a request shows: the part that it has.
+// access holds the credentials in a request; the other fields are empty.
 type access struct {
 	username, password, token string
-	key                       []byte // in the wire format of SSH
+	key                       []byte // in SSH wire format
 }
 
-// grant is a Credentials whose key has been read.
+// grant is a Credentials with its parsed key.
 type grant struct {
 	Credentials
 	key []byte
@@ -51,9 +51,9 @@ func (g *grant) opens(a access) bool {
 	return same(g.Password, a.password) && (g.Username == "" || same(g.Username, a.username))
 }
 
-// Protect makes a repository private, before its folder is added or later: only who
-// shows one of the credentials reads it. Without credentials nobody does. A repository
-// that was never protected accepts everybody.
+// Protect makes a repository private: only clients with one of the credentials can read
+// it, and without credentials no client can. Call it before or after adding the
+// repository's folder. A repository that was never protected accepts all clients.
 func (h *Host) Protect(url string, credentials ...Credentials) error {
 	a, err := parseAddress(url)
 	if err != nil {
@@ -77,17 +77,17 @@ func (h *Host) Protect(url string, credentials ...Credentials) error {
 	return nil
 }
 
-// verdict says what a request may do with a repository.
+// verdict is the result of an access check for a repository.
 type verdict int
 
 const (
 	allowed  verdict = iota
-	unknown          // nobody has these credentials on this host
-	foreign          // the credentials are another repository's
+	unknown          // no repository of this host has these credentials
+	foreign          // the credentials are for another repository
 	readOnly         // the credentials do not allow a push
 )
 
-// decide returns the verdict about a request for a repository.
+// decide returns the verdict on a request for a repository.
 func (h *Host) decide(r *repository, service string, shown access) verdict {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -111,8 +111,8 @@ func (h *Host) decide(r *repository, service string, shown access) verdict {
 	return answer
 }
 
-// known says whether the credentials open any private repository of a host. The lock
-// is held.
+// known reports whether the credentials grant access to any private repository of a host.
+// The caller holds the lock.
 func (h *Host) known(host string, shown access) bool {
 	for a, grants := range h.private {
 		for i := range grants {
@@ -124,8 +124,8 @@ func (h *Host) known(host string, shown access) bool {
 	return false
 }
 
-// askHTTP answers a request that may not have the repository, as GitHub does, and
-// returns whether it may.
+// askHTTP reports whether a request may access the repository. If not, it answers the
+// request, as GitHub does.
 func (h *Host) askHTTP(w http.ResponseWriter, req *http.Request, r *repository, service string) bool {
 	shown := access{}
 	header := req.Header.Get("Authorization")
@@ -152,9 +152,10 @@ func (h *Host) askHTTP(w http.ResponseWriter, req *http.Request, r *repository, 
 	return false
 }
 
-// sshConfig says who may log in at a host. Where nothing is private, everybody may. A
-// host with private and other repositories asks for a key, whichever it is: whether it
-// opens the repository is known when the client names one.
+// sshConfig returns the server configuration that decides who may log in to a host. A
+// host without private repositories accepts every client. A host with private and other
+// repositories accepts any key: whether the key grants access is decided when the client
+// names a repository.
 func (h *Host) sshConfig(host string) *ssh.ServerConfig {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -182,10 +183,10 @@ func (h *Host) sshConfig(host string) *ssh.ServerConfig {
 	return config
 }
 
-// keyExtension is where the key of a login is kept.
+// keyExtension is the extension that holds the key of a login.
 const keyExtension = "key"
 
-// askSSH returns what a client is told that may not have the repository, or nil.
+// askSSH returns the error for a client that may not access the repository, or nil.
 func (h *Host) askSSH(host string, r *repository, service string, permissions *ssh.Permissions) error {
 	shown := access{key: []byte{}}
 	if permissions != nil {

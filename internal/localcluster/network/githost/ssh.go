@@ -26,10 +26,11 @@ var services = map[string]bool{uploadPack: true, receivePack: true}
 // handshakeTimeout bounds how long a client may take to log in.
 const handshakeTimeout = 30 * time.Second
 
-// ServeSSH serves one SSH connection that a client made to host (with a port
-// unless it is 22) and returns when it is over. Any user, key or password is
-// accepted, except for private repositories: see [Host.Protect]. Only git-upload-pack and git-receive-pack of a mapped repository are
-// run, never a shell. The connection is closed on return.
+// ServeSSH serves one SSH connection that a client made to host (with a port unless it is
+// 22) and returns when it is over. It accepts any user, key or password, except for
+// private repositories: see [Host.Protect]. It runs only git-upload-pack and
+// git-receive-pack of a mapped repository, never a shell. It closes the connection before
+// it returns.
 func (h *Host) ServeSSH(conn net.Conn, host string) {
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
@@ -64,7 +65,7 @@ func (h *Host) ServeSSH(conn net.Conn, host string) {
 	}
 }
 
-// caller is who opened an SSH connection, and to which host.
+// caller is the client of an SSH connection, and the host that it connected to.
 type caller struct {
 	host        string
 	permissions *ssh.Permissions
