@@ -73,6 +73,9 @@ type Env struct {
 	// doubts are parts of the fleet that are not really there and may hold
 	// controls; see [doubtsOf].
 	doubts []string
+	// lacks says why the tenant may lack rights here that the fleet gives it; "" if it
+	// has them.
+	lacks string
 }
 
 // newEnv prepares the attacks of one tenant.

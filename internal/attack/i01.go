@@ -61,6 +61,22 @@ func init() {
 	})
 }
 
+func init() {
+	canary := func(namespace func(*Env) string) func(*Env) *unstructured.Unstructured {
+		return func(e *Env) *unstructured.Unstructured { return configMap(namespace(e), name("i1-git")) }
+	}
+	register(delivers(Attack{
+		ID:         "I1",
+		Title:      "delivers with the rights of the controller, since the Kustomization for its repository names no service account",
+		Controls:   []string{"RBAC", "flag --default-service-account"},
+		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
+		Fix: Fix{
+			Advice: "set spec.serviceAccountName in the Kustomization for the tenant's repository, to an account with rights in the tenant's namespaces only, and start kustomize-controller with --default-service-account=default",
+			Flags:  []Flag{defaultServiceAccount("kustomize-controller")},
+		},
+	}, canary(func(e *Env) string { return e.Victim.Namespace }), canary(func(e *Env) string { return e.Namespace })))
+}
+
 // defaultServiceAccount is the flag that says as whom Flux applies where nobody
 // is named.
 func defaultServiceAccount(controller string) Flag {

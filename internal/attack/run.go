@@ -9,6 +9,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 	"github.com/tenure-dev/tenure/internal/tenants"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -97,6 +98,14 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if err != nil {
 		return report, err
 	}
+	missing, err := unreadyOf(ctx, admin, report.Tenants)
+	if err != nil {
+		return report, err
+	}
+	var namespaces corev1.NamespaceList
+	if err := admin.List(ctx, &namespaces); err != nil {
+		return report, fmt.Errorf("cannot read the namespaces: %w", err)
+	}
 	proxy, err := findDoor(ctx, admin)
 	if err != nil {
 		return report, err
@@ -114,6 +123,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 			return report, fmt.Errorf("cannot attack as tenant %s: %w", t.Name, err)
 		}
 		e.Root, e.outside, e.door, e.doubts, e.tenants = opts.Root, opts.Network, proxy, doubts, report.Tenants
+		e.lacks = lacks(t, namespaces.Items, missing)
 		if err := e.prepareOwners(); err != nil {
 			return report, fmt.Errorf("cannot attack as the owners of tenant %s: %w", t.Name, err)
 		}

@@ -187,6 +187,9 @@ func (e *Env) try(ctx context.Context, a Attack) Finding {
 		return e.doubt(a, f)
 	case f.Outcome == Stopped && absent(f.Control):
 		return Finding{Outcome: NotInstalled, Message: f.Message}
+	case f.Outcome == Stopped && e.lacks != "" && strings.Contains(f.Control, rbac):
+		// A refusal by RBAC proves nothing about a tenant that lacks its rights.
+		return unproven("RBAC refuses it, but " + e.lacks)
 	case f.Outcome == Stopped && e.hasAccount():
 		f.Missing = a.missingLayers(ctx, e)
 	}

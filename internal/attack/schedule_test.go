@@ -116,12 +116,17 @@ func TestTry(t *testing.T) {
 	unplanted.unplanted = context.DeadlineExceeded
 	doubtful := env("a", "", "")
 	doubtful.doubts = []string{"Kustomization/x/y (assumed)"}
+	powerless := env("a", "", "")
+	powerless.lacks = "Kustomization/x/y is not ready"
 	for _, tc := range []struct {
 		reason string
 		env    *Env
 		attack Attack
 		want   Finding
 	}{
+		{"without its rights a tenant proves nothing", powerless, Attack{Run: answers(stopped(rbac, "no"))}, unproven("RBAC refuses it, but Kustomization/x/y is not ready")},
+		{"nor with a quota beside them", powerless, Attack{Run: answers(stopped("quota x, "+rbac, "no"))}, unproven("RBAC refuses it, but Kustomization/x/y is not ready")},
+		{"another control proves something", powerless, Attack{Run: answers(stopped("policy x", "no"))}, stopped("policy x", "no")},
 		{"the flag is named", unmapped, Attack{Files: planted, Run: accepted}, unproven("no repository of the tenant is mapped: add --map https://git.example.com/a#main=DIR")},
 		{"there is none", env("a", "", ""), Attack{Files: planted, Run: accepted}, unproven("no Kustomization of the tenant applies a Git repository")},
 		{"it could not be changed", unplanted, Attack{Files: planted, Run: accepted}, unproven("the tenant's repository cannot be used: context deadline exceeded")},

@@ -145,7 +145,7 @@ func TestVerifySeveralClusters(t *testing.T) {
 		if cluster.Path != want.path {
 			t.Errorf("cluster %d is %s, want %s", i, cluster.Path, want.path)
 		}
-		for _, key := range []string{"I3-git", "I4-git", "I5-git", "I11-git"} {
+		for _, key := range []string{"I1-git", "I3-git", "I4-git", "I5-git", "I11-git"} {
 			if !slices.Contains(got[want.outcome], key) {
 				t.Errorf("%s: %s is not among what was %s: %q", want.path, key, want.outcome, got)
 			}

@@ -1,0 +1,88 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/tenants"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// unready is a Kustomization or HelmRelease of the platform that has not applied all of
+// its objects.
+type unready struct {
+	flux.Ref
+	reason string
+}
+
+// key is the object as tenants.Right.AppliedBy has it.
+func (u unready) key() string { return u.Namespace + "/" + u.Name }
+
+// unreadyOf returns the Kustomizations and HelmReleases of the platform that are not ready,
+// or that the cluster only assumes to be.
+func unreadyOf(ctx context.Context, admin client.Reader, all []tenants.Tenant) ([]unready, error) {
+	var found []unready
+	for _, kind := range []flux.Kind{flux.Kustomization, flux.HelmRelease} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersionKind())
+		if err := admin.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("cannot read the fleet's %ss: %w", kind, err)
+		}
+		for i := range list.Items {
+			u := &list.Items[i]
+			ref := flux.Ref{Kind: kind, Namespace: u.GetNamespace(), Name: u.GetName()}
+			a, _ := answerOf(u)
+			switch {
+			case ofTenant(ref, all):
+			case a.message == flux.AssumedMessage:
+				found = append(found, unready{ref, "is assumed"})
+			case a.ready != "True":
+				found = append(found, unready{ref, "is not ready"})
+			}
+		}
+	}
+	return found, nil
+}
+
+// ofTenant reports whether a Kustomization or HelmRelease delivers a tenant's repository,
+// or is in a namespace of a tenant.
+func ofTenant(ref flux.Ref, all []tenants.Tenant) bool {
+	return slices.ContainsFunc(all, func(t tenants.Tenant) bool {
+		return slices.Contains(t.Namespaces, ref.Namespace) ||
+			slices.ContainsFunc(t.Repositories, func(r tenants.Repository) bool { return r.Kustomization == ref })
+	})
+}
+
+// lacks returns why a tenant may lack rights here that the fleet gives it, or "": the
+// platform's object that applies its namespaces or bindings is not ready, or the tenant has
+// no right at all and some object of the platform is not ready.
+func lacks(t tenants.Tenant, namespaces []corev1.Namespace, missing []unready) string {
+	appliedBy := map[string]bool{}
+	for i := range namespaces {
+		if ns := &namespaces[i]; slices.Contains(t.Namespaces, ns.Name) {
+			for _, by := range []string{"kustomize", "helm"} {
+				group := by + ".toolkit.fluxcd.io/"
+				appliedBy[ns.Labels[group+"namespace"]+"/"+ns.Labels[group+"name"]] = true
+			}
+		}
+	}
+	rights := false
+	for _, right := range t.Rights {
+		appliedBy[right.AppliedBy] = true
+		rights = rights || strings.HasPrefix(right.Subject, "ServiceAccount ")
+	}
+	for _, u := range missing {
+		switch {
+		case appliedBy[u.key()]:
+			return fmt.Sprintf("the tenant may lack rights that the fleet gives it, since %s, which applies its objects, %s", u.Ref, u.reason)
+		case !rights:
+			return fmt.Sprintf("the tenant has no rights here, and %s, which may give them, %s", u.Ref, u.reason)
+		}
+	}
+	return ""
+}
