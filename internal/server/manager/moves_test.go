@@ -71,6 +71,11 @@ func startMoving(t *testing.T) *moving {
 	if err := m.admin.Update(t.Context(), configuration); err != nil {
 		t.Fatal(err)
 	}
+	// The rule lets the manager change the path of a Service, and not of an address.
+	rule := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: admission.Prefix + "manager"}}
+	if err := m.admin.Delete(t.Context(), rule); err != nil {
+		t.Fatal(err)
+	}
 	m.options = Options{
 		MetricsAddr: "0", HealthAddr: "0", WebhookAddr: address, Namespace: "flux-system", Instance: "test", LeaderElection: true,
 		ProxyURL: restConfig.Host, ProxyCA: "tenure-proxy-ca", TokenLifetime: time.Hour, webhookNames: []string{"127.0.0.1"}, another: true,
@@ -92,6 +97,19 @@ func (m *moving) run(t *testing.T, options Options) (stop func()) {
 	})
 	t.Cleanup(stop)
 	return stop
+}
+
+// called waits until the API server is told by which path to call the webhook.
+func (m *moving) called(t *testing.T) {
+	t.Helper()
+	testwait.For(t, "the webhook's path to be published", patience, func() (bool, string) {
+		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		if err := m.admin.Get(t.Context(), client.ObjectKey{Name: admission.QuotaWebhookName}, configuration); err != nil {
+			return false, err.Error()
+		}
+		url := *configuration.Webhooks[0].ClientConfig.URL
+		return strings.Contains(url, admission.QuotaWebhookPath+"/"), url
+	})
 }
 
 // tenant makes a Tenant with a quota of processors over namespaces, and waits until it
@@ -204,6 +222,7 @@ func TestQuotaMoves(t *testing.T) {
 	t.Parallel()
 	m := startMoving(t)
 	stop := m.run(t, m.options)
+	m.called(t)
 	t.Run("Deployment", func(t *testing.T) { m.deployment(t) })
 	t.Run("Tries", func(t *testing.T) { m.tries(t) })
 	t.Run("Race", func(t *testing.T) { m.race(t) })
