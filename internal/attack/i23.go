@@ -8,6 +8,7 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 func init() {
@@ -27,20 +28,21 @@ const rightsPatience = 30 * time.Second
 // tenant's namespace, as the platform does for a sync that it delegates, and then changes
 // the tenant's account with the identity of that account.
 func actsAsDelegate(ctx context.Context, e *Env) Finding {
-	var roles []string
+	var bindings []*unstructured.Unstructured
 	for _, right := range e.Tenant.Rights {
-		if name, ok := strings.CutPrefix(right.Role, "ClusterRole/"); ok && right.Subject == "ServiceAccount "+e.Account.String() {
-			roles = append(roles, name)
+		kind, role, _ := strings.Cut(right.Role, "/")
+		if right.Subject != "ServiceAccount "+e.Account.String() || kind == "Role" && right.Namespace != e.Account.Namespace {
+			continue
 		}
-	}
-	if len(roles) == 0 {
-		return e.nothingThere(ctx, rbac, "the tenant's account has no ClusterRole that a delegated sync could have as well")
-	}
-	for i, role := range roles {
-		binding := object(rbacv1.SchemeGroupVersion.String(), "RoleBinding", e.Account.Namespace, fmt.Sprint(name("i23"), "-", i), map[string]any{
-			"roleRef":  map[string]any{"apiGroup": rbacv1.GroupName, "kind": "ClusterRole", "name": role},
+		bindings = append(bindings, object(rbacv1.SchemeGroupVersion.String(), "RoleBinding", e.Account.Namespace, fmt.Sprint(name("i23"), "-", len(bindings)), map[string]any{
+			"roleRef":  map[string]any{"apiGroup": rbacv1.GroupName, "kind": kind, "name": role},
 			"subjects": []any{map[string]any{"kind": rbacv1.ServiceAccountKind, "namespace": e.Platform, "name": name("i23")}},
-		})
+		}))
+	}
+	if len(bindings) == 0 {
+		return e.nothingThere(ctx, rbac, "the tenant's account has no role that a delegated sync could have as well")
+	}
+	for _, binding := range bindings {
 		if err := e.Admin.Create(ctx, binding.DeepCopy()); err != nil {
 			return unproven("cannot delegate a sync: " + firstLine(err.Error()))
 		}
