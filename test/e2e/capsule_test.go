@@ -206,14 +206,22 @@ func testCapsuleDocument(r run) {
 	})
 }
 
-// testCapsuleUnchanged applies what the public fleet has for Capsule, as it is, and
-// makes its namespaces as their owner does.
+// testCapsuleUnchanged applies what the public fleet has for Capsule, as it is. Its owner
+// may not make its namespaces, whose names have no hyphen, and applies them when the
+// platform has made them: see move-from-capsule.md.
 func testCapsuleUnchanged(r run) {
 	const owner = "system:serviceaccount:dev-team:gitops-reconciler"
 	r.kubectl(capsuleManifests(r.t, "dev-team"), "apply", "-f", "-")
 	r.saysOf("dev-team", "Ready", "True")
 	made := capsuleManifests(r.t, "dev-team-namespaces")
-	testwait.For(r.t, "the owner to make its namespaces", patience, func() (bool, string) {
+	testwait.For(r.t, "the names of its namespaces to be refused", patience, func() (bool, string) {
+		out, err := kubectl(r.t, r.Cluster, made, "apply", "--server-side", "-f", "-", "--as="+owner)
+		return err != nil && strings.Contains(out, "choose one with a hyphen, such as dev-team-tools"), out
+	})
+	for _, namespace := range []string{"apps", "tools"} {
+		r.kubectl("{apiVersion: v1, kind: Namespace, metadata: {name: "+namespace+", labels: {tenure.dev/tenant: dev-team, toolkit.fluxcd.io/tenant: dev-team}}}", "apply", "-f", "-")
+	}
+	testwait.For(r.t, "the owner to apply its namespaces", patience, func() (bool, string) {
 		out, err := kubectl(r.t, r.Cluster, made, "apply", "--server-side", "-f", "-", "--as="+owner)
 		return err == nil, out
 	})
