@@ -219,7 +219,7 @@ func testCapsuleUnchanged(r run) {
 		return err != nil && strings.Contains(out, "choose one with a hyphen, such as dev-team-tools"), out
 	})
 	for _, namespace := range []string{"apps", "tools"} {
-		r.kubectl("{apiVersion: v1, kind: Namespace, metadata: {name: "+namespace+", labels: {tenure.dev/tenant: dev-team, toolkit.fluxcd.io/tenant: dev-team}}}", "apply", "-f", "-")
+		r.kubectl("{apiVersion: v1, kind: Namespace, metadata: {name: "+namespace+", labels: {tenure.dev/tenant: dev-team, toolkit.fluxcd.io/tenant: dev-team}}}", "create", "-f", "-")
 	}
 	testwait.For(r.t, "the owner to apply its namespaces", patience, func() (bool, string) {
 		out, err := kubectl(r.t, r.Cluster, made, "apply", "--server-side", "-f", "-", "--as="+owner)
