@@ -19,11 +19,16 @@ import (
 func takenBack() Control {
 	return Control{
 		Name: "the manager, which takes the artifact away when the grant ends",
-		Away: "the API server takes the label off by which the manager knows its copies, so that it leaves them alone",
+		Away: "the API server takes the label off by which the manager knows its copies, so that it leaves them alone; the rule about its own requests is away, too",
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			// The rule lets the manager write no copy that lacks its label.
+			enforce, err := rule("manager").remove(ctx, t)
+			if err != nil {
+				return enforce, err
+			}
 			policy, binding := disowning()
 			restore := func(ctx context.Context) error {
-				return errors.Join(client.IgnoreNotFound(t.admin.Delete(ctx, binding)), client.IgnoreNotFound(t.admin.Delete(ctx, policy)), t.disowned(ctx, false))
+				return errors.Join(client.IgnoreNotFound(t.admin.Delete(ctx, binding)), client.IgnoreNotFound(t.admin.Delete(ctx, policy)), t.disowned(ctx, false), enforce(ctx))
 			}
 			if err := errors.Join(t.admin.Create(ctx, policy), t.admin.Create(ctx, binding)); err != nil {
 				return restore, err

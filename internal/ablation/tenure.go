@@ -37,7 +37,7 @@ func TenureRows() []Row {
 		one(rule("charts"), "S13-api"),
 		one(besideAShard(rule("shards")), "A3-api-shard"),
 		one(rule("bindings"), "I4-api-RoleBinding"),
-		one(rule("managed"), "A5-api", "A5-api-ServiceAccount", "I10-api", "I23-api", "W1-api"),
+		one(rule("managed"), onManagedObjects...),
 		one(rule("manager"), "I25-api"),
 		one(rule("references"), "S5-api", "S5-api-HelmRelease"),
 		one(rule("notifications"), "N3-api", "N4-api"),
@@ -51,7 +51,7 @@ func TenureRows() []Row {
 		both(crossing("kustomize-controller"), "references", "S1-api"),
 		withOwnCharts(both(crossing("helm-controller"), "references", "S1-api-HelmRelease")),
 		both(crossing("notification-controller"), "references", "N1-api", "N2-api"),
-		both(role("patch the status of Flux objects", within, allow([]string{"update", "patch"}, "source.toolkit.fluxcd.io", "gitrepositories/status")), "status", "S4-api"),
+		onManaged(both(role("patch the status of Flux objects", within, allow([]string{"update", "patch"}, "source.toolkit.fluxcd.io", "gitrepositories/status")), "status", "S4-api")),
 		both(role("create externalartifacts", within, allow([]string{"create"}, "source.toolkit.fluxcd.io", "externalartifacts")), "external-artifacts", "S3-api"),
 		// The attack asks for a token of any account of the namespace; the rule keeps
 		// those of accounts that Flux applies as, and internal/admission shows it.
@@ -65,7 +65,7 @@ func TenureRows() []Row {
 		one(warning("protected"), "I22-api"),
 		one(changeBindings(), "I17-api"),
 		one(role("patch tenants", everywhere, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenants")), "I17-api"),
-		both(role("patch tenantparameters", within, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenantparameters")), "parameters", "I17-api"),
+		onManaged(both(role("patch tenantparameters", within, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenantparameters")), "parameters", "I17-api")),
 		one(bound("in another tenant's namespace", neighbour), "I12-api"),
 		withAccounts("kustomize-controller", "I1-api"),
 		withOwnCharts(withAccounts("helm-controller", "I1-api-HelmRelease")),
@@ -75,7 +75,7 @@ func TenureRows() []Row {
 		},
 
 		one(flag("kustomize-controller", "--no-remote-bases"), "S7-git"),
-		one(takenBack(), "S11-api"),
+		one(takenBack(), "S11-api", "I25-api"),
 		one(managedQuotas(), "A2-api"),
 		withOwnCharts(one(role("bind", everywhere,
 			allow([]string{"get", "create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
@@ -85,6 +85,17 @@ func TenureRows() []Row {
 		// Who may write everywhere is taken for one of the platform's operators.
 		withOwnCharts(one(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "A5-api", "A5-api-ServiceAccount", "I1-git", "I3-api", "I3-git", "I4-api-RoleBinding", "I15-api", "I24-api", "I10-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W1-api", "W2-api", "W2-proxy")),
 	}, proxyRows()...)
+}
+
+// onManagedObjects are the attacks on what the platform made in the tenant's namespaces.
+var onManagedObjects = []string{"A5-api", "A5-api-ServiceAccount", "I10-api", "I23-api", "W1-api"}
+
+// onManaged returns a row for an attack on an object that the manager made, which the rule
+// about these objects stops as well.
+func onManaged(row Row) Row {
+	row.Controls = append(row.Controls, rule("managed"))
+	row.Also = append(row.Also, onManagedObjects...)
+	return row
 }
 
 // withOwnCharts returns a row for attacks with charts from the tenant's own repository.
