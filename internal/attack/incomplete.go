@@ -20,9 +20,6 @@ type unready struct {
 	reason string
 }
 
-// key is the object as tenants.Right.AppliedBy has it.
-func (u unready) key() string { return u.Namespace + "/" + u.Name }
-
 // unreadyOf returns the Kustomizations and HelmReleases of the platform that are not ready,
 // or that the cluster only assumes to be.
 func unreadyOf(ctx context.Context, admin client.Reader, all []tenants.Tenant) ([]unready, error) {
@@ -62,23 +59,24 @@ func ofTenant(ref flux.Ref, all []tenants.Tenant) bool {
 // platform's object that applies its namespaces or bindings is not ready, or the tenant has
 // no right at all and some object of the platform is not ready.
 func lacks(t tenants.Tenant, namespaces []corev1.Namespace, missing []unready) string {
-	appliedBy := map[string]bool{}
+	appliedBy := map[flux.Ref]bool{}
 	for i := range namespaces {
 		if ns := &namespaces[i]; slices.Contains(t.Namespaces, ns.Name) {
-			for _, by := range []string{"kustomize", "helm"} {
-				group := by + ".toolkit.fluxcd.io/"
-				appliedBy[ns.Labels[group+"namespace"]+"/"+ns.Labels[group+"name"]] = true
+			for kind, group := range map[flux.Kind]string{flux.Kustomization: "kustomize", flux.HelmRelease: "helm"} {
+				group += ".toolkit.fluxcd.io/"
+				appliedBy[flux.Ref{Kind: kind, Namespace: ns.Labels[group+"namespace"], Name: ns.Labels[group+"name"]}] = true
 			}
 		}
 	}
 	rights := false
 	for _, right := range t.Rights {
-		appliedBy[right.AppliedBy] = true
+		namespace, name, _ := strings.Cut(right.AppliedBy, "/")
+		appliedBy[flux.Ref{Kind: flux.Kustomization, Namespace: namespace, Name: name}] = true
 		rights = rights || strings.HasPrefix(right.Subject, "ServiceAccount ")
 	}
 	for _, u := range missing {
 		switch {
-		case appliedBy[u.key()]:
+		case appliedBy[u.Ref]:
 			return fmt.Sprintf("the tenant may lack rights that the fleet gives it, since %s, which applies its objects, %s", u.Ref, u.reason)
 		case !rights:
 			return fmt.Sprintf("the tenant has no rights here, and %s, which may give them, %s", u.Ref, u.reason)

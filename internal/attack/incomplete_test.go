@@ -31,6 +31,7 @@ func TestLacks(t *testing.T) {
 		"namespace": {"what applies its namespace is not ready", []tenants.Right{right}, []unready{kustomization("tenants", "is not ready")}, half + "tenants, which applies its objects, is not ready"},
 		"binding":   {"nor what applies its binding", []tenants.Right{right}, []unready{kustomization("rights", "is assumed")}, half + "rights, which applies its objects, is assumed"},
 		"other":     {"another one is nothing to it", []tenants.Right{right}, []unready{kustomization("others", "is not ready")}, ""},
+		"kind":      {"a release of the name of its Kustomization is another object", []tenants.Right{right}, []unready{{flux.Ref{Kind: flux.HelmRelease, Namespace: "flux-system", Name: "tenants"}, "is not ready"}}, ""},
 		"powerless": {"without rights each may be the one that gives them", nil, []unready{kustomization("others", "is not ready")}, "the tenant has no rights here, and Kustomization/flux-system/others, which may give them, is not ready"},
 	} {
 		t.Run(name, func(t *testing.T) {

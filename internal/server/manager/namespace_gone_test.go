@@ -12,10 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// heldUp is how much longer a tenant's namespace may take to go than a bare one.
-// Kubernetes looks again eight seconds later at a namespace in which it found a
-// finalizer.
-const heldUp = 6 * time.Second
+// heldUp is how much longer a tenant's namespace may take to go than a bare one. When
+// Kubernetes finds the parameters' finalizer, it is some five seconds.
+const heldUp = 3 * time.Second
 
 // TestNamespaceGoes deletes a tenant's namespace beside one that is nobody's: the
 // parameters' finalizer does not hold the tenant's up.
