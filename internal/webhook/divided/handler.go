@@ -29,7 +29,7 @@ const (
 	patience = 8 * time.Second
 	// grace is how long a request waits that exceeds what the tenant has left: Kubernetes
 	// takes a moment to subtract deleted objects from the usage.
-	grace = time.Second
+	grace = 2 * time.Second
 	// tick is the interval at which the handler checks waiting requests.
 	tick = 20 * time.Millisecond
 	// viewDelay is how long after this replica the API server may learn of a changed
@@ -172,7 +172,7 @@ func (h *Handler) lane(namespace string) *lane {
 	}
 	l, ok := h.lanes[namespace]
 	if !ok {
-		l = &lane{namespace: namespace, sent: map[string]*sent{}, written: map[string]wrote{}, held: map[string]time.Time{}}
+		l = &lane{namespace: namespace, sent: map[string]*sent{}, written: map[string]wrote{}, held: map[string]time.Time{}, falls: map[string]*falling{}}
 		h.lanes[namespace] = l
 	}
 	return l

@@ -25,6 +25,11 @@ const (
 	// maxHeld is the maximum time that a request waits only because a part is about to
 	// change: the manager that changes it may have stopped.
 	maxHeld = 2 * time.Second
+	// settle is how long the used amount must not fall before a request may use what
+	// became free. Kubernetes recounts a quota for each deleted object, and a recount
+	// misses objects that are admitted but not stored yet: what passes between two
+	// recounts would be admitted twice.
+	settle = 150 * time.Millisecond
 	// fieldOwner is the field manager of the wishes.
 	fieldOwner = "tenure-webhook"
 )
@@ -68,6 +73,38 @@ type lane struct {
 	written map[string]wrote
 	// held is when the lane first saw that a part is about to change.
 	held map[string]time.Time
+	// falls are the used amounts that fell a moment ago, by the name of the part.
+	falls map[string]*falling
+}
+
+// falling is a used amount that may fall further.
+type falling struct {
+	// used is the used amount at the last call of see, and most the largest since the
+	// amount began to fall.
+	used, most corev1.ResourceList
+	// first is when the amount began to fall, and last when it fell again. They are zero
+	// while it does not fall.
+	first, last time.Time
+}
+
+// see records the used amount, and returns the amount to expect: the largest one, until
+// the amount has not fallen for the time settle. An amount that keeps falling is believed
+// after the time maxHeld.
+func (f *falling) see(used corev1.ResourceList, now time.Time) corev1.ResourceList {
+	fell := tenancy.Lacks(used, f.used)
+	switch {
+	case fell && f.last.IsZero():
+		f.first, f.last, f.most = now, now, f.used
+	case fell:
+		f.last = now
+	}
+	f.used = used
+	if f.last.IsZero() || now.Sub(f.last) >= settle || now.Sub(f.first) >= maxHeld {
+		f.first, f.last, f.most = time.Time{}, time.Time{}, nil
+		return used
+	}
+	f.most = largest(f.most, used)
+	return f.most
 }
 
 // wrote is a wish that the lane wrote, and the time.
@@ -163,6 +200,8 @@ type state struct {
 	// level the size that the part needs for them and for the requests that the quota
 	// does not count yet.
 	left, level corev1.ResourceList
+	// settled is like left, but without what became free a moment ago.
+	settled corev1.ResourceList
 	// held is set if the part is about to change, and blocked if a waiter needs more than
 	// the part has; since is when the oldest such waiter arrived.
 	held, blocked bool
@@ -179,6 +218,12 @@ func (l *lane) state(ctx context.Context, h *Handler, part *corev1.ResourceQuota
 		l.sent[part.Name] = on
 	}
 	onTheWay := on.see(part.Status.Used, now)
+	fall, ok := l.falls[part.Name]
+	if !ok {
+		fall = &falling{}
+		l.falls[part.Name] = fall
+	}
+	freed := positive(subtract(fall.see(part.Status.Used, now), part.Status.Used))
 	others := tenancy.ReadWishes(part, now)
 	delete(others, h.Replica)
 	open, _ := others.Open(part.Spec.Hard)
@@ -191,8 +236,9 @@ func (l *lane) state(ctx context.Context, h *Handler, part *corev1.ResourceQuota
 		since = now
 		l.held[part.Name] = now
 	}
+	left := subtract(rest(part), onTheWay)
 	return &state{
-		part: part, left: subtract(rest(part), onTheWay), level: add(part.Status.Used, onTheWay),
+		part: part, left: left, settled: subtract(left, freed), level: add(part.Status.Used, onTheWay),
 		held:  changes && now.Sub(since) < maxHeld,
 		total: sync.OnceValues(func() (*total, error) { return h.total(ctx, part) }),
 	}
@@ -217,7 +263,7 @@ func (l *lane) judge(w *waiter, states []*state, now time.Time) error {
 		if need, ok := w.needs[s.part.Name]; ok {
 			of = append(of, s)
 			blocked = blocked || s.blocked || tenancy.Lacks(s.left, need)
-			held = held || s.held
+			held = held || s.held || tenancy.Lacks(s.settled, need)
 		}
 	}
 	for _, s := range of {
@@ -245,7 +291,7 @@ func (l *lane) judge(w *waiter, states []*state, now time.Time) error {
 	goes := !blocked && !held
 	for _, s := range of {
 		need := w.needs[s.part.Name]
-		s.left, s.level = subtract(s.left, need), add(s.level, need)
+		s.left, s.settled, s.level = subtract(s.left, need), subtract(s.settled, need), add(s.level, need)
 		switch {
 		case goes:
 			l.sent[s.part.Name].add(need, now)

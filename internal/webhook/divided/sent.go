@@ -97,6 +97,17 @@ func subtract(a, b corev1.ResourceList) corev1.ResourceList {
 	return left
 }
 
+// largest returns the larger amount of each resource.
+func largest(a, b corev1.ResourceList) corev1.ResourceList {
+	result := a.DeepCopy()
+	for name, quantity := range b {
+		if is, ok := result[name]; !ok || is.Cmp(quantity) < 0 {
+			result[name] = quantity
+		}
+	}
+	return result
+}
+
 // positive returns the amounts that are greater than zero.
 func positive(a corev1.ResourceList) corev1.ResourceList {
 	for name, quantity := range a {
