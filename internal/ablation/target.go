@@ -38,10 +38,11 @@ func newTarget(ctx context.Context, opts Options) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := tenants.Discover(ctx, admin)
+	found, err := tenants.Discover(ctx, admin, opts.Attack.Choice)
 	if err != nil {
 		return nil, err
 	}
+	all := found.Tenants
 	i := slices.IndexFunc(all, func(t tenants.Tenant) bool { return t.Name == opts.Attack.Tenant })
 	if i < 0 || len(all[i].Accounts) == 0 {
 		return nil, fmt.Errorf("there is no tenant %s with an account", opts.Attack.Tenant)

@@ -323,12 +323,21 @@ func (e *Env) kustomization(id, folder string, change func(spec map[string]any))
 		"path":               "./" + folder,
 		"prune":              true,
 		"serviceAccountName": e.Account.Name,
-		"sourceRef":          map[string]any{"kind": "GitRepository", "name": cmp.Or(e.slim, e.Repository.Source.Name)},
+		"sourceRef":          e.sourceRef(),
 	}
 	if change != nil {
 		change(spec)
 	}
 	return object(flux.Kustomization.GroupVersionKind().GroupVersion().String(), "Kustomization", e.Namespace, name(id), map[string]any{"spec": spec})
+}
+
+// sourceRef refers to the tenant's source, which may be in another namespace.
+func (e *Env) sourceRef() map[string]any {
+	ref := map[string]any{"kind": string(flux.GitRepository), "name": cmp.Or(e.slim, e.Repository.Source.Name)}
+	if e.Repository.Source.Namespace != e.Namespace {
+		ref["namespace"] = e.Repository.Source.Namespace
+	}
+	return ref
 }
 
 // suspended is a Kustomization of the tenant's that does nothing, for questions

@@ -1,7 +1,6 @@
 package attack
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/tenure-dev/tenure/internal/flux"
@@ -60,7 +59,7 @@ func (e *Env) release(id, folder string, change func(spec map[string]any)) *unst
 		"chart": map[string]any{"spec": map[string]any{
 			"interval":  "1h",
 			"chart":     "./" + folder,
-			"sourceRef": map[string]any{"kind": string(flux.GitRepository), "name": cmp.Or(e.slim, e.Repository.Source.Name)},
+			"sourceRef": e.sourceRef(),
 		}},
 	}
 	if change != nil {

@@ -108,7 +108,12 @@ func (e *Env) makeSlimSource(ctx context.Context) (*unstructured.Unstructured, e
 		delete(spec, field)
 	}
 	spec["interval"], spec["sparseCheckout"] = "1h", []any{attackFolder}
-	slim := object(version, theirs.GetKind(), theirs.GetNamespace(), name("source"), map[string]any{"spec": spec})
+	id := "source"
+	if theirs.GetNamespace() != e.Namespace {
+		// Other tenants have a source there too.
+		id += "-" + e.Tenant.Name
+	}
+	slim := object(version, theirs.GetKind(), theirs.GetNamespace(), name(id), map[string]any{"spec": spec})
 	if err := e.Admin.Create(ctx, slim); err != nil {
 		return nil, fmt.Errorf("cannot make a source for the attacks: %w", err)
 	}

@@ -28,6 +28,8 @@ type Options struct {
 	Root     flux.Ref
 	// Only picks attacks; nil takes the whole catalogue.
 	Only func(Attack) bool
+	// Choice says who the tenants are, where people know better than the evidence.
+	Choice tenants.Choice
 	// Tenant names the only one that attacks; empty for all of them.
 	Tenant string
 	// Keep leaves the namespace that is attacked for another run, which is
@@ -52,7 +54,9 @@ type Result struct {
 // Report is what came of all attacks.
 type Report struct {
 	Tenants []tenants.Tenant
-	Results []Result
+	// Platform are the namespaces in which Flux delivers and as which nobody attacked.
+	Platform []tenants.Platform
+	Results  []Result
 	// Like says, for a tenant that was not attacked in full, which tenant of
 	// the same shape was: its findings hold for both.
 	Like map[string]string
@@ -81,9 +85,11 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 		return Report{}, err
 	}
 	report := Report{Like: map[string]string{}}
-	if report.Tenants, err = tenants.Discover(ctx, admin); err != nil {
+	found, err := tenants.Discover(ctx, admin, opts.Choice)
+	if err != nil {
 		return Report{}, err
 	}
+	report.Tenants, report.Platform = found.Tenants, found.Platform
 	if len(report.Tenants) == 0 {
 		return report, nil
 	}

@@ -2,8 +2,9 @@ package attack
 
 import (
 	"context"
-	rbacv1 "k8s.io/api/rbac/v1"
+	"fmt"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,8 +31,19 @@ func init() {
 
 func writeSourceStatus(ctx context.Context, e *Env) error {
 	source := name("s4")
-	if e.Repository != nil {
+	switch {
+	case e.Repository == nil:
+	case e.Repository.Source.Namespace == e.Namespace:
 		source = e.Repository.Source.Name
+	default:
+		// Its own source is the platform's, in another namespace: it gets one here.
+		u := object("source.toolkit.fluxcd.io/v1", "GitRepository", e.Namespace, source, map[string]any{"spec": map[string]any{
+			"interval": "1h", "suspend": true, "url": e.Repository.URL,
+		}})
+		if err := e.Admin.Create(ctx, u); err != nil {
+			return fmt.Errorf("cannot make a source for the tenant: %w", err)
+		}
+		defer e.remove(u)
 	}
 	u := object("source.toolkit.fluxcd.io/v1", "GitRepository", e.Namespace, source, nil)
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"observedGeneration":1}}`))

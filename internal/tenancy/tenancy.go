@@ -141,12 +141,18 @@ func (o *Objects) List() []client.Object {
 // belongs to, and whether it belongs to one. The name may be one that no object
 // can have.
 func TenantOf(labels map[string]string) (string, bool) {
+	name, label := LabelledTenant(labels)
+	return name, label != ""
+}
+
+// LabelledTenant is like [TenantOf], and returns the label that names the tenant, or "".
+func LabelledTenant(labels map[string]string) (name, label string) {
 	for _, label := range tenantLabels {
 		if tenant, ok := labels[label]; ok {
-			return tenant, true
+			return tenant, label
 		}
 	}
-	return "", false
+	return "", ""
 }
 
 // Desired returns what belongs into a tenant's namespace. It fails when the

@@ -119,7 +119,7 @@ func (d *discovery) assignOwners() {
 	for name, owners := range d.owners {
 		t := d.tenants[name]
 		if t == nil && len(owners) > 0 {
-			t = &Tenant{Name: name}
+			t = &Tenant{Name: name, Why: []string{"Tenant " + name + " names owners"}}
 			d.tenants[name] = t
 		}
 		if t != nil {

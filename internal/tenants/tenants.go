@@ -54,6 +54,17 @@ type Tenant struct {
 	// same parameters. A policy that names a tenant makes it differ from all
 	// others. What is decided by a part of a name is not seen.
 	Shape string
+	// Why is the evidence that it is a tenant, in words.
+	Why []string
+}
+
+// Found is what [Discover] found.
+type Found struct {
+	// Tenants are the tenants, sorted by name.
+	Tenants []Tenant
+	// Platform are the namespaces without a tenant in which Flux delivers, sorted by name,
+	// without those of Flux itself and of Kubernetes.
+	Platform []Platform
 }
 
 // Account is a service account.
@@ -91,14 +102,21 @@ func (t Tenant) HasClusterAdmin() bool {
 	})
 }
 
-// Discover reads the tenants, sorted by name. The platform's namespaces are
-// those with the Deployments of Flux, and those that Kubernetes makes itself.
-func Discover(ctx context.Context, c client.Reader) ([]Tenant, error) {
-	d := discovery{tenants: map[string]*Tenant{}, byNamespace: map[string]*Tenant{}}
+// Discover finds the tenants. A namespace is a tenant's if the choice says so, if it or an
+// account in it has a tenant's label, or if Flux delivers something in it that is not the
+// platform's: from another repository, under an account that is not cluster-admin, or by an
+// object that the platform did not apply. The platform's are the namespaces of Flux, those
+// that Kubernetes makes itself, and those for which the choice says so.
+func Discover(ctx context.Context, c client.Reader, choice Choice) (*Found, error) {
+	d := discovery{choice: choice, tenants: map[string]*Tenant{}, byNamespace: map[string]*Tenant{}}
 	if err := d.read(ctx, c); err != nil {
 		return nil, fmt.Errorf("cannot find the tenants: %w", err)
 	}
-	d.assignNamespaces()
+	d.findRoots()
+	d.findTrusted()
+	if err := d.assignNamespaces(); err != nil {
+		return nil, fmt.Errorf("cannot find the tenants: %w", err)
+	}
 	d.assignOwners()
 	d.assignAccounts()
 	d.assignRepositories()
@@ -106,11 +124,12 @@ func Discover(ctx context.Context, c client.Reader) ([]Tenant, error) {
 	d.assignShapes()
 	found := slices.Collect(maps.Values(d.tenants))
 	slices.SortFunc(found, func(a, b *Tenant) int { return cmp.Compare(a.Name, b.Name) })
-	var tenants []Tenant
+	slices.SortFunc(d.found, func(a, b Platform) int { return cmp.Compare(a.Namespace, b.Namespace) })
+	result := &Found{Platform: d.found}
 	for _, t := range found {
-		tenants = append(tenants, *t)
+		result.Tenants = append(result.Tenants, *t)
 	}
-	return tenants, nil
+	return result, nil
 }
 
 type discovery struct {
@@ -122,6 +141,17 @@ type discovery struct {
 	releases       []unstructured.Unstructured
 	repositories   []unstructured.Unstructured
 	platform       map[string]bool
+	choice         Choice
+	// defaultAccount is the account as which a controller applies objects of a kind that
+	// name none, or "".
+	defaultAccount map[flux.Kind]string
+	// roots are the sources of the platform's own repository, and rootAddresses where it
+	// is.
+	roots         map[flux.Ref]bool
+	rootAddresses map[string]bool
+	// trusted are the Kustomizations that apply what the platform wrote.
+	trusted map[string]bool
+	found   []Platform
 	// owners are those of the Tenant objects, by the tenant's name.
 	owners map[string][]Owner
 
@@ -170,10 +200,11 @@ func (d *discovery) read(ctx context.Context, c client.Reader) error {
 			d.platform[a.Namespace] = true
 		}
 	}
-	return nil
+	return d.readDefaultAccounts(ctx, c)
 }
 
-func (d *discovery) assign(namespace, name string) {
+// assign makes a namespace a tenant's, for a reason.
+func (d *discovery) assign(namespace, name, why string) {
 	t := d.tenants[name]
 	if t == nil {
 		t = &Tenant{Name: name}
@@ -181,35 +212,61 @@ func (d *discovery) assign(namespace, name string) {
 	}
 	if d.byNamespace[namespace] == nil {
 		d.byNamespace[namespace] = t
+		t.Why = append(t.Why, why)
 		t.Namespaces = append(t.Namespaces, namespace)
 		slices.Sort(t.Namespaces)
 	}
 }
 
-// assignNamespaces finds the tenants: first by label, which is what an admin
-// said, then by Flux objects in namespaces that nobody said anything about.
-func (d *discovery) assignNamespaces() {
+// assignNamespaces finds the tenants: first by the choice, then by label, which is what an
+// admin said, then by Flux objects in namespaces that nobody said anything about.
+func (d *discovery) assignNamespaces() error {
 	for _, ns := range d.namespaces {
-		if name, _ := tenancy.TenantOf(ns.Labels); name != "" && !d.platform[ns.Name] {
-			d.assign(ns.Name, name)
+		if d.platform[ns.Name] {
+			continue
+		}
+		if err := d.choose(ns); err != nil {
+			return err
+		}
+	}
+	for _, ns := range d.namespaces {
+		if name, label := tenancy.LabelledTenant(ns.Labels); name != "" && !d.platform[ns.Name] {
+			d.assign(ns.Name, name, fmt.Sprintf("namespace %s has the label %s=%s", ns.Name, label, name))
 		}
 	}
 	for _, a := range d.accounts {
-		if name, _ := tenancy.TenantOf(a.Labels); name != "" && !d.platform[a.Namespace] {
-			d.assign(a.Namespace, name)
+		if name, label := tenancy.LabelledTenant(a.Labels); name != "" && !d.platform[a.Namespace] {
+			d.assign(a.Namespace, name, fmt.Sprintf("account %s/%s has the label %s=%s", a.Namespace, a.Name, label, name))
 		}
 	}
+	seen := map[string]bool{}
 	for _, u := range slices.Concat(d.kustomizations, d.releases, d.repositories) {
-		if !d.platform[u.GetNamespace()] && d.byNamespace[u.GetNamespace()] == nil {
-			d.assign(u.GetNamespace(), u.GetNamespace())
+		namespace := u.GetNamespace()
+		if d.platform[namespace] || d.byNamespace[namespace] != nil || seen[namespace] {
+			continue
 		}
+		seen[namespace] = true
+		platform, tenant := d.evidence(namespace)
+		if tenant != "" {
+			d.assign(namespace, namespace, tenant)
+			continue
+		}
+		d.found = append(d.found, Platform{namespace, platform})
 	}
 	for _, u := range slices.Concat(d.kustomizations, d.releases) {
 		target := nested(u, "spec", "targetNamespace")
-		if d.byNamespace[target] == nil && target != "" && !d.platform[target] && d.delegates(u) {
-			d.assign(target, target)
+		if d.byNamespace[target] != nil || target == "" || d.platform[target] || seen[target] || !d.delegates(u) {
+			continue
 		}
+		if d.limitless(u) {
+			seen[target] = true
+			d.found = append(d.found, Platform{target, fmt.Sprintf("%s %s/%s delivers into it as account %s, which has cluster-admin by %s",
+				u.GetKind(), u.GetNamespace(), u.GetName(), d.accountOf(u), d.adminBinding(d.accountOf(u)))})
+			continue
+		}
+		d.assign(target, target, fmt.Sprintf("%s %s/%s delivers into namespace %s as account %s", u.GetKind(), u.GetNamespace(), u.GetName(), target, d.accountOf(u)))
 	}
+	return nil
 }
 
 // delegates says whether an object in the platform's namespace applies what is

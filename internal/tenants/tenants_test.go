@@ -92,11 +92,11 @@ func discover(t *testing.T, objects ...client.Object) []Tenant {
 		namespace("kube-system", nil), namespace("flux-system", nil), account("flux-system", "kustomize-controller", nil),
 		fluxObject(flux.Kustomization, "flux-system", "flux-system", map[string]any{"serviceAccountName": "kustomize-controller"}),
 	)...)
-	found, err := Discover(t.Context(), builder.Build())
+	found, err := Discover(t.Context(), builder.Build(), Choice{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found
+	return found.Tenants
 }
 
 func TestDiscover(t *testing.T) {
@@ -203,7 +203,7 @@ func TestDiscover(t *testing.T) {
 			t.Parallel()
 			got := discover(t, tc.objects...)
 			for i := range got {
-				got[i].Shape, got[i].Rights = "", nil
+				got[i].Shape, got[i].Rights, got[i].Why = "", nil, nil
 				for k := range got[i].Owners {
 					got[i].Owners[k].Shape = ""
 				}

@@ -38,6 +38,14 @@ type verified struct {
 		Object string `json:"object"`
 		Reason string `json:"reason"`
 	} `json:"notReady"`
+	Tenants []struct {
+		Name string   `json:"name"`
+		Why  []string `json:"why"`
+	} `json:"tenants"`
+	Platform []struct {
+		Namespace string `json:"namespace"`
+		Why       string `json:"why"`
+	} `json:"platform"`
 	Attacks []struct {
 		finding
 		Reason string `json:"reason"`

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -159,5 +160,90 @@ func TestVerifyNoTenants(t *testing.T) {
 	report, code, said := tenureVerify(t, flags(generate(t, fleetgen.Platform{Flags: fleetgen.Lockdown()})))
 	if code != 2 || report.Verdict != "not judged" || len(report.Attacks) != 0 {
 		t.Errorf("exit code %d, verdict %q, %d attacks, want 2 and none:\n%s", code, report.Verdict, len(report.Attacks), said)
+	}
+}
+
+// delivery is the manifest of a Kustomization in a namespace, with an account if it is
+// not empty.
+func delivery(namespace, path, source, account string) string {
+	sourceNamespace, name, _ := strings.Cut(source, "/")
+	if account != "" {
+		account = ", serviceAccountName: " + account
+	}
+	return fmt.Sprintf(`apiVersion: v1
+kind: Namespace
+metadata: {name: %[1]s}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: app, namespace: %[1]s}
+spec: {interval: 1m, retryInterval: 2s, path: ./%[2]s, prune: true, targetNamespace: %[1]s, sourceRef: {kind: GitRepository, namespace: %[3]s, name: %[4]s}%[5]s}
+---
+`, namespace, path, sourceNamespace, name, account)
+}
+
+// bound is the manifest of an account with a role: everywhere, or in its namespace.
+func bound(namespace, name, role string, everywhere bool) string {
+	kind, place := "RoleBinding", ", namespace: "+namespace
+	if everywhere {
+		kind, place = "ClusterRoleBinding", ""
+	}
+	return fmt.Sprintf(`apiVersion: v1
+kind: ServiceAccount
+metadata: {name: %[2]s, namespace: %[1]s}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: %[3]s
+metadata: {name: %[1]s-%[2]s%[4]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[5]s}
+subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
+---
+`, namespace, name, kind, place, role)
+}
+
+// Who is a tenant is told from what Flux delivers, where no label says it: not the
+// platform's own applications, nor a platform team with cluster-admin, but teams that share
+// one repository in another namespace, through which they attack. A file in the fleet says
+// what cannot be told.
+func TestVerifyTellsTenantsApart(t *testing.T) {
+	t.Parallel()
+	dir, _ := newFleet(t, map[string]string{
+		"apps/teams.yaml": source("teams", "https://git.example.com/acme/teams"),
+		"apps/media.yaml": delivery("media", "media", "flux-system/flux-system", ""),
+		"apps/infra.yaml": bound("infra", "admin", "cluster-admin", true) + delivery("infra", "infra", "flux-system/teams", "admin"),
+		"apps/one.yaml":   bound("one", "deployer", "edit", false) + delivery("one", "one", "flux-system/teams", "deployer"),
+		"apps/two.yaml":   bound("two", "deployer", "edit", false) + delivery("two", "two", "flux-system/teams", "deployer"),
+		"apps/shop.yaml":  strings.Replace(delivery("shop-1", "shop", "flux-system/flux-system", ""), "{name: shop-1}", "{name: shop-1, labels: {acme.example/team: shop}}", 1),
+		"media/a.yaml":    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: media}\n",
+		"shop/a.yaml":     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shop}\n",
+		".tenure.yaml":    "tenants: [label=acme.example/team]\n",
+	})
+	teams := filepath.Join(t.TempDir(), "teams")
+	files := map[string]string{}
+	for _, name := range []string{"infra", "one", "two"} {
+		files[name+"/a.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\n"
+	}
+	writeFiles(t, teams, files)
+	report, _, said := tenureVerify(t, "--fleet "+dir+" --path clusters/test --map https://git.example.com/acme/teams#main="+teams)
+	got := map[string]string{}
+	for _, tenant := range report.Tenants {
+		got[tenant.Name] = strings.Join(tenant.Why, "; ")
+	}
+	for _, p := range report.Platform {
+		got["platform "+p.Namespace] = p.Why
+	}
+	want := map[string]string{
+		"one":            "Kustomization one/app applies as account one/deployer",
+		"two":            "Kustomization two/app applies as account two/deployer",
+		"shop":           "namespace shop-1 is chosen by label=acme.example/team",
+		"platform media": "Kustomization media/app comes from the platform's own repository and names no account",
+		"platform infra": "Kustomization infra/app applies as account infra/admin, which has cluster-admin by ClusterRoleBinding infra-admin",
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("the tenants, the platform's namespaces and the evidence (-want +got):\n%s\n%s", diff, said)
+	}
+	outcomes, reasons := report.outcomes("one")
+	if len(outcomes["not proven"]) > 0 || !slices.Contains(outcomes["stopped"], "I4-git") {
+		t.Errorf("a tenant attacks through the repository of all teams: stopped are %q, not proven %q: %q", outcomes["stopped"], outcomes["not proven"], reasons)
 	}
 }

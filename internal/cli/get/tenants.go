@@ -22,7 +22,9 @@ import (
 // tenants is the command `get tenants`. Tenants have no namespace, so -n and -A
 // do not matter to it.
 func (o *options) tenants() *cobra.Command {
-	return &cobra.Command{
+	why := false
+	var asTenants, asPlatform []string
+	cmd := &cobra.Command{
 		Use:     "tenants",
 		Aliases: []string{"tenant"},
 		Short:   "Show the tenants: Tenant objects, and whoever has Flux objects or the label of flux create tenant",
@@ -36,17 +38,49 @@ func (o *options) tenants() *cobra.Command {
 			if err != nil {
 				return explain(err)
 			}
-			found, err := tenants.Discover(cmd.Context(), kube)
+			choice, err := tenants.NewChoice(asTenants, asPlatform)
+			if err != nil {
+				return err
+			}
+			found, err := tenants.Discover(cmd.Context(), kube, choice)
 			if err != nil {
 				return explain(err)
+			}
+			if why {
+				return (ui.Table{Header: whyColumns, Rows: whyRows(found), NoHeader: o.noHeader}).Print(o.streams.Stdout())
 			}
 			objects, err := tenantObjects(cmd.Context(), kube)
 			if err != nil {
 				return explain(err)
 			}
-			return (ui.Table{Header: tenantColumns, Rows: tenantRows(found, objects), NoHeader: o.noHeader}).Print(o.streams.Stdout())
+			return (ui.Table{Header: tenantColumns, Rows: tenantRows(found.Tenants, objects), NoHeader: o.noHeader}).Print(o.streams.Stdout())
 		},
 	}
+	flags := cmd.Flags()
+	flags.BoolVar(&why, "why", false, "show the evidence by which each namespace with Flux objects is a tenant's or the platform's")
+	flags.StringArrayVar(&asTenants, "tenants", nil, "namespaces that are tenants', as namespace=NAME, label=KEY[=VALUE] or source=ADDRESS, where * stands for any characters; repeatable")
+	flags.StringArrayVar(&asPlatform, "platform", nil, "namespaces that are the platform's, in the same form; repeatable")
+	return cmd
+}
+
+var whyColumns = []string{"TENANT", "NAMESPACES", "EVIDENCE"}
+
+// whyRows has a row for each piece of evidence. Namespaces of the platform have no tenant.
+func whyRows(found *tenants.Found) [][]string {
+	var rows [][]string
+	for _, t := range found.Tenants {
+		for i, why := range t.Why {
+			row := []string{t.Name, strings.Join(t.Namespaces, ","), why}
+			if i > 0 {
+				row[0], row[1] = "", ""
+			}
+			rows = append(rows, row)
+		}
+	}
+	for _, p := range found.Platform {
+		rows = append(rows, []string{"-", p.Namespace, p.Why})
+	}
+	return rows
 }
 
 var tenantColumns = []string{"NAME", "READY", "NAMESPACES", "ACCOUNTS", "ROLES", "REPOSITORIES", "MESSAGE"}

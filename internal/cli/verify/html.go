@@ -105,6 +105,9 @@ func (c htmlCluster) NoTenants() string {
 	return ""
 }
 
+// Held returns the Kustomizations that did not apply and may hold more tenants.
+func (c htmlCluster) Held() []string { return c.held() }
+
 // Causes returns the objects that are not ready, each cause before the objects that wait
 // for it.
 func (c htmlCluster) Causes() []notReady { return c.causesFirst() }

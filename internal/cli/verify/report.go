@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenants"
 )
 
@@ -55,8 +56,10 @@ type clusterReport struct {
 	Verdict string  `json:"verdict"`
 	Seconds float64 `json:"seconds"`
 	// Error says why the run broke off; what it found before is there.
-	Error    string     `json:"error,omitempty"`
-	Tenants  []tenant   `json:"tenants"`
+	Error   string   `json:"error,omitempty"`
+	Tenants []tenant `json:"tenants"`
+	// Platform are the namespaces in which Flux delivers and as which nobody attacked.
+	Platform []platform `json:"platform,omitempty"`
 	NotReady []notReady `json:"notReady,omitempty"`
 	// Read reports which manifests in the cluster's folder were applied; nil if the fleet
 	// did not start.
@@ -82,6 +85,14 @@ type tenant struct {
 	ClusterAdmin bool     `json:"clusterAdmin,omitempty"`
 	// Like names the tenant of the same shape that was attacked in full.
 	Like string `json:"like,omitempty"`
+	// Why is the evidence that it is a tenant.
+	Why []string `json:"why,omitempty"`
+}
+
+// platform is a namespace that is not a tenant's.
+type platform struct {
+	Namespace string `json:"namespace"`
+	Why       string `json:"why"`
 }
 
 type notReady struct {
@@ -194,6 +205,9 @@ func (j judgement) cluster(f findings) clusterReport {
 	for _, t := range f.attacks.Tenants {
 		c.Tenants = append(c.Tenants, newTenant(t, f.attacks.Like[t.Name]))
 	}
+	for _, p := range f.attacks.Platform {
+		c.Platform = append(c.Platform, platform{p.Namespace, p.Why})
+	}
 	for _, failure := range f.failures {
 		c.NotReady = append(c.NotReady, notReady{failure.Row.Ref().String(), strings.TrimSpace(failure.Reason)})
 	}
@@ -212,6 +226,20 @@ func (j judgement) cluster(f findings) clusterReport {
 	slices.SortStableFunc(c.Attacks, func(a, b attackMade) int { return badness(b) - badness(a) })
 	c.Verdict = c.judge()
 	return c
+}
+
+// held returns the Kustomizations that did not apply and may hold more tenants: those that
+// are not a tenant's.
+func (c clusterReport) held() []string {
+	var all []string
+	for _, n := range c.NotReady {
+		object := strings.Split(n.Object, "/")
+		ofTenant := slices.ContainsFunc(c.Tenants, func(t tenant) bool { return slices.Contains(t.Namespaces, object[1]) })
+		if object[0] == string(flux.Kustomization) && !ofTenant {
+			all = append(all, n.Object)
+		}
+	}
+	return all
 }
 
 // alike repeats what got through for the tenants of the same shape, each of
@@ -244,7 +272,7 @@ func badness(a attackMade) int {
 }
 
 func newTenant(t tenants.Tenant, like string) tenant {
-	made := tenant{Name: t.Name, Namespaces: t.Namespaces, Roles: t.Roles, ClusterAdmin: t.HasClusterAdmin(), Like: like}
+	made := tenant{Name: t.Name, Namespaces: t.Namespaces, Roles: t.Roles, ClusterAdmin: t.HasClusterAdmin(), Like: like, Why: t.Why}
 	for _, a := range t.Accounts {
 		made.Accounts = append(made.Accounts, a.String())
 	}

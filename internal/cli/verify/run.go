@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/remedy"
+	"github.com/tenure-dev/tenure/internal/tenants"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -26,6 +27,8 @@ type verification struct {
 	all       bool
 	display   *local.Display
 	judgement judgement
+	// choice says who the tenants are, where people know better than the evidence.
+	choice tenants.Choice
 	// before is the report to compare with; nil without one.
 	before *report
 }
@@ -151,7 +154,7 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 	step := steps.Start("attacks")
 	tried, through := 0, 0
 	f.attacks, err = attack.Run(ctx, attack.Options{
-		Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: cluster.Fleet.Sync.Namespace,
+		Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: cluster.Fleet.Sync.Namespace, Choice: v.choice,
 		Root: flux.Ref{Kind: flux.GitRepository, Namespace: cluster.Fleet.Sync.Namespace, Name: cluster.Fleet.Sync.Source},
 		Progress: func(r attack.Result) {
 			if tried++; r.Finding.Outcome == attack.GotThrough {

@@ -63,6 +63,7 @@ func (p *page) cluster(c clusterReport) {
 	p.notInstalled(c)
 	p.read(c)
 	p.tenants(c)
+	p.platform(c)
 	p.WriteString("\n")
 	p.verdict(c.Verdict, c.summary())
 }
@@ -127,7 +128,7 @@ func (p *page) causes(c clusterReport) {
 }
 
 // noTenants describes what verify looked for if it found no tenant.
-const noTenants = "there is no Tenant, no namespace with a label of a tenant's (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant), and no namespace outside of the platform's with Flux objects"
+const noTenants = "there is no Tenant, no namespace with a label of a tenant's (tenure.dev/tenant, toolkit.fluxcd.io/tenant, capsule.clastix.io/tenant), and no namespace in which Flux delivers what is not the platform's; the option --tenants names them"
 
 // causesFirst returns the objects that are not ready: sources first, then Kustomizations
 // and HelmReleases, and last those that only wait for others.
@@ -335,5 +336,20 @@ func (p *page) tenants(c clusterReport) {
 		if alike := c.alike(t); len(alike) > 0 {
 			p.detail("same rights, so attacked without waiting for Flux", strings.Join(alike, ", "))
 		}
+	}
+}
+
+// platform lists the namespaces as which nobody attacked, and what may hold more tenants.
+func (p *page) platform(c clusterReport) {
+	if len(c.Platform) > 0 {
+		p.WriteString("\n")
+		p.heading("· not attacked", ui.Faint, "what is the platform's, by this evidence; --tenants says otherwise")
+	}
+	for _, ns := range c.Platform {
+		p.detail("", "namespace "+ns.Namespace+": "+ns.Why)
+	}
+	if held := c.held(); len(held) > 0 {
+		p.WriteString("\n")
+		p.heading("! not applied", ui.Yellow, "more tenants may be in "+strings.Join(held, ", "))
 	}
 }

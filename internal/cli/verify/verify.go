@@ -6,7 +6,9 @@ package verify
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/tenants"
 )
 
 // These are the exit codes for an unsafe fleet, for a fleet without a verdict, and for
@@ -33,6 +36,8 @@ type options struct {
 	baseline string
 	compare  string
 	all      bool
+	// tenants and platform are selectors of namespaces.
+	tenants, platform []string
 }
 
 // NewCommand returns the command.
@@ -52,6 +57,10 @@ An attack is stopped (by what, and the same steps aimed at what the tenant owns
 do work), got through (what was touched, and what to do about it), or not proven
 (why it could not be tried here), or not installed (what it aims at is not there,
 which proves nothing).
+
+The tenants are found by their labels and by what Flux delivers; "tenure get tenants
+--why" and the report say by what evidence. File ` + choiceFile + ` in the fleet's folder, with lists
+tenants and platform, or the flags of these names say otherwise.
 
 Exit code 0: the fleet is ready and nothing got through, or stayed unproven, but
 what --baseline accepts. 1: something got through. 2: it could not be judged,
@@ -91,6 +100,8 @@ is reported.`,
 	flags.StringArrayVarP(&o.outputs, "output", "o", nil, "form of the report, text, json, junit, sarif, html or markdown, and with =FILE a file for it; repeatable, and the text goes to the output unless another form does")
 	flags.StringVar(&o.baseline, "baseline", "", "file of accepted risks: what it accepts does not change the verdict until it expires, whether that gets through or is not proven")
 	flags.StringVar(&o.compare, "compare", "", "report of the main branch, written with -o json: -o markdown says what changed since, as a comment for a pull request")
+	flags.StringArrayVar(&o.tenants, "tenants", nil, "namespaces that are tenants', as namespace=NAME, label=KEY[=VALUE] or source=ADDRESS, where * stands for any characters; repeatable, besides the list in "+choiceFile)
+	flags.StringArrayVar(&o.platform, "platform", nil, "namespaces that are the platform's, which nobody attacks as, in the same form; repeatable, besides the list in "+choiceFile)
 	flags.BoolVar(&o.all, "all", false, "list each attack that was stopped in the text, not only how many by which control")
 	_ = cmd.MarkFlagFilename("baseline", "yaml", "yml")
 	_ = cmd.MarkFlagFilename("compare", "json")
@@ -109,6 +120,10 @@ func (o *options) complete(streams ui.IO) (*verification, error) {
 	}
 	if o.fleet.Cluster.Fleet == "" {
 		return nil, ui.WithHint(errors.New("verify needs --fleet"), "name the folder of the platform's repository: --fleet . --path clusters/staging")
+	}
+	choice, err := readChoice(o.fleet.Cluster.Fleet, o.tenants, o.platform)
+	if err != nil {
+		return nil, err
 	}
 	accepted, err := readBaseline(o.baseline)
 	if err != nil {
@@ -129,10 +144,34 @@ func (o *options) complete(streams ui.IO) (*verification, error) {
 		}
 	}
 	return &verification{
-		streams: streams, fleet: o.fleet, outputs: outputs, all: o.all, before: before,
+		streams: streams, fleet: o.fleet, outputs: outputs, all: o.all, before: before, choice: choice,
 		display:   &local.Display{Screen: streams.Stderr()},
 		judgement: judgement{baseline: accepted, now: time.Now()},
 	}, nil
+}
+
+// choiceFile is the file in a fleet's folder that says who the tenants are.
+const choiceFile = ".tenure.yaml"
+
+// readChoice reads the fleet's file, if it has one, and adds what flags say.
+func readChoice(dir string, asTenants, asPlatform []string) (tenants.Choice, error) {
+	flags, err := tenants.NewChoice(asTenants, asPlatform)
+	if err != nil {
+		return tenants.Choice{}, err
+	}
+	file := filepath.Join(dir, choiceFile)
+	content, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return flags, nil
+	}
+	if err != nil {
+		return tenants.Choice{}, fmt.Errorf("cannot read who the tenants are: %w", err)
+	}
+	choice, err := tenants.ParseChoice(content)
+	if err != nil {
+		return tenants.Choice{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return choice.With(flags), nil
 }
 
 // readBaseline reads the file of accepted risks, if there is one. Attacks that
