@@ -81,6 +81,8 @@ func tenureVerify(t *testing.T, args string) (verified, int, string) {
 	}
 	// Of one cluster or of several.
 	for _, cluster := range report.Clusters {
+		report.Tenants = append(report.Tenants, cluster.Tenants...)
+		report.Platform = append(report.Platform, cluster.Platform...)
 		report.NotReady = append(report.NotReady, cluster.NotReady...)
 		report.Attacks = append(report.Attacks, cluster.Attacks...)
 	}
