@@ -247,3 +247,34 @@ func TestVerifyTellsTenantsApart(t *testing.T) {
 		t.Errorf("a tenant attacks through the repository of all teams: stopped are %q, not proven %q: %q", outcomes["stopped"], outcomes["not proven"], reasons)
 	}
 }
+
+// Rights that did not come prove nothing: where the platform's Kustomization that binds the
+// tenants' accounts does not apply, refusals by RBAC are not proven, and the report says
+// that there may be more tenants.
+func TestVerifyWithoutRights(t *testing.T) {
+	t.Parallel()
+	dir, _ := newFleet(t, map[string]string{
+		"clusters/test/rights.yaml": strings.NewReplacer("name: apps", "name: rights", "./apps", "./rights").Replace(appsSync),
+		"apps/teams.yaml":           source("teams", "https://git.example.com/acme/teams"),
+		"apps/one.yaml":             delivery("one", "one", "flux-system/teams", "deployer"),
+		"rights/one.yaml":           bound("one", "deployer", "edit", false),
+		"rights/broken.yaml":        "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: broken, namespace: nowhere}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}\n",
+	})
+	teams := filepath.Join(t.TempDir(), "teams")
+	writeFiles(t, teams, map[string]string{"one/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n"})
+	report, code, said := tenureVerify(t, "--fleet "+dir+" --path clusters/test --timeout 20s --map https://git.example.com/acme/teams#main="+teams)
+	outcomes, reasons := report.outcomes("one")
+	if code == 0 || len(report.Tenants) != 1 {
+		t.Fatalf("exit code %d and %d tenants, want not 0, and one:\n%s", code, len(report.Tenants), said)
+	}
+	for _, a := range report.Attacks {
+		if a.Outcome == "stopped" && a.Control == "RBAC" {
+			t.Errorf("%s is called stopped by rights that did not come", a.ID)
+		}
+	}
+	if !slices.ContainsFunc(reasons, func(r string) bool {
+		return strings.Contains(r, "RBAC refuses it, but") && strings.Contains(r, "Kustomization/flux-system/rights")
+	}) {
+		t.Errorf("the reason does not name the Kustomization: %q, and stopped are %q", reasons, outcomes["stopped"])
+	}
+}
