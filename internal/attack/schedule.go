@@ -13,8 +13,8 @@ import (
 
 const (
 	// deepAtATime is how many attacks that wait for Flux run at a time: as many
-	// as kustomize-controller has workers by default.
-	deepAtATime = 4
+	// as kustomize-controller and helm-controller have workers by default.
+	deepAtATime = 8
 	// shallowAtATime is the same for attacks that ask the API server alone.
 	shallowAtATime = 4
 	// plantedAtATime is how many repositories are changed at a time.

@@ -154,12 +154,23 @@ func TestVerifySeveralClusters(t *testing.T) {
 	}
 }
 
-// A fleet without tenants cannot be judged.
+// A fleet without tenants cannot be judged: one person's cluster, where the platform's own
+// repository delivers into all namespaces. The report says so in one sentence, and lists
+// the namespaces with the evidence.
 func TestVerifyNoTenants(t *testing.T) {
 	t.Parallel()
-	report, code, said := tenureVerify(t, flags(generate(t, fleetgen.Platform{Flags: fleetgen.Lockdown()})))
-	if code != 2 || report.Verdict != "not judged" || len(report.Attacks) != 0 {
-		t.Errorf("exit code %d, verdict %q, %d attacks, want 2 and none:\n%s", code, report.Verdict, len(report.Attacks), said)
+	files := map[string]string{}
+	for _, name := range []string{"media", "mail", "home", "games", "photos"} {
+		files["apps/"+name+".yaml"] = delivery(name, name, "flux-system/flux-system", "")
+		files[name+"/a.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\n"
+	}
+	dir, _ := newFleet(t, files)
+	out, code := shell(t, home(t), verifyLimit, "tenure verify --fleet "+dir+" --path clusters/test 2>/dev/null")
+	if code != 2 || strings.Count(out, "? ") != 2 || !strings.Contains(out, "? not judged: 0 tenants") || !strings.Contains(out, "? no tenants: there is no Tenant, no namespace with a label of a tenant's") {
+		t.Errorf("exit code %d, want 2 and one reason:\n%s", code, out)
+	}
+	if got := strings.Count(out, "comes from the platform's own repository and names no account"); got != 5 {
+		t.Errorf("the evidence for %d namespaces is listed, want that for 5:\n%s", got, out)
 	}
 }
 

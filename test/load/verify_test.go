@@ -19,7 +19,7 @@ import (
 // fleet: from the start to the report, of that the attacks, the mean of an attack
 // by its way, and the most memory that everything takes together.
 func BenchmarkVerifyExample(b *testing.B) {
-	verify(b, "60", startExample)
+	verify(b, "35", startExample)
 }
 
 // BenchmarkVerifyHundredTenants is the same for a hundred tenants of five shapes,
@@ -41,7 +41,7 @@ func BenchmarkVerifyHundredTenants(b *testing.B) {
 		}
 		opts.Maps = append(opts.Maps, m)
 	}
-	verify(b, "300", func(b *testing.B) *localcluster.Cluster {
+	verify(b, "150", func(b *testing.B) *localcluster.Cluster {
 		b.Helper()
 		opts.Root = stateRoot(b)
 		cluster, err := localcluster.Start(b.Context(), opts)
