@@ -125,6 +125,9 @@ type Finding struct {
 	// Missing are the layers that did not hold, of an attack that was stopped
 	// by another.
 	Missing []string
+	// Repeat are the commands of a shell by which people can repeat it, of an attack that
+	// was stopped or got through; empty if it was no request to the API server.
+	Repeat string
 }
 
 var catalogue []Attack

@@ -42,6 +42,7 @@ type identity struct {
 func asIdentity(config *rest.Config, who identity) (client.WithWatch, error) {
 	config = rest.CopyConfig(config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: who.user, Groups: who.groups}
+	recording(config, who)
 	return client.NewWithWatch(config, client.Options{})
 }
 
@@ -94,17 +95,28 @@ func (e *Env) hasAccount() bool { return e.Account != (tenants.Account{}) }
 func (e *Env) tryAll(ctx context.Context, a Attack) Finding {
 	var all []Finding
 	if e.hasAccount() {
-		all = append(all, a.Run(ctx, e))
+		all = append(all, a.run(ctx, e))
 	}
 	if a.Owners != OwnersNever {
 		for _, owner := range e.owners {
 			if a.Owners == OwnersAccounts && !owner.hasToken() {
 				continue
 			}
-			all = append(all, a.Run(ctx, owner).by(owner.who.name))
+			all = append(all, a.run(ctx, owner).by(owner.who.name))
 		}
 	}
 	return worst(all)
+}
+
+// run runs the attack, and notes how people can repeat it.
+func (a Attack) run(ctx context.Context, e *Env) Finding {
+	ctx, recorder := recorded(ctx)
+	f := a.Run(ctx, e)
+	f.Repeat = recorder.repeat(f)
+	if a.Files != nil && e.Repository != nil && (f.Outcome == Stopped || f.Outcome == GotThrough) {
+		f.Repeat = strings.TrimSpace(e.commits(a) + "\n" + f.Repeat)
+	}
+	return f
 }
 
 // by says of a finding who came to it.

@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/attack"
@@ -169,6 +171,38 @@ func expectSample(t *testing.T, report attack.Report) {
 	}
 }
 
+// repeat repeats twenty attacks, chosen at random, by the commands that the report gives
+// for people, and expects the same answers of the API server.
+func repeat(r run, report attack.Report) {
+	r.t.Helper()
+	var all []attack.Result
+	for _, result := range report.Results {
+		f := result.Finding
+		answered := strings.Contains(f.Message, "is forbidden:") || strings.Contains(f.Message, "denied the request")
+		if f.Repeat != "" && result.Attack.Files == nil && (f.Outcome == attack.GotThrough || f.Outcome == attack.Stopped && answered) {
+			all = append(all, result)
+		}
+	}
+	const rows = 20
+	if len(all) < rows {
+		r.t.Fatalf("%d attacks can be repeated, want %d", len(all), rows)
+	}
+	seed := uint64(time.Now().UnixNano())
+	r.t.Logf("attacks to repeat are chosen with seed %d out of %d", seed, len(all))
+	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	dir := r.t.TempDir()
+	for _, result := range all[:rows] {
+		out, code := shell(r.t, dir, atMostRepeat, "export HOME='"+dir+"' KUBECONFIG='"+r.Kubeconfig+"'\n"+result.Finding.Repeat)
+		refused := code != 0 && (strings.Contains(out, "orbidden") || strings.Contains(out, "denied"))
+		if stopped := result.Finding.Outcome == attack.Stopped; stopped != refused || !stopped && code != 0 {
+			r.t.Errorf("%s as %s was %s, but who repeats it gets exit code %d: %s\n%s", result.Attack.Key(), result.Tenant, result.Finding.Outcome, code, out, result.Finding.Repeat)
+		}
+	}
+}
+
+// atMostRepeat is how long a command of a report may take.
+const atMostRepeat = 30 * time.Second
+
 // The example fleet as its files say. TestAblation takes its controls away, and
 // TestPatches has fleets without them.
 func TestVerifyExample(t *testing.T) {
@@ -236,6 +270,9 @@ func TestVerifyExample(t *testing.T) {
 			after := r.kubectl("", "get", all, "-A", "--no-headers", "-o", "name")
 			if diff := cmp.Diff(before, after); diff != "" {
 				t.Errorf("%s: the attacks changed the cluster (-before +after):\n%s", tc.reason, diff)
+			}
+			if name == "locked down" {
+				repeat(r, report)
 			}
 		})
 	}

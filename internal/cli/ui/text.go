@@ -24,6 +24,17 @@ func Clean(text string) string {
 	}, text)
 }
 
+// CleanLines is like [Clean] for text of several lines, such as commands: it leaves line
+// breaks and runs of white space as they are.
+func CleanLines(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(ansi.Strip(text), "\uFFFD"))
+}
+
 // Cut shortens text to at most width columns of a terminal, with an ellipsis
 // for what is left out. Sequences for colour have no width and are kept. A
 // width below 1 means not to cut.

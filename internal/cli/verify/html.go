@@ -19,7 +19,7 @@ var htmlReport string
 // htmlTemplate is the report as a web page: one file that sends no request and runs no
 // script. html/template escapes all text from a cluster.
 var htmlTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
-	"clean": ui.Clean, "number": number, "seconds": seconds,
+	"clean": ui.Clean, "cleanLines": ui.CleanLines, "number": number, "seconds": seconds,
 	"join": func(all []string) string { return ui.Clean(strings.Join(all, ", ")) },
 	"mark": func(verdict string) string { return verdictMarks[verdict] },
 	"tone": func(verdict string) string { return verdictTones[verdict] },
@@ -131,6 +131,11 @@ func (c htmlCluster) Through() []htmlGroup { return c.groups(isThrough) }
 // AcceptedGroups returns the attacks that the baseline accepts.
 func (c htmlCluster) AcceptedGroups() []htmlGroup {
 	return c.groups(func(a attackMade) bool { return a.Accepted != nil })
+}
+
+// Repeatable returns the attacks that were stopped and that people can repeat.
+func (c htmlCluster) Repeatable() []htmlGroup {
+	return c.groups(func(a attackMade) bool { return a.Outcome == string(attack.Stopped) && a.Repeat != "" })
 }
 
 // Layers returns the attacks that would get through with one control less.

@@ -119,6 +119,8 @@ type attackMade struct {
 	// Patch is for the fleet's manifests and closes this alone.
 	Patch  string `json:"patch,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// Repeat are the commands by which people can repeat it, with an admin's kubeconfig.
+	Repeat string `json:"repeat,omitempty"`
 	// Missing are controls that would have stopped it too, and are not there.
 	Missing    []string `json:"missing,omitempty"`
 	References []string `json:"references,omitempty"`
@@ -290,7 +292,7 @@ func newAttackMade(tried attack.Result) attackMade {
 		Key: tried.Attack.Key(), ID: tried.Attack.ID, Via: string(tried.Attack.Via), Kind: tried.Attack.Kind,
 		Tenant: tried.Tenant, Title: tried.Attack.Title,
 		Outcome: string(tried.Finding.Outcome), Control: tried.Finding.Control, Message: tried.Finding.Message,
-		Evidence: tried.Finding.Evidence, Reason: tried.Finding.Reason, Missing: tried.Finding.Missing,
+		Evidence: tried.Finding.Evidence, Reason: tried.Finding.Reason, Missing: tried.Finding.Missing, Repeat: tried.Finding.Repeat,
 		References: tried.Attack.References, Seconds: tried.Took.Seconds(),
 	}
 	if tried.Finding.Outcome == attack.GotThrough {

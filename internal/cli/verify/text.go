@@ -160,6 +160,16 @@ func (p *page) gotThrough(c clusterReport) {
 		if len(a.References) > 0 {
 			p.detail("see", strings.Join(a.References, "; "))
 		}
+		p.repeat(a)
+	}
+}
+
+// repeat prints the commands that repeat an attack, as they are pasted and so neither
+// wrapped nor indented.
+func (p *page) repeat(a attackMade) {
+	if a.Repeat != "" {
+		p.detail("", "try it yourself:")
+		p.WriteString(ui.CleanLines(a.Repeat) + "\n")
 	}
 }
 
@@ -291,6 +301,12 @@ func (p *page) stopped(c clusterReport) {
 			table.Rows = append(table.Rows, []string{g.first.Control, g.first.Via, g.first.Title + " (" + g.first.Key + ")"})
 		}
 		_ = table.Print(&ui.Screen{Writer: p, Interactive: p.screen.Interactive, Colour: p.screen.Colour, Size: p.screen.Size})
+		for _, g := range groups {
+			if g.first.Repeat != "" {
+				p.WriteString("\n" + g.first.Key + "\n")
+				p.repeat(g.first)
+			}
+		}
 		return
 	}
 	byControl := map[string][]string{}
