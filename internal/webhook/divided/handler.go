@@ -34,7 +34,7 @@ const (
 	tick = 20 * time.Millisecond
 	// viewDelay is how long after this replica the API server may learn of a changed
 	// quota.
-	viewDelay = 50 * time.Millisecond
+	viewDelay = 250 * time.Millisecond
 	// maxWaiting is the maximum number of waiting requests in a namespace. Further
 	// requests do not wait: the namespace's part decides them.
 	maxWaiting = 500
