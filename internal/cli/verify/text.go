@@ -160,7 +160,9 @@ func (p *page) gotThrough(c clusterReport) {
 		if len(a.References) > 0 {
 			p.detail("see", strings.Join(a.References, "; "))
 		}
-		p.repeat(a)
+		if p.all {
+			p.repeat(a)
+		}
 	}
 }
 

@@ -102,7 +102,7 @@ is reported.`,
 	flags.StringVar(&o.compare, "compare", "", "report of the main branch, written with -o json: -o markdown says what changed since, as a comment for a pull request")
 	flags.StringArrayVar(&o.tenants, "tenants", nil, "namespaces that are tenants', as namespace=NAME, label=KEY[=VALUE] or source=ADDRESS, where * stands for any characters; repeatable, besides the list in "+choiceFile)
 	flags.StringArrayVar(&o.platform, "platform", nil, "namespaces that are the platform's, which nobody attacks as, in the same form; repeatable, besides the list in "+choiceFile)
-	flags.BoolVar(&o.all, "all", false, "list each attack that was stopped in the text, not only how many by which control")
+	flags.BoolVar(&o.all, "all", false, "list each attack that was stopped in the text, not only how many by which control, and the commands to try each yourself")
 	_ = cmd.MarkFlagFilename("baseline", "yaml", "yml")
 	_ = cmd.MarkFlagFilename("compare", "json")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formNames(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
