@@ -112,7 +112,7 @@ func (e *Env) tryAll(ctx context.Context, a Attack) Finding {
 func (a Attack) run(ctx context.Context, e *Env) Finding {
 	ctx, recorder := recorded(ctx)
 	f := a.Run(ctx, e)
-	f.Repeat = recorder.repeat(f)
+	f.Repeat = recorder.repeat(f, e.who)
 	if a.Files != nil && e.Repository != nil && (f.Outcome == Stopped || f.Outcome == GotThrough) {
 		f.Repeat = strings.TrimSpace(e.commits(a) + "\n" + f.Repeat)
 	}

@@ -89,8 +89,8 @@ func (t *recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 // repeat returns the command that repeats the request by which an attack came to its
 // finding, or "": of an attack that was stopped the first that was refused, or else the
 // first that wrote what a controller then refused; of one that got through, the last that
-// was accepted.
-func (r *recorder) repeat(f Finding) string {
+// was accepted. A request as somebody whom the attack made for itself has no command.
+func (r *recorder) repeat(f Finding, who identity) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var chosen *sent
@@ -107,7 +107,7 @@ func (r *recorder) repeat(f Finding) string {
 			chosen = s
 		}
 	}
-	if chosen == nil {
+	if chosen == nil || chosen.who.user != who.user {
 		return ""
 	}
 	return chosen.command()

@@ -48,7 +48,12 @@ func TestRepeat(t *testing.T) {
 		"PATCH /api/v1/namespaces/own/status": http.StatusOK, "DELETE /api/v1/namespaces/own/secrets/x": http.StatusForbidden,
 		"GET /api/v1/namespaces/theirs/secrets/x": http.StatusOK, "PUT /api/v1/namespaces/own/secrets/x": http.StatusUnprocessableEntity,
 	})
-	as, err := asIdentity(config, identity{user: "system:serviceaccount:own:team", groups: []string{"system:authenticated", "it's odd"}})
+	team := identity{user: "system:serviceaccount:own:team", groups: []string{"system:authenticated", "it's odd"}}
+	as, err := asIdentity(config, team)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := asIdentity(config, identity{user: "made-up"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +119,8 @@ func TestRepeat(t *testing.T) {
 			},
 			Stopped, "",
 		},
-		"not proven": {"there is nothing to show", func(ctx context.Context) { _ = as.Create(ctx, secret("theirs")) }, NotProven, ""},
+		"as somebody else": {"whom the attack made is not there", func(ctx context.Context) { _ = other.Create(ctx, secret("own")) }, GotThrough, ""},
+		"not proven":       {"there is nothing to show", func(ctx context.Context) { _ = as.Create(ctx, secret("theirs")) }, NotProven, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -122,7 +128,7 @@ func TestRepeat(t *testing.T) {
 				tc.run(ctx)
 				return Finding{Outcome: tc.found}
 			}}
-			if got := a.run(t.Context(), &Env{}).Repeat; got != tc.want {
+			if got := a.run(t.Context(), &Env{who: team}).Repeat; got != tc.want {
 				t.Errorf("%s:\ngot\n%s\nwant\n%s", tc.reason, got, tc.want)
 			}
 		})
