@@ -14,7 +14,7 @@ const (
 	// movingDelay is how long requests in a namespace wait before its part of a quota
 	// changes: long enough to store and count the requests that passed before. When a
 	// quota changes, Kubernetes recounts the usage, and would miss these.
-	movingDelay = 150 * time.Millisecond
+	movingDelay = 300 * time.Millisecond
 	// quiet is how long the usage must stay unchanged before the manager moves parts that
 	// no request waits for.
 	quiet = 2 * time.Second

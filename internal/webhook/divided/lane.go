@@ -29,7 +29,7 @@ const (
 	// became free. Kubernetes recounts a quota for each deleted object, and a recount
 	// misses objects that are admitted but not stored yet: what passes between two
 	// recounts would be admitted twice.
-	settle = 150 * time.Millisecond
+	settle = 300 * time.Millisecond
 	// fieldOwner is the field manager of the wishes.
 	fieldOwner = "tenure-webhook"
 )
