@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
@@ -127,6 +128,7 @@ func TestMemory(t *testing.T) { //nolint:paralleltest // see above
 	t.Cleanup(upstream.Close)
 	own := usedByTest(t, upstream.URL, watchers*watches)
 	s := fronting(t, upstream, Options{})
+	s.proxy.slow.body = time.Hour // the slow requests are to be there for as long as the test is
 	ctx, cancel := context.WithCancel(t.Context())
 	var open sync.WaitGroup
 	t.Cleanup(func() {

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,7 +47,7 @@ func TestTutorial(t *testing.T) {
 	said, err := shell.CombinedOutput()
 	if err != nil {
 		_ = command(t, tenureHome, "down").Run()
-		t.Fatalf("the tutorial does not run: %v\n%s", err, said)
+		t.Fatalf("the tutorial does not run: %v\n%s", err, lastBlock(blocks, string(said)))
 	}
 	for i, b := range blocks {
 		_, output, _ := strings.Cut(string(said), fmt.Sprintf("@@%d@@\n", i))
@@ -60,6 +61,16 @@ func TestTutorial(t *testing.T) {
 			output = output[at[1]:]
 		}
 	}
+}
+
+// lastBlock is the last block that ran, and what it said.
+func lastBlock(blocks []pasted, said string) string {
+	for i, b := range slices.Backward(blocks) {
+		if _, output, found := strings.Cut(said, fmt.Sprintf("@@%d@@\n", i)); found {
+			return b.commands + output
+		}
+	}
+	return said
 }
 
 // blocksOf reads the blocks of a page.
