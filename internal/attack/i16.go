@@ -35,14 +35,24 @@ func readsLikeAnother(ctx context.Context, e *Env) Finding {
 	if err != nil {
 		return unproven(firstLine(err.Error()))
 	}
-	own := func(ctx context.Context, e *Env) error { return e.honestNamespace(ctx) }
+	// One proof that the tenant can make a namespace at all serves all requests: there may
+	// be a hundred names.
+	honest := false
+	own := func(ctx context.Context, e *Env) error {
+		if honest {
+			return nil
+		}
+		err := e.honestNamespace(ctx)
+		honest = err == nil
+		return err
+	}
 	var all []request
 	for _, kept := range names {
-		all = append(all,
-			request{what: "make a namespace " + kept + ", a name that the platform keeps", aimed: e.makesNamespace(kept, e.Tenant.Name), own: own},
-			request{what: "make a namespace with the name " + kept + " in other letters", aimed: checkedName(e.makesNamespace(strings.ToUpper(kept[:1])+kept[1:], e.Tenant.Name)), own: own},
-		)
+		all = append(all, request{what: "make a namespace " + kept + ", a name that the platform keeps", aimed: e.makesNamespace(kept, e.Tenant.Name), own: own})
 	}
+	// Kubernetes refuses capital letters in every name, so one name is enough.
+	inOtherLetters := strings.ToUpper(names[0][:1]) + names[0][1:]
+	all = append(all, request{what: "make a namespace with the name " + names[0] + " in other letters", aimed: checkedName(e.makesNamespace(inOtherLetters, e.Tenant.Name)), own: own})
 	for what, tenant := range map[string]string{
 		"its tenant's name in other letters": strings.ToUpper(e.Tenant.Name[:1]) + e.Tenant.Name[1:],
 		"its tenant's name as a pattern":     e.Tenant.Name[:1] + "." + e.Tenant.Name[min(len(e.Tenant.Name)-1, 2):],
