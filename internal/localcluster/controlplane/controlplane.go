@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/localcluster/pki"
+	"github.com/tenure-dev/tenure/internal/localcluster/port"
 	"github.com/tenure-dev/tenure/internal/supervise"
 	"k8s.io/client-go/rest"
 )
@@ -67,15 +68,17 @@ type ControlPlane struct {
 	// started are the components until all have started; then they are kept.
 	started []component
 	kept    []*supervise.Kept
-	// pickPort finds a port for the API server.
-	pickPort func() (int, error)
+	// reservePort is [port.Reserve].
+	reservePort func() (number int, release func(), err error)
+	// releasePort ends the reservation of the API server's port, which outlasts its restarts.
+	releasePort func()
 }
 
 // Start starts the components in the order in which they need each other and
 // returns when the API server says that it is ready and the other two run.
 // When it fails, whatever it started is still in the Group: close that.
 func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
-	c := &ControlPlane{cfg: cfg, pickPort: freePort}
+	c := &ControlPlane{cfg: cfg, reservePort: port.Reserve, releasePort: func() {}}
 	steps := []struct {
 		name string
 		run  func(context.Context) error
@@ -90,6 +93,7 @@ func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
 		err := step.run(ctx)
 		done(err)
 		if err != nil {
+			c.releasePort()
 			return nil, err
 		}
 	}
@@ -184,8 +188,8 @@ func (c *ControlPlane) startReady(ctx context.Context, spec supervise.Spec, read
 	return nil
 }
 
-// portAttempts is how many loopback ports are tried: a port that was free can
-// be taken by somebody else before the API server listens on it.
+// portAttempts is how many loopback ports are tried: on macOS somebody else can take a
+// port before the API server listens on it.
 const portAttempts = 3
 
 func (c *ControlPlane) startAPIServer(ctx context.Context) error {
@@ -194,11 +198,15 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	}
 	var err error
 	for range portAttempts {
-		var port int
-		if port, err = c.pickPort(); err != nil {
+		var number int
+		if number, c.releasePort, err = c.reservePort(); err != nil {
 			return err
 		}
-		if err = c.tryAPIServer(ctx, port); !errors.Is(err, errPortTaken) {
+		if err = c.tryAPIServer(ctx, number); err == nil {
+			return nil
+		}
+		c.releasePort()
+		if !errors.Is(err, errPortTaken) {
 			return err
 		}
 	}
@@ -208,25 +216,25 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 // errPortTaken says that somebody else listens on the chosen port.
 var errPortTaken = errors.New("the port is taken")
 
-func (c *ControlPlane) tryAPIServer(ctx context.Context, port int) error {
-	c.Server = "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	spec := c.spec("kube-apiserver", c.apiServerArgs(port))
+func (c *ControlPlane) tryAPIServer(ctx context.Context, number int) error {
+	c.Server = "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(number))
+	spec := c.spec("kube-apiserver", c.apiServerArgs(number))
 	ready, err := c.readyProbe()
 	if err != nil {
 		return err
 	}
 	err = c.startReady(ctx, spec, ready)
 	var crash *supervise.CrashError
-	if errors.As(err, &crash) && strings.Contains(strings.Join(supervise.Tail(spec.Log, 20), "\n"), inUse(port)) {
-		return fmt.Errorf("cannot listen on 127.0.0.1:%d: %w", port, errPortTaken)
+	if errors.As(err, &crash) && strings.Contains(strings.Join(supervise.Tail(spec.Log, 20), "\n"), inUse(number)) {
+		return fmt.Errorf("cannot listen on 127.0.0.1:%d: %w", number, errPortTaken)
 	}
 	return err
 }
 
 // inUse is what the API server's last words say when somebody else listens on
 // its port. They name the port, so that those of an earlier try do not count.
-func inUse(port int) string {
-	return fmt.Sprintf("127.0.0.1:%d: bind: address already in use", port)
+func inUse(number int) string {
+	return fmt.Sprintf("127.0.0.1:%d: bind: address already in use", number)
 }
 
 func (c *ControlPlane) startControllers(ctx context.Context) error {
@@ -324,13 +332,5 @@ func (c *ControlPlane) Stop(ctx context.Context) {
 		c.kept[i].Stop(ctx)
 	}
 	c.kept = nil
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("cannot find a free port on 127.0.0.1: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	c.releasePort()
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/internal/localcluster/pki"
+	"github.com/tenure-dev/tenure/internal/localcluster/port"
 	"github.com/tenure-dev/tenure/internal/supervise"
 	"github.com/tenure-dev/tenure/internal/testprogram"
 )
@@ -49,7 +50,7 @@ func plane(t *testing.T, script string) *ControlPlane {
 	c := &ControlPlane{cfg: Config{
 		Program: program, Dir: dir, Data: filepath.Join(dir, "data"), Group: group,
 		OnCrash: func(e *supervise.CrashError) { t.Errorf("reported: %v", e) },
-	}, pickPort: freePort}
+	}, reservePort: port.Reserve, releasePort: func() {}}
 	if err := c.makeKeys(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +77,10 @@ func answer(t *testing.T, keys *Keys) int {
 }
 
 // ports returns a picker that gives one after the other and counts.
-func ports(picked *int, all ...int) func() (int, error) {
-	return func() (int, error) {
+func ports(picked *int, all ...int) func() (int, func(), error) {
+	return func() (int, func(), error) {
 		*picked++
-		return all[*picked-1], nil
+		return all[*picked-1], func() {}, nil
 	}
 }
 
@@ -92,7 +93,7 @@ exec sleep 300`
 		t.Parallel()
 		c, picked := plane(t, program), 0
 		free := answer(t, c.Keys)
-		c.pickPort = ports(&picked, taken1, taken2, free)
+		c.reservePort = ports(&picked, taken1, taken2, free)
 		if err := c.startAPIServer(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +104,7 @@ exec sleep 300`
 	t.Run("NoneIsLeft", func(t *testing.T) {
 		t.Parallel()
 		c, picked := plane(t, program), 0
-		c.pickPort = ports(&picked, taken1, taken2, taken3)
+		c.reservePort = ports(&picked, taken1, taken2, taken3)
 		if err := c.startAPIServer(t.Context()); !errors.Is(err, errPortTaken) || !strings.Contains(err.Error(), "127.0.0.1:3") {
 			t.Errorf("got %v, want %v and the last port", err, errPortTaken)
 		}
@@ -111,7 +112,7 @@ exec sleep 300`
 	t.Run("AnotherReason", func(t *testing.T) {
 		t.Parallel()
 		c, picked := plane(t, `echo "127.0.0.1:99999: bind: address already in use"; echo last words; exit 7`), 0
-		c.pickPort = ports(&picked, taken1, taken2, taken3)
+		c.reservePort = ports(&picked, taken1, taken2, taken3)
 		err := c.startAPIServer(t.Context())
 		if picked != 1 {
 			t.Errorf("%d ports were tried for a crash that has another reason, want 1", picked)

@@ -38,9 +38,9 @@ func (e *argError) Error() string {
 }
 
 // rewrite turns the arguments of a container into those of a host process.
-// Listen addresses become ports that freePort gives, paths become folders
+// Listen addresses become ports that reservePort gives, paths become folders
 // under root. Anything the program's list does not hold is an error.
-func (p Program) rewrite(args []string, root string, freePort func() (int, error)) (*invocation, error) {
+func (p Program) rewrite(args []string, root string, reservePort func() (int, error)) (*invocation, error) {
 	inv := &invocation{ports: map[int]int{}}
 	if p.Command != "" {
 		if len(args) == 0 || args[0] != p.Command {
@@ -80,7 +80,7 @@ func (p Program) rewrite(args []string, root string, freePort func() (int, error
 	}
 	for _, name := range slices.Sorted(maps.Keys(last)) {
 		f, _ := p.flag(name)
-		if err := inv.translate(f, last[name], root, freePort); err != nil {
+		if err := inv.translate(f, last[name], root, reservePort); err != nil {
 			return nil, err
 		}
 	}
@@ -88,7 +88,7 @@ func (p Program) rewrite(args []string, root string, freePort func() (int, error
 }
 
 // translate adds a listen address or a path.
-func (inv *invocation) translate(f Flag, value, root string, freePort func() (int, error)) error {
+func (inv *invocation) translate(f Flag, value, root string, reservePort func() (int, error)) error {
 	if f.Kind == KindPath {
 		dir := strings.TrimPrefix(path.Clean(value), "/")
 		inv.dirs = append(inv.dirs, dir)
@@ -103,7 +103,7 @@ func (inv *invocation) translate(f Flag, value, root string, freePort func() (in
 	if err != nil {
 		return &argError{"--" + f.Name, err.Error()}
 	}
-	host, err := freePort()
+	host, err := reservePort()
 	if err != nil {
 		return fmt.Errorf("cannot find a free port for --%s: %w", f.Name, err)
 	}

@@ -34,6 +34,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/tenure-dev/tenure/internal/localcluster/pki"
+	"github.com/tenure-dev/tenure/internal/localcluster/port"
 	"github.com/tenure-dev/tenure/internal/supervise"
 )
 
@@ -133,7 +134,8 @@ type Node struct {
 	pods      map[string]*podState
 	byIP      map[netip.Addr]*podState
 	running   sync.WaitGroup
-	ports     *ports
+	// reserve is [port.Reserve].
+	reserve func() (number int, release func(), err error)
 	// shorts counts the folders in cfg.Short.
 	shorts atomic.Uint64
 }
@@ -162,7 +164,7 @@ func New(cfg Config) (*Node, error) {
 		addresses: newAddresses(),
 		pods:      map[string]*podState{},
 		byIP:      map[netip.Addr]*podState{},
-		ports:     newPorts(),
+		reserve:   port.Reserve,
 	}
 	if err := n.listen(); err != nil {
 		return nil, err

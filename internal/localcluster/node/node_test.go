@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenure-dev/tenure/internal/localcluster/pki"
+	"github.com/tenure-dev/tenure/internal/localcluster/port"
 	"github.com/tenure-dev/tenure/internal/supervise"
 
 	"github.com/tenure-dev/tenure/internal/testwait"
@@ -205,6 +207,8 @@ func isReady(pod *corev1.Pod) bool {
 func TestProcessPod(t *testing.T) {
 	t.Parallel()
 	n := newTestNode(t)
+	ports := reserved{ports: map[string]bool{}}
+	n.reserve = ports.reserve
 	if err := (provider{n.Node}).CreatePod(t.Context(), podNamed("platform", "p")); err != nil {
 		t.Fatal(err)
 	}
@@ -228,8 +232,8 @@ func TestProcessPod(t *testing.T) {
 	if got := strings.Split(string(body), "\n"); !slices.Equal(got, want) {
 		t.Errorf("the process has exactly this environment and these arguments:\n got %q\nwant %q", got, want)
 	}
-	if _, port, _ := strings.Cut(address, ":"); !slices.Equal(n.heldPorts(), []string{port}) {
-		t.Errorf("ports %v are held for the process, want %s alone", n.heldPorts(), port)
+	if _, port, _ := strings.Cut(address, ":"); !slices.Equal(ports.now(), []string{port}) {
+		t.Errorf("ports %v are reserved for the process, want %s alone", ports.now(), port)
 	}
 	if token, err := os.ReadFile(filepath.Join(dir, "token")); err != nil || string(token) != "secret" {
 		t.Errorf("got token %q, %v", token, err)
@@ -258,20 +262,36 @@ func TestProcessPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.awaitGone(t, pod, dir)
-	if held := n.heldPorts(); len(held) > 0 {
-		t.Errorf("ports %v are still held", held)
+	if left := ports.now(); len(left) > 0 {
+		t.Errorf("ports %v are still reserved", left)
 	}
 }
 
-// heldPorts are the ports that the processes of the node have.
-func (n *testNode) heldPorts() []string {
-	n.ports.mu.Lock()
-	defer n.ports.mu.Unlock()
-	var held []string
-	for port := range n.ports.held {
-		held = append(held, strconv.Itoa(port))
-	}
-	return held
+// reserved are the ports that a node has reserved for its processes.
+type reserved struct {
+	mu    sync.Mutex
+	ports map[string]bool
+}
+
+// reserve counts what [port.Reserve] reserves.
+func (r *reserved) reserve() (int, func(), error) {
+	number, release, err := port.Reserve()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ports[strconv.Itoa(number)] = true
+	return number, func() {
+		release()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.ports, strconv.Itoa(number))
+	}, err
+}
+
+// now returns the reserved ports.
+func (r *reserved) now() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.ports))
 }
 
 // awaitGone polls until nothing of a Pod is left.

@@ -40,8 +40,8 @@ type runner struct {
 	done      chan struct{}
 	// tmp is the folder for temporary files of a program that has gpg.
 	tmp string
-	// held are the ports of loopback that its process has.
-	held []int
+	// releases end the reservations of the ports that its process has.
+	releases []func()
 
 	// Guarded by the Pod's lock.
 	ports    map[int]int
@@ -62,7 +62,7 @@ func newRunner(p *podState, program Program, c *corev1.Container) *runner {
 // run runs the process until the context ends or the Pod's policy says that
 // it is not restarted.
 func (r *runner) run(ctx context.Context) {
-	defer r.giveBackPorts()
+	defer r.releasePorts()
 	pause := firstPause
 	for ctx.Err() == nil {
 		spec, err := r.prepare(ctx)
@@ -146,8 +146,8 @@ func (r *runner) prepare(ctx context.Context) (*supervise.Spec, error) {
 	}
 	base := filepath.Join(p.dir, "containers", r.container.Name)
 	root := filepath.Join(base, "root")
-	r.giveBackPorts()
-	inv, err := r.program.rewrite(args, root, r.pickPort)
+	r.releasePorts()
+	inv, err := r.program.rewrite(args, root, r.reservePort)
 	if err != nil {
 		return nil, err
 	}
@@ -197,19 +197,21 @@ func (r *runner) prepare(ctx context.Context) (*supervise.Spec, error) {
 	}, nil
 }
 
-// pickPort finds a port for the next process, which has it until it has ended and the
+// reservePort reserves a port for the next process, which has it until it has ended and the
 // one after it is prepared: so long [Node.HostAddress] leads there.
-func (r *runner) pickPort() (int, error) {
-	port, err := r.p.n.ports.pick()
+func (r *runner) reservePort() (int, error) {
+	number, release, err := r.p.n.reserve()
 	if err == nil {
-		r.held = append(r.held, port)
+		r.releases = append(r.releases, release)
 	}
-	return port, err
+	return number, err
 }
 
-func (r *runner) giveBackPorts() {
-	r.p.n.ports.giveBack(r.held)
-	r.held = nil
+func (r *runner) releasePorts() {
+	for _, release := range r.releases {
+		release()
+	}
+	r.releases = nil
 }
 
 // tmpForSockets makes the folder for temporary files of a program that runs gpg, whose

@@ -1,0 +1,85 @@
+package port
+
+import (
+	"net"
+	"runtime"
+	"strconv"
+	"testing"
+)
+
+// A reserved port goes to nobody who asks for any port, whether to listen or to dial. The
+// program that it is for can listen on it.
+func TestReserve(t *testing.T) {
+	t.Parallel()
+	const ports, others = 200, 2000
+	reserved := map[int]bool{}
+	for range ports {
+		number, release, err := Reserve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(release)
+		if reserved[number] {
+			t.Fatalf("port %d is reserved twice", number)
+		}
+		reserved[number] = true
+	}
+	if runtime.GOOS == "linux" {
+		goesToNobody(t, reserved, others)
+	}
+	for number := range reserved {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(number))
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatalf("the program cannot listen on its port: %v", err)
+		}
+		if second, err := net.Listen("tcp", address); err == nil {
+			_ = second.Close()
+			t.Errorf("two programs listen on port %d", number)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// goesToNobody asks for other ports, to listen and to dial.
+func goesToNobody(t *testing.T, reserved map[int]bool, others int) {
+	t.Helper()
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	for range others {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := net.Dial("tcp", server.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, address := range []net.Addr{l.Addr(), c.LocalAddr()} {
+			if number := address.(*net.TCPAddr).Port; reserved[number] {
+				t.Errorf("reserved port %d was given away", number)
+			}
+		}
+		_, _ = l.Close(), c.Close()
+	}
+}
+
+// A port is free again after its release.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	number, release, err := Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: number})
+	if err != nil {
+		t.Fatalf("a released port is not free: %v", err)
+	}
+	_ = l.Close()
+}
