@@ -174,6 +174,11 @@ func TestOrdinaryObjects(t *testing.T) {
 	serve(t, restConfig, config.FluxSourceWatcherCRDs(), testcrds.GatewayAPI(), testcrds.Flagger(), config.Roles())
 	eachParameters(t, "kinds", func(t *testing.T, namespace, labels string) {
 		tenant := tenantOfKinds(t, restConfig, namespace, labels)
+		// They name the break-glass groups.
+		parameters := parse(t, "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure, namespace: "+namespace+"}}")
+		if err := tenant.Get(t.Context(), client.ObjectKeyFromObject(parameters), parameters); !apierrors.IsForbidden(err) {
+			t.Errorf("the tenant reads its parameters: got %v, want forbidden", err)
+		}
 		kinds := writableKinds(t, admin, restConfig)
 		var allowed []string
 		for _, k := range kinds {
