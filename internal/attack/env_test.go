@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -196,5 +197,23 @@ func TestNamingBindings(t *testing.T) {
 	}
 	if got := run(stopped("RBAC", "no")); got != "" {
 		t.Errorf("what was stopped has the evidence %q", got)
+	}
+}
+
+// What Flux makes for an attack is not in the way of a request of the attack beside it.
+func TestCreatingBesideFlux(t *testing.T) {
+	t.Parallel()
+	made := func(e *Env) *unstructured.Unstructured { return configMap(e.Namespace, name("i3")) }
+	e := newFakeEnv(interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+		if o.GetName() == name("i3") {
+			return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "configmaps"}, o.GetName())
+		}
+		return nil
+	}})
+	if err := e.tryCreate(t.Context(), made(e)); !apierrors.IsAlreadyExists(err) {
+		t.Fatalf("got %v, want that it exists", err)
+	}
+	if err := creating(made)(t.Context(), e); err != nil {
+		t.Error(err)
 	}
 }

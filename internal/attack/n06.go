@@ -17,7 +17,7 @@ func init() {
 			spec := map[string]any{
 				"targetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": name("n6")},
 				"service":   map[string]any{"port": int64(80)},
-				"analysis":  map[string]any{"interval": "1h", "threshold": int64(1), "iterations": int64(1)},
+				"analysis":  map[string]any{"interval": "60m", "threshold": int64(1), "iterations": int64(1)},
 			}
 			for field, more := range map[string]func(*Env) map[string]any{"service": service, "analysis": analysis} {
 				if more == nil {

@@ -2,6 +2,7 @@ package attack
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -126,7 +127,7 @@ func TestEditsItsBounds(t *testing.T) {
 	patched := map[string]bool{}
 	e := newFakeEnv(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			if o.GetName() == name("i17") {
+			if strings.HasPrefix(o.GetName(), name("i17")) {
 				return forbidden(`User "x" cannot create resource "validatingadmissionpolicybindings"`)
 			}
 			return c.Create(ctx, o, opts...)

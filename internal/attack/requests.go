@@ -94,7 +94,15 @@ func identityWorks(ctx context.Context, e *Env) error {
 	return nil
 }
 
-// creating is a request that creates an object.
+// creating is a request that creates an object, in a dry run. An object with a name of an
+// attack gets another name: what Flux creates meanwhile for an attack beside this one may
+// have the same, and the answer would be that it exists.
 func creating(make func(*Env) *unstructured.Unstructured) func(context.Context, *Env) error {
-	return func(ctx context.Context, e *Env) error { return e.tryCreate(ctx, make(e)) }
+	return func(ctx context.Context, e *Env) error {
+		u := make(e)
+		if strings.HasPrefix(u.GetName(), name("")) {
+			u.SetName(u.GetName() + "-dry-run")
+		}
+		return e.tryCreate(ctx, u)
+	}
 }

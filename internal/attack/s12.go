@@ -9,9 +9,9 @@ func init() {
 				"targetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": name("s12")},
 				"service":   map[string]any{"port": int64(80)},
 				"analysis": map[string]any{
-					"interval": "1h", "threshold": int64(1), "iterations": int64(1),
+					"interval": "60m", "threshold": int64(1), "iterations": int64(1),
 					"metrics": []any{map[string]any{
-						"name": "canary", "interval": "1h", "thresholdRange": map[string]any{"max": int64(1)},
+						"name": "canary", "interval": "60m", "thresholdRange": map[string]any{"max": int64(1)},
 						"templateRef": map[string]any{"name": "canary", "namespace": namespace(e)},
 					}},
 				},

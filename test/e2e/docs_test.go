@@ -13,7 +13,9 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/profile"
 	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testcrds"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -31,7 +33,7 @@ func TestDocumentedManifests(t *testing.T) {
 	t.Parallel()
 	pages := documentation(t)
 	dir, _ := newFleet(t, nil)
-	lockDown(t, dir, "clusters/test")
+	lockDown(t, dir, profile.Options{Tenants: true})
 	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test"})
 	expectNothing(t, "the fleet is ready before anything of the documentation is applied", failed)
 	kube, err := client.New(r.REST, client.Options{})
@@ -58,8 +60,25 @@ func TestDocumentedManifests(t *testing.T) {
 	}
 }
 
-// TestDocumentedTenant runs the fleet of docs/how-to/tenant-object.md: it is safe, and
-// every attack is judged.
+// besideDocumented is a second Tenant with a quota. Its owner is an account
+// of a namespace that belongs to no tenant.
+const besideDocumented = `apiVersion: v1
+kind: Namespace
+metadata: {name: home}
+---
+apiVersion: tenure.dev/v1alpha1
+kind: Tenant
+metadata: {name: billing}
+spec:
+  owners: [{kind: ServiceAccount, name: robot, namespace: home}]
+  namespaces: {create: [billing-apps, billing-jobs], quota: 3}
+  quotas: [{name: compute, hard: {requests.cpu: "4", pods: "20"}}]
+  sync: [{name: apps, git: {url: "https://github.com/acme/billing", branch: main}, path: ./staging}]
+`
+
+// TestDocumentedTenant runs the fleet of docs/how-to/tenant-object.md beside another
+// Tenant, with the proxy, a home namespace and Flagger's kinds: it is safe, and every
+// attack is judged.
 func TestDocumentedTenant(t *testing.T) {
 	t.Parallel()
 	objects := documentation(t)["docs/how-to/tenant-object.md"]
@@ -74,16 +93,19 @@ func TestDocumentedTenant(t *testing.T) {
 	dir, _ := newFleet(t, map[string]string{
 		"clusters/test/tenants.yaml": documentedTenants,
 		"tenants/documented.yaml":    manifests.String(),
+		"tenants/beside.yaml":        besideDocumented,
+		"clusters/test/flagger.yaml": string(testcrds.Flagger()),
 	})
-	lockDown(t, dir, "clusters/test")
-	repository := newFolder(t, map[string]string{"staging/app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n"})
+	lockDown(t, dir, profile.Options{Tenants: true, Proxy: new(true)})
+	files := map[string]string{"staging/app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n"}
 	r, failed := start(t, localcluster.Options{
-		Fleet: dir, Path: "clusters/test", Maps: parseMaps(t, "https://github.com/acme/dev-team#main="+repository),
+		Fleet: dir, Path: "clusters/test",
+		Maps: parseMaps(t, "https://github.com/acme/dev-team#main="+newFolder(t, files), "https://github.com/acme/billing#main="+newFolder(t, files)),
 	})
 	expectNothing(t, "the fleet is ready", failed)
-	testwait.For(t, "the documented Tenant to be ready", patience, func() (bool, string) {
-		out := r.kubectl("", "get", "tenant/dev-team", "-o", `jsonpath={range .status.conditions[*]}{.type}={.status} {.message}{"\n"}{end}`)
-		return strings.Contains(out, "Ready=True"), out
+	testwait.For(t, "both Tenants to be ready", patience, func() (bool, string) {
+		out := r.kubectl("", "get", "tenants", "-o", `jsonpath={range .items[*].status.conditions[*]}{.type}={.status} {.message}{"\n"}{end}`)
+		return strings.Count(out, "Ready=True") == 2, out
 	})
 	through, report := verify(r)
 	if len(through) > 0 || len(report.Results) == 0 {

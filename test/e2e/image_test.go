@@ -89,7 +89,7 @@ spec:
 func TestImageAutomation(t *testing.T) {
 	t.Parallel()
 	dir, _ := newFleet(t, map[string]string{"clusters/test/images.yaml": imageSync})
-	lockDown(t, dir, "clusters/test")
+	lockDown(t, dir, profile.Options{Tenants: true})
 	app := filepath.Join(t.TempDir(), "app")
 	write(t, imageMarker, app, "app.yaml")
 	git(t, app, "init", "--quiet", "--initial-branch=main")
@@ -151,16 +151,16 @@ func TestImageAutomation(t *testing.T) {
 }
 
 // lockDown gives a fleet the multi-tenant profile before it runs.
-func lockDown(t *testing.T, dir, path string) {
+func lockDown(t *testing.T, dir string, opts profile.Options) {
 	t.Helper()
-	f, err := fleet.Load(dir, path, fleet.Options{
+	f, err := fleet.Load(dir, "clusters/test", fleet.Options{
 		Components: config.FluxComponents(),
 		Optional:   []fleet.Optional{{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := profile.Make(f, profile.Options{Tenants: true})
+	plan, err := profile.Make(f, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
