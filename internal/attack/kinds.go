@@ -81,22 +81,27 @@ func (e *Env) approved(ctx context.Context, kind string) map[string]any {
 	return e.allowed(ctx, kind)
 }
 
+// policy returns a field of what tenants may do with Flux, of the parameters of the
+// tenant's namespace or, if there are none, of the profile, and whether the field is set.
+func (e *Env) policy(ctx context.Context, field string) (content map[string]any, set bool) {
+	for _, from := range []*unstructured.Unstructured{
+		object(v1alpha1.GroupVersion.String(), "TenancyProfile", "", v1alpha1.ProfileName, nil),
+		object(v1alpha1.GroupVersion.String(), "TenantParameters", e.Namespace, v1alpha1.ParametersName, nil),
+	} {
+		if e.Admin.Get(ctx, keyOf(from), from) == nil {
+			content, set, _ = unstructured.NestedMap(from.Object, "spec", "tenants", field)
+		}
+	}
+	return content, set
+}
+
 // allowed returns the same fields with an address that the tenant's parameters allow or,
 // if there are none, the profile. If neither lists an address, it returns an unapproved
 // one.
 func (e *Env) allowed(ctx context.Context, kind string) map[string]any {
 	var sources v1alpha1.Sources
-	for _, from := range []*unstructured.Unstructured{
-		object(v1alpha1.GroupVersion.String(), "TenancyProfile", "", v1alpha1.ProfileName, nil),
-		object(v1alpha1.GroupVersion.String(), "TenantParameters", e.Namespace, v1alpha1.ParametersName, nil),
-	} {
-		if e.Admin.Get(ctx, keyOf(from), from) != nil {
-			continue
-		}
-		content, _, _ := unstructured.NestedMap(from.Object, "spec", "tenants", "sources")
-		sources = v1alpha1.Sources{}
-		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &sources)
-	}
+	content, _ := e.policy(ctx, "sources")
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &sources)
 	first := func(patterns []v1alpha1.AddressPattern, otherwise string) string {
 		if len(patterns) == 0 {
 			return otherwise

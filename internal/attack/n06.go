@@ -59,7 +59,7 @@ func init() {
 					return map[string]any{"gatewayRefs": []any{map[string]any{"name": "canary", "namespace": e.Victim.Namespace}}, "hosts": []any{"canary." + e.Victim.Namespace + ".svc.cluster.local"}}
 				}, nil), own},
 			} {
-				f := simulated("flagger", t.aimed, t.own)(ctx, e)
+				f := onFlagger(t.aimed, t.own)(ctx, e)
 				if f.Outcome != Stopped {
 					return f
 				}

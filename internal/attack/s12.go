@@ -24,7 +24,7 @@ func init() {
 		Controls:   []string{"flag -no-cross-namespace-refs of flagger", "policy on the references of Canaries"},
 		References: []string{"Flagger: cross-namespace references"},
 		Fix:        Fix{Advice: "start flagger with -no-cross-namespace-refs=true, and refuse templateRef.namespace and providerRef.namespace in tenants' Canaries with a ValidatingAdmissionPolicy"},
-		Run: simulated("flagger",
+		Run: onFlagger(
 			canary(func(e *Env) string { return e.Victim.Namespace }),
 			canary(func(e *Env) string { return e.Namespace })),
 	})

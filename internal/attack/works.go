@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"strings"
 
+	"github.com/tenure-dev/tenure/internal/admission"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +26,27 @@ func simulated(controller string, aimed, own func(*Env) *unstructured.Unstructur
 			return e.confirmRequest(ctx, f, e.tryCreate(ctx, own(e)))
 		}
 		return f
+	}
+}
+
+// onFlagger makes an attack with an object of Flagger. If the platform does not allow
+// Flagger to the tenant, Tenure's rule refuses every object, also one that is aimed at the
+// tenant's own. That closes the way as a missing right does.
+func onFlagger(aimed, own func(*Env) *unstructured.Unstructured) func(context.Context, *Env) Finding {
+	return func(ctx context.Context, e *Env) Finding {
+		f := simulated("flagger", aimed, own)(ctx, e)
+		if _, allowed := e.policy(ctx, "flagger"); f.Outcome != NotProven || allowed {
+			return f
+		}
+		refused, ownRefused := judge(e.tryCreate(ctx, aimed(e)), ""), e.tryCreate(ctx, own(e))
+		if refused.Outcome != Stopped || !strings.Contains(fmt.Sprint(ownRefused), "(rule "+admission.Prefix+"flagger)") {
+			return f
+		}
+		if err := identityWorks(ctx, e); err != nil {
+			return unproven("the tenant cannot do anything here: " + firstLine(err.Error()))
+		}
+		refused.Control += " (nor its own)"
+		return refused
 	}
 }
 
