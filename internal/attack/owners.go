@@ -4,11 +4,15 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tenure-dev/tenure/internal/tenants"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // Owners says whether the owners that a Tenant names try an attack too, each as
@@ -43,7 +47,21 @@ func asIdentity(config *rest.Config, who identity) (client.WithWatch, error) {
 	config = rest.CopyConfig(config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: who.user, Groups: who.groups}
 	recording(config, who)
-	return client.NewWithWatch(config, client.Options{})
+	c, err := client.NewWithWatch(config, client.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return interceptor.NewClient(c, interceptor.Funcs{Create: createAgain}), nil
+}
+
+// lostRaces are the pauses before a request to create an object is repeated.
+var lostRaces = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 7}
+
+// createAgain creates an object and repeats the request after a conflict. Only quota
+// admission answers so, if many objects of a namespace are created at the same time. It
+// says nothing of what the tenant may do.
+func createAgain(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+	return retry.RetryOnConflict(lostRaces, func() error { return c.Create(ctx, o, opts...) })
 }
 
 // prepareOwners adds the owners as whom the tenant is attacked: of those that are

@@ -2,6 +2,8 @@ package attack
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -142,5 +144,31 @@ func TestEditsItsBounds(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]bool{"Tenant": true, "ValidatingAdmissionPolicyBinding": true}, patched); diff != "" {
 		t.Errorf("what was attacked (-want +got):\n%s", diff)
+	}
+}
+
+// A conflict, by which the API server says that a quota changed meanwhile, is no answer to
+// an attack; a refusal is, and is not asked for twice.
+func TestCreateAgain(t *testing.T) {
+	t.Parallel()
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "tenure", errors.New("modified"))
+	for name, tc := range map[string]struct {
+		answers []error
+		want    error
+	}{
+		"a race that is lost twice": {[]error{conflict, conflict, nil}, nil},
+		"a refusal":                 {[]error{conflict, forbidden("no")}, forbidden("no")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked := 0
+			c := newFakeEnv(interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+				asked++
+				return tc.answers[asked-1]
+			}}).As
+			if err := createAgain(t.Context(), c, configMap("team", "x")); fmt.Sprint(err) != fmt.Sprint(tc.want) || asked != len(tc.answers) {
+				t.Errorf("got %v after %d requests, want %v after %d", err, asked, tc.want, len(tc.answers))
+			}
+		})
 	}
 }
