@@ -116,7 +116,7 @@ func (e *Env) writesAs(account tenants.Account) func(context.Context, *Env) erro
 // have an effect.
 func soon(try func(context.Context, *Env) error) func(context.Context, *Env) error {
 	return func(ctx context.Context, e *Env) error {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, rightsPatience)
 		defer cancel()
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenants"
@@ -144,7 +143,7 @@ func (m *mistake) knocks(ctx context.Context, c *caller) ([]knock, error) {
 // after the API server.
 func (c *caller) isShown(ctx context.Context, k knock, uid types.UID) error {
 	var last error
-	err := poll(ctx, 10*time.Second, func(ctx context.Context) (bool, error) {
+	err := poll(ctx, rightsPatience, func(ctx context.Context) (bool, error) {
 		r, err := c.knock(ctx, k)
 		if err == nil && !r.ok() {
 			err = errors.New(r.message())

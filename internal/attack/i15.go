@@ -43,7 +43,7 @@ const (
 	// replicated is the condition of a Tenant that says what became of its objects.
 	replicated = "Replicated"
 	// replicationPatience bounds each wait for the manager.
-	replicationPatience = 30 * time.Second
+	replicationPatience = time.Minute
 	// byTheManager is the control that refuses what is aimed outside before anybody
 	// is asked.
 	byTheManager = "manager"

@@ -21,8 +21,9 @@ func init() {
 	})
 }
 
-// rightsPatience is the maximum time to wait until a new RoleBinding takes effect.
-const rightsPatience = 30 * time.Second
+// rightsPatience is the maximum time to wait until a new RoleBinding takes effect. On a busy
+// machine that takes long; who is answered waits no longer.
+const rightsPatience = time.Minute
 
 // actsAsDelegate gives an account of the platform's namespace the tenant's roles in the
 // tenant's namespace, as the platform does for a sync that it delegates, and then changes

@@ -34,7 +34,7 @@ var errNoOutside = errors.New("nobody outside of the cluster can be played here"
 // outsidePatience bounds the wait for what Flux does for a caller or an event,
 // and look how often one looks.
 const (
-	outsidePatience = 30 * time.Second
+	outsidePatience = time.Minute
 	look            = 50 * time.Millisecond
 )
 

@@ -147,7 +147,7 @@ func (e *Env) foreignKeys(ctx context.Context) ([]decryptionKey, error) {
 }
 
 // sealPatience bounds the search for keys.
-const sealPatience = 10 * time.Second
+const sealPatience = 30 * time.Second
 
 // sealedFiles are a canary for the keys of everybody else and for one that
 // nobody has, so that there always is a canary; and the same for the tenant's

@@ -25,7 +25,7 @@ func init() {
 // long what was given may be there when it has looked: it takes it away before it says so.
 const (
 	grantPatience = time.Minute
-	endPatience   = 15 * time.Second
+	endPatience   = 30 * time.Second
 )
 
 // keepsWhatWasGranted grants the tenant a source of the victim's, takes the grant
