@@ -1,0 +1,235 @@
+package model
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/testwait"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }
+
+const patience = 2 * time.Minute
+
+// fixture is the tenant. ROLE is in both of its namespaces, as the platform gives it.
+const fixture = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: flux-system}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: foreign, labels: {toolkit.fluxcd.io/tenant: other}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: profiled, labels: {toolkit.fluxcd.io/tenant: dev-team, pod-security.kubernetes.io/enforce: baseline}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: parametrised, labels: {toolkit.fluxcd.io/tenant: dev-team, tenure.dev/parameters: tenure, pod-security.kubernetes.io/enforce: baseline}}
+---
+apiVersion: tenure.dev/v1alpha1
+kind: TenancyProfile
+metadata: {name: default}
+spec: {tenants: POSTURE}
+---
+apiVersion: tenure.dev/v1alpha1
+kind: TenantParameters
+metadata: {name: tenure, namespace: parametrised}
+spec: {tenant: dev-team, tenants: POSTURE}
+`
+
+const inEach = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: dev-team, namespace: NAMESPACE}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: app, namespace: NAMESPACE}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: tenure-reconciler, namespace: NAMESPACE, labels: {tenure.dev/managed-by: manager}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenure-tenant}
+subjects: [{kind: ServiceAccount, name: dev-team, namespace: profiled}]
+`
+
+var (
+	prepared sync.Once
+	shared   client.Client
+)
+
+// asTenant returns a client of the tenant's account, on a cluster where the rules are in
+// force.
+func asTenant(t testing.TB) client.Client {
+	t.Helper()
+	c := testcluster.Shared(t)
+	prepared.Do(func() { shared = prepare(t, c.REST) })
+	return shared
+}
+
+func prepare(t testing.TB, admin *rest.Config) client.Client {
+	t.Helper()
+	mine := strings.ReplaceAll(fixture, "POSTURE", posture)
+	for _, namespace := range []string{profiled, parametrised} {
+		mine += "---" + strings.ReplaceAll(inEach, "NAMESPACE", namespace)
+	}
+	for _, manifests := range [][]byte{config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), config.Roles(), []byte(mine), config.Policies()} {
+		objects, err := flux.ReadObjects(manifests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wanted []*unstructured.Unstructured
+		for _, o := range objects {
+			// Of Flux its kinds are enough.
+			if o.GetLabels()["app.kubernetes.io/part-of"] != "flux" || o.GetKind() == "CustomResourceDefinition" {
+				wanted = append(wanted, o)
+			}
+		}
+		if err := flux.ApplyManifests(t.Context(), admin, wanted); err != nil {
+			t.Fatal(err)
+		}
+	}
+	as := rest.CopyConfig(admin)
+	as.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + profiled + ":" + tenant,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + profiled, "system:authenticated"},
+	}
+	c, err := client.New(as, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testwait.For(t, "the rules to be in force", patience, func() (bool, string) {
+		for _, namespace := range []string{profiled, parametrised} {
+			for rule, broken := range map[string]string{
+				"tenure-tokens":   "{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: x, annotations: {kubernetes.io/service-account.name: dev-team}}}",
+				"tenure-accounts": "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: x}, spec: {interval: 1h, prune: true, sourceRef: {kind: GitRepository, name: x}}}",
+			} {
+				o := &unstructured.Unstructured{}
+				if err := yaml.Unmarshal([]byte(broken), &o.Object); err != nil {
+					t.Fatal(err)
+				}
+				o.SetNamespace(namespace)
+				if err := c.Create(t.Context(), o, client.DryRunAll); err == nil || !strings.Contains(err.Error(), rule) {
+					return false, fmt.Sprint(namespace, ": ", err)
+				}
+			}
+		}
+		return true, ""
+	})
+	return c
+}
+
+// verdict is what came of a request, and what should have.
+type verdict struct {
+	object   *unstructured.Unstructured
+	admitted bool
+	// unusable is set if the API server does not take the object of anybody.
+	unusable bool
+	expected string
+	answer   error
+}
+
+// wrong says how a verdict differs from the model, or nothing.
+func (v verdict) wrong() string {
+	content, _ := yaml.Marshal(v.object.Object)
+	switch {
+	case v.unusable:
+		return ""
+	case v.admitted && v.expected != "":
+		return fmt.Sprintf("admitted, although %s:\n%s", v.expected, content)
+	case !v.admitted && v.expected == "":
+		return fmt.Sprintf("refused, although the tenant may do it: %v\n%s", v.answer, content)
+	}
+	return ""
+}
+
+// ask makes the object of a seed and asks the API server for it, by a request to create it
+// or by server-side apply, as Flux does.
+func ask(t testing.TB, c client.Client, seed uint64) verdict {
+	random := rand.New(rand.NewPCG(seed, 0))
+	o := object(random)
+	v := verdict{object: o.DeepCopy(), expected: expected(o)}
+	if random.IntN(2) == 0 {
+		v.answer = c.Create(t.Context(), o, client.DryRunAll)
+	} else {
+		v.answer = c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.DryRunAll, client.FieldOwner("model"))
+	}
+	v.admitted = v.answer == nil
+	v.unusable = apierrors.IsInvalid(v.answer) && !strings.Contains(v.answer.Error(), "ValidatingAdmissionPolicy")
+	if v.answer != nil && !v.unusable && !apierrors.IsForbidden(v.answer) && !apierrors.IsInvalid(v.answer) {
+		t.Errorf("neither admitted nor refused: %v", v.answer)
+	}
+	return v
+}
+
+// TestModel asks for a few hundred objects, and expects of each kind that some are
+// admitted and some are refused, so that a model or a generator that always says the same
+// is found.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	c := asTenant(t)
+	const objects = 2000
+	all := make([]verdict, objects)
+	group := errgroup.Group{}
+	group.SetLimit(4)
+	for seed := range all {
+		group.Go(func() error {
+			all[seed] = ask(t, c, uint64(seed))
+			return nil
+		})
+	}
+	_ = group.Wait()
+	type counts struct{ admitted, refused, unusable int }
+	of := map[string]*counts{}
+	for seed, v := range all {
+		if wrong := v.wrong(); wrong != "" {
+			t.Errorf("seed %d: %s", seed, wrong)
+		}
+		kind := v.object.GetKind()
+		if of[kind] == nil {
+			of[kind] = &counts{}
+		}
+		switch {
+		case v.unusable:
+			of[kind].unusable++
+		case v.admitted:
+			of[kind].admitted++
+		default:
+			of[kind].refused++
+		}
+	}
+	for kind, n := range of {
+		t.Logf("%-20s %3d admitted %3d refused %3d invalid", kind, n.admitted, n.refused, n.unusable)
+		never := kinds(&unstructured.Unstructured{Object: map[string]any{"kind": kind}}) != ""
+		if n.refused == 0 || n.admitted == 0 != never || n.unusable > n.admitted+n.refused {
+			t.Errorf("of kind %s, %d objects were admitted, %d refused and %d invalid", kind, n.admitted, n.refused, n.unusable)
+		}
+	}
+}
+
+// FuzzModel goes on for as long as it is let.
+func FuzzModel(f *testing.F) {
+	f.Add(uint64(1))
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		if wrong := ask(t, asTenant(t), seed).wrong(); wrong != "" {
+			t.Error(wrong)
+		}
+	})
+}
