@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -133,12 +134,30 @@ func prepare(t testing.TB, admin *rest.Config) client.Client {
 		}
 		return true, ""
 	})
+	for _, namespace := range []string{profiled, parametrised} {
+		for i, template := range templates {
+			there := template.ordinary()
+			if kinds(there) != "" {
+				continue
+			}
+			there.SetNamespace(namespace)
+			there.SetName(existing(i))
+			if err := c.Create(t.Context(), there); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	return c
 }
 
+// existing is the name of the tenant's object that was made from a template.
+func existing(template int) string { return fmt.Sprintf("there-%d", template) }
+
 // verdict is what came of a request, and what should have.
 type verdict struct {
-	object   *unstructured.Unstructured
+	object *unstructured.Unstructured
+	// changes says that an object of the tenant's was to be changed into this one.
+	changes  bool
 	admitted bool
 	// unusable is set if the API server does not take the object of anybody.
 	unusable bool
@@ -149,6 +168,9 @@ type verdict struct {
 // wrong says how a verdict differs from the model, or nothing.
 func (v verdict) wrong() string {
 	content, _ := yaml.Marshal(v.object.Object)
+	if v.changes {
+		content = append([]byte("# changed from an ordinary one\n"), content...)
+	}
 	switch {
 	case v.unusable:
 		return ""
@@ -160,16 +182,28 @@ func (v verdict) wrong() string {
 	return ""
 }
 
-// ask makes the object of a seed and asks the API server for it, by a request to create it
-// or by server-side apply, as Flux does.
+// ask makes the object of a seed and asks the API server for it: to create it, to apply it
+// on the server's side as Flux does, or to change an object of the same kind into it.
 func ask(t testing.TB, c client.Client, seed uint64) verdict {
 	random := rand.New(rand.NewPCG(seed, 0))
-	o := object(random)
+	i, o := object(random)
 	v := verdict{object: o.DeepCopy(), expected: expected(o)}
-	if random.IntN(2) == 0 {
+	switch way := random.IntN(3); {
+	case way == 0:
 		v.answer = c.Create(t.Context(), o, client.DryRunAll)
-	} else {
+	case way == 1 || o.GetNamespace() == foreign || kinds(o) != "":
 		v.answer = c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.DryRunAll, client.FieldOwner("model"))
+	default:
+		v.changes = true
+		o.SetName(existing(i))
+		v.object = templates[i].ordinary()
+		merge(v.object.Object, o.DeepCopy().Object)
+		v.expected = expected(v.object)
+		patch, err := o.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.answer = c.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, patch), client.DryRunAll)
 	}
 	v.admitted = v.answer == nil
 	v.unusable = apierrors.IsInvalid(v.answer) && !strings.Contains(v.answer.Error(), "ValidatingAdmissionPolicy")
@@ -179,13 +213,26 @@ func ask(t testing.TB, c client.Client, seed uint64) verdict {
 	return v
 }
 
+// merge changes an object by a JSON merge patch that removes nothing (RFC 7386).
+func merge(into, patch map[string]any) {
+	for key, value := range patch {
+		change, isMap := value.(map[string]any)
+		there, wasMap := into[key].(map[string]any)
+		if isMap && wasMap {
+			merge(there, change)
+			continue
+		}
+		into[key] = value
+	}
+}
+
 // TestModel asks for a few hundred objects, and expects of each kind that some are
 // admitted and some are refused, so that a model or a generator that always says the same
 // is found.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	c := asTenant(t)
-	const objects = 2000
+	const objects = 3000
 	all := make([]verdict, objects)
 	group := errgroup.Group{}
 	group.SetLimit(4)
@@ -198,6 +245,7 @@ func TestModel(t *testing.T) {
 	_ = group.Wait()
 	type counts struct{ admitted, refused, unusable int }
 	of := map[string]*counts{}
+	var changes counts
 	for seed, v := range all {
 		if wrong := v.wrong(); wrong != "" {
 			t.Errorf("seed %d: %s", seed, wrong)
@@ -206,14 +254,22 @@ func TestModel(t *testing.T) {
 		if of[kind] == nil {
 			of[kind] = &counts{}
 		}
+		count := of[kind]
+		if v.changes {
+			count = &changes // of Pods and Jobs little can be changed
+		}
 		switch {
 		case v.unusable:
-			of[kind].unusable++
+			count.unusable++
 		case v.admitted:
-			of[kind].admitted++
+			count.admitted++
 		default:
-			of[kind].refused++
+			count.refused++
 		}
+	}
+	t.Logf("%-20s %3d admitted %3d refused %3d invalid", "changes", changes.admitted, changes.refused, changes.unusable)
+	if changes.admitted < objects/20 || changes.refused < objects/20 {
+		t.Errorf("of %d objects, %d changes were admitted and %d refused", objects, changes.admitted, changes.refused)
 	}
 	for kind, n := range of {
 		t.Logf("%-20s %3d admitted %3d refused %3d invalid", kind, n.admitted, n.refused, n.unusable)

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -232,13 +233,16 @@ func under(address, scheme, user, host, folder string, deep int) bool {
 	return below && strings.Count(rest, "/") < deep
 }
 
+// plain is an address whose host every parser reads as the same.
+var plain = regexp.MustCompile(`^https://[a-z0-9.-]+(:[0-9]+)?(/|$)`)
+
 // outside reports whether an address is an https address of a name outside of the cluster.
 func outside(address string) bool {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "https" || u.User != nil {
+	if err != nil || !plain.MatchString(address) {
 		return false
 	}
-	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	host := strings.TrimSuffix(u.Hostname(), ".")
 	labels := strings.Split(host, ".")
 	last := labels[len(labels)-1]
 	// A last label with a hyphen is a namespace: a resolver of the cluster finds the Service.

@@ -11,7 +11,8 @@ import (
 // own, and one of nobody's.
 const profiled, parametrised, foreign = "profiled", "parametrised", "foreign"
 
-// A change gives one field one of several values. A value of nil removes the field.
+// A change gives one field one of several values. A value of nil removes the field, and a
+// function makes a value.
 type change struct {
 	at     []string
 	values []any
@@ -96,13 +97,13 @@ var templates = []template{
 		oneOf(at("spec", "chartRef", "namespace"), namespaces...), oneOf(at("spec", "chartRef", "kind"), "OCIRepository", "HelmChart"),
 	}},
 	{"{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: x}, spec: {interval: 10m, url: 'https://git.example.com/acme/shop', ref: {branch: main}}}", []change{
-		oneOf(at("spec", "url"), gitAddresses...), oneOf(at("spec", "url"), gitAddresses...), oneOf(at("spec", "provider"), "generic", "azure", "github"), oneOf(at("spec", "interval"), durationsOf...), oneOf(at("spec", "timeout"), durationsOf...), shard,
+		oneOf(at("spec", "url"), gitAddresses...), oneOf(at("spec", "url"), address), oneOf(at("spec", "provider"), "generic", "azure", "github"), oneOf(at("spec", "interval"), durationsOf...), oneOf(at("spec", "timeout"), durationsOf...), shard,
 	}},
 	{"{apiVersion: source.toolkit.fluxcd.io/v1, kind: OCIRepository, metadata: {name: x}, spec: {interval: 10m, url: 'oci://registry.example.com/acme/app'}}", []change{
-		oneOf(at("spec", "url"), ociAddresses...), oneOf(at("spec", "provider"), "generic", "aws", "azure", "gcp"), oneOf(at("spec", "interval"), durationsOf...), shard,
+		oneOf(at("spec", "url"), ociAddresses...), oneOf(at("spec", "url"), address), oneOf(at("spec", "provider"), "generic", "aws", "azure", "gcp"), oneOf(at("spec", "interval"), durationsOf...), shard,
 	}},
 	{"{apiVersion: source.toolkit.fluxcd.io/v1, kind: HelmRepository, metadata: {name: x}, spec: {interval: 10m, url: 'https://charts.example.com'}}", []change{
-		oneOf(at("spec", "url"), helmAddresses...), oneOf(at("spec", "provider"), "generic", "aws"), oneOf(at("spec", "type"), "default", "oci"), oneOf(at("spec", "interval"), durationsOf...), shard,
+		oneOf(at("spec", "url"), helmAddresses...), oneOf(at("spec", "url"), address), oneOf(at("spec", "provider"), "generic", "aws"), oneOf(at("spec", "type"), "default", "oci"), oneOf(at("spec", "interval"), durationsOf...), shard,
 	}},
 	{"{apiVersion: source.toolkit.fluxcd.io/v1, kind: Bucket, metadata: {name: x}, spec: {interval: 10m, endpoint: s3.example.com, bucketName: acme-shop, region: eu}}", []change{
 		oneOf(at("spec", "endpoint"), "s3.example.com", "s3.example.com:9000", "minio.flux-system.svc", "S3.example.com"), oneOf(at("spec", "bucketName"), "acme-shop", "other", "acme-", "acme"), oneOf(at("spec", "region"), "eu", "us", nil), oneOf(at("spec", "provider"), "generic", "aws"),
@@ -112,7 +113,7 @@ var templates = []template{
 	}},
 	{"{apiVersion: source.toolkit.fluxcd.io/v1, kind: ExternalArtifact, metadata: {name: x}, spec: {}}", nil},
 	{"{apiVersion: notification.toolkit.fluxcd.io/v1beta3, kind: Provider, metadata: {name: x}, spec: {type: generic, address: 'https://hooks.example.com/x'}}", []change{
-		oneOf(at("spec", "address"), outsideAddresses...), oneOf(at("spec", "address"), outsideAddresses...), oneOf(at("spec", "type"), "generic", "slack", "googlepubsub", "azureeventhub"),
+		oneOf(at("spec", "address"), outsideAddresses...), oneOf(at("spec", "address"), address), oneOf(at("spec", "type"), "generic", "slack", "googlepubsub", "azureeventhub"),
 	}},
 	{"{apiVersion: notification.toolkit.fluxcd.io/v1beta3, kind: Alert, metadata: {name: x}, spec: {providerRef: {name: x}, eventSources: [{kind: Kustomization, name: '*'}]}}", []change{
 		oneOf(at("spec", "eventSources"), []any{map[string]any{"kind": "Kustomization", "name": "*", "namespace": "flux-system"}}, []any{map[string]any{"kind": "Kustomization", "name": "a"}, map[string]any{"kind": "GitRepository", "name": "*", "namespace": foreign}}, []any{map[string]any{"kind": "HelmRelease", "name": "a", "namespace": profiled}}),
@@ -157,6 +158,20 @@ var templates = []template{
 	}},
 }
 
+// address puts an address together from parts that are approved and parts that are not.
+func address(random *rand.Rand) any {
+	pick := func(parts ...string) string { return parts[random.IntN(len(parts))] }
+	made := pick("https://", "https://", "https://", "ssh://git@", "oci://", "oci://", "http://", "HTTPS://", "https:/", "ssh://") +
+		pick("", "", "", "", "", "git@", "git:x@", "git.example.com@", "git.example.com%40", "@") +
+		pick("git.example.com", "git.example.com", "charts.example.com", "registry.example.com", "evil.example.net", "git.example.com.evil.example.net", "xgit.example.com",
+			"GIT.example.com", "git.example.com.", "git%2eexample.com", "git.example.com,evil.example.net", "127.0.0.1", "[::1]", "kubernetes.default.svc", "hooks.example.com", "example", "1.2", "a.b-c", "a.b.c9") +
+		pick("", "", "", "", ":443", ":22", ":", ":0443")
+	for range random.IntN(4) {
+		made += "/" + pick("acme", "acme", "acme", "shop", "charts", "other", "..", ".", "%2e%2e", "%2F", "", "ACME", "a%20b", "shop.git", "*", "~", "a;b", "acme%2fshop")
+	}
+	return made + pick("", "", "", "", "/", "?x=1", "?", "#x", "#", "?/../../other", "\\x")
+}
+
 func subject(kind, name string) []any {
 	return []any{map[string]any{"kind": kind, "apiGroup": "rbac.authorization.k8s.io", "name": name}}
 }
@@ -174,21 +189,31 @@ func addressesOf(key string) []change {
 	return []change{oneOf(at("stringData"), values...)}
 }
 
-// object makes an object: one of the templates in one of the namespaces, with up to three
-// changes.
-func object(random *rand.Rand) *unstructured.Unstructured {
-	t := templates[random.IntN(len(templates))]
+// ordinary is an object as the template has it.
+func (t template) ordinary() *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(t.manifest), &o.Object); err != nil {
 		panic(t.manifest + ": " + err.Error())
 	}
+	return o
+}
+
+// object makes an object: one of the templates in one of the namespaces, with up to three
+// changes. It returns the template's index as well.
+func object(random *rand.Rand) (int, *unstructured.Unstructured) {
+	i := random.IntN(len(templates))
+	t := templates[i]
+	o := t.ordinary()
 	o.SetNamespace([]string{profiled, parametrised, profiled, parametrised, profiled, parametrised, foreign}[random.IntN(7)])
 	if len(t.changes) == 0 {
-		return o
+		return i, o
 	}
 	for range random.IntN(4) {
 		c := t.changes[random.IntN(len(t.changes))]
 		value := c.values[random.IntN(len(c.values))]
+		if made, ok := value.(func(*rand.Rand) any); ok {
+			value = made(random)
+		}
 		if value == nil {
 			unstructured.RemoveNestedField(o.Object, c.at...)
 			continue
@@ -197,5 +222,5 @@ func object(random *rand.Rand) *unstructured.Unstructured {
 			panic(err)
 		}
 	}
-	return o
+	return i, o
 }
