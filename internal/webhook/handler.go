@@ -69,7 +69,7 @@ type Handler struct {
 	// what is in the channel has the turn.
 	turns [shards]chan *look
 	// limits bound the rate of requests of each tenant's owners.
-	limits limits
+	limits *limits
 }
 
 // look is what was last read of a tenant from the API server, and since when. Nil is
@@ -82,7 +82,7 @@ type look struct {
 
 // NewHandler returns a handler that is ready.
 func NewHandler(c client.Reader, live client.Reader, ledgers *ledger.Keeper, profiles Profiles) *Handler {
-	h := &Handler{Client: c, Live: live, Ledgers: ledgers, Profiles: profiles, Now: time.Now}
+	h := &Handler{Client: c, Live: live, Ledgers: ledgers, Profiles: profiles, Now: time.Now, limits: newLimits()}
 	for i := range h.turns {
 		h.turns[i] = make(chan *look, 1)
 		h.turns[i] <- nil

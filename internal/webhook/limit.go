@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"golang.org/x/time/rate"
+	"k8s.io/utils/lru"
 )
 
 const (
@@ -15,24 +16,24 @@ const (
 	maxLimited = 10000
 )
 
-// limits bound the rate of requests of each tenant. The zero value is ready, and may be
-// used from many goroutines.
+// limits bound the rate of requests of each tenant. They remember those who sent requests
+// last, so that new names do not end the limits of others. They may be used from many
+// goroutines.
 type limits struct {
 	mu sync.Mutex
-	of map[string]*rate.Limiter
+	of *lru.Cache
 }
+
+func newLimits() *limits { return &limits{of: lru.New(maxLimited)} }
 
 // allow reports whether a tenant or user may send one more request.
 func (l *limits) allow(who string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.of == nil || len(l.of) >= maxLimited {
-		l.of = map[string]*rate.Limiter{}
-	}
-	one, ok := l.of[who]
+	one, ok := l.of.Get(who)
 	if !ok {
 		one = rate.NewLimiter(tenantRate, tenantBurst)
-		l.of[who] = one
+		l.of.Add(who, one)
 	}
-	return one.Allow()
+	return one.(*rate.Limiter).Allow()
 }

@@ -1,0 +1,36 @@
+package webhook
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Who has used up its requests is refused, others are not, and more names than are
+// remembered do not give a busy one new requests.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	l := newLimits()
+	exhaust := func() (allowed int) {
+		for l.allow("busy") {
+			allowed++
+		}
+		return allowed
+	}
+	if got := exhaust(); got < tenantBurst {
+		t.Errorf("%d requests were allowed, want at least the burst of %d", got, tenantBurst)
+	}
+	for i := range 3 * maxLimited {
+		if !l.allow(fmt.Sprint("other-", i)) {
+			t.Fatalf("request %d of somebody else was refused", i)
+		}
+		// It asks all the time; some of its requests are allowed as time passes.
+		if i%1000 == 0 {
+			if got := exhaust(); got > tenantBurst/2 {
+				t.Fatalf("after %d other names, %d requests were allowed at once", i, got)
+			}
+		}
+	}
+	if got := l.of.Len(); got > maxLimited {
+		t.Errorf("%d names are remembered, want at most %d", got, maxLimited)
+	}
+}
