@@ -40,9 +40,10 @@ func init() {
 			return e.decrypts(ctx, "S10-git", []string{""})
 		},
 	}
-	attack.Files = func(e *Env) map[string]string { return e.sealedFiles() }
+	attack.Files = func(e *Env) map[string]string { return e.sealedFiles("S10-git") }
 	register(attack)
 	attack.Kind = "shared"
+	attack.Files = func(e *Env) map[string]string { return e.sealedFiles("S10-git-shared") }
 	attack.Title = "has secrets of others decrypted by its own key, which they have too"
 	attack.Controls = []string{"keys per tenant"}
 	attack.Fix = Fix{Advice: "give each tenant a decryption key that nobody else has, and encrypt what the others have anew"}
@@ -152,7 +153,7 @@ const sealPatience = 30 * time.Second
 // sealedFiles are a canary for the keys of everybody else and for one that
 // nobody has, so that there always is a canary; and the same for the tenant's
 // own keys, in clear if it has none.
-func (e *Env) sealedFiles() map[string]string {
+func (e *Env) sealedFiles(id string) map[string]string {
 	ctx, cancel := context.WithTimeout(context.Background(), sealPatience)
 	defer cancel()
 	nobody, err := age.GenerateX25519Identity()
@@ -171,17 +172,17 @@ func (e *Env) sealedFiles() map[string]string {
 	for _, k := range foreign {
 		recipients = append(recipients, k.recipient)
 	}
-	aimed, err := sealed(configMap(e.Namespace, name("s10")), recipients)
+	aimed, err := sealed(configMap(e.Namespace, name(id)), recipients)
 	if err != nil {
 		return nil
 	}
-	files := map[string]string{"aimed/canary.yaml": aimed, "own/canary.yaml": manifest(configMap(e.Namespace, name("s10-own")))}
+	files := map[string]string{"aimed/canary.yaml": aimed, "own/canary.yaml": manifest(configMap(e.Namespace, name(id+"-own")))}
 	var mine []string
 	for _, k := range own {
 		mine = append(mine, k.recipient)
 	}
 	if len(mine) > 0 {
-		if files["own/canary.yaml"], err = sealed(configMap(e.Namespace, name("s10-own")), mine); err != nil {
+		if files["own/canary.yaml"], err = sealed(configMap(e.Namespace, name(id+"-own")), mine); err != nil {
 			return nil
 		}
 	}
@@ -213,7 +214,7 @@ func (e *Env) decrypts(ctx context.Context, id string, secrets []string) Finding
 			spec["decryption"] = decryption
 		}
 	}
-	canary, honest := configMap(e.Namespace, name("s10")), configMap(e.Namespace, name("s10-own"))
+	canary, honest := configMap(e.Namespace, name(id)), configMap(e.Namespace, name(id+"-own"))
 	var f Finding
 	for _, secret := range secrets {
 		if f = e.opens(ctx, id, canary, with(secret), opener(secret, foreign, own)); f.Outcome != Stopped {

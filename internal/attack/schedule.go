@@ -123,7 +123,56 @@ func (s *schedule) runRound(ctx context.Context, all []*assault) error {
 		both <- shallow.Wait()
 	}()
 	s.start(ctx, &deep, all, true)
-	return errors.Join(deep.Wait(), <-both)
+	if err := errors.Join(deep.Wait(), <-both); err != nil {
+		return err
+	}
+	s.again(ctx, all)
+	return ctx.Err()
+}
+
+// roomPatience bounds the wait for a quota to have room again after the attacks.
+const roomPatience = 20 * time.Second
+
+// again tries the attacks once more, one at a time, for which the tenant's quota had no
+// room: other attacks may have had it. Kubernetes counts what is gone a moment later.
+func (s *schedule) again(ctx context.Context, all []*assault) {
+	left := func() (left int) {
+		for _, a := range all {
+			for at, r := range a.results {
+				if r == nil || !lacksRoom(r.Finding) {
+					continue
+				}
+				s.try(ctx, a, at)
+				if lacksRoom(a.results[at].Finding) {
+					left++
+				}
+			}
+		}
+		return left
+	}
+	ctx, cancel := context.WithTimeout(ctx, roomPatience)
+	defer cancel()
+	pause := time.NewTicker(time.Second)
+	defer pause.Stop()
+	// A quota that the tenant itself has used up stays so.
+	for left() > 0 && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		}
+	}
+	for _, a := range all {
+		for _, r := range a.results {
+			if r != nil && lacksRoom(r.Finding) {
+				s.progress(*r)
+			}
+		}
+	}
+}
+
+// lacksRoom reports whether nothing is proven because a quota is used up.
+func lacksRoom(f Finding) bool {
+	return f.Outcome == NotProven && strings.Contains(f.Reason, "exceeded quota: ")
 }
 
 // start begins the attacks that are deep, or those that are not. Tenants begin
@@ -170,7 +219,9 @@ func (s *schedule) try(ctx context.Context, a *assault, at int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a.results[at] = &r
-	s.progress(r)
+	if !lacksRoom(r.Finding) { // otherwise it is tried again
+		s.progress(r)
+	}
 }
 
 // try runs one attack, if the tenant has what it needs.

@@ -65,6 +65,44 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
+// An attack that finds a quota used up by the attacks beside it is tried again when they
+// have ended, and reported once.
+func TestQuotaUsedByOthers(t *testing.T) {
+	t.Parallel()
+	var others, tries atomic.Int32
+	room := make(chan struct{})
+	attacks := []Attack{
+		{ID: "X1", Via: API, Deep: true, Run: func(context.Context, *Env) Finding {
+			others.Add(1)
+			defer others.Add(-1)
+			<-room
+			return stopped("RBAC", "no")
+		}},
+		{ID: "X2", Via: API, Run: func(context.Context, *Env) Finding {
+			if tries.Add(1) == 1 {
+				defer close(room)
+				return unproven("the tenant cannot do it to its own either: exceeded quota: bounds, requested: count/x=1")
+			}
+			if others.Load() > 0 {
+				t.Error("it is tried again beside another attack")
+			}
+			return stopped("RBAC", "no")
+		}},
+	}
+	a := &assault{env: env("team", "", ""), attacks: attacks, results: make([]*Result, len(attacks))}
+	reported := map[string]int{}
+	s := schedule{progress: func(r Result) { reported[r.Attack.ID]++ }}
+	if err := s.run(t.Context(), []*assault{a}); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.results[1].Finding; got.Outcome != Stopped || tries.Load() != 2 {
+		t.Errorf("got %s after %d tries: %s", got.Outcome, tries.Load(), got.Reason)
+	}
+	if diff := cmp.Diff(map[string]int{"X1": 1, "X2": 1}, reported); diff != "" {
+		t.Errorf("what was reported (-want +got):\n%s", diff)
+	}
+}
+
 func TestRounds(t *testing.T) {
 	t.Parallel()
 	planted := []Attack{{ID: "X1", Via: Git, Files: func(*Env) map[string]string { return nil }}}
