@@ -283,8 +283,9 @@ func TestModel(t *testing.T) {
 // FuzzModel goes on for as long as it is let.
 func FuzzModel(f *testing.F) {
 	f.Add(uint64(1))
+	c := asTenant(f) // in time: an input may take no longer than 10 s
 	f.Fuzz(func(t *testing.T, seed uint64) {
-		if wrong := ask(t, asTenant(t), seed).wrong(); wrong != "" {
+		if wrong := ask(t, c, seed).wrong(); wrong != "" {
 			t.Error(wrong)
 		}
 	})
