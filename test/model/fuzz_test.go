@@ -118,10 +118,17 @@ func prepare(t testing.TB, admin *rest.Config) client.Client {
 	}
 	testwait.For(t, "the rules to be in force", patience, func() (bool, string) {
 		for _, namespace := range []string{profiled, parametrised} {
+			// One for each policy that the model knows something of.
 			for rule, broken := range map[string]string{
 				"tenure-tokens":   "{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: x, annotations: {kubernetes.io/service-account.name: dev-team}}}",
 				"tenure-accounts": "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: x}, spec: {interval: 1h, prune: true, sourceRef: {kind: GitRepository, name: x}}}",
+				"tenure-shards":   "{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: x, labels: {sharding.fluxcd.io/key: a}}, spec: {interval: 1h, url: 'https://git.example.com/acme/x'}}",
+				"tenure-managed":  "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, labels: {tenure.dev/managed-by: manager}}}",
+				"tenure-contents": "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, finalizers: [example.com/hold]}}",
 			} {
+				if rule == "tenure-contents" && namespace == profiled {
+					continue // it reads parameters alone
+				}
 				o := &unstructured.Unstructured{}
 				if err := yaml.Unmarshal([]byte(broken), &o.Object); err != nil {
 					t.Fatal(err)
