@@ -130,11 +130,12 @@ func (s *schedule) runRound(ctx context.Context, all []*assault) error {
 	return ctx.Err()
 }
 
-// roomPatience bounds the wait for a quota to have room again after the attacks.
+// roomPatience is the maximum time to wait for a quota to have room for one more attack.
 const roomPatience = 20 * time.Second
 
-// again tries the attacks once more, one at a time, for which the tenant's quota had no
-// room: other attacks may have had it. Kubernetes counts what is gone a moment later.
+// again repeats, one at a time, the attacks that the tenant's quota had no room for: the
+// objects of other attacks may have used it up. Kubernetes subtracts deleted objects from
+// a quota a moment after their deletion.
 func (s *schedule) again(ctx context.Context, all []*assault) {
 	left := func() (left int) {
 		for _, a := range all {
@@ -150,12 +151,17 @@ func (s *schedule) again(ctx context.Context, all []*assault) {
 		}
 		return left
 	}
-	ctx, cancel := context.WithTimeout(ctx, roomPatience)
-	defer cancel()
 	pause := time.NewTicker(time.Second)
 	defer pause.Stop()
-	// A quota that the tenant itself has used up stays so.
-	for left() > 0 && ctx.Err() == nil {
+	// A quota that the tenant's own objects use up stays so.
+	for before, since := 0, time.Now(); ctx.Err() == nil; {
+		remaining := left()
+		if remaining == 0 || remaining == before && time.Since(since) > roomPatience {
+			break
+		}
+		if remaining != before {
+			before, since = remaining, time.Now()
+		}
 		select {
 		case <-ctx.Done():
 		case <-pause.C:

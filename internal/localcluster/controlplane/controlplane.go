@@ -198,10 +198,11 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	}
 	var err error
 	for range portAttempts {
-		var number int
-		if number, c.releasePort, err = c.reservePort(); err != nil {
-			return err
+		number, release, reserveErr := c.reservePort()
+		if reserveErr != nil {
+			return reserveErr
 		}
+		c.releasePort = release
 		if err = c.tryAPIServer(ctx, number); err == nil {
 			return nil
 		}

@@ -109,6 +109,15 @@ exec sleep 300`
 			t.Errorf("got %v, want %v and the last port", err, errPortTaken)
 		}
 	})
+	t.Run("NoneCanBeReserved", func(t *testing.T) {
+		t.Parallel()
+		c, exhausted := plane(t, program), errors.New("no ports are left")
+		c.reservePort = func() (int, func(), error) { return 0, nil, exhausted }
+		if err := c.startAPIServer(t.Context()); !errors.Is(err, exhausted) {
+			t.Errorf("got %v, want %v", err, exhausted)
+		}
+		c.Stop(t.Context()) // it releases nothing, and does not panic
+	})
 	t.Run("AnotherReason", func(t *testing.T) {
 		t.Parallel()
 		c, picked := plane(t, `echo "127.0.0.1:99999: bind: address already in use"; echo last words; exit 7`), 0
