@@ -200,7 +200,7 @@ func TestNamingBindings(t *testing.T) {
 	}
 }
 
-// What Flux makes for an attack is not in the way of a request of the attack beside it.
+// A dry run succeeds while Flux has an object with the name that the attack uses.
 func TestCreatingBesideFlux(t *testing.T) {
 	t.Parallel()
 	made := func(e *Env) *unstructured.Unstructured { return configMap(e.Namespace, name("i3")) }

@@ -35,8 +35,7 @@ func readsLikeAnother(ctx context.Context, e *Env) Finding {
 	if err != nil {
 		return unproven(firstLine(err.Error()))
 	}
-	// One proof that the tenant can make a namespace at all serves all requests: there may
-	// be a hundred names.
+	// The positive control runs once, since the profile may list a hundred names.
 	honest := false
 	own := func(ctx context.Context, e *Env) error {
 		if honest {

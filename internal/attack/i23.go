@@ -22,7 +22,7 @@ func init() {
 }
 
 // rightsPatience is the maximum time to wait until a new RoleBinding takes effect. On a busy
-// machine that takes long; who is answered waits no longer.
+// machine that takes long. The wait ends with the first accepted request.
 const rightsPatience = time.Minute
 
 // actsAsDelegate gives an account of the platform's namespace the tenant's roles in the

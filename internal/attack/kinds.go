@@ -81,8 +81,8 @@ func (e *Env) approved(ctx context.Context, kind string) map[string]any {
 	return e.allowed(ctx, kind)
 }
 
-// policy returns a field of what tenants may do with Flux, of the parameters of the
-// tenant's namespace or, if there are none, of the profile, and whether the field is set.
+// policy returns a field of spec.tenants in the TenantParameters of the tenant's namespace
+// or, if there are none, in the TenancyProfile, and whether the field is set.
 func (e *Env) policy(ctx context.Context, field string) (content map[string]any, set bool) {
 	for _, from := range []*unstructured.Unstructured{
 		object(v1alpha1.GroupVersion.String(), "TenancyProfile", "", v1alpha1.ProfileName, nil),

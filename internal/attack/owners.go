@@ -57,9 +57,9 @@ func asIdentity(config *rest.Config, who identity) (client.WithWatch, error) {
 // lostRaces are the pauses before a request to create an object is repeated.
 var lostRaces = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 7}
 
-// createAgain creates an object and repeats the request after a conflict. Only quota
-// admission answers so, if many objects of a namespace are created at the same time. It
-// says nothing of what the tenant may do.
+// createAgain creates an object and repeats the request after a conflict. Quota
+// admission returns conflicts if many objects of a namespace are created at the same time,
+// whatever the tenant may do.
 func createAgain(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 	return retry.RetryOnConflict(lostRaces, func() error { return c.Create(ctx, o, opts...) })
 }

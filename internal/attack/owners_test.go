@@ -147,8 +147,7 @@ func TestEditsItsBounds(t *testing.T) {
 	}
 }
 
-// A conflict, by which the API server says that a quota changed meanwhile, is no answer to
-// an attack; a refusal is, and is not asked for twice.
+// The client repeats a request after a conflict, and not after a refusal.
 func TestCreateAgain(t *testing.T) {
 	t.Parallel()
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "tenure", errors.New("modified"))

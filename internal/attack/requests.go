@@ -94,9 +94,9 @@ func identityWorks(ctx context.Context, e *Env) error {
 	return nil
 }
 
-// creating is a request that creates an object, in a dry run. An object with a name of an
-// attack gets another name: what Flux creates meanwhile for an attack beside this one may
-// have the same, and the answer would be that it exists.
+// creating is a request that creates an object, in a dry run. If an attack chose the name, the
+// dry run adds a suffix: Flux may create an object with the same name for another attack at
+// the same time, and the API server would answer that the object exists.
 func creating(make func(*Env) *unstructured.Unstructured) func(context.Context, *Env) error {
 	return func(ctx context.Context, e *Env) error {
 		u := make(e)

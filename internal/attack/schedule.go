@@ -153,7 +153,7 @@ func (s *schedule) again(ctx context.Context, all []*assault) {
 	}
 	pause := time.NewTicker(time.Second)
 	defer pause.Stop()
-	// A quota that the tenant's own objects use up stays so.
+	// If the tenant's own objects use up the quota, waiting does not help.
 	for before, since := 0, time.Now(); ctx.Err() == nil; {
 		remaining := left()
 		if remaining == 0 || remaining == before && time.Since(since) > roomPatience {
@@ -176,7 +176,7 @@ func (s *schedule) again(ctx context.Context, all []*assault) {
 	}
 }
 
-// lacksRoom reports whether nothing is proven because a quota is used up.
+// lacksRoom reports whether an attack is not proven because a quota is exceeded.
 func lacksRoom(f Finding) bool {
 	return f.Outcome == NotProven && strings.Contains(f.Reason, "exceeded quota: ")
 }
@@ -225,7 +225,7 @@ func (s *schedule) try(ctx context.Context, a *assault, at int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a.results[at] = &r
-	if !lacksRoom(r.Finding) { // otherwise it is tried again
+	if !lacksRoom(r.Finding) { // again reports it
 		s.progress(r)
 	}
 }

@@ -65,8 +65,8 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
-// An attack that finds a quota used up by the attacks beside it is tried again when they
-// have ended, and reported once.
+// The schedule repeats an attack that exceeded a quota after the other attacks have ended,
+// and reports it once.
 func TestQuotaUsedByOthers(t *testing.T) {
 	t.Parallel()
 	var others, tries atomic.Int32

@@ -29,9 +29,9 @@ func simulated(controller string, aimed, own func(*Env) *unstructured.Unstructur
 	}
 }
 
-// onFlagger makes an attack with an object of Flagger. If the platform does not allow
-// Flagger to the tenant, Tenure's rule refuses every object, also one that is aimed at the
-// tenant's own. That closes the way as a missing right does.
+// onFlagger creates an object of Flagger. If the platform does not allow Flagger to the
+// tenant, the rule tenure-flagger refuses every object, also the positive control. onFlagger
+// then returns Stopped, as for a tenant without the right to create such objects.
 func onFlagger(aimed, own func(*Env) *unstructured.Unstructured) func(context.Context, *Env) Finding {
 	return func(ctx context.Context, e *Env) Finding {
 		f := simulated("flagger", aimed, own)(ctx, e)

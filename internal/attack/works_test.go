@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// Flagger that the platform does not allow is a way that is closed. What another policy
-// refuses of the tenant's own says nothing.
+// An attack is stopped if the rule tenure-flagger also refuses the positive control, and not
+// proven if another policy refuses the positive control.
 func TestOnFlagger(t *testing.T) {
 	t.Parallel()
 	const policy = "ValidatingAdmissionPolicy 'tenure-flux-objects' with binding 'tenure-flux-objects' denied request: "

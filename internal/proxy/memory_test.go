@@ -128,7 +128,7 @@ func TestMemory(t *testing.T) { //nolint:paralleltest // see above
 	t.Cleanup(upstream.Close)
 	own := usedByTest(t, upstream.URL, watchers*watches)
 	s := fronting(t, upstream, Options{})
-	s.proxy.slow.body = time.Hour // the slow requests are to be there for as long as the test is
+	s.proxy.slow.body = time.Hour // longer than the test
 	ctx, cancel := context.WithCancel(t.Context())
 	var open sync.WaitGroup
 	t.Cleanup(func() {
@@ -164,8 +164,8 @@ func TestMemory(t *testing.T) { //nolint:paralleltest // see above
 		})
 	}
 	limits := budget.Default()
-	// What lies in the buffers of the connection has stalled for the client before the proxy
-	// has read it. How much is held in the end depends on how many are refused at once.
+	// A client stalls as soon as the kernel has buffered its body, before the proxy reads the
+	// body. The number of bodies that the proxy holds varies from run to run.
 	testwait.For(t, "the slow requests to be held or refused", patience, func() (bool, string) {
 		taken := s.proxy.memory.Taken()
 		return stalled.Load()+refused.Load() >= slowUsers*slowRequests && taken >= limits.All/8,

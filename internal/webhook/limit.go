@@ -16,9 +16,9 @@ const (
 	maxLimited = 10000
 )
 
-// limits bound the rate of requests of each tenant. They remember those who sent requests
-// last, so that new names do not end the limits of others. They may be used from many
-// goroutines.
+// limits bound the rate of requests of each tenant. When there are more than maxLimited
+// tenants and users, limits forget the least recently used. They are safe for concurrent
+// use.
 type limits struct {
 	mu sync.Mutex
 	of *lru.Cache

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Who has used up its requests is refused, others are not, and more names than are
-// remembered do not give a busy one new requests.
+// The limit refuses a tenant that used up its burst and no other tenant. A tenant that keeps
+// sending requests gets no new burst when the cache evicts others.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimits()
@@ -23,7 +23,7 @@ func TestLimits(t *testing.T) {
 		if !l.allow(fmt.Sprint("other-", i)) {
 			t.Fatalf("request %d of somebody else was refused", i)
 		}
-		// It asks all the time; some of its requests are allowed as time passes.
+		// The limiter adds tokens as time passes.
 		if i%1000 == 0 {
 			if got := exhaust(); got > tenantBurst/2 {
 				t.Fatalf("after %d other names, %d requests were allowed at once", i, got)

@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster/pki"
 )
 
-// Only the API server's certificate opens a connection: not that of somebody else whom the
-// same authority signs, not one of another authority with the same name, and not none.
+// The webhook accepts a connection with the API server's certificate. It refuses a
+// certificate with another name, a certificate of another authority, and none.
 func TestClientCertificates(t *testing.T) {
 	t.Parallel()
 	authority, err := pki.NewAuthority("cluster")
@@ -61,7 +61,7 @@ func TestClientCertificates(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// Whatever the server asks for, this is what the caller has.
+				// The client sends this certificate even if the server accepts other authorities.
 				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
 			}
 			transport := &http.Transport{TLSClientConfig: config}
@@ -77,7 +77,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// A file without an authority is refused at the start, not at the first request.
+// clientCertificates returns an error for a file without an authority.
 func TestClientCertificatesOfNobody(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "ca.crt")

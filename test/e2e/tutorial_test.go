@@ -63,7 +63,7 @@ func TestTutorial(t *testing.T) {
 	}
 }
 
-// lastBlock is the last block that ran, and what it said.
+// lastBlock returns the commands and the output of the last block that the shell started.
 func lastBlock(blocks []pasted, said string) string {
 	for i, b := range slices.Backward(blocks) {
 		if _, output, found := strings.Cut(said, fmt.Sprintf("@@%d@@\n", i)); found {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }
 
 const patience = 2 * time.Minute
 
-// fixture is the tenant. ROLE is in both of its namespaces, as the platform gives it.
+// fixture has the tenant's two namespaces, a namespace of another tenant, and the posture.
 const fixture = `
 apiVersion: v1
 kind: Namespace
@@ -55,6 +55,8 @@ metadata: {name: tenure, namespace: parametrised}
 spec: {tenant: dev-team, tenants: POSTURE}
 `
 
+// inEach has the accounts and the RoleBinding that the platform creates in each of the
+// tenant's namespaces.
 const inEach = `
 apiVersion: v1
 kind: ServiceAccount
@@ -98,7 +100,7 @@ func prepare(t testing.TB, admin *rest.Config) client.Client {
 		}
 		var wanted []*unstructured.Unstructured
 		for _, o := range objects {
-			// Of Flux its kinds are enough.
+			// The test needs the CRDs of Flux, and not the controllers.
 			if o.GetLabels()["app.kubernetes.io/part-of"] != "flux" || o.GetKind() == "CustomResourceDefinition" {
 				wanted = append(wanted, o)
 			}
@@ -118,7 +120,7 @@ func prepare(t testing.TB, admin *rest.Config) client.Client {
 	}
 	testwait.For(t, "the rules to be in force", patience, func() (bool, string) {
 		for _, namespace := range []string{profiled, parametrised} {
-			// One for each policy that the model knows something of.
+			// One object for each policy that the model describes.
 			for rule, broken := range map[string]string{
 				"tenure-tokens":   "{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: x, annotations: {kubernetes.io/service-account.name: dev-team}}}",
 				"tenure-accounts": "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: x}, spec: {interval: 1h, prune: true, sourceRef: {kind: GitRepository, name: x}}}",
@@ -127,7 +129,7 @@ func prepare(t testing.TB, admin *rest.Config) client.Client {
 				"tenure-contents": "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, finalizers: [example.com/hold]}}",
 			} {
 				if rule == "tenure-contents" && namespace == profiled {
-					continue // it reads parameters alone
+					continue // the rule reads TenantParameters, and this namespace has none
 				}
 				o := &unstructured.Unstructured{}
 				if err := yaml.Unmarshal([]byte(broken), &o.Object); err != nil {
@@ -157,22 +159,22 @@ func prepare(t testing.TB, admin *rest.Config) client.Client {
 	return c
 }
 
-// existing is the name of the tenant's object that was made from a template.
+// existing returns the name of the tenant's object that prepare created from a template.
 func existing(template int) string { return fmt.Sprintf("there-%d", template) }
 
-// verdict is what came of a request, and what should have.
+// verdict has the answer to a request, and the answer that the model expects.
 type verdict struct {
 	object *unstructured.Unstructured
-	// changes says that an object of the tenant's was to be changed into this one.
+	// changes is set if the request was a patch of an existing object.
 	changes  bool
 	admitted bool
-	// unusable is set if the API server does not take the object of anybody.
+	// unusable is set if the object fails the validation of its schema.
 	unusable bool
 	expected string
 	answer   error
 }
 
-// wrong says how a verdict differs from the model, or nothing.
+// wrong returns the difference between the answer and the model, or the empty string.
 func (v verdict) wrong() string {
 	content, _ := yaml.Marshal(v.object.Object)
 	if v.changes {
@@ -189,8 +191,8 @@ func (v verdict) wrong() string {
 	return ""
 }
 
-// ask makes the object of a seed and asks the API server for it: to create it, to apply it
-// on the server's side as Flux does, or to change an object of the same kind into it.
+// ask generates the object of a seed and sends it to the API server as a dry run: as a create
+// request, as a server-side apply, or as a patch of an existing object.
 func ask(t testing.TB, c client.Client, seed uint64) verdict {
 	random := rand.New(rand.NewPCG(seed, 0))
 	i, o := object(random)
@@ -233,9 +235,8 @@ func merge(into, patch map[string]any) {
 	}
 }
 
-// TestModel asks for a few hundred objects, and expects of each kind that some are
-// admitted and some are refused, so that a model or a generator that always says the same
-// is found.
+// TestModel compares 3,000 answers of the API server with the model. Of each kind, some
+// objects must be admitted and some refused: otherwise the generator covers too little.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	c := asTenant(t)
@@ -263,7 +264,7 @@ func TestModel(t *testing.T) {
 		}
 		count := of[kind]
 		if v.changes {
-			count = &changes // of Pods and Jobs little can be changed
+			count = &changes // most fields of Pods and Jobs are immutable
 		}
 		switch {
 		case v.unusable:
@@ -287,10 +288,10 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// FuzzModel goes on for as long as it is let.
+// FuzzModel compares answers with the model for random seeds.
 func FuzzModel(f *testing.F) {
 	f.Add(uint64(1))
-	c := asTenant(f) // in time: an input may take no longer than 10 s
+	c := asTenant(f) // the fuzzing engine stops an input after 10 s, and a cluster starts slower
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		if wrong := ask(t, c, seed).wrong(); wrong != "" {
 			t.Error(wrong)

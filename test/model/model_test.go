@@ -1,6 +1,6 @@
 // Package model compares what the API server admits of a tenant with a model of what a
-// tenant may do. The model is written from the documentation, by hand, and shares nothing
-// with the rules of internal/admission: an error in one of them shows as a difference.
+// tenant may do. The model follows the documentation and shares no code with the rules of
+// internal/admission, so an error in either of them shows as a difference.
 package model
 
 import (
@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// The tenant, and what the platform allows it.
+// The name of the tenant, and the default bounds of the TenancyProfile.
 const (
 	tenant      = "dev-team"
 	minInterval = 30 * time.Second
@@ -37,8 +37,8 @@ const posture = `{accounts: {reconcilers: [preview]}, kubeConfigs: [remote], bou
   oci: ["oci://registry.example.com/acme/*"],
   buckets: [{endpoint: s3.example.com, bucketName: acme-*, region: eu}]}}`
 
-// expected returns why a request of the tenant to create an object is refused, or nothing
-// if it is admitted.
+// expected returns the reason to refuse the tenant's request to create an object, or the
+// empty string if the API server must admit the object.
 func expected(o *unstructured.Unstructured) string {
 	if o.GetNamespace() != profiled && o.GetNamespace() != parametrised {
 		return "the namespace is not the tenant's"
@@ -51,7 +51,7 @@ func expected(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// kinds are those that no tenant creates.
+// kinds refuses the kinds that only the platform creates.
 func kinds(o *unstructured.Unstructured) string {
 	if slices.Contains([]string{"ExternalArtifact", "ResourceQuota", "LimitRange", "TenantParameters", "SourceGrant"}, o.GetKind()) {
 		return "the kind is the platform's"
@@ -74,7 +74,7 @@ func has(o *unstructured.Unstructured, at ...string) bool {
 	return found
 }
 
-// each returns the objects of a list.
+// each returns the maps in a list.
 func each(o *unstructured.Unstructured, at ...string) []map[string]any {
 	list, _, _ := unstructured.NestedSlice(o.Object, at...)
 	var all []map[string]any
@@ -86,7 +86,8 @@ func each(o *unstructured.Unstructured, at ...string) []map[string]any {
 	return all
 }
 
-// identities: Flux applies as an account that was made for it, in this cluster.
+// identities refuses service accounts that are no reconcilers, other clusters, and the
+// identity of the controller for decryption.
 func identities(o *unstructured.Unstructured) string {
 	if kind := o.GetKind(); kind != "Kustomization" && kind != "HelmRelease" {
 		return ""
@@ -103,10 +104,10 @@ func identities(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// metadata: what says whose an object is, or that keeps it, is the platform's.
+// metadata refuses the labels of the platform's objects, shards, and finalizers.
 func metadata(o *unstructured.Unstructured) string {
 	labels := o.GetLabels()
-	// Without parameters, Services and workloads are not looked at: they give no rights.
+	// In a namespace without parameters, tenure-managed does not cover Services.
 	if o.GetKind() == "Service" && o.GetNamespace() == profiled {
 		labels = nil
 	}
@@ -132,7 +133,7 @@ func metadata(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// durations: no tenant keeps Flux busy or waiting.
+// durations refuses short intervals and long timeouts.
 func durations(o *unstructured.Unstructured) string {
 	if !isFlux(o) {
 		return ""
@@ -156,7 +157,7 @@ func durations(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// references: Flux objects lead to objects of their own namespace.
+// references refuses references of Flux objects to other namespaces.
 func references(o *unstructured.Unstructured) string {
 	foreign := func(reference map[string]any) bool {
 		namespace, _ := reference["namespace"].(string)
@@ -177,7 +178,7 @@ func references(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// sources: addresses are approved, and are fetched from without an identity of the platform.
+// sources refuses addresses that the posture does not list, and cloud identities.
 func sources(o *unstructured.Unstructured) string {
 	if provider := field(o, "spec", "provider"); strings.Contains(o.GetAPIVersion(), "source.toolkit.") || o.GetKind() == "ImageRepository" {
 		if provider != "" && provider != "generic" {
@@ -215,8 +216,8 @@ func sources(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// under reports whether an address is below a folder of a host, at most so many folders
-// deep, as a client would understand it.
+// under reports whether an address is at most deep path segments below a folder of a host.
+// It parses the address as a client does.
 func under(address, scheme, user, host, folder string, deep int) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != scheme || u.Host != host || u.User.String() != user || u.RawQuery != "" || u.Fragment != "" {
@@ -224,7 +225,7 @@ func under(address, scheme, user, host, folder string, deep int) bool {
 	}
 	clean := path.Clean("/" + u.Path)
 	if u.RawPath != "" || strings.TrimSuffix(u.Path, "/") != strings.TrimSuffix(clean, "/") {
-		return false // it is written so that it can be taken for something else
+		return false // parsers could read the path differently
 	}
 	if folder == "" {
 		return true
@@ -233,10 +234,10 @@ func under(address, scheme, user, host, folder string, deep int) bool {
 	return below && strings.Count(rest, "/") < deep
 }
 
-// plain is an address whose host every parser reads as the same.
+// plain matches addresses in which all parsers find the same host.
 var plain = regexp.MustCompile(`^https://[a-z0-9.-]+(:[0-9]+)?(/|$)`)
 
-// outside reports whether an address is an https address of a name outside of the cluster.
+// outside reports whether an https address names a host outside of the cluster.
 func outside(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || !plain.MatchString(address) {
@@ -245,12 +246,13 @@ func outside(address string) bool {
 	host := strings.TrimSuffix(u.Hostname(), ".")
 	labels := strings.Split(host, ".")
 	last := labels[len(labels)-1]
-	// A last label with a hyphen is a namespace: a resolver of the cluster finds the Service.
+	// No top-level domain has a hyphen: such a name is a Service of a namespace.
 	return len(labels) > 1 && !slices.Contains([]string{"svc", "local", "localhost", "internal", "cluster"}, last) && !strings.Contains(last, "-") &&
 		strings.ContainsAny(last, "abcdefghijklmnopqrstuvwxyz") && !strings.Contains(host, ":") && !strings.HasPrefix(last, "0x")
 }
 
-// notifications: callers authenticate, and events go outside.
+// notifications refuses Receivers without authentication, and Providers that post into the
+// cluster or with a cloud identity.
 func notifications(o *unstructured.Unstructured) string {
 	switch o.GetKind() {
 	case "Receiver":
@@ -268,7 +270,7 @@ func notifications(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// workloads: Pods do not run as an account that Flux applies as, and not privileged.
+// workloads refuses Pods that run as a reconciler, and Pods in the network of the host.
 func workloads(o *unstructured.Unstructured) string {
 	at := map[string][]string{
 		"Pod": {"spec"}, "Deployment": {"spec", "template", "spec"}, "StatefulSet": {"spec", "template", "spec"}, "DaemonSet": {"spec", "template", "spec"},
@@ -277,20 +279,20 @@ func workloads(o *unstructured.Unstructured) string {
 	if at == nil {
 		return ""
 	}
-	// The old field counts if the new one is empty.
+	// Kubernetes reads the deprecated field serviceAccount if serviceAccountName is empty.
 	account := cmp.Or(field(o, append(slices.Clone(at), "serviceAccountName")...), field(o, append(slices.Clone(at), "serviceAccount")...))
 	if slices.Contains(reconcilers, account) {
 		return "the account is one that Flux applies as"
 	}
 	hostNetwork, _, _ := unstructured.NestedBool(o.Object, append(slices.Clone(at), "hostNetwork")...)
-	// Pod Security warns of a template and refuses the Pod.
+	// Pod Security admission refuses Pods, and warns about templates of Pods.
 	if hostNetwork && o.GetKind() == "Pod" {
 		return "the Pod is privileged"
 	}
 	return ""
 }
 
-// secrets: no token of Flux's accounts, no kubeconfig that Flux uses, no other address for
+// secrets refuses tokens of reconcilers, kubeconfigs that Flux may use, and keys that redirect
 // notifications.
 func secrets(o *unstructured.Unstructured) string {
 	if o.GetKind() != "Secret" {
@@ -322,7 +324,7 @@ func secrets(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// rights: a tenant gives what it has, to those whom it can name.
+// rights refuses roles beyond the tenant's own permissions, and system groups as subjects.
 func rights(o *unstructured.Unstructured) string {
 	switch o.GetKind() {
 	case "RoleBinding":

@@ -7,12 +7,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Namespaces: one of the tenant's that the profile governs, one that has parameters of its
-// own, and one of nobody's.
+// profiled and parametrised are namespaces of the tenant, the second with TenantParameters;
+// foreign is a namespace of another tenant.
 const profiled, parametrised, foreign = "profiled", "parametrised", "foreign"
 
-// A change gives one field one of several values. A value of nil removes the field, and a
-// function makes a value.
+// A change sets a field to one of several values. The value nil removes the field, and a
+// function generates a value.
 type change struct {
 	at     []string
 	values []any
@@ -22,8 +22,8 @@ func oneOf(at []string, values ...any) change { return change{at, values} }
 
 func at(fields ...string) []string { return fields }
 
-// A template is an ordinary object, as YAML without a namespace, and what may be changed in
-// it.
+// A template is the manifest of an object that the tenant may create, without a namespace,
+// with a list of changes.
 type template struct {
 	manifest string
 	changes  []change
@@ -32,7 +32,7 @@ type template struct {
 var (
 	durationsOf = []any{"10s", "29s", "30s", "1m", "15m", "15m1s", "1h", "0.5m", "0.4m", "1440m"}
 	namespaces  = []any{profiled, parametrised, foreign, "flux-system", ""}
-	// gitAddresses are approved, nearly approved, or written so that they look approved.
+	// gitAddresses are approved addresses, and addresses that look like approved ones.
 	gitAddresses = []any{
 		"https://git.example.com/acme/shop", "https://git.example.com/acme/shop.git", "https://git.example.com/acme", "https://git.example.com/acme/",
 		"https://git.example.com/acme/a/b", "https://git.example.com/other/shop", "http://git.example.com/acme/shop", "https://git.example.com:8443/acme/shop",
@@ -56,7 +56,7 @@ var (
 	}
 	accounts = []any{tenant, "preview", "default", "app", "kustomize-controller"}
 	shard    = oneOf(at("metadata", "labels"), map[string]any{"sharding.fluxcd.io/key": "shard1"}, map[string]any{"sharding.fluxcd.io/key": ""}, map[string]any{"app": "shop"})
-	// owners are labels and finalizers that say whose an object is.
+	// owners changes the labels of ownership and the finalizers.
 	owners = []change{
 		oneOf(at("metadata", "labels"),
 			map[string]any{"app": "shop"}, map[string]any{"tenure.dev/managed-by": "manager"},
@@ -67,7 +67,7 @@ var (
 	}
 )
 
-// workload is a Pod's template with what identifies it.
+// workload returns the changes of the Pod spec at a path.
 func workload(prefix ...string) []change {
 	in := func(field string) []string { return append(append([]string{}, prefix...), field) }
 	return []change{
@@ -158,7 +158,7 @@ var templates = []template{
 	}},
 }
 
-// address puts an address together from parts that are approved and parts that are not.
+// address joins parts of approved and other addresses at random.
 func address(random *rand.Rand) any {
 	pick := func(parts ...string) string { return parts[random.IntN(len(parts))] }
 	made := pick("https://", "https://", "https://", "ssh://git@", "oci://", "oci://", "http://", "HTTPS://", "https:/", "ssh://") +
@@ -180,7 +180,7 @@ func rule(group, resource, verb string) []any {
 	return []any{map[string]any{"apiGroups": []any{group}, "resources": []any{resource}, "verbs": []any{verb}}}
 }
 
-// addressesOf are Secrets that would send a Provider elsewhere.
+// addressesOf returns changes that set a key of a Secret to an address.
 func addressesOf(key string) []change {
 	var values []any
 	for _, a := range outsideAddresses {
@@ -189,7 +189,7 @@ func addressesOf(key string) []change {
 	return []change{oneOf(at("stringData"), values...)}
 }
 
-// ordinary is an object as the template has it.
+// ordinary returns the object of the manifest.
 func (t template) ordinary() *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(t.manifest), &o.Object); err != nil {
@@ -198,8 +198,8 @@ func (t template) ordinary() *unstructured.Unstructured {
 	return o
 }
 
-// object makes an object: one of the templates in one of the namespaces, with up to three
-// changes. It returns the template's index as well.
+// object generates an object from a template, with up to three changes, in one of the
+// namespaces. It also returns the index of the template.
 func object(random *rand.Rand) (int, *unstructured.Unstructured) {
 	i := random.IntN(len(templates))
 	t := templates[i]

@@ -40,7 +40,7 @@ type runner struct {
 	done      chan struct{}
 	// tmp is the folder for temporary files of a program that has gpg.
 	tmp string
-	// releases end the reservations of the ports that its process has.
+	// releases end the reservations of the ports of the current process.
 	releases []func()
 
 	// Guarded by the Pod's lock.

@@ -10,9 +10,8 @@ import (
 	"sync"
 )
 
-// Reserve reserves a free port until release is called, once or more often. The system gives
-// a reserved port to nobody who asks for any port; a program that is told its number can
-// listen on it.
+// Reserve reserves a free port until the first call of release. The system assigns a
+// reserved port to no other socket, and a program can listen on the port by its number.
 func Reserve() (number int, release func(), err error) {
 	number, release, err = reserve()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A reserved port goes to nobody who asks for any port, whether to listen or to dial. The
-// program that it is for can listen on it.
+// The system assigns a reserved port to no listener and no client, and a program can listen
+// on the port by its number.
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	const ports, others = 200, 2000
@@ -43,7 +43,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// goesToNobody asks for other ports, to listen and to dial.
+// goesToNobody opens listeners and connections, and compares their ports with the reserved ones.
 func goesToNobody(t *testing.T, reserved map[int]bool, others int) {
 	t.Helper()
 	server, err := net.Listen("tcp", "127.0.0.1:0")

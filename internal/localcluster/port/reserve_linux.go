@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// reserve binds a socket that allows its address to be used again (SO_REUSEADDR) and never
-// listens. Linux gives a bound port to no socket that asks for any port. It lets a program
-// listen that names the port and also allows reuse, as Go programs do; see socket(7).
+// reserve binds a socket with SO_REUSEADDR and does not listen. Linux never assigns the port
+// of a bound socket to another socket. A program that sets SO_REUSEADDR too, as Go programs
+// do, can still listen on the port by its number: see socket(7).
 func reserve() (int, func(), error) {
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

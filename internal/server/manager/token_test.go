@@ -340,7 +340,7 @@ func stealsCluster(t *testing.T, c client.Client, own *rest.Config, refusal stri
 	}
 	token := &authenticationv1.TokenRequest{}
 	testwait.For(t, "a token of a cluster-admin's account", patience, func() (bool, string) {
-		// The manager that runs removes the binding, as it has no business there.
+		// The running manager deletes the binding, since kube-system belongs to no tenant.
 		if err := c.Create(t.Context(), step.DeepCopy()); client.IgnoreAlreadyExists(err) != nil {
 			return false, err.Error()
 		}
