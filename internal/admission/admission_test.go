@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/admission"
-	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -106,22 +105,7 @@ func newClient(t *testing.T, restConfig *rest.Config, as rest.ImpersonationConfi
 
 func prepare(t *testing.T, restConfig *rest.Config) {
 	t.Helper()
-	for _, manifests := range [][]byte{config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), []byte(adversaries), []byte(extensions), []byte(owners), config.Policies()} {
-		objects, err := flux.ReadObjects(manifests)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var wanted []*unstructured.Unstructured
-		for _, o := range objects {
-			// Of Flux its kinds are enough.
-			if o.GetLabels()["app.kubernetes.io/part-of"] != "flux" || o.GetKind() == "CustomResourceDefinition" {
-				wanted = append(wanted, o)
-			}
-		}
-		if err := flux.ApplyManifests(t.Context(), restConfig, wanted); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testcluster.Apply(t, restConfig, testcluster.WithoutControllers, config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), []byte(adversaries), []byte(extensions), []byte(owners), config.Policies())
 	tenant := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:apps:dev-team", Groups: []string{"system:authenticated"}})
 	testwait.For(t, "every policy is in force", patience, func() (bool, string) {
 		// Those of the first and of the last policy that was made.

@@ -8,34 +8,12 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/server/manager"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
-
-// Apply applies those objects of manifests that are wanted, as the admin.
-func Apply(t *testing.T, admin *rest.Config, wanted func(*unstructured.Unstructured) bool, manifests ...[]byte) {
-	t.Helper()
-	for _, m := range manifests {
-		objects, err := flux.ReadObjects(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var some []*unstructured.Unstructured
-		for _, o := range objects {
-			if wanted(o) {
-				some = append(some, o)
-			}
-		}
-		if err := flux.ApplyManifests(t.Context(), admin, some); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // Run starts the manager, with the layer for Capsule and without the webhook, until the
 // process ends: other tests share it. It has a token of its own account, whose rights

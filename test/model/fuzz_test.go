@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/config"
-	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testwait"
 	"golang.org/x/sync/errgroup"
@@ -93,22 +92,7 @@ func prepare(t testing.TB, admin *rest.Config) client.Client {
 	for _, namespace := range []string{profiled, parametrised} {
 		mine += "---" + strings.ReplaceAll(inEach, "NAMESPACE", namespace)
 	}
-	for _, manifests := range [][]byte{config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), config.Roles(), []byte(mine), config.Policies()} {
-		objects, err := flux.ReadObjects(manifests)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var wanted []*unstructured.Unstructured
-		for _, o := range objects {
-			// The test needs the CRDs of Flux, and not the controllers.
-			if o.GetLabels()["app.kubernetes.io/part-of"] != "flux" || o.GetKind() == "CustomResourceDefinition" {
-				wanted = append(wanted, o)
-			}
-		}
-		if err := flux.ApplyManifests(t.Context(), admin, wanted); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testcluster.Apply(t, admin, testcluster.WithoutControllers, config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), config.Roles(), []byte(mine), config.Policies())
 	as := rest.CopyConfig(admin)
 	as.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + profiled + ":" + tenant,

@@ -21,7 +21,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -78,10 +77,7 @@ func prepare(t *testing.T, admin *rest.Config) {
 	t.Helper()
 	const namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}"
 	// Of Flux its kinds are enough; the manager runs in this process.
-	wanted := func(o *unstructured.Unstructured) bool {
-		return o.GetKind() == "CustomResourceDefinition" || (o.GetLabels()["app.kubernetes.io/part-of"] != "flux" && o.GetKind() != "Deployment")
-	}
-	testmanager.Apply(t, admin, wanted,
+	testcluster.Apply(t, admin, testcluster.WithoutControllers,
 		[]byte(namespace), config.FluxComponents(), config.CRDs(), config.CapsuleCRDs(), config.Roles(), config.Manager(), config.CapsuleRoles(),
 		[]byte(base), config.Policies(), config.CapsulePolicies())
 	lowest, ended = testmanager.Run(t, admin)

@@ -85,10 +85,10 @@ func TestLateKinds(t *testing.T) {
 	// The manager runs in this process.
 	all := func(o *unstructured.Unstructured) bool { return o.GetKind() != "Deployment" }
 	const namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}"
-	testmanager.Apply(t, cluster.REST, all, []byte(namespace), config.CRDs(), config.Roles(), config.Manager(), config.CapsuleRoles(), []byte(profile), config.Policies())
+	testcluster.Apply(t, cluster.REST, all, []byte(namespace), config.CRDs(), config.Roles(), config.Manager(), config.CapsuleRoles(), []byte(profile), config.Policies())
 	_, ended = testmanager.Run(t, cluster.REST)
 
-	testmanager.Apply(t, cluster.REST, all, []byte(early))
+	testcluster.Apply(t, cluster.REST, all, []byte(early))
 	condition(t, admin, "plain", "Ready", "InPlace", "1 namespace")
 	condition(t, admin, "early", "Ready", "Failed", "GitRepository")
 	plain := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "plain"}}
@@ -98,7 +98,7 @@ func TestLateKinds(t *testing.T) {
 	exists(t, admin, false, plain, "", "plain")
 
 	definition := func(o *unstructured.Unstructured) bool { return o.GetKind() == "CustomResourceDefinition" }
-	testmanager.Apply(t, cluster.REST, definition, config.FluxComponents())
+	testcluster.Apply(t, cluster.REST, definition, config.FluxComponents())
 	condition(t, admin, "early", "Provisioned", "InPlace", "1 namespace")
 	source := object("source.toolkit.fluxcd.io/v1", "GitRepository")
 	exists(t, admin, true, source, "early", "app")
@@ -118,10 +118,10 @@ func TestLateKinds(t *testing.T) {
 		return url == "https://git.example.com/acme/app", fmt.Sprint(url, err)
 	})
 
-	testmanager.Apply(t, cluster.REST, all, config.CapsuleCRDs(), config.CapsulePolicies())
-	testmanager.Apply(t, cluster.REST, all, []byte(late))
+	testcluster.Apply(t, cluster.REST, all, config.CapsuleCRDs(), config.CapsulePolicies())
+	testcluster.Apply(t, cluster.REST, all, []byte(late))
 	exists(t, admin, true, &v1alpha1.Tenant{}, "", "late")
-	testmanager.Apply(t, cluster.REST, all, []byte(shares))
+	testcluster.Apply(t, cluster.REST, all, []byte(shares))
 	exists(t, admin, true, &corev1.ConfigMap{}, "late", "shared")
 }
 

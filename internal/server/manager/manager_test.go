@@ -77,22 +77,7 @@ func prepare(t *testing.T, admin *rest.Config) {
 func install(t *testing.T, admin *rest.Config) *rest.Config {
 	t.Helper()
 	const namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: flux-system}}"
-	for _, manifests := range [][]byte{[]byte(namespace), config.FluxComponents(), config.CRDs(), config.Roles(), config.Manager(), []byte(testProfile), config.Policies()} {
-		objects, err := flux.ReadObjects(manifests)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var wanted []*unstructured.Unstructured
-		for _, o := range objects {
-			// Of Flux its kinds are enough; the manager runs in this process.
-			if o.GetKind() == "CustomResourceDefinition" || (o.GetLabels()["app.kubernetes.io/part-of"] != "flux" && o.GetKind() != "Deployment") {
-				wanted = append(wanted, o)
-			}
-		}
-		if err := flux.ApplyManifests(t.Context(), admin, wanted); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testcluster.Apply(t, admin, testcluster.WithoutControllers, []byte(namespace), config.FluxComponents(), config.CRDs(), config.Roles(), config.Manager(), []byte(testProfile), config.Policies())
 	lowest := rest.CopyConfig(admin)
 	lowest.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:flux-system:tenure-manager",
