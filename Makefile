@@ -23,6 +23,11 @@ TESTED := $(filter-out cluster,$(MODULES))
 # The race detector needs a C compiler; without one the tests run all the same.
 RACE = $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && echo -race)
 
+# Packages that are tested without the race detector, which makes them a quarter to a
+# half slower and finds little there: test/e2e runs the built programs, internal/profile
+# starts no goroutines. `make test UNRACED=` tests them with it.
+UNRACED ?= ./test/e2e ./internal/profile
+
 # How long the tests of one package may take: those of test/e2e take some 25 minutes
 # beside others, and all of .ci/run is to end within an hour.
 TIMEOUT ?= 55m
@@ -65,10 +70,7 @@ up: build ## start a local cluster and reconcile the example fleet, until Ctrl-C
 
 .PHONY: test
 test: build clients generate-check ## run every test: unit, script and integration tests of all modules
-	@set -e; for module in $(TESTED); do \
-		echo "go test $(RACE) in $$module"; \
-		(cd $$module && $(GO) test $(RACE) -timeout $(TIMEOUT) ./...); \
-	done
+	@GO='$(GO)' TIMEOUT='$(TIMEOUT)' RACE='$(RACE)' UNRACED='$(UNRACED)' hack/test.sh $(TESTED)
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## check formatting and style

@@ -61,7 +61,7 @@ func (r Row) tries(a attack.Attack, whole bool) bool {
 	case r.Via != "":
 		return a.Via == r.Via
 	}
-	return whole || !a.Deep && a.Via != attack.Proxy
+	return whole || !a.Deep && !a.Slow && a.Via != attack.Proxy
 }
 
 // Through returns the keys of all attacks that get through, sorted.
@@ -98,8 +98,8 @@ type Options struct {
 	Rows []Row
 	// Excluded are the attacks that no row is for; nil takes those of [Excluded].
 	Excluded map[string]Exclusion
-	// Whole tries every attack with every row; otherwise those that wait for
-	// Flux are tried with their own rows only.
+	// Whole tries every attack with every row; otherwise the attacks that wait for
+	// Flux or send many requests are tried with their own rows only.
 	Whole bool
 	// Progress is told of each row that is done; nil means nobody is.
 	Progress func(Measured)

@@ -17,6 +17,7 @@ func init() {
 		Controls:   []string{"RBAC", "policy on platform-managed objects"},
 		References: []string{"MTB CPI-2"},
 		Fix:        Fix{Advice: "give the tenant's role no write verb on roles, role bindings, resource quotas, limit ranges and network policies", Rights: true},
+		Slow:       true,
 		Run: func(ctx context.Context, e *Env) Finding {
 			objects, err := e.guardrails(ctx)
 			if err != nil {

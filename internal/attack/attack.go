@@ -65,9 +65,11 @@ type Attack struct {
 	// one that is missing is reported although another one holds.
 	Layers []Layer
 	// Deep is set for an attack that waits for the answer of Flux, the manager or the
-	// proxy. Of several
-	// tenants with the same shape, only the first is attacked with it.
+	// proxy. Of several tenants with the same shape, only the first is attacked with it.
 	Deep bool
+	// Slow is set for an attack that sends so many requests to the API server that it
+	// takes half a second or more. Ablation tries it with its own rows only.
+	Slow bool
 	// Owners says whether the owners of a Tenant try it as well.
 	Owners Owners
 	// Files are what the attack needs in the tenant's repository, by path below

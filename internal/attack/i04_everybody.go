@@ -19,7 +19,8 @@ func init() {
 			Rights: true,
 			Denied: []rbacv1.PolicyRule{denied(rbacv1.GroupName, writing, "rolebindings")},
 		},
-		Run: sharesWithEverybody,
+		Slow: true,
+		Run:  sharesWithEverybody,
 	})
 }
 

@@ -21,6 +21,7 @@ func init() {
 		Controls:   []string{"RBAC on namespaces", "policy and webhook that compare names exactly"},
 		References: []string{"GHSA-gjw4-3v3v-rqxg"},
 		Fix:        Fix{Advice: "compare names, owners and labels of namespaces exactly, in lower case, with patterns that stand for whole names"},
+		Slow:       true,
 		Run:        readsLikeAnother,
 	})
 }

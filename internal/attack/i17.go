@@ -18,6 +18,7 @@ func init() {
 		Controls:   []string{"RBAC", "policy on TenantParameters"},
 		References: []string{"CVE-2022-46167"},
 		Fix:        Fix{Advice: "give tenants and owners of Tenants no write verb on tenants, tenancyprofiles, tenantparameters, capsuleconfigurations, admission policies, their bindings and webhook configurations", Rights: true},
+		Slow:       true,
 		Run:        editsItsBounds,
 	})
 }

@@ -17,6 +17,7 @@ func init() {
 		Controls:   []string{"RBAC on namespaces", "the tenant's name as a prefix, reserved names", "policy on what the platform applies to namespaces that owners made"},
 		References: []string{"Kubernetes: DNS for Services and Pods, search lists"},
 		Fix:        Fix{Advice: "let tenants make no namespaces, or only those whose names begin with the tenant's name; keep the names of the platform's components in protectedNamespaces of the TenancyProfile, and install the rule tenure-takeover", Rights: true},
+		Slow:       true,
 		Run:        takesNames,
 	})
 }

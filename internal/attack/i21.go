@@ -11,6 +11,7 @@ func init() {
 		Controls:   []string{"RBAC on namespaces", "policy and webhook with a list of the labels that owners choose"},
 		References: []string{"Gateway API: cross-namespace routing"},
 		Fix:        Fix{Advice: "let tenants make no namespaces, or none with labels and annotations beyond a list: what selects namespaces by labels cannot be listed in full", Rights: true},
+		Slow:       true,
 		Run:        choosesLabels,
 	})
 }

@@ -170,7 +170,10 @@ func crossNamespaceSource(ctx context.Context, e *Env) Finding {
 	if apierrors.IsForbidden(err) && judge(err, "").Control == f.Control {
 		return e.closed(ctx, f)
 	}
-	if err != nil || !pathNotFound.MatchString(own.message) {
+	switch {
+	case err != nil:
+		return unproven("the same with the tenant's own source fails: " + firstLine(err.Error()))
+	case !pathNotFound.MatchString(own.message):
 		return unproven("the same with the tenant's own source does not reach its artifact: " + firstLine(own.message))
 	}
 	return f

@@ -16,6 +16,7 @@ func init() {
 		Controls:   []string{"RBAC", "policy on platform-managed objects"},
 		References: []string{"MTB TI-1", "MTB CPI-2"},
 		Fix:        Fix{Advice: "give the tenant's role no write verb on resourcequotas, limitranges and networkpolicies, or refuse changes of the platform's with a ValidatingAdmissionPolicy", Rights: true},
+		Slow:       true,
 		Run:        loosensItsBounds,
 	})
 }

@@ -55,6 +55,7 @@ func init() {
 		Controls:   []string{"RBAC"},
 		References: []string{"MTB TI-2"},
 		Fix:        Fix{Advice: "bind the tenant's account with RoleBindings in its own namespaces only", Rights: true},
+		Slow:       true,
 		Run:        requests(all...),
 	})
 }

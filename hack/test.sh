@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Runs the tests of the modules that are its arguments, all of them even when some fail.
+# GO is the go command, TIMEOUT the time that the tests of one package may take, RACE the
+# flag of the race detector or nothing. UNRACED are packages of the root module that are
+# tested without it.
+set -o pipefail
+
+go=${GO:-go}
+read -ra unraced <<<"${UNRACED:-}"
+read -ra race <<<"${RACE:-}"
+failed=0
+
+run() {
+	"$go" test -timeout "${TIMEOUT:-55m}" "$@" || failed=1
+}
+
+for module in "$@"; do
+	echo "go test $RACE in $module"
+	packages=(./...)
+	if [ "$module" = . ] && ((${#unraced[@]} > 0)); then
+		apart=$("$go" list "${unraced[@]}") || exit 1
+		all=$("$go" list ./...) || exit 1
+		read -rd '' -a packages < <(grep -vxF "$apart" <<<"$all")
+	fi
+	pushd "$module" >/dev/null || exit 1
+	run "${race[@]}" "${packages[@]}"
+	popd >/dev/null || exit 1
+done
+
+if ((${#unraced[@]} > 0)); then
+	echo "go test in ${unraced[*]}"
+	run "${unraced[@]}"
+fi
+exit "$failed"
