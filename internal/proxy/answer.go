@@ -62,7 +62,7 @@ func (p *Proxy) filtered(w http.ResponseWriter, r *http.Request, c *call) (bool,
 		return false, nil
 	}
 	if !read {
-		// One that somebody may not see is the API server's to refuse.
+		// The API server refuses the names that the caller may not see.
 		if !slices.Contains(rule.Select(who).Names, c.info.Name) {
 			return false, nil
 		}
@@ -71,8 +71,8 @@ func (p *Proxy) filtered(w http.ResponseWriter, r *http.Request, c *call) (bool,
 	return true, p.send(w, r, c, who, rule)
 }
 
-// send sends the request as the proxy itself, cut down by the rule, and passes the
-// answer on. Without a rule the path says what is wanted.
+// send sends the request with the proxy's own credentials and the rule's selector, and
+// passes the answer on. If there is no rule, the path alone selects the objects.
 func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.Info, rule Rule) error {
 	watching := c.info.Verb == "watch"
 	limit, transport := p.lists, p.transports.own
@@ -96,7 +96,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 			}
 		}
 	}
-	// What the client may have missed, when it goes on from where it was.
+	// A client that continues a watch may have missed changes of its rights.
 	from, goesOn := continued(query.Get("resourceVersion"), query.Get("sendInitialEvents") == "true")
 	_, byName := rule.(sharedRule)
 	missed := func() bool {
@@ -158,8 +158,8 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 	return nil
 }
 
-// open sends the request of a list or watch as the proxy. What is put together is asked
-// for in parts; of a watch of it, the filter is what passes its events on.
+// open sends a list or watch with the proxy's own credentials. A list that no single
+// selector describes is read in parts. The events of such a watch pass the returned filter.
 func (p *Proxy) open(ctx context.Context, transport http.RoundTripper, by reader, query url.Values, see *reach, goesOn bool) (*http.Response, *filter, error) {
 	var some *filter
 	var err error
@@ -276,10 +276,10 @@ func narrow(query url.Values, chosen Selection) error {
 	return nil
 }
 
-// ownRequest makes the proxy's own request from the client's: its path and query,
-// and of its headers those that say in which form the answer is wanted. The API
-// server's audit log names the proxy as the user; the user agent says for whom, and
-// the ID is that of the proxy's own audit event.
+// ownRequest returns a request of the proxy with the path and query of the client's
+// request and the headers that choose the format of the answer. The API server's audit log
+// names the proxy as the user. The user agent names the caller, and the audit ID is the ID
+// of the proxy's own audit event.
 func (p *Proxy) ownRequest(ctx context.Context, r *http.Request, c *call, who user.Info, query url.Values) (*http.Request, error) {
 	target := *p.host
 	target.Path, target.RawQuery = canonical(c.info), query.Encode()
@@ -298,8 +298,7 @@ func (p *Proxy) ownRequest(ctx context.Context, r *http.Request, c *call, who us
 	return out, nil
 }
 
-// known leaves of what a client accepts the forms of which the proxy can find the
-// ends of events.
+// known returns the accepted media types in which the proxy can find the end of an event.
 func known(accept string) string {
 	var kept []string
 	for entry := range strings.SplitSeq(accept, ",") {
@@ -310,7 +309,7 @@ func known(accept string) string {
 	return strings.Join(kept, ",")
 }
 
-// copyHeader copies an answer's header without what is about the connection.
+// copyHeader copies the header of an answer without the hop-by-hop fields.
 func copyHeader(to, from http.Header) {
 	for name, values := range from {
 		if !across.PerConnection(name) {

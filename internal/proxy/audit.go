@@ -25,16 +25,16 @@ const (
 	annotationReason   = "proxy.tenure.dev/reason"
 )
 
-// maxAudited bounds what of a text that a client has chosen gets into an event, in
-// bytes: who has no credentials must not fill the log.
+// maxAudited is the maximum length, in bytes, of a client's text in an event: a client
+// without credentials must not fill the log.
 const maxAudited = 2 << 10
 
-// auditor writes down what the API server's audit log does not say: for whom the
-// proxy asked what it answers itself, and what it has refused. What is passed on is
-// not here, since there the API server sees the caller.
+// auditor logs what the API server's audit log lacks: the caller of each request that the
+// proxy answers itself, and each request that the proxy refuses. It does not log requests
+// that the proxy passes on, because the API server logs their callers.
 //
-// Events are those of audit.k8s.io/v1 at level Metadata, a line of JSON each. The ID
-// goes to the API server as well, so that both logs can be joined by auditID.
+// An event is one line of JSON, of type audit.k8s.io/v1 and level Metadata. The API server
+// gets the same audit ID, so that both logs can be joined by auditID.
 type auditor struct {
 	log *slog.Logger
 
@@ -84,7 +84,7 @@ func (a audited) event(now time.Time) *auditv1.Event {
 	return e
 }
 
-// describe adds who asks for what.
+// describe adds the caller, the verb and the resource to an event.
 func (c *call) describe(e *auditv1.Event) {
 	if c.caller != nil {
 		e.User = userInfo(c.caller)

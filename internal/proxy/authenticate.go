@@ -27,14 +27,14 @@ import (
 )
 
 const (
-	// tokenTTL is how long a token that has been revoked may still be taken for
-	// valid, invalidTTL one that has become valid for invalid.
+	// tokenTTL and invalidTTL are how long the results of valid and invalid tokens are
+	// cached. A revoked token is accepted for at most tokenTTL.
 	tokenTTL, invalidTTL = 10 * time.Second, time.Second
 	// impersonationTTL is the same for a right to impersonate.
 	impersonationTTL = 5 * time.Second
 	// impersonations bounds how many such rights are remembered.
 	impersonations = 4096
-	// maxReview bounds what is read of a review's answer, in bytes.
+	// maxReview is the maximum size of the answer to a review, in bytes.
 	maxReview = 1 << 20
 	// maxImpersonated bounds for how many things one request may ask the right to
 	// impersonate: each is a question to the API server.
@@ -46,8 +46,8 @@ const (
 	accessReviewPath = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 )
 
-// identities finds out who callers are. It asks with the caller's own token: no
-// right of the proxy is needed for it, and the API server alone decides.
+// identities authenticates callers. It sends a review with the caller's own token, so that
+// the proxy needs no right for it and the API server alone decides.
 type identities struct {
 	host   *url.URL
 	client http.RoundTripper // has no credentials of its own
@@ -55,7 +55,7 @@ type identities struct {
 	rights *utilcache.LRUExpireCache
 	count  func(hit bool)
 	now    func() time.Time
-	// accept refuses who is nobody in particular: see named.
+	// accept refuses users without an identity: see named.
 	accept func(user.Info) (user.Info, error)
 }
 
@@ -70,7 +70,7 @@ func newIdentities(host *url.URL, client http.RoundTripper, count func(hit bool)
 // errDenied says that the API server did not take the token.
 var errDenied = errors.New("the API server does not take the token")
 
-// review asks the API server who has a token.
+// review asks the API server for the user of a token.
 func (i *identities) review(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	i.count(false)
 	answer := &authenticationv1.SelfSubjectReview{}
@@ -92,7 +92,7 @@ func (i *identities) review(ctx context.Context, token string) (*authenticator.R
 	}}, true, nil
 }
 
-// bearer is who has a token.
+// bearer is the user of a token.
 type bearer struct {
 	user.Info
 	// expires is when the token says that it ends, in seconds since 1970; 0 if it does
@@ -105,7 +105,7 @@ func (b *bearer) expired(now time.Time) bool {
 	return b.expires > 0 && float64(now.Unix()) >= b.expires
 }
 
-// who says who has a token: a refusal if nobody.
+// who returns the user of a token, or a refusal if the token is not valid.
 func (i *identities) who(ctx context.Context, token string) (user.Info, error) {
 	i.count(true) // every look; review counts those that were in vain
 	answer, ok, err := i.tokens.AuthenticateToken(ctx, token)
@@ -125,7 +125,7 @@ func (i *identities) who(ctx context.Context, token string) (user.Info, error) {
 	return i.accept(who)
 }
 
-// named refuses who is nobody in particular.
+// named refuses a user without a name and the anonymous user.
 func named(who user.Info) (user.Info, error) {
 	if who.GetName() == "" || who.GetName() == user.Anonymous || slices.Contains(who.GetGroups(), user.AllUnauthenticated) {
 		return nil, unauthorized("anonymous")
@@ -153,7 +153,7 @@ func expiry(token string) float64 {
 	return claims.Expires
 }
 
-// certified is who a client certificate names, as at the API server.
+// certified returns the user of a client certificate, by the API server's rules.
 func certified(certificate *x509.Certificate) (user.Info, error) {
 	subject := certificate.Subject
 	if slices.Contains(subject.Organization, user.SystemPrivilegedGroup) {
@@ -162,8 +162,8 @@ func certified(certificate *x509.Certificate) (user.Info, error) {
 	return named(&user.DefaultInfo{Name: subject.CommonName, Groups: append(slices.Clone(subject.Organization), user.AllAuthenticated)})
 }
 
-// mayBe checks that the holder of the token may impersonate all of what it asks
-// for: the user, each group, the UID and the extras. The answer is kept for 5 s.
+// mayBe checks that the user of the token may impersonate the user, each group, the UID
+// and the extras. It caches the result for 5 s.
 func (i *identities) mayBe(ctx context.Context, token string, who user.Info, as *impersonation) error {
 	attributes, err := as.attributes()
 	if err != nil {

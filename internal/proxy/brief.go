@@ -25,19 +25,19 @@ const (
 	// idleTimeout is how long a connection to the API server is kept for another
 	// request.
 	idleTimeout = 90 * time.Second
-	// maxAnswerHeader bounds the header of an answer, in bytes; maxInformational how
-	// many informational answers may come before it. Both are those of net/http.
+	// maxAnswerHeader is the maximum size of an answer's header, in bytes, and
+	// maxInformational the maximum number of informational answers before it. Both values
+	// are taken from net/http.
 	maxAnswerHeader, maxInformational = 10 << 20, 5
 )
 
-// brief is a way for requests without a body: it writes the request and reads the
-// answer in the goroutine of the caller, over a connection that nobody else uses
-// meanwhile. net/http has two goroutines for each connection, and passing a request
-// and its answer between the three took a quarter of what the proxy adds to a GET.
-// Everything else takes the other way.
+// brief is a transport for requests without a body: it writes the request and reads the
+// answer in the goroutine of the caller, over a connection that no other request uses
+// meanwhile. net/http has two goroutines for each connection, and passing a request and
+// its answer between the three took a quarter of the time that the proxy adds to a GET.
+// All other requests use the transport of net/http.
 //
-// It reads and writes with net/http: what a message is and where it ends is decided
-// there.
+// brief writes and parses messages with net/http, which decides where a message ends.
 type brief struct {
 	other   http.RoundTripper
 	host    *url.URL
@@ -232,10 +232,10 @@ func (c *briefConn) exchange(r *http.Request) (*http.Response, error) {
 // past is a deadline after which nothing is waited for.
 var past = time.Unix(1, 0)
 
-// quiet says whether a connection that was idle can be used: what has come for no
-// request must not become somebody's answer, and one that was closed has none.
+// quiet reports whether an idle connection can be used: it is open and has no unread
+// bytes. Bytes that arrived for no request must not become the answer to the next one.
 func (c *briefConn) quiet() bool {
-	// What has been read of it already.
+	// Bytes in the buffer of the reader.
 	_ = c.SetReadDeadline(past)
 	if _, err := c.reader.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
@@ -243,7 +243,7 @@ func (c *briefConn) quiet() bool {
 	if err := c.SetReadDeadline(time.Time{}); err != nil {
 		return false
 	}
-	// What has not.
+	// Bytes that the system has received and the program has not read.
 	socket, ok := c.NetConn().(syscall.Conn)
 	if !ok {
 		return false

@@ -12,18 +12,18 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// call is what is known of a request.
+// call holds the parsed properties of a request.
 type call struct {
 	credential credential
 	as         *impersonation
 	info       *request.RequestInfo
-	// plain says that the proxy may answer: nothing about the request can be
-	// understood in two ways. What is not plain is passed on, if at all.
+	// plain reports that the proxy may answer the request, because the request has only
+	// one reading. The proxy passes all other requests on or refuses them.
 	plain   bool
 	upgrade bool
 
-	// caller is who has the credential, acting who the request is made as, once
-	// they have been found out; auditID makes that of the request.
+	// caller is the user of the credential and acting the user after impersonation. Both
+	// are set by authentication. auditID returns the audit ID of the request.
 	caller, acting user.Info
 	auditID        func() string
 	// room counts the bytes of the request and of its answer that are in memory at once.
@@ -42,7 +42,7 @@ type check struct {
 	do   func(*http.Request, *call) error
 }
 
-// checks are those of every request, in order.
+// checks returns the checks of every request, in order.
 func checks(certificates bool) []check {
 	return []check{
 		{"hops", func(r *http.Request, _ *call) error { return checkHops(r) }},
@@ -82,8 +82,8 @@ func readCall(r *http.Request, checks []check) (*call, error) {
 	return c, nil
 }
 
-// canonical is the path of a request as it is usually written, for those that the
-// proxy may answer; "" for all others.
+// canonical returns the canonical path of a request that the proxy may answer, and ""
+// for all other requests.
 func canonical(info *request.RequestInfo) string {
 	if !info.IsResourceRequest || info.Subresource != "" {
 		return ""
@@ -123,7 +123,7 @@ func callFrom(ctx context.Context) *call {
 	return c
 }
 
-// callerOf is who has the credential of a request.
+// callerOf returns the user of the credential of a request.
 func (p *Proxy) callerOf(ctx context.Context, c *call) (user.Info, error) {
 	if c.caller == nil {
 		c.caller = c.credential.certified
@@ -139,8 +139,8 @@ func (p *Proxy) callerOf(ctx context.Context, c *call) (user.Info, error) {
 	return who, nil
 }
 
-// identity is who a request is made as, after impersonation: what answers of the
-// proxy are for.
+// identity returns the user of a request after impersonation. The proxy's answers depend on
+// this user.
 func (p *Proxy) identity(ctx context.Context, c *call) (user.Info, error) {
 	who, err := p.callerOf(ctx, c)
 	if err != nil || c.as == nil {

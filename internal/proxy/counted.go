@@ -15,30 +15,30 @@ import (
 // HelmRelease applied an object.
 var fluxNamespaceLabels = []string{"kustomize.toolkit.fluxcd.io/namespace", "helm.toolkit.fluxcd.io/namespace"}
 
-// platformLabels make a RoleBinding the platform's: the rule "managed" of
-// internal/admission lets nobody else write them in a tenant's namespace.
+// platformLabels mark a RoleBinding as the platform's: the rule "managed" of
+// internal/admission lets only the platform write these labels in a tenant's namespace.
 var platformLabels = append([]string{tenancy.LabelManaged}, fluxNamespaceLabels...)
 
-// counted are the rights of one caller that count for what the caller is shown. A
-// tenant may be able to write RoleBindings in its namespaces, for whomever it wants: one
-// for a group of everybody would bring what the tenant has into everybody's lists, and
-// would end their watches whenever it comes and goes. So a binding in a tenant's
-// namespace counts for those who belong to the tenant, if it is the platform's, or if it
-// names the caller and no group. A right that is not counted is still a right at the API
-// server.
+// counted evaluates the rights of a caller that decide what the proxy shows the caller. A
+// tenant may be able to create RoleBindings in its namespaces for any subject. A binding for
+// a group of all users would add the tenant's objects to the lists of all users, and would
+// end their watches with each change of the binding. So the proxy counts a binding in a
+// tenant's namespace only if the caller belongs to the tenant, if the platform made the
+// binding, or if the binding names the caller as a user. A right that the proxy does not
+// count is still a right at the API server.
 type counted struct {
 	*view
 	self string   // the key of the caller's name
 	mine []string // the tenants that the caller belongs to
 }
 
-// countedFor are the rights of somebody that count.
+// countedFor returns the rights of a user that the proxy counts.
 func (v *view) countedFor(who user.Info) counted {
 	return counted{view: v, self: userKey(who.GetName()), mine: v.tenantsOf(who)}
 }
 
-// tenantsOf are the tenants that somebody belongs to: those that they own, and of a
-// service account the one in whose namespace it is.
+// tenantsOf returns the tenants of a user: the tenants that the user owns and, for a service
+// account, the tenant of its namespace.
 func (v *view) tenantsOf(who user.Info) []string {
 	mine := v.owned(who)
 	if namespace, _, err := serviceaccount.SplitUsername(who.GetName()); err == nil {
@@ -49,8 +49,8 @@ func (v *view) tenantsOf(who user.Info) []string {
 	return mine
 }
 
-// tenantNamed is the name of the tenant whose a namespace is, whatever says so; "" is
-// nobody's. It returns false for a namespace that is not known.
+// tenantNamed returns the name of a namespace's tenant, by any of the tenant labels, or ""
+// if the namespace has no tenant. It returns false for an unknown namespace.
 func (v *view) tenantNamed(namespace string) (string, bool) {
 	ns, ok := v.namespace(namespace)
 	if !ok {
@@ -76,8 +76,8 @@ func (c counted) bindings(key, namespace string) []*rbacv1.RoleBinding {
 	})
 }
 
-// writer says whether a tenant may have written a binding, and which: "" is one that is
-// not known, since the binding was heard of before its namespace.
+// writer returns the tenant that may have written a binding, and whether there is one. The
+// name is "" if the proxy does not know the binding's namespace yet.
 func (v *view) writer(b *rbacv1.RoleBinding) (tenant string, byTenant bool) {
 	tenant, known := v.tenantNamed(b.Namespace)
 	return tenant, (tenant != "" || !known) && !v.ofPlatform(b.Labels)

@@ -9,14 +9,14 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// credential is what a request shows of who sends it: one thing, never two.
+// credential is the credential of a request: a token or a client certificate, never both.
 type credential struct {
 	// token is a bearer token, wherever in the request it was.
 	token string
 	// bearer says that it was in the header Authorization. Otherwise it is among
 	// the subprotocols of a websocket and goes on where it is.
 	bearer bool
-	// certified is who a verified client certificate names, instead of a token.
+	// certified is the user of a verified client certificate; nil if there is a token.
 	certified user.Info
 }
 
@@ -26,9 +26,9 @@ const (
 	protocolPrefix = "base64url.bearer.authorization.k8s.io."
 )
 
-// readCredential finds the credential of a request. Unlike at the API server, whose
-// next step after a header that is no credential is somebody anonymous, a request
-// without exactly one goes nowhere.
+// readCredential returns the credential of a request, and a refusal unless the request has
+// exactly one. The API server would treat a request without a usable credential as
+// anonymous.
 func readCredential(r *http.Request, certificates bool) (credential, error) {
 	var found []credential
 	switch values := r.Header.Values("Authorization"); {
@@ -103,8 +103,8 @@ func protocolToken(r *http.Request) (string, error) {
 	if token == "" {
 		return "", nil
 	}
-	// The API server looks for it in a websocket only, and wants one that it can
-	// answer with.
+	// The API server accepts a token as a subprotocol of websockets only, and only beside
+	// another subprotocol that it can answer with.
 	if !isUpgrade(r) || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || others == 0 {
 		return "", badRequest("credentials", "a token among the subprotocols needs a websocket and another subprotocol")
 	}

@@ -1,23 +1,21 @@
-// Package proxy stands between tenants and the API server. It answers a few
-// cluster-wide reads with what the caller may see of them, so that `kubectl get
-// namespaces` works for somebody who may not list all namespaces, and passes
-// everything else on as it came.
+// Package proxy is an HTTP proxy between tenants and the API server. It filters a few
+// cluster-wide lists and watches, so that `kubectl get namespaces` shows a tenant the
+// tenant's own namespaces. It passes all other requests on unchanged.
 //
-// # What it may do
+// # Rights of the proxy
 //
-// Little. A request is passed on with the caller's own token: the API server
-// authenticates, authorizes and audits the caller itself, and nothing that this
-// package gets wrong about such a request gives anybody a right. The proxy has no
-// Secrets, impersonates nobody (but for client certificates, see
-// [Options.ClientCertificates]) and reads namespaces, Tenants and RBAC.
+// The proxy passes a request on with the caller's own token. The API server authenticates,
+// authorizes and audits the caller, so that a mistake of this package cannot give a caller
+// more rights. The proxy reads namespaces, Tenants and RBAC, and no Secrets. It impersonates
+// users for client certificates only: see [Options.ClientCertificates].
 //
-// # What it answers
+// # Requests that the proxy answers
 //
-// A read for which there is a [Rule] and which the caller may not do by itself. The
-// proxy asks who the caller is, by a SelfSubjectReview with the caller's token, and
-// sends the same request as itself with one more selector. What comes back is the
-// API server's own answer and is streamed through unread, so tables, protobuf,
-// pages, resource versions and bookmarks are what they always are.
+// The proxy answers a list, watch or get for which a [Rule] exists and to which the caller
+// has no right. It authenticates the caller by a SelfSubjectReview with the caller's token,
+// adds a selector to the request, and sends the request with its own credentials. It streams
+// the API server's answer without parsing it, so that tables, protobuf, pages, resource
+// versions and bookmarks stay unchanged.
 //
-// docs/design/proxy.md says why it is so.
+// docs/design/proxy.md gives the reasons.
 package proxy

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// How many watches are being opened at the API server at a time: together, and for
-// one user. To the API server all of them are the proxy's, and it lets so many begin
-// at once as the shares of its priority level are: some 80, if nothing has been
-// changed. Those beyond it queue there behind each other whoever they are for, and
-// are refused after a quarter of the time of a request. Here everybody waits for
-// their own.
+// maxOpening and maxOpeningEach are the maximum numbers of watches that the proxy opens at
+// the API server at the same time, for all users and for one user. To the API server all
+// these requests come from the proxy. By default it starts about 80 of them at the same time
+// (the shares of the priority level), queues the others without regard to the user, and
+// refuses them after a quarter of the request timeout. In the proxy a user waits only for
+// the user's own requests.
 const maxOpening, maxOpeningEach = 32, 8
 
-// gate lets some at a time in, and of each user fewer, so that nobody waits behind
-// all of what another has asked for.
+// gate limits the number of concurrent requests, in total and for each user, so that the
+// requests of one user do not delay the requests of another.
 type gate struct {
 	all  chan struct{}
 	each int
@@ -34,8 +34,8 @@ func newGate(all, each int) *gate {
 	return &gate{all: make(chan struct{}, all), each: each, users: map[string]*queue{}}
 }
 
-// enter waits until somebody may go in. Whoever got in calls leave, once. It fails
-// when the context ends before.
+// enter waits until both limits allow one more request of a user. The caller calls leave
+// once. enter returns the context's error if the context ends before.
 func (g *gate) enter(ctx context.Context, who string) (leave func(), err error) {
 	q := g.join(who)
 	defer func() {

@@ -19,24 +19,24 @@ import (
 const (
 	// lag bounds how much later than the API server this program hears of a right.
 	lag = time.Second
-	// maxMarks bounds how many subjects are remembered, and of those whom tenants name
-	// maxNamed for each tenant.
+	// maxMarks is the maximum number of subjects in the history, and maxNamed the maximum
+	// number of subjects that one tenant's objects name.
 	maxMarks, maxNamed = 100_000, 1000
 )
 
-// history remembers when what somebody may see has changed last. A client that goes
-// on with a watch where a list or another watch has ended has what it was allowed to
-// see then; of something that was allowed in between, the API server would not tell
-// it, as the object itself has not changed. Such a client has to list again.
+// history stores, for each subject, the resource version of the last change of its rights. A
+// client that continues a watch from the resource version of a list has the objects that it
+// was allowed to see then. If a right was added in between, the API server sends no event
+// for the objects, because the objects have not changed. The client has to list again.
 type history struct {
 	mu sync.Mutex
 	// start is the resource version before which nothing is known.
 	start uint64
-	// rights are changes by subject, spaces those of namespaces that a subject may
-	// see: they concern who sees namespaces by name.
+	// rights holds the changes of rights by subject, spaces the changes of the namespaces
+	// that a subject may see. spaces matters only for lists of namespaces.
 	rights, spaces map[string]mark
-	// named are those of both that tenants have made by naming somebody. What is
-	// forgotten of them is only what a tenant that names too many has told somebody.
+	// named holds the changes of both kinds that tenants caused by naming a user. If a
+	// tenant names too many users, only changes of that tenant are dropped.
 	named map[namedKey]namedMark
 	count map[string]int // of named, by tenant
 }
@@ -52,13 +52,13 @@ type mark struct {
 // with is the mark after one more change.
 func (m mark) with(later mark) mark { return mark{max(m.version, later.version), later.heard} }
 
-// namedKey is a user whom a tenant has named; space is of a change of a namespace.
+// namedKey is a user that a tenant's object names. space marks a change of a namespace.
 type namedKey struct {
 	user  string
 	space bool
 }
 
-// namedMark is a change that concerns somebody because a tenant says so.
+// namedMark is a change that concerns a user because a tenant's object names the user.
 type namedMark struct {
 	mark
 	tenant string
@@ -95,8 +95,8 @@ func (h *history) note(version uint64, keys []string, space bool) {
 	}
 }
 
-// noteNamed remembers a change for users whom a tenant has named. A tenant can name as
-// many as it wants, so that nobody else may have to list again because of how many.
+// noteNamed stores a change for users that a tenant's object names. A tenant can name any
+// number of users, so that these changes are limited for each tenant.
 func (h *history) noteNamed(version uint64, tenant string, keys []string, space bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,16 +119,16 @@ func (h *history) noteNamed(version uint64, tenant string, keys []string, space 
 	}
 }
 
-// leave forgets one of those whom a tenant has named.
+// leave drops one of the users that a tenant's objects name.
 func (h *history) leave(tenant string) {
 	if h.count[tenant]--; h.count[tenant] <= 0 {
 		delete(h.count, tenant)
 	}
 }
 
-// since says whether a watch that began at a time, from a resource version, may have
-// missed a change that concerns somebody, or all who belong to one of their tenants. One
-// that is heard of long after it began is in what is compared while it is open.
+// since reports whether a watch that began at a time, from a resource version, may have
+// missed a change that concerns a user or the members of one of the user's tenants. Changes
+// after the watch began are found by the comparison that runs while the watch is open.
 func (h *history) since(who user.Info, mine []string, version uint64, began time.Time, byName bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,8 +154,8 @@ func (h *history) since(who user.Info, mine []string, version uint64, began time
 	return missed(h.named[namedKey{self, false}].mark) || byName && missed(h.named[namedKey{self, true}].mark)
 }
 
-// continued is the resource version from which a watch goes on; false for one that
-// begins with what there is.
+// continued returns the resource version from which a watch continues, and false for a watch
+// that begins with the existing objects.
 func continued(version string, initial bool) (uint64, bool) {
 	n, err := strconv.ParseUint(version, 10, 64)
 	return n, err == nil && n > 0 && !initial
@@ -209,8 +209,8 @@ func (v *view) noted(old, now any) {
 	}
 }
 
-// concern are those whom a change concerns: subjects, and users whom a tenant names, by
-// tenant.
+// concern holds the subjects that a change concerns, and the users that tenants' objects
+// name, by tenant.
 type concern struct {
 	keys  []string
 	named map[string][]string
@@ -218,7 +218,7 @@ type concern struct {
 
 func (c *concern) add(keys ...string) { c.keys = append(c.keys, keys...) }
 
-// holdersOf adds those for whom a binding counts: see [counted].
+// holdersOf adds the subjects for which a binding counts: see [counted].
 func (v *view) holdersOf(c *concern, b *rbacv1.RoleBinding) {
 	keys := subjectKeys(b.Subjects, b.Namespace)
 	tenant, byTenant := v.writer(b)
@@ -249,8 +249,8 @@ func (v *view) holders(c *concern, role string) {
 	}
 }
 
-// concerned adds the subjects that may see a namespace by its name: those of its
-// bindings, and the owners of its tenant.
+// concerned adds the subjects that may see a namespace: the subjects of its bindings and the
+// owners of its tenant.
 func (v *view) concerned(c *concern, ns *corev1.Namespace) {
 	for _, b := range found[*rbacv1.RoleBinding](v.bound, inNamespace, ns.Name) {
 		v.holdersOf(c, b)
@@ -261,7 +261,7 @@ func (v *view) concerned(c *concern, ns *corev1.Namespace) {
 	}
 }
 
-// audience are the subjects who see something because of a Tenant.
+// audience returns the subjects to which a Tenant gives something to see.
 func (v *view) audience(t *v1alpha1.Tenant) []string {
 	keys, _ := indexOwners(t)
 	if len(t.Spec.ClusterResources) == 0 {
@@ -273,7 +273,7 @@ func (v *view) audience(t *v1alpha1.Tenant) []string {
 	return append(keys, subjectsOf(t)...)
 }
 
-// subjectsOf are those whom an object names that shares something.
+// subjectsOf returns the subjects with which an object shares resources.
 func subjectsOf(o any) []string {
 	var keys []string
 	for _, r := range resourcesOf(o) {
@@ -282,8 +282,8 @@ func subjectsOf(o any) []string {
 	return keys
 }
 
-// told are the subjects to whom tenants show something: how much depends on more than
-// one object.
+// told returns the subjects with which tenants share objects. What they may see depends on
+// several objects.
 func (v *view) told() []string {
 	if v.settings == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// impersonation is who a request asks to be: the headers Impersonate-*.
+// impersonation holds the values of the headers Impersonate-* of a request.
 type impersonation struct {
 	user, uid string
 	groups    []string
@@ -20,9 +20,9 @@ type impersonation struct {
 	extra map[string][]string
 }
 
-// readImpersonation reads the headers; nil is a request that is nobody else's.
-// What is not exactly understood is refused: a header that were dropped on the way
-// would leave the caller with the rights that it wanted to be without.
+// readImpersonation parses the headers, and returns nil for a request without impersonation.
+// It refuses headers that it does not know: if the proxy dropped a header, the caller would
+// keep the rights that it meant to give up.
 func readImpersonation(h http.Header) (*impersonation, error) {
 	var as *impersonation
 	for name, values := range h {
@@ -51,7 +51,7 @@ func readImpersonation(h http.Header) (*impersonation, error) {
 	return as, nil
 }
 
-// checkGroups refuses the group that nobody is asked about, at any place.
+// checkGroups refuses the group system:masters, for which the API server checks no rights.
 func (as *impersonation) checkGroups() error {
 	if as != nil && slices.Contains(as.groups, user.SystemPrivilegedGroup) {
 		return forbidden("masters", "the proxy does not impersonate group %s", user.SystemPrivilegedGroup)
@@ -84,8 +84,8 @@ func (as *impersonation) add(name string, values []string) error {
 	return nil
 }
 
-// isSelf says whether somebody asks to be who they are, which Flux does with every
-// kubeconfig: it takes no right.
+// isSelf reports whether a user impersonates itself, which needs no right. Flux does so with
+// every kubeconfig.
 func (as *impersonation) isSelf(who user.Info) bool {
 	if as.user != who.GetName() || (as.uid != "" && as.uid != who.GetUID()) || len(as.extra) > 0 {
 		return false
@@ -93,8 +93,7 @@ func (as *impersonation) isSelf(who user.Info) bool {
 	return len(as.groups) == 0 || maps.Equal(set(as.groups), set(who.GetGroups()))
 }
 
-// set is what the groups are, whatever their order; the one that everybody is in
-// apart.
+// set returns the groups as a set, without the group of all authenticated users.
 func set(groups []string) map[string]bool {
 	s := map[string]bool{}
 	for _, g := range groups {
@@ -105,7 +104,7 @@ func set(groups []string) map[string]bool {
 	return s
 }
 
-// identity is who the caller is when it may be that: as the API server does it.
+// identity returns the impersonated user, with the groups that the API server would add.
 func (as *impersonation) identity() (user.Info, error) {
 	groups := slices.Clone(as.groups)
 	if as.user == user.Anonymous || slices.Contains(groups, user.AllUnauthenticated) {

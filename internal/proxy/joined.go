@@ -17,10 +17,10 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// joined answers a list or watch in all namespaces at once by those in which the
-// caller may do it, with the caller's own credentials. It returns false for a kind
-// that is in no namespace, and for whoever may do it nowhere: the API server
-// refuses that. So does it a client certificate, which it never gets to see.
+// joined answers a list or watch of all namespaces with the objects of the namespaces that
+// the caller may read. It uses the caller's own credentials. It returns false for a
+// cluster-scoped kind, for a caller without a right in any namespace, and for a caller with
+// a client certificate, which the proxy cannot pass on. The API server then answers.
 func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, c *call, who user.Info) (bool, error) {
 	if c.credential.certified != nil {
 		return false, nil
@@ -71,8 +71,8 @@ func identityText(who user.Info) string {
 	return strings.Join(append([]string{who.GetName(), who.GetUID()}, groups...), "\x00")
 }
 
-// kinds says which kinds are in a namespace. It asks the API server when it is
-// asked about one that it does not know, so that new kinds are known at once.
+// kinds reports which kinds are namespaced. It reads the API server's discovery again for
+// each unknown kind, so that it knows a new kind at once.
 type kinds struct {
 	client discovery.DiscoveryInterface
 	mapper *restmapper.DeferredDiscoveryRESTMapper

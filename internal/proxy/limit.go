@@ -7,9 +7,10 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// payer is for whom is counted what somebody has: of a service account all of its tenant,
-// or of its namespace, since whoever has one there can make more of them. Ask once for
-// what is taken and given back: a namespace may join a tenant in between.
+// payer returns the key under which the limits count a user. The service accounts of a tenant
+// have one key, and so have the service accounts of a namespace without a tenant, because an
+// account there can create more accounts. Callers use the same key for take and giveBack: a
+// namespace may join a tenant in between.
 func (v *view) payer(who user.Info) string {
 	namespace, _, err := serviceaccount.SplitUsername(who.GetName())
 	if err != nil {
@@ -34,8 +35,8 @@ func newQuota(maximum, all int) *quota {
 	return &quota{max: maximum, all: all, taken: map[string]int{}}
 }
 
-// take takes one unit, or returns false if who holds the maximum, or all together do.
-// Call giveBack after take returned true.
+// take takes one unit for a key, or returns false if the key or all keys together hold the
+// maximum. Call giveBack after take returned true.
 func (q *quota) take(who string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// transports are the ways to the API server. Those for callers have no credentials
-// of their own: a request of which the token gets lost is nobody's, not ours.
+// transports holds the transports to the API server. The transports for callers' requests
+// have no credentials: a request that loses its token is anonymous, and not the proxy's.
 type transports struct {
-	// short is for requests that are answered at once and for upgrades: HTTP/1.1,
-	// which is faster for them and the only one that knows upgrades. See [brief].
+	// short serves upgrades and requests with a short answer. It uses HTTP/1.1, which is
+	// faster for them and needed for upgrades. See [brief].
 	short http.RoundTripper
 	// long is for watches, many of which share a connection.
 	long http.RoundTripper
@@ -67,7 +67,7 @@ func newTransport(config *rest.Config, http2 bool) (http.RoundTripper, error) {
 		TLSHandshakeTimeout: dialTimeout,
 		MaxIdleConnsPerHost: defaultInFlight,
 		IdleConnTimeout:     idleTimeout,
-		// What is compressed is passed on as it is.
+		// Compressed answers pass unchanged.
 		DisableCompression: true,
 		ForceAttemptHTTP2:  http2,
 		// A connection that has died must not keep its watches waiting.
@@ -137,8 +137,8 @@ func (p *Proxy) newPass() *httputil.ReverseProxy {
 }
 
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
-	// The path and the query as they came: the API server is to see what the
-	// client meant, not what we make of it.
+	// The path and the query stay unchanged, so that the API server decides about the
+	// client's own bytes.
 	pr.Out.URL.Scheme, pr.Out.URL.Host, pr.Out.Host = p.host.Scheme, p.host.Host, ""
 	pr.Out.URL.RawQuery = pr.In.URL.RawQuery
 	for name := range pr.Out.Header {

@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Options say what a [Proxy] does. Config is needed; the zero value of everything
-// else is the default.
+// Options configures a [Proxy]. Config is required; the zero values of all other fields
+// are the defaults.
 type Options struct {
 	// Config leads to the API server, with the proxy's own credentials. The
 	// address must have no path.
@@ -40,9 +40,9 @@ type Options struct {
 	// MaxInFlight bounds the requests at a time that are no watches, upgrades or
 	// logs; 0 is 400, as at the API server.
 	MaxInFlight int
-	// MaxWatches bounds what one user has open of watches that the proxy answers, and
-	// of watches, logs and upgraded connections that it passes on; 0 is 1,000. The
-	// service accounts of a tenant, or of a namespace of nobody's, are one user.
+	// MaxWatches is the maximum number of open watches of one user that the proxy answers,
+	// and of open watches, logs and upgraded connections that it passes on; 0 is 1,000. The
+	// service accounts of a tenant, or of a namespace without a tenant, count as one user.
 	MaxWatches int
 	// MaxLists bounds the lists that the proxy answers for one user at a time,
 	// since to the API server they are all the proxy's; 0 is 50.
@@ -53,8 +53,8 @@ type Options struct {
 	// that the proxy answers or refuses itself: the API server's own log does not
 	// name the caller of these. nil is nowhere.
 	Audit io.Writer
-	// Log is told what a person should know; at debug level also every request. No
-	// token, query or body is ever written. nil is nowhere.
+	// Log receives warnings and errors and, at debug level, every request. The proxy logs
+	// no token, query or body. nil discards all messages.
 	Log *slog.Logger
 }
 
@@ -64,8 +64,8 @@ const (
 	maxBody         = 3 << 20
 	requestTimeout  = 65 * time.Second // the API server's 60 s come first
 	bodyTimeout     = 60 * time.Second
-	// writeTimeout is how long a client may take to read a part of an answer:
-	// without it who does not read keeps what the answer takes.
+	// writeTimeout is the maximum time that a client may take to read a part of an answer.
+	// It frees the memory of answers that a client does not read.
 	writeTimeout = 60 * time.Second
 	// inFlightShare is the part of the requests in flight that one user may have:
 	// one of four.
@@ -177,9 +177,8 @@ func New(o Options) (*Proxy, error) {
 	return p, nil
 }
 
-// Run reads what the proxy has to know and keeps it until the context ends. It
-// returns when everything has been read once, or with an error when the context
-// ends before.
+// Run starts the proxy's caches, which run until the context ends. It returns when they are
+// filled, or with the context's error if the context ends before.
 func (p *Proxy) Run(ctx context.Context) error { return p.view.run(ctx) }
 
 // Ready says why the proxy cannot work: it asks the API server, for at most as long
@@ -212,12 +211,11 @@ func (p *Proxy) Ready(ctx context.Context) error {
 // answered all the same.
 func (p *Proxy) Drain() { p.drainOnce.Do(func() { close(p.draining) }) }
 
-// Visible returns the namespaces in which somebody may do something with a kind, by
-// RBAC as far as it counts (bindings of tenants for groups that are not theirs do not),
-// sorted, and a channel that is closed after something has changed that the answer may
-// depend on. It knows of a change a few milliseconds after the API
-// server. Nothing is said about kinds that are not namespaced, other than
-// namespaces themselves.
+// Visible returns the sorted namespaces in which RBAC lets a user do something with a kind,
+// and a channel that is closed after a change on which the result may depend. It does not
+// count bindings that tenants made for groups of other users. It knows a change a few
+// milliseconds after the API server. For cluster-scoped kinds other than namespaces the
+// result is not defined.
 func (p *Proxy) Visible(_ context.Context, who user.Info, verb, group, resource string) ([]string, <-chan struct{}) {
 	changed := p.view.change.changed()
 	return p.view.visible(who, question{verb: verb, group: group, resource: resource}), changed
@@ -263,7 +261,7 @@ func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve answers or passes on. What it returns is said to the client.
+// serve answers a request or passes it on. The client gets the returned error.
 func (p *Proxy) serve(w *recorder, r *http.Request, c *call) error {
 	ctx := r.Context()
 	if !c.longRunning() {
@@ -287,7 +285,7 @@ func (p *Proxy) serve(w *recorder, r *http.Request, c *call) error {
 	}
 	payer := p.view.payer(who)
 	if !c.longRunning() {
-		// Nobody's slow requests are to be everybody's.
+		// The slow requests of one user must not delay other users.
 		if !p.perUser.take(payer) {
 			return tooMany("quota", "%q has too many requests under way: at most %d at a time", payer, p.perUser.max)
 		}
@@ -334,8 +332,8 @@ func (p *Proxy) boundBody(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(p.slow.body))
 }
 
-// settleImpersonation takes the headers of who asks to be itself off. Otherwise
-// they stay: the API server, or [Proxy.identity], decides about all of them.
+// settleImpersonation removes the impersonation headers of a caller that impersonates
+// itself. All other headers stay: the API server or [Proxy.identity] decides about them.
 func settleImpersonation(r *http.Request, c *call) error {
 	if c.as == nil {
 		return nil

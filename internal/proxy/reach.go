@@ -10,10 +10,10 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// reach is which namespaces somebody may see: those of the Tenants that they own, and
-// of other tenants' those that RBAC lets them get. No one selector selects that, but
-// whether a namespace is among them can be told from its name and its labels alone. So
-// each version of a namespace is seen or not, whatever else is known by then.
+// reach is the set of namespaces that a user may see: the namespaces of the Tenants that the
+// user owns, and the namespaces of other tenants that RBAC lets the user get. No single
+// selector describes this set, but the name and the labels of a namespace decide whether it
+// belongs to the set. So the decision about one version of a namespace needs no other object.
 type reach struct {
 	// owned are names of Tenants, sorted.
 	owned []string
@@ -22,7 +22,7 @@ type reach struct {
 	all   bool
 }
 
-// reach is what somebody may see now.
+// reach returns the set of namespaces that a user may see now.
 func (v *view) reach(who user.Info) *reach {
 	q := question{verb: "get", resource: "namespaces"}
 	if everywhere(v, who, q) {
@@ -45,7 +45,7 @@ func (r *reach) owns(set map[string]string) bool {
 // RBAC lets it be seen.
 func (r *reach) foreign(set map[string]string) bool { return ofTenant(set) && !r.owns(set) }
 
-// beyond says whether more is to be seen than what is owned.
+// beyond reports whether the user may see namespaces of other tenants.
 func (v *view) beyond(r *reach) bool {
 	if r.all {
 		return true
@@ -58,7 +58,7 @@ func (v *view) beyond(r *reach) bool {
 	return false
 }
 
-// parts are selectors that together select at least what is to be seen.
+// parts returns selectors that together select all visible namespaces, and maybe others.
 func (r *reach) parts() []labels.Selector {
 	if r.all {
 		// Whether one of several labels is there cannot be asked for.
@@ -71,7 +71,8 @@ func (r *reach) parts() []labels.Selector {
 	return append(parts, oneOf(corev1.LabelMetadataName, slices.Sorted(maps.Keys(r.names))))
 }
 
-// ofTenant says whether a namespace with these labels is a tenant's, whoever says so.
+// ofTenant reports whether a namespace with these labels belongs to a tenant, by any of the
+// tenant labels.
 func ofTenant(set map[string]string) bool {
 	return slices.ContainsFunc(tenantLabels, func(label string) bool { return set[label] != "" })
 }

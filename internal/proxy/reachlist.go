@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// reachPage is how many namespaces are read at once to find what is to be seen.
+	// reachPage is the page size of the lists that find the visible namespaces.
 	reachPage = 500
 	// metadataList is the form in which the least is sent of a list.
 	metadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -33,7 +33,7 @@ type member struct {
 	object json.RawMessage
 }
 
-// reader reads namespaces as the proxy, for one request of somebody.
+// reader reads namespaces with the proxy's credentials, for one request of a user.
 type reader struct {
 	proxy   *Proxy
 	request *http.Request
@@ -41,9 +41,9 @@ type reader struct {
 	who     user.Info
 }
 
-// at reads what a reach sees, in a form, at the resource version that the query asks
-// for in the ways of a list, and says which version that was: all parts are read at
-// one. The selectors of the query are kept.
+// at reads the visible namespaces in a media type, at the resource version that the query
+// asks for, and returns them with that version. It reads all parts at the same version and
+// keeps the selectors of the query.
 func (r reader) at(ctx context.Context, query url.Values, accept string, see *reach) (map[string]member, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -95,7 +95,7 @@ func exactly(query url.Values, version string) {
 	query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
 }
 
-// page reads a page of a list. What the API server says instead is an error.
+// page reads one page of a list. Any other answer of the API server is an error.
 func (r reader) page(ctx context.Context, query url.Values, accept string) (*page, error) {
 	out, err := r.proxy.ownRequest(ctx, r.request, r.call, r.who, query)
 	if err != nil {
@@ -132,7 +132,7 @@ type page struct {
 	Rows       []json.RawMessage
 }
 
-// members are what is in a list, each as an event would have it.
+// members returns the objects of a page, in the form in which an event would hold them.
 func (p *page) members() ([]member, error) {
 	var all []member
 	add := func(object any) error {
@@ -170,7 +170,7 @@ func (p *page) members() ([]member, error) {
 	return all, nil
 }
 
-// listed is the kind of what is in a list of a kind.
+// listed returns the kind of the items of a list kind.
 func listed(kind string) string {
 	const suffix = "List"
 	if len(kind) > len(suffix) && kind[len(kind)-len(suffix):] == suffix {
@@ -207,9 +207,9 @@ func readMember(raw json.RawMessage) (member, error) {
 	return member{found.Metadata.Name, found.Metadata.ResourceVersion, found.Metadata.Labels, raw}, nil
 }
 
-// list makes a query ask for what a reach sees, by name, at the one resource version at
-// which that was found out: so the list is whole as of its version, and a watch can go
-// on from it.
+// list changes a query so that it selects the visible namespaces by name, at the resource
+// version at which they were found. So the list is complete at its version, and a watch can
+// continue from it.
 func (r reader) list(ctx context.Context, query url.Values, see *reach) error {
 	asked := url.Values{}
 	for _, name := range []string{"labelSelector", "fieldSelector", "resourceVersion", "resourceVersionMatch"} {
@@ -236,9 +236,9 @@ func (r reader) list(ctx context.Context, query url.Values, see *reach) error {
 	return narrow(query, Selection{Labels: oneOf(corev1.LabelMetadataName, slices.Sorted(maps.Keys(seen)))})
 }
 
-// versionOf is the resource version of a token that continues a list, as the API server
-// writes it: see k8s.io/apiserver/pkg/storage, continue.go. One without a version, which
-// stands for "the rest, as it is now", is answered as one that is too old.
+// versionOf returns the resource version in the API server's continue token: see
+// k8s.io/apiserver/pkg/storage, continue.go. A token without a version means "the rest, at
+// the current version". versionOf returns the error for an expired token then.
 func versionOf(token string) (string, error) {
 	var content struct {
 		Version  string `json:"v"`

@@ -19,15 +19,15 @@ import (
 	"github.com/tenure-dev/tenure/internal/proxy/budget"
 )
 
-// filter lets through of a watch of all namespaces what somebody may see of them. It
-// does what the API server does for a selector: a namespace that comes to be seen is an
-// ADDED, one that is not seen any more a DELETED with what was seen of it last, both at
-// the resource version of the change. So whoever goes on from any event of it misses
-// nothing.
+// filter filters a watch of all namespaces by the visible set of a user. It sends the events
+// that the API server sends for a selector: ADDED for a namespace that becomes visible, and
+// DELETED with the last visible object for a namespace that becomes invisible, both at the
+// resource version of the change. So a client can continue from any event and misses no
+// change.
 type filter struct {
 	// accept are the forms that the client can be sent.
 	accept string
-	// known is what the view has of a namespace.
+	// known returns the labels of a namespace in the view.
 	known func(name string) (labels map[string]string, ok bool)
 
 	mu  sync.Mutex
@@ -39,17 +39,17 @@ type filter struct {
 	unsettled map[string]bool
 	// room counts the bytes of shown.
 	room *budget.Room
-	// columns are those of the table, which only the first event has, and headed
-	// says that the client has them.
+	// columns are the columns of the table, which only the first event has. headed
+	// reports that the client has received them.
 	columns json.RawMessage
 	headed  bool
 }
 
-// watch makes the filter of a watch, and its query the one to ask with: for all
-// namespaces, with the client's own selectors. A client that goes on from a version is
-// taken to know what was to be seen then.
+// watch returns the filter of a watch, and changes the query so that it selects all
+// namespaces, with the client's own selectors. It assumes that a client that continues from
+// a version has the namespaces that were visible then.
 func (r reader) watch(ctx context.Context, query url.Values, see *reach, goesOn bool) (*filter, error) {
-	// It only checks the query: the selection is for what is read beside it.
+	// This only checks the query. The selection applies to the namespaces that at reads.
 	if err := narrow(maps.Clone(query), Selection{Labels: nothing}); err != nil {
 		return nil, err
 	}
@@ -85,8 +85,8 @@ func listAccept(accept string) string {
 	return strings.ReplaceAll(accept, "as=PartialObjectMetadata;", "as=PartialObjectMetadataList;")
 }
 
-// copyTo passes on what is to be seen, until either side ends the watch. An event that
-// cannot be read ends it, too.
+// copyTo sends the visible events to the client until either side ends the watch or an event
+// cannot be parsed.
 func (f *filter) copyTo(s *stream, body io.Reader) error {
 	events := across.NewDecoder(body)
 	for {
@@ -111,7 +111,7 @@ func (f *filter) copyTo(s *stream, body io.Reader) error {
 	}
 }
 
-// pass is what the client is sent for an event: nil for nothing.
+// pass returns the event that the client gets for an event of the API server, or nil.
 func (f *filter) pass(in across.Frame) (*across.Frame, error) {
 	if in.Type == watch.Error {
 		return &in, nil
@@ -161,7 +161,7 @@ func (f *filter) pass(in across.Frame) (*across.Frame, error) {
 	}
 	in.Type = watch.Deleted
 	if !may {
-		// Of what it is now, the client may know no more than that.
+		// The client gets the new resource version and no other new field.
 		if in.Object, err = across.WithVersion(before.object, m.version); err != nil {
 			return nil, err
 		}
@@ -200,9 +200,8 @@ func (f *filter) withColumns(out across.Frame) (*across.Frame, error) {
 	return &out, err
 }
 
-// keep goes on with what somebody may see now, and says whether the client can be told
-// of it by the events that are to come: not when rights are the only reason why a
-// namespace is seen, or not seen any more.
+// keep replaces the visible set. It returns false if a namespace became visible or invisible
+// by a change of rights alone: no event of the API server tells the client then.
 func (f *filter) keep(now *reach) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// recorder remembers what was answered, and lets no client take longer than
-// writeTimeout to read some of it.
+// recorder records the status and size of an answer, and limits the time that the client
+// takes to read a part of it to writeTimeout.
 type recorder struct {
 	http.ResponseWriter
 	// answer is how the request was answered, reason why it was refused.
@@ -37,9 +37,8 @@ func (r *recorder) auditID() string {
 	return r.id
 }
 
-// unbound takes the bound of the server off how long the whole answer may take. What
-// it returns is called at the answer's end: what is still to be sent then is bounded
-// again.
+// unbound removes the server's limit on the duration of the whole answer. The caller calls
+// end after the last write, which limits the rest of the transmission again.
 func (r *recorder) unbound() (end func()) {
 	_ = r.control.SetWriteDeadline(time.Time{})
 	return func() { _ = r.control.SetWriteDeadline(time.Now().Add(r.patience)) }

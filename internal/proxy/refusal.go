@@ -27,8 +27,8 @@ func refuse(label string, status *apierrors.StatusError) *refusal {
 	return &refusal{label: label, status: status.Status()}
 }
 
-// unauthorized is said to whoever shows nothing, or nothing that is valid: no more
-// than that, as at the API server.
+// unauthorized is the refusal for a request without a valid credential. Like the API
+// server's, it gives no reason.
 func unauthorized(label string) *refusal {
 	return refuse(label, apierrors.NewUnauthorized("Unauthorized"))
 }
@@ -54,7 +54,7 @@ func unavailable(err error) *refusal {
 	return refuse("unavailable", apierrors.NewServiceUnavailable(fmt.Sprintf("the proxy cannot ask the API server: %v; try again", err)))
 }
 
-// asRefusal is what the client is told about any error.
+// asRefusal returns the refusal that the client gets for an error.
 func asRefusal(err error) *refusal {
 	var r *refusal
 	if errors.As(err, &r) {

@@ -20,9 +20,9 @@ import (
 
 const rulesReviewPath = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 
-// reviewed answers a SelfSubjectAccessReview about a read that the proxy answers
-// for everybody, so that `kubectl auth can-i list namespaces` says what is so. It
-// returns false for every other question, and for one that it cannot read.
+// reviewed answers a SelfSubjectAccessReview about a list or watch that the proxy answers for
+// all users, so that `kubectl auth can-i list namespaces` prints yes. It returns false for
+// all other reviews and for a review that it cannot parse.
 func (p *Proxy) reviewed(w http.ResponseWriter, r *http.Request, c *call) (bool, error) {
 	if r.Method != http.MethodPost || !c.plain || c.info.Path != accessReviewPath || r.Header.Get("Content-Encoding") != "" {
 		return false, nil
@@ -45,7 +45,7 @@ func (p *Proxy) reviewed(w http.ResponseWriter, r *http.Request, c *call) (bool,
 	if err != nil || !ok {
 		return false, nil
 	}
-	// Whoever is not allowed to ask does not get an answer.
+	// A user who may not send the review gets no answer.
 	who, err := p.identity(r.Context(), c)
 	if err != nil {
 		return true, err
@@ -124,7 +124,7 @@ func (p *Proxy) rulesReviewed(w http.ResponseWriter, r *http.Request, c *call) (
 	object, _, err := codecs.UniversalDeserializer().Decode(answer.body.Bytes(), nil, nil)
 	review, ok := object.(*authorizationv1.SelfSubjectRulesReview)
 	if err != nil || !ok {
-		// What the API server says otherwise, as a refusal, is in a form that everybody reads.
+		// The API server's other answers, such as a refusal, are JSON.
 		copyHeader(w.Header(), answer.header)
 		w.WriteHeader(answer.code)
 		_, _ = w.Write(answer.body.Bytes())
@@ -135,7 +135,7 @@ func (p *Proxy) rulesReviewed(w http.ResponseWriter, r *http.Request, c *call) (
 	return true, nil
 }
 
-// shown are the rules of what the proxy shows somebody in the whole cluster.
+// shown returns the rules for the cluster-wide requests that the proxy answers for a user.
 func (p *Proxy) shown(who user.Info) []authorizationv1.ResourceRule {
 	var rules []authorizationv1.ResourceRule
 	for kind := range p.rules {

@@ -9,23 +9,22 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// question is what RBAC is asked: may somebody do this, and where.
+// question is a verb and a resource for which RBAC is evaluated.
 type question struct {
 	verb, group, resource, subresource, name string
 }
 
-// grants is what RBAC holds, by subject. The keys are those of [keysOf].
+// grants returns the RBAC objects of subjects. The keys are those of [keysOf].
 type grants interface {
 	// clusterBindings are the ClusterRoleBindings of a subject, bindings its
 	// RoleBindings: in one namespace, or in all for "".
 	clusterBindings(key string) []*rbacv1.ClusterRoleBinding
 	bindings(key, namespace string) []*rbacv1.RoleBinding
-	// rules are those of a role; none if it is not there.
+	// rules returns the rules of a role, and none if the role does not exist.
 	rules(namespace string, ref rbacv1.RoleRef) []rbacv1.PolicyRule
 }
 
-// keysOf are the keys under which the bindings of somebody are found: one for the
-// name, one for each group.
+// keysOf returns the keys of a user's bindings: one for the name and one for each group.
 func keysOf(who user.Info) []string {
 	keys := []string{userKey(who.GetName())}
 	for _, g := range who.GetGroups() {
@@ -40,7 +39,7 @@ func keysOf(who user.Info) []string {
 func userKey(name string) string  { return "user " + name }
 func groupKey(name string) string { return "group " + name }
 
-// memberKey is for everybody who belongs to a tenant: no subject is called that.
+// memberKey is the key of all members of a tenant. No subject has this name.
 func memberKey(tenant string) string { return "member " + tenant }
 
 func isUserKey(key string) bool { return strings.HasPrefix(key, userKey("")) }
@@ -67,8 +66,8 @@ func subjectKeys(subjects []rbacv1.Subject, namespace string) []string {
 	return keys
 }
 
-// everywhere says whether somebody may do it in the whole cluster: by RBAC, or as
-// one of those whom the API server does not ask about.
+// everywhere reports whether a user has a right in the whole cluster, by RBAC or as a member
+// of system:masters.
 func everywhere(g grants, who user.Info, q question) bool {
 	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
 		return true
@@ -83,8 +82,8 @@ func everywhere(g grants, who user.Info, q question) bool {
 	return false
 }
 
-// within says whether somebody may do it in a namespace, also because of a right
-// for the whole cluster. It is what the API server's RBAC says: see
+// within reports whether a user has a right in a namespace, by a right in the namespace or in
+// the whole cluster. It returns the result of the API server's RBAC: see
 // k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac.
 func within(g grants, who user.Info, q question, namespace string) bool {
 	if everywhere(g, who, q) {

@@ -19,14 +19,14 @@ import (
 type Rule interface {
 	// Resource is the kind.
 	Resource() schema.GroupResource
-	// Select selects what the identity may see; the zero Selection is nothing.
+	// Select returns the objects that a user may see; the zero Selection selects none.
 	Select(who user.Info) Selection
 }
 
-// Selection selects objects by all of what it has. The zero value selects nothing.
+// Selection selects the objects that match all its fields. The zero value selects none.
 type Selection struct {
-	// Labels and Fields are what the objects have; nil is no condition, but at
-	// least one of them has to be there.
+	// Labels and Fields are selectors; nil matches all objects. At least one of them
+	// must be set.
 	Labels labels.Selector
 	Fields fields.Selector
 	// Names are the objects that a get of one by name is answered for. They are
@@ -51,8 +51,8 @@ func requirement(key string, op selection.Operator, values ...string) labels.Req
 	return *r
 }
 
-// oneOf selects by a label's value. Names that are no value of a label are nobody's:
-// Kubernetes does not let them be given.
+// oneOf selects objects by the value of a label. It drops values that Kubernetes does not
+// allow as label values, since no object can have them.
 func oneOf(label string, values []string) labels.Selector {
 	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool {
 		_, err := labels.NewRequirement(label, selection.In, []string{v})
@@ -64,8 +64,8 @@ func oneOf(label string, values []string) labels.Selector {
 	return labels.NewSelector().Add(requirement(label, selection.In, values...))
 }
 
-// namespaces shows owners the namespaces of their tenants, and everybody those of
-// tenants' namespaces that RBAC lets them get.
+// namespaces selects the namespaces of the tenants that a user owns, and the tenants'
+// namespaces that RBAC lets the user get.
 type namespaces struct{ *view }
 
 func (namespaces) Resource() schema.GroupResource { return corev1.Resource("namespaces") }

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// neverShared are kinds that the proxy may read for itself, or that others read by
-// rules of their own: nobody can share them. RBAC's are one group.
+// neverShared are kinds that a Tenant cannot share, because the proxy reads them for itself
+// or has another rule for them. RBAC's kinds are a group.
 var neverShared = map[schema.GroupResource]bool{
 	{Resource: "namespaces"}:                                             true,
 	{Group: v1alpha1.GroupVersion.Group, Resource: "tenants"}:            true,
@@ -45,8 +45,8 @@ func indexShared(o any) ([]string, error) {
 	return keys, nil
 }
 
-// resourcesOf is what an object shares. Those of a Tenant of Capsule's are in the
-// Tenant that is made of it.
+// resourcesOf returns the cluster resources that an object shares. The resources of a
+// Capsule Tenant are in the Tenant that Tenure generates from it.
 func resourcesOf(o any) []v1alpha1.ClusterResource {
 	switch o := o.(type) {
 	case *v1alpha1.Tenant:
@@ -77,14 +77,14 @@ func (v *view) sharing() []cache.SharedIndexInformer {
 	return []cache.SharedIndexInformer{v.tenants, v.globals, v.settings}
 }
 
-// share is what somebody may read of a kind.
+// share holds the objects of a kind that a user may read.
 type share struct {
 	// platform are the selectors that the platform gives, tenant's those that
 	// tenants give to people of theirs.
 	platform, tenants []labels.Selector
 }
 
-// shares are what somebody may read of a kind with a verb, always in the same order.
+// shares returns the objects of a kind on which a user may use a verb, in a stable order.
 func (v *view) shares(who user.Info, kind schema.GroupResource, verb string) share {
 	var s share
 	defer func() {
@@ -155,7 +155,7 @@ func (v *view) ofAllOwners(t *v1alpha1.Tenant, kind schema.GroupResource, wanted
 	return bounds
 }
 
-// concerns says whether somebody is among those to whom a Tenant shows something.
+// concerns reports whether a Tenant shares a resource with one of the subjects.
 func (v *view) concerns(t *v1alpha1.Tenant, r *v1alpha1.ClusterResource, name string, keys []string) bool {
 	if len(r.Subjects) > 0 {
 		return meets(sharers(r.Subjects), keys)
@@ -183,9 +183,9 @@ func (v *view) tenantOf(namespace string) (*v1alpha1.Tenant, bool) {
 	return get[*v1alpha1.Tenant](v.tenants, ns.Labels[v1alpha1.LabelTenant])
 }
 
-// theirs are the keys of the subjects that a tenant may name: of service accounts
-// those of its own namespaces. Users and groups are not anybody's, and get no more
-// than the tenant could tell them.
+// theirs returns the keys of the subjects that a tenant may name: all users and groups, and
+// the service accounts of its own namespaces. Users and groups belong to no tenant, and get
+// only what the tenant may read.
 func (v *view) theirs(tenant string, subjects []v1alpha1.Subject) []string {
 	return sharers(slices.DeleteFunc(slices.Clone(subjects), func(s v1alpha1.Subject) bool {
 		return s.Kind == rbacv1.ServiceAccountKind && !v.inTenant(s.Namespace, tenant)
@@ -205,8 +205,8 @@ func meets(a, b []string) bool {
 	return slices.ContainsFunc(a, func(key string) bool { return slices.Contains(b, key) })
 }
 
-// selectorOf is the selector of what is shared. One that cannot be read selects
-// nothing. A Tenant shares volumes of its own claims only.
+// selectorOf returns the selector of the shared objects. An invalid selector selects no
+// objects. A Tenant shares only volumes that are bound to its own claims.
 func (v *view) selectorOf(tenant string, kind schema.GroupResource, r *v1alpha1.ClusterResource) labels.Selector {
 	selector, err := metav1.LabelSelectorAsSelector(&r.Selector)
 	if err != nil {
@@ -223,7 +223,7 @@ func (v *view) selectorOf(tenant string, kind schema.GroupResource, r *v1alpha1.
 	return selector
 }
 
-// sharedKinds are the kinds of which somebody may read something, with the verbs.
+// sharedKinds returns the kinds of which a user may read shared objects, with the verbs.
 func (v *view) sharedKinds(who user.Info) map[schema.GroupResource][]string {
 	kinds := map[schema.GroupResource][]string{}
 	for _, informer := range v.sharing() {
@@ -261,9 +261,9 @@ type sharedRule struct {
 // Resource implements Rule.
 func (s sharedRule) Resource() schema.GroupResource { return s.kind }
 
-// Select implements Rule. What the platform gives has to fit into one selector. What
-// a tenant gives is left out where it does not: a tenant can name anybody, whose lists
-// must not fail by it.
+// Select implements Rule. The platform's shares must fit into one selector. Select drops
+// tenants' shares that do not fit: a tenant can name any user, and that user's lists must not
+// fail.
 func (s sharedRule) Select(who user.Info) Selection {
 	given := s.view.shares(who, s.kind, s.verb)
 	all, ok := union(given.platform)

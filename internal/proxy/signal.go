@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// settle is how long changes are gathered before those who wait for one are woken:
-// the objects of a tenant come and go together.
+// settle is the delay after a change during which further changes are collected before the
+// waiting goroutines wake up: the objects of a tenant change together.
 const settle = 10 * time.Millisecond
 
-// signal wakes all who wait for a change.
+// signal wakes all goroutines that wait for a change.
 type signal struct {
 	mu      sync.Mutex
 	next    chan struct{}
@@ -18,15 +18,15 @@ type signal struct {
 
 func newSignal() *signal { return &signal{next: make(chan struct{})} }
 
-// changed returns a channel that is closed after the next change. Take it before
-// looking at what may change.
+// changed returns a channel that is closed after the next change. Call it before reading the
+// state that may change.
 func (s *signal) changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.next
 }
 
-// fire says that something has changed. Those who wait hear of it within 10 ms.
+// fire announces a change. The waiting goroutines wake up within 10 ms.
 func (s *signal) fire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

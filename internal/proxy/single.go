@@ -25,7 +25,7 @@ const (
 	// scopeAge is how long it is believed that a kind is in the cluster and in no
 	// namespace. It can change only by deleting the kind with all its objects.
 	scopeAge = 5 * time.Second
-	// maxObject bounds what is read of a single object: more than an API server
+	// maxObject is the maximum size of a single object, in bytes: more than an API server
 	// stores.
 	maxObject = 8 << 20
 	// attempts are how often a single object is read that changes meanwhile.
@@ -51,10 +51,9 @@ func (p *Proxy) shared(w http.ResponseWriter, r *http.Request, c *call, who user
 	return true, p.send(w, r, c, who, sharedRule{p.view, kind, c.info.Verb})
 }
 
-// single answers a get of one object by its name if its labels say that it is shared.
-// An object cannot be asked for by its labels and name at once in the form that a get
-// has, so they are read before and after: what was the same version both times is the
-// one that was sent in between.
+// single answers a get of one object if its labels match a shared selector. A get has no
+// label selector, so single reads the labels before and after the get: if the resource
+// version is the same both times, the object between them has the same labels.
 func (p *Proxy) single(w http.ResponseWriter, r *http.Request, c *call, who user.Info, given share) (bool, error) {
 	payer := p.view.payer(who)
 	if !p.lists.take(payer) {
@@ -93,8 +92,8 @@ func (p *Proxy) single(w http.ResponseWriter, r *http.Request, c *call, who user
 	return true, refuse("changing", apierrors.NewServiceUnavailable("the object changes all the time: try again"))
 }
 
-// metadata reads the metadata of one object as the proxy; nil is one that is not
-// there.
+// metadata reads the metadata of one object with the proxy's credentials. It returns nil if
+// the object does not exist.
 func (p *Proxy) metadata(ctx context.Context, path string, room *budget.Room) (*metav1.PartialObjectMetadata, error) {
 	target := *p.host
 	target.Path = path
@@ -159,7 +158,7 @@ type scopes struct {
 	known  map[schema.GroupVersion]scope
 }
 
-// scope is what a version of a group has outside of namespaces.
+// scope holds the cluster-scoped kinds of a group version.
 type scope struct {
 	resources []string
 	read      time.Time

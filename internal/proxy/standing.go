@@ -8,13 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// standingAge is how long, and a tenth more, somebody may have a watch open without
-// being asked about. The API server asks when a watch begins and never again; but
-// what the proxy answers it reads as itself, so that nobody else would end it.
+// standingAge is the interval, with a jitter of a tenth, at which the credential of an open
+// watch is checked again. The API server checks a credential only when a watch begins, and
+// the watches that the proxy answers run with the proxy's credentials: only the proxy can
+// end them.
 const standingAge = time.Minute
 
-// untilAsked is how long it is until somebody is asked about again: not the same for
-// all, so that those who came at once do not ask at once.
+// untilAsked returns the time until the next check of a watch's credential. The jitter
+// spreads the checks of watches that began together.
 func (p *Proxy) untilAsked() time.Duration { return wait.Jitter(p.standing, 0.1) }
 
 // over waits until a watch is to end in good order: because the proxy stops, or
@@ -37,10 +38,9 @@ func (p *Proxy) over(ctx context.Context, c *call) bool {
 	}
 }
 
-// lost says whether the credential of a request has ended, belongs to somebody else,
-// or gives the right no more to be whom the request is made as. While the API server
-// cannot be asked nothing is lost: there are no events then. What a certificate says
-// stays.
+// lost reports whether the credential of a request has expired, belongs to another user, or
+// no longer gives the right to impersonate. While the API server does not answer, lost
+// returns false: there are no events then. A client certificate stays valid.
 func (p *Proxy) lost(ctx context.Context, c *call) bool {
 	if c.credential.certified != nil {
 		return false

@@ -116,7 +116,7 @@ var errEnded = errors.New("the watch has been ended")
 type stream struct {
 	to     http.ResponseWriter
 	frames framing
-	// stop ends what is read from.
+	// stop ends the request from which the stream reads.
 	stop func()
 
 	mu     sync.Mutex

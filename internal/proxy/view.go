@@ -32,8 +32,8 @@ const (
 	byKind      = "shared kind"
 )
 
-// view is what the proxy knows of the cluster: namespaces, Tenants and RBAC, no
-// more of each than it needs.
+// view is the proxy's cache of namespaces, Tenants and RBAC, reduced to the fields that the
+// proxy needs.
 type view struct {
 	namespaces, tenants cache.SharedIndexInformer
 	clusterBound, bound cache.SharedIndexInformer
@@ -130,7 +130,7 @@ func same(old, now any) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// trim leaves of an object what the view needs.
+// trim removes the fields that the view does not need.
 func trim(o any) (any, error) {
 	meta := func(m metav1.ObjectMeta) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, ResourceVersion: m.ResourceVersion, UID: m.UID}
@@ -310,7 +310,7 @@ func (v *view) rules(namespace string, ref rbacv1.RoleRef) []rbacv1.PolicyRule {
 	return nil
 }
 
-// owned are the names of the Tenants that somebody owns, sorted.
+// owned returns the sorted names of the Tenants that a user owns.
 func (v *view) owned(who user.Info) []string {
 	names := map[string]bool{}
 	for _, key := range keysOf(who) {
@@ -321,12 +321,12 @@ func (v *view) owned(who user.Info) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// namespace returns what is known of a namespace.
+// namespace returns a namespace from the cache.
 func (v *view) namespace(name string) (*corev1.Namespace, bool) {
 	return get[*corev1.Namespace](v.namespaces, name)
 }
 
-// visible are the namespaces in which somebody may do it, sorted.
+// visible returns the sorted namespaces in which a user has a right.
 func (v *view) visible(who user.Info, q question) []string {
 	if everywhere(v, who, q) {
 		return slices.Sorted(slices.Values(v.namespaces.GetIndexer().ListKeys()))
@@ -339,8 +339,8 @@ func (v *view) visible(who user.Info, q question) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// granted are the namespaces in which bindings that count let somebody do it who may not
-// do it everywhere, also those that are not there.
+// granted returns the namespaces in which counted bindings give a right to a user without a
+// cluster-wide right. The namespaces may not exist.
 func (v *view) granted(who user.Info, q question) map[string]bool {
 	ofNamespace := q.group == "" && q.resource == "namespaces"
 	names := map[string]bool{}
