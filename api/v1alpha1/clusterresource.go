@@ -2,19 +2,18 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// LabelClaimNamespace of a PersistentVolume names the namespace of the claim that it
-// is bound to. Of volumes the proxy shows a tenant those that have this label with a
-// namespace of the tenant's. Policy tenure-volumes keeps the label, whoever writes.
+// LabelClaimNamespace is a label of PersistentVolumes. Its value is the namespace of the
+// bound claim. The proxy shows a tenant the volumes whose label names a namespace of the
+// tenant. Policy tenure-volumes keeps the label on each write, by any user.
 const LabelClaimNamespace = "tenure.dev/claim-namespace"
 
-// ClusterResource are objects of cluster-scoped kinds that somebody may read through
-// the proxy. RBAC gives nothing of it: it cannot grant by labels. The proxy reads
-// them as itself, for which it needs the right to read the kinds: see
-// docs/how-to/proxy.md. It never writes; a right to write is given with
-// spec.clusterRoles.
+// ClusterResource selects objects of cluster-scoped kinds that subjects may read through
+// the proxy. RBAC cannot grant rights by label, so the proxy reads these objects with its
+// own rights, which the platform gives it: see docs/how-to/proxy.md. The proxy never writes
+// them. Use spec.clusterRoles to give a right to write.
 //
-// Of PersistentVolumes only those that are bound to claims in the tenant's namespaces
-// are meant.
+// A ClusterResource selects only those PersistentVolumes that are bound to claims in the
+// tenant's namespaces.
 type ClusterResource struct {
 	// apiGroups of the kinds, exactly; "" is the core group.
 	// +required
@@ -25,9 +24,8 @@ type ClusterResource struct {
 	// +kubebuilder:validation:XValidation:rule="!self.exists(g, g == '*')",message="name the API groups: with * what is installed tomorrow would be shown, too"
 	// +kubebuilder:validation:XValidation:rule="!self.exists(g, g == 'rbac.authorization.k8s.io')",message="who has which rights is not shown"
 	APIGroups []string `json:"apiGroups"`
-	// resources are the plural names of the kinds, such as nodes. What is in a
-	// namespace is not shown, nor are namespaces and Tenants, which the proxy shows
-	// to those whose they are.
+	// resources are the plural names of cluster-scoped kinds, such as nodes. Namespaces and
+	// Tenants are not allowed: the proxy shows them to their owners without a grant.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -36,7 +34,7 @@ type ClusterResource struct {
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="!self.exists(r, r == 'namespaces')",message="namespaces are shown to those whose they are"
 	Resources []string `json:"resources"`
-	// verbs are what may be done.
+	// verbs are the allowed verbs.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={get,list,watch}
@@ -48,8 +46,9 @@ type ClusterResource struct {
 	// pool=a and pool=b, or a list is refused.
 	// +required
 	Selector metav1.LabelSelector `json:"selector"`
-	// subjects are who may read. Without them, the tenant's owners and its accounts
-	// may: in each of its namespaces, the one with the tenant's name.
+	// subjects are the users, groups and service accounts that may read the objects. The
+	// default is the tenant's owners and, in each of its namespaces, the service account
+	// with the tenant's name.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000

@@ -61,9 +61,8 @@ const LabelShard = "sharding.fluxcd.io/key"
 
 // The mark of a namespace of the platform's whose images are pinned.
 const (
-	// LabelImages is set, to any value, on a namespace in which Pods may have
-	// listed images only: those of the TenancyProfile's platformImages and of the
-	// annotation.
+	// LabelImages, with any value, marks a namespace in which Pods may use only the
+	// images in the TenancyProfile's platformImages and in the annotation.
 	LabelImages = "tenure.dev/images"
 	// AnnotationImages lists images as platformImages does, one a line. It is on
 	// the namespace, so that it is applied together with what runs there, and

@@ -1,15 +1,15 @@
 package v1alpha1
 
-// How RBAC says that somebody owns a tenant, which is what the API server's rules
-// ask: the manager gives it to the owners of a Tenant, with the ClusterRole
-// tenure:owners:TENANT.
+// The rights that mark an owner of a tenant. Admission policies check them with the API
+// server's authorizer. The manager gives them to the owners of a Tenant with the
+// ClusterRole tenure:owners:TENANT.
 const (
-	// VerbOwn on resource tenants of this group, with a tenant's name, makes
-	// somebody an owner of that tenant.
+	// VerbOwn on resource tenants of this group, with a tenant's name, makes a user
+	// an owner of that tenant.
 	VerbOwn = "own"
-	// OwnersResource is a resource of this group that no object has. Who may
-	// create it owns a tenant, whichever: RBAC cannot be asked for any name, and
-	// owners are held to their tenants where others are not.
+	// OwnersResource is a resource of this group without objects. A user who may create
+	// it owns at least one tenant. RBAC cannot be asked for "any name", and policies apply
+	// some rules to owners only.
 	OwnersResource = "tenantnamespaces"
 	// VerbName on a tenant lets its owners give namespaces names without the tenant's
 	// prefix: see TenantNamespaces.

@@ -2,9 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Posture is what the tenants of a cluster, or one of them, may do with Flux, as
-// far as Kubernetes' own roles cannot say it. What is left out has the default
-// that is safest.
+// Posture limits the Flux objects of one tenant or of all tenants, where RBAC cannot. The
+// default of each field is the strictest value.
 type Posture struct {
 	// accounts says as which service accounts the tenant's Kustomizations and
 	// HelmReleases are applied.
@@ -115,8 +114,8 @@ type Sources struct {
 // +kubebuilder:validation:XValidation:rule="!self.matches('[*][*].') && !self.matches('[^/][*][*]')",message="a pattern has ** at its end only, as /**"
 type AddressPattern string
 
-// BucketPattern is a bucket that a tenant may name. What is empty matches
-// anything, except the endpoint.
+// BucketPattern matches the buckets that a tenant may use. An empty field matches any value;
+// the endpoint is required.
 type BucketPattern struct {
 	// endpoint is host or host:port, exactly.
 	// +required
@@ -165,9 +164,9 @@ type Bounds struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MaxObjects int32 `json:"maxObjects,omitempty"`
-	// finalizers are those that the tenant may put on objects of its namespaces,
-	// such as those of an operator of its own. One that nobody serves keeps a
-	// namespace from going.
+	// finalizers are the finalizers that the tenant may set on objects in its namespaces,
+	// such as the finalizers of its own operator. A finalizer that no controller removes
+	// blocks the deletion of the namespace.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -178,8 +177,8 @@ type Bounds struct {
 
 // Notifications are the ways in and out of a cluster that a tenant may open.
 type Notifications struct {
-	// receiverTypes are the values of spec.type that a Receiver may have. The
-	// default leaves out those that do not authenticate who calls.
+	// receiverTypes are the allowed values of a Receiver's spec.type. The default
+	// excludes the types that do not authenticate the caller.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={generic-hmac,github,gitlab,bitbucket,cdevents}
@@ -187,9 +186,9 @@ type Notifications struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	ReceiverTypes []string `json:"receiverTypes,omitempty"`
 
-	// addresses are what a Provider may name in spec.address. Without any, a
-	// Provider may name every https address outside of the cluster, as far as its
-	// name tells: no IP address, no name of the cluster's own.
+	// addresses are the allowed values of a Provider's spec.address. If the list is empty,
+	// a Provider may use every https address whose host is neither an IP address nor a
+	// cluster-internal name.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -207,7 +206,7 @@ type Notifications struct {
 	Headers []string `json:"headers,omitempty"`
 }
 
-// Flagger limits what a tenant may do with Flagger.
+// Flagger limits the tenants' objects of Flagger.
 type Flagger struct {
 	// addresses are patterns for the addresses in a MetricTemplate and in the webhooks of
 	// a Canary; an AlertProvider uses the addresses of notifications. If the list is

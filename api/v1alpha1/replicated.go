@@ -21,8 +21,8 @@ type ReplicatedObjects struct {
 	// their labels; without it, all do.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// items are the objects, with a name and without a namespace. What is in no
-	// namespace, and kinds of Tenure's and Capsule's, are refused.
+	// items are the objects, with a name and without a namespace. Cluster-scoped kinds and
+	// the kinds of Tenure and Capsule are refused.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -42,16 +42,16 @@ type ReplicatedObjects struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	ServiceAccount string `json:"serviceAccount,omitempty"`
-	// adopt takes part in objects of the same name that somebody else made. They are
-	// not deleted with the list.
+	// adopt adds the fields of an item to an existing object with the same name that
+	// another client created. Such objects are not deleted with the list.
 	// +optional
 	Adopt bool `json:"adopt,omitempty"`
-	// force takes over fields that somebody else has set.
+	// force takes over fields that another field manager has set.
 	// +optional
 	Force bool `json:"force,omitempty"`
 }
 
-// ReplicatedItem is an object as it is.
+// ReplicatedItem is a complete object.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XEmbeddedResource
@@ -78,7 +78,7 @@ type ReplicatedFrom struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
-	// name is that of one.
+	// name is the name of a single object.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

@@ -2,13 +2,13 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// SourceGrant lets other namespaces use sources of its own namespace. Each of
-// them gets an ExternalArtifact named NAMESPACE.SOURCE, which follows the source,
-// and which a Kustomization or HelmRelease there names in sourceRef or chartRef.
-// The credentials of the source stay where they are.
+// SourceGrant lets other namespaces use sources of its own namespace. The manager creates
+// an ExternalArtifact named NAMESPACE.SOURCE in each of them, which follows the source.
+// Kustomizations and HelmReleases there name it in sourceRef or chartRef. The source's
+// credentials stay in its namespace.
 //
-// Whoever may write SourceGrants in a namespace decides about its sources; the
-// role of tenants may not.
+// A user who may write SourceGrants in a namespace shares its sources. The role of tenants
+// does not include this right.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:categories=tenure
@@ -22,7 +22,7 @@ type SourceGrant struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is who may use what.
+	// spec lists the sources and the namespaces that may use them.
 	// +required
 	Spec SourceGrantSpec `json:"spec"`
 	// status is what became of it.
@@ -30,8 +30,8 @@ type SourceGrant struct {
 	Status SourceGrantStatus `json:"status,omitempty,omitzero"`
 }
 
-// SourceGrantSpec is who may use what, in the shape of Gateway API's
-// ReferenceGrant.
+// SourceGrantSpec lists the sources and the namespaces that may use them, in the shape of
+// Gateway API's ReferenceGrant.
 type SourceGrantSpec struct {
 	// to are the sources that may be used.
 	// +required

@@ -6,7 +6,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:validation:XValidation:rule="has(self.git) != has(self.oci)",message="a sync comes from git or from oci, from one of them"
 type Sync struct {
-	// name is that of the source and of the Kustomization.
+	// name is the name of the source and of the Kustomization.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -66,9 +66,9 @@ type Sync struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.branch) || !has(self.tag)",message="give a branch or a tag"
 type GitSource struct {
-	// url is the repository's, https or ssh, without a password and as it is: no
-	// query, nothing encoded, no dots as in ../. The tenant may fetch from it, beside
-	// what its policy allows.
+	// url is the https or ssh address of the repository, without password, query,
+	// percent-encoding and dot segments such as ../. The tenant may fetch from it in
+	// addition to the sources that its policy allows.
 	// +required
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^(https?|ssh)://([a-z0-9_-]+@)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?$`

@@ -20,7 +20,7 @@ type TenancyProfile struct {
 	// spec is what holds.
 	// +required
 	Spec TenancyProfileSpec `json:"spec"`
-	// status is what the manager found.
+	// status is the state that the manager observed.
 	// +optional
 	Status TenancyProfileStatus `json:"status,omitempty,omitzero"`
 }
@@ -179,14 +179,14 @@ type Exemption struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// reason says why, for whoever reads the profile later.
+	// reason explains the exemption to later readers of the profile.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason"`
 }
 
-// TenancyProfileStatus is what the manager found.
+// TenancyProfileStatus is the state that the manager observed.
 type TenancyProfileStatus struct {
 	// conditions: Ready says whether the posture is in force everywhere.
 	// +optional

@@ -5,11 +5,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Tenant is a team on the cluster: who it is, which namespaces it has, what is in
-// each of them, and from where it delivers. A platform admin writes it; the team
-// may read it.
+// Tenant is a team on the cluster: its owners, its namespaces, their content, and the
+// repositories from which it delivers. A platform admin writes it; the team may read it.
 //
-// A namespace is the tenant's when its label tenure.dev/tenant names it.
+// A namespace belongs to the tenant that its label tenure.dev/tenant names.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=tenure
@@ -30,7 +29,7 @@ type Tenant struct {
 	// spec is the desired state of the tenant. It is required, and may be empty.
 	// +optional
 	Spec TenantSpec `json:"spec"`
-	// status is what the manager made of it.
+	// status is the state that the manager observed.
 	// +optional
 	Status TenantStatus `json:"status,omitempty,omitzero"`
 }
@@ -110,14 +109,13 @@ type TenantSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Objects []ReplicatedObjects `json:"objects,omitempty"`
 
-	// policy is what the tenant may do with Flux, where it is not what the
-	// TenancyProfile says for all.
+	// policy replaces parts of the TenancyProfile's limits for this tenant.
 	// +optional
 	Policy TenantPolicy `json:"policy,omitempty,omitzero"`
 
-	// cordoned stops the tenant from making changes: nobody but the platform may
-	// create, change or delete anything in its namespaces, nor make new ones.
-	// What runs goes on running.
+	// cordoned stops the tenant from making changes: only the platform may create, change
+	// or delete objects in its namespaces, and create namespaces for it. Running
+	// workloads are not affected.
 	// +optional
 	Cordoned bool `json:"cordoned,omitempty"`
 
@@ -127,7 +125,7 @@ type TenantSpec struct {
 	Protected bool `json:"protected,omitempty"`
 }
 
-// Owner is somebody who owns a tenant.
+// Owner is a user, group or service account that owns a tenant.
 //
 // +kubebuilder:validation:XValidation:rule="(self.kind == 'ServiceAccount') == has(self.__namespace__)",message="a ServiceAccount needs a namespace, and nobody else has one"
 // +kubebuilder:validation:XValidation:rule="!self.name.startsWith('system:')",message="names that begin with system: are Kubernetes' own; a service account is given with kind ServiceAccount, its namespace and its name"
@@ -164,7 +162,7 @@ type TenantRoleBinding struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Role string `json:"role"`
-	// subjects are who gets the role.
+	// subjects are the subjects that get the role.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -180,8 +178,8 @@ type TenantRoleBinding struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Subject is somebody who gets rights. Unlike an [Owner] it may be one of
-// Kubernetes' own, such as system:serviceaccounts:monitoring.
+// Subject is a user, group or service account that gets rights. Unlike an [Owner] it may be
+// a system subject, such as the group system:serviceaccounts:monitoring.
 //
 // +kubebuilder:validation:XValidation:rule="(self.kind == 'ServiceAccount') == has(self.__namespace__)",message="a ServiceAccount needs a namespace, and nobody else has one"
 type Subject struct {
@@ -201,14 +199,14 @@ type Subject struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// TenantPolicy is what a tenant may do with Flux. Each part that is given takes
-// the place of the same part of the TenancyProfile, altogether.
+// TenantPolicy limits the Flux objects of a tenant. Each field that is set replaces the whole
+// field of the TenancyProfile.
 type TenantPolicy struct {
 	// accounts says as which service accounts the tenant is applied.
 	// +optional
 	Accounts *Accounts `json:"accounts,omitempty"`
-	// sources are the addresses that the tenant may fetch from, beside those of
-	// its sync.
+	// sources are the addresses that the tenant may fetch from, in addition to the
+	// addresses of its sync.
 	// +optional
 	Sources *Sources `json:"sources,omitempty"`
 	// bounds keep the tenant from taking Flux's time from the others.
@@ -229,7 +227,7 @@ type TenantPolicy struct {
 	KubeConfigs []string `json:"kubeConfigs,omitempty"`
 }
 
-// TenantStatus is what the manager made of a Tenant.
+// TenantStatus is the state of a Tenant that the manager observed.
 type TenantStatus struct {
 	// conditions: Provisioned is true if the tenant has its namespaces, roles and quotas,
 	// Synced if Flux has applied its repositories, Replicated if its replicated objects

@@ -2,9 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// TenantParameters is the posture towards the tenant that owns a namespace. The
-// manager writes it, named tenure, from the profile and what the tenant's own
-// objects say; nobody else does.
+// TenantParameters holds the limits of the tenant that owns a namespace. The manager
+// generates it, with the name tenure, from the TenancyProfile and the Tenant. Only the
+// manager may write it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:printcolumn:name="Tenant",type=string,JSONPath=`.spec.tenant`
@@ -39,7 +39,7 @@ type TenantParametersSpec struct {
 	// +listType=set
 	OwnerAccounts []string `json:"ownerAccounts,omitempty"`
 
-	// What the profile says about whom the rules are for holds here as well.
+	// The profile's fields about accounts and modes apply here as well.
 	TenancyProfileSpec `json:",inline"`
 }
 

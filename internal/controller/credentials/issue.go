@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// errTaken says that a Secret of the name is somebody else's. Its content is not ours
-// to vouch for, so nothing may be pointed to it.
+// errTaken is returned if a Secret with the name exists that the manager did not create. The
+// manager refers to its own Secrets only.
 var errTaken = errors.New("there is a Secret of the name that is not the platform's: remove it")
 
 // issue brings the credentials of an account about.
@@ -43,8 +43,8 @@ type holder struct {
 	bound types.UID
 }
 
-// all writes what is due, in the account's own namespace first, and returns when the
-// next one is.
+// all writes the credentials that are due, in the account's own namespace first, and returns
+// the time at which the next credential is due.
 func (i *issue) all(ctx context.Context) (ctrl.Result, error) {
 	next, err := i.place(ctx, i.plan.Account.Namespace)
 	if problem := stuck(err); problem != nil {
@@ -79,8 +79,8 @@ func (i *issue) all(ctx context.Context) (ctrl.Result, error) {
 	return ctrl.Result{RequeueAfter: max(next.Sub(i.Now()), time.Second)}, nil
 }
 
-// stuck returns what somebody has to put right, nil if it is not that. A quota that is
-// used up looks like rights that are missing.
+// stuck returns an error that a person has to fix, and nil for other errors. The API server
+// returns the same status for an exceeded quota and a missing right.
 func stuck(err error) error {
 	switch {
 	case errors.Is(err, errTaken), errors.Is(err, credentials.ErrForeign):
@@ -91,7 +91,7 @@ func stuck(err error) error {
 	return nil
 }
 
-// place writes what is due in a namespace.
+// place writes the credential of a namespace if it is due.
 func (i *issue) place(ctx context.Context, namespace string) (time.Time, error) {
 	if err := i.record(ctx, namespace, false); err != nil {
 		return time.Time{}, err
@@ -118,9 +118,9 @@ func (i *issue) place(ctx context.Context, namespace string) (time.Time, error) 
 	return i.write(ctx, holder{i.plan.In(namespace), uid, meta.UID}, meta)
 }
 
-// holder returns the UID of the account whose token a namespace gets, and makes it
-// where it is not the one that asks. One that is not the manager's may have rights that
-// whoever reads the Secret is not to have.
+// holder returns the UID of the account whose token a namespace gets. It creates the account
+// in namespaces other than the requesting account's. It refuses an account that the manager
+// did not create, which may have rights that readers of the Secret must not get.
 func (i *issue) holder(ctx context.Context, namespace string) (types.UID, error) {
 	if namespace == i.plan.Account.Namespace {
 		return i.plan.UID, nil
@@ -150,9 +150,9 @@ func (i *issue) record(ctx context.Context, namespace string, placed bool) error
 	return i.apply(ctx, i.plan.Record(namespace, i.Manager, placed))
 }
 
-// rights are those of a namespace's account itself. In the account's own namespace, a
-// RoleBinding of its name that is somebody else's stays as it is: who brings it says
-// what the account may do.
+// rights writes the RoleBinding of a namespace's account. In the account's own namespace it
+// keeps a RoleBinding with this name that the manager did not create: its author decides the
+// account's rights.
 func (i *issue) rights(ctx context.Context, namespace string) error {
 	role, binding := i.plan.Impersonator(namespace)
 	have := &rbacv1.RoleBinding{}
@@ -219,7 +219,7 @@ func (i *issue) write(ctx context.Context, who holder, have *metav1.PartialObjec
 	if err != nil {
 		return time.Time{}, err
 	}
-	// Not one that came in the place of the one that was looked at.
+	// The UID protects a new Secret with the same name.
 	secret.UID = have.UID
 	if err := tenantnamespace.Apply(ctx, i.Client, secret); err != nil {
 		return time.Time{}, fmt.Errorf("cannot write Secret %s/%s: %w", namespace, i.plan.Secret, err)

@@ -29,7 +29,7 @@ const (
 	// soon is when something is tried again that needs rights which were given a
 	// moment ago.
 	soon = 500 * time.Millisecond
-	// again is when something is tried again that somebody has to put right.
+	// again is the retry interval for a problem that a person has to fix.
 	again = time.Minute
 )
 
@@ -38,9 +38,8 @@ type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
-// Profiles reads the posture of the cluster. It returns nil without an error when
-// there is none, and an error that wraps [tenancy.ErrInvalid] for one that must not
-// be put in force.
+// Profiles reads the TenancyProfile. It returns nil without an error if there is no profile,
+// and an error that wraps [tenancy.ErrInvalid] for an invalid profile.
 type Profiles interface {
 	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
 }
@@ -59,7 +58,7 @@ type Reconciler struct {
 	Profiles Profiles
 	Targets  Targets
 	Events   Events
-	// Manager is who this is: whom the rights are given to.
+	// Manager is the manager's own subject, which gets the rights.
 	Manager rbacv1.Subject
 	// Lifetime is how long a token is to live: see [credentials.Lifetime].
 	Lifetime time.Duration
@@ -103,11 +102,11 @@ func (r *Reconciler) reconcile(ctx context.Context, account types.NamespacedName
 	return r.carryOut(ctx, state, plan)
 }
 
-// carryOut writes what is due of a plan.
+// carryOut writes the credentials of a plan that are due.
 func (r *Reconciler) carryOut(ctx context.Context, state credentials.State, plan *credentials.Plan) (ctrl.Result, error) {
 	target, err := r.Targets.Target(ctx)
 	if err != nil {
-		// What is there goes on to be good for as long as its token is.
+		// Existing credentials stay valid as long as their tokens.
 		r.warn(state.Account, err)
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
@@ -166,7 +165,7 @@ func (r *Reconciler) inForce(ctx context.Context, state credentials.State) (*v1a
 	return &v1alpha1.TenancyProfile{}, nil
 }
 
-// read returns what the plan has to know.
+// read returns the input of the plan.
 func (r *Reconciler) read(ctx context.Context, account types.NamespacedName) (credentials.State, error) {
 	state := credentials.State{Account: &corev1.ServiceAccount{}, Home: &corev1.Namespace{}}
 	fail := func(err error) (credentials.State, error) {
@@ -205,8 +204,9 @@ func (r *Reconciler) warn(account *corev1.ServiceAccount, problem error) {
 	r.Events.Eventf(account, nil, corev1.EventTypeWarning, credentials.Reason(problem), "IssueKubeconfig", "%v", problem)
 }
 
-// prune removes what the account has and the plan, which may be nil, does not: in each
-// namespace the record last, which is what the manager's rights there come from.
+// prune deletes the account's objects that the plan, which may be nil, does not contain. In
+// each namespace it deletes the record last, since the record gives the manager its rights
+// there.
 func (r *Reconciler) prune(ctx context.Context, account types.NamespacedName, plan *credentials.Plan) error {
 	bindings, err := r.bindings(ctx, account)
 	if err != nil {
@@ -247,9 +247,9 @@ func (r *Reconciler) bindings(ctx context.Context, account types.NamespacedName)
 	return list.Items, nil
 }
 
-// leave removes the Secret beside a record, with which its tokens end, the Role, the
-// account if it was made for this, and then the record. What is there is asked of the
-// API server: without the record, nobody would find again what the cache does not show.
+// leave deletes the Secret beside a record (which ends its tokens), the Role, the account if
+// the manager created it, and then the record. It reads the objects at the API server: once
+// the record is gone, no reconciler finds objects that the cache did not show.
 func (r *Reconciler) leave(ctx context.Context, account types.NamespacedName, record *rbacv1.RoleBinding) error {
 	meta, err := r.secret(ctx, record.Namespace, credentials.SecretName(account.Name))
 	if err != nil {

@@ -37,12 +37,11 @@ const (
 	indexTenant = tenantnamespace.IndexTenant
 	// concurrent is how many accounts are worked on at a time.
 	concurrent = 4
-	// look is how often the target is compared with what it was.
+	// look is the interval at which the target is compared with its previous value.
 	look = 10 * time.Second
 )
 
-// Setup adds the reconciler to a manager. That of the namespaces has to be added
-// before it.
+// Setup adds the reconciler to a manager, after the namespace reconciler.
 func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	if err := index(ctx, mgr); err != nil {
 		return err
@@ -75,7 +74,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Complete(r)
 }
 
-// indexes are what the cache is searched by.
+// indexes are the indexes of the cache.
 var indexes = []struct {
 	object client.Object
 	name   string
@@ -149,8 +148,8 @@ func concerned(ctx context.Context, c client.Reader, namespace client.Object) []
 	return found
 }
 
-// everybody are all accounts that want credentials, and those that have some: one that
-// asks no more may have stopped while there was no valid profile.
+// everybody returns requests for all accounts that ask for credentials or have some: an
+// account may have stopped asking while there was no valid profile.
 func everybody(ctx context.Context, c client.Reader) []reconcile.Request {
 	var accounts corev1.ServiceAccountList
 	if err := c.List(ctx, &accounts, client.MatchingFields{indexAsking: "true"}); err != nil {
@@ -207,7 +206,7 @@ var deleted = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 }}
 
-// removed lets through what is gone.
+// removed is a predicate for deletions.
 var removed = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(event.UpdateEvent) bool { return false },

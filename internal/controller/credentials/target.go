@@ -9,8 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// caKey is the key of a ConfigMap that holds certificates, as that of
-// kube-root-ca.crt.
+// caKey is the key of the certificates in a ConfigMap, as in kube-root-ca.crt.
 const caKey = "ca.crt"
 
 // Proxy is the proxy that kubeconfigs lead to. It implements [Targets].

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// wantedObject is an object, the list that it is in, and who applies it.
+// wantedObject is an object, its list, and the account that applies it.
 type wantedObject struct {
 	object  *unstructured.Unstructured
 	entry   *entry
@@ -29,7 +29,7 @@ const (
 	unknown outcome = iota
 	// inPlace: it is there and as it should be.
 	inPlace
-	// notOurs: what is there is somebody else's alone.
+	// notOurs: only other field managers apply the existing object.
 	notOurs
 )
 
@@ -52,7 +52,7 @@ func (e *Engine) apply(ctx context.Context, manager string, w wantedObject, p *p
 	case existing.GetLabels()[replicate.LabelReplicated] != replicate.Made || !applied(existing, manager):
 		mark = replicate.Adopted
 	default:
-		// Nobody else declares it, so what they changed is corrected.
+		// No other field manager applies the object, so changes by others are drift.
 		force = force || !othersApply(existing, manager)
 	}
 	labels := w.object.GetLabels()
@@ -71,8 +71,8 @@ func (e *Engine) apply(ctx context.Context, manager string, w wantedObject, p *p
 	return inPlace
 }
 
-// remove takes an object away that is not wanted any more, or what the declaration
-// has of it. It says whether that is done.
+// remove deletes an object that is no longer declared. If other field managers apply the
+// object too, remove gives up the declaration's fields only. It reports whether it is done.
 func (e *Engine) remove(ctx context.Context, manager string, held replicate.Held, p *problems) bool {
 	object := held.Object()
 	c, err := e.Clients.As(held.Account)
@@ -95,7 +95,7 @@ func (e *Engine) remove(ctx context.Context, manager string, held replicate.Held
 		uid, version := existing.GetUID(), existing.GetResourceVersion()
 		err = c.Delete(ctx, existing, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	} else {
-		// To apply nothing gives up what was applied before.
+		// An empty apply gives up all fields of the field manager.
 		err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(manager))
 	}
 	if client.IgnoreNotFound(err) != nil {
@@ -122,7 +122,7 @@ func applied(o *unstructured.Unstructured, manager string) bool {
 	return false
 }
 
-// othersApply says whether somebody else declares an object as well.
+// othersApply reports whether another field manager applies the object.
 func othersApply(o *unstructured.Unstructured, manager string) bool {
 	for _, m := range o.GetManagedFields() {
 		if m.Operation == metav1.ManagedFieldsOperationApply && m.Manager != manager && m.Subresource == "" {

@@ -214,9 +214,9 @@ func (r *CapsuleReconciler) tenants(ctx context.Context, o client.Object, d *dec
 	return names, nil
 }
 
-// account says who applies what comes into a namespace. A tenant's own declaration
-// is applied by one account of its namespace, among those that the tenant may be
-// applied as: the API server then holds it to that account's rights.
+// account returns the account that applies the objects in a namespace. A tenant's own
+// declaration is applied by one of the reconciler accounts of its namespace, so that the API
+// server limits it to that account's rights.
 func (r *CapsuleReconciler) account(ctx context.Context, o client.Object, d *declaration, tenants []string, owner map[string]string) (func(string) replicate.Account, string, error) {
 	if d.tenants != nil {
 		if d.account != nil {

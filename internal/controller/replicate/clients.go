@@ -36,8 +36,8 @@ func NewImpersonators(config *rest.Config, mapper apimeta.RESTMapper) *Impersona
 	return &Impersonators{config: config, mapper: mapper, made: map[replicate.Account]client.Client{}}
 }
 
-// As returns a client that acts as an account. It fails for what cannot be the name
-// of an account: nobody else is ever impersonated.
+// As returns a client that impersonates a service account. It returns an error for a name
+// that cannot be a service account's, so that it never impersonates other users.
 func (i *Impersonators) As(account replicate.Account) (client.Client, error) {
 	if problem := replicate.WrongAccount(account); problem != "" {
 		return nil, fmt.Errorf("%s/%s cannot be a service account: %s", account.Namespace, account.Name, problem)

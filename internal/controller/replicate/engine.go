@@ -1,8 +1,7 @@
-// Package replicate brings objects into the namespaces of tenants: those of a
-// Tenant's spec.objects, and those of Capsule's TenantResources and
-// GlobalTenantResources, as [replicate.Plan] says. It reads and writes them as a
-// service account of the tenant's, so that the API server decides what may be
-// made, and reads nothing of them as the manager.
+// Package replicate creates objects in the namespaces of tenants: the objects of a Tenant's
+// spec.objects, and of Capsule's TenantResources and GlobalTenantResources, as
+// [replicate.Plan] computes them. It reads and writes these objects only as a service account
+// of the tenant, never as the manager, so that the API server applies the tenant's limits.
 package replicate
 
 import (
@@ -23,7 +22,7 @@ const (
 	// resync is how often objects are looked at: the manager watches none of them,
 	// for which it would need the right to read Secrets everywhere.
 	resync = time.Minute
-	// soon is when to look again for what is on its way, at first.
+	// soon is the first requeue delay while objects are missing that are expected to appear.
 	soon = 2 * time.Second
 )
 
@@ -45,13 +44,13 @@ type Engine struct {
 	waits waits
 }
 
-// entry is a list of objects, from where they come, and who applies them.
+// entry is a list of objects, their origin, and the account that applies them.
 type entry struct {
 	replicate.Entry
 	from []source
-	// account applies what comes into a namespace.
+	// account returns the account that applies the objects in a namespace.
 	account func(namespace string) replicate.Account
-	// adopt and force are those of the API.
+	// adopt and force are the fields of the API with these names.
 	adopt, force bool
 }
 
@@ -70,10 +69,10 @@ type job struct {
 	manager string
 	scopes  []scope
 	entries []entry
-	// have is what the declaration has by its status.
+	// have is the inventory in the declaration's status.
 	have replicate.Inventory
-	// mine says whether something may be removed from a namespace: one that went to
-	// somebody else keeps what it has.
+	// mine reports whether objects may be removed from a namespace. A namespace that another
+	// tenant got keeps its objects.
 	mine func(namespace string) bool
 	// save writes the inventory into the status.
 	save func(context.Context, replicate.Inventory) error
@@ -85,11 +84,11 @@ type result struct {
 	// size is how many objects are in place.
 	size     int
 	problems problems
-	// wait is when to look again for what is on its way; zero if nothing is.
+	// wait is the requeue delay while objects are expected to appear; zero if none are.
 	wait time.Duration
 }
 
-// problems are what is wrong, in words for the person who wrote the declaration.
+// problems collects error messages for the author of the declaration.
 type problems struct {
 	reason   string
 	messages []string
@@ -161,11 +160,11 @@ func fieldManager(kind, namespace, name string) string {
 	return managerPrefix + hex.EncodeToString(sum[:12])
 }
 
-// run does a job. What is about to be made is written into the inventory first, so
-// that a manager that dies in between finds it. While something is refused or cannot
-// be read, nothing is removed: a mistake in a list does not cost what was there.
+// run executes a job. It writes the planned objects into the inventory before it creates
+// them, so that a manager that restarts in between finds them. While an object is refused or
+// cannot be read, run deletes nothing: a mistake in a list must not delete existing objects.
 //
-// The problems are those that were found before.
+// early holds the problems that the caller found before.
 func (e *Engine) run(ctx context.Context, j *job, early problems) (*result, error) {
 	r := &result{inventory: replicate.Inventory{}, problems: early}
 	wanted := e.plan(ctx, j, &r.problems)
@@ -199,7 +198,7 @@ func (e *Engine) run(ctx context.Context, j *job, early problems) (*result, erro
 	return r, nil
 }
 
-// plan returns what is wanted.
+// plan returns the desired objects.
 func (e *Engine) plan(ctx context.Context, j *job, p *problems) []wantedObject {
 	var wanted []wantedObject
 	for _, s := range j.scopes {
@@ -228,7 +227,7 @@ func (e *Engine) plan(ctx context.Context, j *job, p *problems) []wantedObject {
 	return wanted
 }
 
-// remember adds what is planned to the inventory that is saved, if it is new.
+// remember adds planned objects that are new to the saved inventory.
 func remember(ctx context.Context, j *job, planned replicate.Inventory) error {
 	all, news := replicate.Inventory{}, false
 	for key, held := range j.have {

@@ -23,13 +23,13 @@ import (
 // concurrent is how many declarations are worked on at a time.
 const concurrent = 4
 
-// NewEngine returns what the reconcilers of a manager share.
+// NewEngine returns the engine that the reconcilers of a manager share.
 func NewEngine(mgr manager.Manager) *Engine {
 	return &Engine{Clients: NewImpersonators(mgr.GetConfig(), mgr.GetRESTMapper()), Mapper: mgr.GetRESTMapper(), Now: time.Now}
 }
 
-// Setup adds the reconciler of Tenants to a manager. That of tenants' namespaces has
-// to be added before, for its index.
+// Setup adds the reconciler of Tenants to a manager, after the namespace reconciler, whose
+// index it uses.
 func Setup(mgr manager.Manager, engine *Engine, profiles Profiles) error {
 	tenants := &TenantReconciler{Client: mgr.GetClient(), Engine: engine, Profiles: profiles}
 	return ctrl.NewControllerManagedBy(mgr).

@@ -24,7 +24,7 @@ type source struct {
 	kind  schema.GroupVersionKind
 	// namespace is where they are.
 	namespace string
-	// name is that of one; without it, selector chooses.
+	// name is the name of a single object; without it, selector selects objects.
 	name     string
 	selector labels.Selector
 	// optional lets the one be missing.
@@ -33,8 +33,8 @@ type source struct {
 	reader func(namespace string) replicate.Account
 }
 
-// copies reads what an entry copies, for each namespace that gets it. Whoever may
-// not read gets nothing, which is a problem that is told.
+// copies reads the objects that an entry copies, for each target namespace. If the account
+// may not read an object, copies adds a problem.
 func (e *Engine) copies(ctx context.Context, from *entry, s scope, p *problems) map[string][]*unstructured.Unstructured {
 	if len(from.from) == 0 {
 		return nil

@@ -58,7 +58,7 @@ func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	}
 	result, err := r.reconcile(ctx, tenant)
 	if apierrors.IsConflict(err) {
-		// Somebody was faster: what the cache shows next decides.
+		// Another client changed the object first: reconcile with the next version.
 		return ctrl.Result{RequeueAfter: soon / 10}, nil
 	}
 	return result, err
@@ -215,8 +215,8 @@ func tenantEntry(tenant *v1alpha1.Tenant, o *v1alpha1.ReplicatedObjects, s *scop
 	return e
 }
 
-// reader says who reads from a namespace: in the tenant's own, the account there;
-// elsewhere that of the namespace that gets the copy.
+// reader returns the account that reads objects from a namespace: the account of the
+// namespace if it is the tenant's, and otherwise the account of the target namespace.
 func reader(s *scope, namespace string, account func(string) replicate.Account) func(string) replicate.Account {
 	if s.has(namespace) {
 		return func(string) replicate.Account { return account(namespace) }

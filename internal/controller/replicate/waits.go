@@ -17,17 +17,16 @@ type waits struct {
 	all map[string]wait
 }
 
-// wait is that of one declaration.
+// wait is the state of one declaration.
 type wait struct {
-	// what is a hash.
+	// what is a hash of the names of the expected objects.
 	what  [sha256.Size]byte
 	began time.Time
 }
 
-// next returns when to look again for what the declaration of a field manager waits
-// for; zero if that is nothing. It is [soon] at first, and as long again as it lasts
-// already, up to [resync]. It begins anew when something has come, or is waited for
-// that was not.
+// next returns the requeue delay for the declaration of a field manager, or zero if it
+// expects no objects. The delay is [soon] at first and then the time since the wait began, up
+// to [resync]. The wait begins anew when the set of expected objects changes.
 func (w *waits) next(manager string, waiting map[string]bool, now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

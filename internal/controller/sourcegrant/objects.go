@@ -72,7 +72,7 @@ func Trim(o any) (any, error) {
 	return &unstructured.Unstructured{Object: kept}, nil
 }
 
-// sourceOf is what the plan has to know of a source.
+// sourceOf returns the properties of a source that the plan needs.
 func sourceOf(u *unstructured.Unstructured) grants.Source {
 	source := grants.Source{Kind: u.GetKind(), Name: u.GetName()}
 	if artifact, ok, _ := unstructured.NestedMap(u.Object, "status", "artifact"); ok {
@@ -86,8 +86,8 @@ func copyFrom(u *unstructured.Unstructured, owner string) bool {
 	return u.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue && u.GetLabels()[labelFrom] == owner
 }
 
-// copyOf is the ExternalArtifact of a copy, without its status. It does not say
-// what it follows but by its name: that is the owner's to tell.
+// copyOf returns the ExternalArtifact of a copy, without its status. Only the name tells
+// which source it follows: further details are for the source's owner.
 func copyOf(owner string, c grants.Copy) *unstructured.Unstructured {
 	u := object(artifactKind)
 	u.SetNamespace(c.Namespace)
@@ -117,7 +117,7 @@ func statusOf(owner string, c grants.Copy, uid types.UID, now time.Time) *unstru
 	return u
 }
 
-// endedStatus takes the artifact away from a copy that nobody may use any more.
+// endedStatus returns a copy's status without the artifact, for a grant that has ended.
 func endedStatus(u *unstructured.Unstructured, now time.Time) *unstructured.Unstructured {
 	ended := object(artifactKind)
 	ended.SetNamespace(u.GetNamespace())

@@ -34,8 +34,8 @@ const FieldManager = "tenure-manager"
 
 const (
 	conditionReady = "Ready"
-	// reasonEnded is the reason of a copy, and of an event about its users,
-	// when nobody may use it any more.
+	// reasonEnded is the reason in a copy's condition and in the events about its
+	// consumers when the grant has ended.
 	reasonEnded = "GrantEnded"
 	// reasonFailed is the reason of a grant of which a copy cannot be written.
 	reasonFailed = "Failed"
@@ -45,7 +45,7 @@ const (
 	told = 8
 )
 
-// errTaken says that somebody else's object has the name of a copy.
+// errTaken is returned if another client created an object with the name of a copy.
 var errTaken = errors.New("somebody else made it meanwhile")
 
 // Events tells people what happened; an EventRecorder of Kubernetes is one.
@@ -65,8 +65,8 @@ type Reconciler struct {
 	Now func() time.Time
 }
 
-// Reconcile brings the copies of the sources of a namespace up to date, whose
-// name is that of the request.
+// Reconcile updates the copies of the sources of a namespace. The request's name is the
+// namespace.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	owner := request.Name
 	state, copies, err := r.read(ctx, owner)
@@ -98,8 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: max(plan.Next.Sub(r.Now()), time.Second)}, nil
 }
 
-// read returns what the plan has to know, and the copies that there are, by
-// NAMESPACE/NAME.
+// read returns the input of the plan, and the existing copies by NAMESPACE/NAME.
 func (r *Reconciler) read(ctx context.Context, owner string) (grants.State, map[string]*unstructured.Unstructured, error) {
 	state := grants.State{Owner: owner, Now: r.Now(), Taken: map[string]bool{}}
 	fail := func(what string, err error) (grants.State, map[string]*unstructured.Unstructured, error) {
@@ -164,8 +163,8 @@ func (r *Reconciler) read(ctx context.Context, owner string) (grants.State, map[
 	return state, copies, nil
 }
 
-// apply makes what is missing, updates what differs, and removes the rest. It returns
-// what failed, by the NAMESPACE/NAME of the copy: no consumer waits for another's.
+// apply creates missing copies, updates different copies, and deletes the others. It returns
+// the errors by NAMESPACE/NAME of the copy: an error of one consumer does not delay others.
 func (r *Reconciler) apply(ctx context.Context, owner string, plan grants.Planned, copies map[string]*unstructured.Unstructured) map[string]error {
 	var group errgroup.Group
 	group.SetLimit(writers)
@@ -200,8 +199,8 @@ func (r *Reconciler) apply(ctx context.Context, owner string, plan grants.Planne
 	return failed
 }
 
-// sortOut returns what failed as one error, without those copies that somebody else
-// changed meanwhile: again says that there were some, for which the next plan decides.
+// sortOut joins the errors, without conflicts with other clients. again reports that there
+// were conflicts, which the next plan resolves.
 func sortOut(failed map[string]error) (again bool, err error) {
 	var problems []error
 	for _, key := range slices.Sorted(maps.Keys(failed)) {
@@ -217,8 +216,8 @@ func sortOut(failed map[string]error) (again bool, err error) {
 	return again, errors.Join(problems...)
 }
 
-// resultOf is what a grant has to say about itself: what the plan has, unless a copy
-// that it gives failed. It is not known while the cache is behind with one of them.
+// resultOf returns the result of a grant: the plan's result, or the error of one of its
+// copies. The result is not known while the cache is behind for a copy.
 func resultOf(grant *v1alpha1.SourceGrant, owner string, plan grants.Planned, failed map[string]error) (result grants.Result, known bool) {
 	result = plan.Results[grant.Name]
 	if len(failed) == 0 || result.Reason != grants.ReasonGranted {
@@ -254,9 +253,9 @@ func (r *Reconciler) write(ctx context.Context, owner string, c grants.Copy, exi
 	return nil
 }
 
-// create makes a copy, without its status, and returns it. One that the cache does not
-// know yet may be somebody else's: that is left alone, as a conflict, and the next plan
-// says so.
+// create creates a copy, without its status, and returns it. It returns a conflict for an
+// existing object that the cache does not show yet, which another client may have created;
+// the next plan reports it.
 func (r *Reconciler) create(ctx context.Context, owner string, c grants.Copy) (*unstructured.Unstructured, error) {
 	made := copyOf(owner, c)
 	err := r.Client.Create(ctx, made, client.FieldOwner(FieldManager))
@@ -280,9 +279,8 @@ func missingNamespace(cause, err error) error {
 	return err
 }
 
-// end takes a copy away, in an order in which a manager that dies in between
-// goes on where it was: the artifact first, then those who used it are asked to
-// look, and the object last.
+// end removes a copy in an order that a restarted manager can continue: it removes the
+// artifact, then asks the consumers to reconcile, and then deletes the object.
 func (r *Reconciler) end(ctx context.Context, existing *unstructured.Unstructured) error {
 	name := existing.GetNamespace() + "/" + existing.GetName()
 	status := client.ApplyConfigurationFromUnstructured(endedStatus(existing, r.Now()))

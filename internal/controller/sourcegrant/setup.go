@@ -41,7 +41,7 @@ func (r *Reconciler) add(mgr manager.Manager) error {
 		if owner := o.GetLabels()[labelFrom]; owner != "" {
 			return request(owner)
 		}
-		// Somebody else's, which may have had a name that we want.
+		// Another client's object, which may have had the name of a copy.
 		return r.granting(ctx)
 	})
 	toGranting := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
@@ -60,7 +60,8 @@ func (r *Reconciler) add(mgr manager.Manager) error {
 	return b.Complete(r)
 }
 
-// selectable are changes of namespaces that may change who is selected.
+// selectable is a predicate for changes of namespaces that may change the selected
+// namespaces.
 var selectable = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
 		e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()

@@ -49,7 +49,7 @@ func (r *Reconciler) applyCluster(ctx context.Context, f *found, wanted []client
 	return r.removeCluster(ctx, have)
 }
 
-// removeCluster removes what was made for a tenant.
+// removeCluster deletes the cluster-scoped objects that the manager created for a tenant.
 func (r *Reconciler) removeCluster(ctx context.Context, objects map[string]client.Object) error {
 	for _, object := range objects {
 		uid := object.GetUID()

@@ -16,17 +16,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// offboard takes away what the tenant has, in an order in which nothing hangs: no
-// new namespaces; deliveries end; namespaces, also those that were admitted and are on
-// their way; the rights of its owners; the Tenant.
-// Each step waits for the one before, and the condition names what it waits for.
+// offboard removes a tenant in an order in which no step blocks: it stops the creation of
+// namespaces, ends deliveries, deletes the namespaces (including admitted namespaces that do
+// not exist yet) and the owners' rights, and releases the Tenant. Each step waits for the
+// previous step, and the condition names the objects that it waits for.
 func (r *Reconciler) offboard(ctx context.Context, tenant *v1alpha1.Tenant) (ctrl.Result, error) {
 	if !slices.Contains(tenant.Finalizers, Finalizer) {
 		return ctrl.Result{}, nil
 	}
 	f := &found{tenant: tenant}
 	if tenant.Spec.Protected {
-		// Who deleted it went around the rule.
+		// The deletion bypassed the admission policy.
 		f.problem(ReasonProtected, "the tenant is protected, and nothing of it is removed: set spec.protected to false to let it go")
 		return r.finish(ctx, f)
 	}
@@ -50,15 +50,15 @@ func (r *Reconciler) offboard(ctx context.Context, tenant *v1alpha1.Tenant) (ctr
 	return ctrl.Result{}, r.finalize(ctx, tenant, kept)
 }
 
-// disown ends the right to make namespaces, and what is shared.
+// disown removes the right to create namespaces and the shared cluster resources.
 func (r *Reconciler) disown(ctx context.Context, f *found) error {
 	return r.applyCluster(ctx, f, tenancy.Cluster(f.tenant, nil))
 }
 
-// deliveries waits until Flux delivers nothing more: the reconciler of the namespaces
-// ends it. It may be at work for the Tenant as it was before, until it reports that it
-// has seen it go. What is left after that and the cache does not show yet, the API server
-// does: it is asked when the cache has nothing, before a namespace is deleted.
+// deliveries waits until the namespace reconciler has ended all deliveries of Flux. That
+// reconciler may still work with an older version of the Tenant, until it reports that it has
+// seen the deletion. When the cache shows no delivery, deliveries also reads the API server,
+// since the cache may be behind, before a namespace is deleted.
 func (r *Reconciler) deliveries(ctx context.Context, f *found) error {
 	var leaving []string
 	for _, ns := range f.list {
@@ -140,8 +140,9 @@ func leaves(f *found, ns *corev1.Namespace) bool {
 	return tenancy.Leaves(ns.Labels, f.profile) && !tenancy.OfPlatform(ns.Name, f.profile)
 }
 
-// await waits until no namespace of a Tenant that counts them can come any more: it would
-// be nobody's, and not count if a Tenant of the same name is made.
+// await waits until no admitted namespace of a Tenant with a namespace quota can appear any
+// more: such a namespace would have no Tenant, and a later Tenant of the same name would not
+// count it.
 func (r *Reconciler) await(ctx context.Context, f *found) error {
 	if r.Ledgers == nil {
 		return nil
@@ -156,9 +157,10 @@ func (r *Reconciler) await(ctx context.Context, f *found) error {
 	return nil
 }
 
-// last asks the API server what is left, as a cache may not know yet what this manager,
-// or one that was killed, wrote a moment ago: once the Tenant is gone, nobody looks again,
-// and a Tenant of the same name would get it. It removes the rights of the owners.
+// last lists the remaining objects at the API server, because the cache may not show the
+// latest writes of this manager or of a manager that was killed. After the Tenant is deleted
+// no reconciler looks again, and a later Tenant of the same name would get these objects.
+// last also removes the owners' rights.
 func (r *Reconciler) last(ctx context.Context, f *found) error {
 	var namespaces corev1.NamespaceList
 	if err := r.Live.List(ctx, &namespaces, client.MatchingLabels{v1alpha1.LabelTenant: f.tenant.Name}); err != nil {

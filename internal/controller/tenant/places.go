@@ -40,7 +40,7 @@ func (p *places) add(tenant, namespace string) {
 	}
 }
 
-// set remembers what the whole cluster has.
+// set stores the quota objects of the whole cluster.
 func (p *places) set(tenant string, found []corev1.ResourceQuota) {
 	known := map[string]bool{}
 	for i := range found {

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// quotas divides what the tenant as a whole may use among its namespaces.
+// quotas divides the quotas of the whole tenant among its namespaces.
 func (r *Reconciler) quotas(ctx context.Context, f *found) error {
 	shares, err := partsOf(ctx, r.Client, f.tenant.Name, client.MatchingFields{indexMade: f.tenant.Name})
 	if err != nil {
@@ -44,8 +44,8 @@ func (r *Reconciler) quotas(ctx context.Context, f *found) error {
 		}
 		writes, over := divide(f, q, shares, rebalance, now)
 		if len(writes) > 0 && !live {
-			// A cache may be behind what was written a moment ago, and two raises
-			// that do not know of each other would be too much.
+			// The cache may be behind the latest writes, and two raises without
+			// knowledge of each other could exceed the limit.
 			if shares, err = r.liveShares(ctx, f, shares); err != nil {
 				return err
 			}
@@ -107,10 +107,9 @@ func (r *Reconciler) write(ctx context.Context, f *found, object *corev1.Resourc
 	return true, nil
 }
 
-// renew lets parts go that were deleted in a namespace that stays, by hand or by a
-// manager that did not come to the rest, and makes them again with the same bounds: the
-// next division would otherwise give away what is used there. It says whether there
-// were any.
+// renew releases and recreates, with the same limits, the parts that a person or an
+// interrupted manager deleted in a remaining namespace. Otherwise the next distribution would
+// give the quota that is used there to other namespaces. It reports whether there were any.
 func (r *Reconciler) renew(ctx context.Context, f *found, shares []corev1.ResourceQuota) (renewed bool, err error) {
 	for i := range shares {
 		o := &shares[i]
@@ -166,8 +165,7 @@ func divide(f *found, q v1alpha1.TenantQuota, all []corev1.ResourceQuota, rebala
 		shares = append(shares, s)
 		delete(have, ns.Name)
 	}
-	// Where the label is gone and the quota is not, or the namespace is new to the
-	// cache, what is held still counts.
+	// A part still counts if the namespace lost its label or is not in the cache yet.
 	for namespace, o := range have {
 		shares = append(shares, tenancy.Share{Namespace: namespace, Exists: true, Leaving: true, Hard: o.Spec.Hard, Enforced: o.Status.Hard, Used: o.Status.Used})
 	}
@@ -199,7 +197,7 @@ func (r *Reconciler) pruneShares(ctx context.Context, f *found, shares []corev1.
 		if wanted || o.Labels[tenancy.LabelQuotaScope] != tenancy.QuotaScopeTenant {
 			continue
 		}
-		// One that became a quota of the namespace has lost the label by now.
+		// A part that became a quota of the namespace has lost the label by now.
 		if slices.ContainsFunc(f.tenant.Spec.Quotas, func(q v1alpha1.TenantQuota) bool { return tenancy.QuotaObjectName(q.Name) == o.Name }) {
 			continue
 		}

@@ -1,7 +1,7 @@
-// Package tenant makes of a Tenant what is not in one namespace alone: its
-// namespaces themselves, the cluster-wide rights of its owners, the division of its
-// quotas, and its status. When it is deleted, it takes all of that away in order.
-// What is in each namespace is package tenantnamespace's.
+// Package tenant reconciles the cluster-scoped resources of a Tenant: its namespaces, the
+// cluster-wide rights of its owners, the distribution of its quotas, and its status. It
+// removes them in order when the Tenant is deleted. Package tenantnamespace reconciles the
+// objects in each namespace.
 package tenant
 
 import (
@@ -36,7 +36,8 @@ type Profiles interface {
 
 // Ledgers count the namespaces that owners make: see internal/webhook/ledger.
 type Ledgers interface {
-	// Close lets no more be admitted, and returns one that was and may still come.
+	// Close stops the admission of namespaces, and returns the name of an admitted namespace
+	// that may still appear.
 	Close(ctx context.Context, tenant *v1alpha1.Tenant) (string, error)
 }
 
@@ -49,7 +50,7 @@ type Reconciler struct {
 	Profiles Profiles
 	// Ledgers is nil without the webhook, when nothing is counted.
 	Ledgers Ledgers
-	// Reports are what is said about the namespaces.
+	// Reports holds the results of the namespace reconciler.
 	Reports *Reports
 
 	// Moves is set if a webhook lets requests wait while parts of quotas are moved: see
@@ -76,13 +77,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	result, err := r.reconcile(ctx, tenant)
 	if apierrors.IsConflict(err) {
-		// Somebody was faster: what the cache shows next decides.
+		// Another client changed the object first: reconcile with the next version.
 		return ctrl.Result{RequeueAfter: soon / 5}, nil
 	}
 	return result, err
 }
 
-// reconcile is a list of steps, each of which says what it found.
+// reconcile runs the steps in order. Each step adds its results to the found state.
 func (r *Reconciler) reconcile(ctx context.Context, tenant *v1alpha1.Tenant) (ctrl.Result, error) {
 	if !tenant.DeletionTimestamp.IsZero() {
 		return r.offboard(ctx, tenant)
@@ -128,9 +129,9 @@ func (r *Reconciler) owned(ctx context.Context, tenant string) ([]corev1.Namespa
 	return list.Items, nil
 }
 
-// create makes the namespaces that the Tenant lists. One that is there already and is
-// not the tenant's by its label stays whose it is: only the platform says whose a
-// namespace is, by labelling it.
+// create creates the namespaces that the Tenant lists. It does not change an existing
+// namespace without the tenant's label: only the platform assigns a namespace to a tenant, by
+// the label.
 func (r *Reconciler) create(ctx context.Context, f *found) error {
 	labels, annotations, err := tenancy.Metadata(f.tenant)
 	if err != nil {
@@ -179,7 +180,7 @@ func whose(ns *corev1.Namespace) string {
 	return "no tenant's"
 }
 
-// reported adds what is known about each namespace.
+// reported adds the report on each namespace.
 func (r *Reconciler) reported(_ context.Context, f *found) error {
 	for _, ns := range f.list {
 		switch {

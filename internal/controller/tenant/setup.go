@@ -31,15 +31,16 @@ const (
 	concurrent = 8
 	// indexCreate finds Tenants by the namespaces that are made for them.
 	indexCreate = "spec.namespaces.create"
-	// indexMade finds what the manager made for a Tenant: quotas in its namespaces and
-	// what is cluster-wide. A label would find the same, among those of all tenants.
+	// indexMade indexes the objects that the manager created for a Tenant: quotas in its
+	// namespaces and cluster-scoped objects. A label selector would scan the objects of all
+	// tenants.
 	indexMade = "made-for"
 	// news is how many reports may wait to be read.
 	news = 1024
 )
 
-// Setup adds the reconciler to a manager. That of the namespaces has to be added
-// before it. Flux's kinds may come later than the manager.
+// Setup adds the reconciler to a manager, after the namespace reconciler. Flux's CRDs may be
+// installed after the manager starts.
 func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -104,7 +105,8 @@ func index(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// madeFor returns the Tenant that a label names on what the manager made.
+// madeFor returns an index function whose value is the Tenant that a label of an object
+// names, for objects that the manager created.
 func madeFor(label string) client.IndexerFunc {
 	return func(o client.Object) []string {
 		tenant := o.GetLabels()[label]

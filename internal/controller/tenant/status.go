@@ -27,9 +27,8 @@ const (
 	ConditionReady = "Ready"
 	// ConditionProvisioned is True if the tenant has its namespaces, roles and quotas.
 	ConditionProvisioned = "Provisioned"
-	// ConditionWithinQuota says, for a Tenant with quotas of its own, whether it
-	// uses no more than they allow. It is about what was there before a quota: nobody
-	// gets more than a quota allows.
+	// ConditionWithinQuota reports, for a Tenant with quotas, whether its usage is within
+	// them. Only usage from before a quota was set or lowered can exceed it.
 	ConditionWithinQuota = "WithinQuota"
 	// ConditionSynced says, for a Tenant with a sync, whether Flux has applied what
 	// the repositories say. It is the tenant's to look after.
@@ -46,26 +45,26 @@ const (
 	ReasonFailed = "Failed"
 	// ReasonInvalid: something in the spec cannot be.
 	ReasonInvalid = "Invalid"
-	// ReasonNamespaceTaken: a namespace that is to be made is somebody else's.
+	// ReasonNamespaceTaken: a listed namespace exists and belongs to another owner.
 	ReasonNamespaceTaken = "NamespaceTaken"
 	// ReasonNoProfile: there is no valid TenancyProfile.
 	ReasonNoProfile = "NoProfile"
-	// ReasonDeleting: what the tenant has is being taken away.
+	// ReasonDeleting: the tenant's objects are being deleted.
 	ReasonDeleting = "Deleting"
 	// ReasonProtected: the Tenant is to be deleted, and spec.protected is true.
 	ReasonProtected = "Protected"
-	// ReasonWithin: what is used is within the quotas.
+	// ReasonWithin: the usage is within the quotas.
 	ReasonWithin = "Within"
-	// ReasonDelivered: Flux has applied what the repositories say.
+	// ReasonDelivered: Flux has applied the tenant's repositories.
 	ReasonDelivered = "Delivered"
 	// ReasonExceeded: more is used than the quotas allow.
 	ReasonExceeded = "Exceeded"
 )
 
-// again is when something is tried again that somebody has to allow first.
+// again is the retry interval for an operation that a person has to allow first.
 const again = time.Minute
 
-// found is what the steps found.
+// found is the state that the steps of a reconciliation collect.
 type found struct {
 	tenant  *v1alpha1.Tenant
 	profile *v1alpha1.TenancyProfile
@@ -75,7 +74,7 @@ type found struct {
 	// reason and message are the first problem, more the number of others.
 	reason, message string
 	more            int
-	// exceeded says what is used beyond the quotas.
+	// exceeded lists the resources whose usage exceeds a quota.
 	exceeded []string
 	// syncFailed says what Flux reports of repositories, syncAwaited which it
 	// has not reported yet.
@@ -213,8 +212,8 @@ func (r *Reconciler) withinQuota(f *found, status *v1alpha1.TenantStatus) {
 	apimeta.SetStatusCondition(&status.Conditions, c)
 }
 
-// Reports are what was found about namespaces of Tenants. The zero value is ready,
-// and may be used from many goroutines.
+// Reports holds the latest result for each namespace of a Tenant. The zero value is ready to
+// use. Reports is safe for concurrent use.
 type Reports struct {
 	// Changed, if set, is called with the name of a Tenant that there is news of.
 	Changed func(tenant string)
@@ -256,7 +255,7 @@ func (r *Reports) Forget(namespace string) {
 	delete(r.known, namespace)
 }
 
-// about says whether a namespace was looked at as what the Tenant says now.
+// about reports whether a namespace was reconciled with the current version of the Tenant.
 func (r *Reports) about(namespace string, tenant *v1alpha1.Tenant) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

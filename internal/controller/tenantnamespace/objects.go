@@ -77,10 +77,10 @@ func (c *contents) add(item runtime.Object) error {
 	return nil
 }
 
-// ours returns what the manager made. The quotas that are parts of the Tenant's are
-// the Tenant's reconciler's, for as long as there is a Tenant: those of another, which
-// had the namespace before, are not. Credentials are removed by theirs, which needs the
-// RoleBindings for it.
+// ours returns the objects that this reconciler owns. As long as the Tenant exists, its
+// reconciler owns the parts of its quotas; ours returns the parts of a Tenant that had the
+// namespace before. The credentials reconciler removes credentials, for which it needs their
+// RoleBindings.
 func (c *contents) ours(tenant *v1alpha1.Tenant) []client.Object {
 	var ours []client.Object
 	for _, o := range c.all {
@@ -120,9 +120,9 @@ func keyOf(o client.Object) key {
 	return key{kind: kind, NamespacedName: client.ObjectKeyFromObject(o)}
 }
 
-// applyObject writes an object by server-side apply. An account that the cache does not
-// show is created: its name is also that of one which a fleet may have brought a moment
-// ago, and that would be taken for ours from then on.
+// applyObject writes an object by server-side apply. It creates, rather than applies, a
+// service account that the cache does not show: the fleet may just have created an account
+// with this name, and an apply would make it the manager's.
 func (r *Reconciler) applyObject(ctx context.Context, existing, object client.Object) error {
 	if account, ok := object.(*corev1.ServiceAccount); ok && existing == nil {
 		return r.Client.Create(ctx, account.DeepCopy(), client.FieldOwner(FieldManager))
@@ -143,8 +143,8 @@ func Apply(ctx context.Context, c client.Client, object client.Object) error {
 	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(FieldManager), client.ForceOwnership)
 }
 
-// prune removes those objects that are not kept. One that somebody else has
-// applied as well is given up instead: it stays, without our label.
+// prune deletes the objects that are not kept. It does not delete an object that another
+// field manager applies too, but removes the manager's label from it.
 func (r *Reconciler) prune(ctx context.Context, ours, kept []client.Object) error {
 	wanted := map[key]bool{}
 	for _, object := range kept {
@@ -172,13 +172,13 @@ func (r *Reconciler) remove(ctx context.Context, object client.Object) error {
 		})
 		return r.Client.Patch(ctx, object.DeepCopyObject().(client.Object), patch, client.FieldOwner(FieldManager))
 	}
-	// Nothing that changed since it was looked at: it may have become
-	// somebody else's.
+	// The preconditions protect an object that changed since it was read: it may
+	// have another owner now.
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	return r.Client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
 }
 
-// shared says whether somebody else applies the object too.
+// shared reports whether another field manager applies the object too.
 func shared(object client.Object) bool {
 	for _, m := range object.GetManagedFields() {
 		if m.Operation == metav1.ManagedFieldsOperationApply && m.Manager != FieldManager {

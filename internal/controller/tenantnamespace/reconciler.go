@@ -60,10 +60,10 @@ type Failures interface {
 
 // Reports hears how the namespaces of Tenants are, for their status.
 type Reports interface {
-	// Report says that a namespace was brought to what a Tenant says, as it was
-	// looked at, or what keeps it from that.
+	// Report records that a namespace matches a version of its Tenant, or the problem that
+	// prevents it.
 	Report(tenant *v1alpha1.Tenant, namespace string, problem error)
-	// Forget says that a namespace is nobody's any more.
+	// Forget drops the report on a namespace that no longer belongs to a tenant.
 	Forget(namespace string)
 }
 
@@ -76,8 +76,8 @@ type Reconciler struct {
 	Failures Failures
 	Reports  Reports
 	Events   Events
-	// Manager is who this is: when a Tenant is deleted, it gets the right to delete
-	// its namespaces, one by one.
+	// Manager is the manager's own subject. When a Tenant is deleted, it gets the right to
+	// delete each of the Tenant's namespaces.
 	Manager rbacv1.Subject
 	// Replicates says that others than Tenants replicate objects too.
 	Replicates bool
@@ -102,7 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	result, problem, err := r.reconcile(ctx, ns)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || (apierrors.IsNotFound(err) && !ns.DeletionTimestamp.IsZero()) {
-		// Somebody was faster: what the cache shows next decides.
+		// Another client changed the object first: reconcile with the next version.
 		return ctrl.Result{RequeueAfter: settle / 10}, nil
 	}
 	if err != nil {
@@ -188,7 +188,7 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 	return result, problem, err
 }
 
-// describe says what the function of desired objects has to know.
+// describe returns the input of the function that computes the desired objects.
 func describe(ns *corev1.Namespace, profile *v1alpha1.TenancyProfile, have *contents, kinds []string) tenancy.Namespace {
 	tenant, _ := tenancy.TenantOf(ns.Labels)
 	platform := profile.Spec.PlatformNamespaces
@@ -203,11 +203,12 @@ func describe(ns *corev1.Namespace, profile *v1alpha1.TenancyProfile, have *cont
 	return in
 }
 
-// apply writes what is missing or differs, removes what does not belong there
-// any more, and lets the label say that the parameters hold.
+// apply writes missing and different objects, deletes obsolete objects, and sets the label
+// that marks the parameters as in force.
 func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1alpha1.Tenant, desired *tenancy.Objects, have *contents) (result ctrl.Result, problem, err error) {
 	if have.parameters != nil && !have.parameters.DeletionTimestamp.IsZero() {
-		// Somebody deleted them: let them go in order; then they come back.
+		// Another client deleted the parameters: release the objects in order, and then
+		// create them again.
 		result, err = r.release(ctx, ns, have)
 		return result, nil, err
 	}
@@ -227,9 +228,9 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 	wanted := slices.DeleteFunc(desired.List(), func(o client.Object) bool { return slices.Contains(desired.Later, o) })
 	complete, ours := tenant == nil || hasShares(tenant, have), have.ours(tenant)
 	if !complete {
-		// Nobody gets rights before the quotas hold, but whoever is to lose some does
-		// not keep them, and what bounds the namespace stays; the quotas' coming is a
-		// reason to look again.
+		// The manager adds no rights before the quotas are in force, but it removes
+		// obsolete rights and keeps the limits. The creation of the quotas triggers the
+		// next reconciliation.
 		wanted = r.narrowed(wanted, have)
 		ours = slices.DeleteFunc(ours, func(o client.Object) bool { return !r.givesRights(o) })
 	}
@@ -266,8 +267,7 @@ func (r *Reconciler) settle(ctx context.Context, ns *corev1.Namespace, have *con
 	return 0, r.label(ctx, ns, new(tenancy.ManagedValue))
 }
 
-// tearDown removes what the manager made in a namespace that is not a tenant's
-// any more.
+// tearDown deletes the manager's objects in a namespace that no longer belongs to a tenant.
 func (r *Reconciler) tearDown(ctx context.Context, ns *corev1.Namespace, have *contents) (ctrl.Result, error) {
 	var rest []client.Object
 	for _, object := range have.ours(nil) {

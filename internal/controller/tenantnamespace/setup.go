@@ -133,7 +133,7 @@ func ofTenant(ctx context.Context, c client.Reader, tenant string) []reconcile.R
 	return requests
 }
 
-// managed lets through what the manager made.
+// managed is a predicate for objects that the manager created.
 var managed = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	return o.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue
 })
@@ -196,7 +196,7 @@ var specChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		len(uncounted(after)) > len(uncounted(before)) || !after.DeletionTimestamp.IsZero())
 }}
 
-// metadataChanged leaves out what a resynchronisation repeats.
+// metadataChanged drops the events that a resync repeats.
 var metadataChanged = predicate.ResourceVersionChangedPredicate{}
 
 // ofFlux lets the definitions of Flux's kinds through.

@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// releaseShares lets the namespace's parts of a Tenant's quotas go, when nothing is
-// used any more: until then what is still there has to be counted, though the
-// namespace is being deleted. In one that stays, those that the Tenant is to have are
-// left to its reconciler, which makes them again; the Tenant may be nil.
+// releaseShares removes the finalizers of the namespace's parts of a Tenant's quotas once
+// their usage is zero. Until then the parts have to count, even while the namespace is being
+// deleted. In a remaining namespace the Tenant's reconciler recreates the parts that the
+// Tenant should have, so releaseShares skips them. The Tenant may be nil.
 func (r *Reconciler) releaseShares(ctx context.Context, ns *corev1.Namespace, tenant *v1alpha1.Tenant, have *contents) error {
 	for _, q := range have.quotas {
 		if tenant != nil && isShareOf(q, tenant) && slices.ContainsFunc(tenant.Spec.Quotas, func(of v1alpha1.TenantQuota) bool {
@@ -44,9 +44,9 @@ func inUse(q *corev1.ResourceQuota) bool {
 	return false
 }
 
-// ReleaseQuota takes the finalizer off a namespace's part of a Tenant's quota and,
-// if asked to, deletes it. One that changed since it was looked at is left alone, with
-// a conflict: something may be used that was not.
+// ReleaseQuota removes the finalizer of a namespace's part of a Tenant's quota and, if remove
+// is set, deletes it. It returns a conflict for a part that changed since it was read,
+// because its usage may have grown.
 func ReleaseQuota(ctx context.Context, c client.Client, object client.Object, remove bool) error {
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	metadata := map[string]any{"resourceVersion": version}

@@ -47,8 +47,8 @@ func (p ProfileReader) Profile(ctx context.Context) (*v1alpha1.TenancyProfile, e
 	return tenancy.ReadProfile(content, p.Rules, p.Home)
 }
 
-// profileObject is a TenancyProfile as it is in the API server: one that does
-// not fit the types must not keep the manager from starting.
+// profileObject is an unstructured TenancyProfile: an object that does not match the Go types
+// must not prevent the manager's start.
 func profileObject() *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TenancyProfile"))

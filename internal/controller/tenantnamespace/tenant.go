@@ -33,7 +33,7 @@ const (
 	// IndexOwnerNamespace is the name of the index of Tenants by the namespaces of the
 	// service accounts that own them.
 	IndexOwnerNamespace = "ownerNamespace"
-	// again is when something is tried again that somebody has to allow first.
+	// again is the retry interval for an operation that a person has to allow first.
 	again = time.Minute
 	// grace is how long policies may take to follow new parameters; until then a
 	// refused source is not a problem yet.
@@ -108,9 +108,9 @@ func hasShares(tenant *v1alpha1.Tenant, have *contents) bool {
 	return true
 }
 
-// givesRights says whether somebody can do something with an object, but for the
-// manager's own right to delete the namespace: a Tenant that is deleted before it has
-// its quotas never gets them.
+// givesRights reports whether an object gives rights. The manager's own right to delete the
+// namespace is an exception: a Tenant that is deleted before its quotas exist never gets
+// them.
 func (r *Reconciler) givesRights(o client.Object) bool {
 	switch o := o.(type) {
 	case *rbacv1.RoleBinding:
@@ -144,8 +144,8 @@ func (r *Reconciler) narrowed(wanted []client.Object, have *contents) []client.O
 	return left
 }
 
-// applyAll writes what is missing or differs. What may not be written is a problem,
-// which keeps nothing else from being written; the first one is returned.
+// applyAll writes missing and different objects. It goes on after an object that it may not
+// write, and returns the first such problem.
 func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted []client.Object, have *contents) (result ctrl.Result, problem, err error) {
 	refused := false
 	for _, object := range wanted {
@@ -221,7 +221,7 @@ func (r *Reconciler) early(ns *corev1.Namespace) time.Duration {
 	return 0
 }
 
-// explain says what is to be done about an object that was refused.
+// explain returns an error that tells how to fix a refused object.
 func explain(object client.Object, err error) error {
 	if b, ok := object.(*rbacv1.RoleBinding); ok && apierrors.IsForbidden(err) {
 		return fmt.Errorf("the manager may not give the role %s: allow it with a ClusterRole that has the label %s: \"true\" and may bind it", b.RoleRef.Name, LabelBindable)
@@ -241,8 +241,8 @@ func (r *Reconciler) makeWay(ctx context.Context, existing, wanted client.Object
 	return client.IgnoreNotFound(r.Client.Delete(ctx, have.DeepCopy(), client.Preconditions{UID: &uid}))
 }
 
-// leave does what a Tenant that is being deleted waits for: it ends deliveries to the
-// namespace, and gives the manager the right to delete it.
+// leave prepares the deletion of a Tenant: it ends deliveries to the namespace, and gives the
+// manager the right to delete it.
 func (r *Reconciler) leave(ctx context.Context, desired *tenancy.Objects, have *contents) error {
 	if err := r.stop(ctx, have); err != nil {
 		return err
@@ -259,9 +259,9 @@ func (r *Reconciler) leave(ctx context.Context, desired *tenancy.Objects, have *
 	return nil
 }
 
-// stop ends the delivery of a tenant that is being deleted. What was delivered goes
-// with the namespaces: Flux is kept from removing it at the same time, as an account
-// that goes too.
+// stop ends the deliveries of a tenant that is being deleted. The deletion of the namespaces
+// deletes the delivered objects. stop keeps Flux from pruning them at the same time, with an
+// account that is deleted too.
 func (r *Reconciler) stop(ctx context.Context, have *contents) error {
 	for _, o := range have.syncs {
 		if o.GetLabels()[tenancy.LabelManaged] != tenancy.ManagedValue || o.GetKind() != tenancy.KustomizationKind.Kind {
@@ -270,8 +270,8 @@ func (r *Reconciler) stop(ctx context.Context, have *contents) error {
 		if prune, _, _ := unstructured.NestedBool(o.Object, "spec", "prune"); !prune {
 			continue
 		}
-		// Not one that came in its place; but with the version that was seen, it would
-		// be left for later.
+		// The UID protects a new object with the same name. A resource version would
+		// make the deletion fail after each change.
 		uid := o.GetUID()
 		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"prune":false,"suspend":true}}`, uid))
 		if err := r.Client.Patch(ctx, o.DeepCopy(), patch, client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
