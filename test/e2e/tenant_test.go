@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -105,7 +106,7 @@ func TestTenantComesAndGoes(t *testing.T) {
 		t.Errorf("a secret was printed:\n%s", said)
 	}
 	maps := []string{"https://git.example.com/acme/billing#main=" + e.billing}
-	for _, tenant := range []string{"search", "mail", "maps"} {
+	for _, tenant := range []string{"search", "mail", "maps", "late"} {
 		repository := t.TempDir()
 		write(t, delivered, repository, "staging", "delivered.yaml")
 		write(t, "namespace: "+tenant+"\nresources: [delivered.yaml]\n", repository, "staging", "kustomization.yaml")
@@ -141,7 +142,32 @@ func TestTenantComesAndGoes(t *testing.T) {
 		t.Log("the new tenants have the shape of the others, which stand for them")
 	}
 
+	t.Run("Refused", func(t *testing.T) { testTenantRefused(r.with(t), e) })
 	t.Run("Goes", func(t *testing.T) { testTenantGoes(r.with(t), e) })
+}
+
+// testTenantRefused adds a tenant whose source a policy refuses, and beside it another
+// one: the refusal shows on the first tenant's Kustomization, holds up no other tenant, and
+// ends with the tenant.
+func testTenantRefused(r run, e example) {
+	e.onboard(r.t, "", "lost", "--git-url", "https://git.example.com/others/lost")
+	e.onboard(r.t, "", "late")
+	edit(r.t, "interval: 1m", "interval: 3m", e.platform, "tenants", "base", "search", "sync.yaml")
+	testwait.For(r.t, "a new tenant and a change of an old one to be applied beside one that is refused", patience, func() (bool, string) {
+		delivered, interval := r.field("late", "configmap/delivered", ".data.by"), r.field("search", "gitrepo/search", ".spec.interval")
+		return delivered == "the team" && interval == "3m", fmt.Sprintf("late has %q, search has the interval %q", delivered, interval)
+	})
+	r.until("Kustomization/flux-system/tenant-lost", "to say what is refused", func(row flux.Row) bool {
+		return row.State == flux.Failed && strings.Contains(row.Message, "not at https://git.example.com/others/lost")
+	})
+	if row, _ := r.row("Kustomization/flux-system/tenants"); row.State != flux.Ready {
+		r.t.Errorf("the tenants are not ready because of one: %s %q", row.Ready, row.Message)
+	}
+	e.tenure(r.t, "", "delete", "tenant", "lost")
+	r.until("Kustomization/flux-system/tenant-lost", "to be ready without its source", func(row flux.Row) bool { return row.State == flux.Ready })
+	e.tenure(r.t, "", "delete", "tenant", "lost")
+	r.kubectl("", "-n", "flux-system", "wait", "--for=delete", "kustomization/tenant-lost", atMost)
+	r.kubectl("", "wait", "--for=delete", "namespace/lost", atMost)
 }
 
 // testTenantGoes deletes a tenant that has a Helm release: after the first
