@@ -72,6 +72,17 @@ func TestFindLayout(t *testing.T) {
 			},
 			base: "tenants/base", dir: "tenants/staging",
 		},
+		"tenants one by one": {
+			reason: "a Kustomization of one tenant is no environment's, and its folder names the base",
+			files: map[string]string{
+				"clusters/staging/tenants.yaml":             applies("tenants", "./deploy/tenants"),
+				"deploy/tenants/kustomization.yaml":         "resources: [staging.yaml]\n",
+				"deploy/tenants/staging.yaml":               applies("tenant-staging", "./deploy/tenants/staging"),
+				"deploy/tenants/staging/kustomization.yaml": "resources: [../../../common/staging]\n",
+				"common/staging/kustomization.yaml":         "resources: []\n",
+			},
+			base: "common", dir: "deploy/tenants",
+		},
 		"by hand":  {reason: "who names the folder is not contradicted", tenants: "teams", base: "teams/base", dir: "teams/staging"},
 		"outside":  {reason: "a folder outside the fleet", tenants: "../teams", err: ErrInvalid},
 		"nothing":  {reason: "no Kustomization at all", err: ErrLayout},

@@ -32,9 +32,9 @@ metadata: {name: delivered}
 data: {by: the team}
 `
 
-// decryptionKeys are the platform's keys, one for age and one for OpenPGP: the Secret
+// decryptionKeys are the platform's keys, one for age and one for OpenPGP: the Secrets
 // with the private halves, and what files are encrypted for.
-type decryptionKeys struct{ secret, recipient, publicFile string }
+type decryptionKeys struct{ secrets, recipient, publicFile string }
 
 func makeKeys(t *testing.T) decryptionKeys {
 	t.Helper()
@@ -63,10 +63,10 @@ func makeKeys(t *testing.T) decryptionKeys {
 	write(t, armored(openpgp.PublicKeyType, entity.Serialize), file)
 	private := armored(openpgp.PrivateKeyType, func(w io.Writer) error { return entity.SerializePrivate(w, nil) })
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
-	secret := "apiVersion: v1\nkind: Namespace\nmetadata: {name: flux-system}\n---\n" +
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: sops-age, namespace: flux-system}\n" +
-		"data: {flux.agekey: " + encode(identity.String()) + ", flux.asc: " + encode(private) + "}\n"
-	return decryptionKeys{secret, identity.Recipient().String(), file}
+	secrets := "apiVersion: v1\nkind: Namespace\nmetadata: {name: flux-system}\n---\n" +
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: sops-age, namespace: flux-system}\ndata: {flux.agekey: " + encode(identity.String()) + "}\n---\n" +
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: sops-gpg, namespace: flux-system}\ndata: {flux.asc: " + encode(private) + "}\n"
+	return decryptionKeys{secrets, identity.Recipient().String(), file}
 }
 
 // onboard runs `tenure create tenant` on the example fleet.
@@ -98,7 +98,7 @@ func (e example) tenure(t *testing.T, stdin string, args ...string) string {
 func TestTenantComesAndGoes(t *testing.T) {
 	t.Parallel()
 	e, keys := copyExample(t), makeKeys(t)
-	write(t, keys.secret, e.bootstrap, "sops.yaml")
+	write(t, keys.secrets, e.bootstrap, "sops.yaml")
 	said := e.onboard(t, "", "search")
 	said += e.onboard(t, "t0ken-of-mail", "mail", "--secret", "token", "--password-file", "-", "--age-recipient", keys.recipient)
 	said += e.onboard(t, "t0ken-of-maps", "maps", "--secret", "token", "--bearer-token-file", "-", "--pgp-key-file", keys.publicFile)
