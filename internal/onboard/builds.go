@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 )
 
-// checkBuilds builds the folders in which the tenant shows, as they are and as they
+// checkBuilds builds the folders that deliver the tenant, as they are and as they
 // will be. Objects that are not the tenant's have to stay as they are, and the tenant's
 // have to be there.
 func (c *creation) checkBuilds() error {

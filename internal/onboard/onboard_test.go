@@ -105,6 +105,33 @@ func TestFindLayout(t *testing.T) {
 	}
 }
 
+// An environment applies its tenants together if it changes the objects of all of them.
+func TestSharedBy(t *testing.T) {
+	t.Parallel()
+	const file = "tenants/staging/kustomization.yaml"
+	for _, tt := range []struct{ reason, spec, kustomization, want string }{
+		{"a new fleet", "interval: 5m, prune: true", "resources: []\n", ""},
+		{"a patch of one tenant", "prune: true", "patches: [{path: a-patch.yaml}, {target: {kind: Kustomization, name: a}, path: b.yaml}]\n", ""},
+		{"a patch of all tenants", "prune: true", "patches: [{target: {kind: Namespace}, path: b.yaml}]\n", file + " has a patch"},
+		{"a patch of several tenants", "prune: true", "patches: [{target: {kind: Kustomization, name: a.*}, path: b.yaml}]\n", file + " has a patch"},
+		{"quotas for all namespaces", "prune: true", "components: [../quotas]\n", file + " sets components"},
+		{"another cluster", "kubeConfig: {secretRef: {name: other}}", "resources: []\n", "clusters/staging/tenants.yaml sets spec.kubeConfig"},
+	} {
+		s := folder(t, map[string]string{
+			"clusters/staging/tenants.yaml": strings.Replace(applies("tenants", "./tenants/staging"), "spec: {", "spec: {"+tt.spec+", ", 1),
+			file:                            tt.kustomization,
+		})
+		l, err := findLayout(s, "", []Environment{{"staging", "./staging"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := creation{Set: s, layout: l}
+		if got, err := c.sharedBy(l.overlays[0]); err != nil || got != tt.want {
+			t.Errorf("%s: got %q, %v, want %q", tt.reason, got, err, tt.want)
+		}
+	}
+}
+
 // TestOthersAreKept refuses a change that would reach other tenants.
 func TestOthersAreKept(t *testing.T) {
 	t.Parallel()

@@ -14,9 +14,10 @@ import (
 // each.
 const SyncPrefix = "tenant-"
 
-// copiedFields are the fields that the Kustomization of a tenant takes from the one of its
-// environment. copiedFields and ownFields are all that the latter may have: any other
-// field changes the tenants' objects in a way that the copy would not.
+// The Kustomization of a tenant takes copiedFields from the Kustomization of its
+// environment, and leaves ownFields out. An environment whose Kustomization has any other
+// field applies its tenants together: the field changes the tenants' objects, and does not
+// mean the same in a Kustomization of one tenant.
 var (
 	copiedFields = []string{"commonMetadata", "decryption", "dependsOn", "force", "interval", "postBuild", "prune", "retryInterval",
 		"serviceAccountName", "sourceRef", "timeout", "wait"}
@@ -87,7 +88,8 @@ func (c *creation) chooseSyncs() error {
 	return nil
 }
 
-// sharedBy returns what an environment does with the objects of all its tenants, or "".
+// sharedBy returns the setting by which an environment changes the objects of all its
+// tenants, or "".
 func (c *creation) sharedBy(o overlay) (string, error) {
 	for _, field := range sortedKeys(o.sync.spec) {
 		if !slices.Contains(copiedFields, field) && !slices.Contains(ownFields, field) {
@@ -118,7 +120,8 @@ func (c *creation) sharedBy(o overlay) (string, error) {
 	return "", nil
 }
 
-// patchesMany reports whether a patch selects its objects otherwise than by one name.
+// patchesMany reports whether a patch can select several objects: its target has no name,
+// or a pattern for one.
 func patchesMany(entry any) bool {
 	patch, _ := entry.(map[string]any)
 	target, ok := patch["target"].(map[string]any)
@@ -188,7 +191,7 @@ func (c *creation) decrypting(o overlay) (sync, error) {
 	return sync{}, fmt.Errorf("%w: %s has no Kustomization %s", ErrLayout, c.syncFile(o), SyncPrefix+c.Tenant.Name)
 }
 
-// buildDirs are the folders in which the tenant shows, and the objects that each of them
+// buildDirs returns the folders that deliver the tenant, and the objects that each of them
 // has to deliver.
 func (c *creation) buildDirs() (dirs []string, wanted map[string][]object) {
 	wanted = map[string][]object{}
