@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,15 +14,16 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 )
 
-// checkBuilds builds the overlays as they are and as they will be. Objects that
-// are not the tenant's have to stay as they are, and the tenant's have to be
-// there.
-func checkBuilds(s *change.Set, l layout, mine []object) error {
-	wanted := map[string]bool{}
-	for _, o := range mine {
-		wanted[id(o.content)] = true
-	}
-	return compareBuilds(s, l.overlays, func(dir string, before, after map[string]string) error {
+// checkBuilds builds the folders that deliver the tenant, as they are and as they
+// will be. Objects that are not the tenant's have to stay as they are, and the tenant's
+// have to be there.
+func (c *creation) checkBuilds() error {
+	dirs, expected := c.buildDirs()
+	return compareBuilds(c.Set, dirs, func(dir string, before, after map[string]string) error {
+		wanted := map[string]bool{}
+		for _, o := range expected[dir] {
+			wanted[id(o.content)] = true
+		}
 		for name := range wanted {
 			if _, ok := after[name]; !ok {
 				return fmt.Errorf("%s does not come out of %s as it should: a namespace or a prefix in a kustomization.yaml above changes it", name, dir)
@@ -49,8 +49,9 @@ func unchanged(dir string, before, after map[string]string, mine func(string) bo
 	return nil
 }
 
-// compareBuilds builds overlays before and after the change.
-func compareBuilds(s *change.Set, overlays []overlay, compare func(dir string, before, after map[string]string) error) error {
+// compareBuilds builds folders before and after the change. A folder that is not there
+// has no objects.
+func compareBuilds(s *change.Set, dirs []string, compare func(dir string, before, after map[string]string) error) error {
 	planned, err := os.MkdirTemp("", "tenure-fleet-")
 	if err != nil {
 		return fmt.Errorf("cannot try the change: %w", err)
@@ -59,20 +60,16 @@ func compareBuilds(s *change.Set, overlays []overlay, compare func(dir string, b
 	if err := s.CopyTo(planned); err != nil {
 		return err
 	}
-	for _, o := range overlays {
-		before := map[string]string{}
-		_, err := fs.Stat(s.FS(), path.Join(o.dir, kustomizationFile))
-		if err == nil {
-			before, err = build(s.Dir(), o.dir)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, dir := range dirs {
+		before, err := build(s.Dir(), dir)
+		if err != nil {
 			return fmt.Errorf("%w\nrepair it first: nobody could tell what a change does", err)
 		}
-		after, err := build(planned, o.dir)
+		after, err := build(planned, dir)
 		if err != nil {
 			return err
 		}
-		if err := compare(o.dir, before, after); err != nil {
+		if err := compare(dir, before, after); err != nil {
 			return err
 		}
 	}
@@ -81,6 +78,9 @@ func compareBuilds(s *change.Set, overlays []overlay, compare func(dir string, b
 
 // build returns the objects of a kustomization, by what they are called.
 func build(root, dir string) (map[string]string, error) {
+	if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(dir), kustomizationFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	objects, err := flux.Build(root, filepath.Join(root, filepath.FromSlash(dir)))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s", dir, strings.ReplaceAll(err.Error(), root+string(filepath.Separator), ""))

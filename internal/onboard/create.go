@@ -58,7 +58,7 @@ func Create(s *change.Set, o Options) (*Plan, error) {
 		return nil, err
 	}
 	c := creation{Set: s, Options: o, layout: l, dir: path.Join(l.base, o.Tenant.Name), plan: &Plan{}}
-	for _, step := range []func() error{c.checkOwners, c.checkRole, c.writeBase, c.writeAuth, c.writeOverlays, c.decrypt} {
+	for _, step := range []func() error{c.checkOwners, c.checkRole, c.writeBase, c.writeAuth, c.chooseSyncs, c.writeOverlays, c.decrypt} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("cannot create the tenant %s: %w", o.Tenant.Name, err)
 		}
@@ -66,7 +66,7 @@ func Create(s *change.Set, o Options) (*Plan, error) {
 	if len(s.Changed()) == 0 {
 		return c.plan, nil
 	}
-	if err := checkBuilds(s, l, c.mine()); err != nil {
+	if err := c.checkBuilds(); err != nil {
 		return nil, fmt.Errorf("cannot create the tenant %s: %w", o.Tenant.Name, err)
 	}
 	return c.plan, nil
@@ -83,7 +83,7 @@ type creation struct {
 	resources []string
 }
 
-// mine are the objects that the tenant needs to come out of every overlay.
+// mine are the objects that the tenant needs to come out of every environment.
 func (c *creation) mine() []object {
 	objects := append(c.Tenant.rbac(), c.Tenant.sync()...)
 	if c.Tenant.SecretName != "" {

@@ -30,7 +30,7 @@ func Delete(s *change.Set, name string, atOnce bool) (*Plan, error) {
 		return nil, err
 	}
 	d := deletion{Set: s, name: name, atOnce: atOnce, plan: &Plan{}, namespaces: map[string]bool{}, delivery: map[string][]string{}}
-	for _, step := range []func() error{d.findFolders, d.findParents, d.edit, d.check} {
+	for _, step := range []func() error{d.findSyncs, d.findFolders, d.findParents, d.edit, d.check} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("cannot delete the tenant %s: %w", name, err)
 		}
@@ -49,6 +49,8 @@ type deletion struct {
 	namespaces map[string]bool     // the tenant's
 	delivery   map[string][]string // the tenant's Flux objects, by file
 	parents    []string            // kustomization.yaml files that include the folders
+	built      []string            // folders that are built before and after
+	syncs      []sync              // the platform's Kustomizations that apply the tenant alone
 }
 
 // metadata is what a deletion looks at in an object.
@@ -82,7 +84,20 @@ func readMetadata(content []byte) []metadata {
 	return objects
 }
 
-// findFolders finds the folders with objects that carry the tenant's label.
+// findSyncs finds the Kustomizations that apply the tenant by itself.
+func (d *deletion) findSyncs() error {
+	syncs, err := findSyncs(d.FS())
+	for _, k := range syncs {
+		if k.tenant() == d.name {
+			d.syncs = append(d.syncs, k)
+			d.built = append(d.built, path.Dir(k.file))
+		}
+	}
+	return err
+}
+
+// findFolders finds the folders with objects that carry the tenant's label. The folders
+// of the tenant's Kustomizations go as a whole, see removeSyncs.
 func (d *deletion) findFolders() error {
 	owners := map[string]map[string]bool{}
 	err := eachFile(d.FS(), ".", func(name string, content []byte) error {
@@ -110,7 +125,7 @@ func (d *deletion) findFolders() error {
 		case !of[d.name]:
 		case len(of) > 1 || dir == ".":
 			return fmt.Errorf("%w: the folder %s holds objects of several tenants: %s", ErrOthers, dir, strings.Join(slices.Sorted(maps.Keys(of)), ", "))
-		default:
+		case !slices.ContainsFunc(d.syncs, func(k sync) bool { return k.path == dir }):
 			d.folders = append(d.folders, dir)
 		}
 	}
@@ -164,7 +179,7 @@ func (d *deletion) findParents() error {
 		}
 		for _, field := range []string{"resources", "components"} {
 			if slices.ContainsFunc(list(k[field]), func(entry string) bool { return d.inside(path.Join(path.Dir(name), entry)) }) {
-				d.parents = append(d.parents, name)
+				d.parents, d.built = append(d.parents, name), append(d.built, path.Dir(name))
 				return nil
 			}
 		}
@@ -191,7 +206,7 @@ func (d *deletion) removeDelivery() error {
 		for _, object := range d.delivery[file] {
 			gone[object] = true
 		}
-		if err := d.removeObjects(file); err != nil {
+		if err := d.removeObjects(file, metadata.delivers); err != nil {
 			return err
 		}
 	}
@@ -203,16 +218,16 @@ func (d *deletion) removeDelivery() error {
 	return nil
 }
 
-// removeObjects removes the Flux objects of a file, and a file that is empty
+// removeObjects removes the objects of a file that match, and a file that is empty
 // then from its kustomization.yaml.
-func (d *deletion) removeObjects(file string) error {
+func (d *deletion) removeObjects(file string, match func(metadata) bool) error {
 	content, err := d.Read(file)
 	if err != nil {
 		return err
 	}
 	var kept [][]byte
 	for i, doc := range documents(content) {
-		if m := readMetadata(content)[i]; !m.delivers() && len(bytes.TrimSpace(doc)) > 0 {
+		if m := readMetadata(content)[i]; !match(m) && len(bytes.TrimSpace(doc)) > 0 {
 			kept = append(kept, doc)
 		}
 	}
@@ -227,15 +242,12 @@ func (d *deletion) removeObjects(file string) error {
 
 // removeAll removes the tenant's folders and every mention of them.
 func (d *deletion) removeAll() error {
+	if err := d.removeSyncs(); err != nil {
+		return err
+	}
 	for _, dir := range d.folders {
-		err := fs.WalkDir(d.FS(), dir, func(name string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
-				return err
-			}
-			return d.Remove(name)
-		})
-		if err != nil {
-			return fmt.Errorf("cannot read the folder %s: %w", dir, err)
+		if err := d.removeFolder(dir); err != nil {
+			return err
 		}
 	}
 	for _, parent := range d.parents {
@@ -252,10 +264,27 @@ func (d *deletion) removeAll() error {
 	return nil
 }
 
-// mine says whether an object is in one of the tenant's namespaces, or one of
-// these.
+// removeFolder removes the files below a folder.
+func (d *deletion) removeFolder(dir string) error {
+	err := fs.WalkDir(d.FS(), dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		return d.Remove(name)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read the folder %s: %w", dir, err)
+	}
+	return nil
+}
+
+// mine says whether an object is in one of the tenant's namespaces, is one of these, or
+// applies the tenant by itself.
 func (d *deletion) mine(object string) bool {
 	kind, name, _ := strings.Cut(object, " ")
+	if len(d.syncs) > 0 && kind == "Kustomization" && name == systemNamespace+"/"+SyncPrefix+d.name {
+		return true
+	}
 	if kind == "Namespace" {
 		return d.namespaces[name]
 	}
@@ -346,11 +375,7 @@ func (d *deletion) removePatches(parent string, match func(metadata) bool) error
 
 // check builds what includes the tenant: nothing of others may change.
 func (d *deletion) check() error {
-	var overlays []overlay
-	for _, parent := range d.parents {
-		overlays = append(overlays, overlay{dir: path.Dir(parent)})
-	}
-	return compareBuilds(d.Set, overlays, func(dir string, before, after map[string]string) error {
+	return compareBuilds(d.Set, d.built, func(dir string, before, after map[string]string) error {
 		return unchanged(dir, before, after, d.mine)
 	})
 }

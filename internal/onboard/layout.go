@@ -37,12 +37,8 @@ type overlay struct {
 	Environment
 	dir  string
 	sync *sync // nil when it was named by hand and nothing applies it
-}
-
-// sync is a Flux Kustomization of the platform.
-type sync struct {
-	file, name, path string
-	decrypts         bool
+	// own says that the tenant gets a Flux Kustomization of its own here.
+	own bool
 }
 
 // findLayout finds the folders of the environments. With tenantsDir they are
@@ -73,7 +69,7 @@ func findLayout(s *change.Set, tenantsDir string, environments []Environment) (l
 		}
 		l.overlays = append(l.overlays, o)
 	}
-	if l.base, err = findBase(s, tenantsDir, l.overlays); err != nil {
+	if l.base, err = findBase(s, tenantsDir, l.overlays, syncs); err != nil {
 		return layout{}, err
 	}
 	return l, nil
@@ -87,7 +83,7 @@ const tenantsWord = "tenants"
 func chooseSync(syncs []sync, env string) (*sync, error) {
 	var found, elsewhere []sync
 	for _, k := range syncs {
-		if k.name != tenantsWord && !slices.Contains(strings.Split(k.path, "/"), tenantsWord) {
+		if k.tenant() != "" || k.name != tenantsWord && !slices.Contains(strings.Split(k.path, "/"), tenantsWord) {
 			continue
 		}
 		if slices.Contains(strings.Split(k.path, "/"), env) || slices.Contains(strings.Split(path.Dir(k.file), "/"), env) {
@@ -134,13 +130,19 @@ func applying(syncs []sync, dir string) *sync {
 
 // findBase finds the folder of the tenants' folders: where the overlays take
 // their tenants from, or the folder base beside the overlays.
-func findBase(s *change.Set, tenantsDir string, overlays []overlay) (string, error) {
+func findBase(s *change.Set, tenantsDir string, overlays []overlay, syncs []sync) (string, error) {
 	if tenantsDir != "" {
 		return path.Join(tenantsDir, "base"), nil
 	}
 	parents := map[string]bool{}
 	for _, o := range overlays {
-		for _, dir := range resourceDirs(s, o.dir) {
+		dirs := resourceDirs(s, o.dir)
+		for _, k := range syncs {
+			if k.tenant() != "" && path.Dir(k.path) == o.dir {
+				dirs = append(dirs, resourceDirs(s, k.path)...)
+			}
+		}
+		for _, dir := range dirs {
 			parents[path.Dir(dir)] = true
 		}
 	}
@@ -189,31 +191,36 @@ func resourceDirs(s *change.Set, dir string) []string {
 func findSyncs(fleet fs.FS) ([]sync, error) {
 	var syncs []sync
 	err := eachFile(fleet, ".", func(name string, content []byte) error {
-		if !bytes.Contains(content, []byte(fluxGroup)) {
-			return nil
-		}
-		for _, doc := range documents(content) {
-			var k struct {
-				APIVersion, Kind string
-				Metadata         struct{ Name, Namespace string }
-				Spec             struct {
-					Path       string
-					Decryption *struct{ Provider string }
-				}
-			}
-			// A file that is no Kubernetes object, a values file or a template,
-			// is nothing to complain about here.
-			if yaml.Unmarshal(doc, &k) != nil || k.Kind != "Kustomization" || !strings.HasPrefix(k.APIVersion, fluxGroup) ||
-				k.Spec.Path == "" || cmp.Or(k.Metadata.Namespace, systemNamespace) != systemNamespace {
-				continue
-			}
-			if dir := path.Clean(strings.TrimPrefix(k.Spec.Path, "/")); fs.ValidPath(dir) {
-				syncs = append(syncs, sync{name, k.Metadata.Name, dir, k.Spec.Decryption != nil})
-			}
-		}
+		syncs = append(syncs, syncsIn(name, content)...)
 		return nil
 	})
 	return syncs, err
+}
+
+// syncsIn reads the platform's Flux Kustomizations in a file.
+func syncsIn(name string, content []byte) []sync {
+	if !bytes.Contains(content, []byte(fluxGroup)) {
+		return nil
+	}
+	var syncs []sync
+	for _, doc := range documents(content) {
+		var k struct {
+			APIVersion, Kind string
+			Metadata         struct{ Name, Namespace string }
+			Spec             map[string]any
+		}
+		// A file that is no Kubernetes object, a values file or a template, is nothing
+		// to complain about here.
+		if yaml.Unmarshal(doc, &k) != nil || k.Kind != "Kustomization" || !strings.HasPrefix(k.APIVersion, fluxGroup) ||
+			cmp.Or(k.Metadata.Namespace, systemNamespace) != systemNamespace {
+			continue
+		}
+		folder, _ := k.Spec["path"].(string)
+		if dir := path.Clean(strings.TrimPrefix(folder, "/")); folder != "" && fs.ValidPath(dir) {
+			syncs = append(syncs, sync{name, k.Metadata.Name, dir, k.Spec})
+		}
+	}
+	return syncs
 }
 
 // eachFile calls a function for every YAML file below a folder, hidden folders

@@ -6,8 +6,12 @@
 //	tenants/base/TENANT/sync.yaml             GitRepository and Kustomization
 //	tenants/base/TENANT/auth.yaml             credentials, encrypted with SOPS
 //	tenants/base/TENANT/kustomization.yaml
-//	tenants/ENVIRONMENT/TENANT-patch.yaml     the folder of the tenant's repository
-//	tenants/ENVIRONMENT/kustomization.yaml    entries for the base and the patch
+//	tenants/ENVIRONMENT/TENANT.yaml           Flux Kustomization of the platform that applies
+//	tenants/ENVIRONMENT/TENANT/               the base, with a patch: the folder of the repository
+//	tenants/ENVIRONMENT/kustomization.yaml    an entry for TENANT.yaml
+//
+// An environment that does something with the objects of all its tenants keeps them in
+// one Kustomization: TENANT-patch.yaml, and entries for the base and the patch.
 //
 // Where these folders are is found in the fleet, not assumed. What is there is
 // kept: an object that a person has written or changed is compared with what

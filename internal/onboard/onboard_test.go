@@ -72,6 +72,17 @@ func TestFindLayout(t *testing.T) {
 			},
 			base: "tenants/base", dir: "tenants/staging",
 		},
+		"tenants one by one": {
+			reason: "a Kustomization of one tenant is no environment's, and its folder names the base",
+			files: map[string]string{
+				"clusters/staging/tenants.yaml":             applies("tenants", "./deploy/tenants"),
+				"deploy/tenants/kustomization.yaml":         "resources: [staging.yaml]\n",
+				"deploy/tenants/staging.yaml":               applies("tenant-staging", "./deploy/tenants/staging"),
+				"deploy/tenants/staging/kustomization.yaml": "resources: [../../../common/staging]\n",
+				"common/staging/kustomization.yaml":         "resources: []\n",
+			},
+			base: "common", dir: "deploy/tenants",
+		},
 		"by hand":  {reason: "who names the folder is not contradicted", tenants: "teams", base: "teams/base", dir: "teams/staging"},
 		"outside":  {reason: "a folder outside the fleet", tenants: "../teams", err: ErrInvalid},
 		"nothing":  {reason: "no Kustomization at all", err: ErrLayout},
@@ -91,6 +102,33 @@ func TestFindLayout(t *testing.T) {
 				t.Errorf("%s: got base and overlay %q, want %q and %q", tc.reason, got, tc.base, tc.dir)
 			}
 		})
+	}
+}
+
+// An environment applies its tenants together if it changes the objects of all of them.
+func TestSharedBy(t *testing.T) {
+	t.Parallel()
+	const file = "tenants/staging/kustomization.yaml"
+	for _, tt := range []struct{ reason, spec, kustomization, want string }{
+		{"a new fleet", "interval: 5m, prune: true", "resources: []\n", ""},
+		{"a patch of one tenant", "prune: true", "patches: [{path: a-patch.yaml}, {target: {kind: Kustomization, name: a}, path: b.yaml}]\n", ""},
+		{"a patch of all tenants", "prune: true", "patches: [{target: {kind: Namespace}, path: b.yaml}]\n", file + " has a patch"},
+		{"a patch of several tenants", "prune: true", "patches: [{target: {kind: Kustomization, name: a.*}, path: b.yaml}]\n", file + " has a patch"},
+		{"quotas for all namespaces", "prune: true", "components: [../quotas]\n", file + " sets components"},
+		{"another cluster", "kubeConfig: {secretRef: {name: other}}", "resources: []\n", "clusters/staging/tenants.yaml sets spec.kubeConfig"},
+	} {
+		s := folder(t, map[string]string{
+			"clusters/staging/tenants.yaml": strings.Replace(applies("tenants", "./tenants/staging"), "spec: {", "spec: {"+tt.spec+", ", 1),
+			file:                            tt.kustomization,
+		})
+		l, err := findLayout(s, "", []Environment{{"staging", "./staging"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := creation{Set: s, layout: l}
+		if got, err := c.sharedBy(l.overlays[0]); err != nil || got != tt.want {
+			t.Errorf("%s: got %q, %v, want %q", tt.reason, got, err, tt.want)
+		}
 	}
 }
 

@@ -18,10 +18,11 @@ func (c *creation) writeOverlays() error {
 		if o.sync == nil {
 			c.plan.note("no Flux Kustomization applies %s yet", o.dir)
 		}
-		if err := c.writePatch(o); err != nil {
-			return err
+		write := c.writeShared
+		if o.own {
+			write = c.writeSync
 		}
-		if err := c.addToOverlay(o); err != nil {
+		if err := write(o); err != nil {
 			return err
 		}
 	}
@@ -30,47 +31,59 @@ func (c *creation) writeOverlays() error {
 
 func patchFile(tenant string) string { return tenant + "-patch.yaml" }
 
-func (c *creation) writePatch(o overlay) error {
-	name := path.Join(o.dir, patchFile(c.Tenant.Name))
-	wanted := c.Tenant.patch(o.Path)
-	if !c.Exists(name) {
-		return c.appendObjects(name, wanted)
-	}
-	raw, err := c.Read(name)
-	if err != nil {
+// writeShared adds the tenant to the folder of all tenants of an environment.
+func (c *creation) writeShared(o overlay) error {
+	if err := c.makeKustomization(o.dir); err != nil {
 		return err
 	}
-	var have map[string]any
-	if err := yaml.Unmarshal(raw, &have); err != nil {
-		return fmt.Errorf("cannot parse %s: %w", name, err)
+	keep := ""
+	if len(c.Tenant.Namespaces) == 1 {
+		keep = c.Tenant.Namespaces[0]
 	}
-	_, err = c.missing(map[string]located{id(wanted[0].content): {name, have}}, wanted)
-	return err
+	if err := c.dropNamespace(path.Join(o.dir, kustomizationFile), keep); err != nil {
+		return err
+	}
+	return c.addTo(o.dir, o, patchFile(c.Tenant.Name))
 }
 
-func (c *creation) addToOverlay(o overlay) error {
-	name := path.Join(o.dir, kustomizationFile)
-	if !c.Exists(name) {
-		if err := c.checkEmpty(o.dir); err != nil {
-			return err
-		}
-		if err := c.Write(name, []byte(kustomizationHead)); err != nil {
-			return err
-		}
-	}
-	base, err := filepath.Rel(filepath.FromSlash(o.dir), filepath.FromSlash(c.dir))
-	if err != nil {
-		return fmt.Errorf("cannot refer to %s in %s: %w", c.dir, o.dir, err)
-	}
-	if err := c.dropNamespace(name); err != nil {
+// addTo adds the tenant's base to a folder of an environment, and the patch for it.
+func (c *creation) addTo(dir string, o overlay, patch string) error {
+	if err := c.makeKustomization(dir); err != nil {
 		return err
 	}
-	if !slices.Contains(resourceDirs(c.Set, o.dir), c.dir) {
+	file := path.Join(dir, patch)
+	wanted := c.Tenant.patch(o.Path)
+	if !c.Exists(file) {
+		if err := c.appendObjects(file, wanted); err != nil {
+			return err
+		}
+	}
+	if err := c.compare(file, wanted[0]); err != nil {
+		return err
+	}
+	base, err := filepath.Rel(filepath.FromSlash(dir), filepath.FromSlash(c.dir))
+	if err != nil {
+		return fmt.Errorf("cannot refer to %s in %s: %w", c.dir, dir, err)
+	}
+	name := path.Join(dir, kustomizationFile)
+	if !slices.Contains(resourceDirs(c.Set, dir), c.dir) {
 		if err := c.edit(name, "resources", filepath.ToSlash(base)); err != nil {
 			return err
 		}
 	}
-	return c.edit(name, "patches", map[string]any{"path": patchFile(c.Tenant.Name)})
+	return c.edit(name, "patches", map[string]any{"path": patch})
+}
+
+// makeKustomization writes a kustomization.yaml into a folder that has none.
+func (c *creation) makeKustomization(dir string) error {
+	name := path.Join(dir, kustomizationFile)
+	if c.Exists(name) {
+		return nil
+	}
+	if err := c.checkEmpty(dir); err != nil {
+		return err
+	}
+	return c.Write(name, []byte(kustomizationHead))
 }
 
 // checkEmpty refuses to put a kustomization.yaml into a folder whose manifests
@@ -86,11 +99,11 @@ func (c *creation) checkEmpty(dir string) error {
 	return nil
 }
 
-// dropNamespace removes a namespace from an overlay, which would move the
-// objects of every tenant there. The guide of flux2-multi-tenancy has one, which
+// dropNamespace removes a namespace other than keep from an overlay, which would
+// move the objects of every tenant there. The guide of flux2-multi-tenancy has one, which
 // does no harm as long as there is one tenant with one namespace. Whether the
 // other tenants do without it shows when the overlay is built.
-func (c *creation) dropNamespace(name string) error {
+func (c *creation) dropNamespace(name, keep string) error {
 	raw, err := c.Read(name)
 	if err != nil {
 		return err
@@ -100,7 +113,7 @@ func (c *creation) dropNamespace(name string) error {
 		return fmt.Errorf("cannot edit %s: %w", name, err)
 	}
 	ns, _ := k["namespace"].(string)
-	if ns == "" || (len(c.Tenant.Namespaces) == 1 && c.Tenant.Namespaces[0] == ns) {
+	if ns == "" || ns == keep {
 		return nil
 	}
 	c.plan.note("%s puts everything into the namespace %s, this tenant's objects too, so that line goes", name, ns)
@@ -111,7 +124,7 @@ func (c *creation) dropNamespace(name string) error {
 	return c.Write(name, edited)
 }
 
-// decrypt makes the platform's Kustomizations decrypt what the tenant's folder
+// decrypt makes the Kustomizations that apply the tenant decrypt what its folder
 // holds.
 func (c *creation) decrypt() error {
 	if c.Seal == nil {
@@ -119,18 +132,25 @@ func (c *creation) decrypt() error {
 	}
 	secret := c.DecryptionSecret(c.authFile())
 	for _, o := range c.layout.overlays {
-		if o.sync == nil || o.sync.decrypts {
+		if o.sync == nil {
 			continue
 		}
-		raw, err := c.Read(o.sync.file)
+		k, err := c.decrypting(o)
 		if err != nil {
 			return err
 		}
-		edited, err := addDecryption(raw, o.sync.name, secret)
-		if err != nil {
-			return fmt.Errorf("cannot edit %s: %w", o.sync.file, err)
+		if k.decrypts() {
+			continue
 		}
-		if err := c.Write(o.sync.file, edited); err != nil {
+		raw, err := c.Read(k.file)
+		if err != nil {
+			return err
+		}
+		edited, err := addDecryption(raw, k.name, secret)
+		if err != nil {
+			return fmt.Errorf("cannot edit %s: %w", k.file, err)
+		}
+		if err := c.Write(k.file, edited); err != nil {
 			return err
 		}
 		c.plan.note("Flux decrypts %s with the Secret %s/%s, which has to be in the cluster", o.dir, systemNamespace, secret)

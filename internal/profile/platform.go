@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/onboard"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -52,6 +53,9 @@ type patched struct {
 	// Waits says that it is applied after the rules; AddDependsOn that it
 	// waits for nothing so far.
 	Waits, AddDependsOn bool
+	// Hands says that the Kustomizations of single tenants that it applies get the
+	// platform's account as well; AddPatches that it has no patches so far.
+	Hands, AddPatches bool
 }
 
 // controllers are the accounts that objects of the platform may not be applied as
@@ -80,6 +84,9 @@ func (s *survey) component(sync fleet.Sync, o Options) (*component, error) {
 			continue
 		}
 		p := patched{Group: obj.GroupVersionKind().Group, Kind: obj.GetKind(), Name: obj.GetName(), Namespace: obj.GetNamespace()}
+		if s.handed(obj, sync) {
+			continue
+		}
 		account := obj.text("spec", "serviceAccountName")
 		p.Account = slices.Contains(controllers, account) && !obj.has("spec", "kubeConfig")
 		if why := s.unclear(obj, sync); p.Account && why != "" {
@@ -88,6 +95,7 @@ func (s *survey) component(sync fleet.Sync, o Options) (*component, error) {
 		}
 		if obj.by == nil && obj.GetKind() == "Kustomization" && (forTenants(obj) || s.delivers(obj)) {
 			p.Waits, p.AddDependsOn = !dependsOn(obj, Own), !obj.has("spec", "dependsOn")
+			p.Hands, p.AddPatches = p.Account, p.Account && !obj.has("spec", "patches")
 		}
 		if p.Account || p.Waits {
 			c.Platform = append(c.Platform, p)
@@ -111,6 +119,15 @@ func (s *survey) unclear(o object, sync fleet.Sync) string {
 		return "set spec.serviceAccountName: " + RootAccount + " if " + o.text("spec", "sourceRef", "name") + " is the platform's alone, and otherwise one without more rights than its owner"
 	}
 	return ""
+}
+
+// handed reports whether an object is the Kustomization of a single tenant that gets its
+// account from the Kustomization that applies it: see patched.Hands.
+func (s *survey) handed(o object, sync fleet.Sync) bool {
+	return o.isFlux("Kustomization") && strings.HasPrefix(o.GetName(), onboard.SyncPrefix) && o.GetNamespace() == sync.Namespace &&
+		o.text("spec", "sourceRef", "name") == sync.Source && !o.has("spec", "kubeConfig") &&
+		o.by != nil && o.by.by == nil && o.by.GetNamespace() == sync.Namespace && (forTenants(*o.by) || s.delivers(*o.by)) &&
+		slices.Contains(controllers, o.by.text("spec", "serviceAccountName")) && !o.by.has("spec", "kubeConfig")
 }
 
 // forTenants says whether a Kustomization is meant for tenants by its name or its

@@ -7,7 +7,8 @@
 //	clusters/CLUSTER/tenants.yaml           applies tenants/CLUSTER
 //	infrastructure/tenure/                  the rules: see internal/profile
 //	tenants/base/                           a folder for each tenant
-//	tenants/CLUSTER/kustomization.yaml      the tenants of a cluster
+//	tenants/CLUSTER/kustomization.yaml      the tenants of a cluster, each of them
+//	                                        with a Kustomization of its own
 //
 //	base/                                   of a tenant: HelmRepository, HelmRelease
 //	staging/, production/                   which versions each of them follows

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -31,9 +32,9 @@ metadata: {name: delivered}
 data: {by: the team}
 `
 
-// decryptionKeys are the platform's keys, one for age and one for OpenPGP: the Secret
+// decryptionKeys are the platform's keys, one for age and one for OpenPGP: the Secrets
 // with the private halves, and what files are encrypted for.
-type decryptionKeys struct{ secret, recipient, publicFile string }
+type decryptionKeys struct{ secrets, recipient, publicFile string }
 
 func makeKeys(t *testing.T) decryptionKeys {
 	t.Helper()
@@ -62,10 +63,10 @@ func makeKeys(t *testing.T) decryptionKeys {
 	write(t, armored(openpgp.PublicKeyType, entity.Serialize), file)
 	private := armored(openpgp.PrivateKeyType, func(w io.Writer) error { return entity.SerializePrivate(w, nil) })
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
-	secret := "apiVersion: v1\nkind: Namespace\nmetadata: {name: flux-system}\n---\n" +
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: sops-age, namespace: flux-system}\n" +
-		"data: {flux.agekey: " + encode(identity.String()) + ", flux.asc: " + encode(private) + "}\n"
-	return decryptionKeys{secret, identity.Recipient().String(), file}
+	secrets := "apiVersion: v1\nkind: Namespace\nmetadata: {name: flux-system}\n---\n" +
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: sops-age, namespace: flux-system}\ndata: {flux.agekey: " + encode(identity.String()) + "}\n---\n" +
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: sops-gpg, namespace: flux-system}\ndata: {flux.asc: " + encode(private) + "}\n"
+	return decryptionKeys{secrets, identity.Recipient().String(), file}
 }
 
 // onboard runs `tenure create tenant` on the example fleet.
@@ -97,7 +98,7 @@ func (e example) tenure(t *testing.T, stdin string, args ...string) string {
 func TestTenantComesAndGoes(t *testing.T) {
 	t.Parallel()
 	e, keys := copyExample(t), makeKeys(t)
-	write(t, keys.secret, e.bootstrap, "sops.yaml")
+	write(t, keys.secrets, e.bootstrap, "sops.yaml")
 	said := e.onboard(t, "", "search")
 	said += e.onboard(t, "t0ken-of-mail", "mail", "--secret", "token", "--password-file", "-", "--age-recipient", keys.recipient)
 	said += e.onboard(t, "t0ken-of-maps", "maps", "--secret", "token", "--bearer-token-file", "-", "--pgp-key-file", keys.publicFile)
@@ -105,7 +106,7 @@ func TestTenantComesAndGoes(t *testing.T) {
 		t.Errorf("a secret was printed:\n%s", said)
 	}
 	maps := []string{"https://git.example.com/acme/billing#main=" + e.billing}
-	for _, tenant := range []string{"search", "mail", "maps"} {
+	for _, tenant := range []string{"search", "mail", "maps", "late"} {
 		repository := t.TempDir()
 		write(t, delivered, repository, "staging", "delivered.yaml")
 		write(t, "namespace: "+tenant+"\nresources: [delivered.yaml]\n", repository, "staging", "kustomization.yaml")
@@ -141,7 +142,32 @@ func TestTenantComesAndGoes(t *testing.T) {
 		t.Log("the new tenants have the shape of the others, which stand for them")
 	}
 
+	t.Run("Refused", func(t *testing.T) { testTenantRefused(r.with(t), e) })
 	t.Run("Goes", func(t *testing.T) { testTenantGoes(r.with(t), e) })
+}
+
+// testTenantRefused adds a tenant whose source a policy refuses, and beside it another
+// one: the refusal shows on the first tenant's Kustomization, holds up no other tenant, and
+// ends with the tenant.
+func testTenantRefused(r run, e example) {
+	e.onboard(r.t, "", "lost", "--git-url", "https://git.example.com/others/lost")
+	e.onboard(r.t, "", "late")
+	edit(r.t, "interval: 1m", "interval: 3m", e.platform, "tenants", "base", "search", "sync.yaml")
+	testwait.For(r.t, "a new tenant and a change of an old one to be applied beside one that is refused", patience, func() (bool, string) {
+		delivered, interval := r.field("late", "configmap/delivered", ".data.by"), r.field("search", "gitrepo/search", ".spec.interval")
+		return delivered == "the team" && interval == "3m", fmt.Sprintf("late has %q, search has the interval %q", delivered, interval)
+	})
+	r.until("Kustomization/flux-system/tenant-lost", "to say what is refused", func(row flux.Row) bool {
+		return row.State == flux.Failed && strings.Contains(row.Message, "not at https://git.example.com/others/lost")
+	})
+	if row, _ := r.row("Kustomization/flux-system/tenants"); row.State != flux.Ready {
+		r.t.Errorf("the tenants are not ready because of one: %s %q", row.Ready, row.Message)
+	}
+	e.tenure(r.t, "", "delete", "tenant", "lost")
+	r.until("Kustomization/flux-system/tenant-lost", "to be ready without its source", func(row flux.Row) bool { return row.State == flux.Ready })
+	e.tenure(r.t, "", "delete", "tenant", "lost")
+	r.kubectl("", "-n", "flux-system", "wait", "--for=delete", "kustomization/tenant-lost", atMost)
+	r.kubectl("", "wait", "--for=delete", "namespace/lost", atMost)
 }
 
 // testTenantGoes deletes a tenant that has a Helm release: after the first

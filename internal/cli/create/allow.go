@@ -18,8 +18,7 @@ import (
 
 // allowed returns an error if the fleet's TenancyProfiles do not allow the tenant's
 // repository, or adds the address to them and returns a note about it. The API server
-// would deny the source, and Flux would then apply none of the objects in the same
-// Kustomization.
+// would deny the source, and Flux would then apply none of the tenant's objects.
 func (t *tenantOptions) allowed(s *change.Set) (note string, err error) {
 	files, err := profilesWithout(s.FS(), t.tenant.URL)
 	if err != nil || len(files) == 0 {
@@ -28,7 +27,7 @@ func (t *tenantOptions) allowed(s *change.Set) (note string, err error) {
 	where := strings.Join(files, " and ")
 	if !t.allow {
 		return "", ui.WithHint(
-			fmt.Errorf("tenants may not fetch from %s: the TenancyProfile in %s does not allow the address, and one source that is refused keeps the Kustomization from applying any tenant", t.tenant.URL, where),
+			fmt.Errorf("tenants may not fetch from %s: the TenancyProfile in %s does not allow the address, so the API server would refuse the tenant's source", t.tenant.URL, where),
 			"add the address with --allow, or a pattern with `tenure profile multi-tenant --allow git=…`")
 	}
 	for _, name := range files {

@@ -42,10 +42,10 @@ func (o *options) tenant() *cobra.Command {
 		Use:   "tenant NAME",
 		Short: "Add a tenant to a fleet",
 		Long: `Add a tenant to the platform's repository: namespaces, service account, role
-binding, source and Kustomization in the tenants' base folder, a patch with the
-tenant's path in each environment, and the entries in the kustomization.yaml files
-above them. The change is shown before it is made; running the command again changes
-nothing, and what people have edited is kept.
+binding, source and Kustomization in the tenants' base folder, and in each environment
+a Flux Kustomization that applies the tenant by itself, a patch with the tenant's path,
+and the entry in the kustomization.yaml above them. The change is shown before it is
+made; running the command again changes nothing, and what people have edited is kept.
 
 With --export nothing is written: namespaces, accounts and role bindings are
 printed as "flux create tenant" does.`,
