@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/tenants"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
@@ -61,7 +62,7 @@ func (t *tree) binds(b object, tenant tenants.Tenant) bool {
 			switch str(s, "kind") {
 			case "ServiceAccount":
 				in := str(s, "namespace")
-				return str(s, "name") == a.Name && (in == a.Namespace || b.namespace == a.Namespace && (in == "" || t.namespace[b.file] != ""))
+				return str(s, "name") == a.Name && (in == a.Namespace || b.namespace == a.Namespace && (in == "" || b.moved))
 			case "User":
 				return str(s, "name") == a.User()
 			}
@@ -118,6 +119,25 @@ func (t *tree) rebind(b object) {
 	if !done && file != "" {
 		t.forget(file)
 	}
+	if done {
+		t.expects = append(t.expects, bound(b.namespace, b.name(), kind, name))
+	}
+}
+
+// bound expects that a RoleBinding refers to a role that the fleet delivers.
+func bound(namespace, binding, kind, role string) expectation {
+	return func(after built) bool {
+		in := ""
+		if kind == "Role" {
+			in = namespace
+		}
+		all := after.named("RoleBinding", namespace, binding)
+		return len(all) > 0 && len(after.named(kind, in, role)) > 0 && !slices.ContainsFunc(all, func(o *unstructured.Unstructured) bool {
+			name, _, _ := unstructured.NestedString(o.Object, "roleRef", "name")
+			of, _, _ := unstructured.NestedString(o.Object, "roleRef", "kind")
+			return name != role || of != kind
+		})
+	}
 }
 
 // addRole writes a role beside a binding and into the kustomization file there,
@@ -133,7 +153,7 @@ func (t *tree) addRole(b object) string {
 	if in := str(b.node, "metadata", "namespace"); in != "" {
 		namespace = "\n  namespace: " + scalar(in)
 	}
-	list := path.Join(dir, "kustomization.yaml")
+	list := t.kustomization(dir)
 	if _, ok := t.now[list]; ok && !t.edit(list, func(s *stream) error { return s.appendItem(0, base+"\n", "resources") }) {
 		return ""
 	}
@@ -152,7 +172,7 @@ metadata:
 func (t *tree) forget(file string) {
 	delete(t.now, file)
 	t.manifests = slices.DeleteFunc(t.manifests, func(name string) bool { return name == file })
-	list := path.Join(path.Dir(file), "kustomization.yaml")
+	list := t.kustomization(path.Dir(file))
 	if before, ok := t.before[list]; ok {
 		t.now[list] = before
 	}
@@ -174,6 +194,12 @@ func (t *tree) confine(b object, tenant tenants.Tenant) {
 		}
 		return s.add(b.doc, "namespace", "namespace: "+scalar(namespace)+"\n", "metadata")
 	})
+	if done {
+		name := b.name()
+		t.expects = append(t.expects, func(after built) bool {
+			return len(after.named("RoleBinding", namespace, name)) > 0 && len(after.named("ClusterRoleBinding", "", name)) == 0
+		})
+	}
 	if !done || !slices.Contains(wide, str(b.node, "roleRef", "name")) {
 		return
 	}

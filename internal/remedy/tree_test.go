@@ -19,7 +19,7 @@ func TestDiffOfEmptyFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := (&tree{before: tc.before, now: map[string]string{"a.yaml": "x: 1\n"}}).diff()
+			got := (&tree{before: tc.before, now: map[string]string{"a.yaml": "x: 1\n"}}).patch()
 			if !strings.HasPrefix(got, "diff --git a/a.yaml b/a.yaml\n"+tc.want) {
 				t.Errorf("%s: %s", tc.reason, got)
 			}
