@@ -57,6 +57,8 @@ type workbench struct {
 	edited []string
 	// known are the results so far, by root and diff of the files that it leads to.
 	known map[string]result
+	// clusters are the fleet's others, nil until they are read.
+	clusters []cluster
 }
 
 // result is what a root builds, if it does.

@@ -37,11 +37,17 @@ func (t *tree) narrow(tenant tenants.Tenant, denied []rbacv1.PolicyRule) {
 			t.confine(b, tenant)
 		case b.kind() == "ClusterRoleBinding":
 		case kind == "ClusterRole" && slices.Contains(wide, name) || ours && wildcards(role.node):
-			t.rebind(b)
+			t.rebind(b, tenant)
+		case ours && t.isNew(role.file):
+			t.allow(role, tenant.Delivers)
 		case ours && !slices.Contains(edited, kind+"/"+name):
 			edited = append(edited, kind+"/"+name)
+			was := t.now[role.file]
 			for _, rule := range denied {
 				t.deny(role, rule)
+			}
+			if was != t.now[role.file] {
+				t.noteDenied(tenant, denied)
 			}
 		}
 	}
@@ -81,12 +87,12 @@ func (t *tree) role(kind, name, namespace string) (object, bool) {
 	return object{}, false
 }
 
-// rebind lets a binding refer to a narrower role: one of the fleet's, or a new one
-// beside it.
-func (t *tree) rebind(b object) {
+// rebind lets a binding refer to a narrower role that allows the tenant to deliver what
+// it delivers: one of the fleet's, or a new one beside it.
+func (t *tree) rebind(b object, tenant tenants.Tenant) {
 	kind, name, file := "ClusterRole", "", ""
 	for _, o := range t.objects("ClusterRole") {
-		if useful(o.node) && safe(o.node) {
+		if useful(o.node) && safe(o.node) && len(lacking(o.node, tenant.Delivers)) == 0 {
 			name = o.name()
 			break
 		}
@@ -95,6 +101,11 @@ func (t *tree) rebind(b object) {
 		kind, name = "Role", b.name()
 		if file = t.addRole(b); file == "" {
 			return
+		}
+		for _, o := range t.objects(kind) {
+			if o.file == file {
+				t.allow(o, tenant.Delivers)
+			}
 		}
 	}
 	done := t.edit(b.file, func(s *stream) error {
@@ -120,6 +131,7 @@ func (t *tree) rebind(b object) {
 		t.forget(file)
 	}
 	if done {
+		t.noteDenied(tenant, never)
 		t.expects = append(t.expects, bound(b.namespace, b.name(), kind, name))
 	}
 }
@@ -205,7 +217,7 @@ func (t *tree) confine(b object, tenant tenants.Tenant) {
 	}
 	for _, o := range t.objects("RoleBinding") {
 		if o.file == b.file && o.doc == b.doc {
-			t.rebind(o)
+			t.rebind(o, tenant)
 		}
 	}
 }

@@ -312,7 +312,7 @@ func (t *tree) patch() string {
 	if diff == "" {
 		return ""
 	}
-	return strings.Join(t.notes, "") + diff
+	return strings.Join(t.notes, "") + t.sharing() + diff
 }
 
 // diff writes what has changed in some files as a unified diff, relative to the fleet's
