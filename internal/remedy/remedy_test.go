@@ -374,6 +374,13 @@ func TestOutside(t *testing.T) {
 		"Folder": {"a folder that is a link", func(t *testing.T, f *fleet.Fleet, outside string) {
 			link(t, filepath.Join(outside, "dev-team"), filepath.Join(f.Dir, "tenants/base/dev-team"))
 		}},
+		"Inside": {"a folder that is a link to another one of the fleet", func(t *testing.T, f *fleet.Fleet, _ string) {
+			from := filepath.Join(f.Dir, "tenants/base/dev-team")
+			if err := os.Rename(from, from+"-real"); err != nil {
+				t.Fatal(err)
+			}
+			link(t, from+"-real", from)
+		}},
 		"Path": {"a path that leads out", func(t *testing.T, f *fleet.Fleet, outside string) {
 			rel, err := filepath.Rel(filepath.Join(f.Dir, "tenants/staging"), filepath.Join(outside, "dev-team"))
 			if err != nil {
