@@ -35,7 +35,7 @@ type part struct {
 // Objects that fragments are parts of.
 const (
 	documentedProfile       = "{apiVersion: tenure.dev/v1alpha1, kind: TenancyProfile, metadata: {name: default}}"
-	documentedTenantObject  = "{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: dev-team}, spec: {}}"
+	documentedTenantObject  = "{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: dev-team}, spec: {owners: [{kind: Group, name: dev-team}]}}"
 	documentedKustomization = "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: fragment, namespace: dev-team}, spec: {interval: 1h, prune: true, suspend: true, sourceRef: {kind: GitRepository, name: fragment}}}"
 	documentedRelease       = "{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: fragment, namespace: dev-team}, spec: {interval: 1h, suspend: true}}"
 )
