@@ -153,16 +153,42 @@ func (s *Set) Diff() string {
 }
 
 // Unified is the change of one file as a unified diff that `git apply` understands.
-// Before is nil for a new file, after for one that goes.
+// Before is nil for a new file, after for one that goes. A name is quoted as git quotes it.
 func Unified(name string, before, after []byte) string {
-	from, to, mode := "a/"+name, "b/"+name, ""
+	from, to, mode := quoted("a/"+name), quoted("b/"+name), ""
+	header := fmt.Sprintf("diff --git %s %s\n", from, to)
+	// A name with spaces ends with a tab, or patch takes it up to the first space.
+	if strings.Contains(name, " ") {
+		from, to = from+"\t", to+"\t"
+	}
 	if before == nil {
 		from, mode = "/dev/null", "new file mode 100644\n"
 	}
 	if after == nil {
 		to, mode = "/dev/null", "deleted file mode 100644\n"
 	}
-	return fmt.Sprintf("diff --git a/%s b/%s\n%s%s", name, name, mode, udiff.Unified(from, to, string(before), string(after)))
+	return header + mode + udiff.Unified(from, to, string(before), string(after))
+}
+
+// quoted writes a name as git does in a diff: in quotes if it has a control character, a
+// quote or a backslash.
+func quoted(name string) string {
+	if !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '"' || r == '\\' }) {
+		return name
+	}
+	var b strings.Builder
+	for _, c := range []byte(name) {
+		switch {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < ' ' || c == 0x7f:
+			fmt.Fprintf(&b, "\\%03o", c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return `"` + b.String() + `"`
 }
 
 // CopyTo writes the folder as it will be into another, empty one, without hidden

@@ -234,3 +234,32 @@ func TestLinks(t *testing.T) {
 		t.Errorf("the outside changed (-want +got):\n%s", diff)
 	}
 }
+
+// TestUnifiedNames applies diffs for files with names that need care.
+func TestUnifiedNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a b.yaml", "équipe/x.yaml", `quo"te.yaml`, `back\slash.yaml`, "tab\there.yaml", " .yaml"} {
+		for reason, before := range map[string][]byte{"a file that changes": []byte("a: 1\n"), "a new file": nil} {
+			dir := t.TempDir()
+			file := filepath.Join(dir, name)
+			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if before != nil {
+				if err := os.WriteFile(file, before, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			diff := Unified(name, before, []byte("a: 2\n"))
+			cmd := exec.CommandContext(t.Context(), "git", "apply")
+			cmd.Dir, cmd.Stdin = dir, strings.NewReader(diff)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s, %q: %v: %s\n%s", reason, name, err, out, diff)
+				continue
+			}
+			if got, err := os.ReadFile(file); err != nil || string(got) != "a: 2\n" {
+				t.Errorf("%s, %q: %q, %v", reason, name, got, err)
+			}
+		}
+	}
+}

@@ -2,41 +2,81 @@ package remedy
 
 import (
 	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/internal/attack"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// system is the kustomization file that `flux bootstrap` writes.
-const system = `apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-resources:
-  - gotk-components.yaml
-  - gotk-sync.yaml
-`
+// setFlags gives controllers flags, in the form that Flux documents for changes of its
+// own manifests: a patch of the Deployment in the kustomization file. Where such a patch
+// has the flag with another value, the value is changed. All flags come, or none.
+func (t *tree) setFlags(flags []attack.Flag) error {
+	before, err := t.bench.build(t)
+	if err != nil {
+		return err
+	}
+	return t.attempt(func() {
+		for _, f := range flags {
+			if started(before, f) {
+				continue
+			}
+			t.expects = append(t.expects, func(after built) bool { return started(after, f) })
+			t.setFlag(f)
+		}
+	})
+}
 
-// setFlag gives a controller a flag, in the form that Flux documents for changes
-// of its own manifests: a patch of the Deployment in the kustomization file. Where
-// such a patch has the flag with another value, the value is changed.
+// started reports whether a controller's Deployment has a flag wherever it is built.
+// Which default account it is is up to the fleet.
+func started(b built, f attack.Flag) bool {
+	all := b.find(func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "Deployment" && o.GetName() == f.Controller
+	})
+	return len(all) > 0 && !slices.ContainsFunc(all, func(o *unstructured.Unstructured) bool { return !hasFlag(o, f.Flag) })
+}
+
+// hasFlag goes by the last value of a flag, as the controllers do.
+func hasFlag(deployment *unstructured.Unstructured, flag string) bool {
+	name, wanted, _ := strings.Cut(flag, "=")
+	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	if len(containers) == 0 {
+		return false
+	}
+	container, _ := containers[0].(map[string]any)
+	args, _, _ := unstructured.NestedStringSlice(container, "args")
+	for _, arg := range slices.Backward(args) {
+		got, value, ok := strings.Cut(arg, "=")
+		switch {
+		case got != name:
+		case wanted == "true":
+			return !ok || value == wanted
+		default:
+			return value != ""
+		}
+	}
+	return false
+}
+
 func (t *tree) setFlag(f attack.Flag) {
 	file := t.systemFile()
-	if _, ok := t.now[file]; !ok {
-		if t.exists(file) {
-			return
-		}
-		t.now[file] = system
+	if _, ok := t.now[file]; !ok && !t.addSystemFile(file) {
+		return
 	}
 	before := t.now[file]
-	done := t.edit(file, func(s *stream) error {
-		if found, err := t.changeFlag(s, f); found || err != nil {
+	t.edit(file, func(s *stream) error {
+		if err := t.changeFlag(s, f); err != nil || s.text != before {
 			return err
 		}
 		return addPatch(s, deploymentPatch(f))
 	})
-	if !done || before == t.now[file] {
+	if before == t.now[file] {
 		return
 	}
 	if name, _, _ := strings.Cut(f.Flag, "="); name == "--default-service-account" {
@@ -44,34 +84,51 @@ func (t *tree) setFlag(f attack.Flag) {
 	}
 }
 
-// changeFlag looks for patches that set the flag. It says whether there is one.
-func (t *tree) changeFlag(s *stream, f attack.Flag) (bool, error) {
-	if len(s.docs) == 0 || s.docs[0] == nil {
-		return false, errStyle
+// addSystemFile adds a kustomization file for Flux's manifests, if the fleet has these:
+// with all manifests of the folder, which Flux applies without it.
+func (t *tree) addSystemFile(file string) bool {
+	entries, err := os.ReadDir(filepath.Join(t.fleet.Dir, filepath.FromSlash(t.fleet.System)))
+	if err != nil || t.exists(file) {
+		return false
 	}
-	name, wanted, _ := strings.Cut(f.Flag, "=")
+	resources := ""
+	for _, entry := range entries {
+		switch ext := path.Ext(entry.Name()); {
+		case entry.IsDir():
+			return false
+		case entry.Type().IsRegular() && (ext == ".yaml" || ext == ".yml"):
+			resources += "  - " + scalar(entry.Name()) + "\n"
+		}
+	}
+	if !strings.Contains(resources, "gotk-components") {
+		return false
+	}
+	t.now[file] = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n" + resources
+	return true
+}
+
+// changeFlag changes the value in patches that set the flag.
+func (t *tree) changeFlag(s *stream, f attack.Flag) error {
+	if len(s.docs) == 0 || s.docs[0] == nil {
+		return errStyle
+	}
+	name, _, _ := strings.Cut(f.Flag, "=")
 	written := regexp.MustCompile(regexp.QuoteMeta(name) + `(?:=[^\s"',\]]*)?(?:\b|$|[^-\w])`)
 	value := regexp.MustCompile(regexp.QuoteMeta(name) + `(?:=[^\s"',\]]*)?`)
 	patches := at(s.docs[0], "patches")
 	if patches == nil {
-		return false, nil
+		return nil
 	}
-	found := false
 	for i, entry := range patches.Content {
 		text := str(entry, "patch")
-		if !targets(entry, text, f.Controller) || !written.MatchString(text) {
-			continue
-		}
-		found = true
-		// Which account is the fleet's own business, as long as there is one.
-		if now := strings.TrimPrefix(value.FindString(text), name); wanted != "true" && len(now) > len("=") {
+		if !targets(entry, text, f.Controller) || !written.MatchString(text) || strings.Contains(text, f.Flag) {
 			continue
 		}
 		if err := s.replaceIn(0, value, f.Flag, "patches", i, "patch"); err != nil {
-			return true, err
+			return err
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // targets says whether an entry of patches is for a controller's Deployment.
@@ -122,6 +179,7 @@ func addPatch(s *stream, entry string) error {
 func (t *tree) nameAccounts(controller string) {
 	kind := map[string]string{"kustomize-controller": "Kustomization", "helm-controller": "HelmRelease"}[controller]
 	sync := t.fleet.Sync
+	t.expects = append(t.expects, func(after built) bool { return len(after.find(nameless(kind, sync.Namespace))) == 0 })
 	for _, o := range t.objects(kind) {
 		if !strings.Contains(str(o.node, "apiVersion"), ".toolkit.fluxcd.io/") || o.namespace != sync.Namespace ||
 			str(o.node, "spec", "serviceAccountName") != "" || at(o.node, "spec", "kubeConfig") != nil {
@@ -143,5 +201,15 @@ func (t *tree) nameAccounts(controller string) {
 			}
 			return addPatch(s, patchEntry("Kustomization", o.name(), "/spec/serviceAccountName", controller))
 		})
+	}
+}
+
+// nameless matches Flux objects of a kind in a namespace that would act as the default
+// account.
+func nameless(kind, namespace string) func(*unstructured.Unstructured) bool {
+	return func(o *unstructured.Unstructured) bool {
+		account, _, _ := unstructured.NestedString(o.Object, "spec", "serviceAccountName")
+		_, remote, _ := unstructured.NestedMap(o.Object, "spec", "kubeConfig")
+		return o.GetKind() == kind && strings.Contains(o.GetAPIVersion(), ".toolkit.fluxcd.io/") && o.GetNamespace() == namespace && account == "" && !remote
 	}
 }

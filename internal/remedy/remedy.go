@@ -16,6 +16,9 @@
 package remedy
 
 import (
+	"errors"
+	"slices"
+
 	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/fleet"
 	"github.com/tenure-dev/tenure/internal/tenants"
@@ -26,11 +29,15 @@ import (
 // for the same file cannot be applied one after the other. It is empty when
 // nothing can be patched. An error means that the fleet cannot be read; the
 // report is then as it was.
-func Annotate(report *attack.Report, f *fleet.Fleet) (string, error) {
+func Annotate(report *attack.Report, f *fleet.Fleet) (_ string, err error) {
+	if !slices.ContainsFunc(report.Results, gotThrough) {
+		return "", nil
+	}
 	all, err := load(f)
 	if err != nil {
 		return "", err
 	}
+	defer func() { err = errors.Join(err, all.bench.close()) }()
 	byName := map[string]tenants.Tenant{}
 	for _, t := range report.Tenants {
 		byName[t.Name] = t
@@ -41,37 +48,59 @@ func Annotate(report *attack.Report, f *fleet.Fleet) (string, error) {
 	for name, first := range report.Like {
 		like[first] = append(like[first], byName[name])
 	}
+	patches := map[int]string{}
 	for i, r := range report.Results {
-		if r.Finding.Outcome != attack.GotThrough {
+		if !gotThrough(r) {
 			continue
 		}
 		one := all.untouched()
-		for _, t := range append([]tenants.Tenant{byName[r.Tenant]}, like[r.Tenant]...) {
-			one.apply(r.Attack.Fix, t)
-			all.apply(r.Attack.Fix, t)
+		for _, t := range []*tree{one, all} {
+			if err := t.apply(r.Attack.Fix, append([]tenants.Tenant{byName[r.Tenant]}, like[r.Tenant]...)...); err != nil {
+				return "", err
+			}
 		}
-		report.Results[i].Patch = one.diff()
+		patches[i] = one.patch()
 	}
-	return all.diff(), nil
+	for i, patch := range patches {
+		report.Results[i].Patch = patch
+	}
+	return all.patch(), nil
 }
+
+func gotThrough(r attack.Result) bool { return r.Finding.Outcome == attack.GotThrough }
 
 // Patch returns the patch that puts a fix into a fleet for a tenant; empty if no
 // place for it is known, or if the fleet says it already.
-func Patch(f *fleet.Fleet, fix attack.Fix, t tenants.Tenant) (string, error) {
+func Patch(f *fleet.Fleet, fix attack.Fix, t tenants.Tenant) (_ string, err error) {
 	tree, err := load(f)
 	if err != nil {
 		return "", err
 	}
-	tree.apply(fix, t)
-	return tree.diff(), nil
+	defer func() { err = errors.Join(err, tree.bench.close()) }()
+	if err := tree.apply(fix, t); err != nil {
+		return "", err
+	}
+	return tree.patch(), nil
 }
 
-func (t *tree) apply(fix attack.Fix, tenant tenants.Tenant) {
-	for _, f := range fix.Flags {
-		t.setFlag(f)
+// apply makes the edits that a fix needs for tenants.
+func (t *tree) apply(fix attack.Fix, all ...tenants.Tenant) error {
+	if len(fix.Flags) > 0 {
+		if err := t.setFlags(fix.Flags); err != nil {
+			return err
+		}
 	}
-	if fix.Rights || len(fix.Denied) > 0 {
-		t.narrow(tenant, fix.Denied)
+	var edits []func()
+	for _, tenant := range all {
+		if fix.Rights || len(fix.Denied) > 0 {
+			edits = append(edits, func() { t.narrow(tenant, fix.Denied) })
+		}
+		if len(fix.Labels) > 0 {
+			edits = append(edits, func() { t.setLabels(tenant, fix.Labels) })
+		}
 	}
-	t.setLabels(tenant, fix.Labels)
+	if len(edits) == 0 {
+		return nil
+	}
+	return t.attempt(edits...)
 }

@@ -37,11 +37,29 @@ func example(t *testing.T) *fleet.Fleet {
 
 func load1(t *testing.T, dir string) *fleet.Fleet {
 	t.Helper()
-	f, err := fleet.Load(dir, "clusters/staging", fleet.Options{URL: "https://git.example.com/acme/fleet", Branch: "main"})
+	f, err := fleet.Load(dir, "clusters/staging", fleet.Options{URL: "https://git.example.com/acme/fleet", Branch: "main", Components: components(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// system is the kustomization file that `flux bootstrap` writes.
+const system = `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+  - gotk-components.yaml
+  - gotk-sync.yaml
+`
+
+// components are Flux's manifests.
+func components(t *testing.T) []byte {
+	t.Helper()
+	content, err := os.ReadFile("../../config/flux/gotk-components.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }
 
 func read(t *testing.T, f *fleet.Fleet, name string) string {
@@ -355,6 +373,13 @@ func TestOutside(t *testing.T) {
 		}},
 		"Folder": {"a folder that is a link", func(t *testing.T, f *fleet.Fleet, outside string) {
 			link(t, filepath.Join(outside, "dev-team"), filepath.Join(f.Dir, "tenants/base/dev-team"))
+		}},
+		"Inside": {"a folder that is a link to another one of the fleet", func(t *testing.T, f *fleet.Fleet, _ string) {
+			from := filepath.Join(f.Dir, "tenants/base/dev-team")
+			if err := os.Rename(from, from+"-real"); err != nil {
+				t.Fatal(err)
+			}
+			link(t, from+"-real", from)
 		}},
 		"Path": {"a path that leads out", func(t *testing.T, f *fleet.Fleet, outside string) {
 			rel, err := filepath.Rel(filepath.Join(f.Dir, "tenants/staging"), filepath.Join(outside, "dev-team"))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/tenants"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
@@ -36,11 +37,17 @@ func (t *tree) narrow(tenant tenants.Tenant, denied []rbacv1.PolicyRule) {
 			t.confine(b, tenant)
 		case b.kind() == "ClusterRoleBinding":
 		case kind == "ClusterRole" && slices.Contains(wide, name) || ours && wildcards(role.node):
-			t.rebind(b)
+			t.rebind(b, tenant)
+		case ours && t.isNew(role.file):
+			t.allow(role, tenant.Delivers)
 		case ours && !slices.Contains(edited, kind+"/"+name):
 			edited = append(edited, kind+"/"+name)
+			was := t.now[role.file]
 			for _, rule := range denied {
 				t.deny(role, rule)
+			}
+			if was != t.now[role.file] {
+				t.noteDenied(tenant, denied)
 			}
 		}
 	}
@@ -61,7 +68,7 @@ func (t *tree) binds(b object, tenant tenants.Tenant) bool {
 			switch str(s, "kind") {
 			case "ServiceAccount":
 				in := str(s, "namespace")
-				return str(s, "name") == a.Name && (in == a.Namespace || b.namespace == a.Namespace && (in == "" || t.namespace[b.file] != ""))
+				return str(s, "name") == a.Name && (in == a.Namespace || b.namespace == a.Namespace && (in == "" || b.moved))
 			case "User":
 				return str(s, "name") == a.User()
 			}
@@ -80,12 +87,12 @@ func (t *tree) role(kind, name, namespace string) (object, bool) {
 	return object{}, false
 }
 
-// rebind lets a binding refer to a narrower role: one of the fleet's, or a new one
-// beside it.
-func (t *tree) rebind(b object) {
+// rebind lets a binding refer to a narrower role that allows the tenant to deliver what
+// it delivers: one of the fleet's, or a new one beside it.
+func (t *tree) rebind(b object, tenant tenants.Tenant) {
 	kind, name, file := "ClusterRole", "", ""
 	for _, o := range t.objects("ClusterRole") {
-		if useful(o.node) && safe(o.node) {
+		if useful(o.node) && safe(o.node) && len(lacking(o.node, tenant.Delivers)) == 0 {
 			name = o.name()
 			break
 		}
@@ -94,6 +101,11 @@ func (t *tree) rebind(b object) {
 		kind, name = "Role", b.name()
 		if file = t.addRole(b); file == "" {
 			return
+		}
+		for _, o := range t.objects(kind) {
+			if o.file == file {
+				t.allow(o, tenant.Delivers)
+			}
 		}
 	}
 	done := t.edit(b.file, func(s *stream) error {
@@ -118,6 +130,26 @@ func (t *tree) rebind(b object) {
 	if !done && file != "" {
 		t.forget(file)
 	}
+	if done {
+		t.noteDenied(tenant, never)
+		t.expects = append(t.expects, bound(b.namespace, b.name(), kind, name))
+	}
+}
+
+// bound expects that a RoleBinding refers to a role that the fleet delivers.
+func bound(namespace, binding, kind, role string) expectation {
+	return func(after built) bool {
+		in := ""
+		if kind == "Role" {
+			in = namespace
+		}
+		all := after.named("RoleBinding", namespace, binding)
+		return len(all) > 0 && len(after.named(kind, in, role)) > 0 && !slices.ContainsFunc(all, func(o *unstructured.Unstructured) bool {
+			name, _, _ := unstructured.NestedString(o.Object, "roleRef", "name")
+			of, _, _ := unstructured.NestedString(o.Object, "roleRef", "kind")
+			return name != role || of != kind
+		})
+	}
 }
 
 // addRole writes a role beside a binding and into the kustomization file there,
@@ -133,7 +165,7 @@ func (t *tree) addRole(b object) string {
 	if in := str(b.node, "metadata", "namespace"); in != "" {
 		namespace = "\n  namespace: " + scalar(in)
 	}
-	list := path.Join(dir, "kustomization.yaml")
+	list := t.kustomization(dir)
 	if _, ok := t.now[list]; ok && !t.edit(list, func(s *stream) error { return s.appendItem(0, base+"\n", "resources") }) {
 		return ""
 	}
@@ -152,7 +184,7 @@ metadata:
 func (t *tree) forget(file string) {
 	delete(t.now, file)
 	t.manifests = slices.DeleteFunc(t.manifests, func(name string) bool { return name == file })
-	list := path.Join(path.Dir(file), "kustomization.yaml")
+	list := t.kustomization(path.Dir(file))
 	if before, ok := t.before[list]; ok {
 		t.now[list] = before
 	}
@@ -174,12 +206,18 @@ func (t *tree) confine(b object, tenant tenants.Tenant) {
 		}
 		return s.add(b.doc, "namespace", "namespace: "+scalar(namespace)+"\n", "metadata")
 	})
+	if done {
+		name := b.name()
+		t.expects = append(t.expects, func(after built) bool {
+			return len(after.named("RoleBinding", namespace, name)) > 0 && len(after.named("ClusterRoleBinding", "", name)) == 0
+		})
+	}
 	if !done || !slices.Contains(wide, str(b.node, "roleRef", "name")) {
 		return
 	}
 	for _, o := range t.objects("RoleBinding") {
 		if o.file == b.file && o.doc == b.doc {
-			t.rebind(o)
+			t.rebind(o, tenant)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package remedy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,30 +31,43 @@ type tree struct {
 	// before and now are files by path in the folder, as they are and as they
 	// are meant to be.
 	before, now map[string]string
-	// namespace is what kustomize puts the objects of a file into, "" for what
-	// they say themselves.
-	namespace map[string]string
+	// namespace lists what kustomize puts the objects of a file into, once for each
+	// way that leads to the file; "" is what they say themselves.
+	namespace map[string][]string
 	// manifests are the paths of the files with objects, in the order in which
 	// they were reached.
 	manifests []string
 	// reached is how many of them the fleet has: the others are new.
 	reached int
+	// roots are the folders that Flux applies, with the files and folders that they
+	// lead to.
+	roots map[root]map[string]bool
+	bench *workbench
+	// expects are for the edits of the attempt that runs.
+	expects []expectation
+	// notes are what a reader of the patch has to know.
+	notes []string
 }
 
 // load reads a fleet. Nothing outside of its folder is: not through a link
 // either, since files that are links are left out and folders that are links are
 // confined.
 func load(f *fleet.Fleet) (_ *tree, err error) {
-	root, err := os.OpenRoot(f.Dir)
+	disk, err := os.OpenRoot(f.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the fleet: %w", err)
 	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	l := loader{root: root, tree: &tree{fleet: f, before: map[string]string{}, namespace: map[string]string{}}, seen: map[string]bool{}}
-	l.folder(f.Path, "")
+	defer func() { err = errors.Join(err, disk.Close()) }()
+	l := loader{disk: disk, tree: &tree{fleet: f, before: map[string]string{}, namespace: map[string][]string{}, roots: map[root]map[string]bool{}, bench: newWorkbench(f)}, seen: map[string]bool{}}
+	l.root(f.Path, "")
+	if !l.tree.roots[root{f.Path, ""}][f.System] {
+		l.root(f.System, "")
+	}
 	// Also what no kustomization file names: a fleet may have none yet.
 	l.file(path.Join(f.System, "gotk-sync.yaml"), "")
-	l.read(l.tree.systemFile())
+	for _, name := range kustomizationFiles {
+		l.read(path.Join(f.System, name))
+	}
 	if len(l.tree.before) > maxFiles {
 		return nil, fmt.Errorf("cannot read the fleet: it has more than %d files", maxFiles)
 	}
@@ -62,10 +76,20 @@ func load(f *fleet.Fleet) (_ *tree, err error) {
 }
 
 // systemFile is the kustomization file of Flux's own manifests.
-func (t *tree) systemFile() string { return path.Join(t.fleet.System, "kustomization.yaml") }
+func (t *tree) systemFile() string { return t.kustomization(t.fleet.System) }
+
+// kustomization is the path of a folder's kustomization file, or where it would be.
+func (t *tree) kustomization(folder string) string {
+	for _, name := range kustomizationFiles {
+		if _, ok := t.now[path.Join(folder, name)]; ok {
+			return path.Join(folder, name)
+		}
+	}
+	return path.Join(folder, kustomizationFiles[0])
+}
 
 type loader struct {
-	root *os.Root
+	disk *os.Root
 	tree *tree
 	seen map[string]bool
 }
@@ -76,14 +100,14 @@ func (l *loader) read(name string) (string, bool) {
 	if content, ok := l.tree.before[name]; ok {
 		return content, true
 	}
-	if len(l.tree.before) > maxFiles || !filepath.IsLocal(filepath.FromSlash(name)) {
+	if len(l.tree.before) > maxFiles || !filepath.IsLocal(filepath.FromSlash(name)) || l.linked(path.Dir(name)) {
 		return "", false
 	}
-	info, err := l.root.Lstat(filepath.FromSlash(name))
+	info, err := l.disk.Lstat(filepath.FromSlash(name))
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxSize {
 		return "", false
 	}
-	content, err := l.root.ReadFile(filepath.FromSlash(name))
+	content, err := l.disk.ReadFile(filepath.FromSlash(name))
 	if err != nil {
 		return "", false
 	}
@@ -91,19 +115,54 @@ func (l *loader) read(name string) (string, bool) {
 	return string(content), true
 }
 
+// linked reports whether a folder, or one above it, is a link. Flux's artifacts have no
+// links, and git applies no patch beyond one.
+func (l *loader) linked(folder string) bool {
+	for ; folder != "." && folder != "/"; folder = path.Dir(folder) {
+		if info, err := l.disk.Lstat(filepath.FromSlash(folder)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// root follows a folder that Flux applies.
+func (l *loader) root(name, namespace string) {
+	r := root{path.Clean(name), namespace}
+	if _, ok := l.tree.roots[r]; ok {
+		return
+	}
+	outer := l.seen
+	l.seen = map[string]bool{}
+	l.tree.roots[r] = l.seen
+	l.folder(r.path, namespace)
+	l.seen = outer
+}
+
+// first marks a file or folder of a root, and reports whether it was not reached before
+// with the same namespace: overlays share a base.
+func (l *loader) first(name, namespace string) bool {
+	key := name + "\n" + namespace
+	if l.seen[key] {
+		return false
+	}
+	l.seen[name], l.seen[key] = true, true
+	return true
+}
+
 // folder follows a folder as Flux does: its kustomization file, or everything in
 // it.
 func (l *loader) folder(name, namespace string) {
 	name = path.Clean(name)
-	if l.seen[name+"/"] || !filepath.IsLocal(filepath.FromSlash(name)) {
+	if !filepath.IsLocal(filepath.FromSlash(name)) || l.linked(name) || !l.first(name, namespace) {
 		return
 	}
-	l.seen[name+"/"] = true
-	for _, file := range []string{"kustomization.yaml", "kustomization.yml", "Kustomization"} {
+	for _, file := range kustomizationFiles {
 		content, ok := l.read(path.Join(name, file))
 		if !ok {
 			continue
 		}
+		l.seen[path.Join(name, file)] = true
 		s, err := parse(content)
 		if err != nil || len(s.docs) == 0 || s.docs[0] == nil {
 			return
@@ -118,7 +177,7 @@ func (l *loader) folder(name, namespace string) {
 		}
 		return
 	}
-	entries, err := fs.ReadDir(l.root.FS(), name)
+	entries, err := fs.ReadDir(l.disk.FS(), name)
 	if err != nil {
 		return
 	}
@@ -136,7 +195,7 @@ func (l *loader) entry(name, namespace string) {
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
 		return
 	}
-	if info, err := l.root.Stat(filepath.FromSlash(name)); err == nil && info.IsDir() {
+	if info, err := l.disk.Stat(filepath.FromSlash(name)); err == nil && info.IsDir() {
 		l.folder(name, namespace)
 		return
 	}
@@ -146,10 +205,9 @@ func (l *loader) entry(name, namespace string) {
 // file takes a file of manifests, and follows Flux's Kustomizations in it.
 func (l *loader) file(name, namespace string) {
 	// Flux's components are large, and not for anybody to edit.
-	if l.seen[name] || path.Base(name) == "gotk-components.yaml" {
+	if path.Base(name) == "gotk-components.yaml" || !l.first(name, namespace) {
 		return
 	}
-	l.seen[name] = true
 	content, ok := l.read(name)
 	if !ok {
 		return
@@ -158,11 +216,15 @@ func (l *loader) file(name, namespace string) {
 	if err != nil {
 		return
 	}
-	l.tree.manifests = append(l.tree.manifests, name)
-	l.tree.namespace[name] = namespace
+	if len(l.tree.namespace[name]) == 0 {
+		l.tree.manifests = append(l.tree.manifests, name)
+	}
+	if !slices.Contains(l.tree.namespace[name], namespace) {
+		l.tree.namespace[name] = append(l.tree.namespace[name], namespace)
+	}
 	for _, doc := range s.docs {
 		if isSync(doc) && str(doc, "spec", "sourceRef", "name") == l.tree.fleet.Sync.Source {
-			l.folder(strings.TrimPrefix(path.Join("/", str(doc, "spec", "path")), "/"), str(doc, "spec", "targetNamespace"))
+			l.root(cmp.Or(strings.TrimPrefix(path.Join("/", str(doc, "spec", "path")), "/"), "."), str(doc, "spec", "targetNamespace"))
 		}
 	}
 }
@@ -177,8 +239,10 @@ type object struct {
 	file string
 	doc  int
 	node *yaml.Node
-	// namespace is where the object is in the cluster.
+	// namespace is where the object is in the cluster, and moved says that a
+	// kustomization file or Flux put it there.
 	namespace string
+	moved     bool
 }
 
 func (o object) kind() string { return str(o.node, "kind") }
@@ -196,11 +260,13 @@ func (t *tree) objects(kinds ...string) []object {
 			if doc == nil || !slices.Contains(kinds, str(doc, "kind")) {
 				continue
 			}
-			o := object{file: file, doc: i, node: doc, namespace: t.namespace[file]}
-			if o.namespace == "" {
-				o.namespace = str(doc, "metadata", "namespace")
+			for _, namespace := range t.namespace[file] {
+				o := object{file: file, doc: i, node: doc, namespace: namespace, moved: namespace != ""}
+				if !o.moved {
+					o.namespace = str(doc, "metadata", "namespace")
+				}
+				all = append(all, o)
 			}
-			all = append(all, o)
 		}
 	}
 	return all
@@ -219,7 +285,10 @@ func (t *tree) edit(file string, change func(*stream) error) bool {
 
 // untouched is the fleet as it is, for another patch.
 func (t *tree) untouched() *tree {
-	return &tree{fleet: t.fleet, before: t.before, now: maps.Clone(t.before), namespace: maps.Clone(t.namespace), manifests: slices.Clone(t.manifests[:t.reached])}
+	return &tree{
+		fleet: t.fleet, before: t.before, now: maps.Clone(t.before), namespace: maps.Clone(t.namespace),
+		manifests: slices.Clone(t.manifests[:t.reached]), reached: t.reached, roots: t.roots, bench: t.bench,
+	}
 }
 
 // exists says whether a path is taken, by whatever it is.
@@ -236,16 +305,23 @@ func (t *tree) exists(name string) bool {
 	return err == nil || !errors.Is(err, fs.ErrNotExist)
 }
 
-// diff writes what has changed as a unified diff, relative to the fleet's folder.
-func (t *tree) diff() string {
+// patch is the diff, after lines that say what a reader has to know. Tools ignore text
+// before a diff.
+func (t *tree) patch() string {
+	diff := t.diff(func(string) bool { return true })
+	if diff == "" {
+		return ""
+	}
+	return strings.Join(t.notes, "") + t.sharing() + diff
+}
+
+// diff writes what has changed in some files as a unified diff, relative to the fleet's
+// folder.
+func (t *tree) diff(of func(name string) bool) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(t.now)) {
 		before, old := t.before[name]
-		if before == t.now[name] {
-			continue
-		}
-		// Such a name would need quotes that not every tool reads.
-		if strings.ContainsAny(name, "\t\n\r\"\\ ") {
+		if old && before == t.now[name] || !of(name) {
 			continue
 		}
 		var was []byte

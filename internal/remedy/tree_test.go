@@ -3,6 +3,8 @@ package remedy
 import (
 	"strings"
 	"testing"
+
+	"github.com/tenure-dev/tenure/internal/fleet"
 )
 
 // TestDiffOfEmptyFile fills a file that is there and empty: git would refuse to apply
@@ -19,7 +21,7 @@ func TestDiffOfEmptyFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := (&tree{before: tc.before, now: map[string]string{"a.yaml": "x: 1\n"}}).diff()
+			got := (&tree{fleet: &fleet.Fleet{Dir: t.TempDir()}, bench: newWorkbench(nil), before: tc.before, now: map[string]string{"a.yaml": "x: 1\n"}}).patch()
 			if !strings.HasPrefix(got, "diff --git a/a.yaml b/a.yaml\n"+tc.want) {
 				t.Errorf("%s: %s", tc.reason, got)
 			}

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -41,6 +42,9 @@ type Tenant struct {
 	Owners []Owner
 	// Repositories are the Git repositories that the tenant delivers from.
 	Repositories []Repository
+	// Delivers are the resources of which Flux applied objects for the tenant, by
+	// Kustomizations and HelmReleases; sorted.
+	Delivers []schema.GroupResource
 	// Roles are the roles of Rights as KIND/NAME, with a note where one holds
 	// outside of the tenant's namespaces; sorted.
 	Roles []string
@@ -120,6 +124,7 @@ func Discover(ctx context.Context, c client.Reader, choice Choice) (*Found, erro
 	d.assignOwners()
 	d.assignAccounts()
 	d.assignRepositories()
+	d.assignDelivers(mapperOf(c))
 	d.assignRights()
 	d.assignShapes()
 	found := slices.Collect(maps.Values(d.tenants))

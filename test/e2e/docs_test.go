@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,9 +12,9 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/profile"
-	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/internal/testcrds"
 	"github.com/tenure-dev/tenure/internal/testwait"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -28,18 +26,24 @@ spec: {interval: 1h, retryInterval: 2s, path: ./tenants, prune: true, sourceRef:
 `
 
 // TestDocumentedManifests applies every manifest of the README, the tutorial and the
-// how-to pages to a cluster with the multi-tenant profile, page by page.
+// how-to pages, and every part of one, to a cluster with the multi-tenant profile, page
+// by page.
 func TestDocumentedManifests(t *testing.T) {
 	t.Parallel()
 	pages := documentation(t)
+	for page, objects := range documentedFragments(t) {
+		pages[page] = append(pages[page], objects...)
+	}
 	dir, _ := newFleet(t, nil)
 	lockDown(t, dir, profile.Options{Tenants: true})
 	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test"})
 	expectNothing(t, "the fleet is ready before anything of the documentation is applied", failed)
-	kube, err := client.New(r.REST, client.Options{})
+	plain, err := client.New(r.REST, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A field that the API server does not know is an error.
+	kube := client.WithFieldValidation(plain, metav1.FieldValidationStrict)
 	applied := 0
 	for page, objects := range pages {
 		for _, o := range needed(objects) {
@@ -55,7 +59,7 @@ func TestDocumentedManifests(t *testing.T) {
 			}
 		}
 	}
-	if applied < 8 {
+	if applied < 20 {
 		t.Errorf("only %d manifests were found in the documentation", applied)
 	}
 }
@@ -130,37 +134,20 @@ func needed(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 
 // documentation returns the complete manifests of the README, the tutorial and the how-to
 // pages, by page: blocks of YAML, indented or fenced, in which every document is an
-// object with a name. A block with an ellipsis is an outline.
+// object with a name.
 func documentation(t *testing.T) map[string][]*unstructured.Unstructured {
 	t.Helper()
-	root, err := testcluster.Repository()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(filepath.Join(root, "docs", "how-to", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	files = append(files, filepath.Join(root, "README.md"), filepath.Join(root, "docs", "tutorial.md"))
 	pages := map[string][]*unstructured.Unstructured{}
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		page, err := filepath.Rel(root, file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, block := range blocks(string(content)) {
-			if !strings.HasPrefix(block, "apiVersion:") || strings.Contains(block, "…") {
+	for page, texts := range pageBlocks(t) {
+		for _, block := range texts {
+			if !strings.HasPrefix(block, "apiVersion:") {
 				continue
 			}
 			objects, err := flux.ReadObjects([]byte(block))
 			if err != nil {
 				t.Errorf("%s: a manifest cannot be read: %v\n%s", page, err, block)
 			}
-			pages[filepath.ToSlash(page)] = append(pages[filepath.ToSlash(page)], objects...)
+			pages[page] = append(pages[page], objects...)
 		}
 	}
 	return pages

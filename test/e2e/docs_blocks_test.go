@@ -1,0 +1,237 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenure-dev/tenure/internal/baseline"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/tenants"
+	"github.com/tenure-dev/tenure/internal/testcluster"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// A fragment is a block of the documentation that is a part of an object or a file.
+type fragment struct {
+	page, begins string
+	// parts are the objects that the block is a part of.
+	parts []part
+	// read reads a block that is not a part of an object.
+	read func(block string) error
+}
+
+// A part puts fields of a block into an object. The fields are the block's, or those that
+// are named.
+type part struct {
+	object string
+	at     []string
+	fields []string
+}
+
+// Objects that fragments are parts of.
+const (
+	documentedProfile       = "{apiVersion: tenure.dev/v1alpha1, kind: TenancyProfile, metadata: {name: default}}"
+	documentedTenantObject  = "{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: dev-team}, spec: {owners: [{kind: Group, name: dev-team}]}}"
+	documentedKustomization = "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: fragment, namespace: dev-team}, spec: {interval: 1h, prune: true, suspend: true, sourceRef: {kind: GitRepository, name: fragment}}}"
+	documentedRelease       = "{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: fragment, namespace: dev-team}, spec: {interval: 1h, suspend: true}}"
+)
+
+// fragments are all blocks of YAML in the documentation that are no complete manifests.
+func fragments() []fragment {
+	return []fragment{
+		{page: "docs/how-to/exempt-warn-break-glass.md", begins: "patches:", read: warns},
+		{page: "docs/how-to/exempt-warn-break-glass.md", begins: "spec:\n  breakGlass:", parts: []part{{object: documentedProfile}}},
+		{page: "docs/how-to/kubeconfig.md", begins: "spec:\n  serviceAccountName:", parts: []part{{object: documentedKustomization}}},
+		{page: "docs/how-to/move-from-capsule.md", begins: "metadata:\n     annotations:", parts: []part{{object: documentedTenantObject}}},
+		{page: "docs/how-to/move-from-capsule.md", begins: "spec:\n     tenants:", parts: []part{{object: documentedProfile}}},
+		{page: "docs/how-to/proxy.md", begins: "spec:\n  clusterResources:", parts: []part{{object: documentedTenantObject}}},
+		{page: "docs/how-to/replicate-objects.md", begins: "spec:\n  objects:", parts: []part{{object: documentedTenantObject}}},
+		{page: "docs/how-to/share-sources.md", begins: "spec:\n  sourceRef:", parts: []part{
+			{object: documentedKustomization, fields: []string{"sourceRef"}}, {object: documentedRelease, fields: []string{"chartRef"}},
+		}},
+		{page: "docs/how-to/tenant-object.md", begins: "namespaces:", parts: []part{{object: documentedTenantObject, at: []string{"spec"}}}},
+		{page: "docs/how-to/tenant-object.md", begins: "exemptions:", parts: []part{{object: documentedProfile, at: []string{"spec"}}}},
+		// A file of SOPS, of which the page says no more than the shape.
+		{page: "docs/how-to/tenants.md", begins: "creation_rules:", read: func(string) error { return nil }},
+		{page: "docs/how-to/verify.md", begins: "tenants:", read: func(block string) error {
+			_, err := tenants.ParseChoice([]byte(block))
+			return err
+		}},
+		{page: "docs/how-to/verify.md", begins: "accepted:", read: func(block string) error {
+			_, err := baseline.Parse([]byte(block))
+			return err
+		}},
+	}
+}
+
+// warns builds the rules with the patch of a block: all that may warn do.
+func warns(block string) error {
+	root, err := testcluster.Repository()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "tenure-docs-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	rules, err := os.ReadFile(filepath.Join(root, "config", "admission", "policies.yaml"))
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string]string{"policies.yaml": string(rules), "kustomization.yaml": "resources: [policies.yaml]\n" + block} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	objects, err := flux.Build(dir, dir)
+	if err != nil {
+		return err
+	}
+	warning := 0
+	for _, o := range objects {
+		actions, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "validationActions")
+		always := o.GetLabels()["app.kubernetes.io/component"] == "admission-always"
+		if o.GetKind() != "ValidatingAdmissionPolicyBinding" {
+			continue
+		}
+		if got := fmt.Sprint(actions) == "[Warn Audit]"; got == always {
+			return fmt.Errorf("the binding %s has the actions %v", o.GetName(), actions)
+		}
+		if !always {
+			warning++
+		}
+	}
+	if warning == 0 {
+		return fmt.Errorf("none of %d objects is a binding that warns", len(objects))
+	}
+	return nil
+}
+
+// objects returns the objects that a block is a part of, with the block in them.
+func (f fragment) objects(block string) ([]*unstructured.Unstructured, error) {
+	var all []*unstructured.Unstructured
+	for _, p := range f.parts {
+		var object, content map[string]any
+		if err := yaml.Unmarshal([]byte(p.object), &object); err != nil {
+			return nil, err
+		}
+		if err := yaml.Unmarshal([]byte(block), &content); err != nil {
+			return nil, err
+		}
+		if spec, ok := content["spec"].(map[string]any); ok && p.fields != nil {
+			for name := range spec {
+				if name != p.fields[0] {
+					delete(spec, name)
+				}
+			}
+		}
+		to := object
+		for _, field := range p.at {
+			if to[field] == nil {
+				to[field] = map[string]any{}
+			}
+			to = to[field].(map[string]any)
+		}
+		merge(to, content)
+		all = append(all, &unstructured.Unstructured{Object: object})
+	}
+	return all, nil
+}
+
+func merge(to, from map[string]any) {
+	for key, value := range from {
+		inner, ok := to[key].(map[string]any)
+		if more, also := value.(map[string]any); ok && also && key != "sourceRef" {
+			merge(inner, more)
+			continue
+		}
+		to[key] = value
+	}
+}
+
+// pageBlocks returns the blocks of YAML of each page: those that are fenced as such, and
+// those that are a mapping.
+func pageBlocks(t *testing.T) map[string][]string {
+	t.Helper()
+	root, err := testcluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "docs", "how-to", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := map[string][]string{}
+	for _, file := range append(files, filepath.Join(root, "README.md"), filepath.Join(root, "docs", "tutorial.md")) {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := filepath.Rel(root, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range blocks(string(content)) {
+			var mapping map[string]any
+			first, _, _ := strings.Cut(block, "\n---\n")
+			if fenced := strings.Contains(string(content), "```yaml\n"+block); !fenced && (yaml.Unmarshal([]byte(first), &mapping) != nil || mapping == nil) {
+				continue
+			}
+			// A digest that a page leaves out.
+			block = strings.ReplaceAll(block, "sha256:…", "sha256:"+strings.Repeat("0", 64))
+			pages[filepath.ToSlash(page)] = append(pages[filepath.ToSlash(page)], block)
+		}
+	}
+	return pages
+}
+
+// documentedFragments returns the objects of all fragments, by page, and fails for a block
+// that is neither a complete manifest nor a fragment, and for a fragment without a block.
+func documentedFragments(t *testing.T) map[string][]*unstructured.Unstructured {
+	t.Helper()
+	known := fragments()
+	used := make([]bool, len(known))
+	all := map[string][]*unstructured.Unstructured{}
+	for page, texts := range pageBlocks(t) {
+		for _, block := range texts {
+			found := strings.HasPrefix(block, "apiVersion:")
+			for i, f := range known {
+				if f.page != page || !strings.HasPrefix(block, f.begins) {
+					continue
+				}
+				found, used[i] = true, true
+				objects, err := f.objects(block)
+				if f.read != nil {
+					err = f.read(block)
+				}
+				if err != nil {
+					t.Errorf("%s: a block cannot be read: %v\n%s", page, err, block)
+				}
+				all[page] = append(all[page], objects...)
+			}
+			if !found {
+				t.Errorf("%s: no test knows this block; add it to the fragments:\n%s", page, block)
+			}
+		}
+	}
+	for i, f := range known {
+		if !used[i] {
+			t.Errorf("%s has no block that begins with %q", f.page, f.begins)
+		}
+	}
+	return all
+}
+
+// TestDocumentedBlocks finds every block of YAML in a list, and reads those that are not
+// for a cluster.
+func TestDocumentedBlocks(t *testing.T) {
+	t.Parallel()
+	if all := documentedFragments(t); len(all) == 0 {
+		t.Error("the documentation has no fragments")
+	}
+}
