@@ -21,7 +21,7 @@ case "$1 $*" in
 *) for word in "$@"; do printf '[%s]' "$word"; done >>"$LOG"; echo >>"$LOG" ;;
 esac
 `
-	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o755); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, command := range releases(true) {
