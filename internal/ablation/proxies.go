@@ -56,6 +56,7 @@ func proxyRows() []Row {
 		row(before("to which accounts are a namespace and a name", "knows accounts by their names alone", mistakes(func(_, name string) string { return name })), "I12-proxy"),
 		row(before("that never joins namespace and name", "knows accounts by namespace and name as one text", mistakes(func(namespace, name string) string { return namespace + "-" + name })), "I12-proxy"),
 		row(before("that talks to one server", "goes to the address that the client names", goesElsewhere), "I13-proxy"),
+		row(before("that limits the size of a body", "reads bodies of any size to their end", readsWholeBodies), "A8-proxy"),
 	}
 }
 
@@ -300,6 +301,19 @@ func mistakes(text func(namespace, name string) string) fault {
 		}
 		return false
 	}
+}
+
+func readsWholeBodies(n *naive, w http.ResponseWriter, r *http.Request) bool {
+	const limit = 3 << 20
+	if _, somebody := n.caller(r); !somebody || r.ContentLength <= limit {
+		return false
+	}
+	if _, err := io.ReadAll(r.Body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return true
+	}
+	w.WriteHeader(http.StatusCreated)
+	return true
 }
 
 func goesElsewhere(n *naive, w http.ResponseWriter, r *http.Request) bool {

@@ -74,6 +74,8 @@ func Excluded() map[string]Exclusion {
 		"A4-api":                       plain,
 		"A5-api-ServiceAccount":        plain,
 		"A6-api":                       fixed,
+		"A7-api":                       absent,
+		"A8-proxy":                     proxy,
 		"S2-api":                       absent,
 		"S5-api":                       plain,
 		"S5-api-HelmRelease":           plain,

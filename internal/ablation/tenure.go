@@ -61,6 +61,7 @@ func TenureRows() []Row {
 		{Controls: []Control{countingWebhook(), rule("namespace-names")}, Attacks: []string{"I16-api", "I20-api", "I21-api-labels"}, Also: []string{"A2-api"}},
 		one(rule("takeover"), "I20-api"),
 		one(countingWebhook(), "A2-api"),
+		one(secretPath(), "A7-api"),
 		one(rule("contents"), "A4-api"),
 		one(warning("protected"), "I22-api"),
 		one(changeBindings(), "I17-api"),
@@ -212,7 +213,7 @@ func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool {
-		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "A3-api-shard", "S11-api"}, key)
+		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "A3-api-shard", "A7-api", "S11-api"}, key)
 	})
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(attack.Proxy)) })
 	excluded["I15-api-TenantResource"] = Exclusion{Reason: "what is aimed outside is refused by the manager's own code, whoever applies; TestVerify of internal/controller/replicate shows what it stops"}

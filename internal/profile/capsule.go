@@ -43,9 +43,7 @@ func capsuleManifests(namespace string) string {
 // writeCapsule adds the layer for Capsule's kinds to the tree, or removes it, and reports
 // whether the tree has it. It leaves kinds that the fleet installs itself where they are.
 func (t *tree) writeCapsule(c *component, s *survey, wanted *bool) bool {
-	_, there := t.before[capsuleFile]
-	args, _, _ := unstructured.NestedStringSlice(managerContainer(t.before[managerFile]), "args")
-	there = there || slices.Contains(args, capsuleFlag)
+	there := t.hadCapsule()
 	if wanted != nil {
 		there = *wanted
 	}
@@ -57,6 +55,13 @@ func (t *tree) writeCapsule(c *component, s *survey, wanted *bool) bool {
 		t.now[capsuleFile] = capsuleManifests(c.Namespace)
 	}
 	return there
+}
+
+// hadCapsule reports whether the fleet has the layer for Capsule's kinds.
+func (t *tree) hadCapsule() bool {
+	_, there := t.before[capsuleFile]
+	args, _, _ := unstructured.NestedStringSlice(managerContainer(t.before[managerFile]), "args")
+	return there || slices.Contains(args, capsuleFlag)
 }
 
 // noRights is the account that every namespace has, and that nobody should give rights.

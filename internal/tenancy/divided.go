@@ -20,9 +20,10 @@ const (
 	// change it. Requests in the namespace wait for a moment: Kubernetes recounts the
 	// usage when a quota changes, and misses requests that are still in progress.
 	AnnotationMoving = "tenure.dev/moving"
-	// AnnotationWanted is on a namespace's part of a quota, and holds what the waiting
-	// requests in the namespace need: see [Wishes].
-	AnnotationWanted = "tenure.dev/wanted"
+	// AnnotationWanted is the prefix of the annotations of a namespace's part of a quota
+	// with what the waiting requests in the namespace need, one for each replica of the
+	// webhook: see [Wishes].
+	AnnotationWanted = "wanted.tenure.dev/"
 )
 
 // DividedClasses are the suffixes of the labels of [LabelDivided].

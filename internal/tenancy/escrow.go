@@ -22,10 +22,9 @@ type Share struct {
 	// Hard is spec.hard of the ResourceQuota, Enforced status.hard, and Used
 	// status.used.
 	Hard, Enforced, Used corev1.ResourceList
-	// Wanted is what waiting requests in the namespace need beyond Used, and Since when
-	// the oldest of them began to wait.
-	Wanted corev1.ResourceList
-	Since  time.Time
+	// Wanted is what waiting requests in the namespace need beyond Used, for each replica
+	// of the webhook.
+	Wanted []Wanted
 }
 
 // Escrow divides a quota among the namespaces of a tenant. It returns the new spec.hard
@@ -38,9 +37,9 @@ type Share struct {
 // another's once the status of the first confirms the lower value. So call Escrow again
 // when a status changes; until then it returns the same result.
 //
-// Escrow serves waiting requests first, those of the namespace that waited longest before
-// the others: each namespace gets what it lacks, if the tenant has it, from the
-// namespaces with the most free. Without waiting requests, each namespace gets what it
+// Escrow serves waiting requests first, those that waited longest before the others: their
+// namespace gets what it lacks, if the tenant has it, from the namespaces with the most
+// free. Without waiting requests, each namespace gets what it
 // uses and an equal part of the rest. Escrow keeps a division while each namespace has at
 // least half of its part, or, unless rebalance is set, what it uses: otherwise every Pod
 // would move all quotas. If fewer units are free than there are namespaces, some
@@ -86,8 +85,17 @@ type escrow struct {
 type part struct {
 	exists, leaving            bool
 	hard, enforced, used, next int64
-	wanted                     int64
-	since                      time.Time
+	// wants are what the waiting requests want, and wanted is their sum.
+	wants  []want
+	wanted int64
+	// served is what the namespace uses plus what the requests want that serve has served.
+	served int64
+}
+
+// want is an amount that requests have waited for since a time.
+type want struct {
+	amount int64
+	since  time.Time
 }
 
 // needed returns what the namespace uses plus what its waiting requests want.
@@ -106,7 +114,11 @@ func newEscrow(name corev1.ResourceName, bound resource.Quantity, shares []Share
 		e.parts[i] = part{
 			exists: s.Exists && bounded, leaving: s.Leaving,
 			hard: e.units(hard, true), enforced: e.units(s.Enforced[name], true), used: e.units(s.Used[name], true),
-			wanted: e.units(s.Wanted[name], true), since: s.Since,
+		}
+		for _, w := range s.Wanted {
+			amount := e.units(w.Resources[name], true)
+			e.parts[i].wanted = min(e.parts[i].wanted+amount, maxUnits)
+			e.parts[i].wants = append(e.parts[i].wants, want{amount, w.Since})
 		}
 	}
 	return e
@@ -224,31 +236,40 @@ func (e *escrow) lacking(room int64) bool {
 
 // serve gives namespaces what their waiting requests lack, the longest waiting first. It
 // first gives what is in no part. Then the other namespaces give half of what they have
-// free, those with the most first, and all of it if half is not enough. A namespace that
-// lacks more than all of this gets nothing, so that it does not take what serves others.
+// free, those with the most first, and all of it if half is not enough. Requests that lack
+// more than all of this get nothing, so that they do not take what serves others.
 func (e *escrow) serve(room int64) {
-	var order []*part
+	type waiting struct {
+		*part
+		want
+	}
+	var order []waiting
+	var donors []*part
 	for i := range e.parts {
 		p := &e.parts[i]
 		if p.leaving {
 			continue
 		}
-		p.next = max(p.hard, p.used)
+		p.next, p.served = max(p.hard, p.used), p.used
 		room -= p.next
-		order = append(order, p)
-	}
-	donors := slices.Clone(order)
-	slices.SortStableFunc(order, func(a, b *part) int { return a.since.Compare(b.since) })
-	for _, p := range order {
-		lacks := p.needed() - p.next
-		if p.wanted == 0 || lacks <= 0 {
-			continue
+		donors = append(donors, p)
+		for _, w := range p.wants {
+			order = append(order, waiting{p, w})
 		}
+	}
+	slices.SortStableFunc(order, func(a, b waiting) int { return a.since.Compare(b.since) })
+	for _, w := range order {
+		p := w.part
+		lacks := p.served + w.amount - p.next
 		free := room
 		for _, d := range donors {
 			free += d.spare(p)
 		}
 		if free < lacks {
+			continue
+		}
+		p.served += w.amount
+		if lacks <= 0 {
 			continue
 		}
 		p.next += lacks
@@ -265,14 +286,14 @@ func (e *escrow) serve(room int64) {
 }
 
 // spare returns what a namespace can give to another one: what it neither uses nor needs
-// for its own waiting requests. If it lacks enough for these, they wait anyway, and it
-// gives all that it does not use.
+// for its own waiting requests. If it lacks enough for these, it gives all that it neither
+// uses nor needs for those that serve has served.
 func (p *part) spare(to *part) int64 {
 	switch {
 	case p == to:
 		return 0
 	case p.next < p.needed():
-		return p.next - p.used
+		return p.next - p.served
 	}
 	return p.next - p.needed()
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,14 @@ func quantities(name corev1.ResourceName, value string) corev1.ResourceList {
 		return nil
 	}
 	return corev1.ResourceList{name: resource.MustParse(value)}
+}
+
+// wants returns the wishes of replicas, separated by spaces. The first one is the oldest.
+func wants(name corev1.ResourceName, values string, since time.Time) (all []Wanted) {
+	for i, value := range strings.Fields(values) {
+		all = append(all, Wanted{Since: since.Add(time.Duration(i) * time.Millisecond), Resources: quantities(name, value)})
+	}
+	return all
 }
 
 func TestEscrow(t *testing.T) {
@@ -59,6 +68,9 @@ func TestEscrow(t *testing.T) {
 		{reason: "half is not enough", resource: "pods", limit: "8", lazy: true, have: []ns{{hard: "4", enforced: "4", used: "4", wanted: "3"}, {hard: "4", enforced: "4", used: "1"}}, want: []string{"4", "1"}},
 		{reason: "more is wanted than there is: what there is stays for others", resource: "pods", limit: "8", lazy: true, have: []ns{{hard: "4", enforced: "4", used: "4", wanted: "4"}, {hard: "4", enforced: "4", used: "1"}}, want: []string{"4", "4"}},
 		{reason: "two want more than there is: who waits longer is served, here the last one", resource: "pods", limit: "6", lazy: true, have: []ns{{hard: "2", enforced: "2", used: "2", wanted: "1"}, {hard: "3", enforced: "3", used: "2"}, {hard: "1", enforced: "1", used: "1", wanted: "1"}}, want: []string{"2", "2", "1"}},
+		{reason: "two replicas want more than there is: the oldest wish is served", resource: "pods", limit: "8", lazy: true, have: []ns{{hard: "2", enforced: "2", used: "2", wanted: "1 1"}, {hard: "3", enforced: "3", used: "3", wanted: "1 1"}, {hard: "3", enforced: "3", used: "2"}}, want: []string{"2", "3", "2"}},
+		{reason: "the other namespace has given it", resource: "pods", limit: "8", lazy: true, have: []ns{{hard: "2", enforced: "2", used: "2", wanted: "1 1"}, {hard: "3", enforced: "3", used: "3", wanted: "1 1"}, {hard: "2", enforced: "2", used: "2"}}, want: []string{"2", "4", "2"}},
+		{reason: "what serves the oldest wish is not taken for another one", resource: "pods", limit: "8", lazy: true, have: []ns{{hard: "5", enforced: "5", used: "5", wanted: "1"}, {hard: "3", enforced: "3", used: "2", wanted: "1 1"}}, want: []string{"5", "3"}},
 		{reason: "what is wanted counts when all is divided anew", resource: "pods", limit: "8", have: []ns{{hard: "3", enforced: "3", used: "1", wanted: "2"}, {hard: "5", enforced: "5", used: "5"}}, want: []string{"3", "5"}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -68,7 +80,7 @@ func TestEscrow(t *testing.T) {
 				shares = append(shares, Share{
 					Namespace: fmt.Sprint("n", i), Exists: n != ns{}, Leaving: i >= len(tc.have)-tc.leaving,
 					Hard: quantities(tc.resource, n.hard), Enforced: quantities(tc.resource, n.enforced), Used: quantities(tc.resource, n.used),
-					Wanted: quantities(tc.resource, n.wanted), Since: time.Unix(int64(len(tc.have)-i), 0),
+					Wanted: wants(tc.resource, n.wanted, time.Unix(int64(len(tc.have)-i), 0)),
 				})
 			}
 			hard, over := Escrow(quantities(tc.resource, tc.limit), shares, !tc.lazy)
@@ -94,6 +106,14 @@ type world struct {
 const counted = corev1.ResourceName("pods")
 
 func (w *world) value(l corev1.ResourceList) int64 { q := l[counted]; return q.Value() }
+
+// wanted returns the sum of the wishes in a namespace.
+func (w *world) wanted(s Share) (sum int64) {
+	for _, one := range s.Wanted {
+		sum += w.value(one.Resources)
+	}
+	return sum
+}
 
 func (w *world) set(l *corev1.ResourceList, v int64) {
 	*l = corev1.ResourceList{counted: *resource.NewQuantity(v, resource.DecimalSI)}
@@ -168,22 +188,28 @@ func (w *world) served() {
 	if w.limit >= maxUnits {
 		rounded = int64(2*len(w.shares)) * (w.limit >> 35)
 	}
-	waits := func(s Share) bool {
-		return !s.Leaving && w.value(s.Enforced)-w.value(s.Used) < w.value(s.Wanted)
-	}
-	for _, s := range w.shares {
-		switch {
-		case s.Leaving:
-			free -= max(w.value(s.Hard), w.value(s.Enforced), w.value(s.Used))
-		case waits(s):
-			free -= w.value(s.Used)
-		default:
-			free -= w.value(s.Used) + w.value(s.Wanted)
+	// The wishes that a namespace has room for hold what they need.
+	room := func(s Share) (sum, next int64) {
+		for _, one := range s.Wanted {
+			next = w.value(one.Resources)
+			if sum+next > w.value(s.Enforced)-w.value(s.Used) {
+				return sum, next
+			}
+			sum += next
 		}
+		return sum, 0
 	}
 	for _, s := range w.shares {
-		if waits(s) && free >= w.value(s.Wanted)+rounded {
-			w.t.Fatalf("%s waits for %d while %d are free: %+v", s.Namespace, w.value(s.Wanted), free, w.shares)
+		if s.Leaving {
+			free -= max(w.value(s.Hard), w.value(s.Enforced), w.value(s.Used))
+			continue
+		}
+		has, _ := room(s)
+		free -= w.value(s.Used) + has
+	}
+	for _, s := range w.shares {
+		if _, next := room(s); next > 0 && !s.Leaving && free >= next+rounded {
+			w.t.Fatalf("%s waits for %d while %d are free: %+v", s.Namespace, next, free, w.shares)
 		}
 	}
 }
@@ -211,8 +237,11 @@ func FuzzEscrow(f *testing.F) {
 			s := &w.shares[i]
 			switch b % 8 {
 			case 0: // a request begins to wait, or ends
-				w.set(&s.Wanted, int64(b)/32<<size)
-				s.Since = time.Unix(int64(n), 0)
+				s.Wanted = nil
+				for at := range int64(n%3 + 1) {
+					s.Wanted = append(s.Wanted, Wanted{Since: time.Unix(int64(n), at)})
+					w.set(&s.Wanted[at].Resources, int64(b)/32<<size)
+				}
 			case 1, 2:
 				w.enforce(i)
 			case 3: // a write in the middle is the last one
@@ -243,7 +272,7 @@ func FuzzEscrow(f *testing.F) {
 				free -= max(w.value(s.Hard), w.value(s.Enforced), w.value(s.Used))
 				continue
 			}
-			free -= w.value(s.Used) + w.value(s.Wanted)
+			free -= w.value(s.Used) + w.wanted(s)
 			count++
 		}
 		for _, s := range w.shares {

@@ -3,6 +3,8 @@ package tenancy
 import (
 	"encoding/json"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,59 +25,65 @@ type Wish struct {
 	Hard corev1.ResourceList `json:"hard"`
 }
 
-// Wishes are the wishes about a part, by replica.
+// Wishes are the wishes about a part, by replica. Each replica writes an annotation of its
+// own, so that replicas do not overwrite each other's wishes.
 type Wishes map[string]Wish
 
-// ReadWishes returns the wishes about a part that still count. It ignores an annotation
-// that it cannot parse.
-func ReadWishes(q *corev1.ResourceQuota, now time.Time) Wishes {
-	var all Wishes
-	if value := q.Annotations[AnnotationWanted]; value == "" || json.Unmarshal([]byte(value), &all) != nil {
-		return nil
+// WishKey returns the annotation with the wish of a replica.
+func WishKey(replica string) string {
+	const longest = 63
+	if len(replica) > longest {
+		// The end distinguishes the Pods of a Deployment.
+		replica = strings.TrimLeft(replica[len(replica)-longest:], "-_.")
 	}
-	maps.DeleteFunc(all, func(_ string, w Wish) bool {
-		age := now.Sub(w.At)
-		return age > wishLifetime || age < -wishLifetime
-	})
-	return all
+	return AnnotationWanted + replica
 }
 
-// With returns the wishes with the last wish of one replica replaced.
-func (w Wishes) With(replica string, wish Wish) Wishes {
-	all := w.Without(replica)
-	all[replica] = wish
-	return all
+// ReadWishes returns the wishes about a part that still count, by annotation, and the
+// annotations that do not count or cannot be parsed.
+func ReadWishes(q *corev1.ResourceQuota, now time.Time) (wishes Wishes, ended []string) {
+	for key, value := range q.Annotations {
+		if !strings.HasPrefix(key, AnnotationWanted) {
+			continue
+		}
+		var w Wish
+		err := json.Unmarshal([]byte(value), &w)
+		if age := now.Sub(w.At); err != nil || age > wishLifetime || age < -wishLifetime {
+			ended = append(ended, key)
+			continue
+		}
+		if wishes == nil {
+			wishes = Wishes{}
+		}
+		wishes[key] = w
+	}
+	return wishes, ended
 }
 
-// Without returns the wishes of the other replicas.
-func (w Wishes) Without(replica string) Wishes {
-	all := Wishes{}
-	maps.Copy(all, w)
-	delete(all, replica)
-	return all
+// Wanted is what the requests that wait at one replica need beyond what is used.
+type Wanted struct {
+	// Since is when the oldest request began to wait.
+	Since time.Time
+	// Resources is what they need.
+	Resources corev1.ResourceList
 }
 
-// Open returns the sum of the wishes beyond the used amount, and since when the oldest
-// request waits.
-func (w Wishes) Open(used corev1.ResourceList) (wanted corev1.ResourceList, since time.Time) {
-	for _, wish := range w {
-		for name, level := range wish.Hard {
-			level.Sub(used[name])
-			if level.Sign() <= 0 {
-				continue
-			}
-			if wanted == nil {
-				wanted = corev1.ResourceList{}
-			}
-			sum := wanted[name]
-			sum.Add(level)
-			wanted[name] = sum
-			if since.IsZero() || wish.Since.Before(since) {
-				since = wish.Since
+// Open returns what the wishes need beyond the used amount, the oldest first.
+func (w Wishes) Open(used corev1.ResourceList) []Wanted {
+	var all []Wanted
+	for _, key := range slices.Sorted(maps.Keys(w)) {
+		needs := corev1.ResourceList{}
+		for name, level := range w[key].Hard {
+			if level.Sub(used[name]); level.Sign() > 0 {
+				needs[name] = level
 			}
 		}
+		if len(needs) > 0 {
+			all = append(all, Wanted{Since: w[key].Since, Resources: needs})
+		}
 	}
-	return wanted, since
+	slices.SortStableFunc(all, func(a, b Wanted) int { return a.Since.Compare(b.Since) })
+	return all
 }
 
 // Lacks reports whether have is less than need for any resource.

@@ -95,7 +95,7 @@ func TestVerifyTenurePolicies(t *testing.T) {
 	// What Tenants have to do with was tried as one, and as one without a namespace
 	// what its owners can do at all.
 	for tenant, rows := range map[string]string{
-		"dev-team": "I6 I7 I8-proxy I12 I12-proxy I13-proxy I14 I15 I16 I17 I18 I24 A2 A4 A5 W1 W2-proxy",
+		"dev-team": "I6 I7 I8-proxy I12 I12-proxy I13-proxy I14 I15 I16 I17 I18 I24 A2 A4 A5 A7 A8-proxy W1 W2-proxy",
 		"newcomer": "I7 I12 I16 I17 A2",
 	} {
 		for _, id := range strings.Fields(rows) {

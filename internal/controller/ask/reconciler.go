@@ -3,9 +3,11 @@ package ask
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/controller/refusal"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -29,7 +31,7 @@ const (
 )
 
 // Reconciler asks objects of one kind to reconcile that were refused something before
-// the API server knew of the rights that the manager gave their accounts. Without it,
+// the API server knew of the rights that the manager or the fleet gave their accounts. Without it,
 // they would try again at their next interval, which may be an hour away.
 //
 // It remembers nothing: when rights were given, when the object tried last, and which
@@ -43,6 +45,8 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
+	// Profiles has the namespaces and the delegated syncs of the platform.
+	Profiles refusal.Profiles
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -77,8 +81,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{}, nil
 }
 
-// given returns when the manager last gave rights to the account that an object is
-// applied as, in any namespace; zero if it never did.
+// given returns when the manager, or a sync of the platform, last gave rights to the
+// account that an object is applied as, in any namespace; zero if neither ever did.
 func (r *Reconciler) given(ctx context.Context, u *unstructured.Unstructured) (time.Time, error) {
 	account, _, _ := unstructured.NestedString(u.Object, "spec", "serviceAccountName")
 	if _, remote, _ := unstructured.NestedMap(u.Object, "spec", "kubeConfig"); account == "" || remote {
@@ -88,20 +92,30 @@ func (r *Reconciler) given(ctx context.Context, u *unstructured.Unstructured) (t
 	if err := r.Client.List(ctx, &bindings, client.MatchingFields{refusal.IndexSubject: u.GetNamespace() + "/" + account}); err != nil {
 		return time.Time{}, fmt.Errorf("cannot find out since when the account %s of %s %s/%s has rights: %w", account, r.Kind.Kind, u.GetNamespace(), u.GetName(), err)
 	}
+	var profile *v1alpha1.TenancyProfile
+	if slices.ContainsFunc(bindings.Items, func(b rbacv1.RoleBinding) bool { return !ours(&b) && delivered(&b) }) {
+		var err error
+		if profile, err = r.Profiles.Profile(ctx); err != nil {
+			return time.Time{}, fmt.Errorf("cannot find out which role bindings the platform delivers: %w", err)
+		}
+	}
 	var last time.Time
 	for i := range bindings.Items {
-		if b := &bindings.Items[i]; ours(b) {
+		if b := &bindings.Items[i]; ours(b) || profile != nil && byPlatform(b, &profile.Spec) {
 			last = later(last, written(b))
 		}
 	}
 	return last, nil
 }
 
-// written returns when the manager wrote an object last, so that it changed.
+// writers are the field managers of those who give rights: the manager, and Flux.
+var writers = []string{fieldManager, "kustomize-controller", "helm-controller"}
+
+// written returns when the manager or Flux wrote an object last, so that it changed.
 func written(o client.Object) time.Time {
 	at := o.GetCreationTimestamp().Time
 	for _, m := range o.GetManagedFields() {
-		if m.Manager == fieldManager && m.Operation == metav1.ManagedFieldsOperationApply && m.Time != nil {
+		if slices.Contains(writers, m.Manager) && m.Operation == metav1.ManagedFieldsOperationApply && m.Time != nil {
 			at = later(at, m.Time.Time)
 		}
 	}
@@ -111,6 +125,24 @@ func written(o client.Object) time.Time {
 // ours says whether the manager made an object: nobody else may say so of one.
 func ours(o client.Object) bool {
 	return o.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue
+}
+
+// kinds are the kinds of syncs, whose groups are the prefixes of Flux's ownership labels.
+var kinds = []schema.GroupVersionKind{refusal.Kustomization, refusal.HelmRelease}
+
+// delivered reports whether Flux applied an object.
+func delivered(o client.Object) bool {
+	return slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return o.GetLabels()[k.Group+"/name"] != "" })
+}
+
+// byPlatform reports whether a sync of the platform applied an object. Delegated syncs
+// apply repositories of tenants, and do not count: a tenant would choose the accounts that
+// a binding names, and have the manager ask objects of others.
+func byPlatform(o client.Object, profile *v1alpha1.TenancyProfileSpec) bool {
+	return slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool {
+		namespace, name := o.GetLabels()[k.Group+"/namespace"], o.GetLabels()[k.Group+"/name"]
+		return slices.Contains(profile.PlatformNamespaces, namespace) && !slices.Contains(profile.DelegatedSyncs, v1alpha1.DelegatedSync{Namespace: namespace, Name: name})
+	})
 }
 
 // due returns when to ask an object whose account was given rights; zero for never.

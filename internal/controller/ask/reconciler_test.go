@@ -1,10 +1,12 @@
 package ask
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/controller/refusal"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -70,6 +72,22 @@ func appliedBy(manager string) func(*rbacv1.RoleBinding) {
 	}
 }
 
+// appliedAs says that a Kustomization of a namespace has applied a binding.
+func appliedAs(namespace, name string) func(*rbacv1.RoleBinding) {
+	return func(b *rbacv1.RoleBinding) {
+		b.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/namespace": namespace, "kustomize.toolkit.fluxcd.io/name": name}
+	}
+}
+
+// platform is a profile with a delegated sync.
+type platform struct{}
+
+func (platform) Profile(context.Context) (*v1alpha1.TenancyProfile, error) {
+	return &v1alpha1.TenancyProfile{Spec: v1alpha1.TenancyProfileSpec{
+		PlatformNamespaces: []string{"flux-system"}, DelegatedSyncs: []v1alpha1.DelegatedSync{{Namespace: "flux-system", Name: "team"}},
+	}}, nil
+}
+
 func changed(b *rbacv1.RoleBinding, change func(*rbacv1.RoleBinding)) *rbacv1.RoleBinding {
 	change(b)
 	return b
@@ -125,7 +143,14 @@ func TestAsk(t *testing.T) {
 		"delivered":    {reason: "it is ready, which the cache does not say yet", object: ready("False", noRights, -time.Minute), live: ready("True", "applied", time.Second), binding: binding("dev", 0)},
 		"other rights": {reason: "rights are another account's", object: with(ready("False", noRights, -time.Minute), "else", "spec", "serviceAccountName"), binding: binding("dev", 0)},
 		"remote":       {reason: "rights in this cluster are none in another", object: with(ready("False", noRights, -time.Minute), map[string]any{}, "spec", "kubeConfig"), binding: binding("dev", 0)},
-		"not ours":     {reason: "who writes bindings of their own asks for themselves", object: ready("False", noRights, -time.Minute), binding: changed(binding("dev", 0), func(b *rbacv1.RoleBinding) { b.Labels = nil })},
+		"the fleet's":  {reason: "a sync of the platform has bound the account", object: ready("False", noRights, -time.Minute), binding: changed(binding("dev", 0), appliedAs("flux-system", "infra")), want: true},
+		"the fleet's, later": {
+			reason: "a sync of the platform has added the account", object: ready("False", noRights, -time.Minute), want: true,
+			binding: changed(changed(binding("dev", -time.Hour), appliedAs("flux-system", "infra")), appliedBy("kustomize-controller")),
+		},
+		"delegated":  {reason: "a tenant decides what a delegated sync applies", object: ready("False", noRights, -time.Minute), binding: changed(binding("dev", 0), appliedAs("flux-system", "team"))},
+		"a tenant's": {reason: "a tenant's own sync has bound the account", object: ready("False", noRights, -time.Minute), binding: changed(binding("dev", 0), appliedAs("dev", "infra"))},
+		"not ours":   {reason: "who writes bindings of their own asks for themselves", object: ready("False", noRights, -time.Minute), binding: changed(binding("dev", 0), func(b *rbacv1.RoleBinding) { b.Labels = nil })},
 		"more rights": {
 			reason: "an old binding has got a new subject", object: ready("False", noRights, -time.Minute), want: true,
 			binding: changed(binding("dev", -time.Hour), appliedBy("tenure-manager")),
@@ -146,7 +171,7 @@ func TestAsk(t *testing.T) {
 			if tc.live != nil {
 				live = cluster(t, tc.live)
 			}
-			r := &Reconciler{Kind: refusal.Kustomization, Client: c, Live: live, Now: func() time.Time { return given.Add(3 * time.Second) }}
+			r := &Reconciler{Kind: refusal.Kustomization, Client: c, Live: live, Profiles: platform{}, Now: func() time.Time { return given.Add(3 * time.Second) }}
 			before := asked(t, c)
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 			if err != nil {

@@ -1,6 +1,6 @@
 // Package ask asks Flux to reconcile objects now instead of at their next interval:
 // by [Request], and by [Reconciler] those that failed for want of rights that the
-// manager has given a moment ago.
+// manager or the fleet has given a moment ago.
 package ask
 
 import (

@@ -32,10 +32,13 @@ func (r *Reconciler) add(mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("ask-"+strings.ToLower(r.Kind.Kind)).
 		For(refusal.Object(r.Kind), builder.WithPredicates(predicate.NewPredicateFuncs(failed))).
-		Watches(&rbacv1.RoleBinding{}, toObjects, builder.WithPredicates(predicate.NewPredicateFuncs(ours))).
+		Watches(&rbacv1.RoleBinding{}, toObjects, builder.WithPredicates(predicate.NewPredicateFuncs(gives))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
 		Complete(r)
 }
+
+// gives lets role bindings through that may be the platform's.
+func gives(o client.Object) bool { return ours(o) || delivered(o) }
 
 // failed lets objects through that were refused something.
 func failed(o client.Object) bool {

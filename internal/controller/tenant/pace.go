@@ -15,8 +15,8 @@ const (
 	// changes: long enough to store and count the requests that passed before. When a
 	// quota changes, Kubernetes recounts the usage, and would miss these.
 	movingDelay = 300 * time.Millisecond
-	// quiet is how long the usage must stay unchanged before the manager moves parts that
-	// no request waits for.
+	// quiet is how long the usage must stay unchanged, and no request wait, before the
+	// manager moves parts that no request waits for.
 	quiet = 2 * time.Second
 )
 
@@ -29,7 +29,8 @@ type pace struct {
 
 // tenantPace is the state of the parts of one tenant.
 type tenantPace struct {
-	// used is the last usage that see saw, and changed the time when it changed.
+	// used is the last usage that see saw, and changed the time when it changed or when a
+	// request waited last.
 	used    string
 	changed time.Time
 	// marked is the time since which a part has been marked, and waiting the time since
@@ -50,8 +51,7 @@ func (p *pace) see(tenant string, parts []corev1.ResourceQuota, now time.Time) (
 	for i := range parts {
 		q := &parts[i]
 		used += fmt.Sprintln(shareKey(q), q.Status.Used)
-		wanted, _ := tenancy.ReadWishes(q, now).Open(q.Status.Used)
-		if len(wanted) > 0 {
+		if wishes, _ := tenancy.ReadWishes(q, now); len(wishes.Open(q.Status.Used)) > 0 {
 			waiting[shareKey(q)] = true
 		}
 		if q.Annotations[tenancy.AnnotationMoving] != "" {
@@ -65,12 +65,12 @@ func (p *pace) see(tenant string, parts []corev1.ResourceQuota, now time.Time) (
 		}
 		p.tenants[tenant] = known
 	}
-	if known.used != used {
+	if known.used != used || len(waiting) > 0 {
 		known.used, known.changed = used, now
 	}
 	follow(known.marked, marked, now)
 	follow(known.waiting, waiting, now)
-	return len(waiting) == 0 && now.Sub(known.changed) >= quiet
+	return now.Sub(known.changed) >= quiet
 }
 
 // follow adds the time now for each new key in is, and removes the keys that are no

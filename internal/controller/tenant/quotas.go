@@ -160,7 +160,8 @@ func divide(f *found, q v1alpha1.TenantQuota, all []corev1.ResourceQuota, rebala
 		if o := have[ns.Name]; o != nil {
 			s.Exists, s.Hard, s.Enforced, s.Used = true, o.Spec.Hard, o.Status.Hard, o.Status.Used
 			s.Leaving = s.Leaving || !o.DeletionTimestamp.IsZero()
-			s.Wanted, s.Since = tenancy.ReadWishes(o, now).Open(o.Status.Used)
+			wishes, _ := tenancy.ReadWishes(o, now)
+			s.Wanted = wishes.Open(o.Status.Used)
 		}
 		shares = append(shares, s)
 		delete(have, ns.Name)

@@ -231,7 +231,7 @@ func addRefusals(ctx context.Context, mgr ctrlmanager.Manager, profiles refusal.
 		if err := refusals.Setup(mgr); err != nil {
 			return err
 		}
-		asked := &ask.Reconciler{Kind: kind, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Now: time.Now}
+		asked := &ask.Reconciler{Kind: kind, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Profiles: profiles, Now: time.Now}
 		if err := asked.Setup(mgr); err != nil {
 			return err
 		}

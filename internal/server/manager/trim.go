@@ -61,7 +61,7 @@ func uncounted(status corev1.ResourceQuotaStatus) corev1.ResourceQuotaStatus {
 }
 
 // managedFields returns what is read of them: which labels and annotations of a
-// namespace are the manager's, when it wrote a RoleBinding, and of other objects who
+// namespace are the manager's, who wrote a RoleBinding when, and of other objects who
 // else applies them, not what.
 func managedFields(object any, entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var kept []metav1.ManagedFieldsEntry
@@ -81,11 +81,14 @@ func managedFields(object any, entries []metav1.ManagedFieldsEntry) []metav1.Man
 		if e.Operation != metav1.ManagedFieldsOperationApply {
 			continue
 		}
-		if e.Manager != tenantnamespace.FieldManager {
-			kept = append(kept, metav1.ManagedFieldsEntry{Manager: e.Manager, Operation: e.Operation})
-		} else if binding {
+		switch {
+		case binding && e.Manager == tenantnamespace.FieldManager:
 			// The name without its copy in each object.
 			kept = append(kept, metav1.ManagedFieldsEntry{Manager: tenantnamespace.FieldManager, Operation: metav1.ManagedFieldsOperationApply, Time: e.Time})
+		case binding:
+			kept = append(kept, metav1.ManagedFieldsEntry{Manager: e.Manager, Operation: e.Operation, Time: e.Time})
+		case e.Manager != tenantnamespace.FieldManager:
+			kept = append(kept, metav1.ManagedFieldsEntry{Manager: e.Manager, Operation: e.Operation})
 		}
 	}
 	return kept

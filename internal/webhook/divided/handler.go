@@ -35,6 +35,9 @@ const (
 	// viewDelay is how long after this replica the API server may learn of a changed
 	// quota.
 	viewDelay = 250 * time.Millisecond
+	// kept is how long a namespace keeps what it got for a dry run, even if requests in
+	// other namespaces need it: the API server's quota still has to check the dry run.
+	kept = 2 * viewDelay
 	// maxWaiting is the maximum number of waiting requests in a namespace. Further
 	// requests do not wait: the namespace's part decides them.
 	maxWaiting = 500
@@ -82,7 +85,7 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if err != nil {
 		return admission.Allowed("").WithWarnings(err.Error())
 	}
-	w := &waiter{needs: map[string]corev1.ResourceList{}, sure: true, since: time.Now()}
+	w := &waiter{needs: map[string]corev1.ResourceList{}, sure: true, since: time.Now(), dryRun: request.DryRun != nil && *request.DryRun}
 	for i := range parts {
 		counted, sure := demand.In(&parts[i].Spec)
 		if len(counted) > 0 {
@@ -90,18 +93,33 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 			w.sure = w.sure && sure
 		}
 	}
-	switch {
-	case len(w.needs) == 0:
+	if len(w.needs) == 0 {
 		return admission.Allowed("")
-	case request.DryRun != nil && *request.DryRun:
-		return h.dryRun(ctx, request, parts, w)
 	}
 	l := h.lane(request.Namespace)
 	if !l.join(w) {
 		return admission.Allowed("")
 	}
-	defer l.leave(w)
+	defer h.leave(ctx, l, w)
 	return h.wait(ctx, request, l, w)
+}
+
+// leave removes a request from its lane, and withdraws the lane's wish later if no other
+// request does: the wish would hold quota that requests in other namespaces need.
+func (h *Handler) leave(ctx context.Context, l *lane, w *waiter) {
+	if wish := l.leave(w); !wish {
+		return
+	}
+	delay := onTheWay
+	if w.dryRun {
+		delay = kept
+	}
+	time.AfterFunc(delay, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		// If this fails, the wish ends when the replica does not renew it.
+		_ = l.check(ctx, h, time.Now())
+	})
 }
 
 // wait waits until the request fits, exceeds the tenant's quota, or has waited too long,
@@ -133,25 +151,6 @@ func (h *Handler) wait(ctx context.Context, request admission.Request, l *lane, 
 			return admission.Allowed("").WithWarnings("the tenant's quota could not be moved into namespace " + request.Namespace + " in time: what the namespace has decides")
 		}
 	}
-}
-
-// dryRun returns the response that a request would get, and writes no wishes.
-func (h *Handler) dryRun(ctx context.Context, request admission.Request, parts []corev1.ResourceQuota, w *waiter) admission.Response {
-	for i := range parts {
-		need, ok := w.needs[parts[i].Name]
-		if !ok || !tenancy.Lacks(rest(&parts[i]), need) {
-			continue
-		}
-		total, err := h.total(ctx, &parts[i])
-		if err != nil {
-			return admission.Allowed("").WithWarnings(err.Error())
-		}
-		if total != nil && tenancy.Lacks(total.rest(), need) {
-			return h.refusal(ctx, request, w)
-		}
-		return admission.Allowed("").WithWarnings("a dry run moves no quota: the tenant has enough left, and namespace " + request.Namespace + " gets it when the request is made")
-	}
-	return admission.Allowed("")
 }
 
 // parts returns the parts of quotas in a namespace. Do not change them: they are the

@@ -52,6 +52,8 @@ type waiter struct {
 	needs map[string]corev1.ResourceList
 	// sure is set if the parts certainly count the request.
 	sure bool
+	// dryRun is set if the API server will not count the request.
+	dryRun bool
 	// since is when the request arrived, and short when the tenant began to lack what it
 	// needs.
 	since, short time.Time
@@ -71,6 +73,8 @@ type lane struct {
 	// written the last wish, by the name of the part.
 	sent    map[string]*sent
 	written map[string]wrote
+	// keepUntil is until when the lane withdraws no wish, for the last dry run.
+	keepUntil time.Time
 	// held is when the lane first saw that a part is about to change.
 	held map[string]time.Time
 	// falls are the used amounts that fell a moment ago, by the name of the part.
@@ -125,10 +129,12 @@ func (l *lane) join(w *waiter) bool {
 	return true
 }
 
-func (l *lane) leave(w *waiter) {
+// leave removes a waiter, and reports whether it was the last one and left a wish behind.
+func (l *lane) leave(w *waiter) (wish bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiters = slices.DeleteFunc(l.waiters, func(other *waiter) bool { return other == w })
+	return len(l.waiters) == 0 && len(l.written) > 0
 }
 
 // look returns the verdict on a waiter. It checks all waiters, unless another goroutine
@@ -141,19 +147,29 @@ func (l *lane) look(ctx context.Context, h *Handler, w *waiter) (verdict, error)
 		return w.verdict, nil
 	}
 	l.looked = now
-	wishes, err := l.lookAll(ctx, h, now)
 	l.mu.Unlock()
-	if err != nil {
+	if err := l.check(ctx, h, now); err != nil {
 		return waits, err
-	}
-	for _, wish := range wishes {
-		if err := h.Client.Patch(ctx, wish.object, wish.patch, client.FieldOwner(fieldOwner)); client.IgnoreNotFound(err) != nil {
-			return waits, fmt.Errorf("cannot ask for a part of the tenant's quota: %w", err)
-		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return w.verdict, nil
+}
+
+// check checks all waiters, and writes or withdraws their wishes.
+func (l *lane) check(ctx context.Context, h *Handler, now time.Time) error {
+	l.mu.Lock()
+	wishes, err := l.lookAll(ctx, h, now)
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for _, wish := range wishes {
+		if err := h.Client.Patch(ctx, wish.object, wish.patch, client.FieldOwner(fieldOwner)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("cannot ask for a part of the tenant's quota: %w", err)
+		}
+	}
+	return nil
 }
 
 // wish is a patch to write to a part.
@@ -196,8 +212,11 @@ func (l *lane) lookAll(ctx context.Context, h *Handler, now time.Time) ([]wish, 
 // state is the state of a part during one check of the waiters.
 type state struct {
 	part *corev1.ResourceQuota
-	// left is what is free in the part, less the needs of the waiters checked so far, and
-	// level the size that the part needs for them and for the requests that the quota
+	// onTheWay is set if requests passed that the quota does not count yet.
+	onTheWay bool
+	// left is what is free in the part, less the needs of the waiters checked so far and
+	// of requests that have waited at other replicas for longer than these, and level the
+	// size that the part needs for them and for the requests that the quota
 	// does not count yet.
 	left, level corev1.ResourceList
 	// settled is like left, but without what became free a moment ago.
@@ -224,10 +243,9 @@ func (l *lane) state(ctx context.Context, h *Handler, part *corev1.ResourceQuota
 		l.falls[part.Name] = fall
 	}
 	freed := positive(subtract(fall.see(part.Status.Used, now), part.Status.Used))
-	others := tenancy.ReadWishes(part, now)
-	delete(others, h.Replica)
-	open, _ := others.Open(part.Spec.Hard)
-	changes := part.Annotations[tenancy.AnnotationMoving] != "" || len(open) > 0 || !equality.Semantic.DeepEqual(part.Spec.Hard, part.Status.Hard)
+	others, _ := tenancy.ReadWishes(part, now)
+	delete(others, tenancy.WishKey(h.Replica))
+	changes := part.Annotations[tenancy.AnnotationMoving] != "" || len(others.Open(part.Spec.Hard)) > 0 || !equality.Semantic.DeepEqual(part.Spec.Hard, part.Status.Hard)
 	since, known := l.held[part.Name]
 	switch {
 	case !changes:
@@ -237,11 +255,24 @@ func (l *lane) state(ctx context.Context, h *Handler, part *corev1.ResourceQuota
 		l.held[part.Name] = now
 	}
 	left := subtract(rest(part), onTheWay)
+	for _, earlier := range others.Open(part.Status.Used) {
+		if l.after(part.Name, earlier.Since) {
+			left = subtract(left, earlier.Resources)
+		}
+	}
 	return &state{
-		part: part, left: left, settled: subtract(left, freed), level: add(part.Status.Used, onTheWay),
+		part: part, onTheWay: len(onTheWay) > 0, left: left, settled: subtract(left, freed), level: add(part.Status.Used, onTheWay),
 		held:  changes && now.Sub(since) < maxHeld,
 		total: sync.OnceValues(func() (*total, error) { return h.total(ctx, part) }),
 	}
+}
+
+// after reports whether all waiters for a part arrived after a time.
+func (l *lane) after(part string, since time.Time) bool {
+	return !slices.ContainsFunc(l.waiters, func(w *waiter) bool {
+		_, needs := w.needs[part]
+		return needs && w.verdict == waits && !w.since.After(since)
+	})
 }
 
 // short is true if the tenant has less left than a waiter needs, after the waiters before
@@ -289,6 +320,13 @@ func (l *lane) judge(w *waiter, states []*state, now time.Time) error {
 		return nil
 	}
 	goes := !blocked && !held
+	if goes {
+		w.verdict = fits
+	}
+	if goes && w.dryRun {
+		l.keepUntil = now.Add(kept)
+		return nil // it uses nothing
+	}
 	for _, s := range of {
 		need := w.needs[s.part.Name]
 		s.left, s.settled, s.level = subtract(s.left, need), subtract(s.settled, need), add(s.level, need)
@@ -303,9 +341,6 @@ func (l *lane) judge(w *waiter, states []*state, now time.Time) error {
 			}
 		}
 	}
-	if goes {
-		w.verdict = fits
-	}
 	return nil
 }
 
@@ -313,12 +348,12 @@ func (l *lane) judge(w *waiter, states []*state, now time.Time) error {
 // no longer need anything.
 func (l *lane) wish(h *Handler, s *state, now time.Time) (*wish, error) {
 	before, asked := l.written[s.part.Name]
-	if !s.blocked {
+	switch {
+	case !s.blocked && (!asked || s.onTheWay || now.Before(l.keepUntil)):
+		return nil, nil
+	case !s.blocked:
 		delete(l.written, s.part.Name)
-		if !asked {
-			return nil, nil
-		}
-		return patch(s.part, tenancy.ReadWishes(s.part, now).Without(h.Replica))
+		return h.patch(s.part, nil, now)
 	}
 	level := only(s.level, s.part.Spec.Hard)
 	same := equality.Semantic.DeepEqual(before.hard, level) && now.Sub(before.at) < renewal
@@ -326,21 +361,26 @@ func (l *lane) wish(h *Handler, s *state, now time.Time) (*wish, error) {
 		return nil, nil
 	}
 	l.written[s.part.Name] = wrote{hard: level, at: now}
-	return patch(s.part, tenancy.ReadWishes(s.part, now).With(h.Replica, tenancy.Wish{At: now, Since: s.since, Hard: level}))
+	return h.patch(s.part, &tenancy.Wish{At: now, Since: s.since, Hard: level}, now)
 }
 
-// patch returns a patch that sets the wishes of a part, or removes the annotation if
-// there are none.
-func patch(part *corev1.ResourceQuota, wishes tenancy.Wishes) (*wish, error) {
-	var value *string
-	if len(wishes) > 0 {
-		content, err := json.Marshal(wishes)
+// patch returns a patch that sets or removes the replica's wish, and removes wishes that
+// do not count any more.
+func (h *Handler) patch(part *corev1.ResourceQuota, wanted *tenancy.Wish, now time.Time) (*wish, error) {
+	annotations := map[string]*string{}
+	_, ended := tenancy.ReadWishes(part, now)
+	for _, key := range ended {
+		annotations[key] = nil
+	}
+	annotations[tenancy.WishKey(h.Replica)] = nil
+	if wanted != nil {
+		value, err := json.Marshal(wanted)
 		if err != nil {
 			return nil, fmt.Errorf("cannot write what waits for a quota: %w", err)
 		}
-		value = new(string(content))
+		annotations[tenancy.WishKey(h.Replica)] = new(string(value))
 	}
-	content, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]*string{tenancy.AnnotationWanted: value}}})
+	content, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
 		return nil, fmt.Errorf("cannot write what waits for a quota: %w", err)
 	}
