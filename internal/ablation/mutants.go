@@ -257,7 +257,7 @@ func (t *target) roleMutants(found Controls) []Mutant {
 		wide := rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{"*"}, Verbs: rule.Verbs}
 		// A right to a resource of no name shows that the wider rule is in force.
 		probe := rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{sentinel}, Verbs: rule.Verbs}
-		name := fmt.Sprintf("list of resources of group %q in ClusterRole %s", rule.APIGroups[0], found.Role)
+		name := fmt.Sprintf("list of resources of group %q with the verbs %v in ClusterRole %s", rule.APIGroups[0], rule.Verbs, found.Role)
 		all = append(all, Mutant{beside(name, wide, probe), Effect{Validation: -1, Rules: []rbacv1.PolicyRule{wide}}})
 	}
 	everything := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}

@@ -9,6 +9,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/testcluster"
 	"github.com/tenure-dev/tenure/test/corpus"
 )
@@ -77,5 +78,50 @@ func verifyCorpus(t *testing.T, f corpus.Fleet) {
 	}
 	if t.Failed() {
 		t.Log(said)
+	}
+}
+
+// A sample of the mutants of a fleet turns just the attacks that the model of the corpus
+// says, one of each kind of control: make mutate makes all of them.
+func TestMutants(t *testing.T) {
+	t.Parallel()
+	sample := []string{
+		"flag --no-remote-bases of kustomize-controller",
+		"policy receivers",
+		"validation 0 of policy sources",
+		"buckets in policy sources", // the role has no buckets: nothing turns
+		"kustomizations in policy dependencies",
+		"quota of count/alerts.notification.toolkit.fluxcd.io",
+		"label pod-security.kubernetes.io/enforce",
+		"role that is not cluster-admin",
+	}
+	root, err := testcluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleets, err := corpus.Load(filepath.Join(root, "test", "corpus"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fleets[slices.IndexFunc(fleets, func(f corpus.Fleet) bool { return f.Name == "company" })]
+	var addresses []string
+	for address, dir := range f.Maps {
+		addresses = append(addresses, address+"="+filepath.Join(f.Dir, dir))
+	}
+	r, failed := start(t, localcluster.Options{Fleet: filepath.Join(f.Dir, "platform"), Path: f.Path, Maps: parseMaps(t, addresses...)})
+	expectNothing(t, "the fleet becomes ready", failed)
+	opts := attackOptions(r)
+	opts.Tenant = "atlas"
+	var lines strings.Builder
+	score, err := f.Mutate(t.Context(), opts, nil, func(name string) bool { return slices.Contains(sample, name) }, &lines)
+	t.Logf("%s\n%s", score, lines.String())
+	if err != nil {
+		t.Error(err)
+	}
+	if score.Mutants != len(sample) {
+		t.Errorf("%d mutants were made, want %d", score.Mutants, len(sample))
+	}
+	for _, s := range score.Survived {
+		t.Error(s)
 	}
 }
