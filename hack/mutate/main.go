@@ -29,7 +29,7 @@ import (
 )
 
 // attackers are the tenants as whom the fleets are mutated.
-var attackers = map[string]string{"company": "atlas", "by-hand": "orders"}
+var attackers = map[string]string{"company": "atlas", "by-hand": "orders", "all-teams": "red"}
 
 // patience bounds the wait for a fleet.
 const patience = 5 * time.Minute
