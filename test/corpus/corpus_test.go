@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"io"
 	"strings"
 	"testing"
 
@@ -85,5 +86,34 @@ func TestTurned(t *testing.T) {
 		if diff := cmp.Diff(tc.want, Turned(controls, tc.effect)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", reason, diff)
 		}
+	}
+}
+
+// A mutant counts only if just what must turn has turned.
+func TestScore(t *testing.T) {
+	t.Parallel()
+	row := func(attacks ...string) ablation.Row {
+		return ablation.Row{Controls: []ablation.Control{{Name: "flag"}}, Attacks: attacks}
+	}
+	for reason, tc := range map[string]struct {
+		measured                     ablation.Measured
+		killed, explained, survivors int
+	}{
+		"what must turn does":         {ablation.Measured{Row: row("S1-api"), Through: []string{"S1-api"}}, 1, 0, 0},
+		"what must turn does not":     {ablation.Measured{Row: row("S1-api")}, 0, 0, 1},
+		"what must not turn does":     {ablation.Measured{Row: row(), Through: []string{"S1-api"}}, 0, 0, 1},
+		"an attack is not proven":     {ablation.Measured{Row: row(), Faults: []string{"S9-api is not proven"}}, 0, 0, 1},
+		"the fleet did not come back": {ablation.Measured{Through: []string{"S1-api"}}, 0, 0, 1},
+	} {
+		var s Score
+		s.count("fleet", "team", tc.measured, nil, io.Discard)
+		if s.Killed != tc.killed || s.Explained != tc.explained || len(s.Survived) != tc.survivors {
+			t.Errorf("%s: got %+v", reason, s)
+		}
+	}
+	var s Score
+	s.count("fleet", "team", ablation.Measured{Row: row("S1-api")}, []Survivor{{Fleet: "fleet", Tenant: "team", Mutant: row().Name(), Reason: "why"}}, io.Discard)
+	if s.Explained != 1 || len(s.Survived) != 0 {
+		t.Errorf("an explained survivor: got %+v", s)
 	}
 }
