@@ -115,6 +115,10 @@ golden: build ## write the golden reports of the public fleets anew
 ablation: build ## take each control of the example fleet away, and print which attacks get through
 	@$(GO) run ./hack/ablation
 
+.PHONY: mutate
+mutate: build ## take out or weaken each control of the corpus' fleets, and compare what turns with what must
+	@$(GO) run ./hack/mutate
+
 # A target that comes into a new path waits for input to be made small, which is not
 # what the time is for. Only what is found is kept, in testdata of the package.
 FUZZTIME ?= 10s

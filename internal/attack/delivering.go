@@ -3,6 +3,7 @@ package attack
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,7 +12,8 @@ import (
 // delivering is the Env for what a tenant commits to its repository. The platform
 // applies that whatever the tenant may do itself, so where RBAC keeps it from
 // making a Kustomization, one is made for it. The copy also knows how the
-// tenant's own Kustomization applies.
+// tenant's own Kustomization applies. If the platform keeps the tenant's account in a
+// namespace of its own, that is where Kustomizations can name it.
 func (e *Env) delivering(ctx context.Context) (*Env, error) {
 	sync := object(flux.Kustomization.GroupVersionKind().GroupVersion().String(), string(flux.Kustomization),
 		e.Repository.Kustomization.Namespace, e.Repository.Kustomization.Name, nil)
@@ -20,10 +22,18 @@ func (e *Env) delivering(ctx context.Context) (*Env, error) {
 	}
 	d := *e
 	d.sync, _, _ = unstructured.NestedMap(sync.Object, "spec")
-	if judge(e.tryCreate(ctx, e.kustomization("sync", nowhere, d.asItSyncs)), "").Control == rbac {
+	if e.foreignAccount() {
+		d.deliverIn = e.Account.Namespace
+	}
+	if judge(e.tryCreate(ctx, d.kustomization("sync", nowhere, d.asItSyncs)), "").Control == rbac {
 		d.As = e.Admin
 	}
 	return &d, nil
+}
+
+// foreignAccount reports whether the tenant's account is in a namespace of the platform's.
+func (e *Env) foreignAccount() bool {
+	return e.hasAccount() && e.Account.Namespace != e.Namespace && !slices.Contains(e.Tenant.Namespaces, e.Account.Namespace)
 }
 
 // asItSyncs makes a Kustomization apply with the rights with which the tenant's

@@ -63,8 +63,12 @@ type Env struct {
 	// kube reads logs, which are no objects.
 	kube kubernetes.Interface
 	// slim is the name of a source with the folder of the attacks alone, of the
-	// tenant's repository; "" when there is none.
-	slim string
+	// tenant's repository; "" when there is none. near is the name of one more in
+	// Namespace, for a tenant whose source is the platform's; "" when there is none.
+	slim, near string
+	// deliverIn is the namespace of the tenant's Kustomization, if that is not Namespace
+	// and the tenant commits to its repository; see [Env.delivering].
+	deliverIn string
 	// unplanted says why the tenant's repository does not hold what the
 	// attacks need in it; nil if it does.
 	unplanted error
@@ -91,9 +95,19 @@ func newEnv(config *rest.Config, admin client.WithWatch, git *githost.Host, plat
 		return nil, fmt.Errorf("cannot make a client: %w", err)
 	}
 	return &Env{
-		Tenant: t, Account: account, Namespace: cmp.Or(account.Namespace, t.Name), As: as, who: who, Admin: admin,
+		Tenant: t, Account: account, Namespace: attacksFrom(t, account), As: as, who: who, Admin: admin,
 		Victim: victim, Platform: platform, Repository: repository, git: git, config: config, kube: kube,
 	}, nil
+}
+
+// attacksFrom returns the namespace from where a tenant attacks: its account's, or the
+// tenant's first one if the platform keeps the account in a namespace of its own. There the
+// account has no rights, and what it could do would not be seen.
+func attacksFrom(t tenants.Tenant, account tenants.Account) string {
+	if account.Namespace == "" || slices.Contains(t.Namespaces, account.Namespace) || len(t.Namespaces) == 0 {
+		return cmp.Or(account.Namespace, t.Name)
+	}
+	return t.Namespaces[0]
 }
 
 // Account is the account of a tenant that it is attacked as; the zero Account if
@@ -316,6 +330,7 @@ func configMap(namespace, name string) *unstructured.Unstructured {
 // kustomization is a Kustomization of the tenant's for a folder of its own
 // repository, under its own account.
 func (e *Env) kustomization(id, folder string, change func(spec map[string]any)) *unstructured.Unstructured {
+	namespace := cmp.Or(e.deliverIn, e.Namespace)
 	spec := map[string]any{
 		"interval":           "1h",
 		"retryInterval":      "1h",
@@ -323,18 +338,26 @@ func (e *Env) kustomization(id, folder string, change func(spec map[string]any))
 		"path":               "./" + folder,
 		"prune":              true,
 		"serviceAccountName": e.Account.Name,
-		"sourceRef":          e.sourceRef(),
+		"sourceRef":          e.sourceRef(namespace),
 	}
 	if change != nil {
 		change(spec)
 	}
-	return object(flux.Kustomization.GroupVersionKind().GroupVersion().String(), "Kustomization", e.Namespace, name(id), map[string]any{"spec": spec})
+	id = name(id)
+	if e.deliverIn != "" {
+		id += "-" + e.Tenant.Name // the Kustomizations of other tenants may be there too
+	}
+	return object(flux.Kustomization.GroupVersionKind().GroupVersion().String(), "Kustomization", namespace, id, map[string]any{"spec": spec})
 }
 
-// sourceRef refers to the tenant's source, which may be in another namespace.
-func (e *Env) sourceRef() map[string]any {
+// sourceRef refers to the tenant's source from an object in a namespace, which may be
+// another one than the source's.
+func (e *Env) sourceRef(namespace string) map[string]any {
+	if e.near != "" && namespace == e.Namespace {
+		return map[string]any{"kind": string(flux.GitRepository), "name": e.near}
+	}
 	ref := map[string]any{"kind": string(flux.GitRepository), "name": cmp.Or(e.slim, e.Repository.Source.Name)}
-	if e.Repository.Source.Namespace != e.Namespace {
+	if e.Repository.Source.Namespace != namespace {
 		ref["namespace"] = e.Repository.Source.Namespace
 	}
 	return ref

@@ -217,3 +217,24 @@ func TestCreatingBesideFlux(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A tenant attacks from its own namespace, also where the platform keeps its account.
+func TestAttacksFrom(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason  string
+		tenant  tenants.Tenant
+		account tenants.Account
+		want    string
+		foreign bool
+	}{
+		{"its account's namespace", tenants.Tenant{Name: "team", Namespaces: []string{"a", "b"}}, tenants.Account{Namespace: "b", Name: "team"}, "b", false},
+		{"the account is the platform's", tenants.Tenant{Name: "team", Namespaces: []string{"a"}}, tenants.Account{Namespace: "flux-system", Name: "team"}, "a", true},
+		{"no namespace", tenants.Tenant{Name: "team"}, tenants.Account{}, "team", false},
+	} {
+		e := &Env{Tenant: tc.tenant, Account: tc.account, Namespace: attacksFrom(tc.tenant, tc.account)}
+		if e.Namespace != tc.want || e.foreignAccount() != tc.foreign {
+			t.Errorf("%s: want %s, %v; got %s, %v", tc.reason, tc.want, tc.foreign, e.Namespace, e.foreignAccount())
+		}
+	}
+}

@@ -35,7 +35,7 @@ func namesPrivilegedAccount(ctx context.Context, e *Env) Finding {
 		if err := identityWorks(ctx, e); err != nil {
 			return unproven("the tenant cannot do anything here: " + firstLine(err.Error()))
 		}
-		return stopped("no privileged account in the tenant's namespaces",
+		return stopped(noPrivileged,
 			"no other account of "+strings.Join(e.Tenant.Namespaces, ", ")+" is bound to rights elsewhere")
 	}
 	var all []request

@@ -1,10 +1,13 @@
 package attack
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 func init() {
+	own := func(e *Env) string { return e.Account.Name }
 	as := func(account func(*Env) string) func(*Env) *unstructured.Unstructured {
 		return func(e *Env) *unstructured.Unstructured {
 			u := pod(harmlessPod(account(e)), harmlessContainer())(e)
@@ -18,11 +21,16 @@ func init() {
 		Controls:   []string{"policy on spec.serviceAccountName of Pods"},
 		References: []string{"RFC-0003"},
 		Fix:        Fix{Advice: "forbid Pods of tenants to run as the reconciler's account with a ValidatingAdmissionPolicy: whoever gets into such a Pod has all of the tenant's rights, past its repository and its reviews"},
-		Run: requests(request{
-			what:  "run a Pod as its reconciler's account",
-			aimed: creating(as(func(e *Env) string { return e.Account.Name })),
-			own:   creating(as(func(*Env) string { return "default" })),
-		}),
+		Run: func(ctx context.Context, e *Env) Finding {
+			if e.foreignAccount() {
+				return e.nothingThere(ctx, "the account is outside of the tenant's namespaces", "account "+e.Account.String()+" is in a namespace of the platform's")
+			}
+			return runsPods([]func(*Env) *unstructured.Unstructured{as(own)}, request{
+				what:  "run a Pod as its reconciler's account",
+				aimed: creating(as(own)),
+				own:   creating(as(func(*Env) string { return "default" })),
+			})(ctx, e)
+		},
 	})
 }
 

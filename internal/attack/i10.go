@@ -54,7 +54,7 @@ func editsItsSync(ctx context.Context, e *Env) Finding {
 		if err := identityWorks(ctx, e); err != nil {
 			return unproven("the tenant cannot do anything here: " + firstLine(err.Error()))
 		}
-		return stopped("no sync in the tenant's namespaces", "no Flux object of "+strings.Join(e.Tenant.Namespaces, ", ")+" is the platform's")
+		return stopped(noSync, "no Flux object of "+strings.Join(e.Tenant.Namespaces, ", ")+" is the platform's")
 	}
 	own := e.suspended("i10-own", nil)
 	ownErr := e.As.Create(ctx, own)

@@ -32,10 +32,10 @@ func actsAsDelegate(ctx context.Context, e *Env) Finding {
 	var bindings []*unstructured.Unstructured
 	for _, right := range e.Tenant.Rights {
 		kind, role, _ := strings.Cut(right.Role, "/")
-		if right.Subject != "ServiceAccount "+e.Account.String() || kind == "Role" && right.Namespace != e.Account.Namespace {
+		if right.Subject != "ServiceAccount "+e.Account.String() || kind == "Role" && right.Namespace != e.Namespace {
 			continue
 		}
-		bindings = append(bindings, object(rbacv1.SchemeGroupVersion.String(), "RoleBinding", e.Account.Namespace, fmt.Sprint(name("i23"), "-", len(bindings)), map[string]any{
+		bindings = append(bindings, object(rbacv1.SchemeGroupVersion.String(), "RoleBinding", e.Namespace, fmt.Sprint(name("i23"), "-", len(bindings)), map[string]any{
 			"roleRef":  map[string]any{"apiGroup": rbacv1.GroupName, "kind": kind, "name": role},
 			"subjects": []any{map[string]any{"kind": rbacv1.ServiceAccountKind, "namespace": e.Platform, "name": name("i23")}},
 		}))
@@ -55,7 +55,7 @@ func actsAsDelegate(ctx context.Context, e *Env) Finding {
 	}
 	var refused error
 	if err := poll(ctx, rightsPatience, func(ctx context.Context) (bool, error) {
-		refused = delegate.tryApply(ctx, configMap(e.Account.Namespace, name("i23")))
+		refused = delegate.tryApply(ctx, configMap(e.Namespace, name("i23")))
 		return refused == nil, nil
 	}); err != nil {
 		return unproven("the account of a delegated sync cannot do anything here: " + firstLine(cmp.Or(refused, err).Error()))

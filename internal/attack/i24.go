@@ -30,7 +30,7 @@ func wearsOwnersAccount(ctx context.Context, e *Env) Finding {
 		return unproven(firstLine(err.Error()))
 	}
 	if len(there)+len(named) == 0 {
-		return e.nothingThere(ctx, "no owner's account in the tenant's namespace", "no other account of namespace "+e.Namespace+" owns a tenant")
+		return e.nothingThere(ctx, noOwner, "no other account of namespace "+e.Namespace+" owns a tenant")
 	}
 	var all []request
 	for _, account := range there {

@@ -59,7 +59,7 @@ func (e *Env) release(id, folder string, change func(spec map[string]any)) *unst
 		"chart": map[string]any{"spec": map[string]any{
 			"interval":  "1h",
 			"chart":     "./" + folder,
-			"sourceRef": e.sourceRef(),
+			"sourceRef": e.sourceRef(e.Namespace),
 		}},
 	}
 	if change != nil {

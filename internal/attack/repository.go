@@ -62,10 +62,12 @@ func (e *Env) plant(ctx context.Context, attacks []Attack) (func(context.Context
 	if err != nil && revision == "" {
 		return nothing, fmt.Errorf("cannot commit to %s: %w", e.Repository.URL, err)
 	}
-	var slim *unstructured.Unstructured
+	var slim, near *unstructured.Unstructured
 	restore := func(ctx context.Context) error {
-		if slim != nil {
-			e.remove(slim)
+		for _, u := range []*unstructured.Unstructured{slim, near} {
+			if u != nil {
+				e.remove(u)
+			}
 		}
 		_, err := e.commit(ctx, "no attacks", func(t *githost.Tree) error {
 			var errs []error
@@ -79,7 +81,7 @@ func (e *Env) plant(ctx context.Context, attacks []Attack) (func(context.Context
 	if err != nil {
 		return restore, fmt.Errorf("cannot have %s fetched: %w", e.Repository.URL, err)
 	}
-	if slim, err = e.makeSlimSource(ctx); err != nil {
+	if slim, near, err = e.makeSlimSources(ctx); err != nil {
 		return restore, err
 	}
 	if err := e.awaitSource(ctx, e.Repository.Source, revision); err != nil {
@@ -91,17 +93,27 @@ func (e *Env) plant(ctx context.Context, attacks []Attack) (func(context.Context
 		return restore, err
 	}
 	e.slim = source.Name
+	if near == nil {
+		return restore, nil
+	}
+	source.Namespace, source.Name = near.GetNamespace(), near.GetName()
+	if err := e.awaitSource(ctx, source, revision); err != nil {
+		return restore, err
+	}
+	e.near = source.Name
 	return restore, nil
 }
 
-// makeSlimSource copies the tenant's source, with no more of the repository than
+// makeSlimSources copies the tenant's source, with no more of the repository than
 // the folder of the attacks: a Kustomization fetches and unpacks all of its
-// source's artifact, for each attack anew, and a repository may be large.
-func (e *Env) makeSlimSource(ctx context.Context) (*unstructured.Unstructured, error) {
+// source's artifact, for each attack anew, and a repository may be large. A tenant whose
+// account and source are the platform's gets one more in its namespace, as it could make
+// itself, if the repository needs no credentials.
+func (e *Env) makeSlimSources(ctx context.Context) (slim, near *unstructured.Unstructured, err error) {
 	version := e.Repository.Source.Kind.GroupVersionKind().GroupVersion().String()
 	theirs := object(version, string(e.Repository.Source.Kind), e.Repository.Source.Namespace, e.Repository.Source.Name, nil)
 	if err := e.Admin.Get(ctx, keyOf(theirs), theirs); err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", e.Repository.Source, err)
+		return nil, nil, fmt.Errorf("cannot read %s: %w", e.Repository.Source, err)
 	}
 	spec, _, _ := unstructured.NestedMap(theirs.Object, "spec")
 	for _, field := range []string{"ignore", "include", "suspend"} {
@@ -113,11 +125,18 @@ func (e *Env) makeSlimSource(ctx context.Context) (*unstructured.Unstructured, e
 		// Other tenants have a source there too.
 		id += "-" + e.Tenant.Name
 	}
-	slim := object(version, theirs.GetKind(), theirs.GetNamespace(), name(id), map[string]any{"spec": spec})
+	slim = object(version, theirs.GetKind(), theirs.GetNamespace(), name(id), map[string]any{"spec": spec})
 	if err := e.Admin.Create(ctx, slim); err != nil {
-		return nil, fmt.Errorf("cannot make a source for the attacks: %w", err)
+		return nil, nil, fmt.Errorf("cannot make a source for the attacks: %w", err)
 	}
-	return slim, nil
+	if _, private := spec["secretRef"]; private || !e.foreignAccount() {
+		return slim, nil, nil
+	}
+	near = object(version, theirs.GetKind(), e.Namespace, name("source"), map[string]any{"spec": spec})
+	if err := e.Admin.Create(ctx, near); err != nil {
+		return slim, nil, fmt.Errorf("cannot make a source for the attacks: %w", err)
+	}
+	return slim, near, nil
 }
 
 // fetchPatience bounds the wait for a commit to be fetched: a repository may be

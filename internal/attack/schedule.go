@@ -242,11 +242,13 @@ func (e *Env) try(ctx context.Context, a Attack) Finding {
 	switch {
 	case f.Outcome == GotThrough:
 		return e.doubt(a, f)
+	case f.Outcome == Stopped && e.lacks != "" && incomplete(f.Control):
+		if !strings.Contains(f.Control, rbac) {
+			return unproven("there is " + f.Control + ", but " + e.lacks)
+		}
+		return unproven("RBAC refuses it, but " + e.lacks)
 	case f.Outcome == Stopped && absent(f.Control):
 		return Finding{Outcome: NotInstalled, Message: f.Message}
-	case f.Outcome == Stopped && e.lacks != "" && strings.Contains(f.Control, rbac):
-		// A refusal by RBAC proves nothing about a tenant that lacks its rights.
-		return unproven("RBAC refuses it, but " + e.lacks)
 	case f.Outcome == Stopped && e.hasAccount():
 		f.Missing = a.missingLayers(ctx, e)
 	}

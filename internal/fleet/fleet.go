@@ -60,6 +60,9 @@ type Fleet struct {
 	Path string
 	// System is the folder of Flux's manifests, slash separated.
 	System string
+	// declared is the folder of the files gotk-components.yaml and gotk-sync.yaml: System,
+	// or a base that System completes.
+	declared string
 	// Overlay holds files, by their path in the repository, that take the
 	// place of absent ones and of placeholders.
 	Overlay map[string][]byte
@@ -91,6 +94,7 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 	if f.System, err = f.findSystem(); err != nil {
 		return nil, err
 	}
+	f.findDeclared()
 	objects, err := f.systemObjects()
 	if err != nil {
 		return nil, err
@@ -102,16 +106,16 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 				components = slices.Concat(components, []byte("\n---\n"), optional.Manifests)
 			}
 		}
-		f.Overlay[path.Join(f.System, componentsFile)] = components
+		f.Overlay[path.Join(f.declared, componentsFile)] = components
 	}
 	sync, found := findSync(objects, f.Path)
 	if !found {
 		sync = Sync{URL: opts.URL, Branch: opts.Branch, Namespace: systemName, Source: systemName, Kustomization: systemName}
 		if sync.URL == "" {
 			return nil, fmt.Errorf("the fleet in %s does not say where it comes from: %s has no GitRepository and no Kustomization; name its address with --map URL#BRANCH=%s",
-				dir, path.Join(f.System, syncFile), dir)
+				dir, path.Join(f.declared, syncFile), dir)
 		}
-		f.Overlay[path.Join(f.System, syncFile)] = syncManifest(sync, f.Path)
+		f.Overlay[path.Join(f.declared, syncFile)] = syncManifest(sync, f.Path)
 	}
 	f.Sync = sync
 	return f, f.completeKustomization()
@@ -173,12 +177,58 @@ func (f *Fleet) findSystem() (string, error) {
 	return filepath.ToSlash(rel), nil
 }
 
+// maxBases bounds how many bases deep Flux's manifests are looked for.
+const maxBases = 5
+
+// findDeclared finds the folder that holds Flux's own files: the system folder, or a base
+// that its kustomization names, directly or through other bases.
+func (f *Fleet) findDeclared() {
+	f.declared = f.System
+	folders := []string{f.System}
+	for range maxBases {
+		var next []string
+		for _, folder := range folders {
+			for _, file := range []string{componentsFile, syncFile} {
+				if _, err := os.Stat(filepath.Join(f.Dir, filepath.FromSlash(folder), file)); err == nil {
+					f.declared = folder
+					return
+				}
+			}
+			next = append(next, f.bases(folder)...)
+		}
+		folders = next
+	}
+}
+
+// bases returns the folders within the fleet that a folder's kustomization names.
+func (f *Fleet) bases(folder string) []string {
+	content, err := os.ReadFile(filepath.Join(f.Dir, filepath.FromSlash(folder), kustomizeFile))
+	if err != nil {
+		return nil // whoever builds the folder reports it
+	}
+	var kustomization struct {
+		Resources []string `json:"resources"`
+	}
+	if yaml.Unmarshal(content, &kustomization) != nil {
+		return nil
+	}
+	var bases []string
+	for _, resource := range kustomization.Resources {
+		base := path.Join(folder, resource)
+		info, err := os.Stat(filepath.Join(f.Dir, filepath.FromSlash(base)))
+		if err == nil && info.IsDir() && filepath.IsLocal(filepath.FromSlash(base)) {
+			bases = append(bases, base)
+		}
+	}
+	return bases
+}
+
 // systemObjects returns the objects in the manifests of the system folder.
 // Files that are no manifests, such as patches, do not matter here.
 func (f *Fleet) systemObjects() ([]unstructured.Unstructured, error) {
 	var files []string
 	for _, pattern := range []string{"*.yaml", "*.yml"} {
-		found, err := filepath.Glob(filepath.Join(f.Dir, filepath.FromSlash(f.System), pattern))
+		found, err := filepath.Glob(filepath.Join(f.Dir, filepath.FromSlash(f.declared), pattern))
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the fleet: %w", err)
 		}
@@ -195,7 +245,7 @@ func (f *Fleet) systemObjects() ([]unstructured.Unstructured, error) {
 		}
 		parsed, err := parse(content)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the fleet: %s: %w", path.Join(f.System, filepath.Base(file)), err)
+			return nil, fmt.Errorf("cannot read the fleet: %s: %w", path.Join(f.declared, filepath.Base(file)), err)
 		}
 		objects = append(objects, parsed...)
 	}

@@ -199,6 +199,27 @@ func TestOptional(t *testing.T) {
 	}
 }
 
+// The root may be declared in a base that the cluster's folder completes.
+func TestLoadOfABase(t *testing.T) {
+	t.Parallel()
+	f, err := Load(folder(t, map[string]string{
+		"clusters/staging/flux-system/kustomization.yaml": "resources: [../../../apps/overlay]\n",
+		"apps/overlay/kustomization.yaml":                 "resources: [../base, ../../../elsewhere]\n",
+		"apps/base/kustomization.yaml":                    kustomization,
+		"apps/base/gotk-sync.yaml":                        rootSync,
+		"apps/base/gotk-components.yaml":                  "# put in place\n",
+	}), "clusters/staging", Options{Components: []byte(deployment)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.System != "clusters/staging/flux-system" || f.Sync.URL != "ssh://git@git.example.com/acme/fleet" {
+		t.Errorf("the folder to build is %s, and the root fetches %q", f.System, f.Sync.URL)
+	}
+	if diff := cmp.Diff(map[string][]byte{"apps/base/gotk-components.yaml": []byte(deployment)}, f.Overlay); diff != "" {
+		t.Errorf("Flux's manifests take the place of those in the base (-want +got):\n%s", diff)
+	}
+}
+
 func TestLoadErrors(t *testing.T) {
 	t.Parallel()
 	broken := folder(t, map[string]string{"clusters/staging/flux-system/gotk-sync.yaml": "kind: [\n"})

@@ -85,7 +85,7 @@ func (f *Fleet) completeKustomization() error {
 	if len(f.Overlay) == 0 {
 		return nil
 	}
-	name := path.Join(f.System, kustomizeFile)
+	name := path.Join(f.declared, kustomizeFile)
 	content, err := os.ReadFile(filepath.Join(f.Dir, filepath.FromSlash(name)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot read the fleet: %w", err)
@@ -100,9 +100,9 @@ func (f *Fleet) completeKustomization() error {
 	resources, _ := kustomization["resources"].([]any)
 	changed := len(content) == 0
 	for _, file := range []string{componentsFile, syncFile} {
-		_, wanted := f.Overlay[path.Join(f.System, file)]
+		_, wanted := f.Overlay[path.Join(f.declared, file)]
 		if len(content) == 0 && !wanted {
-			_, err := os.Stat(filepath.Join(f.Dir, filepath.FromSlash(f.System), file))
+			_, err := os.Stat(filepath.Join(f.Dir, filepath.FromSlash(f.declared), file))
 			wanted = err == nil
 		}
 		listed := slices.ContainsFunc(resources, func(r any) bool {

@@ -34,6 +34,7 @@ type finding struct {
 type verified struct {
 	Path     string `json:"path"`
 	Verdict  string `json:"verdict"`
+	Error    string `json:"error"`
 	NotReady []struct {
 		Object string `json:"object"`
 		Reason string `json:"reason"`
@@ -48,7 +49,9 @@ type verified struct {
 	} `json:"platform"`
 	Attacks []struct {
 		finding
-		Reason string `json:"reason"`
+		Key      string `json:"key"`
+		Evidence string `json:"evidence"`
+		Reason   string `json:"reason"`
 	} `json:"attacks"`
 	Read *struct {
 		Files      int   `json:"files"`

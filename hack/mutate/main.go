@@ -1,0 +1,119 @@
+// Mutate takes out or weakens each control of fleets of the corpus, one at a time, on one
+// running cluster for each fleet, and compares the attacks that turn with those that must by
+// the model of test/corpus. It prints a line for each mutant and the score, and exits with 1
+// if a survivor is not explained in test/corpus/survivors.yaml. With -fleet it mutates one
+// fleet, with -only the mutants whose names a regular expression matches.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/cli/local"
+	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	"github.com/tenure-dev/tenure/test/corpus"
+)
+
+// attackers are the tenants as whom the fleets are mutated.
+var attackers = map[string]string{"company": "atlas", "by-hand": "orders", "all-teams": "red"}
+
+// patience bounds the wait for a fleet.
+const patience = 5 * time.Minute
+
+func main() {
+	only := flag.String("only", "", "regular expression that the names of mutants must match")
+	fleet := flag.String("fleet", "", "the only fleet that is mutated")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *fleet, *only); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, only, pattern string) error {
+	names, err := regexp.Compile(pattern)
+	if err != nil {
+		return fmt.Errorf("cannot choose mutants: %w", err)
+	}
+	dir := filepath.Join("test", "corpus")
+	fleets, err := corpus.Load(dir)
+	if err != nil {
+		return err
+	}
+	survivors, err := corpus.Survivors(dir)
+	if err != nil {
+		return err
+	}
+	var survived []string
+	for _, f := range fleets {
+		tenant, ok := attackers[f.Name]
+		if !ok || only != "" && only != f.Name {
+			continue
+		}
+		began := time.Now()
+		score, err := mutate(ctx, f, tenant, survivors, names.MatchString)
+		fmt.Printf("%s as %s: %s, in %.0fs\n", f.Name, tenant, score, time.Since(began).Seconds())
+		if err != nil {
+			return fmt.Errorf("cannot mutate fleet %s: %w", f.Name, err)
+		}
+		survived = append(survived, score.Survived...)
+	}
+	var errs []error
+	for _, s := range survived {
+		errs = append(errs, errors.New(s))
+	}
+	return errors.Join(errs...)
+}
+
+// mutate starts the fleet, waits until it is ready, and mutates it.
+func mutate(ctx context.Context, f corpus.Fleet, tenant string, survivors []corpus.Survivor, pick func(string) bool) (corpus.Score, error) {
+	// Programs are started in other folders.
+	bin, err := filepath.Abs("bin")
+	if err != nil {
+		return corpus.Score{}, err
+	}
+	opts := localcluster.Options{Name: fmt.Sprintf("mutate-%d", os.Getpid()), BinDir: bin, Fleet: filepath.Join(f.Dir, "platform"), Path: f.Path}
+	for _, address := range slices.Sorted(maps.Keys(f.Maps)) {
+		m, err := network.ParseMap(address + "=" + filepath.Join(f.Dir, f.Maps[address]))
+		if err != nil {
+			return corpus.Score{}, err
+		}
+		opts.Maps = append(opts.Maps, m)
+	}
+	d := &local.Display{Screen: ui.NewScreen(os.Stderr)}
+	cluster, err := d.Start(ctx, opts)
+	if err != nil {
+		return corpus.Score{}, err
+	}
+	defer func() { _ = d.Stop(cluster) }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	rows, err := local.Watch(ctx, cluster, cancel)
+	if err != nil {
+		return corpus.Score{}, err
+	}
+	if failures, err := d.Settle(ctx, cluster, rows, patience); err != nil || len(failures) > 0 {
+		return corpus.Score{}, errors.Join(fmt.Errorf("the fleet is not ready: %v", failures), err)
+	}
+	sync := cluster.Fleet.Sync
+	return f.Mutate(ctx, attack.Options{
+		Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: sync.Namespace, Tenant: tenant,
+		Root: flux.Ref{Kind: flux.GitRepository, Namespace: sync.Namespace, Name: sync.Source},
+	}, survivors, pick, os.Stdout)
+}

@@ -1,0 +1,280 @@
+package ablation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Mutant is a fleet with one control taken away or weakened.
+type Mutant struct {
+	Control Control
+	// Effect is what is different.
+	Effect Effect
+}
+
+// Effect says what a mutant changes. One field is set, or several that belong together.
+type Effect struct {
+	// Controller runs without Flag.
+	Controller, Flag string
+	// Policy is without its binding; or with Validation, an index, true for everything, if
+	// that is not negative; or without Resource, if that is not empty.
+	Policy     string
+	Validation int
+	Resource   string
+	// Label is missing from the tenant's namespaces.
+	Label string
+	// Quota is a key of spec.hard that is missing.
+	Quota string
+	// Rules are what the tenant's account may do in its namespaces, Everywhere in all.
+	Rules, Everywhere []rbacv1.PolicyRule
+}
+
+// Controls are those of a fleet, read from a running cluster.
+type Controls struct {
+	// Flags are the security flags of Flux's controllers, by controller.
+	Flags map[string][]string
+	// Policies are the ValidatingAdmissionPolicies that have a binding of their name.
+	Policies []admissionv1.ValidatingAdmissionPolicy
+	// Labels are those of the tenant's namespaces that admission goes by, Quotas the keys
+	// of spec.hard in them.
+	Labels, Quotas []string
+	// Rules are those of the tenant's ClusterRole, which Role names.
+	Role  string
+	Rules []rbacv1.PolicyRule
+}
+
+// securityFlags are the flags of Flux that the lockdown consists of.
+var securityFlags = []string{"--no-cross-namespace-refs", "--default-service-account", "--no-remote-bases"}
+
+// Mutants reads the controls of a fleet as one of its tenants has them, and returns a mutant
+// for each: without it, and weakened in each way that the kind of control has.
+func Mutants(ctx context.Context, opts Options) (Controls, []Mutant, error) {
+	t, err := newTarget(ctx, opts)
+	if err != nil {
+		return Controls{}, nil, err
+	}
+	found, err := t.controls(ctx)
+	if err != nil {
+		return found, nil, fmt.Errorf("cannot read the controls of the fleet: %w", err)
+	}
+	var all []Mutant
+	for controller, flags := range found.Flags {
+		for _, name := range flags {
+			all = append(all, Mutant{flag(controller, name), Effect{Controller: controller, Flag: name, Validation: -1}})
+		}
+	}
+	for _, p := range found.Policies {
+		all = append(all, policyMutants(p)...)
+	}
+	for _, key := range found.Labels {
+		all = append(all, Mutant{label(key), Effect{Label: key, Validation: -1}})
+	}
+	for _, key := range found.Quotas {
+		all = append(all, Mutant{withoutHard(key), Effect{Quota: key, Validation: -1}})
+	}
+	all = append(all, t.roleMutants(found)...)
+	slices.SortStableFunc(all, func(a, b Mutant) int { return strings.Compare(a.Control.Name, b.Control.Name) })
+	return found, all, nil
+}
+
+// controls reads the controls.
+func (t *target) controls(ctx context.Context) (Controls, error) {
+	found := Controls{Flags: map[string][]string{}}
+	var deployments appsv1.DeploymentList
+	if err := t.admin.List(ctx, &deployments, client.InNamespace(t.opts.Attack.Platform)); err != nil {
+		return found, err
+	}
+	for _, d := range deployments.Items {
+		for _, arg := range d.Spec.Template.Spec.Containers[0].Args {
+			if name, _, _ := strings.Cut(arg, "="); slices.Contains(securityFlags, name) {
+				found.Flags[d.Name] = append(found.Flags[d.Name], name)
+			}
+		}
+	}
+	var policies admissionv1.ValidatingAdmissionPolicyList
+	if err := t.admin.List(ctx, &policies); err != nil {
+		return found, err
+	}
+	found.Policies = slices.DeleteFunc(policies.Items, func(p admissionv1.ValidatingAdmissionPolicy) bool { return strings.HasPrefix(p.Name, sentinel) })
+	for _, name := range t.tenant.Namespaces {
+		var ns corev1.Namespace
+		var quotas corev1.ResourceQuotaList
+		if err := errors.Join(t.admin.Get(ctx, client.ObjectKey{Name: name}, &ns), t.admin.List(ctx, &quotas, client.InNamespace(name))); err != nil {
+			return found, err
+		}
+		const enforce = "pod-security.kubernetes.io/enforce"
+		if ns.Labels[enforce] != "" && !slices.Contains(found.Labels, enforce) {
+			found.Labels = append(found.Labels, enforce)
+		}
+		for _, quota := range quotas.Items {
+			for key := range quota.Spec.Hard {
+				found.Quotas = append(found.Quotas, string(key))
+			}
+		}
+	}
+	for _, right := range t.tenant.Rights {
+		name, ok := strings.CutPrefix(right.Role, "ClusterRole/")
+		if !ok || right.Subject != "ServiceAccount "+t.account.String() {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		if err := t.admin.Get(ctx, client.ObjectKey{Name: name}, &role); err != nil {
+			return found, err
+		}
+		found.Role, found.Rules = name, role.Rules
+	}
+	slices.Sort(found.Quotas)
+	return found, nil
+}
+
+// policyMutants are a policy without its binding, with each validation true, and without
+// each resource.
+func policyMutants(p admissionv1.ValidatingAdmissionPolicy) []Mutant {
+	all := []Mutant{{policy(p.Name), Effect{Policy: p.Name, Validation: -1}}}
+	for i := range p.Spec.Validations {
+		all = append(all, Mutant{
+			rewritten(p.Name, fmt.Sprintf("validation %d of policy %s", i, p.Name), "its expression is true", func(spec *admissionv1.ValidatingAdmissionPolicySpec) {
+				spec.Validations[i].Expression = "true"
+			}),
+			Effect{Policy: p.Name, Validation: i},
+		})
+	}
+	for _, rule := range p.Spec.MatchConstraints.ResourceRules {
+		for _, resource := range rule.Resources {
+			all = append(all, Mutant{
+				rewritten(p.Name, resource+" in policy "+p.Name, "the policy matches another resource in its place", func(spec *admissionv1.ValidatingAdmissionPolicySpec) {
+					for j := range spec.MatchConstraints.ResourceRules {
+						resources := spec.MatchConstraints.ResourceRules[j].Resources
+						if at := slices.Index(resources, resource); at >= 0 {
+							resources[at] = "none"
+						}
+					}
+				}),
+				Effect{Policy: p.Name, Validation: -1, Resource: resource},
+			})
+		}
+	}
+	return all
+}
+
+// rewritten is a control that goes when the spec of a policy is changed.
+func rewritten(policy, name, away string, change func(*admissionv1.ValidatingAdmissionPolicySpec)) Control {
+	return Control{Name: name, Away: away, remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+		key := client.ObjectKey{Name: policy}
+		var before *admissionv1.ValidatingAdmissionPolicySpec
+		set := func(ctx context.Context, change func(*admissionv1.ValidatingAdmissionPolicySpec)) error {
+			p := &admissionv1.ValidatingAdmissionPolicy{}
+			if err := t.admin.Get(ctx, key, p); err != nil {
+				return err
+			}
+			if before == nil {
+				before = p.Spec.DeepCopy()
+			}
+			change(&p.Spec)
+			if err := t.admin.Update(ctx, p); err != nil {
+				return err
+			}
+			return t.policiesInForce(ctx)
+		}
+		restore := func(ctx context.Context) error {
+			if before == nil {
+				return nil
+			}
+			return set(ctx, func(spec *admissionv1.ValidatingAdmissionPolicySpec) { *spec = *before.DeepCopy() })
+		}
+		return restore, set(ctx, change)
+	}}
+}
+
+// withoutHard is a bound of the quotas in the tenant's namespaces.
+func withoutHard(key string) Control {
+	return Control{Name: "quota of " + key, Away: "it is removed from spec.hard", remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+		var changed []corev1.ResourceQuota
+		restore := func(ctx context.Context) error {
+			var errs []error
+			for _, before := range changed {
+				errs = append(errs, t.setHard(ctx, client.ObjectKeyFromObject(&before), before.Spec.Hard))
+			}
+			return errors.Join(errs...)
+		}
+		for _, name := range t.tenant.Namespaces {
+			var list corev1.ResourceQuotaList
+			if err := t.admin.List(ctx, &list, client.InNamespace(name)); err != nil {
+				return restore, err
+			}
+			for _, quota := range list.Items {
+				if _, ok := quota.Spec.Hard[corev1.ResourceName(key)]; !ok {
+					continue
+				}
+				changed = append(changed, *quota.DeepCopy())
+				delete(quota.Spec.Hard, corev1.ResourceName(key))
+				if err := t.setHard(ctx, client.ObjectKeyFromObject(&quota), quota.Spec.Hard); err != nil {
+					return restore, err
+				}
+			}
+		}
+		return restore, nil
+	}}
+}
+
+// setHard writes the bounds of a quota and waits until they are in its status, which is what
+// is enforced.
+func (t *target) setHard(ctx context.Context, key client.ObjectKey, hard corev1.ResourceList) error {
+	quota := &corev1.ResourceQuota{}
+	if err := t.admin.Get(ctx, key, quota); err != nil {
+		return err
+	}
+	quota.Spec.Hard = hard
+	if err := t.admin.Update(ctx, quota); err != nil {
+		return err
+	}
+	return poll(ctx, "the quota to be counted", func() (bool, error) {
+		err := t.admin.Get(ctx, key, quota)
+		return len(quota.Status.Hard) == len(hard), err
+	})
+}
+
+// roleMutants are the tenant's role with every resource of a group in place of those that a
+// rule lists, the role bound in all namespaces, and cluster-admin beside it.
+func (t *target) roleMutants(found Controls) []Mutant {
+	if found.Role == "" {
+		return nil
+	}
+	all := []Mutant{{bound("in every namespace, by a ClusterRoleBinding", everywhere), Effect{Validation: -1, Everywhere: found.Rules}}}
+	for _, rule := range found.Rules {
+		if slices.Contains(rule.Resources, "*") || len(rule.APIGroups) != 1 {
+			continue
+		}
+		wide := rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{"*"}, Verbs: rule.Verbs}
+		// A right to a resource of no name shows that the wider rule is in force.
+		probe := rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{sentinel}, Verbs: rule.Verbs}
+		name := fmt.Sprintf("list of resources of group %q with the verbs %v in ClusterRole %s", rule.APIGroups[0], rule.Verbs, found.Role)
+		all = append(all, Mutant{beside(name, wide, probe), Effect{Validation: -1, Rules: []rbacv1.PolicyRule{wide}}})
+	}
+	everything := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}
+	probe := rbacv1.PolicyRule{APIGroups: []string{sentinel}, Resources: []string{sentinel}, Verbs: []string{"get"}}
+	return append(all, Mutant{beside("role that is not cluster-admin", everything, probe), Effect{Validation: -1, Rules: []rbacv1.PolicyRule{everything}}})
+}
+
+// beside is a role that gives a rule in the tenant's namespaces, beside its own. It is in
+// force when the account has the right of the probe.
+func beside(name string, rule, probe rbacv1.PolicyRule) Control {
+	return Control{Name: name, Away: "a role beside it has all of them", remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+		r := &rbacv1.ClusterRole{}
+		r.Name, r.Rules = sentinel, []rbacv1.PolicyRule{rule}
+		if err := t.admin.Create(ctx, r); err != nil {
+			return func(context.Context) error { return nil }, err
+		}
+		unbind, err := t.bind(ctx, within, sentinel, probe)
+		return func(ctx context.Context) error { return errors.Join(t.admin.Delete(ctx, r), unbind(ctx)) }, err
+	}}
+}

@@ -1,0 +1,198 @@
+package corpus
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/ablation"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// state is what the model knows of a fleet: what its controls leave open to a tenant whose
+// account, source and sync are in its own namespace. It is computed from the controls alone
+// and shares nothing with the attacks.
+type state struct {
+	flags    map[string]bool // CONTROLLER FLAG
+	policies map[string]bool // POLICY/VALIDATION/RESOURCE
+	labels   map[string]bool
+	quotas   map[string]bool
+	rules    []rbacv1.PolicyRule
+	// everywhere are the rules that hold in other namespaces too.
+	everywhere []rbacv1.PolicyRule
+}
+
+func stateOf(c ablation.Controls) state {
+	s := state{flags: map[string]bool{}, policies: map[string]bool{}, labels: map[string]bool{}, quotas: map[string]bool{}, rules: c.Rules}
+	for controller, flags := range c.Flags {
+		for _, flag := range flags {
+			s.flags[controller+" "+flag] = true
+		}
+	}
+	for _, p := range c.Policies {
+		for i := range p.Spec.Validations {
+			for _, rule := range p.Spec.MatchConstraints.ResourceRules {
+				for _, resource := range rule.Resources {
+					s.policies[policyKey(p.Name, i, resource)] = true
+				}
+			}
+		}
+	}
+	for _, label := range c.Labels {
+		s.labels[label] = true
+	}
+	for _, quota := range c.Quotas {
+		s.quotas[quota] = true
+	}
+	return s
+}
+
+func policyKey(policy string, validation int, resource string) string {
+	return policy + "/" + string(rune('0'+validation)) + "/" + resource
+}
+
+// with returns the state of a mutant.
+func (s state) with(e ablation.Effect) state {
+	without := func(from map[string]bool, drop func(string) bool) map[string]bool {
+		kept := map[string]bool{}
+		for key := range from {
+			kept[key] = !drop(key)
+		}
+		return kept
+	}
+	s.flags = without(s.flags, func(key string) bool { return key == e.Controller+" "+e.Flag })
+	s.labels = without(s.labels, func(key string) bool { return key == e.Label })
+	s.quotas = without(s.quotas, func(key string) bool { return key == e.Quota })
+	s.policies = without(s.policies, func(key string) bool {
+		parts := strings.Split(key, "/")
+		return e.Policy == parts[0] && (e.Validation < 0 || parts[1] == string(rune('0'+e.Validation))) && (e.Resource == "" || e.Resource == parts[2])
+	})
+	s.rules = slices.Concat(s.rules, e.Rules, e.Everywhere)
+	s.everywhere = slices.Concat(s.everywhere, e.Everywhere)
+	return s
+}
+
+// may reports whether rules allow a verb on a resource, as RBAC does.
+func may(rules []rbacv1.PolicyRule, verb, group, resource string) bool {
+	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
+		has := func(list []string, item string) bool {
+			return slices.Contains(list, "*") || slices.Contains(list, item)
+		}
+		return has(r.Verbs, verb) && has(r.APIGroups, group) && has(r.Resources, resource)
+	})
+}
+
+const (
+	kustomizeGroup    = "kustomize.toolkit.fluxcd.io"
+	helmGroup         = "helm.toolkit.fluxcd.io"
+	sourceGroup       = "source.toolkit.fluxcd.io"
+	notificationGroup = "notification.toolkit.fluxcd.io"
+)
+
+// countedResources are the kinds of Flux that the clusters of the corpus serve.
+var countedResources = map[string][]string{
+	kustomizeGroup:    {"kustomizations"},
+	helmGroup:         {"helmreleases"},
+	sourceGroup:       {"gitrepositories", "helmrepositories", "helmcharts", "ocirepositories", "buckets"},
+	notificationGroup: {"alerts", "providers", "receivers"},
+}
+
+// open says, by attack, whether nothing stops it. An attack is listed if mutants of the
+// corpus can turn it. The policies are those of fleet company, by what they are for: which
+// attack a validation stops was written down from reading it.
+func (s state) open() map[string]bool {
+	in := func(verb, group, resource string) bool { return may(s.rules, verb, group, resource) }
+	out := func(verb, group, resource string) bool { return may(s.everywhere, verb, group, resource) }
+	flag := func(controller, name string) bool { return s.flags[controller+" "+name] }
+	syncs, releases := in("create", kustomizeGroup, "kustomizations"), in("create", helmGroup, "helmreleases")
+	held := func(policy string, validation int, resource string) bool {
+		return s.policies[policyKey(policy, validation, resource)]
+	}
+	source := func(resource string) bool {
+		return in("create", sourceGroup, resource) && !held("sources", 0, resource)
+	}
+	alerts := in("create", notificationGroup, "alerts") && in("create", notificationGroup, "providers")
+	receivers := in("create", notificationGroup, "receivers")
+	writes := func(group, resource string) bool {
+		return in("patch", group, resource) || in("deletecollection", group, resource)
+	}
+	namespace := in("patch", "", "namespaces")
+	flagged := "--no-cross-namespace-refs"
+	account := writes("", "serviceaccounts")
+	return map[string]bool{
+		"I1-api":             syncs && !flag("kustomize-controller", "--default-service-account") && !held("accounts", 0, "kustomizations"),
+		"I1-api-HelmRelease": releases && !flag("helm-controller", "--default-service-account") && !held("accounts", 0, "helmreleases"),
+		"S1-api":             syncs && !flag("kustomize-controller", flagged),
+		"S1-api-HelmRelease": releases && !flag("helm-controller", flagged),
+		"N1-api":             alerts && !flag("notification-controller", flagged),
+		"N2-api":             receivers && !flag("notification-controller", flagged),
+		"S7-git":             !flag("kustomize-controller", "--no-remote-bases"),
+
+		"I13-api":            syncs && !held("accounts", 1, "kustomizations") || releases && !held("accounts", 1, "helmreleases"),
+		"S5-api":             syncs && !held("dependencies", 0, "kustomizations"),
+		"S5-api-HelmRelease": releases && !held("dependencies", 0, "helmreleases"),
+		"S9-api":             source("gitrepositories") || source("helmrepositories") || source("ocirepositories") || source("buckets"),
+		"N3-api":             receivers && !held("receivers", 0, "receivers"),
+
+		"W3-api": in("create", "", "pods") && !s.labels["pod-security.kubernetes.io/enforce"],
+		"A2-api": s.uncounted(),
+
+		"A5-api":                writes("", "resourcequotas") && len(s.quotas) > 0 || writes(rbacv1.GroupName, "rolebindings"),
+		"W1-api":                writes("", "resourcequotas") && len(s.quotas) > 0,
+		"A5-api-ServiceAccount": account,
+		"I23-api":               account,
+		"I8-api":                in("create", "", "serviceaccounts/token") || in("impersonate", "", "serviceaccounts"),
+		"I6-api":                namespace || in("patch", "", "namespaces/status") || in("update", "", "namespaces/finalize"),
+		"I18-api":               namespace,
+		"S3-api":                in("create", sourceGroup, "externalartifacts"),
+		"S4-api":                in("patch", sourceGroup, "gitrepositories/status"),
+		"I4-api-RoleBinding":    in("create", rbacv1.GroupName, "rolebindings"),
+
+		"I1-git":                      out("create", "", "configmaps"),
+		"I3-api":                      out("create", kustomizeGroup, "kustomizations"),
+		"I3-git":                      out("create", kustomizeGroup, "kustomizations"),
+		"I11-api":                     out("create", "", "configmaps"),
+		"I11-git":                     out("create", "", "configmaps"),
+		"I11-api-HelmRelease":         out("create", "", "configmaps"),
+		"I11-api-HelmRelease-storage": out("create", "", "secrets"),
+		"W2-api":                      out("list", "", "configmaps"),
+	}
+}
+
+// uncounted reports whether the tenant may create objects of a kind of Flux that no quota
+// counts.
+func (s state) uncounted() bool {
+	for group, resources := range countedResources {
+		for _, resource := range resources {
+			if may(s.rules, "create", group, resource) && !s.quotas["count/"+resource+"."+group] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Turned returns the attacks that a mutant must turn from stopped to got through, sorted.
+func Turned(c ablation.Controls, e ablation.Effect) []string {
+	base := stateOf(c)
+	before, after := base.open(), base.with(e).open()
+	turned := []string{}
+	for row, open := range after {
+		if open && !before[row] {
+			turned = append(turned, row)
+		}
+	}
+	slices.Sort(turned)
+	return turned
+}
+
+// Open returns the attacks that the model knows and that nothing stops in the fleet, sorted.
+func Open(c ablation.Controls) []string {
+	open := []string{}
+	for row, is := range stateOf(c).open() {
+		if is {
+			open = append(open, row)
+		}
+	}
+	slices.Sort(open)
+	return open
+}

@@ -1,0 +1,115 @@
+package corpus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/ablation"
+	"github.com/tenure-dev/tenure/internal/attack"
+)
+
+// Survivor is a mutant that the attacks do not see as the model does, and why.
+type Survivor struct {
+	Fleet, Tenant, Mutant string
+	Reason                string
+}
+
+// Survivors reads the explained survivors.
+func Survivors(dir string) ([]Survivor, error) {
+	var all []Survivor
+	if err := read(filepath.Join(dir, "survivors.yaml"), &all); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	for _, s := range all {
+		if s.Reason == "" {
+			return nil, fmt.Errorf("survivors.yaml: %s of %s has no reason", s.Mutant, s.Fleet)
+		}
+	}
+	return all, nil
+}
+
+// Score counts mutants.
+type Score struct {
+	// Mutants were made; Killed turned just what they must, and Redundant, of these, nothing,
+	// since another control stops the same; Explained survived with a reason.
+	Mutants, Killed, Redundant, Explained int
+	// Survived are the others, with what differs.
+	Survived []string
+}
+
+func (s Score) String() string {
+	percent := 0
+	if s.Mutants > 0 {
+		percent = 100 * (s.Killed + s.Explained) / s.Mutants
+	}
+	return fmt.Sprintf("%d mutants: %d turn what they must (%d of them nothing, since another control stops the same), %d survivors are explained, %d are not: %d%%",
+		s.Mutants, s.Killed, s.Redundant, s.Explained, len(s.Survived), percent)
+}
+
+// Mutate makes the mutants of a running fleet as a tenant has them, one at a time, and
+// compares the attacks that turn with those that must. pick chooses mutants by name; nil
+// takes all. It writes a line for each to out.
+func (f Fleet) Mutate(ctx context.Context, opts attack.Options, survivors []Survivor, pick func(name string) bool, out io.Writer) (Score, error) {
+	var score Score
+	excluded := ablation.Excluded()
+	clear(excluded)
+	for key, verdict := range f.Tenants[opts.Tenant].Verdicts() {
+		if verdict.Outcome == attack.GotThrough {
+			excluded[key] = ablation.Exclusion{Reason: verdict.Reason, Through: true}
+		}
+	}
+	controls, mutants, err := ablation.Mutants(ctx, ablation.Options{Attack: opts})
+	if err != nil {
+		return score, err
+	}
+	for _, row := range Open(controls) {
+		if !excluded[row].Through {
+			return score, fmt.Errorf("the model of fleet %s says that %s gets through as %s, and expected.yaml says that it is stopped", f.Name, row, opts.Tenant)
+		}
+	}
+	var rows []ablation.Row
+	for _, m := range mutants {
+		if pick == nil || pick(m.Control.Name) {
+			rows = append(rows, ablation.Row{Controls: []ablation.Control{m.Control}, Attacks: Turned(controls, m.Effect)})
+		}
+	}
+	_, err = ablation.Run(ctx, ablation.Options{Attack: opts, Rows: rows, Excluded: excluded, Progress: func(m ablation.Measured) {
+		if len(m.Row.Controls) > 0 {
+			score.Mutants++
+		}
+		score.count(f.Name, opts.Tenant, m, survivors, out)
+	}})
+	return score, err
+}
+
+// count adds a mutant. The row without controls is the fleet as it was: it must be whole.
+func (s *Score) count(fleet, tenant string, m ablation.Measured, survivors []Survivor, out io.Writer) {
+	name := "(nothing is missing)"
+	if len(m.Row.Controls) > 0 {
+		name = m.Row.Name()
+	}
+	want := m.Row.Through()
+	ok := slices.Equal(want, m.Through) && len(m.Faults) == 0
+	explained := slices.ContainsFunc(survivors, func(x Survivor) bool { return x.Fleet == fleet && x.Tenant == tenant && x.Mutant == name })
+	mark := "✓"
+	switch {
+	case ok && len(m.Row.Controls) > 0:
+		s.Killed++
+		if len(want) == 0 {
+			s.Redundant++
+		}
+	case !ok && explained:
+		mark = "~"
+		s.Explained++
+	case !ok:
+		mark = "✗"
+		s.Survived = append(s.Survived, fmt.Sprintf("%s as %s without %s: must turn %v, turned %v %v", fleet, tenant, name, want, m.Through, m.Faults))
+	}
+	fmt.Fprintf(out, "%s %s/%s without %s: %v (%s)\n", mark, fleet, tenant, name, m.Through, m.Took.Round(100*time.Millisecond))
+}

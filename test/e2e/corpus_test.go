@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/test/corpus"
+)
+
+// Each fleet of the corpus gets the verdicts that people wrote from reading it.
+func TestCorpus(t *testing.T) {
+	t.Parallel()
+	root, err := testcluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleets, err := corpus.Load(filepath.Join(root, "test", "corpus"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fleets {
+		t.Run(f.Name, func(t *testing.T) {
+			t.Parallel()
+			verifyCorpus(t, f)
+		})
+	}
+}
+
+func verifyCorpus(t *testing.T, f corpus.Fleet) {
+	args := f.Command()[1:]
+	for i, arg := range args {
+		args[i] = "'" + arg + "'"
+	}
+	report, code, said := tenureVerify(t, strings.Join(args, " "))
+	if code != f.Exit {
+		t.Errorf("exit code %d, want %d", code, f.Exit)
+	}
+	for _, c := range report.Clusters {
+		said += c.Error
+	}
+	if !strings.Contains(said, f.Says) {
+		t.Errorf("verify does not say %q", f.Says)
+	}
+	var tenants, platform, notReady []string
+	for _, tenant := range report.Tenants {
+		tenants = append(tenants, tenant.Name)
+	}
+	for _, p := range report.Platform {
+		platform = append(platform, p.Namespace)
+	}
+	for _, n := range report.NotReady {
+		notReady = append(notReady, n.Object)
+	}
+	for what, both := range map[string][2][]string{
+		"tenants":                  {slices.Sorted(maps.Keys(f.Tenants)), tenants},
+		"platform's namespaces":    {slices.Sorted(maps.Keys(f.Platform)), platform},
+		"objects that do not work": {f.NotReady, notReady},
+	} {
+		if diff := gocmp.Diff(both[0], both[1]); diff != "" {
+			t.Errorf("the %s (-expected +found):\n%s", what, diff)
+		}
+	}
+	var found []corpus.Found
+	for _, a := range report.Attacks {
+		found = append(found, corpus.Found{Tenant: a.Tenant, Key: a.Key, Outcome: attack.Outcome(a.Outcome), Said: strings.Join([]string{a.Control, a.Evidence, a.Reason}, " ")})
+	}
+	table, differences := f.Compare(found)
+	t.Log("\n" + table)
+	for _, difference := range differences {
+		t.Error(difference)
+	}
+	if t.Failed() {
+		t.Log(said)
+	}
+}
+
+// A sample of the mutants of a fleet turns just the attacks that the model of the corpus
+// says, one of each kind of control: make mutate makes all of them.
+func TestMutants(t *testing.T) {
+	t.Parallel()
+	sample := []string{
+		"flag --no-remote-bases of kustomize-controller",
+		"policy receivers",
+		"validation 0 of policy sources",
+		"buckets in policy sources", // the role has no buckets: nothing turns
+		"kustomizations in policy dependencies",
+		"quota of count/alerts.notification.toolkit.fluxcd.io",
+		"label pod-security.kubernetes.io/enforce",
+		"role that is not cluster-admin",
+	}
+	root, err := testcluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleets, err := corpus.Load(filepath.Join(root, "test", "corpus"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fleets[slices.IndexFunc(fleets, func(f corpus.Fleet) bool { return f.Name == "company" })]
+	var addresses []string
+	for address, dir := range f.Maps {
+		addresses = append(addresses, address+"="+filepath.Join(f.Dir, dir))
+	}
+	r, failed := start(t, localcluster.Options{Fleet: filepath.Join(f.Dir, "platform"), Path: f.Path, Maps: parseMaps(t, addresses...)})
+	expectNothing(t, "the fleet becomes ready", failed)
+	opts := attackOptions(r)
+	opts.Tenant = "atlas"
+	var lines strings.Builder
+	score, err := f.Mutate(t.Context(), opts, nil, func(name string) bool { return slices.Contains(sample, name) }, &lines)
+	t.Logf("%s\n%s", score, lines.String())
+	if err != nil {
+		t.Error(err)
+	}
+	if score.Mutants != len(sample) {
+		t.Errorf("%d mutants were made, want %d", score.Mutants, len(sample))
+	}
+	for _, s := range score.Survived {
+		t.Error(s)
+	}
+}
