@@ -24,9 +24,9 @@ TESTED := $(filter-out cluster,$(MODULES))
 RACE = $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && echo -race)
 
 # Packages that are tested without the race detector, which makes them a quarter to a
-# half slower and finds little there: test/e2e runs the built programs, internal/profile
+# half slower and finds little there: test/e2e runs the built programs, internal/fleet/lockdown
 # starts no goroutines. `make test UNRACED=` tests them with it.
-UNRACED ?= ./test/e2e ./internal/profile
+UNRACED ?= ./test/e2e ./internal/fleet/lockdown
 
 # How long the tests of one package may take: those of test/e2e take some 25 minutes
 # beside others, and all of .ci/run is to end within an hour.

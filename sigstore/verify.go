@@ -18,7 +18,7 @@ import (
 	"github.com/sigstore/sigstore-go/pkg/verify"
 )
 
-// request is a signature and who is trusted, as internal/provenance writes it.
+// request is a signature and who is trusted, as internal/images writes it.
 type request struct {
 	// TrustedRoot is Sigstore's trusted_root.json.
 	TrustedRoot []byte `json:"trustedRoot"`

@@ -8,8 +8,8 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/server"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 func main() {

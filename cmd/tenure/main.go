@@ -9,13 +9,13 @@ import (
 	"syscall"
 
 	"github.com/tenure-dev/tenure/internal/cli"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
-	"github.com/tenure-dev/tenure/internal/supervise"
+	"github.com/tenure-dev/tenure/internal/process"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == supervise.ReapCommand {
-		supervise.RunReaper(os.Stdin, os.Args[2:])
+	if len(os.Args) > 1 && os.Args[1] == process.ReapCommand {
+		process.RunReaper(os.Stdin, os.Args[2:])
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

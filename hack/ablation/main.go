@@ -1,5 +1,5 @@
 // Ablation takes the controls of the example fleet away, one row of
-// internal/ablation after the other, attacks, and prints the matrix. It exits
+// test/ablation after the other, attacks, and prints the matrix. It exits
 // with 1 if the matrix is not what the table says. With -table FILE it writes the
 // table as a page of documentation and runs nothing.
 package main
@@ -16,13 +16,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/ablation"
-	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/cli/local"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
+	"github.com/tenure-dev/tenure/test/ablation"
 )
 
 func main() {
@@ -98,7 +98,7 @@ func run(ctx context.Context, whole bool) error {
 	sync := cluster.Fleet.Sync
 	began, good := time.Now(), true
 	all, err := ablation.Run(ctx, ablation.Options{
-		Attack: attack.Options{
+		Attack: catalog.Options{
 			Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: sync.Namespace, Tenant: "dev-team",
 			Root: flux.Ref{Kind: flux.GitRepository, Namespace: sync.Namespace, Name: sync.Source},
 		},
@@ -117,7 +117,7 @@ func run(ctx context.Context, whole bool) error {
 	fmt.Print(ablation.Matrix(all))
 	fmt.Fprintf(os.Stderr, "%d rows in %.0fs\n", len(all), time.Since(began).Seconds())
 	if err == nil && !good {
-		err = errors.New("the matrix is not what internal/ablation says: see the rows marked ✗")
+		err = errors.New("the matrix is not what test/ablation says: see the rows marked ✗")
 	}
 	return err
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 func main() {
@@ -14,7 +14,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: attacks FILE")
 		os.Exit(2)
 	}
-	if err := os.WriteFile(os.Args[1], []byte(attack.Document()), 0o644); err != nil { //nolint:gosec // a page that everybody may read
+	if err := os.WriteFile(os.Args[1], []byte(catalog.Document()), 0o644); err != nil { //nolint:gosec // a page that everybody may read
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

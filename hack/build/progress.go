@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // report is how often a line is written where there is no terminal, so that

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenure-dev/tenure/internal/testprogram"
+	"github.com/tenure-dev/tenure/test/fixtures/testprogram"
 )
 
 // TestCheckTools runs check-tools.sh, with which make begins, where programs are

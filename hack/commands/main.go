@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenure-dev/tenure/internal/cli"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/server"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 func main() {

@@ -19,12 +19,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/cli/local"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	"github.com/tenure-dev/tenure/test/corpus"
 )
 
@@ -112,7 +112,7 @@ func mutate(ctx context.Context, f corpus.Fleet, tenant string, survivors []corp
 		return corpus.Score{}, errors.Join(fmt.Errorf("the fleet is not ready: %v", failures), err)
 	}
 	sync := cluster.Fleet.Sync
-	return f.Mutate(ctx, attack.Options{
+	return f.Mutate(ctx, catalog.Options{
 		Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: sync.Namespace, Tenant: tenant,
 		Root: flux.Ref{Kind: flux.GitRepository, Namespace: sync.Namespace, Name: sync.Source},
 	}, survivors, pick, os.Stdout)

@@ -2,7 +2,7 @@
 // to Kubernetes nor to Flux, for tests: those of Gateway API and of Flagger, without
 // their descriptions, from modules that the Go module cache verifies.
 //
-//	go -C hack/testcrds run .    writes internal/testcrds
+//	go -C hack/testcrds run .    writes test/fixtures/testcrds
 //
 // It is a separate module, so that no package that Tenure ships depends on either.
 package main
@@ -60,7 +60,7 @@ func write(name, module, files string) error {
 			out = append(out, definition...)
 		}
 	}
-	return os.WriteFile(filepath.Join("..", "..", "internal", "testcrds", name+".yaml"), out, 0o600)
+	return os.WriteFile(filepath.Join("..", "..", "test", "fixtures", "testcrds", name+".yaml"), out, 0o600)
 }
 
 // trim returns a definition of a kind with only the stored version and without

@@ -21,13 +21,13 @@ func bounds() Rule {
 	} {
 		r.validations = append(r.validations, validation{
 			path(field, "duration(%s) >= duration("+limits+".minInterval)"),
-			what + " + " + quote("needs a longer "+field+": at least ") + " + " + limits + ".minInterval + ', not ' + " + short("object."+field),
+			objectPhrase + " + " + quote("needs a longer "+field+": at least ") + " + " + limits + ".minInterval + ', not ' + " + short("object."+field),
 		})
 	}
 	for _, field := range []string{"spec.timeout", "spec.install.timeout", "spec.upgrade.timeout", "spec.test.timeout", "spec.rollback.timeout", "spec.uninstall.timeout"} {
 		r.validations = append(r.validations, validation{
 			path(field, "duration(%s) <= duration("+limits+".maxTimeout)"),
-			what + " + " + quote("needs a shorter "+field+": at most ") + " + " + limits + ".maxTimeout + ', not ' + " + short("object."+field),
+			objectPhrase + " + " + quote("needs a shorter "+field+": at most ") + " + " + limits + ".maxTimeout + ', not ' + " + short("object."+field),
 		})
 	}
 	// A Kustomization without a timeout uses its interval as the timeout.
@@ -35,11 +35,11 @@ func bounds() Rule {
 		"object.kind != 'Kustomization' || has(object.spec.timeout) || duration(object.spec.interval) <= duration(" + limits + ".maxTimeout) ||" +
 			" !(has(object.spec.wait) && object.spec.wait || has(object.spec.healthChecks) && size(object.spec.healthChecks) > 0" +
 			" || has(object.spec.deletionPolicy) && object.spec.deletionPolicy == 'WaitForTermination')",
-		what + " + 'needs spec.timeout, at most ' + " + limits + ".maxTimeout + ': without it, it waits for as long as spec.interval'",
+		objectPhrase + " + 'needs spec.timeout, at most ' + " + limits + ".maxTimeout + ': without it, it waits for as long as spec.interval'",
 	}, validation{
 		// helm-controller uses this timeout if a HelmRelease sets none.
 		"object.kind != 'HelmRelease' || has(object.spec.timeout) || duration('5m') <= duration(" + limits + ".maxTimeout)",
-		what + " + 'needs spec.timeout, at most ' + " + limits + ".maxTimeout + ': without it, it waits for 5m'",
+		objectPhrase + " + 'needs spec.timeout, at most ' + " + limits + ".maxTimeout + ': without it, it waits for 5m'",
 	})
 	r.validations = append(r.validations, generators(limits)...)
 	return r
@@ -52,7 +52,7 @@ func generators(limits string) []validation {
 	lists := []validation{{
 		"object.kind != 'ArtifactGenerator' || !has(object.metadata.annotations) || !('" + reconcileEvery + "' in object.metadata.annotations)" +
 			" || duration(" + every + ") >= duration(" + limits + ".minInterval)",
-		what + " + 'needs a longer interval in its annotation " + reconcileEvery + ": at least ' + " + limits + ".minInterval + ', not ' + " + short(every),
+		objectPhrase + " + 'needs a longer interval in its annotation " + reconcileEvery + ": at least ' + " + limits + ".minInterval + ', not ' + " + short(every),
 	}}
 	for _, l := range []struct{ name, holds string }{
 		{"sources", "!has(object.spec.sources) || size(object.spec.sources) <= %s"},
@@ -61,7 +61,7 @@ func generators(limits string) []validation {
 	} {
 		lists = append(lists, validation{
 			"object.kind != 'ArtifactGenerator' || " + fmt.Sprintf(l.holds, limits+".maxObjects"),
-			what + " + 'has too many " + l.name + ": at most ' + string(" + limits + ".maxObjects)",
+			objectPhrase + " + 'has too many " + l.name + ": at most ' + string(" + limits + ".maxObjects)",
 		})
 	}
 	return lists

@@ -200,11 +200,11 @@ func short(text string) string {
 // each group repeats the leading conditions that need no RBAC check.
 func affordable(conditions []string) [][]string {
 	const questions = 2
-	first := slices.IndexFunc(conditions, func(c string) bool { return asks(c) > 0 })
+	first := slices.IndexFunc(conditions, func(c string) bool { return authorizerChecks(c) > 0 })
 	var groups [][]string
 	asked := 0
 	for _, condition := range conditions {
-		n := asks(condition)
+		n := authorizerChecks(condition)
 		if len(groups) == 0 {
 			groups = append(groups, nil)
 		}
@@ -217,8 +217,8 @@ func affordable(conditions []string) [][]string {
 	return groups
 }
 
-// asks returns the number of RBAC checks in an expression.
-func asks(expression string) int { return strings.Count(expression, ".check(") }
+// authorizerChecks returns the number of RBAC checks in an expression.
+func authorizerChecks(expression string) int { return strings.Count(expression, ".check(") }
 
 // join returns CEL that joins expressions by an operator. Evaluation stops at the first
 // expression that decides the result.

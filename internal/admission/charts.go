@@ -27,14 +27,14 @@ func charts() Rule {
 		r.validations = append(r.validations,
 			validation{
 				built + " || has(" + own + ") && has(" + own + ".anyChartDependencies) && " + own + ".anyChartDependencies",
-				what + " + 'must not take a chart out of a ' + " + short("(has("+c.source+".kind) ? "+c.source+".kind : 'source without a kind')") +
+				objectPhrase + " + 'must not take a chart out of a ' + " + short("(has("+c.source+".kind) ? "+c.source+".kind : 'source without a kind')") +
 					" + ', whose dependencies come from addresses that nobody approved: publish the chart and use a HelmRepository or an OCIRepository," +
 					" or ask the platform team for sources.anyChartDependencies'",
 			},
 			// The rule tenure-shards makes sure that this label is the namespace's.
 			validation{
 				built + " || " + shardOf("object") + " != ''",
-				what + " + 'may take a chart out of a ' + " + c.source + ".kind + ' in a shard only: ask the platform team to give the namespace the label " + v1alpha1.LabelShard + "'",
+				objectPhrase + " + 'may take a chart out of a ' + " + c.source + ".kind + ' in a shard only: ask the platform team to give the namespace the label " + v1alpha1.LabelShard + "'",
 			})
 	}
 	return r

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
-	"github.com/tenure-dev/tenure/internal/credentials"
 	"github.com/tenure-dev/tenure/internal/tenancy"
+	"github.com/tenure-dev/tenure/internal/tenancy/credentials"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 

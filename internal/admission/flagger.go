@@ -18,7 +18,7 @@ func flagger() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{on(writes, groupFlagger, "canaries", "metrictemplates", "alertproviders")},
 		shared:    true,
 		validations: []validation{{
-			"has(" + allowed + ")", what + " + 'needs that the platform allows Flagger for the tenant: ask the platform team for policy.flagger of the Tenant'",
+			"has(" + allowed + ")", objectPhrase + " + 'needs that the platform allows Flagger for the tenant: ask the platform team for policy.flagger of the Tenant'",
 		}},
 	}
 	for _, field := range []string{
@@ -31,12 +31,12 @@ func flagger() Rule {
 		}
 		r.validations = append(r.validations, validation{
 			fmt.Sprintf("!(%s) || %s", kind, path(field, outside("%s", allowed+".addresses"))),
-			what + " + " + quote("must not have Flagger call other addresses in "+field+" (allowed: ") + " + " + addresses + " + ')'",
+			objectPhrase + " + " + quote("must not have Flagger call other addresses in "+field+" (allowed: ") + " + " + addresses + " + ')'",
 		})
 	}
 	for _, field := range []string{"spec.analysis.metrics[].query", "spec.canaryAnalysis.metrics[].query"} {
 		r.validations = append(r.validations, validation{
-			path(field, "%s == ''"), what + " + " + quote("must not query the platform's metrics in "+field+": name a MetricTemplate"),
+			path(field, "%s == ''"), objectPhrase + " + " + quote("must not query the platform's metrics in "+field+": name a MetricTemplate"),
 		})
 	}
 	in := func(list string) string { return "has(" + allowed + "." + list + ") && " + allowed + "." + list }
@@ -44,20 +44,20 @@ func flagger() Rule {
 		validation{
 			path("spec.service.hosts[]", "%s.matches('^([*][.])?[a-z0-9.-]+$') && (!%s.contains('.') || %s.endsWith('.' + request.namespace + '.svc') || %s.endsWith('.' + request.namespace + '.svc.cluster.local')"+
 				" || "+in("hosts")+".exists(h, h == %s || h.startsWith('*.') && %s.endsWith(h.substring(1))))"),
-			what + " + 'must not take other hosts in spec.service.hosts (allowed: names of its own Services, and ' + " + list(allowed+".hosts") + " + ')'",
+			objectPhrase + " + 'must not take other hosts in spec.service.hosts (allowed: names of its own Services, and ' + " + list(allowed+".hosts") + " + ')'",
 		},
 		validation{
 			path("spec.service.gateways[]", "%s == 'mesh' || !%s.contains('/') && !%s.contains('.') || %s.startsWith(request.namespace + '/') || "+in("gateways")+".exists(g, g == %s)"),
-			what + " + 'must not use other gateways in spec.service.gateways (allowed: those of its namespace, and ' + " + list(allowed+".gateways") + " + ')'",
+			objectPhrase + " + 'must not use other gateways in spec.service.gateways (allowed: those of its namespace, and ' + " + list(allowed+".gateways") + " + ')'",
 		},
 		validation{
 			path("spec.service.gatewayRefs[]", "!has(%s.namespace) || %s.namespace in ['', request.namespace] || "+in("gateways")+".exists(g, g == %s.namespace + '/' + %s.name)"),
-			what + " + 'must not use other gateways in spec.service.gatewayRefs (allowed: those of its namespace, and ' + " + list(allowed+".gateways") + " + ')'",
+			objectPhrase + " + 'must not use other gateways in spec.service.gatewayRefs (allowed: those of its namespace, and ' + " + list(allowed+".gateways") + " + ')'",
 		},
 		validation{
 			"object.kind != 'Canary' || !has(object.spec.service) || !has(object.spec.service.gatewayRefs) || size(object.spec.service.gatewayRefs) == 0" +
 				" || has(object.spec.service.hosts) && size(object.spec.service.hosts) > 0",
-			what + " + 'needs spec.service.hosts: without them, a gateway sends it the requests for every host'",
+			objectPhrase + " + 'needs spec.service.hosts: without them, a gateway sends it the requests for every host'",
 		})
 	return r
 }

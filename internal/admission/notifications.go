@@ -20,16 +20,16 @@ func notifications() Rule {
 		shared: true,
 		validations: []validation{
 			{"object.kind != 'Receiver' || object.spec.type in " + allowed + ".receiverTypes",
-				what + " + 'must not have type ' + " + short("object.spec.type") + " + ' (allowed: ' + " + list(allowed+".receiverTypes") + " + ')'"},
+				objectPhrase + " + 'must not have type ' + " + short("object.spec.type") + " + ' (allowed: ' + " + list(allowed+".receiverTypes") + " + ')'"},
 			{path("spec.address", outside("%s", allowed+".addresses")),
-				what + " + 'must not post to ' + " + short("object.spec.address") + " + ' (allowed: ' + " + addresses + " + ')'"},
+				objectPhrase + " + 'must not post to ' + " + short("object.spec.address") + " + ' (allowed: ' + " + addresses + " + ')'"},
 			{path("spec.oidcProviders[].issuerURL", outside("%s", allowed+".addresses")),
-				what + " + 'must not ask an issuer within the cluster in spec.oidcProviders (allowed: ' + " + addresses + " + ')'"},
+				objectPhrase + " + 'must not ask an issuer within the cluster in spec.oidcProviders (allowed: ' + " + addresses + " + ')'"},
 		},
 	}
 	for _, field := range []string{"spec.proxy", "spec.proxySecretRef"} {
 		r.validations = append(r.validations, validation{
-			path(field, "false"), what + " + " + quote("must not post through a proxy of its own in "+field+": leave it out"),
+			path(field, "false"), objectPhrase + " + " + quote("must not post through a proxy of its own in "+field+": leave it out"),
 		})
 	}
 	// Providers of these types fall back to the cloud identity of the controller, even if
@@ -39,7 +39,7 @@ func notifications() Rule {
 		r.validations = append(r.validations, validation{
 			fmt.Sprintf("object.kind != 'Provider' || !(object.spec.type in %s) || (has(%s.sources) && has(%s) && '%s' in %s)",
 				cloud.types, posture, providers, cloud.provider, providers),
-			what + " + 'must not have type ' + object.spec.type + ', which falls back to an identity of the platform\\'s: spec.tenants.sources.providers of the profile has no " + cloud.provider + "'",
+			objectPhrase + " + 'must not have type ' + object.spec.type + ', which falls back to an identity of the platform\\'s: spec.tenants.sources.providers of the profile has no " + cloud.provider + "'",
 		})
 	}
 	return r

@@ -43,7 +43,7 @@ func objects(own bool) Rule {
 		refusals = append(refusals, fmt.Sprintf("(%[1]s ? '; ' + variables.%[2]s + ' (rule %[3]s)' : '')", wrong, r.variable(), r.Name))
 		conditions := []string{r.looks(own)}
 		for _, condition := range r.conditions {
-			if asks(condition) == 0 {
+			if authorizerChecks(condition) == 0 {
 				conditions = append(conditions, condition)
 				continue
 			}
@@ -70,7 +70,7 @@ func objects(own bool) Rule {
 func (r Rule) applies(own bool) string {
 	all := []string{r.looks(own)}
 	for _, condition := range r.conditions {
-		if asks(condition) == 0 {
+		if authorizerChecks(condition) == 0 {
 			all = append(all, condition)
 		}
 	}

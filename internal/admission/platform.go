@@ -17,7 +17,7 @@ func status() Rule {
 		resources:   append(fluxKinds(updates), on(updates, groupExtensions, "artifactgenerators")),
 		objects:     true,
 		conditions:  notThePlatform,
-		validations: []validation{{"false", what + " + 'has a status that only Flux writes'"}},
+		validations: []validation{{"false", objectPhrase + " + 'has a status that only Flux writes'"}},
 	}
 	for i := range r.resources {
 		for j, resource := range r.resources[i].Resources {

@@ -6,8 +6,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// what names the object of a request in a message.
-const what = "object.kind + ' ' + variables.name + ' '"
+// objectPhrase names the object of a request in a message.
+const objectPhrase = "object.kind + ' ' + variables.name + ' '"
 
 // reconcilers is CEL for the accounts that a tenant is applied as.
 var reconcilers = admissionregistrationv1.Variable{
@@ -28,14 +28,14 @@ func accounts() Rule {
 		shared: true,
 		validations: []validation{
 			{"has(object.spec.serviceAccountName) && object.spec.serviceAccountName in variables.reconcilers",
-				what + " + 'needs spec.serviceAccountName, one of: ' + variables.reconcilers.join(', ')"},
+				objectPhrase + " + 'needs spec.serviceAccountName, one of: ' + variables.reconcilers.join(', ')"},
 			{path("spec.kubeConfig", fmt.Sprintf("has(%%s.secretRef) && has(%[1]s.kubeConfigs) && %%s.secretRef.name in %[1]s.kubeConfigs", posture)),
-				what + " + 'must not choose another cluster in spec.kubeConfig (allowed Secrets: ' + " + list(posture+".kubeConfigs") + " + ')'"},
+				objectPhrase + " + 'must not choose another cluster in spec.kubeConfig (allowed Secrets: ' + " + list(posture+".kubeConfigs") + " + ')'"},
 			{path("spec.decryption.serviceAccountName", "%s in variables.reconcilers"),
-				what + " + 'must not decrypt as another account (allowed: ' + variables.reconcilers.join(', ') + ')'"},
+				objectPhrase + " + 'must not decrypt as another account (allowed: ' + variables.reconcilers.join(', ') + ')'"},
 			// Without either, Flux asks a cloud's key service as itself.
 			{path("spec.decryption", "has(%s.secretRef) || has(%s.serviceAccountName)"),
-				what + " + 'needs a key of its own in spec.decryption.secretRef, or an account in spec.decryption.serviceAccountName'"},
+				objectPhrase + " + 'needs a key of its own in spec.decryption.secretRef, or an account in spec.decryption.serviceAccountName'"},
 		},
 	}
 }
@@ -60,7 +60,7 @@ func references() Rule {
 	} {
 		r.validations = append(r.validations, validation{
 			path(field, "%s in ['', request.namespace]"),
-			what + " + " + quote("must not refer to another namespace in "+field+": leave it out, or name ") + " + request.namespace",
+			objectPhrase + " + " + quote("must not refer to another namespace in "+field+": leave it out, or name ") + " + request.namespace",
 		})
 	}
 	return r
@@ -93,7 +93,7 @@ func sources() Rule {
 		}
 		r.validations = append(r.validations, validation{
 			fmt.Sprintf("object.kind != '%s' || (has(%s) && %s)", s.kind, allowed, s.matches(s.address, allowed+"."+s.patterns)),
-			what + " + 'must not fetch from ' + " + short("string("+s.address+")") + " + ' (allowed: ' + (has(" + allowed + ") ? " + list(allowed+"."+s.patterns) + " : 'none') + " + quote(hint+")"),
+			objectPhrase + " + 'must not fetch from ' + " + short("string("+s.address+")") + " + ' (allowed: ' + (has(" + allowed + ") ? " + list(allowed+"."+s.patterns) + " : 'none') + " + quote(hint+")"),
 		})
 	}
 	r.validations = append(r.validations,
@@ -101,30 +101,30 @@ func sources() Rule {
 			fmt.Sprintf("object.kind != 'Bucket' || (has(%[1]s) && has(%[1]s.buckets) && %[1]s.buckets.exists(b, b.endpoint == object.spec.endpoint"+
 				" && (!has(b.bucketName) || object.spec.bucketName.matches('^' + b.bucketName.replace('.', '[.]').replace('*', '.*') + '$'))"+
 				" && (!has(b.region) || (has(object.spec.region) && b.region == object.spec.region))))", allowed),
-			what + " + 'must not fetch from ' + " + short("object.spec.endpoint + '/' + object.spec.bucketName") + " + ' (ask the platform team to allow the bucket)'",
+			objectPhrase + " + 'must not fetch from ' + " + short("object.spec.endpoint + '/' + object.spec.bucketName") + " + ' (ask the platform team to allow the bucket)'",
 		},
 		validation{
 			path("spec.provider", fmt.Sprintf("%%s in (has(%[1]s) && has(%[1]s.providers) ? %[1]s.providers : ['generic'])", allowed)),
-			what + " + 'must not have provider ' + object.spec.provider + ' (allowed: ' + (has(" + allowed + ") && has(" + allowed + ".providers) ? " + allowed + ".providers.join(', ') : 'generic') + ')'",
+			objectPhrase + " + 'must not have provider ' + object.spec.provider + ' (allowed: ' + (has(" + allowed + ") && has(" + allowed + ".providers) ? " + allowed + ".providers.join(', ') : 'generic') + ')'",
 		},
 		validation{
 			path("spec.insecure", "!%s"),
-			what + " + 'must not set spec.insecure: use an address with TLS'",
+			objectPhrase + " + 'must not set spec.insecure: use an address with TLS'",
 		},
 		// What an address says is true only on the way that leads to it: a proxy
 		// of the tenant's own, with a certificate authority of its own, answers
 		// for every approved host.
 		validation{
 			path("spec.proxySecretRef", "false"),
-			what + " + 'must not fetch through a proxy of its own in spec.proxySecretRef: leave it out'",
+			objectPhrase + " + 'must not fetch through a proxy of its own in spec.proxySecretRef: leave it out'",
 		},
 		validation{
 			path("spec.sts", "false"),
-			what + " + 'must not get credentials from an address of its own in spec.sts: name a Secret in spec.secretRef'",
+			objectPhrase + " + 'must not get credentials from an address of its own in spec.sts: name a Secret in spec.secretRef'",
 		},
 		validation{
 			path("spec.recurseSubmodules", "!%s"),
-			what + " + 'must not set spec.recurseSubmodules: submodules come from addresses that nobody approved, use spec.include'",
+			objectPhrase + " + 'must not set spec.recurseSubmodules: submodules come from addresses that nobody approved, use spec.include'",
 		},
 	)
 	return r

@@ -43,7 +43,7 @@ func shards() Rule {
 		conditions: []string{shardMoved},
 		validations: []validation{{
 			shardOf("object") + " == " + of,
-			what + " + 'must be in the shard of its namespace: ' + (" + of + " == '' ? 'leave the label " + v1alpha1.LabelShard + " out' : 'give it the label " + v1alpha1.LabelShard + ": ' + " + of + ")",
+			objectPhrase + " + 'must be in the shard of its namespace: ' + (" + of + " == '' ? 'leave the label " + v1alpha1.LabelShard + " out' : 'give it the label " + v1alpha1.LabelShard + ": ' + " + of + ")",
 		}},
 	}
 }

@@ -26,7 +26,7 @@ func shared() Rule {
 	}
 	// All that is wrong is told at once, so that nobody is sent away five times.
 	// Whoever shows it leaves out the first two characters.
-	refusals := []string{"(has(object.spec) ? '' : '; ' + " + what + " + 'needs a spec')"}
+	refusals := []string{"(has(object.spec) ? '' : '; ' + " + objectPhrase + " + 'needs a spec')"}
 	for _, r := range Rules() {
 		if !r.shared {
 			continue

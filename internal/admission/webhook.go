@@ -8,13 +8,13 @@ import (
 
 const (
 	// WebhookName is the name of the configuration of the webhook for owners'
-	// namespaces: see internal/webhook.
+	// namespaces: see internal/admission/webhook.
 	WebhookName = Prefix + "namespaces"
 	// WebhookService is the name of its Service, and of the Secret with its
 	// certificate, in namespace flux-system.
 	WebhookService = Prefix + "webhook"
 	// WebhookPath is the start of the path that the API server calls. The manager appends
-	// a secret: see internal/webhook/caller. The manifest has no path, so that applying
+	// a secret: see internal/admission/webhook/caller. The manifest has no path, so that applying
 	// it again does not remove the secret.
 	WebhookPath = "/namespaces"
 
@@ -25,7 +25,7 @@ const (
 	webhookSeconds = 5
 
 	// QuotaWebhookName is the name of the configuration of the webhook that moves parts
-	// of tenants' quotas: see internal/webhook/divided.
+	// of tenants' quotas: see internal/admission/webhook/quotatransfer.
 	QuotaWebhookName = Prefix + "quotas"
 	// QuotaWebhookPath is the start of the path of this webhook.
 	QuotaWebhookPath = "/quotas"

@@ -22,7 +22,7 @@ func (t *translation) workloads() {
 		t.classes("spec.gatewayOptions.allowedClasses", "Gateways may name every class", g.AllowedClasses)
 	}
 	t.services()
-	t.added("spec.podOptions.additionalMetadata", "Pods do not get it", spec.PodOptions != nil && given(spec.PodOptions.AdditionalMetadata))
+	t.added("spec.podOptions.additionalMetadata", "Pods do not get it", spec.PodOptions != nil && isSet(spec.PodOptions.AdditionalMetadata))
 	t.classes("spec.storageClasses", "claims may name every class", spec.StorageClasses)
 	t.classes("spec.priorityClasses", "Pods may name every class", spec.PriorityClasses)
 	t.classes("spec.runtimeClasses", "Pods may name every class", spec.RuntimeClasses)
@@ -44,7 +44,7 @@ func (t *translation) added(field, effect string, is bool) {
 	}
 }
 
-func given(m *v1beta2.Metadata) bool {
+func isSet(m *v1beta2.Metadata) bool {
 	return m != nil && (len(m.Labels) > 0 || len(m.Annotations) > 0)
 }
 
@@ -100,7 +100,7 @@ func (t *translation) services() {
 	if o == nil {
 		return
 	}
-	t.added("spec.serviceOptions.additionalMetadata", "Services do not get it", given(o.AdditionalMetadata))
+	t.added("spec.serviceOptions.additionalMetadata", "Services do not get it", isSet(o.AdditionalMetadata))
 	if a := o.AllowedServices; a != nil {
 		for _, part := range []struct {
 			field, kind string

@@ -14,16 +14,16 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/bootstrap"
 	"github.com/tenure-dev/tenure/internal/cli/check"
 	"github.com/tenure-dev/tenure/internal/cli/create"
+	deletecmd "github.com/tenure-dev/tenure/internal/cli/delete"
 	"github.com/tenure-dev/tenure/internal/cli/down"
 	"github.com/tenure-dev/tenure/internal/cli/get"
 	"github.com/tenure-dev/tenure/internal/cli/install"
 	"github.com/tenure-dev/tenure/internal/cli/kubeconfig"
 	"github.com/tenure-dev/tenure/internal/cli/profile"
-	"github.com/tenure-dev/tenure/internal/cli/remove"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/cli/up"
 	"github.com/tenure-dev/tenure/internal/cli/verify"
 	"github.com/tenure-dev/tenure/internal/cli/version"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // Run runs tenure with the arguments (without the program's name) and returns
@@ -62,7 +62,7 @@ proves that its tenants are isolated.`,
 	cmd.SetErr(streams.Err)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
 	cmd.AddCommand(install.NewCommand(streams), bootstrap.NewCommand(streams), profile.NewCommand(streams), check.NewCommand(streams))
-	cmd.AddCommand(create.NewCommand(streams), remove.NewCommand(streams), kubeconfig.NewCommand(streams))
+	cmd.AddCommand(create.NewCommand(streams), deletecmd.NewCommand(streams), kubeconfig.NewCommand(streams))
 	cmd.AddCommand(up.NewCommand(streams), down.NewCommand(streams), verify.NewCommand(streams), get.NewCommand(streams), version.NewCommand(streams))
 	checkArgs(cmd)
 	return cmd

@@ -10,10 +10,10 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/baseline"
 	"github.com/tenure-dev/tenure/internal/cli"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"github.com/tenure-dev/tenure/internal/verify/baseline"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 const actions = "../../examples/github-actions/"
@@ -132,7 +132,7 @@ func TestExampleBaseline(t *testing.T) {
 	}
 	for _, e := range accepted {
 		known := false
-		for _, a := range attack.Catalogue() {
+		for _, a := range catalog.Catalogue() {
 			known = known || e.ID == a.ID || e.ID == a.Key()
 		}
 		if !known || e.Expired(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)) {

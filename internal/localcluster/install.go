@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/config"
-	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
@@ -32,9 +32,9 @@ func (c *Cluster) loadFleet() error {
 	if err != nil {
 		return fmt.Errorf("cannot read the fleet: %w", err)
 	}
-	options := fleet.Options{
+	options := layout.Options{
 		Components: config.FluxComponents(),
-		Optional: []fleet.Optional{
+		Optional: []layout.Optional{
 			{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()},
 			{Group: "source.extensions.fluxcd.io", Manifests: config.FluxSourceWatcherCRDs()},
 		},
@@ -48,7 +48,7 @@ func (c *Cluster) loadFleet() error {
 	if options.Branch == "" {
 		options.Branch = "main"
 	}
-	c.Fleet, err = fleet.Load(dir, c.opts.Path, options)
+	c.Fleet, err = layout.Load(dir, c.opts.Path, options)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/cloud"
 	"github.com/tenure-dev/tenure/internal/localcluster/controlplane"
@@ -24,8 +24,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
 	"github.com/tenure-dev/tenure/internal/localcluster/node"
-	"github.com/tenure-dev/tenure/internal/localcluster/pki"
-	"github.com/tenure-dev/tenure/internal/supervise"
+	"github.com/tenure-dev/tenure/internal/process"
+	"github.com/tenure-dev/tenure/internal/process/pki"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -76,14 +76,14 @@ type Cluster struct {
 	// Network is what the controllers see of the world.
 	Network *network.Network
 	// Fleet is the fleet that runs, or nil.
-	Fleet *fleet.Fleet
+	Fleet *layout.Fleet
 
 	// oci serves the mapped OCI artifacts.
 	oci    *ocihost.Host
 	opts   Options
 	state  *State
 	data   *os.File
-	group  *supervise.Group
+	group  *process.Group
 	plane  *controlplane.ControlPlane
 	node   *node.Node
 	client kubernetes.Interface
@@ -207,8 +207,8 @@ func (c *Cluster) acquire(ctx context.Context) error {
 		return fmt.Errorf("cannot write to the state folder: %w", err)
 	}
 	c.log = slog.New(slog.NewTextHandler(c.logTo, nil))
-	c.group, err = supervise.NewGroup(supervise.Options{
-		Reaper: []string{filepath.Join(c.opts.BinDir, "tenure"), supervise.ReapCommand},
+	c.group, err = process.NewGroup(process.Options{
+		Reaper: []string{filepath.Join(c.opts.BinDir, "tenure"), process.ReapCommand},
 		Remove: state.Paths(),
 		Hold:   []*os.File{state.lock, c.data},
 	})
@@ -323,7 +323,7 @@ func (c *Cluster) report(err error) {
 
 // onCrash reports a component that ended by itself. One that is given up is the
 // cluster's end, which is reported by Err.
-func (c *Cluster) onCrash(crash *supervise.CrashError) {
+func (c *Cluster) onCrash(crash *process.CrashError) {
 	if crash.GaveUp {
 		c.log.Error("the cluster ends", "error", crash)
 		c.end(crash)
@@ -338,7 +338,7 @@ var errStopped = errors.New("the cluster was stopped")
 // Done is closed when the cluster has been stopped or has failed for good.
 func (c *Cluster) Done() <-chan struct{} { return c.life.Done() }
 
-// Err says why a cluster that has failed cannot go on: a [supervise.CrashError]
+// Err says why a cluster that has failed cannot go on: a [process.CrashError]
 // about a component of the control plane that was restarted in vain. It is nil
 // as long as the cluster works, and when it was stopped before it failed. A
 // failed cluster still has to be stopped.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/proxy/across"
+	"github.com/tenure-dev/tenure/internal/proxy/fanout"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -26,9 +26,9 @@ const (
 	maxSelector = 512 << 10
 )
 
-// filtered answers a read for which there is a rule and that the caller may not do
+// serveFiltered answers a read for which there is a rule and that the caller may not do
 // by itself. It returns false for everything else, which is passed on.
-func (p *Proxy) filtered(w http.ResponseWriter, r *http.Request, c *call) (bool, error) {
+func (p *Proxy) serveFiltered(w http.ResponseWriter, r *http.Request, c *requestCall) (bool, error) {
 	if r.Method != http.MethodGet || !c.plain {
 		return false, nil
 	}
@@ -51,12 +51,12 @@ func (p *Proxy) filtered(w http.ResponseWriter, r *http.Request, c *call) (bool,
 		return false, nil
 	}
 	if given {
-		if done, err := p.shared(w, r, c, who); done || err != nil {
+		if done, err := p.serveShared(w, r, c, who); done || err != nil {
 			return done, err
 		}
 	}
 	if across {
-		return p.joined(w, r, c, who)
+		return p.serveAllNamespaces(w, r, c, who)
 	}
 	if rule == nil {
 		return false, nil
@@ -66,20 +66,20 @@ func (p *Proxy) filtered(w http.ResponseWriter, r *http.Request, c *call) (bool,
 		if !slices.Contains(rule.Select(who).Names, c.info.Name) {
 			return false, nil
 		}
-		return true, p.send(w, r, c, who, nil)
+		return true, p.serveAsProxy(w, r, c, who, nil)
 	}
-	return true, p.send(w, r, c, who, rule)
+	return true, p.serveAsProxy(w, r, c, who, rule)
 }
 
-// send sends the request with the proxy's own credentials and the rule's selector, and
+// serveAsProxy sends the request with the proxy's own credentials and the rule's selector, and
 // passes the answer on. If there is no rule, the path alone selects the objects.
-func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.Info, rule Rule) error {
+func (p *Proxy) serveAsProxy(w http.ResponseWriter, r *http.Request, c *requestCall, who user.Info, rule Rule) error {
 	watching := c.info.Verb == "watch"
 	limit, transport := p.lists, p.transports.own
 	if watching {
 		limit, transport = p.watches, p.transports.ownLong
 	}
-	payer := p.view.payer(who)
+	payer := p.view.flowDistinguisher(who)
 	if !limit.take(payer) {
 		return tooMany("quota", "%q has too many requests open, or all together have: at most %d at a time", payer, limit.max)
 	}
@@ -107,7 +107,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	response, some, err := p.open(ctx, transport, reader{p, r, c, who}, query, chosen.reach, goesOn)
+	response, some, err := p.openStream(ctx, transport, reader{p, r, c, who}, query, chosen.reach, goesOn)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 	s.flush()
 	same := func() bool { return sameSelection(chosen, rule.Select(who)) && !missed() }
 	if some != nil {
-		same = func() bool { return some.keep(p.view.reach(who)) && !missed() }
+		same = func() bool { return some.keep(p.view.visibleNamespacesOf(who)) && !missed() }
 	}
 	followed := make(chan struct{})
 	go func() {
@@ -158,14 +158,14 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, c *call, who user.I
 	return nil
 }
 
-// open sends a list or watch with the proxy's own credentials. A list that no single
+// openStream sends a list or watch with the proxy's own credentials. A list that no single
 // selector describes is read in parts. The events of such a watch pass the returned filter.
-func (p *Proxy) open(ctx context.Context, transport http.RoundTripper, by reader, query url.Values, see *reach, goesOn bool) (*http.Response, *filter, error) {
+func (p *Proxy) openStream(ctx context.Context, transport http.RoundTripper, by reader, query url.Values, see *visibleNamespaces, goesOn bool) (*http.Response, *filter, error) {
 	var some *filter
 	var err error
 	watching := by.call.info.Verb == "watch"
 	if watching {
-		leave, err := p.opening.enter(ctx, p.view.payer(by.who))
+		leave, err := p.opening.enter(ctx, p.view.flowDistinguisher(by.who))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -196,17 +196,17 @@ type onlyWriter struct{ io.Writer }
 
 // follow ends a watch when something else is to be seen, when the proxy stops, and when
 // its caller is not to see anything more.
-func (p *Proxy) follow(ctx context.Context, c *call, s *stream, expired []byte, changed <-chan struct{}, same func() bool) {
-	ask := time.NewTimer(p.untilAsked())
+func (p *Proxy) follow(ctx context.Context, c *requestCall, s *stream, expired []byte, changed <-chan struct{}, same func() bool) {
+	ask := time.NewTimer(p.untilReauthentication())
 	defer ask.Stop()
 	for {
 		select {
 		case <-ask.C:
-			if p.lost(ctx, c) {
+			if p.credentialRevoked(ctx, c) {
 				s.end(nil)
 				return
 			}
-			ask.Reset(p.untilAsked())
+			ask.Reset(p.untilReauthentication())
 			continue
 		case <-ctx.Done():
 			return
@@ -245,7 +245,7 @@ func narrow(query url.Values, chosen Selection) error {
 		return forbidden("selector", "%s", chosen.Refusal)
 	}
 	if chosen.Labels == nil && chosen.Fields == nil {
-		chosen.Labels = nothing
+		chosen.Labels = emptySelector
 	}
 	for _, name := range []string{"labelSelector", "fieldSelector", "watch", "continue", "limit"} {
 		if len(query[name]) > 1 {
@@ -259,7 +259,7 @@ func narrow(query url.Values, chosen Selection) error {
 		}
 		wanted, selectable := chosen.Labels.Requirements()
 		if !selectable {
-			wanted, _ = nothing.Requirements()
+			wanted, _ = emptySelector.Requirements()
 		}
 		query.Set("labelSelector", selector.Add(wanted...).String())
 	}
@@ -280,14 +280,14 @@ func narrow(query url.Values, chosen Selection) error {
 // request and the headers that choose the format of the answer. The API server's audit log
 // names the proxy as the user. The user agent names the caller, and the audit ID is the ID
 // of the proxy's own audit event.
-func (p *Proxy) ownRequest(ctx context.Context, r *http.Request, c *call, who user.Info, query url.Values) (*http.Request, error) {
+func (p *Proxy) ownRequest(ctx context.Context, r *http.Request, c *requestCall, who user.Info, query url.Values) (*http.Request, error) {
 	target := *p.host
 	target.Path, target.RawQuery = canonical(c.info), query.Encode()
 	out, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-	if accept := known(r.Header.Get("Accept")); accept != "" {
+	if accept := acceptedType(r.Header.Get("Accept")); accept != "" {
 		out.Header.Set("Accept", accept)
 	}
 	if encoding := r.Header.Get("Accept-Encoding"); encoding != "" && c.info.Verb != "watch" {
@@ -298,8 +298,8 @@ func (p *Proxy) ownRequest(ctx context.Context, r *http.Request, c *call, who us
 	return out, nil
 }
 
-// known returns the accepted media types in which the proxy can find the end of an event.
-func known(accept string) string {
+// acceptedType returns the accepted media types in which the proxy can find the end of an event.
+func acceptedType(accept string) string {
 	var kept []string
 	for entry := range strings.SplitSeq(accept, ",") {
 		if !strings.Contains(strings.ToLower(entry), "cbor") {
@@ -312,7 +312,7 @@ func known(accept string) string {
 // copyHeader copies the header of an answer without the hop-by-hop fields.
 func copyHeader(to, from http.Header) {
 	for name, values := range from {
-		if !across.PerConnection(name) {
+		if !fanout.PerConnection(name) {
 			to[name] = values
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
-	"github.com/tenure-dev/tenure/internal/localcluster/pki"
-	"github.com/tenure-dev/tenure/internal/proxy/across"
+	"github.com/tenure-dev/tenure/internal/process/pki"
+	"github.com/tenure-dev/tenure/internal/proxy/fanout"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -32,7 +32,7 @@ func (everything) Select(user.Info) Selection     { return Selection{Labels: lab
 
 // careless knows service accounts by a text that others have as well.
 type careless struct {
-	*view
+	*authorizationCache
 	text func(username string) string
 }
 
@@ -55,7 +55,7 @@ func (c careless) Select(who user.Info) Selection {
 func withoutCheck(name string) func(*testing.T, *Proxy) {
 	return func(t *testing.T, p *Proxy) {
 		before := len(p.checks)
-		p.checks = slices.DeleteFunc(p.checks, func(c check) bool { return c.name == name })
+		p.checks = slices.DeleteFunc(p.checks, func(c requestCheck) bool { return c.name == name })
 		if len(p.checks) != before-1 {
 			t.Fatalf("there is no check %s", name)
 		}
@@ -229,11 +229,11 @@ func TestAttackAcross(t *testing.T) {
 		}
 		tc.without(t, p)
 		w, r := httptest.NewRecorder(), s.request(t, http.MethodGet, "/api/v1/configmaps", owner)
-		c, err := readCall(r, p.checks)
+		c, err := parseRequest(r, p.checks)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.across.Answer(w, r.WithContext(withCall(r.Context(), c)), across.Question{Who: "owner", Prefix: "/api/v1", Resource: "configmaps", Visible: func() ([]string, <-chan struct{}) {
+		p.across.Answer(w, r.WithContext(withCall(r.Context(), c)), fanout.Question{Who: "owner", Prefix: "/api/v1", Resource: "configmaps", Visible: func() ([]string, <-chan struct{}) {
 			return []string{"secure-a", "secure-victim"}, nil // more than the caller may see
 		}})
 		if got := strings.Contains(w.Body.String(), `"namespace":"secure-victim"`); got != tc.want {

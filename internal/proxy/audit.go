@@ -45,7 +45,7 @@ type auditor struct {
 // audited is what an event is made of.
 type audited struct {
 	request *http.Request
-	call    *call // nil when the request could not be read
+	call    *requestCall // nil when the request could not be read
 	stage   auditv1.Stage
 	answer  string
 	reason  string
@@ -85,7 +85,7 @@ func (a audited) event(now time.Time) *auditv1.Event {
 }
 
 // describe adds the caller, the verb and the resource to an event.
-func (c *call) describe(e *auditv1.Event) {
+func (c *requestCall) describe(e *auditv1.Event) {
 	if c.caller != nil {
 		e.User = userInfo(c.caller)
 	}

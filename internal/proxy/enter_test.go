@@ -16,7 +16,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
 // entering is kubectl with the kubeconfig of somebody who enters Pods.

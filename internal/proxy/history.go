@@ -34,23 +34,25 @@ type history struct {
 	start uint64
 	// rights holds the changes of rights by subject, spaces the changes of the namespaces
 	// that a subject may see. spaces matters only for lists of namespaces.
-	rights, spaces map[string]mark
+	rights, spaces map[string]historyMark
 	// named holds the changes of both kinds that tenants caused by naming a user. If a
 	// tenant names too many users, only changes of that tenant are dropped.
 	named map[namedKey]namedMark
 	count map[string]int // of named, by tenant
 }
 
-// mark is the newest change that has been heard of: its resource version and when the
+// historyMark is the newest change that has been heard of: its resource version and when the
 // last one was heard of, which may be another, as what one informer says may be older
 // than what another has said before.
-type mark struct {
+type historyMark struct {
 	version uint64
 	heard   time.Time
 }
 
 // with is the mark after one more change.
-func (m mark) with(later mark) mark { return mark{max(m.version, later.version), later.heard} }
+func (m historyMark) with(later historyMark) historyMark {
+	return historyMark{max(m.version, later.version), later.heard}
+}
 
 // namedKey is a user that a tenant's object names. space marks a change of a namespace.
 type namedKey struct {
@@ -60,12 +62,12 @@ type namedKey struct {
 
 // namedMark is a change that concerns a user because a tenant's object names the user.
 type namedMark struct {
-	mark
+	historyMark
 	tenant string
 }
 
 func newHistory() *history {
-	return &history{rights: map[string]mark{}, spaces: map[string]mark{}, named: map[namedKey]namedMark{}, count: map[string]int{}}
+	return &history{rights: map[string]historyMark{}, spaces: map[string]historyMark{}, named: map[namedKey]namedMark{}, count: map[string]int{}}
 }
 
 // begin forgets everything: nothing is known about before the version.
@@ -79,7 +81,7 @@ func (h *history) begin(version uint64) {
 func (h *history) note(version uint64, keys []string, space bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := mark{version, time.Now()}
+	now := historyMark{version, time.Now()}
 	marks := h.rights
 	if space {
 		marks = h.spaces
@@ -100,7 +102,7 @@ func (h *history) note(version uint64, keys []string, space bool) {
 func (h *history) noteNamed(version uint64, tenant string, keys []string, space bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	heard := mark{version, time.Now()}
+	heard := historyMark{version, time.Now()}
 	for _, key := range keys[:min(len(keys), maxNamed)] {
 		old, ok := h.named[namedKey{key, space}]
 		if ok {
@@ -132,7 +134,7 @@ func (h *history) leave(tenant string) {
 func (h *history) since(who user.Info, mine []string, version uint64, began time.Time, byName bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	missed := func(m mark) bool {
+	missed := func(m historyMark) bool {
 		if m.heard.IsZero() {
 			return false
 		}
@@ -151,7 +153,7 @@ func (h *history) since(who user.Info, mine []string, version uint64, began time
 		}
 	}
 	self := userKey(who.GetName())
-	return missed(h.named[namedKey{self, false}].mark) || byName && missed(h.named[namedKey{self, true}].mark)
+	return missed(h.named[namedKey{self, false}].historyMark) || byName && missed(h.named[namedKey{self, true}].historyMark)
 }
 
 // continued returns the resource version from which a watch continues, and false for a watch
@@ -162,7 +164,7 @@ func continued(version string, initial bool) (uint64, bool) {
 }
 
 // noted remembers a change of an object that the view has.
-func (v *view) noted(old, now any) {
+func (v *authorizationCache) noted(old, now any) {
 	defer v.change.fire()
 	var version uint64
 	c := concern{named: map[string][]string{}}
@@ -178,9 +180,9 @@ func (v *view) noted(old, now any) {
 		}
 		switch o := o.(type) {
 		case *v1alpha1.Tenant:
-			c.add(append(v.audience(o), v.told()...)...)
+			c.add(append(v.audience(o), v.notifiedChanges()...)...)
 		case *v1beta1.GlobalProxySettings, *v1beta1.ProxySetting:
-			c.add(append(subjectsOf(o), v.told()...)...)
+			c.add(append(subjectsOf(o), v.notifiedChanges()...)...)
 		case *v1alpha1.TenancyProfile:
 			// Whose bindings are the platform's concerns everybody.
 			v.history.begin(version)
@@ -218,8 +220,8 @@ type concern struct {
 
 func (c *concern) add(keys ...string) { c.keys = append(c.keys, keys...) }
 
-// holdersOf adds the subjects for which a binding counts: see [counted].
-func (v *view) holdersOf(c *concern, b *rbacv1.RoleBinding) {
+// holdersOf adds the subjects for which a binding counts: see [effectiveBindings].
+func (v *authorizationCache) holdersOf(c *concern, b *rbacv1.RoleBinding) {
 	keys := subjectKeys(b.Subjects, b.Namespace)
 	tenant, byTenant := v.writer(b)
 	if !byTenant {
@@ -240,34 +242,34 @@ func (v *view) holdersOf(c *concern, b *rbacv1.RoleBinding) {
 }
 
 // holders adds the subjects that have a role, wherever.
-func (v *view) holders(c *concern, role string) {
-	for _, b := range found[*rbacv1.RoleBinding](v.bound, byRole, role) {
+func (v *authorizationCache) holders(c *concern, role string) {
+	for _, b := range indexed[*rbacv1.RoleBinding](v.bound, byRole, role) {
 		v.holdersOf(c, b)
 	}
-	for _, b := range found[*rbacv1.ClusterRoleBinding](v.clusterBound, byRole, role) {
+	for _, b := range indexed[*rbacv1.ClusterRoleBinding](v.clusterBound, byRole, role) {
 		c.add(subjectKeys(b.Subjects, "")...)
 	}
 }
 
 // concerned adds the subjects that may see a namespace: the subjects of its bindings and the
 // owners of its tenant.
-func (v *view) concerned(c *concern, ns *corev1.Namespace) {
-	for _, b := range found[*rbacv1.RoleBinding](v.bound, inNamespace, ns.Name) {
+func (v *authorizationCache) concerned(c *concern, ns *corev1.Namespace) {
+	for _, b := range indexed[*rbacv1.RoleBinding](v.bound, inNamespace, ns.Name) {
 		v.holdersOf(c, b)
 	}
 	if t, ok := get[*v1alpha1.Tenant](v.tenants, ns.Labels[v1alpha1.LabelTenant]); ok {
-		c.add(append(v.audience(t), v.told()...)...)
+		c.add(append(v.audience(t), v.notifiedChanges()...)...)
 		c.add(userKey(serviceaccount.MakeUsername(ns.Name, t.Name)))
 	}
 }
 
 // audience returns the subjects to which a Tenant gives something to see.
-func (v *view) audience(t *v1alpha1.Tenant) []string {
+func (v *authorizationCache) audience(t *v1alpha1.Tenant) []string {
 	keys, _ := indexOwners(t)
 	if len(t.Spec.ClusterResources) == 0 {
 		return keys
 	}
-	for _, ns := range found[*corev1.Namespace](v.namespaces, byTenant, t.Name) {
+	for _, ns := range indexed[*corev1.Namespace](v.namespaces, byTenant, t.Name) {
 		keys = append(keys, userKey(serviceaccount.MakeUsername(ns.Name, t.Name)))
 	}
 	return append(keys, subjectsOf(t)...)
@@ -282,9 +284,9 @@ func subjectsOf(o any) []string {
 	return keys
 }
 
-// told returns the subjects with which tenants share objects. What they may see depends on
+// notifiedChanges returns the subjects with which tenants share objects. What they may see depends on
 // several objects.
-func (v *view) told() []string {
+func (v *authorizationCache) notifiedChanges() []string {
 	if v.settings == nil {
 		return nil
 	}
@@ -296,7 +298,7 @@ func (v *view) told() []string {
 }
 
 // version is the newest resource version that the view has heard of.
-func (v *view) version() uint64 {
+func (v *authorizationCache) version() uint64 {
 	newest := uint64(0)
 	for _, informer := range v.all() {
 		n, _ := strconv.ParseUint(informer.LastSyncResourceVersion(), 10, 64)

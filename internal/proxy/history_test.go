@@ -34,7 +34,7 @@ func TestHistory(t *testing.T) {
 		h := newHistory()
 		h.begin(10)
 		h.note(100, []string{"user ann"}, tc.ofSpace)
-		for _, marks := range []map[string]mark{h.rights, h.spaces} {
+		for _, marks := range []map[string]historyMark{h.rights, h.spaces} {
 			for key, m := range marks {
 				m.heard = heard
 				marks[key] = m

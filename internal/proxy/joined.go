@@ -6,7 +6,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/tenure-dev/tenure/internal/proxy/across"
+	"github.com/tenure-dev/tenure/internal/proxy/fanout"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// joined answers a list or watch of all namespaces with the objects of the namespaces that
+// serveAllNamespaces answers a list or watch of all namespaces with the objects of the namespaces that
 // the caller may read. It uses the caller's own credentials. It returns false for a
 // cluster-scoped kind, for a caller without a right in any namespace, and for a caller with
 // a client certificate, which the proxy cannot pass on. The API server then answers.
-func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, c *call, who user.Info) (bool, error) {
+func (p *Proxy) serveAllNamespaces(w http.ResponseWriter, r *http.Request, c *requestCall, who user.Info) (bool, error) {
 	if c.credential.certified != nil {
 		return false, nil
 	}
@@ -38,7 +38,7 @@ func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, c *call, who user
 		p.metrics.watches.Inc()
 		defer p.metrics.watches.Dec()
 	}
-	key := p.view.payer(c.caller)
+	key := p.view.flowDistinguisher(c.caller)
 	if !limit.take(key) {
 		return true, tooMany("quota", "%q has too many requests open: at most %d at a time", key, limit.max)
 	}
@@ -47,7 +47,7 @@ func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, c *call, who user
 	defer cancel()
 	if watching {
 		go func() {
-			if p.over(ctx, c) {
+			if p.isUnauthorized(ctx, c) {
 				cancel()
 			}
 		}()
@@ -59,7 +59,7 @@ func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, c *call, who user
 	if c.info.APIGroup != "" {
 		prefix += "/" + c.info.APIGroup
 	}
-	return p.across.Answer(w, r, across.Question{
+	return p.across.Answer(w, r, fanout.Question{
 		Who: identityText(who), Payer: key, Prefix: prefix + "/" + c.info.APIVersion, Resource: c.info.Resource, Watch: watching, Visible: visible,
 	}), nil
 }
@@ -71,23 +71,23 @@ func identityText(who user.Info) string {
 	return strings.Join(append([]string{who.GetName(), who.GetUID()}, groups...), "\x00")
 }
 
-// kinds reports which kinds are namespaced. It reads the API server's discovery again for
+// namespacedKinds reports which kinds are namespaced. It reads the API server's discovery again for
 // each unknown kind, so that it knows a new kind at once.
-type kinds struct {
+type namespacedKinds struct {
 	client discovery.DiscoveryInterface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 }
 
-func newKinds(config *rest.Config) (kinds, error) {
+func newKinds(config *rest.Config) (namespacedKinds, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return kinds{}, err
+		return namespacedKinds{}, err
 	}
-	return kinds{client, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))}, nil
+	return namespacedKinds{client, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))}, nil
 }
 
 // find is the version of a kind that is served first; nil if there is no such kind.
-func (k kinds) find(group, resource string) *apimeta.RESTMapping {
+func (k namespacedKinds) find(group, resource string) *apimeta.RESTMapping {
 	kind, err := k.mapper.KindFor(schema.GroupVersionResource{Group: group, Resource: resource})
 	if err != nil {
 		return nil
@@ -99,13 +99,13 @@ func (k kinds) find(group, resource string) *apimeta.RESTMapping {
 	return mapping
 }
 
-func (k kinds) namespaced(group, resource string) bool {
+func (k namespacedKinds) namespaced(group, resource string) bool {
 	mapping := k.find(group, resource)
 	return mapping != nil && mapping.Scope.Name() == apimeta.RESTScopeNameNamespace
 }
 
 // inCluster is a kind that is in no namespace.
-func (k kinds) inCluster(group, resource string) (schema.GroupVersionResource, bool) {
+func (k namespacedKinds) inCluster(group, resource string) (schema.GroupVersionResource, bool) {
 	mapping := k.find(group, resource)
 	if mapping == nil || mapping.Scope.Name() != apimeta.RESTScopeNameRoot || mapping.Resource.Group != group || mapping.Resource.Resource != resource {
 		return schema.GroupVersionResource{}, false

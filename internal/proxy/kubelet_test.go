@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/localcluster/pki"
-	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/process/pki"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
 // Everybody sees what is theirs, whichever way they are named.

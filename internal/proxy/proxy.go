@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/tenure-dev/tenure/internal/proxy/across"
 	"github.com/tenure-dev/tenure/internal/proxy/budget"
+	"github.com/tenure-dev/tenure/internal/proxy/fanout"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -92,32 +92,32 @@ type slowness struct{ body, write time.Duration }
 
 // Proxy is the handler of all requests. Run it before it serves.
 type Proxy struct {
-	options    Options
-	host       *url.URL
-	log        *slog.Logger
-	metrics    *metrics
-	transports transports
-	identities *identities
-	mayBe      func(ctx context.Context, token string, who user.Info, as *impersonation) error
-	view       *view
-	kinds      kinds
-	scopes     scopes
-	across     *across.Server
-	memory     *budget.Budget
-	rules      map[schema.GroupResource]Rule
-	pass       *httputil.ReverseProxy
-	buffers    buffers
-	inFlight   chan struct{}
-	watches    *quota
-	lists      *quota
-	perUser    *quota // of the requests in flight
-	opening    *gate
-	audit      *auditor
-	checks     []check
-	slow       slowness
-	standing   time.Duration // standingAge, other than in tests
-	draining   chan struct{}
-	drainOnce  sync.Once
+	options                  Options
+	host                     *url.URL
+	log                      *slog.Logger
+	metrics                  *metrics
+	transports               transports
+	identities               *identities
+	mayBe                    func(ctx context.Context, token string, who user.Info, as *impersonation) error
+	view                     *authorizationCache
+	kinds                    namespacedKinds
+	scopes                   scopes
+	across                   *fanout.Server
+	memory                   *budget.Budget
+	rules                    map[schema.GroupResource]Rule
+	pass                     *httputil.ReverseProxy
+	buffers                  buffers
+	inFlight                 chan struct{}
+	watches                  *quota
+	lists                    *quota
+	perUser                  *quota // of the requests in flight
+	opening                  *watchGate
+	audit                    *auditor
+	checks                   []requestCheck
+	slow                     slowness
+	reauthenticationInterval time.Duration // defaultReauthenticationInterval, other than in tests
+	draining                 chan struct{}
+	drainOnce                sync.Once
 }
 
 // New makes a proxy. It makes no connection.
@@ -138,18 +138,18 @@ func New(o Options) (*Proxy, error) {
 	}
 	p := &Proxy{
 		options: o, host: host, log: o.Log,
-		rules:    map[schema.GroupResource]Rule{},
-		inFlight: make(chan struct{}, cmp.Or(o.MaxInFlight, defaultInFlight)),
-		watches:  newQuota(cmp.Or(o.MaxWatches, defaultWatches), maxAllWatches),
-		lists:    newQuota(cmp.Or(o.MaxLists, defaultLists), 0),
-		perUser:  newQuota(max(1, cmp.Or(o.MaxInFlight, defaultInFlight)/inFlightShare), 0),
-		opening:  newGate(maxOpening, maxOpeningEach),
-		memory:   budget.New(budget.Default()),
-		audit:    &auditor{to: o.Audit, log: o.Log},
-		checks:   checks(o.ClientCertificates),
-		slow:     slowness{body: bodyTimeout, write: writeTimeout},
-		standing: standingAge,
-		draining: make(chan struct{}),
+		rules:                    map[schema.GroupResource]Rule{},
+		inFlight:                 make(chan struct{}, cmp.Or(o.MaxInFlight, defaultInFlight)),
+		watches:                  newQuota(cmp.Or(o.MaxWatches, defaultWatches), maxAllWatches),
+		lists:                    newQuota(cmp.Or(o.MaxLists, defaultLists), 0),
+		perUser:                  newQuota(max(1, cmp.Or(o.MaxInFlight, defaultInFlight)/inFlightShare), 0),
+		opening:                  newGate(maxOpening, maxOpeningEach),
+		memory:                   budget.New(budget.Default()),
+		audit:                    &auditor{to: o.Audit, log: o.Log},
+		checks:                   requestChecks(o.ClientCertificates),
+		slow:                     slowness{body: bodyTimeout, write: writeTimeout},
+		reauthenticationInterval: defaultReauthenticationInterval,
+		draining:                 make(chan struct{}),
 	}
 	if p.metrics, err = newMetrics(o.Registry); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
@@ -157,14 +157,14 @@ func New(o Options) (*Proxy, error) {
 	if p.transports, err = newTransports(o.Config); err != nil {
 		return nil, fmt.Errorf("cannot reach the API server: %w", err)
 	}
-	if p.view, err = newView(o.Config, o.Capsule); err != nil {
+	if p.view, err = newAuthorizationCache(o.Config, o.Capsule); err != nil {
 		return nil, err
 	}
 	if p.kinds, err = newKinds(o.Config); err != nil {
 		return nil, fmt.Errorf("cannot ask for kinds: %w", err)
 	}
 	p.scopes = scopes{client: p.kinds.client, known: map[schema.GroupVersion]scope{}}
-	p.across = &across.Server{Transport: &p.transports, Base: p.host, Memory: p.memory}
+	p.across = &fanout.Server{Transport: &p.transports, Base: p.host, Memory: p.memory}
 	p.identities = newIdentities(host, p.transports.short, p.metrics.lookup)
 	p.mayBe = p.identities.mayBe
 	for _, rule := range append([]Rule{namespaces{p.view}, tenants{p.view}}, o.Rules...) {
@@ -225,7 +225,7 @@ func (p *Proxy) Visible(_ context.Context, who user.Info, verb, group, resource 
 func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	w := newRecorder(rw, p.slow.write)
-	c, err := readCall(r, p.checks)
+	c, err := parseRequest(r, p.checks)
 	entry := func(stage auditv1.Stage) {
 		if w.answer != "passed" {
 			p.audit.write(audited{request: r, call: c, stage: stage, answer: w.answer, reason: w.reason, code: w.code, began: start, id: w.auditID()})
@@ -262,7 +262,7 @@ func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 // serve answers a request or passes it on. The client gets the returned error.
-func (p *Proxy) serve(w *recorder, r *http.Request, c *call) error {
+func (p *Proxy) serve(w *recorder, r *http.Request, c *requestCall) error {
 	ctx := r.Context()
 	if !c.longRunning() {
 		select {
@@ -283,7 +283,7 @@ func (p *Proxy) serve(w *recorder, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
-	payer := p.view.payer(who)
+	payer := p.view.flowDistinguisher(who)
 	if !c.longRunning() {
 		// The slow requests of one user must not delay other users.
 		if !p.perUser.take(payer) {
@@ -301,8 +301,8 @@ func (p *Proxy) serve(w *recorder, r *http.Request, c *call) error {
 	}
 	for _, step := range []struct {
 		answer string
-		try    func(http.ResponseWriter, *http.Request, *call) (bool, error)
-	}{{"filtered", p.filtered}, {"reviewed", p.reviewed}, {"reviewed", p.rulesReviewed}} {
+		try    func(http.ResponseWriter, *http.Request, *requestCall) (bool, error)
+	}{{"filtered", p.serveFiltered}, {"reviewed", p.reviewed}, {"reviewed", p.rulesReviewed}} {
 		w.answer = step.answer
 		if done, err := step.try(w, r, c); done || err != nil {
 			return err
@@ -334,7 +334,7 @@ func (p *Proxy) boundBody(w http.ResponseWriter, r *http.Request) {
 
 // settleImpersonation removes the impersonation headers of a caller that impersonates
 // itself. All other headers stay: the API server or [Proxy.identity] decides about them.
-func settleImpersonation(r *http.Request, c *call) error {
+func settleImpersonation(r *http.Request, c *requestCall) error {
 	if c.as == nil {
 		return nil
 	}

@@ -23,7 +23,7 @@ const rulesReviewPath = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 // reviewed answers a SelfSubjectAccessReview about a list or watch that the proxy answers for
 // all users, so that `kubectl auth can-i list namespaces` prints yes. It returns false for
 // all other reviews and for a review that it cannot parse.
-func (p *Proxy) reviewed(w http.ResponseWriter, r *http.Request, c *call) (bool, error) {
+func (p *Proxy) reviewed(w http.ResponseWriter, r *http.Request, c *requestCall) (bool, error) {
 	if r.Method != http.MethodPost || !c.plain || c.info.Path != accessReviewPath || r.Header.Get("Content-Encoding") != "" {
 		return false, nil
 	}
@@ -78,7 +78,7 @@ func (p *Proxy) answers(a *authorizationv1.ResourceAttributes) bool {
 
 // showsAny says whether the question is about a read of a cluster-scoped kind of which
 // the proxy shows something: of a get with a name, that object.
-func (p *Proxy) showsAny(ctx context.Context, who user.Info, a *authorizationv1.ResourceAttributes, room *budget.Room) (bool, error) {
+func (p *Proxy) showsAny(ctx context.Context, who user.Info, a *authorizationv1.ResourceAttributes, room *budget.Reservation) (bool, error) {
 	if a == nil || a.Subresource != "" || p.view.ready() != nil {
 		return false, nil
 	}
@@ -101,7 +101,7 @@ func (p *Proxy) showsAny(ctx context.Context, who user.Info, a *authorizationv1.
 // rules adds what the proxy lets through to the answer of the API server to a
 // SelfSubjectRulesReview, so that `kubectl auth can-i --list` has it. It returns false
 // for every other request.
-func (p *Proxy) rulesReviewed(w http.ResponseWriter, r *http.Request, c *call) (bool, error) {
+func (p *Proxy) rulesReviewed(w http.ResponseWriter, r *http.Request, c *requestCall) (bool, error) {
 	if r.Method != http.MethodPost || !c.plain || c.info.Path != rulesReviewPath {
 		return false, nil
 	}
@@ -116,7 +116,7 @@ func (p *Proxy) rulesReviewed(w http.ResponseWriter, r *http.Request, c *call) (
 	accept := r.Header.Get("Accept")
 	r.Header.Set("Accept", runtime.ContentTypeJSON)
 	r.Header.Del("Accept-Encoding")
-	answer := &held{header: http.Header{}, room: c.room}
+	answer := &bufferedResponse{header: http.Header{}, room: c.room}
 	p.pass.ServeHTTP(answer, r)
 	if answer.full != nil {
 		return true, answer.full
@@ -152,29 +152,29 @@ func (p *Proxy) shown(who user.Info) []authorizationv1.ResourceRule {
 	return rules
 }
 
-// held is an answer that is kept, to be changed before the client gets it. The API
+// bufferedResponse is an answer that is kept, to be changed before the client gets it. The API
 // server's answer about rules is as long as what an identity may do.
-type held struct {
+type bufferedResponse struct {
 	header http.Header
 	code   int
 	body   bytes.Buffer
-	room   *budget.Room
+	room   *budget.Reservation
 	// full is the error if there was no room for the whole answer.
 	full error
 }
 
 // Header implements http.ResponseWriter.
-func (h *held) Header() http.Header { return h.header }
+func (h *bufferedResponse) Header() http.Header { return h.header }
 
 // WriteHeader implements http.ResponseWriter.
-func (h *held) WriteHeader(code int) {
+func (h *bufferedResponse) WriteHeader(code int) {
 	if code >= http.StatusOK {
 		h.code = code
 	}
 }
 
 // Write implements http.ResponseWriter.
-func (h *held) Write(b []byte) (int, error) {
+func (h *bufferedResponse) Write(b []byte) (int, error) {
 	if h.code == 0 {
 		h.code = http.StatusOK
 	}

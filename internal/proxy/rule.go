@@ -36,11 +36,11 @@ type Selection struct {
 	// they can.
 	Refusal string
 	// reach is set for namespaces that no selector selects: they are put together.
-	reach *reach
+	reach *visibleNamespaces
 }
 
-// nothing selects no object: a label cannot be there and not be there.
-var nothing = labels.NewSelector().Add(
+// emptySelector selects no object: a label cannot be there and not be there.
+var emptySelector = labels.NewSelector().Add(
 	requirement(corev1.LabelMetadataName, selection.Exists), requirement(corev1.LabelMetadataName, selection.DoesNotExist))
 
 func requirement(key string, op selection.Operator, values ...string) labels.Requirement {
@@ -59,20 +59,20 @@ func oneOf(label string, values []string) labels.Selector {
 		return err != nil || v == ""
 	})
 	if len(values) == 0 {
-		return nothing
+		return emptySelector
 	}
 	return labels.NewSelector().Add(requirement(label, selection.In, values...))
 }
 
 // namespaces selects the namespaces of the tenants that a user owns, and the tenants'
 // namespaces that RBAC lets the user get.
-type namespaces struct{ *view }
+type namespaces struct{ *authorizationCache }
 
 func (namespaces) Resource() schema.GroupResource { return corev1.Resource("namespaces") }
 
 func (n namespaces) Select(who user.Info) Selection {
-	r := n.reach(who)
-	if n.beyond(r) {
+	r := n.visibleNamespacesOf(who)
+	if n.seesMore(r) {
 		return Selection{reach: r}
 	}
 	// The API server knows of a namespace before this program does.
@@ -80,7 +80,7 @@ func (n namespaces) Select(who user.Info) Selection {
 }
 
 // tenants shows owners their Tenants.
-type tenants struct{ *view }
+type tenants struct{ *authorizationCache }
 
 func (tenants) Resource() schema.GroupResource {
 	return schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "tenants"}

@@ -60,7 +60,7 @@ func resourcesOf(o any) []v1alpha1.ClusterResource {
 }
 
 // isShared says whether anybody is shown objects of a kind.
-func (v *view) isShared(kind schema.GroupResource) bool {
+func (v *authorizationCache) isShared(kind schema.GroupResource) bool {
 	for _, informer := range v.sharing() {
 		if keys, err := informer.GetIndexer().IndexKeys(byKind, kind.String()); err == nil && len(keys) > 0 {
 			return true
@@ -70,7 +70,7 @@ func (v *view) isShared(kind schema.GroupResource) bool {
 }
 
 // sharing are the informers of objects that share.
-func (v *view) sharing() []cache.SharedIndexInformer {
+func (v *authorizationCache) sharing() []cache.SharedIndexInformer {
 	if v.globals == nil {
 		return []cache.SharedIndexInformer{v.tenants}
 	}
@@ -85,7 +85,7 @@ type share struct {
 }
 
 // shares returns the objects of a kind on which a user may use a verb, in a stable order.
-func (v *view) shares(who user.Info, kind schema.GroupResource, verb string) share {
+func (v *authorizationCache) shares(who user.Info, kind schema.GroupResource, verb string) share {
 	var s share
 	defer func() {
 		for _, selectors := range [][]labels.Selector{s.platform, s.tenants} {
@@ -96,7 +96,7 @@ func (v *view) shares(who user.Info, kind schema.GroupResource, verb string) sha
 	wanted := func(r *v1alpha1.ClusterResource) bool {
 		return slices.Contains(r.APIGroups, kind.Group) && slices.Contains(r.Resources, kind.Resource) && slices.Contains(r.Verbs, verb)
 	}
-	for _, t := range found[*v1alpha1.Tenant](v.tenants, byKind, kind.String()) {
+	for _, t := range indexed[*v1alpha1.Tenant](v.tenants, byKind, kind.String()) {
 		for i := range t.Spec.ClusterResources {
 			if r := &t.Spec.ClusterResources[i]; wanted(r) && v.concerns(t, r, who.GetName(), keys) {
 				s.platform = append(s.platform, v.selectorOf(t.Name, kind, r))
@@ -106,25 +106,25 @@ func (v *view) shares(who user.Info, kind schema.GroupResource, verb string) sha
 	if v.globals == nil {
 		return s
 	}
-	for _, g := range found[*v1beta1.GlobalProxySettings](v.globals, byKind, kind.String()) {
+	for _, g := range indexed[*v1beta1.GlobalProxySettings](v.globals, byKind, kind.String()) {
 		for _, r := range resourcesOf(g) {
 			if wanted(&r) && meets(sharers(r.Subjects), keys) {
 				s.platform = append(s.platform, v.selectorOf("", kind, &r))
 			}
 		}
 	}
-	for _, p := range found[*v1beta1.ProxySetting](v.settings, byKind, kind.String()) {
+	for _, p := range indexed[*v1beta1.ProxySetting](v.settings, byKind, kind.String()) {
 		t, ok := v.tenantOf(p.Namespace)
 		if !ok {
 			continue
 		}
 		for _, r := range resourcesOf(p) {
-			if !wanted(&r) || !meets(v.theirs(t.Name, r.Subjects), keys) {
+			if !wanted(&r) || !meets(v.subjectsOfTenant(t.Name, r.Subjects), keys) {
 				continue
 			}
 			given := v.selectorOf("", kind, &r)
 			for _, bound := range v.ofAllOwners(t, kind, wanted) {
-				s.tenants = append(s.tenants, both(bound, given))
+				s.tenants = append(s.tenants, intersection(bound, given))
 			}
 		}
 	}
@@ -133,7 +133,7 @@ func (v *view) shares(who user.Info, kind schema.GroupResource, verb string) sha
 
 // ofAllOwners is what every owner of a tenant may read: no more can a tenant give to
 // people of its own.
-func (v *view) ofAllOwners(t *v1alpha1.Tenant, kind schema.GroupResource, wanted func(*v1alpha1.ClusterResource) bool) []labels.Selector {
+func (v *authorizationCache) ofAllOwners(t *v1alpha1.Tenant, kind schema.GroupResource, wanted func(*v1alpha1.ClusterResource) bool) []labels.Selector {
 	owners, _ := indexOwners(t)
 	all := func(subjects []v1alpha1.Subject) bool {
 		named := sharers(subjects)
@@ -145,7 +145,7 @@ func (v *view) ofAllOwners(t *v1alpha1.Tenant, kind schema.GroupResource, wanted
 			bounds = append(bounds, v.selectorOf(t.Name, kind, r))
 		}
 	}
-	for _, g := range found[*v1beta1.GlobalProxySettings](v.globals, byKind, kind.String()) {
+	for _, g := range indexed[*v1beta1.GlobalProxySettings](v.globals, byKind, kind.String()) {
 		for _, r := range resourcesOf(g) {
 			if wanted(&r) && all(r.Subjects) {
 				bounds = append(bounds, v.selectorOf("", kind, &r))
@@ -156,7 +156,7 @@ func (v *view) ofAllOwners(t *v1alpha1.Tenant, kind schema.GroupResource, wanted
 }
 
 // concerns reports whether a Tenant shares a resource with one of the subjects.
-func (v *view) concerns(t *v1alpha1.Tenant, r *v1alpha1.ClusterResource, name string, keys []string) bool {
+func (v *authorizationCache) concerns(t *v1alpha1.Tenant, r *v1alpha1.ClusterResource, name string, keys []string) bool {
 	if len(r.Subjects) > 0 {
 		return meets(sharers(r.Subjects), keys)
 	}
@@ -169,13 +169,13 @@ func (v *view) concerns(t *v1alpha1.Tenant, r *v1alpha1.ClusterResource, name st
 }
 
 // inTenant says whether a namespace is one of a Tenant's.
-func (v *view) inTenant(namespace, tenant string) bool {
+func (v *authorizationCache) inTenant(namespace, tenant string) bool {
 	ns, ok := v.namespace(namespace)
 	return ok && ns.Labels[v1alpha1.LabelTenant] == tenant
 }
 
 // tenantOf is the Tenant whose a namespace is.
-func (v *view) tenantOf(namespace string) (*v1alpha1.Tenant, bool) {
+func (v *authorizationCache) tenantOf(namespace string) (*v1alpha1.Tenant, bool) {
 	ns, ok := v.namespace(namespace)
 	if !ok || ns.Labels[v1alpha1.LabelTenant] == "" {
 		return nil, false
@@ -183,10 +183,10 @@ func (v *view) tenantOf(namespace string) (*v1alpha1.Tenant, bool) {
 	return get[*v1alpha1.Tenant](v.tenants, ns.Labels[v1alpha1.LabelTenant])
 }
 
-// theirs returns the keys of the subjects that a tenant may name: all users and groups, and
+// subjectsOfTenant returns the keys of the subjects that a tenant may name: all users and groups, and
 // the service accounts of its own namespaces. Users and groups belong to no tenant, and get
 // only what the tenant may read.
-func (v *view) theirs(tenant string, subjects []v1alpha1.Subject) []string {
+func (v *authorizationCache) subjectsOfTenant(tenant string, subjects []v1alpha1.Subject) []string {
 	return sharers(slices.DeleteFunc(slices.Clone(subjects), func(s v1alpha1.Subject) bool {
 		return s.Kind == rbacv1.ServiceAccountKind && !v.inTenant(s.Namespace, tenant)
 	}))
@@ -207,24 +207,24 @@ func meets(a, b []string) bool {
 
 // selectorOf returns the selector of the shared objects. An invalid selector selects no
 // objects. A Tenant shares only volumes that are bound to its own claims.
-func (v *view) selectorOf(tenant string, kind schema.GroupResource, r *v1alpha1.ClusterResource) labels.Selector {
+func (v *authorizationCache) selectorOf(tenant string, kind schema.GroupResource, r *v1alpha1.ClusterResource) labels.Selector {
 	selector, err := metav1.LabelSelectorAsSelector(&r.Selector)
 	if err != nil {
-		return nothing
+		return emptySelector
 	}
 	if kind == volumes && tenant != "" {
 		var names []string
-		for _, ns := range found[*corev1.Namespace](v.namespaces, byTenant, tenant) {
+		for _, ns := range indexed[*corev1.Namespace](v.namespaces, byTenant, tenant) {
 			names = append(names, ns.Name)
 		}
 		slices.Sort(names)
-		return both(selector, oneOf(v1alpha1.LabelClaimNamespace, names))
+		return intersection(selector, oneOf(v1alpha1.LabelClaimNamespace, names))
 	}
 	return selector
 }
 
 // sharedKinds returns the kinds of which a user may read shared objects, with the verbs.
-func (v *view) sharedKinds(who user.Info) map[schema.GroupResource][]string {
+func (v *authorizationCache) sharedKinds(who user.Info) map[schema.GroupResource][]string {
 	kinds := map[schema.GroupResource][]string{}
 	for _, informer := range v.sharing() {
 		for _, key := range informer.GetIndexer().ListIndexFuncValues(byKind) {
@@ -253,7 +253,7 @@ func (s share) matches(set map[string]string) bool {
 
 // sharedRule is the rule for a kind of which something is shared.
 type sharedRule struct {
-	view *view
+	view *authorizationCache
 	kind schema.GroupResource
 	verb string
 }
@@ -268,7 +268,7 @@ func (s sharedRule) Select(who user.Info) Selection {
 	given := s.view.shares(who, s.kind, s.verb)
 	all, ok := union(given.platform)
 	if !ok {
-		return Selection{Labels: nothing, Refusal: "what you may see of " + s.kind.String() + " is given by several selectors, which cannot be asked for at once: get single ones by name, or ask the platform to give them by values of one label"}
+		return Selection{Labels: emptySelector, Refusal: "what you may see of " + s.kind.String() + " is given by several selectors, which cannot be asked for at once: get single ones by name, or ask the platform to give them by values of one label"}
 	}
 	for _, selector := range given.tenants {
 		if more, ok := union([]labels.Selector{all, selector}); ok {

@@ -68,7 +68,7 @@ func FuzzShared(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		d := dice{rand.New(rand.NewPCG(seed, 7))}
-		v, err := newView(&rest.Config{Host: "http://127.0.0.1:1"}, true)
+		v, err := newAuthorizationCache(&rest.Config{Host: "http://127.0.0.1:1"}, true)
 		if err != nil {
 			t.Fatal(err)
 		}

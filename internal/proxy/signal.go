@@ -5,36 +5,36 @@ import (
 	"time"
 )
 
-// settle is the delay after a change during which further changes are collected before the
+// coalesceDelay is the delay after a change during which further changes are collected before the
 // waiting goroutines wake up: the objects of a tenant change together.
-const settle = 10 * time.Millisecond
+const coalesceDelay = 10 * time.Millisecond
 
-// signal wakes all goroutines that wait for a change.
-type signal struct {
+// changeSignal wakes all goroutines that wait for a change.
+type changeSignal struct {
 	mu      sync.Mutex
 	next    chan struct{}
 	pending bool
 }
 
-func newSignal() *signal { return &signal{next: make(chan struct{})} }
+func newSignal() *changeSignal { return &changeSignal{next: make(chan struct{})} }
 
 // changed returns a channel that is closed after the next change. Call it before reading the
 // state that may change.
-func (s *signal) changed() <-chan struct{} {
+func (s *changeSignal) changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.next
 }
 
 // fire announces a change. The waiting goroutines wake up within 10 ms.
-func (s *signal) fire() {
+func (s *changeSignal) fire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pending {
 		return
 	}
 	s.pending = true
-	time.AfterFunc(settle, func() {
+	time.AfterFunc(coalesceDelay, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		close(s.next)

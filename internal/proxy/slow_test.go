@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
@@ -265,7 +265,7 @@ func TestShareOfAccounts(t *testing.T) {
 		{"two people", "ann", "ben", false},
 		{"a person called like a tenant's account, but for a part", "system:serviceaccount:a-1", "system:serviceaccount:a-1:x", false},
 	} {
-		first := s.proxy.view.payer(&user.DefaultInfo{Name: tc.first})
+		first := s.proxy.view.flowDistinguisher(&user.DefaultInfo{Name: tc.first})
 		for path, q := range map[string]*quota{
 			"/api/v1/namespaces/a-1/pods": s.proxy.perUser, "/api/v1/namespaces/a-1/pods?watch=true": s.proxy.watches,
 			"/api/v1/namespaces": s.proxy.lists, "/api/v1/namespaces?watch=true": s.proxy.watches,
@@ -336,7 +336,7 @@ func TestOpeningWatches(t *testing.T) {
 	}
 }
 
-func (g *gate) before(who string) int {
+func (g *watchGate) before(who string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if q := g.users[who]; q != nil {

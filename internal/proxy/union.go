@@ -22,13 +22,13 @@ func union(selectors []labels.Selector) (labels.Selector, bool) {
 		}
 	}
 	if len(all) == 0 {
-		return nothing, true
+		return emptySelector, true
 	}
 	for merged := true; merged; {
 		all, merged = joinTwo(all)
 	}
 	if len(all) > 1 {
-		return nothing, false
+		return emptySelector, false
 	}
 	return labels.NewSelector().Add(all[0]...), true
 }
@@ -53,7 +53,7 @@ func joinTwo(all []conjunction) ([]conjunction, bool) {
 	return all, false
 }
 
-// impossible says whether a label is to be there and not to be there, as in [nothing].
+// impossible says whether a label is to be there and not to be there, as in [emptySelector].
 func (a conjunction) impossible() bool {
 	return slices.ContainsFunc(a, func(r labels.Requirement) bool {
 		return r.Operator() == selection.DoesNotExist && slices.ContainsFunc(a, func(other labels.Requirement) bool {
@@ -117,12 +117,12 @@ func (a conjunction) merge(b conjunction) (conjunction, bool) {
 	return merged, true
 }
 
-// both selects what two selectors both do.
-func both(a, b labels.Selector) labels.Selector {
+// intersection selects what two selectors both do.
+func intersection(a, b labels.Selector) labels.Selector {
 	requirements, selectable := a.Requirements()
 	more, too := b.Requirements()
 	if !selectable || !too {
-		return nothing
+		return emptySelector
 	}
 	return labels.NewSelector().Add(requirements...).Add(more...)
 }

@@ -159,7 +159,7 @@ func TestZeroSelection(t *testing.T) {
 	if err := narrow(query, Selection{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := query["labelSelector"]; len(got) != 1 || got[0] != nothing.String() {
+	if got := query["labelSelector"]; len(got) != 1 || got[0] != emptySelector.String() {
 		t.Errorf("the zero selection selects %v", got)
 	}
 }

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/cli/version"
-	"github.com/tenure-dev/tenure/internal/server/manager"
-	"github.com/tenure-dev/tenure/internal/server/proxy"
+	"github.com/tenure-dev/tenure/internal/manager"
+	"github.com/tenure-dev/tenure/internal/proxy/server"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // Run runs tenure-server with the arguments (without the program's name) and
@@ -42,6 +42,6 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return ui.WithHint(err, "see `"+cmd.CommandPath()+" --help`")
 	})
-	cmd.AddCommand(manager.NewCommand(streams), proxy.NewCommand(streams), version.NewCommand(streams))
+	cmd.AddCommand(manager.NewCommand(streams), server.NewCommand(streams), version.NewCommand(streams))
 	return cmd
 }

@@ -36,7 +36,7 @@ const (
 	// ManagerAccount is the name of the manager's service account.
 	ManagerAccount = "tenure-manager"
 	// LabelCredentials marks what belongs to the credentials of an account: see
-	// internal/credentials. It stays when a namespace changes hands, until those
+	// internal/tenancy/credentials. It stays when a namespace changes hands, until those
 	// are removed in order.
 	LabelCredentials = "tenure.dev/credentials" //nolint:gosec // a name
 	// AnnotationAccount says whose credentials they are, as NAMESPACE/NAME.

@@ -19,7 +19,7 @@ import (
 
 const (
 	// LabelQuotaScope marks a ResourceQuota that is one namespace's part of what
-	// the whole tenant may use: see [Escrow].
+	// the whole tenant may use: see [DistributeQuota].
 	LabelQuotaScope = "tenure.dev/quota-scope"
 	// QuotaScopeTenant is the value of [LabelQuotaScope], and of scope in a Tenant's
 	// quotas.

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	"sigs.k8s.io/yaml"
 )
 
@@ -46,8 +46,8 @@ type Tenant struct {
 	Why string `json:"why"`
 	// Default is the outcome of the rows that no fact and no exception names, and Reason
 	// says why.
-	Default attack.Outcome `json:"default"`
-	Reason  string         `json:"reason"`
+	Default catalog.Outcome `json:"default"`
+	Reason  string          `json:"reason"`
 	// Facts are names in facts.yaml.
 	Facts []string `json:"facts"`
 	// Exceptions have precedence over facts.
@@ -59,15 +59,15 @@ type Tenant struct {
 
 // Fact is an outcome of several rows.
 type Fact struct {
-	Outcome attack.Outcome `json:"outcome"`
-	Reason  string         `json:"reason"`
+	Outcome catalog.Outcome `json:"outcome"`
+	Reason  string          `json:"reason"`
 	// Rows are keys of attacks.
 	Rows []string `json:"rows"`
 }
 
 // Verdict is how an attack ends, and why.
 type Verdict struct {
-	Outcome attack.Outcome
+	Outcome catalog.Outcome
 	Reason  string
 	// Optional is set if the report may leave the attack out; see [Tenant.Like].
 	Optional bool
@@ -139,8 +139,8 @@ func (t *Tenant) resolve(facts map[string]Fact) error {
 	return nil
 }
 
-func known(o attack.Outcome) bool {
-	return slices.Contains([]attack.Outcome{attack.Stopped, attack.GotThrough, attack.NotProven, attack.NotInstalled}, o)
+func known(o catalog.Outcome) bool {
+	return slices.Contains([]catalog.Outcome{catalog.Stopped, catalog.GotThrough, catalog.NotProven, catalog.NotInstalled}, o)
 }
 
 func (f Fact) check() error {
@@ -148,7 +148,7 @@ func (f Fact) check() error {
 		return fmt.Errorf("outcome %q, reason %q or rows are missing", f.Outcome, f.Reason)
 	}
 	for _, row := range f.Rows {
-		if !slices.ContainsFunc(attack.Catalogue(), func(a attack.Attack) bool { return a.Key() == row }) {
+		if !slices.ContainsFunc(catalog.Catalogue(), func(a catalog.Attack) bool { return a.Key() == row }) {
 			return fmt.Errorf("there is no attack %s", row)
 		}
 	}
@@ -158,14 +158,14 @@ func (f Fact) check() error {
 // Verdicts returns the verdict of each attack of the catalogue, by key.
 func (t Tenant) Verdicts() map[string]Verdict {
 	all := map[string]Verdict{}
-	for _, a := range attack.Catalogue() {
+	for _, a := range catalog.Catalogue() {
 		v := Verdict{Outcome: t.Default, Reason: t.Reason}
 		for _, e := range t.Exceptions {
 			if slices.Contains(e.Rows, a.Key()) {
 				v = Verdict{Outcome: e.Outcome, Reason: e.Reason}
 			}
 		}
-		v.Optional = t.Like != "" && a.Deep && v.Outcome != attack.GotThrough
+		v.Optional = t.Like != "" && a.Deep && v.Outcome != catalog.GotThrough
 		all[a.Key()] = v
 	}
 	return all
@@ -174,7 +174,7 @@ func (t Tenant) Verdicts() map[string]Verdict {
 // Found is how an attack ended, by the report of verify.
 type Found struct {
 	Tenant, Key string
-	Outcome     attack.Outcome
+	Outcome     catalog.Outcome
 	// Said is what the report says about it.
 	Said string
 }
@@ -184,9 +184,9 @@ type Found struct {
 func (f Fleet) Compare(found []Found) (table string, differences []string) {
 	type pair struct {
 		tenant          string
-		expected, found attack.Outcome
+		expected, found catalog.Outcome
 	}
-	const absent attack.Outcome = "absent"
+	const absent catalog.Outcome = "absent"
 	got := map[string]map[string]Found{}
 	for _, a := range found {
 		if got[a.Tenant] == nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/tenure-dev/tenure/internal/ablation"
-	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
+	"github.com/tenure-dev/tenure/test/ablation"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
@@ -28,8 +28,8 @@ func TestLoad(t *testing.T) {
 
 func TestCompare(t *testing.T) {
 	t.Parallel()
-	f := Fleet{Name: "fleet", Tenants: map[string]Tenant{"team": {Default: attack.Stopped, Reason: "RBAC", Exceptions: []Fact{
-		{Outcome: attack.GotThrough, Reason: "no policy", Rows: []string{"S9-api"}},
+	f := Fleet{Name: "fleet", Tenants: map[string]Tenant{"team": {Default: catalog.Stopped, Reason: "RBAC", Exceptions: []Fact{
+		{Outcome: catalog.GotThrough, Reason: "no policy", Rows: []string{"S9-api"}},
 	}}}}
 	var right []Found
 	for key, v := range f.Tenants["team"].Verdicts() {
@@ -43,8 +43,8 @@ func TestCompare(t *testing.T) {
 		want  string
 	}{
 		"an attack is missing":     {right[1:], `found "absent"`},
-		"an attack ends otherwise": {append([]Found{{Tenant: "team", Key: right[0].Key, Outcome: attack.NotProven}}, right[1:]...), `found "not proven"`},
-		"a tenant too many":        {append([]Found{{Tenant: "other", Key: "S9-api", Outcome: attack.Stopped}}, right...), "other, which is not a tenant"},
+		"an attack ends otherwise": {append([]Found{{Tenant: "team", Key: right[0].Key, Outcome: catalog.NotProven}}, right[1:]...), `found "not proven"`},
+		"a tenant too many":        {append([]Found{{Tenant: "other", Key: "S9-api", Outcome: catalog.Stopped}}, right...), "other, which is not a tenant"},
 	} {
 		if _, differences := f.Compare(tc.found); len(differences) != 1 || !strings.Contains(differences[0], tc.want) {
 			t.Errorf("%s: want one difference with %q, got %q", reason, tc.want, differences)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenure-dev/tenure/internal/ablation"
+	"github.com/tenure-dev/tenure/test/ablation"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 

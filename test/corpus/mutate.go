@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/ablation"
-	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
+	"github.com/tenure-dev/tenure/test/ablation"
 )
 
 // Survivor is a mutant that the attacks do not see as the model does, and why.
@@ -55,12 +55,12 @@ func (s Score) String() string {
 // Mutate makes the mutants of a running fleet as a tenant has them, one at a time, and
 // compares the attacks that turn with those that must. pick chooses mutants by name; nil
 // takes all. It writes a line for each to out.
-func (f Fleet) Mutate(ctx context.Context, opts attack.Options, survivors []Survivor, pick func(name string) bool, out io.Writer) (Score, error) {
+func (f Fleet) Mutate(ctx context.Context, opts catalog.Options, survivors []Survivor, pick func(name string) bool, out io.Writer) (Score, error) {
 	var score Score
 	excluded := ablation.Excluded()
 	clear(excluded)
 	for key, verdict := range f.Tenants[opts.Tenant].Verdicts() {
-		if verdict.Outcome == attack.GotThrough {
+		if verdict.Outcome == catalog.GotThrough {
 			excluded[key] = ablation.Exclusion{Reason: verdict.Reason, Through: true}
 		}
 	}

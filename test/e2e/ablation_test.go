@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/tenure-dev/tenure/internal/ablation"
+	"github.com/tenure-dev/tenure/test/ablation"
 )
 
 // Every control of the example fleet is taken away by itself, and just the

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/localcluster"
-	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
 // A fleet that holds Flux's manifests gets the controllers that these say, with

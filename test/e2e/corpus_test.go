@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/localcluster"
-	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	"github.com/tenure-dev/tenure/test/corpus"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
 // Each fleet of the corpus gets the verdicts that people wrote from reading it.
@@ -69,7 +69,7 @@ func verifyCorpus(t *testing.T, f corpus.Fleet) {
 	}
 	var found []corpus.Found
 	for _, a := range report.Attacks {
-		found = append(found, corpus.Found{Tenant: a.Tenant, Key: a.Key, Outcome: attack.Outcome(a.Outcome), Said: strings.Join([]string{a.Control, a.Evidence, a.Reason}, " ")})
+		found = append(found, corpus.Found{Tenant: a.Tenant, Key: a.Key, Outcome: catalog.Outcome(a.Outcome), Said: strings.Join([]string{a.Control, a.Evidence, a.Reason}, " ")})
 	}
 	table, differences := f.Compare(found)
 	t.Log("\n" + table)

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenure-dev/tenure/internal/baseline"
+	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/tenants"
-	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/verify/baseline"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
@@ -58,7 +58,7 @@ func fragments() []fragment {
 		// A file of SOPS, of which the page says no more than the shape.
 		{page: "docs/how-to/tenants.md", begins: "creation_rules:", read: func(string) error { return nil }},
 		{page: "docs/how-to/verify.md", begins: "tenants:", read: func(block string) error {
-			_, err := tenants.ParseChoice([]byte(block))
+			_, err := discovery.ParseChoice([]byte(block))
 			return err
 		}},
 		{page: "docs/how-to/verify.md", begins: "accepted:", read: func(block string) error {

@@ -9,11 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
-	"github.com/tenure-dev/tenure/internal/profile"
-	"github.com/tenure-dev/tenure/internal/testcrds"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -35,7 +35,7 @@ func TestDocumentedManifests(t *testing.T) {
 		pages[page] = append(pages[page], objects...)
 	}
 	dir, _ := newFleet(t, nil)
-	lockDown(t, dir, profile.Options{Tenants: true})
+	lockDown(t, dir, lockdown.Options{Tenants: true})
 	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test"})
 	expectNothing(t, "the fleet is ready before anything of the documentation is applied", failed)
 	plain, err := client.New(r.REST, client.Options{})
@@ -100,7 +100,7 @@ func TestDocumentedTenant(t *testing.T) {
 		"tenants/beside.yaml":        besideDocumented,
 		"clusters/test/flagger.yaml": string(testcrds.Flagger()),
 	})
-	lockDown(t, dir, profile.Options{Tenants: true, Proxy: new(true)})
+	lockDown(t, dir, lockdown.Options{Tenants: true, Proxy: new(true)})
 	files := map[string]string{"staging/app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n"}
 	r, failed := start(t, localcluster.Options{
 		Fleet: dir, Path: "clusters/test",

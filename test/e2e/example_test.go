@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
 // crossing is what a tenant writes to get at another tenant's source.

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/testcluster"
-	"github.com/tenure-dev/tenure/internal/testprogram"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testprogram"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
 func number(t *testing.T, text string) int {

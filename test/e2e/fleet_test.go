@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
-	"github.com/tenure-dev/tenure/internal/testcluster"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
 // patience bounds every wait for Flux: far more than it takes, since several

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/internal/localcluster"
-	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
 // foreign is a fleet that was not written for Tenure.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/localcluster"
-	"github.com/tenure-dev/tenure/internal/testprogram"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/test/fixtures/testprogram"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
 const (

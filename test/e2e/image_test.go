@@ -11,11 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/config"
-	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
-	"github.com/tenure-dev/tenure/internal/profile"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
 // imageSync follows a repository, the tags of an image, and lets Flux commit the
@@ -89,7 +89,7 @@ spec:
 func TestImageAutomation(t *testing.T) {
 	t.Parallel()
 	dir, _ := newFleet(t, map[string]string{"clusters/test/images.yaml": imageSync})
-	lockDown(t, dir, profile.Options{Tenants: true})
+	lockDown(t, dir, lockdown.Options{Tenants: true})
 	app := filepath.Join(t.TempDir(), "app")
 	write(t, imageMarker, app, "app.yaml")
 	git(t, app, "init", "--quiet", "--initial-branch=main")
@@ -151,16 +151,16 @@ func TestImageAutomation(t *testing.T) {
 }
 
 // lockDown gives a fleet the multi-tenant profile before it runs.
-func lockDown(t *testing.T, dir string, opts profile.Options) {
+func lockDown(t *testing.T, dir string, opts lockdown.Options) {
 	t.Helper()
-	f, err := fleet.Load(dir, "clusters/test", fleet.Options{
+	f, err := layout.Load(dir, "clusters/test", layout.Options{
 		Components: config.FluxComponents(),
-		Optional:   []fleet.Optional{{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()}},
+		Optional:   []layout.Optional{{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := profile.Make(f, opts)
+	plan, err := lockdown.Make(f, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

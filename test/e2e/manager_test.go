@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
 // The fleet of TestManager: Tenure comes first, then the tenants, each a labelled

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/config"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
 // ownedTenant is a Tenant with an owner.

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/config"
-	"github.com/tenure-dev/tenure/internal/fleet"
-	"github.com/tenure-dev/tenure/internal/profile"
-	"github.com/tenure-dev/tenure/internal/provenance"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
+	signedimages "github.com/tenure-dev/tenure/internal/images"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,13 +30,13 @@ func TestPinnedFleet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := profile.Cluster{Client: kube, Discovery: discovery.NewDiscoveryClientForConfigOrDie(r.REST), Namespace: "flux-system"}
-	checked := func() profile.Result {
+	cluster := lockdown.Cluster{Client: kube, Discovery: discovery.NewDiscoveryClientForConfigOrDie(r.REST), Namespace: "flux-system"}
+	checked := func() lockdown.Result {
 		results, err := cluster.Check(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(results, func(result profile.Result) bool { return result.Name == "images" })
+		i := slices.IndexFunc(results, func(result lockdown.Result) bool { return result.Name == "images" })
 		if i < 0 {
 			t.Fatalf("check says nothing of images: %+v", results)
 		}
@@ -67,24 +67,24 @@ func digestOf(letter string) string { return "sha256:" + strings.Repeat(letter, 
 // pin edits the fleet as if all images had this digest, and signatures.
 func pin(t *testing.T, e example, letter string) {
 	t.Helper()
-	f, err := fleet.Load(e.platform, "clusters/staging", fleet.Options{Components: config.FluxComponents()})
+	f, err := layout.Load(e.platform, "clusters/staging", layout.Options{Components: config.FluxComponents()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	images, err := profile.Images(f)
+	images, err := lockdown.Images(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var pins []profile.Pin
+	var pins []lockdown.Pin
 	for _, image := range images {
-		p, err := provenance.Split(image.Reference)
+		p, err := signedimages.Split(image.Reference)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.Digest = digestOf(letter)
-		pins = append(pins, profile.Pin{Name: image.Name, Pin: p})
+		pins = append(pins, lockdown.Pin{Name: image.Name, Pin: p})
 	}
-	plan, err := profile.Make(f, profile.Options{Tenants: true, Allow: []string{"helm=https://charts.example.com"}, Pins: pins, ManagerImage: "tenure.dev/tenure-server:v0.1.0@" + digestOf(letter)})
+	plan, err := lockdown.Make(f, lockdown.Options{Tenants: true, Allow: []string{"helm=https://charts.example.com"}, Pins: pins, ManagerImage: "tenure.dev/tenure-server:v0.1.0@" + digestOf(letter)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/config"
-	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
-	"github.com/tenure-dev/tenure/internal/profile"
-	"github.com/tenure-dev/tenure/internal/testcluster"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -31,7 +31,7 @@ func TestProfileThereAndBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := profile.Cluster{Client: kube, Discovery: discovery.NewDiscoveryClientForConfigOrDie(r.REST), Namespace: "flux-system"}
+	cluster := lockdown.Cluster{Client: kube, Discovery: discovery.NewDiscoveryClientForConfigOrDie(r.REST), Namespace: "flux-system"}
 	wrong := func() string {
 		results, err := cluster.Check(t.Context())
 		if err != nil {
@@ -99,11 +99,11 @@ func checks(r run, code int, expression string) {
 // switchTo edits the fleet, which the cluster follows.
 func switchTo(t *testing.T, e example, tenants bool) {
 	t.Helper()
-	f, err := fleet.Load(e.platform, "clusters/staging", fleet.Options{Components: config.FluxComponents()})
+	f, err := layout.Load(e.platform, "clusters/staging", layout.Options{Components: config.FluxComponents()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := profile.Make(f, profile.Options{Tenants: tenants, Allow: []string{"helm=https://charts.example.com"}})
+	plan, err := lockdown.Make(f, lockdown.Options{Tenants: tenants, Allow: []string{"helm=https://charts.example.com"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/remedy"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/internal/verify/autofix"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
 // teams are the folders of the example's tenants, by namespace.
@@ -118,14 +118,14 @@ func TestPatches(t *testing.T) {
 }
 
 // patch applies the patch for a report, as a user would.
-func (r run) patch(e example, report *attack.Report) {
+func (r run) patch(e example, report *catalog.Report) {
 	r.t.Helper()
-	patch, err := remedy.Annotate(report, r.Fleet)
+	patch, err := autofix.Annotate(report, r.Fleet)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	for _, result := range report.Results {
-		if result.Finding.Outcome != attack.GotThrough {
+		if result.Finding.Outcome != catalog.GotThrough {
 			continue
 		}
 		fix := result.Attack.Fix

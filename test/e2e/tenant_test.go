@@ -19,10 +19,10 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/testcluster"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
 // delivered is what the new tenants' repositories hold.
@@ -136,7 +136,7 @@ func TestTenantComesAndGoes(t *testing.T) {
 	if diff := cmp.Diff(want, through); diff != "" {
 		t.Errorf("the new tenants can do what the others cannot (-others +new):\n%s", diff)
 	}
-	if !slices.ContainsFunc(report.Results, func(result attack.Result) bool {
+	if !slices.ContainsFunc(report.Results, func(result catalog.Result) bool {
 		return slices.Contains([]string{"search", "mail", "maps"}, result.Tenant)
 	}) {
 		t.Log("the new tenants have the shape of the others, which stand for them")

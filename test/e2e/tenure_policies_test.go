@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/config"
-	"github.com/tenure-dev/tenure/internal/ablation"
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
+	"github.com/tenure-dev/tenure/test/ablation"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
 // tenureProfile allows what the tenants of the example use.
@@ -99,11 +99,11 @@ func TestVerifyTenurePolicies(t *testing.T) {
 		"newcomer": "I7 I12 I16 I17 A2",
 	} {
 		for _, id := range strings.Fields(rows) {
-			i := slices.IndexFunc(report.Results, func(r attack.Result) bool { return r.Tenant == tenant && (r.Attack.ID == id || r.Attack.Key() == id) })
+			i := slices.IndexFunc(report.Results, func(r catalog.Result) bool { return r.Tenant == tenant && (r.Attack.ID == id || r.Attack.Key() == id) })
 			switch {
 			case i < 0:
 				t.Errorf("%s was not tried as %s", id, tenant)
-			case report.Results[i].Finding.Outcome == attack.NotInstalled:
+			case report.Results[i].Finding.Outcome == catalog.NotInstalled:
 				t.Errorf("%s was tried as %s where nothing is attacked: %s", id, tenant, report.Results[i].Finding.Message)
 			}
 		}

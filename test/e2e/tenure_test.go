@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/testcluster"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
 // Patience for things that take a second or less on an idle machine, and for a

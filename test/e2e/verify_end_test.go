@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tenure-dev/tenure/internal/testcluster"
-	"github.com/tenure-dev/tenure/internal/testprogram"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testprogram"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
 // tenantTeam is a tenant of a small fleet that delivers from a mapped repository.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenure-dev/tenure/test/fleetgen"
+	"github.com/tenure-dev/tenure/test/fixtures/fleetgen"
 )
 
 // narrowTenant is a tenant that all that is tried here is stopped for, except for

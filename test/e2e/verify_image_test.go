@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
 // imageTeam is a tenant that may use Flux's image automation.
@@ -111,22 +111,22 @@ func TestVerifyImageAutomation(t *testing.T) {
 			})
 			expectNothing(t, tc.reason, failed)
 			const policy, automation = "S1-api-ImagePolicy", "S1-api-ImageUpdateAutomation"
-			report, err := attack.Run(t.Context(), attack.Options{
+			report, err := catalog.Run(t.Context(), catalog.Options{
 				Config: r.REST, Git: r.Git, Network: r.Network, Platform: "flux-system",
 				Root: flux.Ref{Kind: flux.GitRepository, Namespace: "flux-system", Name: "flux-system"},
-				Only: func(a attack.Attack) bool { return slices.Contains([]string{policy, automation}, a.Key()) },
+				Only: func(a catalog.Attack) bool { return slices.Contains([]string{policy, automation}, a.Key()) },
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := map[string]attack.Finding{}
+			got := map[string]catalog.Finding{}
 			for _, result := range report.Results {
 				got[result.Attack.Key()] = result.Finding
 			}
 			for key, control := range map[string]string{policy: tc.policy, automation: tc.automation} {
-				f, want := got[key], attack.Stopped
+				f, want := got[key], catalog.Stopped
 				if control == "" {
-					want = attack.GotThrough
+					want = catalog.GotThrough
 				}
 				if f.Outcome != want || f.Control != control {
 					t.Errorf("%s: %s is %q by %q (%s%s%s), want %q by %q", tc.reason, key, f.Outcome, f.Control, f.Message, f.Evidence, f.Reason, want, control)

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	"github.com/tenure-dev/tenure/test/fleetgen"
+	"github.com/tenure-dev/tenure/test/fixtures/fleetgen"
 )
 
 // flags are the arguments that run a generated fleet.

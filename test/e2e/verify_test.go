@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
 // plain are the attacks that get through on plain Flux with its official
@@ -95,8 +95,8 @@ func sharedKey(t *testing.T, e example) {
 const all = "kustomizations,helmreleases,helmcharts,gitrepositories,configmaps,secrets,serviceaccounts,namespaces,roles,rolebindings,pods"
 
 // attackOptions are those of the command.
-func attackOptions(r run) attack.Options {
-	return attack.Options{
+func attackOptions(r run) catalog.Options {
+	return catalog.Options{
 		Config: r.REST, Git: r.Git, Network: r.Network, Platform: r.Fleet.Sync.Namespace,
 		Root: flux.Ref{Kind: flux.GitRepository, Namespace: r.Fleet.Sync.Namespace, Name: r.Fleet.Sync.Source},
 	}
@@ -104,22 +104,22 @@ func attackOptions(r run) attack.Options {
 
 // verify attacks a running fleet and returns which attacks got through, and that
 // every other one was stopped.
-func verify(r run) (through []string, report attack.Report) {
+func verify(r run) (through []string, report catalog.Report) {
 	r.t.Helper()
-	report, err := attack.Run(r.t.Context(), attackOptions(r))
+	report, err := catalog.Run(r.t.Context(), attackOptions(r))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	for _, result := range report.Results {
 		id := result.Attack.Key()
 		switch result.Finding.Outcome {
-		case attack.GotThrough:
+		case catalog.GotThrough:
 			if !slices.Contains(through, id) {
 				through = append(through, id)
 			}
-		case attack.NotProven:
+		case catalog.NotProven:
 			r.t.Errorf("%s as %s is not proven: %s", id, result.Tenant, result.Finding.Reason)
-		case attack.Stopped:
+		case catalog.Stopped:
 			if result.Finding.Control == "" || result.Finding.Message == "" {
 				r.t.Errorf("%s as %s was stopped, but by what and with which words is not said", id, result.Tenant)
 			}
@@ -131,7 +131,7 @@ func verify(r run) (through []string, report attack.Report) {
 
 // expectSample compares the report that README.md shows of the example with what came
 // of the attacks: how many there are, and what stopped which.
-func expectSample(t *testing.T, report attack.Report) {
+func expectSample(t *testing.T, report catalog.Report) {
 	t.Helper()
 	root, err := testcluster.Repository()
 	if err != nil {
@@ -144,18 +144,18 @@ func expectSample(t *testing.T, report attack.Report) {
 	repeated := 0 // what got through for one of a shape is reported for all
 	for _, r := range report.Results {
 		for _, like := range report.Like {
-			if r.Attack.Deep && r.Finding.Outcome == attack.GotThrough && r.Tenant == like {
+			if r.Attack.Deep && r.Finding.Outcome == catalog.GotThrough && r.Tenant == like {
 				repeated++
 			}
 		}
 	}
 	want := []string{fmt.Sprintf("%d tenants, %d attacks: %d stopped, %d got through, %d not proven, %d not installed", len(report.Tenants), len(report.Results)+repeated,
-		report.Count(attack.Stopped), report.Count(attack.GotThrough)+repeated, report.Count(attack.NotProven), report.Count(attack.NotInstalled))}
+		report.Count(catalog.Stopped), report.Count(catalog.GotThrough)+repeated, report.Count(catalog.NotProven), report.Count(catalog.NotInstalled))}
 	stoppedBy := map[string][]string{}
-	for _, a := range attack.Catalogue() {
+	for _, a := range catalog.Catalogue() {
 		for _, r := range report.Results {
 			control := r.Finding.Control
-			if r.Attack.Key() == a.Key() && r.Finding.Outcome == attack.Stopped && !slices.Contains(stoppedBy[control], a.ID) {
+			if r.Attack.Key() == a.Key() && r.Finding.Outcome == catalog.Stopped && !slices.Contains(stoppedBy[control], a.ID) {
 				stoppedBy[control] = append(stoppedBy[control], a.ID)
 			}
 		}
@@ -173,13 +173,13 @@ func expectSample(t *testing.T, report attack.Report) {
 
 // repeat repeats twenty attacks, chosen at random, by the commands that the report gives
 // for people, and expects the same answers of the API server.
-func repeat(r run, report attack.Report) {
+func repeat(r run, report catalog.Report) {
 	r.t.Helper()
-	var all []attack.Result
+	var all []catalog.Result
 	for _, result := range report.Results {
 		f := result.Finding
 		answered := strings.Contains(f.Message, "is forbidden:") || strings.Contains(f.Message, "denied the request")
-		if f.Repeat != "" && result.Attack.Files == nil && (f.Outcome == attack.GotThrough || f.Outcome == attack.Stopped && answered) {
+		if f.Repeat != "" && result.Attack.Files == nil && (f.Outcome == catalog.GotThrough || f.Outcome == catalog.Stopped && answered) {
 			all = append(all, result)
 		}
 	}
@@ -194,7 +194,7 @@ func repeat(r run, report attack.Report) {
 	for _, result := range all[:rows] {
 		out, code := shell(r.t, dir, atMostRepeat, "export HOME='"+dir+"' KUBECONFIG='"+r.Kubeconfig+"'\n"+result.Finding.Repeat)
 		refused := code != 0 && (strings.Contains(out, "orbidden") || strings.Contains(out, "denied"))
-		if stopped := result.Finding.Outcome == attack.Stopped; stopped != refused || !stopped && code != 0 {
+		if stopped := result.Finding.Outcome == catalog.Stopped; stopped != refused || !stopped && code != 0 {
 			r.t.Errorf("%s as %s was %s, but who repeats it gets exit code %d: %s\n%s", result.Attack.Key(), result.Tenant, result.Finding.Outcome, code, out, result.Finding.Repeat)
 		}
 	}
@@ -257,7 +257,7 @@ func TestVerifyExample(t *testing.T) {
 			}
 			for _, result := range report.Results {
 				named := strings.Contains(result.Finding.Evidence, "reconciler gives ServiceAccount")
-				if got := result.Attack.ID == "I8" && result.Finding.Outcome == attack.GotThrough; got != named {
+				if got := result.Attack.ID == "I8" && result.Finding.Outcome == catalog.GotThrough; got != named {
 					t.Errorf("%s: %s as %s does not name the binding: %s", tc.reason, result.Attack.Key(), result.Tenant, result.Finding.Evidence)
 				}
 			}

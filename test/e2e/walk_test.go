@@ -13,7 +13,7 @@ import (
 	"filippo.io/age"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
 // The walk through the guide of flux2-multi-tenancy, command by command: from an

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/internal/localcluster"
-	"github.com/tenure-dev/tenure/internal/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
 // kubectl runs upstream's kubectl against the cluster.

@@ -11,11 +11,11 @@ import (
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/config"
-	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
-	"github.com/tenure-dev/tenure/internal/profile"
 	"github.com/tenure-dev/tenure/internal/tenancy"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +25,7 @@ import (
 )
 
 // What the flood is made of. The bounds are narrow, so that the measurement takes
-// minutes: [tenancy.Wait] is 105 s.
+// minutes: [tenancy.MaxQueueDelay] is 105 s.
 const (
 	floodObjects = 500
 	floodQuota   = 10
@@ -90,7 +90,7 @@ func BenchmarkFlood(b *testing.B) {
 	}
 	move(0)
 	writeFile(b, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: value}\n", loud, "value.yaml")
-	lockDownWith(b, fleetDir, profile.Options{Tenants: true, Shards: []string{"loud"}})
+	lockDownWith(b, fleetDir, lockdown.Options{Tenants: true, Shards: []string{"loud"}})
 	var maps []network.Map
 	for name, dir := range map[string]string{"quiet": quiet, "loud": loud} {
 		m, err := network.ParseMap("https://git.example.com/acme/" + name + "#main=" + dir)
@@ -116,7 +116,7 @@ func BenchmarkFlood(b *testing.B) {
 	f.suspend()
 	calm = append(calm, f.times("quiet again", calmRounds)...)
 
-	allowed := tenancy.Wait(v1alpha1.Bounds{MaxObjects: floodQuota, MaxTimeout: metav1.Duration{Duration: floodTimeout}}, tenancy.Workers)
+	allowed := tenancy.MaxQueueDelay(v1alpha1.Bounds{MaxObjects: floodQuota, MaxTimeout: metav1.Duration{Duration: floodTimeout}}, tenancy.Workers)
 	b.ReportMetric(median(calm).Seconds(), "s-quiet")
 	b.ReportMetric(bounded.Seconds(), "s-bounded")
 	b.ReportMetric(unbounded.Seconds(), "s-unbounded")
@@ -128,13 +128,13 @@ func BenchmarkFlood(b *testing.B) {
 }
 
 // lockDownWith writes the profile into a fleet.
-func lockDownWith(b *testing.B, dir string, o profile.Options) {
+func lockDownWith(b *testing.B, dir string, o lockdown.Options) {
 	b.Helper()
-	f, err := fleet.Load(dir, "clusters/test", fleet.Options{URL: "https://fleet.invalid", Components: config.FluxComponents()})
+	f, err := layout.Load(dir, "clusters/test", layout.Options{URL: "https://fleet.invalid", Components: config.FluxComponents()})
 	if err != nil {
 		b.Fatal(err)
 	}
-	plan, err := profile.Make(f, o)
+	plan, err := lockdown.Make(f, o)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
-	"github.com/tenure-dev/tenure/internal/localcluster/pki"
-	"github.com/tenure-dev/tenure/internal/supervise"
-	"github.com/tenure-dev/tenure/internal/testcluster"
-	"github.com/tenure-dev/tenure/internal/testwait"
+	processes "github.com/tenure-dev/tenure/internal/process"
+	"github.com/tenure-dev/tenure/internal/process/pki"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -294,7 +294,7 @@ func residentMB(b *testing.B, cluster *localcluster.Cluster) (all, self float64)
 		switch {
 		case fields[0] == strconv.Itoa(os.Getpid()):
 			self = kb / 1024
-		case strings.Contains(line, supervise.ReapCommand+" "+cluster.Dir):
+		case strings.Contains(line, processes.ReapCommand+" "+cluster.Dir):
 			group = fields[1]
 		}
 	}

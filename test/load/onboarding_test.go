@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/config"
-	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
-	"github.com/tenure-dev/tenure/internal/profile"
-	"github.com/tenure-dev/tenure/internal/testcluster"
-	"github.com/tenure-dev/tenure/test/fleetgen"
+	"github.com/tenure-dev/tenure/test/fixtures/fleetgen"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -103,11 +103,11 @@ func onboard(b *testing.B, tenants bool) (time.Duration, refusals) {
 // lockDown gives a fleet the profile for tenants.
 func lockDown(b *testing.B, dir string) {
 	b.Helper()
-	f, err := fleet.Load(dir, fleetgen.Path, fleet.Options{Components: config.FluxComponents()})
+	f, err := layout.Load(dir, fleetgen.Path, layout.Options{Components: config.FluxComponents()})
 	if err != nil {
 		b.Fatal(err)
 	}
-	plan, err := profile.Make(f, profile.Options{Tenants: true, Allow: []string{"git=" + fleetgen.Host + "/*"}})
+	plan, err := lockdown.Make(f, lockdown.Options{Tenants: true, Allow: []string{"git=" + fleetgen.Host + "/*"}})
 	if err != nil {
 		b.Fatal(err)
 	}

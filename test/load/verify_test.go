@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
-	"github.com/tenure-dev/tenure/internal/testcluster"
-	"github.com/tenure-dev/tenure/test/fleetgen"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
+	"github.com/tenure-dev/tenure/test/fixtures/fleetgen"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
 // BenchmarkVerifyExample measures what `tenure verify` takes for the example
@@ -58,7 +58,7 @@ func verify(b *testing.B, bound string, start func(*testing.B) *localcluster.Clu
 	b.Helper()
 	var whole, ready, attacks time.Duration
 	var peak, self float64
-	took, tried := map[attack.Via]time.Duration{}, map[attack.Via]int{}
+	took, tried := map[catalog.Via]time.Duration{}, map[catalog.Via]int{}
 	for b.Loop() {
 		began := time.Now()
 		cluster := start(b)
@@ -66,7 +66,7 @@ func verify(b *testing.B, bound string, start func(*testing.B) *localcluster.Clu
 		ready += time.Since(began)
 		stopSampling := sample(b, cluster, &peak, &self)
 		attacked := time.Now()
-		report, err := attack.Run(b.Context(), attack.Options{
+		report, err := catalog.Run(b.Context(), catalog.Options{
 			Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: cluster.Fleet.Sync.Namespace,
 			Root: flux.Ref{Kind: flux.GitRepository, Namespace: cluster.Fleet.Sync.Namespace, Name: cluster.Fleet.Sync.Source},
 		})
@@ -79,7 +79,7 @@ func verify(b *testing.B, bound string, start func(*testing.B) *localcluster.Clu
 		for _, r := range report.Results {
 			took[r.Attack.Via] += r.Took
 			tried[r.Attack.Via]++
-			if r.Finding.Outcome == attack.NotProven {
+			if r.Finding.Outcome == catalog.NotProven {
 				b.Errorf("%s as %s is not proven: %s", r.Attack.Key(), r.Tenant, r.Finding.Reason)
 			}
 		}
@@ -91,7 +91,7 @@ func verify(b *testing.B, bound string, start func(*testing.B) *localcluster.Clu
 	b.ReportMetric(whole.Seconds()/n, "s/verify(max="+bound+")")
 	b.ReportMetric(ready.Seconds()/n, "s/ready")
 	b.ReportMetric(attacks.Seconds()/n, "s/attacks")
-	for _, via := range []attack.Via{attack.API, attack.Git} {
+	for _, via := range []catalog.Via{catalog.API, catalog.Git} {
 		if tried[via] > 0 {
 			b.ReportMetric(took[via].Seconds()/float64(tried[via]), "s/"+string(via)+"-attack")
 			b.ReportMetric(float64(tried[via])/n, string(via)+"-attacks")

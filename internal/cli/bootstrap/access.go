@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenure-dev/tenure/internal/cli/edit"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
-	"github.com/tenure-dev/tenure/internal/gitauth"
-	"github.com/tenure-dev/tenure/internal/onboard"
+	"github.com/tenure-dev/tenure/internal/fleet/secrets/gitauth"
+	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // passwordVariable is Flux's name for it.
@@ -57,7 +57,7 @@ func (a *access) add(cmd *cobra.Command) {
 func (o *options) resolve(ctx context.Context) (push gitauth.Credentials, address string, read gitauth.Credentials, err error) {
 	a := &o.access
 	a.tokenAuth = a.tokenAuth || a.bearer
-	from, err := onboard.ParseURL(o.url)
+	from, err := tenantrepo.ParseURL(o.url)
 	if err != nil {
 		return push, "", read, err
 	}

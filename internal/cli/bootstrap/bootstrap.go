@@ -16,12 +16,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/tenure-dev/tenure/internal/bootstrap"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
-	"github.com/tenure-dev/tenure/internal/gitauth"
-	"github.com/tenure-dev/tenure/internal/gitrepo"
-	"github.com/tenure-dev/tenure/internal/profile"
+	"github.com/tenure-dev/tenure/internal/fleet/bootstrap"
+	"github.com/tenure-dev/tenure/internal/fleet/gitrepo"
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
+	"github.com/tenure-dev/tenure/internal/fleet/secrets/gitauth"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // options are the flags.
@@ -125,7 +125,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	opts := bootstrap.Options{
 		Path:    path.Clean(filepath.ToSlash(o.path)),
-		Profile: profile.Options{Tenants: o.security == "multi-tenant", Warn: o.mode == "warn", Allow: o.allow, Capsule: o.capsuleGiven},
+		Profile: lockdown.Options{Tenants: o.security == "multi-tenant", Warn: o.mode == "warn", Allow: o.allow, Capsule: o.capsuleGiven},
 		Author:  o.author, Appendix: o.appendix, SecretName: o.secretName,
 		Interval: o.interval, Timeout: o.timeout, Key: o.access.key,
 		DeployKey: o.deployKey,

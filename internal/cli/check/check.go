@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/config"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
-	"github.com/tenure-dev/tenure/internal/fleet"
-	"github.com/tenure-dev/tenure/internal/profile"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
+	"github.com/tenure-dev/tenure/internal/ui"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
@@ -71,7 +71,7 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 		return err
 	}
 	cluster.Warn = o.mode == modeWarn
-	var platform *fleet.Fleet
+	var platform *layout.Fleet
 	if o.fleet != "" {
 		if platform, err = o.load(); err != nil {
 			return err
@@ -79,7 +79,7 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 	}
 	if platform != nil && o.mode == "" {
 		// The comparison reports a fleet that cannot be read in this way.
-		cluster.Warn, _ = profile.Warns(platform)
+		cluster.Warn, _ = lockdown.Warns(platform)
 	}
 	check := cluster.Check
 	if o.pre {
@@ -87,8 +87,8 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 	}
 	results, err := check(cmd.Context())
 	if err == nil && platform != nil {
-		var more []profile.Result
-		more, err = cluster.Compare(cmd.Context(), platform, profile.Options{Tenants: true, Warn: cluster.Warn})
+		var more []lockdown.Result
+		more, err = cluster.Compare(cmd.Context(), platform, lockdown.Options{Tenants: true, Warn: cluster.Warn})
 		results = append(results, more...)
 	}
 	if err != nil && len(results) == 0 {
@@ -113,28 +113,28 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 }
 
 // load reads the fleet to compare the cluster with.
-func (o *options) load() (*fleet.Fleet, error) {
-	return fleet.Load(o.fleet, o.path, fleet.Options{
+func (o *options) load() (*layout.Fleet, error) {
+	return layout.Load(o.fleet, o.path, layout.Options{
 		URL: "https://fleet.invalid", Branch: "main", // of a root that is missing: it is refused
 		Components: config.FluxComponents(),
-		Optional:   []fleet.Optional{{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()}},
+		Optional:   []layout.Optional{{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()}},
 	})
 }
 
-func (o *options) connect() (profile.Cluster, error) {
+func (o *options) connect() (lockdown.Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
 	if err != nil {
-		return profile.Cluster{}, ui.WithHint(fmt.Errorf("cannot find a cluster: %w", err), "name one with --kubeconfig or $KUBECONFIG; `tenure up` starts a local one and prints its kubeconfig")
+		return lockdown.Cluster{}, ui.WithHint(fmt.Errorf("cannot find a cluster: %w", err), "name one with --kubeconfig or $KUBECONFIG; `tenure up` starts a local one and prints its kubeconfig")
 	}
 	kube, err := client.New(config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
-		return profile.Cluster{}, fmt.Errorf("cannot connect to the cluster: %w", err)
+		return lockdown.Cluster{}, fmt.Errorf("cannot connect to the cluster: %w", err)
 	}
 	disco, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return profile.Cluster{}, fmt.Errorf("cannot connect to the cluster: %w", err)
+		return lockdown.Cluster{}, fmt.Errorf("cannot connect to the cluster: %w", err)
 	}
-	return profile.Cluster{Client: kube, Discovery: disco, Namespace: o.namespace}, nil
+	return lockdown.Cluster{Client: kube, Discovery: disco, Namespace: o.namespace}, nil
 }

@@ -8,18 +8,18 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
-	"github.com/tenure-dev/tenure/internal/change"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
+	"github.com/tenure-dev/tenure/internal/fleet/workspace"
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/profile"
 	"github.com/tenure-dev/tenure/internal/tenancy"
+	"github.com/tenure-dev/tenure/internal/ui"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // allowed returns an error if the fleet's TenancyProfiles do not allow the tenant's
 // repository, or adds the address to them and returns a note about it. The API server
 // would deny the source, and Flux would then apply none of the tenant's objects.
-func (t *tenantOptions) allowed(s *change.Set) (note string, err error) {
+func (t *tenantOptions) allowed(s *workspace.Set) (note string, err error) {
 	files, err := profilesWithout(s.FS(), t.tenant.URL)
 	if err != nil || len(files) == 0 {
 		return "", err
@@ -35,7 +35,7 @@ func (t *tenantOptions) allowed(s *change.Set) (note string, err error) {
 		if err != nil {
 			return "", fmt.Errorf("cannot read the fleet: %w", err)
 		}
-		text, err := profile.Allow(string(content), []string{"git=" + t.tenant.URL})
+		text, err := lockdown.Allow(string(content), []string{"git=" + t.tenant.URL})
 		if err != nil {
 			return "", fmt.Errorf("cannot change %s: %w", name, err)
 		}

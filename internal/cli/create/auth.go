@@ -7,8 +7,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
-	"github.com/tenure-dev/tenure/internal/gitauth"
+	"github.com/tenure-dev/tenure/internal/fleet/secrets/gitauth"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // authFlags say how a private repository is read. No flag takes a secret itself:

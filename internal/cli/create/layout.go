@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenure-dev/tenure/internal/change"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
-	"github.com/tenure-dev/tenure/internal/scaffold"
+	"github.com/tenure-dev/tenure/internal/fleet/scaffold"
+	"github.com/tenure-dev/tenure/internal/fleet/workspace"
 )
 
 // fleet is `create fleet`.
@@ -58,7 +58,7 @@ kept.`,
 		Example: "  tenure create repository . --namespace apps --service-account dev-team --chart podinfo --helm-url https://stefanprodan.github.io/podinfo",
 		Args:    name,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, err := edit.Run(cmd.Context(), o.streams, confirm, args[0], func(s *change.Set) ([]string, error) { return nil, r.Write(s) })
+			_, err := edit.Run(cmd.Context(), o.streams, confirm, args[0], func(s *workspace.Set) ([]string, error) { return nil, r.Write(s) })
 			return err
 		},
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenure-dev/tenure/internal/cli/ui"
-	"github.com/tenure-dev/tenure/internal/onboard"
+	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // print writes an object as `flux create --export` does. Nothing is applied here:
@@ -24,7 +24,7 @@ func (o *options) print(content map[string]any) error {
 			"add --export, and write them to a file in the fleet or give them to `kubectl apply -f -`")
 	}
 	var out bytes.Buffer
-	if err := onboard.WriteObject(&out, content); err != nil {
+	if err := tenantrepo.WriteObject(&out, content); err != nil {
 		return err
 	}
 	_, err := io.WriteString(o.streams.Out, out.String())
@@ -33,10 +33,10 @@ func (o *options) print(content map[string]any) error {
 
 // metadata is that of a piece.
 func (o *options) metadata(namespace, name string) (map[string]any, error) {
-	if err := onboard.CheckName("name", name); err != nil {
+	if err := tenantrepo.CheckName("name", name); err != nil {
 		return nil, err
 	}
-	if err := onboard.CheckName("namespace", namespace); err != nil {
+	if err := tenantrepo.CheckName("namespace", namespace); err != nil {
 		return nil, err
 	}
 	metadata := map[string]any{"name": name, "namespace": namespace}
@@ -121,7 +121,7 @@ func (o *options) source() *cobra.Command {
 }
 
 func (g *gitSource) spec(interval time.Duration) (map[string]any, error) {
-	if _, err := onboard.ParseURL(g.url); err != nil {
+	if _, err := tenantrepo.ParseURL(g.url); err != nil {
 		return nil, err
 	}
 	ref := map[string]any{}

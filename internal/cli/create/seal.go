@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tenure-dev/tenure/internal/sops"
+	"github.com/tenure-dev/tenure/internal/fleet/secrets/sops"
 )
 
 // sealFlags say for whom a Secret is encrypted.

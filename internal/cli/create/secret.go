@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/tenure-dev/tenure/internal/cli/ui"
-	"github.com/tenure-dev/tenure/internal/gitauth"
-	"github.com/tenure-dev/tenure/internal/onboard"
+	"github.com/tenure-dev/tenure/internal/fleet/secrets/gitauth"
+	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // gitSecret are the flags of `create secret git`.
@@ -62,7 +62,7 @@ func (o *options) runGitSecret(cmd *cobra.Command, g *gitSecret, secretName stri
 	if !o.export {
 		return o.print(nil)
 	}
-	address, err := onboard.ParseURL(g.url)
+	address, err := tenantrepo.ParseURL(g.url)
 	if err != nil {
 		return err
 	}

@@ -6,16 +6,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenure-dev/tenure/internal/change"
 	"github.com/tenure-dev/tenure/internal/cli/edit"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
-	"github.com/tenure-dev/tenure/internal/onboard"
+	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
+	"github.com/tenure-dev/tenure/internal/fleet/workspace"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // tenantOptions are the flags of `create tenant`.
 type tenantOptions struct {
 	*options
-	tenant       onboard.Tenant
+	tenant       tenantrepo.Tenant
 	fleet        string
 	tenantsDir   string
 	environments []string
@@ -94,19 +94,19 @@ func (t *tenantOptions) run(ctx context.Context) error {
 	if t.fleet == "" {
 		return ui.WithHint(fmt.Errorf("create tenant needs --fleet"), "name the folder of the platform's repository, such as --fleet ., or print manifests with --export")
 	}
-	options := onboard.Options{Tenant: t.tenant, TenantsDir: t.tenantsDir}
+	options := tenantrepo.Options{Tenant: t.tenant, TenantsDir: t.tenantsDir}
 	for _, text := range t.environments {
-		env, err := onboard.ParseEnvironment(text)
+		env, err := tenantrepo.ParseEnvironment(text)
 		if err != nil {
 			return err
 		}
 		options.Environments = append(options.Environments, env)
 	}
-	written, err := edit.Run(ctx, t.streams, t.confirm, t.fleet, func(s *change.Set) ([]string, error) {
+	written, err := edit.Run(ctx, t.streams, t.confirm, t.fleet, func(s *workspace.Set) ([]string, error) {
 		if err := t.private(ctx, s, &options); err != nil {
 			return nil, err
 		}
-		plan, err := onboard.Create(s, options)
+		plan, err := tenantrepo.Create(s, options)
 		if err != nil {
 			return nil, err
 		}
@@ -124,11 +124,11 @@ func (t *tenantOptions) run(ctx context.Context) error {
 }
 
 // private adds to the options what a private repository needs.
-func (t *tenantOptions) private(ctx context.Context, s *change.Set, options *onboard.Options) error {
+func (t *tenantOptions) private(ctx context.Context, s *workspace.Set, options *tenantrepo.Options) error {
 	if t.secret == "" {
 		return nil
 	}
-	address, err := onboard.ParseURL(t.tenant.URL)
+	address, err := tenantrepo.ParseURL(t.tenant.URL)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (t *tenantOptions) private(ctx context.Context, s *change.Set, options *onb
 		if err != nil {
 			return nil, err
 		}
-		labels := map[string]string{onboard.TenantLabel: t.tenant.Name}
+		labels := map[string]string{tenantrepo.TenantLabel: t.tenant.Name}
 		if credentials.Key != nil {
 			t.deployKey = credentials.Key.Public
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/tenure-dev/tenure/internal/change"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/fleet/workspace"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // Flags say whether to ask.
@@ -39,8 +39,8 @@ var ErrDeclined = errors.New("nothing was changed")
 // Run plans a change of a folder and makes it if nobody objects. The diff goes to
 // the output, the notes of the plan and the question to the error stream. It says
 // whether something was written.
-func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(*change.Set) (notes []string, err error)) (written bool, err error) {
-	s, err := change.Open(dir)
+func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(*workspace.Set) (notes []string, err error)) (written bool, err error) {
+	s, err := workspace.Open(dir)
 	if err != nil {
 		return false, fmt.Errorf("cannot read the fleet: %w", err)
 	}
@@ -55,7 +55,7 @@ func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(
 		return false, err
 	}
 	if flags.Brief {
-		diff = brief(s, diff)
+		diff = summary(s, diff)
 	}
 	if err := show(streams, diff); err != nil {
 		return false, err
@@ -80,8 +80,8 @@ func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(
 	return true, err
 }
 
-// brief leaves the content of new files out of a diff.
-func brief(s *change.Set, diff string) string {
+// summary leaves the content of new files out of a diff.
+func summary(s *workspace.Set, diff string) string {
 	fresh := map[string]bool{}
 	for _, name := range s.Changed() {
 		_, err := fs.Stat(s.FS(), name)

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
-	"github.com/tenure-dev/tenure/internal/tenants"
+	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // tenants is the command `get tenants`. Tenants have no namespace, so -n and -A
@@ -38,11 +38,11 @@ func (o *options) tenants() *cobra.Command {
 			if err != nil {
 				return explain(err)
 			}
-			choice, err := tenants.NewChoice(asTenants, asPlatform)
+			choice, err := discovery.NewChoice(asTenants, asPlatform)
 			if err != nil {
 				return err
 			}
-			found, err := tenants.Discover(cmd.Context(), kube, choice)
+			found, err := discovery.Discover(cmd.Context(), kube, choice)
 			if err != nil {
 				return explain(err)
 			}
@@ -66,7 +66,7 @@ func (o *options) tenants() *cobra.Command {
 var whyColumns = []string{"TENANT", "NAMESPACES", "EVIDENCE"}
 
 // whyRows has a row for each piece of evidence. Namespaces of the platform have no tenant.
-func whyRows(found *tenants.Found) [][]string {
+func whyRows(found *discovery.Found) [][]string {
 	var rows [][]string
 	for _, t := range found.Tenants {
 		for i, why := range t.Why {
@@ -108,7 +108,7 @@ func tenantObjects(ctx context.Context, c client.Reader) (map[string]*v1alpha1.T
 
 // tenantRows is a row for each tenant by name, those without a Tenant object
 // included.
-func tenantRows(found []tenants.Tenant, objects map[string]*v1alpha1.Tenant) [][]string {
+func tenantRows(found []discovery.Tenant, objects map[string]*v1alpha1.Tenant) [][]string {
 	var rows [][]string
 	seen := map[string]bool{}
 	for _, t := range found {

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
-	"github.com/tenure-dev/tenure/internal/tenants"
+	"github.com/tenure-dev/tenure/internal/discovery"
 )
 
 func TestTenantRows(t *testing.T) {
@@ -22,11 +22,11 @@ func TestTenantRows(t *testing.T) {
 	old := ready
 	old.ObservedGeneration = 1
 	exceeded := metav1.Condition{Type: "WithinQuota", Status: metav1.ConditionFalse, Message: "uses more pods"}
-	got := tenantRows([]tenants.Tenant{
+	got := tenantRows([]discovery.Tenant{
 		{
 			Name: "dev-team", Namespaces: []string{"apps", "apps-preview"},
-			Accounts: []tenants.Account{{Namespace: "apps", Name: "dev-team"}}, Roles: []string{"ClusterRole/edit"},
-			Repositories: []tenants.Repository{{URL: "https://git.example.com/acme/dev-team", Branch: "main"}},
+			Accounts: []discovery.Account{{Namespace: "apps", Name: "dev-team"}}, Roles: []string{"ClusterRole/edit"},
+			Repositories: []discovery.Repository{{URL: "https://git.example.com/acme/dev-team", Branch: "main"}},
 		},
 		{Name: "labelled", Namespaces: []string{"labelled"}},
 	}, map[string]*v1alpha1.Tenant{

@@ -12,10 +12,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
+	signedimages "github.com/tenure-dev/tenure/internal/images"
 	"github.com/tenure-dev/tenure/internal/localcluster"
-	"github.com/tenure-dev/tenure/internal/profile"
-	"github.com/tenure-dev/tenure/internal/provenance"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // Flags say whether and how images are checked.
@@ -44,8 +44,8 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	flags.BoolVar(&f.verify, verifyFlag, false, "check who signed Flux's images, pin them by digest, and keep others out of Flux's namespace; =false takes the pins out")
 	flags.StringVar(&f.key, keyFlag, "", "trust the public key in this PEM `file`, such as cosign.pub")
 	flags.StringVar(&f.trustedRoot, rootFlag, "", "trust keyless signatures by Sigstore's trusted_root.json in this `file`")
-	flags.StringVar(&f.issuer, issuerFlag, provenance.FluxIssuer, "who vouches for the keyless signer (`URL`)")
-	flags.StringVar(&f.identity, identityFlag, provenance.FluxIdentity, "the keyless signer, as a regular expression (`REGEXP`)")
+	flags.StringVar(&f.issuer, issuerFlag, signedimages.FluxIssuer, "who vouches for the keyless signer (`URL`)")
+	flags.StringVar(&f.identity, identityFlag, signedimages.FluxIdentity, "the keyless signer, as a regular expression (`REGEXP`)")
 	cmd.MarkFlagsMutuallyExclusive(keyFlag, rootFlag)
 	flags.StringVar(&f.registry, registryFlag, "", "fetch the images from here instead, such as registry.example.com/fluxcd; their last name stays (`PREFIX`)")
 	flags.StringVar(&f.signedAs, signedAsFlag, "", "what the signatures call the place of the images, if they are copies that Flux's manifests name already (`PREFIX`)")
@@ -83,10 +83,10 @@ func (f *Flags) Given() bool { return f.given }
 // Pins checks the images. It returns nil when nothing was said of images, and none
 // in a slice when they are not to be pinned any more. The error speaks of all images
 // that cannot be trusted.
-func (f *Flags) Pins(ctx context.Context, images []profile.Image) ([]profile.Pin, error) {
+func (f *Flags) Pins(ctx context.Context, images []lockdown.Image) ([]lockdown.Pin, error) {
 	if !f.verify {
 		if f.given {
-			return []profile.Pin{}, nil
+			return []lockdown.Pin{}, nil
 		}
 		return nil, nil
 	}
@@ -94,15 +94,15 @@ func (f *Flags) Pins(ctx context.Context, images []profile.Image) ([]profile.Pin
 	if err != nil {
 		return nil, err
 	}
-	checker := provenance.Checker{Verifier: verifier}
-	pins, wrong := []profile.Pin{}, []error(nil)
+	checker := signedimages.Checker{Verifier: verifier}
+	pins, wrong := []lockdown.Pin{}, []error(nil)
 	for _, image := range images {
 		pin, err := checker.Check(ctx, f.place(image))
 		if err != nil {
 			wrong = append(wrong, err)
 			continue
 		}
-		pins = append(pins, profile.Pin{Name: image.Name, Pin: pin})
+		pins = append(pins, lockdown.Pin{Name: image.Name, Pin: pin})
 	}
 	if len(wrong) > 0 {
 		return nil, ui.WithHint(errors.Join(wrong...), "nothing was written; what runs now keeps running")
@@ -110,7 +110,7 @@ func (f *Flags) Pins(ctx context.Context, images []profile.Image) ([]profile.Pin
 	return slices.Clip(pins), nil
 }
 
-func (f *Flags) verifier() (provenance.Verifier, error) {
+func (f *Flags) verifier() (signedimages.Verifier, error) {
 	if f.trustedRoot != "" {
 		return f.keyless()
 	}
@@ -118,10 +118,10 @@ func (f *Flags) verifier() (provenance.Verifier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read --%s: %w", keyFlag, err)
 	}
-	return provenance.ReadKey(text)
+	return signedimages.ReadKey(text)
 }
 
-func (f *Flags) keyless() (provenance.Verifier, error) {
+func (f *Flags) keyless() (signedimages.Verifier, error) {
 	trusted, err := os.ReadFile(f.trustedRoot)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read --%s: %w", rootFlag, err)
@@ -130,12 +130,12 @@ func (f *Flags) keyless() (provenance.Verifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return provenance.NewKeyless(bin, trusted, f.issuer, f.identity)
+	return signedimages.NewKeyless(bin, trusted, f.issuer, f.identity)
 }
 
 // place is where an image is fetched from, and what its signature has to name.
-func (f *Flags) place(image profile.Image) provenance.Image {
-	at := provenance.Image{Reference: image.Reference, SignedAs: image.Name}
+func (f *Flags) place(image lockdown.Image) signedimages.Image {
+	at := signedimages.Image{Reference: image.Reference, SignedAs: image.Name}
 	if f.registry != "" {
 		at.Reference = strings.TrimSuffix(f.registry, "/") + "/" + path.Base(image.Reference)
 	}

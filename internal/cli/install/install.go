@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/cli/imageflags"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
-	"github.com/tenure-dev/tenure/internal/profile"
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // NewCommand returns the command.
@@ -48,7 +48,7 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 			if images {
 				components = slices.Concat(components, []byte("\n---\n"), config.FluxImageComponents())
 			}
-			found, err := profile.ComponentImages(components)
+			found, err := lockdown.ComponentImages(components)
 			if err != nil {
 				return err
 			}
@@ -56,7 +56,7 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 			if err != nil {
 				return err
 			}
-			manifests, err := profile.Export(components, profile.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Proxy: &proxy, Capsule: &capsule, Pins: pins, Shards: shards})
+			manifests, err := lockdown.Export(components, lockdown.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Proxy: &proxy, Capsule: &capsule, Pins: pins, Shards: shards})
 			if err != nil {
 				return err
 			}

@@ -24,9 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
-	"github.com/tenure-dev/tenure/internal/credentials"
 	"github.com/tenure-dev/tenure/internal/tenancy"
+	"github.com/tenure-dev/tenure/internal/tenancy/credentials"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // fieldManager is the name under which the command writes Secrets.

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 const (
@@ -84,7 +84,7 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 			}
 			plan := ""
 			if has(seen, root) && now.Settled() {
-				plan = verdict(now)
+				plan = describeAssessment(now)
 			}
 			// The same failures, tried again, do not begin a new pause.
 			if plan == "" || plan != planned || len(now.Failed) == 0 {
@@ -98,8 +98,8 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 	}
 }
 
-// verdict tells the states apart in which a fleet can settle. It is never empty.
-func verdict(a flux.Assessment) string {
+// describeAssessment tells the states apart in which a fleet can settle. It is never empty.
+func describeAssessment(a flux.Assessment) string {
 	text := "settled"
 	for _, f := range a.Failed {
 		text += fmt.Sprintf("\n%s: %s", f.Row.Ref(), f.Reason)

@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/cli/imageflags"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
-	"github.com/tenure-dev/tenure/internal/fleet"
-	"github.com/tenure-dev/tenure/internal/profile"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
+	"github.com/tenure-dev/tenure/internal/ui"
 	"golang.org/x/term"
 )
 
@@ -49,7 +49,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Use:   "profile [multi-tenant|single-tenant] --fleet DIR --path PATH",
 		Short: "Lock Flux down for many tenants, or take the lockdown out",
 		Long: `Profile edits the platform's repository: a component beside Flux's manifests
-locks every controller down and cuts its rights, and ` + profile.Infrastructure + ` holds the
+locks every controller down and cuts its rights, and ` + lockdown.Infrastructure + ` holds the
 rules for tenants and the manager. What changes is shown as a diff first. Running it again
 changes nothing; single-tenant takes out what multi-tenant put in, and nothing
 else. Without an argument it shows what is missing.
@@ -124,22 +124,22 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	if err := o.images.Check(); err != nil {
 		return err
 	}
-	f, err := fleet.Load(o.fleet, o.path, fleet.Options{
+	f, err := layout.Load(o.fleet, o.path, layout.Options{
 		URL: "https://fleet.invalid", Branch: "main", // of a root that is missing: it is refused below
 		Components: config.FluxComponents(),
-		Optional:   []fleet.Optional{{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()}},
+		Optional:   []layout.Optional{{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()}},
 	})
 	if err != nil {
 		return err
 	}
-	opts := profile.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, Capsule: o.capsuleGiven, Shards: o.shards, ClusterRanges: o.ranges}
+	opts := lockdown.Options{Tenants: len(args) == 0 || args[0] == multi, Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.managerImage, Proxy: o.proxyGiven, Capsule: o.capsuleGiven, Shards: o.shards, ClusterRanges: o.ranges}
 	if len(args) == 0 {
 		return drift(streams, f, opts)
 	}
 	if opts.Pins, err = o.pins(ctx, streams, f); err != nil {
 		return err
 	}
-	plan, err := profile.Make(f, opts)
+	plan, err := lockdown.Make(f, opts)
 	if err != nil {
 		return err
 	}
@@ -166,11 +166,11 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 }
 
 // pins checks the images of the fleet, if that was asked for.
-func (o *options) pins(ctx context.Context, streams ui.IO, f *fleet.Fleet) ([]profile.Pin, error) {
+func (o *options) pins(ctx context.Context, streams ui.IO, f *layout.Fleet) ([]lockdown.Pin, error) {
 	if !o.images.Verify() {
 		return o.images.Pins(ctx, nil)
 	}
-	images, err := profile.Images(f)
+	images, err := lockdown.Images(f)
 	if err != nil {
 		return nil, err
 	}
@@ -219,8 +219,8 @@ func agreed(streams ui.IO, n int) bool {
 }
 
 // drift shows which flags are in force, and what the profile would change.
-func drift(streams ui.IO, f *fleet.Fleet, opts profile.Options) error {
-	states, err := profile.Drift(f)
+func drift(streams ui.IO, f *layout.Fleet, opts lockdown.Options) error {
+	states, err := lockdown.Drift(f)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func drift(streams ui.IO, f *fleet.Fleet, opts profile.Options) error {
 	if err := imageDrift(streams, f); err != nil {
 		return err
 	}
-	plan, err := profile.Make(f, opts)
+	plan, err := lockdown.Make(f, opts)
 	if err != nil {
 		return err
 	}
@@ -254,8 +254,8 @@ func drift(streams ui.IO, f *fleet.Fleet, opts profile.Options) error {
 }
 
 // imageDrift shows which images are pinned, if any is.
-func imageDrift(streams ui.IO, f *fleet.Fleet) error {
-	states, err := profile.ImageStates(f)
+func imageDrift(streams ui.IO, f *layout.Fleet) error {
+	states, err := lockdown.ImageStates(f)
 	if err != nil || len(states) == 0 {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/ui"
 )
 
 // The test program is both halves of a --detach: the foreground when it is told

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 // commentMarker is the start of a comment, by which CI finds the comment of the previous
@@ -76,11 +76,11 @@ func (a attackMade) state() string {
 // concern returns a number for a state; it is greater for a worse state.
 func concern(state string) int {
 	switch state {
-	case string(attack.GotThrough):
+	case string(catalog.GotThrough):
 		return 3
-	case string(attack.NotProven):
+	case string(catalog.NotProven):
 		return 2
-	case string(attack.Stopped), string(attack.NotInstalled), "":
+	case string(catalog.Stopped), string(catalog.NotInstalled), "":
 		return 0
 	}
 	return 1 // accepted
@@ -133,11 +133,11 @@ func compare(before, now report) comparison {
 // titleOf returns the title of an attack in the catalogue, or "" if the catalogue lacks
 // the attack, as with a report of another version.
 func titleOf(key string) string {
-	i := slices.IndexFunc(attack.Catalogue(), func(a attack.Attack) bool { return a.Key() == key })
+	i := slices.IndexFunc(catalog.Catalogue(), func(a catalog.Attack) bool { return a.Key() == key })
 	if i < 0 {
 		return ""
 	}
-	return attack.Catalogue()[i].Title
+	return catalog.Catalogue()[i].Title
 }
 
 // writeMarkdown writes the changes since another report, as a comment for a pull request.
@@ -231,7 +231,7 @@ func writeDifferences(b *strings.Builder, title string, all []difference, explai
 // of ours.
 func orNotTried(state string) string {
 	outcome := strings.TrimPrefix(state, "accepted, ")
-	if slices.Contains([]attack.Outcome{attack.GotThrough, attack.NotProven, attack.Stopped, attack.NotInstalled}, attack.Outcome(outcome)) {
+	if slices.Contains([]catalog.Outcome{catalog.GotThrough, catalog.NotProven, catalog.Stopped, catalog.NotInstalled}, catalog.Outcome(outcome)) {
 		return state
 	}
 	return "not tried"

@@ -9,17 +9,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tenure-dev/tenure/internal/attack"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 // reported is a report of one cluster with the given outcomes of A1, as a tenant each.
-func reported(outcomes map[string]attack.Outcome) report {
+func reported(outcomes map[string]catalog.Outcome) report {
 	f := attacked()
 	f.attacks.Tenants = nil
 	for tenant, outcome := range outcomes {
-		f.attacks.Results = append(f.attacks.Results, attack.Result{
-			Attack: attack.Attack{ID: "A1", Via: attack.API, Title: "a title", Fix: attack.Fix{Advice: "set a flag"}}, Tenant: tenant,
-			Finding: attack.Finding{Outcome: outcome, Evidence: "it was seen", Reason: "no host"},
+		f.attacks.Results = append(f.attacks.Results, catalog.Result{
+			Attack: catalog.Attack{ID: "A1", Via: catalog.API, Title: "a title", Fix: catalog.Fix{Advice: "set a flag"}}, Tenant: tenant,
+			Finding: catalog.Finding{Outcome: outcome, Evidence: "it was seen", Reason: "no host"},
 		})
 	}
 	return one(judgement{}, f)
@@ -27,13 +27,13 @@ func reported(outcomes map[string]attack.Outcome) report {
 
 func TestCompare(t *testing.T) {
 	t.Parallel()
-	before := reported(map[string]attack.Outcome{
-		"broke": attack.Stopped, "fixed": attack.GotThrough, "same": attack.GotThrough, "unmapped": attack.Stopped,
-		"gone": attack.GotThrough, "removed": attack.Stopped,
+	before := reported(map[string]catalog.Outcome{
+		"broke": catalog.Stopped, "fixed": catalog.GotThrough, "same": catalog.GotThrough, "unmapped": catalog.Stopped,
+		"gone": catalog.GotThrough, "removed": catalog.Stopped,
 	})
-	now := reported(map[string]attack.Outcome{
-		"broke": attack.GotThrough, "fixed": attack.Stopped, "same": attack.GotThrough, "unmapped": attack.NotProven,
-		"new": attack.GotThrough, "quiet": attack.Stopped, "removed": attack.NotInstalled,
+	now := reported(map[string]catalog.Outcome{
+		"broke": catalog.GotThrough, "fixed": catalog.Stopped, "same": catalog.GotThrough, "unmapped": catalog.NotProven,
+		"new": catalog.GotThrough, "quiet": catalog.Stopped, "removed": catalog.NotInstalled,
 	})
 	c := compare(before, now)
 	tenants := func(all []difference) (names []string) {
@@ -76,16 +76,16 @@ func TestCompare(t *testing.T) {
 func TestCompareIsQuoted(t *testing.T) {
 	t.Parallel()
 	hostile := "x` @acme/owners [a](https://evil) | <img src=x> <!-- \n\n# big"
-	outcomes := map[string]attack.Outcome{}
+	outcomes := map[string]catalog.Outcome{}
 	for i := range 500 {
-		outcomes[strings.Repeat(hostile, 20)+string(rune('a'+i%26))+strings.Repeat("y", i)] = attack.GotThrough
+		outcomes[strings.Repeat(hostile, 20)+string(rune('a'+i%26))+strings.Repeat("y", i)] = catalog.GotThrough
 	}
 	now := reported(outcomes)
 	for i := range now.Clusters[0].Attacks {
 		now.Clusters[0].Attacks[i].Evidence = strings.Repeat(hostile, 100)
 	}
 	now.Clusters[0].Error = hostile
-	before := reported(map[string]attack.Outcome{hostile: attack.Outcome(hostile)})
+	before := reported(map[string]catalog.Outcome{hostile: catalog.Outcome(hostile)})
 	before.Clusters[0].Path = hostile
 	before.Clusters[0].Verdict = hostile
 	var out bytes.Buffer
@@ -122,7 +122,7 @@ func TestReadReport(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := reported(map[string]attack.Outcome{"a": attack.Stopped}).writeJSON(&out); err != nil {
+	if err := reported(map[string]catalog.Outcome{"a": catalog.Stopped}).writeJSON(&out); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/fleet"
-	"github.com/tenure-dev/tenure/internal/tenants"
+	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	"sigs.k8s.io/yaml"
 )
 
@@ -35,7 +35,7 @@ type manifestFile struct {
 
 // files knows where in a fleet's folder what is written.
 type files struct {
-	fleet     *fleet.Fleet
+	fleet     *layout.Fleet
 	prefix    string
 	documents []manifestFile
 }
@@ -46,7 +46,7 @@ const maxManifest = 1 << 20
 
 // readFiles reads the Namespaces and RoleBindings of a fleet, which may be nil.
 // What cannot be read is not known: that is no reason to have no report.
-func readFiles(f *fleet.Fleet) files {
+func readFiles(f *layout.Fleet) files {
 	all := files{fleet: f}
 	if f == nil {
 		return all
@@ -130,9 +130,9 @@ func (f files) root(clusterPath string) location {
 // of is where the fix for an attack belongs: for flags Flux's kustomization, for
 // labels the tenant's Namespace, for rights its RoleBinding. It is empty when
 // that is not known.
-func (f files) of(tried attack.Result, all []tenants.Tenant) location {
+func (f files) of(tried catalog.Result, all []discovery.Tenant) location {
 	fix := tried.Attack.Fix
-	i := slices.IndexFunc(all, func(t tenants.Tenant) bool { return t.Name == tried.Tenant })
+	i := slices.IndexFunc(all, func(t discovery.Tenant) bool { return t.Name == tried.Tenant })
 	if f.fleet == nil || i < 0 {
 		return location{}
 	}
@@ -151,7 +151,7 @@ func (f files) of(tried attack.Result, all []tenants.Tenant) location {
 
 // binds says whether a document is a RoleBinding of the tenant's. Overlays may
 // leave the namespaces to a kustomization; then the names decide.
-func binds(m manifestFile, t tenants.Tenant) bool {
+func binds(m manifestFile, t discovery.Tenant) bool {
 	if m.object.Kind != "RoleBinding" || m.object.Metadata.Namespace != "" && !slices.Contains(t.Namespaces, m.object.Metadata.Namespace) {
 		return false
 	}

@@ -7,14 +7,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/fleet"
-	"github.com/tenure-dev/tenure/internal/tenants"
+	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 // repository makes files in a Git work tree, and returns the fleet in its folder
 // platform.
-func repository(t *testing.T, content map[string]string) *fleet.Fleet {
+func repository(t *testing.T, content map[string]string) *layout.Fleet {
 	t.Helper()
 	top := t.TempDir()
 	content[".git/HEAD"] = ""
@@ -27,7 +27,7 @@ func repository(t *testing.T, content map[string]string) *fleet.Fleet {
 			t.Fatal(err)
 		}
 	}
-	return &fleet.Fleet{Dir: filepath.Join(top, "platform"), Path: "clusters/staging", System: "clusters/staging/flux-system"}
+	return &layout.Fleet{Dir: filepath.Join(top, "platform"), Path: "clusters/staging", System: "clusters/staging/flux-system"}
 }
 
 func TestFiles(t *testing.T) {
@@ -38,21 +38,21 @@ func TestFiles(t *testing.T) {
 		"platform/base/tenants.yaml": "# ours\nkind: Namespace\nmetadata: {name: other}\n---\n\nkind: Namespace\nmetadata:\n  name: a\n---\nkind: RoleBinding\nmetadata: {name: reconciler}\nsubjects: [{kind: ServiceAccount, name: team, namespace: a}]\n",
 		"platform/base/other.yaml":   "kind: RoleBinding\nmetadata: {name: reconciler, namespace: other}\nsubjects: [{kind: ServiceAccount, name: team, namespace: a}]\n",
 	})
-	a := tenants.Tenant{Name: "a", Namespaces: []string{"a"}, Accounts: []tenants.Account{{Namespace: "a", Name: "team"}}}
+	a := discovery.Tenant{Name: "a", Namespaces: []string{"a"}, Accounts: []discovery.Account{{Namespace: "a", Name: "team"}}}
 	all := readFiles(f)
 	for _, tc := range []struct {
 		reason string
-		fix    attack.Fix
+		fix    catalog.Fix
 		tenant string
 		want   location
 	}{
-		{"flags are set in Flux's kustomization", attack.Fix{Flags: []attack.Flag{{}}}, "a", location{"platform/clusters/staging/flux-system/kustomization.yaml", 1}},
-		{"labels at the Namespace, at the line of its document", attack.Fix{Labels: map[string]string{"l": "v"}}, "a", location{"platform/base/tenants.yaml", 5}},
-		{"rights at the binding of that namespace, whichever file comes first", attack.Fix{Rights: true}, "a", location{"platform/base/tenants.yaml", 10}},
-		{"advice has no place", attack.Fix{Advice: "think"}, "a", location{}},
-		{"nobody has no place", attack.Fix{Rights: true}, "b", location{}},
+		{"flags are set in Flux's kustomization", catalog.Fix{Flags: []catalog.Flag{{}}}, "a", location{"platform/clusters/staging/flux-system/kustomization.yaml", 1}},
+		{"labels at the Namespace, at the line of its document", catalog.Fix{Labels: map[string]string{"l": "v"}}, "a", location{"platform/base/tenants.yaml", 5}},
+		{"rights at the binding of that namespace, whichever file comes first", catalog.Fix{Rights: true}, "a", location{"platform/base/tenants.yaml", 10}},
+		{"advice has no place", catalog.Fix{Advice: "think"}, "a", location{}},
+		{"nobody has no place", catalog.Fix{Rights: true}, "b", location{}},
 	} {
-		got := all.of(attack.Result{Attack: attack.Attack{Fix: tc.fix}, Tenant: tc.tenant}, []tenants.Tenant{a})
+		got := all.of(catalog.Result{Attack: catalog.Attack{Fix: tc.fix}, Tenant: tc.tenant}, []discovery.Tenant{a})
 		if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(location{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 		}
@@ -73,8 +73,8 @@ func TestFilesOfThisCluster(t *testing.T) {
 		"platform/clusters/production/a.yaml": namespace,
 		"platform/clusters/staging/a.yaml":    namespace,
 	})
-	a := tenants.Tenant{Name: "a", Namespaces: []string{"a"}}
-	got := readFiles(f).of(attack.Result{Attack: attack.Attack{Fix: attack.Fix{Labels: map[string]string{"l": "v"}}}, Tenant: "a"}, []tenants.Tenant{a})
+	a := discovery.Tenant{Name: "a", Namespaces: []string{"a"}}
+	got := readFiles(f).of(catalog.Result{Attack: catalog.Attack{Fix: catalog.Fix{Labels: map[string]string{"l": "v"}}}, Tenant: "a"}, []discovery.Tenant{a})
 	if want := (location{"platform/clusters/staging/a.yaml", 1}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -139,7 +139,7 @@ func newDelivery(u *unstructured.Unstructured) delivery {
 
 // readFolder returns a report about the manifests in the cluster's folder: which were
 // applied, and which were not.
-func readFolder(f *fleet.Fleet, all []delivery) (*folderRead, error) {
+func readFolder(f *layout.Fleet, all []delivery) (*folderRead, error) {
 	root, err := os.OpenRoot(f.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the fleet: %w", err)

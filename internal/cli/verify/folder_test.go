@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 const (
@@ -108,7 +108,7 @@ func TestReadFolderStaysInside(t *testing.T) {
 
 func TestTextOfTheFolder(t *testing.T) {
 	t.Parallel()
-	f := attacked(attack.Stopped)
+	f := attacked(catalog.Stopped)
 	f.read = &folderRead{Files: 5, Objects: 9, Applied: 2, NotApplied: []notApplied{
 		{"a.yaml", []string{"ConfigMap a/a"}, "no Kustomization leads to it"}, {"b.yaml", nil, "no Kustomization leads to it"}, {"c.yaml", []string{"Secret c"}, "it cannot be read"},
 	}}

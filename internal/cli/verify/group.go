@@ -8,21 +8,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/cli/local"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 // isThrough, isUnproven and isAbsent report whether an attack had this outcome, and the
 // baseline does not accept it.
 func isThrough(a attackMade) bool {
-	return a.Outcome == string(attack.GotThrough) && a.Accepted == nil
+	return a.Outcome == string(catalog.GotThrough) && a.Accepted == nil
 }
 
 func isUnproven(a attackMade) bool {
-	return a.Outcome == string(attack.NotProven) && a.Accepted == nil
+	return a.Outcome == string(catalog.NotProven) && a.Accepted == nil
 }
 
-func isAbsent(a attackMade) bool { return a.Outcome == string(attack.NotInstalled) }
+func isAbsent(a attackMade) bool { return a.Outcome == string(catalog.NotInstalled) }
 
 // group is an attack that had the same outcome for several tenants.
 type group struct {
@@ -30,7 +30,7 @@ type group struct {
 	names []string
 }
 
-func (g group) tenants() string { return some(g.names) }
+func (g group) tenants() string { return listSome(g.names) }
 
 // as returns text about the finding, the tenants and the way of the attack. The finding
 // has the words about the first tenant.
@@ -124,8 +124,8 @@ func (c clusterReport) alike(t tenant) []string {
 	return alike
 }
 
-// some returns the first names of a list, and the number of the others, as text.
-func some(names []string) string {
+// listSome returns the first names of a list, and the number of the others, as text.
+func listSome(names []string) string {
 	const most = 6
 	if len(names) <= most+1 {
 		return strings.Join(names, ", ")
@@ -134,10 +134,10 @@ func some(names []string) string {
 }
 
 func via(v string) string {
-	switch attack.Via(v) {
-	case attack.Git:
+	switch catalog.Via(v) {
+	case catalog.Git:
 		return "through Git"
-	case attack.Proxy:
+	case catalog.Proxy:
 		return "through the proxy"
 	}
 	return "through the API"

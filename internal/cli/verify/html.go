@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 //go:embed report.html
@@ -106,7 +106,7 @@ func (c htmlCluster) NoTenants() string {
 }
 
 // Held returns the Kustomizations that did not apply and may hold more tenants.
-func (c htmlCluster) Held() []string { return c.held() }
+func (c htmlCluster) Held() []string { return c.stoppedAttacks() }
 
 // Causes returns the objects that are not ready, each cause before the objects that wait
 // for it.
@@ -135,7 +135,7 @@ func (c htmlCluster) AcceptedGroups() []htmlGroup {
 
 // Repeatable returns the attacks that were stopped and that people can repeat.
 func (c htmlCluster) Repeatable() []htmlGroup {
-	return c.groups(func(a attackMade) bool { return a.Outcome == string(attack.Stopped) && a.Repeat != "" })
+	return c.groups(func(a attackMade) bool { return a.Outcome == string(catalog.Stopped) && a.Repeat != "" })
 }
 
 // Layers returns the attacks that would get through with one control less.
@@ -197,7 +197,7 @@ func (c htmlCluster) Matrix() []htmlRow {
 // inOrder returns the keys of attacks in the order of the catalogue.
 func inOrder(titles map[string]string) []string {
 	var keys []string
-	for _, a := range attack.Catalogue() {
+	for _, a := range catalog.Catalogue() {
 		if _, tried := titles[a.Key()]; tried {
 			keys = append(keys, a.Key())
 		}

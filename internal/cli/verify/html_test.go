@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/net/html"
 
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/baseline"
+	"github.com/tenure-dev/tenure/internal/verify/baseline"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 // htmlOf is the report as HTML, as it is and parsed.
@@ -76,7 +76,7 @@ func TestHTMLEscapes(t *testing.T) {
 		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `</style><script>alert(1)</script>`, `'-alert(1)-'`,
 		`</title><svg onload=alert(1)>`, `javascript:alert(1)`, `{{.}}`, `<!--`, "\u202e\x1b]8;;http://evil\x07",
 	} {
-		f := attacked(attack.GotThrough, attack.NotProven, attack.NotInstalled, attack.Stopped)
+		f := attacked(catalog.GotThrough, catalog.NotProven, catalog.NotInstalled, catalog.Stopped)
 		f.path, f.patch, f.unmapped, f.err = hostile, hostile, []string{hostile}, errors.New(hostile)
 		for i := range f.attacks.Tenants {
 			tenant := &f.attacks.Tenants[i]
@@ -133,7 +133,7 @@ func checkPage(t *testing.T, of string, node *html.Node) {
 // The page has no address of anybody, not even in its style.
 func TestHTMLAsksNobody(t *testing.T) {
 	t.Parallel()
-	f := attacked(attack.GotThrough, attack.Stopped)
+	f := attacked(catalog.GotThrough, catalog.Stopped)
 	content, node := htmlOf(t, one(judgement{}, f))
 	checkPage(t, "a report", node)
 	if strings.Contains(content, "url(") || strings.Contains(content, "@import") || strings.Contains(content, "http") && !strings.Contains(content, "http-equiv") {
@@ -192,7 +192,7 @@ func TestHTMLFails(t *testing.T) {
 	t.Parallel()
 	reader, writer := io.Pipe()
 	_ = reader.Close()
-	if err := one(judgement{}, attacked(attack.Stopped)).writeHTML(writer); err == nil {
+	if err := one(judgement{}, attacked(catalog.Stopped)).writeHTML(writer); err == nil {
 		t.Error("nobody reads it, and nobody is told")
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/baseline"
+	"github.com/tenure-dev/tenure/internal/verify/baseline"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 // judgement turns findings into reports: it applies the baseline and sets the verdict.
@@ -46,9 +46,9 @@ func (j judgement) accept(a *attackMade) {
 // none can.
 func acceptableAs(outcome string) (baseline.Kind, bool) {
 	switch outcome {
-	case string(attack.GotThrough):
+	case string(catalog.GotThrough):
 		return baseline.Through, true
-	case string(attack.NotProven):
+	case string(catalog.NotProven):
 		return baseline.Unproven, true
 	}
 	return "", false
@@ -66,7 +66,7 @@ func (j judgement) stale(clusters []clusterReport) []staleEntry {
 		used := slices.ContainsFunc(clusters, func(c clusterReport) bool {
 			return slices.ContainsFunc(c.Attacks, func(a attackMade) bool {
 				_, open := acceptableAs(a.Outcome)
-				return (a.Outcome == string(attack.NotProven) || open && e.Kind == baseline.Through) && e.Matches(a.ID, a.Key, a.Tenant)
+				return (a.Outcome == string(catalog.NotProven) || open && e.Kind == baseline.Through) && e.Matches(a.ID, a.Key, a.Tenant)
 			})
 		})
 		if !used {

@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 // The form that Jenkins, GitLab and others read as JUnit's. Nobody owns it, and
@@ -127,15 +127,15 @@ func (a attackMade) testCase(clusterPath string) junitCase {
 		Class: clusterPath + "." + a.Tenant, Name: a.Key + " " + a.Title, Time: fmt.Sprintf("%.3f", a.Seconds),
 	}
 	switch {
-	case a.Accepted != nil && a.Outcome == string(attack.NotProven):
+	case a.Accepted != nil && a.Outcome == string(catalog.NotProven):
 		c.Skipped = words("", "not proven: "+a.Reason+"; accepted "+a.Accepted.String())
 	case a.Accepted != nil:
 		c.Skipped = words("", "accepted "+a.Accepted.String())
-	case a.Outcome == string(attack.GotThrough):
+	case a.Outcome == string(catalog.GotThrough):
 		c.Failure = words("got through", a.sentence())
-	case a.Outcome == string(attack.NotProven):
+	case a.Outcome == string(catalog.NotProven):
 		c.Error = words("not proven", a.Reason)
-	case a.Outcome == string(attack.NotInstalled):
+	case a.Outcome == string(catalog.NotInstalled):
 		c.Skipped = words("", "not installed, so nothing was tried: "+a.Message)
 	default:
 		c.Output = ui.Clean("stopped by " + a.Control + ": " + a.Message)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/baseline"
+	"github.com/tenure-dev/tenure/internal/verify/baseline"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 func TestJUnit(t *testing.T) {
@@ -71,9 +71,9 @@ func TestJUnitIsNeverGreenByAccident(t *testing.T) {
 	for reason, f := range map[string]findings{
 		"no tenants":         {path: "p"},
 		"the run broke off":  {path: "p", err: errors.New("etcd ended")},
-		"one is not proven":  attacked(attack.NotProven),
-		"the fleet is not":   {path: "p", failures: layered().failures, attacks: attacked(attack.Stopped).attacks},
-		"one of two expired": attacked(attack.GotThrough),
+		"one is not proven":  attacked(catalog.NotProven),
+		"the fleet is not":   {path: "p", failures: layered().failures, attacks: attacked(catalog.Stopped).attacks},
+		"one of two expired": attacked(catalog.GotThrough),
 	} {
 		var out bytes.Buffer
 		if err := one(judgement{}, f).writeJUnit(&out); err != nil {
@@ -89,17 +89,17 @@ func TestJUnitIsNeverGreenByAccident(t *testing.T) {
 	}
 }
 
-func catalogue(f findings) []attack.Attack {
-	var all []attack.Attack
+func catalogue(f findings) []catalog.Attack {
+	var all []catalog.Attack
 	for _, r := range f.attacks.Results {
-		if !slices.ContainsFunc(all, func(a attack.Attack) bool { return a.Key() == r.Attack.Key() }) {
+		if !slices.ContainsFunc(all, func(a catalog.Attack) bool { return a.Key() == r.Attack.Key() }) {
 			all = append(all, r.Attack)
 		}
 	}
 	return all
 }
 
-func sarif(t *testing.T, r report, attacks []attack.Attack) (sarifLog, string) {
+func sarif(t *testing.T, r report, attacks []catalog.Attack) (sarifLog, string) {
 	t.Helper()
 	var out bytes.Buffer
 	if err := r.writeSARIF(&out, attacks); err != nil {
@@ -167,9 +167,9 @@ func TestSARIF(t *testing.T) {
 // The whole catalogue makes a valid file.
 func TestSARIFCatalogue(t *testing.T) {
 	t.Parallel()
-	log, _ := sarif(t, report{}, attack.Catalogue())
+	log, _ := sarif(t, report{}, catalog.Catalogue())
 	checkSARIF(t, log)
-	if got, want := len(log.Runs[0].Tool.Driver.Rules), len(attack.Catalogue())+1; got != want {
+	if got, want := len(log.Runs[0].Tool.Driver.Rules), len(catalog.Catalogue())+1; got != want {
 		t.Errorf("%d rules, want one for each attack and one for the fleet, %d", got, want)
 	}
 }

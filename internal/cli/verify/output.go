@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 // formMarkdown is the output format of a comparison.
@@ -25,7 +25,7 @@ var forms = []struct {
 	{"text", func(r report, screen *ui.Screen, all bool) error { return r.writeText(screen, all) }},
 	{"json", func(r report, screen *ui.Screen, _ bool) error { return r.writeJSON(screen) }},
 	{"junit", func(r report, screen *ui.Screen, _ bool) error { return r.writeJUnit(screen) }},
-	{"sarif", func(r report, screen *ui.Screen, _ bool) error { return r.writeSARIF(screen, attack.Catalogue()) }},
+	{"sarif", func(r report, screen *ui.Screen, _ bool) error { return r.writeSARIF(screen, catalog.Catalogue()) }},
 	{"html", func(r report, screen *ui.Screen, _ bool) error { return r.writeHTML(screen) }},
 	{formMarkdown, func(r report, screen *ui.Screen, _ bool) error { return r.writeMarkdown(screen, r.before) }},
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 func TestOutputs(t *testing.T) {
@@ -19,7 +19,7 @@ func TestOutputs(t *testing.T) {
 	if err := os.WriteFile(file("verify.json"), []byte(strings.Repeat("old", 10000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := one(judgement{}, attacked(attack.GotThrough))
+	r := one(judgement{}, attacked(catalog.GotThrough))
 	for _, tc := range []struct {
 		reason string
 		values []string
@@ -57,7 +57,7 @@ func TestOutputsFail(t *testing.T) {
 	t.Parallel()
 	all := outputs{{form: "text"}, {form: "json", file: filepath.Join(t.TempDir(), "gone", "verify.json")}}
 	var out bytes.Buffer
-	err := all.write(one(judgement{}, attacked(attack.Stopped)), ui.IO{Out: &out}, false)
+	err := all.write(one(judgement{}, attacked(catalog.Stopped)), ui.IO{Out: &out}, false)
 	if err == nil || ui.ExitCode(err) != exitUnjudged || !strings.Contains(out.String(), "✓ safe") {
 		t.Errorf("got %v with exit code %d and the output\n%s", err, ui.ExitCode(err), out.String())
 	}

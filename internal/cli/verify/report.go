@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/tenants"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 // The verdicts.
@@ -181,16 +181,16 @@ func (c coverage) proven() (int, bool) {
 func (c *coverage) add(a attackMade) {
 	c.Tried++
 	switch {
-	case a.Accepted != nil && a.Outcome == string(attack.NotProven):
+	case a.Accepted != nil && a.Outcome == string(catalog.NotProven):
 		c.AcceptedNotProven++
 		c.Accepted++
 	case a.Accepted != nil:
 		c.Accepted++
-	case a.Outcome == string(attack.GotThrough):
+	case a.Outcome == string(catalog.GotThrough):
 		c.GotThrough++
-	case a.Outcome == string(attack.NotProven):
+	case a.Outcome == string(catalog.NotProven):
 		c.NotProven++
-	case a.Outcome == string(attack.NotInstalled):
+	case a.Outcome == string(catalog.NotInstalled):
 		c.NotInstalled++
 	default:
 		c.Stopped++
@@ -217,7 +217,7 @@ func (j judgement) cluster(f findings) clusterReport {
 		made := newAttackMade(tried)
 		made.location = files.of(tried, f.attacks.Tenants)
 		c.Attacks = append(c.Attacks, made)
-		if tried.Attack.Deep && tried.Finding.Outcome == attack.GotThrough {
+		if tried.Attack.Deep && tried.Finding.Outcome == catalog.GotThrough {
 			c.Attacks = append(c.Attacks, alike(made, f.attacks)...)
 		}
 	}
@@ -230,9 +230,9 @@ func (j judgement) cluster(f findings) clusterReport {
 	return c
 }
 
-// held returns the Kustomizations that did not apply and may hold more tenants: those that
+// stoppedAttacks returns the Kustomizations that did not apply and may hold more tenants: those that
 // are not a tenant's.
-func (c clusterReport) held() []string {
+func (c clusterReport) stoppedAttacks() []string {
 	var all []string
 	for _, n := range c.NotReady {
 		object := strings.Split(n.Object, "/")
@@ -246,7 +246,7 @@ func (c clusterReport) held() []string {
 
 // alike repeats what got through for the tenants of the same shape, each of
 // which may have accepted it or not.
-func alike(made attackMade, r attack.Report) []attackMade {
+func alike(made attackMade, r catalog.Report) []attackMade {
 	var all []attackMade
 	for _, t := range r.Tenants {
 		if r.Like[t.Name] == made.Tenant {
@@ -263,17 +263,17 @@ func badness(a attackMade) int {
 	switch {
 	case a.Accepted != nil:
 		return 2
-	case a.Outcome == string(attack.GotThrough):
+	case a.Outcome == string(catalog.GotThrough):
 		return 4
-	case a.Outcome == string(attack.NotProven):
+	case a.Outcome == string(catalog.NotProven):
 		return 3
-	case a.Outcome == string(attack.NotInstalled):
+	case a.Outcome == string(catalog.NotInstalled):
 		return 0
 	}
 	return 1
 }
 
-func newTenant(t tenants.Tenant, like string) tenant {
+func newTenant(t discovery.Tenant, like string) tenant {
 	made := tenant{Name: t.Name, Namespaces: t.Namespaces, Roles: t.Roles, ClusterAdmin: t.HasClusterAdmin(), Like: like, Why: t.Why}
 	for _, a := range t.Accounts {
 		made.Accounts = append(made.Accounts, a.String())
@@ -287,7 +287,7 @@ func newTenant(t tenants.Tenant, like string) tenant {
 	return made
 }
 
-func newAttackMade(tried attack.Result) attackMade {
+func newAttackMade(tried catalog.Result) attackMade {
 	made := attackMade{
 		Key: tried.Attack.Key(), ID: tried.Attack.ID, Via: string(tried.Attack.Via), Kind: tried.Attack.Kind,
 		Tenant: tried.Tenant, Title: tried.Attack.Title,
@@ -295,7 +295,7 @@ func newAttackMade(tried attack.Result) attackMade {
 		Evidence: tried.Finding.Evidence, Reason: tried.Finding.Reason, Missing: tried.Finding.Missing, Repeat: tried.Finding.Repeat,
 		References: tried.Attack.References, Seconds: tried.Took.Seconds(),
 	}
-	if tried.Finding.Outcome == attack.GotThrough {
+	if tried.Finding.Outcome == catalog.GotThrough {
 		made.Fix, made.Patch = tried.Attack.Fix.Advice, tried.Patch
 	}
 	return made
@@ -327,7 +327,7 @@ func (a attackMade) sentence() string {
 		parts = append(parts, "this was accepted "+a.Expired.String())
 	}
 	switch {
-	case a.Outcome == string(attack.GotThrough):
+	case a.Outcome == string(catalog.GotThrough):
 		parts[0] += ": " + a.Evidence
 		if a.Like != "" {
 			parts = append(parts, "seen as tenant "+a.Like+", which has the same rights")
@@ -335,9 +335,9 @@ func (a attackMade) sentence() string {
 		if a.Fix != "" {
 			parts = append(parts, "fix: "+a.Fix)
 		}
-	case a.Outcome == string(attack.NotProven):
+	case a.Outcome == string(catalog.NotProven):
 		parts[0] += ": not proven: " + a.Reason
-	case a.Outcome == string(attack.NotInstalled):
+	case a.Outcome == string(catalog.NotInstalled):
 		parts[0] += ": not installed: " + a.Message
 	default:
 		parts[0] += ": stopped by " + a.Control

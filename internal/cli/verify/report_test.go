@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/baseline"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
-	"github.com/tenure-dev/tenure/internal/tenants"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"github.com/tenure-dev/tenure/internal/verify/baseline"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 var today = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -24,25 +24,25 @@ func day(offset int) time.Time { return today.Truncate(24*time.Hour).AddDate(0, 
 
 // attacked are findings with the given outcomes, for tenants a and b, of which
 // the first has cluster-admin.
-func attacked(outcomes ...attack.Outcome) findings {
+func attacked(outcomes ...catalog.Outcome) findings {
 	f := findings{path: "clusters/staging", took: 1500 * time.Millisecond}
-	f.attacks = attack.Report{
-		Tenants: []tenants.Tenant{
+	f.attacks = catalog.Report{
+		Tenants: []discovery.Tenant{
 			{Name: "a", Namespaces: []string{"a"}, Roles: []string{"ClusterRole/cluster-admin"}},
 			{Name: "b", Namespaces: []string{"b"}, Roles: []string{"ClusterRole/edit"}},
 		},
 		Like: map[string]string{},
 	}
-	ids := map[attack.Outcome]string{attack.GotThrough: "X1", attack.NotProven: "X2", attack.Stopped: "X3", attack.NotInstalled: "X5"}
+	ids := map[catalog.Outcome]string{catalog.GotThrough: "X1", catalog.NotProven: "X2", catalog.Stopped: "X3", catalog.NotInstalled: "X5"}
 	for _, outcome := range outcomes {
 		for _, tenant := range []string{"a", "b"} {
-			f.attacks.Results = append(f.attacks.Results, attack.Result{
-				Attack: attack.Attack{
-					ID: ids[outcome], Via: attack.API, Title: "tries " + string(outcome),
-					Fix: attack.Fix{Advice: "do something"}, References: []string{"CVE-1"}, Controls: []string{"RBAC"},
+			f.attacks.Results = append(f.attacks.Results, catalog.Result{
+				Attack: catalog.Attack{
+					ID: ids[outcome], Via: catalog.API, Title: "tries " + string(outcome),
+					Fix: catalog.Fix{Advice: "do something"}, References: []string{"CVE-1"}, Controls: []string{"RBAC"},
 				},
 				Tenant: tenant,
-				Finding: attack.Finding{
+				Finding: catalog.Finding{
 					Outcome: outcome, Control: "RBAC", Message: "no\x1b[2J", Evidence: "it could\nscroll", Reason: "nothing to try it on",
 				},
 				Took: time.Second,
@@ -75,25 +75,25 @@ func TestVerdict(t *testing.T) {
 		want     string
 		code     int
 	}{
-		"Stopped":     {"all is well", []findings{attacked(attack.Stopped)}, nil, verdictSafe, 0},
-		"Through":     {"nothing else makes good for it", []findings{with(attacked(attack.Stopped, attack.GotThrough, attack.NotProven), func(f *findings) { f.failures = broken })}, nil, verdictUnsafe, 1},
-		"NotProven":   {"one attack could not be tried", []findings{attacked(attack.Stopped, attack.NotProven)}, nil, verdictUnjudged, 2},
-		"NotReady":    {"what runs is not what was meant", []findings{with(attacked(attack.Stopped), func(f *findings) { f.failures = broken })}, nil, verdictUnjudged, 2},
+		"Stopped":     {"all is well", []findings{attacked(catalog.Stopped)}, nil, verdictSafe, 0},
+		"Through":     {"nothing else makes good for it", []findings{with(attacked(catalog.Stopped, catalog.GotThrough, catalog.NotProven), func(f *findings) { f.failures = broken })}, nil, verdictUnsafe, 1},
+		"NotProven":   {"one attack could not be tried", []findings{attacked(catalog.Stopped, catalog.NotProven)}, nil, verdictUnjudged, 2},
+		"NotReady":    {"what runs is not what was meant", []findings{with(attacked(catalog.Stopped), func(f *findings) { f.failures = broken })}, nil, verdictUnjudged, 2},
 		"NoTenants":   {"nothing was tried", []findings{{path: "p"}}, nil, verdictUnjudged, 2},
-		"BrokeOff":    {"a broken run says nothing for certain", []findings{with(attacked(attack.GotThrough), func(f *findings) { f.err = errors.New("etcd ended") })}, nil, verdictUnjudged, 2},
-		"Accepted":    {"a risk that is accepted", []findings{attacked(attack.GotThrough, attack.Stopped)}, accepts("*", day(1)), verdictSafe, 0},
-		"LastDay":     {"it holds on the last day", []findings{attacked(attack.GotThrough)}, accepts("*", day(0)), verdictSafe, 0},
-		"Expired":     {"and not longer", []findings{attacked(attack.GotThrough)}, accepts("*", day(-1)), verdictUnsafe, 1},
-		"AcceptedOne": {"a risk is accepted for a tenant, not for its neighbour", []findings{attacked(attack.GotThrough)}, accepts("a", day(1)), verdictUnsafe, 1},
-		"AcceptedAndUnproven": {"who accepts that one gets through does not accept that it is not known", []findings{attacked(attack.GotThrough, attack.NotProven)},
+		"BrokeOff":    {"a broken run says nothing for certain", []findings{with(attacked(catalog.GotThrough), func(f *findings) { f.err = errors.New("etcd ended") })}, nil, verdictUnjudged, 2},
+		"Accepted":    {"a risk that is accepted", []findings{attacked(catalog.GotThrough, catalog.Stopped)}, accepts("*", day(1)), verdictSafe, 0},
+		"LastDay":     {"it holds on the last day", []findings{attacked(catalog.GotThrough)}, accepts("*", day(0)), verdictSafe, 0},
+		"Expired":     {"and not longer", []findings{attacked(catalog.GotThrough)}, accepts("*", day(-1)), verdictUnsafe, 1},
+		"AcceptedOne": {"a risk is accepted for a tenant, not for its neighbour", []findings{attacked(catalog.GotThrough)}, accepts("a", day(1)), verdictUnsafe, 1},
+		"AcceptedAndUnproven": {"who accepts that one gets through does not accept that it is not known", []findings{attacked(catalog.GotThrough, catalog.NotProven)},
 			accepts("*", day(1)), verdictUnjudged, 2},
-		"UnprovenAccepted": {"what is not proven is accepted by an entry of its own", []findings{attacked(attack.Stopped, attack.NotProven)}, unproven("X2", day(0)), verdictSafe, 0},
-		"UnprovenExpired":  {"until its day", []findings{attacked(attack.Stopped, attack.NotProven)}, unproven("X2", day(-1)), verdictUnjudged, 2},
-		"UnprovenThrough":  {"and it does not accept what gets through", []findings{attacked(attack.GotThrough)}, unproven("X1", day(1)), verdictUnsafe, 1},
-		"NotInstalled":     {"what is not there proves nothing, and is nothing to worry about", []findings{attacked(attack.Stopped, attack.NotInstalled)}, nil, verdictSafe, 0},
-		"NothingInstalled": {"where nothing is there, nothing is proven", []findings{attacked(attack.NotInstalled)}, nil, verdictUnjudged, 2},
-		"Worst":            {"unsafe beats not judged, in any order", []findings{attacked(attack.Stopped), attacked(attack.GotThrough), attacked(attack.NotProven)}, nil, verdictUnsafe, 1},
-		"Second":           {"not judged beats safe", []findings{attacked(attack.NotProven), attacked(attack.Stopped)}, nil, verdictUnjudged, 2},
+		"UnprovenAccepted": {"what is not proven is accepted by an entry of its own", []findings{attacked(catalog.Stopped, catalog.NotProven)}, unproven("X2", day(0)), verdictSafe, 0},
+		"UnprovenExpired":  {"until its day", []findings{attacked(catalog.Stopped, catalog.NotProven)}, unproven("X2", day(-1)), verdictUnjudged, 2},
+		"UnprovenThrough":  {"and it does not accept what gets through", []findings{attacked(catalog.GotThrough)}, unproven("X1", day(1)), verdictUnsafe, 1},
+		"NotInstalled":     {"what is not there proves nothing, and is nothing to worry about", []findings{attacked(catalog.Stopped, catalog.NotInstalled)}, nil, verdictSafe, 0},
+		"NothingInstalled": {"where nothing is there, nothing is proven", []findings{attacked(catalog.NotInstalled)}, nil, verdictUnjudged, 2},
+		"Worst":            {"unsafe beats not judged, in any order", []findings{attacked(catalog.Stopped), attacked(catalog.GotThrough), attacked(catalog.NotProven)}, nil, verdictUnsafe, 1},
+		"Second":           {"not judged beats safe", []findings{attacked(catalog.NotProven), attacked(catalog.Stopped)}, nil, verdictUnjudged, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -114,7 +114,7 @@ func TestVerdict(t *testing.T) {
 // holds for the others, who may have accepted less.
 func TestAlike(t *testing.T) {
 	t.Parallel()
-	f := attacked(attack.GotThrough)
+	f := attacked(catalog.GotThrough)
 	f.attacks.Like["b"] = "a"
 	f.attacks.Results = f.attacks.Results[:1]
 	f.attacks.Results[0].Attack.Deep = true
@@ -122,7 +122,7 @@ func TestAlike(t *testing.T) {
 	if c.Verdict != verdictUnsafe || len(c.Attacks) != 2 || c.Attacks[0].Tenant != "b" || c.Attacks[0].Like != "a" {
 		t.Errorf("a risk that is accepted for one tenant is one for another of the same shape: %s, %+v", c.Verdict, c.Attacks)
 	}
-	f.attacks.Results[0].Finding.Outcome = attack.Stopped
+	f.attacks.Results[0].Finding.Outcome = catalog.Stopped
 	if c := one(judgement{}, f).Clusters[0]; len(c.Attacks) != 1 {
 		t.Errorf("what was stopped is not claimed of tenants as whom it was not tried: %+v", c.Attacks)
 	}
@@ -138,7 +138,7 @@ func TestStale(t *testing.T) {
 		{Kind: baseline.Unproven, ID: "X2", Tenant: "*", Expires: day(1)},
 		{Kind: baseline.Unproven, ID: "X1", Tenant: "b", Expires: day(1)},
 	}
-	f := attacked(attack.GotThrough, attack.NotProven, attack.Stopped)
+	f := attacked(catalog.GotThrough, catalog.NotProven, catalog.Stopped)
 	var got []string
 	for _, s := range one(judgement{baseline: b}, f).Stale {
 		got = append(got, s.ID+" "+s.Tenant)
@@ -154,7 +154,7 @@ func TestStale(t *testing.T) {
 
 // layered are findings of every kind.
 func layered() findings {
-	f := attacked(attack.Stopped, attack.NotProven, attack.GotThrough, attack.NotInstalled)
+	f := attacked(catalog.Stopped, catalog.NotProven, catalog.GotThrough, catalog.NotInstalled)
 	f.attacks.Results[0].Finding.Missing = []string{"policy on it"}
 	f.attacks.Like["b"] = "a"
 	f.failures = []flux.Finding{{Row: flux.Row{Kind: flux.Kustomization, Namespace: "a", Name: "a"}, Reason: "broken"}}
@@ -218,7 +218,7 @@ attacked in full: a (namespace a; ClusterRole/cluster-admin)
 func TestTextAll(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := one(judgement{}, attacked(attack.Stopped)).writeText(ui.NewScreen(&out), true); err != nil {
+	if err := one(judgement{}, attacked(catalog.Stopped)).writeText(ui.NewScreen(&out), true); err != nil {
 		t.Fatal(err)
 	}
 	if want := "STOPPED BY   VIA   ATTACK\nRBAC         api   tries stopped (X3-api)\n"; !strings.Contains(out.String(), want) {
@@ -231,7 +231,7 @@ func TestTextOfSeveral(t *testing.T) {
 	j := judgement{now: today}
 	broken := attacked()
 	broken.path, broken.err, broken.attacks.Tenants = "clusters/other", errors.New("etcd ended"), nil
-	clusters := []clusterReport{j.cluster(attacked(attack.Stopped)), j.cluster(broken)}
+	clusters := []clusterReport{j.cluster(attacked(catalog.Stopped)), j.cluster(broken)}
 	var out bytes.Buffer
 	if err := j.report(clusters, time.Minute).writeText(ui.NewScreen(&out), false); err != nil {
 		t.Fatal(err)
@@ -253,13 +253,13 @@ func TestTextOfSeveral(t *testing.T) {
 // begins with why.
 func TestTextBeginsWithTheCause(t *testing.T) {
 	t.Parallel()
-	waiting := attacked(attack.GotThrough)
+	waiting := attacked(catalog.GotThrough)
 	waiting.failures = []flux.Finding{
 		{Row: flux.Row{Kind: flux.Kustomization, Namespace: "a", Name: "apps"}, Reason: "dependency 'a/infra' is not ready"},
 		{Row: flux.Row{Kind: flux.Kustomization, Namespace: "a", Name: "infra"}, Reason: "Source artifact not found"},
 		{Row: flux.Row{Kind: flux.GitRepository, Namespace: "a", Name: "infra"}, Reason: "the host is not mapped"},
 	}
-	brokeOff := attacked(attack.GotThrough)
+	brokeOff := attacked(catalog.GotThrough)
 	brokeOff.err = errors.New("etcd ended")
 	for _, tc := range []struct {
 		reason string
@@ -283,7 +283,7 @@ func TestTextBeginsWithTheCause(t *testing.T) {
 // Words that differ in the tenants' names alone are one finding.
 func TestTextGroupsTenants(t *testing.T) {
 	t.Parallel()
-	f := attacked(attack.GotThrough)
+	f := attacked(catalog.GotThrough)
 	for i, r := range f.attacks.Results {
 		f.attacks.Results[i].Finding.Evidence = "the Secret " + r.Tenant + "/token was read"
 	}
@@ -299,7 +299,7 @@ func TestTextGroupsTenants(t *testing.T) {
 // Nothing is cut off at any width of a terminal.
 func TestTextWraps(t *testing.T) {
 	t.Parallel()
-	f := attacked(attack.GotThrough, attack.NotProven, attack.Stopped)
+	f := attacked(catalog.GotThrough, catalog.NotProven, catalog.Stopped)
 	const long = "the reason, of many words that no terminal has room for in one line, and that ends in the word that matters: refused"
 	for i := range f.attacks.Results {
 		f.attacks.Results[i].Finding.Evidence, f.attacks.Results[i].Finding.Reason, f.attacks.Results[i].Attack.Title = long, long, long
@@ -329,8 +329,8 @@ func TestTextWraps(t *testing.T) {
 // Half of the catalogue may have one reason.
 func TestTextGroupsReasons(t *testing.T) {
 	t.Parallel()
-	f := attacked(attack.NotProven)
-	more := attacked(attack.NotProven).attacks.Results
+	f := attacked(catalog.NotProven)
+	more := attacked(catalog.NotProven).attacks.Results
 	for i := range more {
 		more[i].Attack.ID = "X4"
 	}
@@ -377,14 +377,14 @@ func TestJSON(t *testing.T) {
 func TestPatch(t *testing.T) {
 	t.Parallel()
 	const alone, both = "--- a/one\n+++ b/one\n@@ -1 +1 @@\n-a\n+b\n", "--- a/both\n+++ b/both\n@@ -1 +1 @@\n-a\n+c\n"
-	f := attacked(attack.GotThrough, attack.Stopped)
+	f := attacked(catalog.GotThrough, catalog.Stopped)
 	for i := range f.attacks.Results {
 		f.attacks.Results[i].Patch = alone
 	}
 	f.patch = both
 	r := one(judgement{}, f)
 	for _, a := range r.Clusters[0].Attacks {
-		if got, want := a.Patch == alone, a.Outcome == string(attack.GotThrough); got != want {
+		if got, want := a.Patch == alone, a.Outcome == string(catalog.GotThrough); got != want {
 			t.Errorf("%s has a patch: %t, want %t", a.Title, got, want)
 		}
 	}

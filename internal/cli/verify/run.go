@@ -8,14 +8,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/attack"
 	"github.com/tenure-dev/tenure/internal/cli/local"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
-	"github.com/tenure-dev/tenure/internal/fleet"
+	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
-	"github.com/tenure-dev/tenure/internal/remedy"
-	"github.com/tenure-dev/tenure/internal/tenants"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"github.com/tenure-dev/tenure/internal/verify/autofix"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -28,7 +28,7 @@ type verification struct {
 	display   *local.Display
 	judgement judgement
 	// choice says who the tenants are, where people know better than the evidence.
-	choice tenants.Choice
+	choice discovery.Choice
 	// before is the report to compare with; nil without one.
 	before *report
 }
@@ -98,15 +98,15 @@ var errInterrupted = errors.New("interrupted")
 type findings struct {
 	path string
 	// fleet is nil if the cluster did not start.
-	fleet *fleet.Fleet
+	fleet *layout.Fleet
 	// failures are the objects that did not become ready, unmapped the
 	// addresses that the fleet asked for in vain.
 	failures []flux.Finding
 	unmapped []string
 	// read reports which manifests in the cluster's folder were applied.
 	read    *folderRead
-	attacks attack.Report
-	// patch is for the fleet's manifests; see [remedy.Annotate].
+	attacks catalog.Report
+	// patch is for the fleet's manifests; see [autofix.Annotate].
 	patch string
 	// err says why the run broke off.
 	err  error
@@ -153,11 +153,11 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 	defer steps.Close()
 	step := steps.Start("attacks")
 	tried, through := 0, 0
-	f.attacks, err = attack.Run(ctx, attack.Options{
+	f.attacks, err = catalog.Run(ctx, catalog.Options{
 		Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: cluster.Fleet.Sync.Namespace, Choice: v.choice,
 		Root: flux.Ref{Kind: flux.GitRepository, Namespace: cluster.Fleet.Sync.Namespace, Name: cluster.Fleet.Sync.Source},
-		Progress: func(r attack.Result) {
-			if tried++; r.Finding.Outcome == attack.GotThrough {
+		Progress: func(r catalog.Result) {
+			if tried++; r.Finding.Outcome == catalog.GotThrough {
 				through++
 			}
 			step.Update(fmt.Sprintf("%d tried, %d got through, last %s as %s", tried, through, r.Attack.Key(), r.Tenant))
@@ -168,7 +168,7 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 		err = lost
 	}
 	var patchErr error
-	if f.patch, patchErr = remedy.Annotate(&f.attacks, cluster.Fleet); patchErr != nil {
+	if f.patch, patchErr = autofix.Annotate(&f.attacks, cluster.Fleet); patchErr != nil {
 		v.display.Report(fmt.Errorf("no patches are made: %w", patchErr))
 	}
 	if err != nil {

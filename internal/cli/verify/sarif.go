@@ -8,8 +8,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 // The part of SARIF 2.1.0 (OASIS Standard, 27 March 2020) that a report needs.
@@ -130,7 +130,7 @@ const (
 // each tenant and attack that got through (error), is not proven (warning) or lacks a
 // layer (note). A stopped attack is not a result: viewers present every result as a
 // problem. An attack on a part that is not installed is a notification.
-func (r report) writeSARIF(w io.Writer, catalogue []attack.Attack) error {
+func (r report) writeSARIF(w io.Writer, catalogue []catalog.Attack) error {
 	s := &sarifRun{
 		Tool:              sarifTool{sarifDriver{Name: "tenure", InformationURI: homepage}},
 		AutomationDetails: sarifAutomation{"tenure-verify/"},
@@ -170,13 +170,13 @@ func (r report) writeSARIF(w io.Writer, catalogue []attack.Attack) error {
 
 func (s *sarifRun) attack(c clusterReport, index map[string]int, a attackMade) {
 	switch {
-	case a.Outcome == string(attack.GotThrough):
+	case a.Outcome == string(catalog.GotThrough):
 		s.add(c, index, a.Key, levelError, a.sentence(), a.location, a.Tenant)
 		s.suppress(a.Accepted)
-	case a.Outcome == string(attack.NotProven):
+	case a.Outcome == string(catalog.NotProven):
 		s.add(c, index, a.Key, levelWarning, a.sentence(), a.location, a.Tenant)
 		s.suppress(a.Accepted)
-	case a.Outcome == string(attack.NotInstalled):
+	case a.Outcome == string(catalog.NotInstalled):
 		s.Invocations[0].Notifications = append(s.Invocations[0].Notifications, sarifNotification{levelNote, sarifText{Text: ui.Clean(c.Path + ": " + a.sentence() + " (" + a.Key + ")")}})
 	default:
 		for _, layer := range a.Missing {
@@ -216,7 +216,7 @@ func (s *sarifRun) add(c clusterReport, index map[string]int, rule, level, text 
 	})
 }
 
-func newRule(a attack.Attack) sarifRule {
+func newRule(a catalog.Attack) sarifRule {
 	title := "a tenant " + a.Title
 	help := "Stopped by: " + strings.Join(a.Controls, "; ") + ".\n"
 	markdown := "**Stopped by:** " + strings.Join(a.Controls, "; ") + "\n"

@@ -8,8 +8,8 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 // page is the report for people while it is written, worst first.
@@ -271,7 +271,7 @@ func (p *page) warnings(c clusterReport) {
 	}
 	if len(admins) > 0 {
 		p.WriteString("\n")
-		p.heading("! cluster-admin", ui.Yellow, "in the namespaces of "+some(admins)+": bind a narrower role")
+		p.heading("! cluster-admin", ui.Yellow, "in the namespaces of "+listSome(admins)+": bind a narrower role")
 	}
 }
 
@@ -279,7 +279,7 @@ func (p *page) accepted(c clusterReport) {
 	for _, g := range c.grouped(func(a attackMade) bool { return a.Accepted != nil }) {
 		a := g.first
 		p.WriteString("\n")
-		if a.Outcome == string(attack.NotProven) {
+		if a.Outcome == string(catalog.NotProven) {
 			p.heading("! accepted, not proven", ui.Yellow, "whether a tenant "+a.Title+" ("+a.Key+")")
 			p.detail("", g.as(a.Reason))
 			p.detail("", "accepted "+a.Accepted.String())
@@ -292,7 +292,7 @@ func (p *page) accepted(c clusterReport) {
 
 // stopped says which control stopped which attacks.
 func (p *page) stopped(c clusterReport) {
-	groups := c.grouped(func(a attackMade) bool { return a.Outcome == string(attack.Stopped) })
+	groups := c.grouped(func(a attackMade) bool { return a.Outcome == string(catalog.Stopped) })
 	if len(groups) == 0 {
 		return
 	}
@@ -366,7 +366,7 @@ func (p *page) platform(c clusterReport) {
 	for _, ns := range c.Platform {
 		p.detail("", "namespace "+ns.Namespace+": "+ns.Why)
 	}
-	if held := c.held(); len(held) > 0 {
+	if held := c.stoppedAttacks(); len(held) > 0 {
 		p.WriteString("\n")
 		p.heading("! not applied", ui.Yellow, "more tenants may be in "+strings.Join(held, ", "))
 	}

@@ -14,12 +14,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/tenure-dev/tenure/internal/attack"
-	"github.com/tenure-dev/tenure/internal/baseline"
 	"github.com/tenure-dev/tenure/internal/cli/local"
-	"github.com/tenure-dev/tenure/internal/cli/ui"
-	"github.com/tenure-dev/tenure/internal/fleet"
-	"github.com/tenure-dev/tenure/internal/tenants"
+	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"github.com/tenure-dev/tenure/internal/verify/baseline"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
 // These are the exit codes for an unsafe fleet, for a fleet without a verdict, and for
@@ -139,7 +139,7 @@ func (o *options) complete(streams ui.IO) (*verification, error) {
 	// A slip in the last cluster's path shows before the first one has run. The
 	// address is that of nobody: a fleet that does not say its own may be mapped.
 	for _, path := range o.fleet.Paths {
-		if _, err := fleet.Load(o.fleet.Cluster.Fleet, path, fleet.Options{URL: "https://fleet.invalid", Branch: "main"}); err != nil {
+		if _, err := layout.Load(o.fleet.Cluster.Fleet, path, layout.Options{URL: "https://fleet.invalid", Branch: "main"}); err != nil {
 			return nil, err
 		}
 	}
@@ -154,10 +154,10 @@ func (o *options) complete(streams ui.IO) (*verification, error) {
 const choiceFile = ".tenure.yaml"
 
 // readChoice reads the fleet's file, if it has one, and adds what flags say.
-func readChoice(dir string, asTenants, asPlatform []string) (tenants.Choice, error) {
-	flags, err := tenants.NewChoice(asTenants, asPlatform)
+func readChoice(dir string, asTenants, asPlatform []string) (discovery.Choice, error) {
+	flags, err := discovery.NewChoice(asTenants, asPlatform)
 	if err != nil {
-		return tenants.Choice{}, err
+		return discovery.Choice{}, err
 	}
 	file := filepath.Join(dir, choiceFile)
 	content, err := os.ReadFile(file)
@@ -165,11 +165,11 @@ func readChoice(dir string, asTenants, asPlatform []string) (tenants.Choice, err
 		return flags, nil
 	}
 	if err != nil {
-		return tenants.Choice{}, fmt.Errorf("cannot read who the tenants are: %w", err)
+		return discovery.Choice{}, fmt.Errorf("cannot read who the tenants are: %w", err)
 	}
-	choice, err := tenants.ParseChoice(content)
+	choice, err := discovery.ParseChoice(content)
 	if err != nil {
-		return tenants.Choice{}, fmt.Errorf("%s: %w", file, err)
+		return discovery.Choice{}, fmt.Errorf("%s: %w", file, err)
 	}
 	return choice.With(flags), nil
 }
@@ -189,7 +189,7 @@ func readBaseline(file string) (baseline.Baseline, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	known := map[string]bool{}
-	for _, a := range attack.Catalogue() {
+	for _, a := range catalog.Catalogue() {
 		known[a.ID], known[a.Key()] = true, true
 	}
 	var unknown []string

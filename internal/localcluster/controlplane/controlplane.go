@@ -18,9 +18,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/localcluster/pki"
 	"github.com/tenure-dev/tenure/internal/localcluster/port"
-	"github.com/tenure-dev/tenure/internal/supervise"
+	"github.com/tenure-dev/tenure/internal/process"
+	"github.com/tenure-dev/tenure/internal/process/pki"
 	"k8s.io/client-go/rest"
 )
 
@@ -42,7 +42,7 @@ type Config struct {
 	// Durable makes etcd write through to the disk.
 	Durable bool
 	// Group runs the processes.
-	Group *supervise.Group
+	Group *process.Group
 	// EgressConfig is an EgressSelectorConfiguration; empty means that the
 	// API server dials for itself.
 	EgressConfig []byte
@@ -51,7 +51,7 @@ type Config struct {
 	// they start, and after that only every half a minute.
 	BeforeControllers func(context.Context, *rest.Config) error
 	// OnCrash is told when a component ends without having been stopped.
-	OnCrash func(*supervise.CrashError)
+	OnCrash func(*process.CrashError)
 	// Step is called when a part of the start begins; what it returns is
 	// called when that part has ended.
 	Step func(name string) func(error)
@@ -67,7 +67,7 @@ type ControlPlane struct {
 	cfg Config
 	// started are the components until all have started; then they are kept.
 	started []component
-	kept    []*supervise.Kept
+	kept    []*process.Kept
 	// reservePort is [port.Reserve].
 	reservePort func() (number int, release func(), err error)
 	// releasePort ends the reservation of the API server's port, which outlasts its restarts.
@@ -151,15 +151,15 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 
 // component is a process that was started, and how.
 type component struct {
-	*supervise.Process
-	spec supervise.Spec
+	*process.Process
+	spec process.Spec
 }
 
 // crash returns how a component has ended, or nil while it runs.
 func (s component) crash() error {
 	select {
 	case <-s.Done():
-		return &supervise.CrashError{Name: s.spec.Name, Err: s.Err(), GaveUp: true, Tail: supervise.LastWords(s.Log())}
+		return &process.CrashError{Name: s.spec.Name, Err: s.Err(), GaveUp: true, Tail: process.LastWords(s.Log())}
 	default:
 		return nil
 	}
@@ -169,13 +169,13 @@ func (s component) crash() error {
 // and another try would not mend it.
 func (c *ControlPlane) keep() {
 	for _, s := range c.started {
-		c.kept = append(c.kept, c.cfg.Group.KeepStarted(s.Process, s.spec, supervise.DefaultRestart, c.cfg.OnCrash))
+		c.kept = append(c.kept, c.cfg.Group.KeepStarted(s.Process, s.spec, process.DefaultRestart, c.cfg.OnCrash))
 	}
 	c.started = nil
 }
 
 // startReady starts a component and waits until it is ready.
-func (c *ControlPlane) startReady(ctx context.Context, spec supervise.Spec, ready func() error) error {
+func (c *ControlPlane) startReady(ctx context.Context, spec process.Spec, ready func() error) error {
 	p, err := c.cfg.Group.Start(spec)
 	if err != nil {
 		return err
@@ -225,8 +225,8 @@ func (c *ControlPlane) tryAPIServer(ctx context.Context, number int) error {
 		return err
 	}
 	err = c.startReady(ctx, spec, ready)
-	var crash *supervise.CrashError
-	if errors.As(err, &crash) && strings.Contains(strings.Join(supervise.Tail(spec.Log, 20), "\n"), inUse(number)) {
+	var crash *process.CrashError
+	if errors.As(err, &crash) && strings.Contains(strings.Join(process.Tail(spec.Log, 20), "\n"), inUse(number)) {
 		return fmt.Errorf("cannot listen on 127.0.0.1:%d: %w", number, errPortTaken)
 	}
 	return err
@@ -273,8 +273,8 @@ func (c *ControlPlane) socket(name string) string {
 	return filepath.Join(c.cfg.Dir, name+".sock")
 }
 
-func (c *ControlPlane) spec(component string, args []string) supervise.Spec {
-	return supervise.Spec{
+func (c *ControlPlane) spec(component string, args []string) process.Spec {
+	return process.Spec{
 		Name: component,
 		Path: c.cfg.Program,
 		Args: append([]string{component}, args...),
@@ -289,7 +289,7 @@ func (c *ControlPlane) spec(component string, args []string) supervise.Spec {
 
 func stopTimeout(hasData bool) time.Duration {
 	if hasData {
-		return supervise.DefaultStopTimeout
+		return process.DefaultStopTimeout
 	}
 	return 500 * time.Millisecond
 }

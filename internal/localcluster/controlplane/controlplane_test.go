@@ -13,15 +13,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenure-dev/tenure/internal/localcluster/pki"
 	"github.com/tenure-dev/tenure/internal/localcluster/port"
-	"github.com/tenure-dev/tenure/internal/supervise"
-	"github.com/tenure-dev/tenure/internal/testprogram"
+	"github.com/tenure-dev/tenure/internal/process"
+	"github.com/tenure-dev/tenure/internal/process/pki"
+	"github.com/tenure-dev/tenure/test/fixtures/testprogram"
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == supervise.ReapCommand {
-		supervise.RunReaper(os.Stdin, os.Args[2:])
+	if len(os.Args) > 1 && os.Args[1] == process.ReapCommand {
+		process.RunReaper(os.Stdin, os.Args[2:])
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
@@ -42,14 +42,14 @@ func plane(t *testing.T, script string) *ControlPlane {
 		t.Fatal(err)
 	}
 	testprogram.Write(t, program, []byte(script))
-	group, err := supervise.NewGroup(supervise.Options{Reaper: []string{os.Args[0], supervise.ReapCommand}})
+	group, err := process.NewGroup(process.Options{Reaper: []string{os.Args[0], process.ReapCommand}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = group.Close(context.Background()) })
 	c := &ControlPlane{cfg: Config{
 		Program: program, Dir: dir, Data: filepath.Join(dir, "data"), Group: group,
-		OnCrash: func(e *supervise.CrashError) { t.Errorf("reported: %v", e) },
+		OnCrash: func(e *process.CrashError) { t.Errorf("reported: %v", e) },
 	}, reservePort: port.Reserve, releasePort: func() {}}
 	if err := c.makeKeys(t.Context()); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ exec sleep 300`
 func TestEtcdEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	c := plane(t, `echo no space left on device; exit 1`)
-	var crash *supervise.CrashError
+	var crash *process.CrashError
 	if err := c.startEtcd(t.Context()); !errors.As(err, &crash) || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("got %v, want a crash with its last words", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/localcluster/pki"
+	"github.com/tenure-dev/tenure/internal/process/pki"
 )
 
 // queue is a listener whose connections come from within the process.

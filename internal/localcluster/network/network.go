@@ -28,7 +28,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/localcluster/pki"
+	"github.com/tenure-dev/tenure/internal/process/pki"
 	"golang.org/x/sync/errgroup"
 )
 

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-dev/tenure/internal/localcluster/pki"
+	"github.com/tenure-dev/tenure/internal/process/pki"
 )
 
 // patience bounds every wait of the tests.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tenure-dev/tenure/internal/gitauth"
+	"github.com/tenure-dev/tenure/internal/fleet/secrets/gitauth"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 )
 

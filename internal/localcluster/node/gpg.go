@@ -42,8 +42,8 @@ func gpgPath(dir, tmp string) error {
 	case len(tmp)+len(longestAgentSocket) > maxSocketPath:
 		script = refusal("the path of the cluster's state folder is too long for the sockets of gpg; set TENURE_HOME to a shorter one")
 	default:
-		script = call(gpg, append(gpgOptions, "--agent-program", agent)...)
-		if err := writeProgram(agent, call(agentProgram, agentOptions...)); err != nil {
+		script = gpgCommand(gpg, append(gpgOptions, "--agent-program", agent)...)
+		if err := writeProgram(agent, gpgCommand(agentProgram, agentOptions...)); err != nil {
 			return err
 		}
 	}
@@ -63,8 +63,8 @@ var (
 	}
 )
 
-// call is a shell script that becomes a program, with options before its arguments.
-func call(program string, options ...string) string {
+// gpgCommand is a shell script that becomes a program, with options before its arguments.
+func gpgCommand(program string, options ...string) string {
 	words := []string{"exec", quoted(program)}
 	for _, o := range options {
 		words = append(words, quoted(o))

@@ -33,9 +33,9 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/tenure-dev/tenure/internal/localcluster/pki"
 	"github.com/tenure-dev/tenure/internal/localcluster/port"
-	"github.com/tenure-dev/tenure/internal/supervise"
+	"github.com/tenure-dev/tenure/internal/process"
+	"github.com/tenure-dev/tenure/internal/process/pki"
 )
 
 var (
@@ -46,9 +46,9 @@ var (
 	ErrUnknownPod = errors.New("no Pod has this address")
 )
 
-// Starter starts host processes; *supervise.Group is one.
+// Starter starts host processes; *process.Group is one.
 type Starter interface {
-	Start(supervise.Spec) (*supervise.Process, error)
+	Start(process.Spec) (*process.Process, error)
 }
 
 // Config says what a node needs. All fields but Env and Log are required.

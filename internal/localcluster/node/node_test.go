@@ -28,11 +28,11 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/tenure-dev/tenure/internal/localcluster/pki"
 	"github.com/tenure-dev/tenure/internal/localcluster/port"
-	"github.com/tenure-dev/tenure/internal/supervise"
+	"github.com/tenure-dev/tenure/internal/process"
+	"github.com/tenure-dev/tenure/internal/process/pki"
 
-	"github.com/tenure-dev/tenure/internal/testwait"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
 // testProgram makes this test's executable the program that Pods become.
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 		os.Exit(beProgram(os.Args[1:]))
 	}
 	if len(os.Args) > 1 && os.Args[1] == "reap" {
-		supervise.RunReaper(os.Stdin, os.Args[2:])
+		process.RunReaper(os.Stdin, os.Args[2:])
 		return
 	}
 	os.Exit(m.Run())
@@ -92,7 +92,7 @@ func newTestNode(t *testing.T) *testNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	group, err := supervise.NewGroup(supervise.Options{Reaper: []string{self, "reap"}})
+	group, err := process.NewGroup(process.Options{Reaper: []string{self, "reap"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenure-dev/tenure/internal/supervise"
+	"github.com/tenure-dev/tenure/internal/process"
 )
 
 // How a crashing process is restarted. A kubelet's pauses are ten times as
@@ -131,7 +131,7 @@ func (r *runner) backOff(ctx context.Context, end *corev1.ContainerStateTerminat
 
 // prepare computes the process of the container. An error is the Pod's fault
 // or that of something that is missing.
-func (r *runner) prepare(ctx context.Context) (*supervise.Spec, error) {
+func (r *runner) prepare(ctx context.Context) (*process.Spec, error) {
 	p := r.p
 	if !p.n.cfg.Platform(p.namespace) {
 		return nil, fmt.Errorf("namespace %s is not one of the platform any more", p.namespace)
@@ -188,7 +188,7 @@ func (r *runner) prepare(ctx context.Context) (*supervise.Spec, error) {
 	p.mu.Lock()
 	r.ports = inv.ports
 	p.mu.Unlock()
-	return &supervise.Spec{
+	return &process.Spec{
 		Name: p.namespace + "/" + p.name + "/" + r.container.Name,
 		Path: r.program.Path, Args: inv.args, Env: env, Dir: filepath.Join(base, "home"), Log: log,
 		// The Pod's grace period may be shortened when it is deleted, so the
@@ -266,7 +266,7 @@ func (r *runner) newAttempt() (string, error) {
 }
 
 // once starts the process and waits for its end.
-func (r *runner) once(ctx context.Context, spec *supervise.Spec) (*corev1.ContainerStateTerminated, error) {
+func (r *runner) once(ctx context.Context, spec *process.Spec) (*corev1.ContainerStateTerminated, error) {
 	r.p.mu.Lock()
 	current, ports := r.current, r.ports
 	r.p.mu.Unlock()
@@ -322,7 +322,7 @@ func (r *runner) once(ctx context.Context, spec *supervise.Spec) (*corev1.Contai
 
 // stop ends the process within the Pod's grace period, or when the node cannot
 // wait any longer.
-func (r *runner) stop(proc *supervise.Process) {
+func (r *runner) stop(proc *process.Process) {
 	r.p.mu.Lock()
 	grace := r.p.grace
 	r.p.mu.Unlock()
@@ -333,7 +333,7 @@ func (r *runner) stop(proc *supervise.Process) {
 
 // terminated describes the end of a process, with the end of its log when it
 // failed.
-func (r *runner) terminated(proc *supervise.Process, id string, started metav1.Time, killed error) *corev1.ContainerStateTerminated {
+func (r *runner) terminated(proc *process.Process, id string, started metav1.Time, killed error) *corev1.ContainerStateTerminated {
 	code := int32(proc.ExitCode())
 	end := &corev1.ContainerStateTerminated{
 		ExitCode: code, Reason: "Completed", ContainerID: id,
@@ -350,7 +350,7 @@ func (r *runner) terminated(proc *supervise.Process, id string, started metav1.T
 }
 
 func lastLines(log string) string {
-	text := strings.Join(supervise.Tail(log, 80), "\n")
+	text := strings.Join(process.Tail(log, 80), "\n")
 	return strings.ToValidUTF8(text[max(len(text)-maxMessage, 0):], "?")
 }
 

@@ -48,8 +48,8 @@ func (b *Budget) Taken() int64 {
 	return b.taken
 }
 
-// Room is the share of one request in a budget. It may be used from many goroutines.
-type Room struct {
+// Reservation is the share of one request in a budget. It may be used from many goroutines.
+type Reservation struct {
 	budget *Budget
 	payer  string
 	exact  bool // it takes only the bytes that it buffers
@@ -59,18 +59,20 @@ type Room struct {
 }
 
 // Open returns an empty room for a request that counts for a payer. Close it.
-func (b *Budget) Open(payer string) *Room { return &Room{budget: b, payer: payer} }
+func (b *Budget) Open(payer string) *Reservation { return &Reservation{budget: b, payer: payer} }
 
 // OpenExact returns a room that never takes more than the maximum that it buffered: for a
 // watch, which may stay open for long.
-func (b *Budget) OpenExact(payer string) *Room { return &Room{budget: b, payer: payer, exact: true} }
+func (b *Budget) OpenExact(payer string) *Reservation {
+	return &Reservation{budget: b, payer: payer, exact: true}
+}
 
 // Take adds n bytes to the buffered ones, or subtracts them if n is negative, and takes
 // more room if needed. Room that was taken stays taken until Close, and is used first.
 // The error is a *[FullError]: 413 if the request would exceed its limit, and 429 if the
 // payer or all requests together would. Take does not wait: requests that each hold a
 // part would wait for each other.
-func (r *Room) Take(n int64) error {
+func (r *Reservation) Take(n int64) error {
 	b := r.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,7 +100,7 @@ func (r *Room) Take(n int64) error {
 }
 
 // Close returns all room to the budget.
-func (r *Room) Close() {
+func (r *Reservation) Close() {
 	b := r.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,11 +116,11 @@ func (r *Room) Close() {
 
 // Reader returns a reader that takes room for the bytes that it reads, and fails if there
 // is none.
-func (r *Room) Reader(from io.Reader) io.Reader { return reader{from, r} }
+func (r *Reservation) Reader(from io.Reader) io.Reader { return reader{from, r} }
 
 type reader struct {
 	io.Reader
-	room *Room
+	room *Reservation
 }
 
 // Read implements io.Reader.

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/tenure-dev/tenure/internal/testprogram"
+	"github.com/tenure-dev/tenure/test/fixtures/testprogram"
 )
 
 func TestAddErrors(t *testing.T) {

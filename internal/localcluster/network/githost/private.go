@@ -77,18 +77,18 @@ func (h *Host) Protect(url string, credentials ...Credentials) error {
 	return nil
 }
 
-// verdict is the result of an access check for a repository.
-type verdict int
+// accessDecision is the result of an access check for a repository.
+type accessDecision int
 
 const (
-	allowed  verdict = iota
-	unknown          // no repository of this host has these credentials
-	foreign          // the credentials are for another repository
-	readOnly         // the credentials do not allow a push
+	allowed  accessDecision = iota
+	unknown                 // no repository of this host has these credentials
+	foreign                 // the credentials are for another repository
+	readOnly                // the credentials do not allow a push
 )
 
 // decide returns the verdict on a request for a repository.
-func (h *Host) decide(r *repository, service string, shown access) verdict {
+func (h *Host) decide(r *repository, service string, shown access) accessDecision {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	grants, private := h.private[r.address]

@@ -12,8 +12,8 @@ import (
 // From the last event of a burst, such as a checkout, to the snapshot; and the
 // longest that a burst may put it off.
 const (
-	settle    = 100 * time.Millisecond
-	settleMax = 250 * time.Millisecond
+	settleDelay = 100 * time.Millisecond
+	settleMax   = 250 * time.Millisecond
 )
 
 // A mapped folder's own disappearance, or that of a folder above it, is not
@@ -166,7 +166,7 @@ func (w *watcher) due() <-chan time.Time {
 func (w *watcher) event(event fsnotify.Event) {
 	for _, x := range w.watched {
 		if x.concerns(event) {
-			w.mark(x, settle)
+			w.mark(x, settleDelay)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func (w *watcher) overflow(err error) {
 	w.host.log.Warn("events of mapped folders were lost", "error", err)
 	for _, x := range w.watched {
 		x.stale = true
-		w.mark(x, settle)
+		w.mark(x, settleDelay)
 	}
 }
 

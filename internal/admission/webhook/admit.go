@@ -1,0 +1,137 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/admission/webhook/reservations"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// errDoubt says that what this replica knows is not enough to decide by.
+var errDoubt = errors.New("the API server has to be asked")
+
+// admit decides for a tenant, and writes the namespace into its ledger. It begins with
+// what this replica knows: the Tenant of the cache, and the ledger if both are of the
+// same version of the Tenant. That the ledger is outdated shows when it is written.
+// Before anybody is refused, all is read from the API server.
+func (h *Handler) admit(ctx context.Context, name string, q *question, last **look) (*corev1.Namespace, error) {
+	before, live := h.Ledgers.Known(name), false
+	for range maxAttempts {
+		var t *v1alpha1.Tenant
+		var d *Decision
+		var err error
+		if live {
+			t, before, d, err = h.byServer(ctx, name, q, last)
+		} else {
+			t, before, d, err = h.byCache(ctx, name, q, before)
+		}
+		if refusal := (*Refusal)(nil); !live && (errors.As(err, &refusal) || errors.Is(err, errDoubt)) {
+			live = true
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if q.dryRun {
+			return d.Namespace, nil
+		}
+		err = h.Ledgers.Write(ctx, t, before, d.Ledger)
+		if err == nil {
+			return d.Namespace, nil
+		}
+		if !errors.Is(err, reservations.ErrChanged) {
+			return nil, err
+		}
+		before = nil
+	}
+	return nil, fmt.Errorf("cannot admit the namespace %s: the ledger of tenant %s changes all the time; try again", q.namespace.Name, name)
+}
+
+// byCache decides by the cache and by what is known of the ledger.
+func (h *Handler) byCache(ctx context.Context, name string, q *question, before *reservations.Record) (*v1alpha1.Tenant, *reservations.Record, *Decision, error) {
+	t := &v1alpha1.Tenant{}
+	err := h.Client.Get(ctx, client.ObjectKey{Name: name}, t)
+	if apierrors.IsNotFound(err) {
+		return nil, nil, nil, errDoubt
+	}
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("cannot read the tenant %s: %w", name, err)
+	}
+	existing, err := namespaces(ctx, h.Client, name, client.MatchingFields{indexTenant: name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	counts := !q.dryRun
+	if before == nil && counts {
+		if before, err = h.Ledgers.Read(ctx, name); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	s := Situation{Tenant: t, Profile: q.profile, Owner: q.owner, Existing: append(existing, t.Status.Namespaces...), Request: q.request, Another: q.another, Now: h.Now()}
+	if before != nil {
+		s.Ledger = before.Settle(h.Ledgers.Over)
+	}
+	if counts && (!before.Of(t) || len(s.Ledger.Counted(existing)) > len(existing)+maxUnseen) {
+		return nil, nil, nil, errDoubt
+	}
+	d, err := Decide(s, q.namespace)
+	return t, before, d, err
+}
+
+// byServer decides by what the API server says. What it says is used for others that
+// have asked before it was, if it refuses them as well: so many who are refused at once
+// do not all wait for it.
+//
+// The order matters. The Tenant is read after the ledger, so that it is not older than
+// the one that the ledger was written by; and the namespaces after it is known which
+// admissions are over, since one that is over by then is there or never will be.
+func (h *Handler) byServer(ctx context.Context, name string, q *question, last **look) (*v1alpha1.Tenant, *reservations.Record, *Decision, error) {
+	if l := *last; l != nil && l.tenant == name && l.began.After(q.asked) {
+		s := l.Situation
+		s.Profile, s.Owner, s.Request, s.Another, s.Now = q.profile, q.owner, q.request, q.another, h.Now()
+		if _, err := Decide(s, q.namespace); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	*last = nil
+	began := h.Now()
+	before, err := h.Ledgers.Read(ctx, name)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	s := Situation{Ledger: before.Settle(h.Ledgers.Over), Tenant: &v1alpha1.Tenant{}}
+	err = h.APIReader.Get(ctx, client.ObjectKey{Name: name}, s.Tenant)
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		h.Ledgers.Forget(name)
+		return nil, nil, nil, refuse("namespace %s: there is no tenant %q; put the name of a tenant of yours into the label %s", q.namespace.Name, name, v1alpha1.LabelTenant)
+	}
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("cannot read the tenant %s: %w", name, err)
+	}
+	if s.Existing, err = namespaces(ctx, h.APIReader, name, client.MatchingLabels{v1alpha1.LabelTenant: name}); err != nil {
+		return nil, nil, nil, err
+	}
+	s.Ledger = s.Ledger.Confirm(s.Existing)
+	*last = &look{tenant: name, began: began, Situation: s}
+	s.Profile, s.Owner, s.Request, s.Another, s.Now = q.profile, q.owner, q.request, q.another, h.Now()
+	d, err := Decide(s, q.namespace)
+	return s.Tenant, before, d, err
+}
+
+// namespaces returns the names of a tenant's namespaces.
+func namespaces(ctx context.Context, from client.Reader, tenant string, which ...client.ListOption) ([]string, error) {
+	var list corev1.NamespaceList
+	if err := from.List(ctx, &list, which...); err != nil {
+		return nil, fmt.Errorf("cannot count the namespaces of tenant %s: %w", tenant, err)
+	}
+	names := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, nil
+}

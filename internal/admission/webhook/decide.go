@@ -1,0 +1,295 @@
+// Package webhook decides about the namespaces that owners of tenants make: for
+// which tenant a namespace is, whether the tenant may have one more of that name,
+// and what it is born with. It is asked what the API server cannot decide by
+// itself, because it needs a search, a count or the Tenant; the API server's own
+// rules, which are in internal/admission, hold after it and without it.
+package webhook
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/admission/webhook/reservations"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// maxListed is how many names a message lists.
+	maxListed = 10
+)
+
+// Refusal is a decision that a namespace must not be made. Its text is for the
+// owner who wants it, and says what would be allowed.
+type Refusal struct{ message string }
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.message }
+
+func refuse(format string, args ...any) *Refusal { return &Refusal{fmt.Sprintf(format, args...)} }
+
+// Situation is what a decision depends on.
+type Situation struct {
+	// Tenant is for whom the namespace is to be made.
+	Tenant *v1alpha1.Tenant
+	// Profile is the cluster's.
+	Profile *v1alpha1.TenancyProfile
+	// Owner are the names that the user goes by: see [OwnerKeys].
+	Owner []string
+	// Another is set if the name is another tenant's name, or begins with it.
+	Another bool
+	// Existing are the namespaces with the tenant's label.
+	Existing []string
+	// Ledger is what was written down about others.
+	Ledger reservations.Reservations
+	// Request is the UID of the admission request.
+	Request types.UID
+	// Now is the time.
+	Now time.Time
+}
+
+// Decision is what becomes of a namespace that may be made.
+type Decision struct {
+	// Namespace is as it is to be made.
+	Namespace *corev1.Namespace
+	// Ledger must be written before the request is allowed.
+	Ledger reservations.Reservations
+}
+
+// Decide says whether an owner may make a namespace, and what it is born with. It
+// changes nothing of what it is given. An error is always a [*Refusal].
+func Decide(s Situation, wanted *corev1.Namespace) (*Decision, error) {
+	for _, step := range []func(Situation, *corev1.Namespace) *Refusal{mayAsk, mayBeNamed, mayBelong, mayHave} {
+		if r := step(s, wanted); r != nil {
+			r.message = fmt.Sprintf("tenant %s: %s", s.Tenant.Name, r.message)
+			return nil, r
+		}
+	}
+	born := bornWith(s.Tenant, wanted)
+	if r := lacks(s.Tenant, born); r != nil {
+		r.message = fmt.Sprintf("tenant %s: %s", s.Tenant.Name, r.message)
+		return nil, r
+	}
+	if r := full(s, wanted.Name); r != nil {
+		r.message = fmt.Sprintf("tenant %s: %s", s.Tenant.Name, r.message)
+		return nil, r
+	}
+	metav1.SetMetaDataAnnotation(&born.ObjectMeta, reservations.Mark, string(s.Request))
+	admitted := s.Ledger.For(s.Tenant).Admit(reservations.Admission{Name: wanted.Name, Request: s.Request, At: s.Now.UTC()})
+	return &Decision{Namespace: born, Ledger: admitted}, nil
+}
+
+// mayAsk is about the user and the state of the tenant.
+func mayAsk(s Situation, _ *corev1.Namespace) *Refusal {
+	switch {
+	case !owns(s.Owner, s.Tenant):
+		return refuse("you are not one of its owners: ask the platform team to make you one, or put the name of a tenant of yours into the label %s", v1alpha1.LabelTenant)
+	case !s.Tenant.DeletionTimestamp.IsZero():
+		return refuse("it is being deleted, and gets no more namespaces")
+	case s.Tenant.Spec.Cordoned:
+		return refuse("it is cordoned, and gets no more namespaces until the platform team has ended that")
+	}
+	return nil
+}
+
+// mayBeNamed is about the name.
+func mayBeNamed(s Situation, ns *corev1.Namespace) *Refusal {
+	prefix, prefixed := s.Tenant.Name+"-", s.Tenant.Spec.Namespaces.Prefixed()
+	switch {
+	case ns.Name == "":
+		return refuse("a namespace needs metadata.name, since its name is reserved: leave out metadata.generateName")
+	case admission.ReservedNamespace(ns.Name), slices.Contains(s.Profile.Spec.PlatformNamespaces, ns.Name):
+		return refuse("namespace %s must not have this name, which is the platform's: choose another one", ns.Name)
+	case prefixed && !strings.HasPrefix(ns.Name, prefix):
+		return refuse("namespace %s must have a name that begins with %s", ns.Name, prefix)
+	case admission.DomainName(ns.Name):
+		return refuse("namespace %s must not have this name, which programs in Pods take for the end of an internet address: choose one with a hyphen, such as %s%s", ns.Name, prefix, ns.Name)
+	case s.Another:
+		return refuse("namespace %s must not have this name, which begins with the name of another tenant: choose another one", ns.Name)
+	}
+	for _, pattern := range s.Profile.Spec.ProtectedNamespaces {
+		if matches(pattern, ns.Name) {
+			return refuse("namespace %s must not have this name, which the platform keeps (%s): choose another one", ns.Name, pattern)
+		}
+	}
+	return nil
+}
+
+// mayBelong is about whose the namespace says it is, and what keeps it.
+func mayBelong(s Situation, ns *corev1.Namespace) *Refusal {
+	for _, label := range tenantLabels {
+		if tenant, ok := ns.Labels[label]; ok && tenant != s.Tenant.Name {
+			return refuse("namespace %s must not name another tenant, %s, in the label %s", ns.Name, tenant, label)
+		}
+	}
+	if len(ns.OwnerReferences)+len(ns.Finalizers) > 0 || slices.ContainsFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f != corev1.FinalizerKubernetes }) {
+		return refuse("namespace %s must not have owners or finalizers: leave out metadata.ownerReferences, metadata.finalizers and spec.finalizers", ns.Name)
+	}
+	return nil
+}
+
+// mayHave is about the labels and annotations that the owner gives.
+func mayHave(s Situation, ns *corev1.Namespace) *Refusal {
+	spec := s.Tenant.Spec.Namespaces
+	labels, annotations := metadataOf(s.Tenant)
+	listed := s.Profile.Spec.NamespaceMetadata
+	for _, given := range []struct {
+		kind         string
+		entries, own map[string]string
+		required     map[string]v1alpha1.ValuePattern
+		allowed      []v1alpha1.ValuePattern
+		forbidden    []v1alpha1.ValuePattern
+	}{
+		{"label", ns.Labels, labels, spec.Required.Labels, slices.Concat(listed.Labels, spec.Allowed.Labels), spec.Forbidden.Labels},
+		{"annotation", ns.Annotations, annotations, spec.Required.Annotations, slices.Concat(listed.Annotations, spec.Allowed.Annotations), spec.Forbidden.Annotations},
+	} {
+		for _, key := range slices.Sorted(maps.Keys(given.entries)) {
+			value := given.entries[key]
+			if own, ok := given.own[key]; ok {
+				if own != value {
+					return refuse("namespace %s must not have the %s %s with the value %q: leave it out, or give it the tenant's value, %q", ns.Name, given.kind, key, value, own)
+				}
+				continue
+			}
+			if ofTenure(key) || given.kind == "annotation" && key == admission.AdmissionMark {
+				continue
+			}
+			if admission.ProtectedKey(key) {
+				return refuse("namespace %s must not have the %s %s, which the platform decides on: leave it out", ns.Name, given.kind, key)
+			}
+			for _, pattern := range given.forbidden {
+				if matches(pattern, key) {
+					return refuse("namespace %s must not have the %s %s: those that match %s are forbidden", ns.Name, given.kind, key, pattern)
+				}
+			}
+			if _, asked := given.required[key]; asked {
+				continue
+			}
+			if !slices.ContainsFunc(given.allowed, func(p v1alpha1.ValuePattern) bool { return matches(p, key) }) {
+				return refuse("namespace %s must not have the %s %s, which is not among those that owners choose: leave it out, or ask the platform team to list it in spec.namespaces.allowed of the Tenant (allowed: %s)",
+					ns.Name, given.kind, key, texts(given.allowed))
+			}
+			if slices.Contains(admission.AppliedBy, key) && slices.Contains(s.Profile.Spec.PlatformNamespaces, value) {
+				return refuse("namespace %s must not say in the %s %s that the platform applied it: leave it out", ns.Name, given.kind, key)
+			}
+		}
+	}
+	return nil
+}
+
+// ofTenure reports whether other code checks the value of a label: the labels for the
+// namespace's tenant, its creator and its name.
+func ofTenure(key string) bool {
+	return slices.Contains(tenantLabels, key) || key == v1alpha1.LabelMadeBy || key == corev1.LabelMetadataName
+}
+
+// texts returns patterns as text for messages.
+func texts(patterns []v1alpha1.ValuePattern) string {
+	if len(patterns) == 0 {
+		return "none"
+	}
+	var all []string
+	for _, p := range patterns {
+		all = append(all, string(p))
+	}
+	return strings.Join(all, ", ")
+}
+
+// tenantLabels name the tenant of a namespace.
+var tenantLabels = []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant}
+
+// metadataOf are the labels and annotations that each namespace of a tenant has.
+// What no namespace could have is said by the Tenant's status.
+func metadataOf(t *v1alpha1.Tenant) (labels, annotations map[string]string) {
+	labels, annotations, _ = tenancy.Metadata(t)
+	return labels, annotations
+}
+
+// bornWith returns the namespace with what the tenant's namespaces have. What is
+// protected and gives rights, which is anything but a Pod Security level that
+// holds Pods back, is left to the manager: if owners could bring it, the API
+// server's rules could not tell it from what they made up.
+func bornWith(t *v1alpha1.Tenant, wanted *corev1.Namespace) *corev1.Namespace {
+	born := wanted.DeepCopy()
+	labels, annotations := metadataOf(t)
+	level := labels[admission.PodSecurityLabel]
+	holdsBack := level == "baseline" || level == "restricted"
+	maps.DeleteFunc(labels, func(key, value string) bool {
+		if key == admission.PodSecurityLabel || key == admission.PodSecurityLabel+"-version" && value == "latest" {
+			return !holdsBack
+		}
+		return admission.ProtectedKey(key)
+	})
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return admission.ProtectedKey(key) })
+	labels[v1alpha1.LabelTenant], labels[v1alpha1.LabelMadeBy] = t.Name, v1alpha1.MadeByOwner
+	if born.Labels == nil {
+		born.Labels = map[string]string{}
+	}
+	maps.Copy(born.Labels, labels)
+	if born.Annotations == nil && len(annotations) > 0 {
+		born.Annotations = map[string]string{}
+	}
+	maps.Copy(born.Annotations, annotations)
+	return born
+}
+
+// lacks says which label or annotation is required and not there.
+func lacks(t *v1alpha1.Tenant, born *corev1.Namespace) *Refusal {
+	required := t.Spec.Namespaces.Required
+	for _, of := range []struct {
+		kind     string
+		patterns map[string]v1alpha1.ValuePattern
+		entries  map[string]string
+	}{{"label", required.Labels, born.Labels}, {"annotation", required.Annotations, born.Annotations}} {
+		for _, key := range slices.Sorted(maps.Keys(of.patterns)) {
+			value, ok := of.entries[key]
+			switch {
+			case !ok:
+				return refuse("namespace %s needs the %s %s with a value that matches %s", born.Name, of.kind, key, of.patterns[key])
+			case !matches(of.patterns[key], value):
+				return refuse("namespace %s must not have the %s %s with the value %q: it has to match %s", born.Name, of.kind, key, value, of.patterns[key])
+			}
+		}
+	}
+	return nil
+}
+
+// full refuses when the tenant would have more namespaces than it may.
+func full(s Situation, name string) *Refusal {
+	counted := s.Ledger.Counted(s.Existing)
+	more := 0
+	if !counted[name] {
+		more = 1
+	}
+	if quota := s.Tenant.Spec.Namespaces.Limit(); len(counted)+more > quota {
+		return refuse("has %d of %d namespaces%s; delete one or ask the platform team", len(counted), quota, listed(counted))
+	}
+	return nil
+}
+
+// listed writes names in brackets, if there are any.
+func listed(names map[string]bool) string {
+	sorted := slices.Sorted(maps.Keys(names))
+	switch {
+	case len(sorted) == 0:
+		return ""
+	case len(sorted) > maxListed:
+		return fmt.Sprintf(" (%s and %d more)", strings.Join(sorted[:maxListed], ", "), len(sorted)-maxListed)
+	}
+	return " (" + strings.Join(sorted, ", ") + ")"
+}
+
+// matches says whether a pattern, in which * stands for any characters, stands
+// for all of a text. Case matters.
+func matches(pattern v1alpha1.ValuePattern, text string) bool {
+	expression := strings.ReplaceAll(regexp.QuoteMeta(string(pattern)), `\*`, `.*`)
+	return regexp.MustCompile(`^(?s:` + expression + `)$`).MatchString(text)
+}

@@ -1,0 +1,287 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/admission/webhook/reservations"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+const (
+	// maxAttempts bounds how often an admission is tried while others change the
+	// same ledger.
+	maxAttempts = 10
+	// maxUnseen is how many names a ledger may have, at most, that the cache has not,
+	// before the API server is asked whether they are there: a ledger must not grow
+	// with each namespace that comes and goes.
+	maxUnseen = 64
+	// shards is the number of tenants, at most, that are decided about at once.
+	shards = 64
+)
+
+// The indexes of the cache that [Handler] reads: see [Index].
+const (
+	indexOwner  = "tenure.dev/owner"
+	indexTenant = "tenure.dev/tenant"
+	// indexAnyTenant is the index of namespaces by the tenant that any of the labels
+	// names.
+	indexAnyTenant = "tenure.dev/any-tenant"
+)
+
+// Profiles gives the profile that is in force.
+type Profiles interface {
+	// Profile returns nil if there is none, and an error if it is not valid.
+	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
+}
+
+// Handler answers the API server's question about a namespace that an owner
+// makes. Several may run at a time: what they admit is compared and swapped in the
+// tenant's ledger.
+type Handler struct {
+	// Client reads from a cache with the indexes of [Index].
+	Client client.Reader
+	// APIReader reads from the API server.
+	APIReader client.Reader
+	// Ledgers has what was admitted.
+	Ledgers *reservations.Keeper
+	// Profiles is what holds for all tenants.
+	Profiles Profiles
+	// Now is the time.
+	Now func() time.Time
+
+	// turns let the namespaces of one tenant be decided about one after the other:
+	// they would only take each other's version of the ledger away. Whoever has taken
+	// what is in the channel has the turn.
+	turns [shards]chan *look
+	// limits bound the rate of requests of each tenant's owners.
+	limits *limits
+}
+
+// look is what was last read of a tenant from the API server, and since when. Nil is
+// nothing.
+type look struct {
+	tenant string
+	began  time.Time
+	Situation
+}
+
+// NewHandler returns a handler that is ready.
+func NewHandler(c client.Reader, live client.Reader, ledgers *reservations.Keeper, profiles Profiles) *Handler {
+	h := &Handler{Client: c, APIReader: live, Ledgers: ledgers, Profiles: profiles, Now: time.Now, limits: newLimits()}
+	for i := range h.turns {
+		h.turns[i] = make(chan *look, 1)
+		h.turns[i] <- nil
+	}
+	return h
+}
+
+// Index adds what the handler looks up to a cache.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &v1alpha1.Tenant{}, indexOwner, func(o client.Object) []string {
+		return TenantKeys(o.(*v1alpha1.Tenant))
+	}); err != nil {
+		return fmt.Errorf("cannot index the owners of tenants: %w", err)
+	}
+	if err := indexer.IndexField(ctx, &corev1.Namespace{}, indexTenant, func(o client.Object) []string {
+		if tenant, ok := o.GetLabels()[v1alpha1.LabelTenant]; ok {
+			return []string{tenant}
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("cannot index the namespaces of tenants: %w", err)
+	}
+	if err := indexer.IndexField(ctx, &corev1.Namespace{}, indexAnyTenant, func(o client.Object) []string {
+		if tenant, ok := tenancy.TenantOf(o.GetLabels()); ok {
+			return []string{tenant}
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("cannot index the namespaces of tenants: %w", err)
+	}
+	return nil
+}
+
+// Handle implements [admission.Handler]. What cannot be decided is refused.
+func (h *Handler) Handle(ctx context.Context, request admission.Request) admission.Response {
+	if request.Operation != admissionv1.Create || request.Resource.Resource != "namespaces" || request.SubResource != "" {
+		return admission.Allowed("")
+	}
+	ns := &corev1.Namespace{}
+	if err := json.Unmarshal(request.Object.Raw, ns); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("cannot read the namespace: %w", err))
+	}
+	dryRun := request.DryRun != nil && *request.DryRun
+	born, err := h.decide(ctx, &question{
+		user: request.UserInfo.Username, owner: OwnerKeys(request.UserInfo), groups: request.UserInfo.Groups,
+		namespace: ns, request: request.UID, dryRun: dryRun, asked: h.Now(),
+	})
+	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
+		return admission.Denied(refusal.Error())
+	}
+	if errors.Is(err, errTooMany) {
+		return admission.Errored(http.StatusTooManyRequests, err)
+	}
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	content, err := json.Marshal(born)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("cannot write the namespace: %w", err))
+	}
+	return admission.PatchResponseFromRaw(request.Object.Raw, content)
+}
+
+// question is about one namespace.
+type question struct {
+	// owner are the keys of the user, see [OwnerKeys], groups the user's groups, and user
+	// the user name.
+	owner, groups []string
+	user          string
+	namespace     *corev1.Namespace
+	request       types.UID
+	dryRun        bool
+	// asked is when, and profile what holds then.
+	asked   time.Time
+	profile *v1alpha1.TenancyProfile
+	// another is set if the name belongs to another tenant.
+	another bool
+}
+
+// decide returns the namespace as it is to be made.
+func (h *Handler) decide(ctx context.Context, q *question) (*corev1.Namespace, error) {
+	profile, err := h.Profiles.Profile(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if profile == nil {
+		return nil, refuse("namespace %s cannot be made while the cluster has no TenancyProfile: ask the platform team", q.namespace.Name)
+	}
+	if slices.ContainsFunc(profile.Spec.BreakGlass, func(g string) bool { return slices.Contains(q.groups, g) }) {
+		return q.namespace, nil
+	}
+	q.profile = profile
+	name, err := h.tenant(ctx, q.owner, q.namespace)
+	if err != nil {
+		return nil, err
+	}
+	if who := h.flowDistinguisher(ctx, name, q); !h.limits.allow(who) {
+		return nil, fmt.Errorf("%w: %s asks for more than %d namespaces a second; try again in a moment", errTooMany, who, tenantRate)
+	}
+	if q.another, err = h.another(ctx, q.namespace.Name, name); err != nil {
+		return nil, err
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name))
+	turn := h.turns[hash.Sum32()%shards]
+	select {
+	case last := <-turn:
+		defer func() { turn <- last }()
+		return h.admit(ctx, name, q, &last)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("cannot decide about the namespace: %w", context.Cause(ctx))
+	}
+}
+
+// errTooMany is the error for a user or tenant that sends too many requests.
+var errTooMany = errors.New("too many requests")
+
+// flowDistinguisher returns the key under which a request counts: the tenant if an owner sent it, so
+// that nobody else can use up the limit of its owners, and otherwise the user.
+func (h *Handler) flowDistinguisher(ctx context.Context, name string, q *question) string {
+	t := &v1alpha1.Tenant{}
+	if err := h.Client.Get(ctx, client.ObjectKey{Name: name}, t); err == nil && owns(q.owner, t) {
+		return "tenant " + name
+	}
+	return "user " + q.user
+}
+
+// another reports whether the name of a namespace of a tenant equals the name of a
+// different tenant, or begins with it and a hyphen. It ignores a different tenant with a
+// shorter name if the namespace's name begins with its own tenant's name and a hyphen.
+func (h *Handler) another(ctx context.Context, namespace, tenant string) (bool, error) {
+	own := 0
+	if strings.HasPrefix(namespace, tenant+"-") {
+		own = len(tenant)
+	}
+	for end := len(namespace); end > own; end = strings.LastIndexByte(namespace[:end], '-') {
+		name := namespace[:end]
+		if name == tenant {
+			continue
+		}
+		err := h.Client.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.Tenant{}, client.UnsafeDisableDeepCopy)
+		if err == nil {
+			return true, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return false, fmt.Errorf("cannot read the tenants: %w", err)
+		}
+		var labelled corev1.NamespaceList
+		if err := h.Client.List(ctx, &labelled, client.MatchingFields{indexAnyTenant: name}, client.Limit(1), client.UnsafeDisableDeepCopy); err != nil {
+			return false, fmt.Errorf("cannot read the namespaces of tenants: %w", err)
+		}
+		if len(labelled.Items) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// tenant returns the name of the tenant that a namespace is for: that of its
+// labels, or the only one that its maker owns. Somebody who owns none is refused only
+// when the API server says so, as the cache may not know yet of one made a moment ago.
+func (h *Handler) tenant(ctx context.Context, owner []string, ns *corev1.Namespace) (string, error) {
+	for _, label := range tenantLabels {
+		if tenant, ok := ns.Labels[label]; ok {
+			return tenant, nil
+		}
+	}
+	owned := map[string]bool{}
+	for _, key := range owner {
+		if err := ownedBy(ctx, h.Client, owner, owned, client.MatchingFields{indexOwner: key}, client.UnsafeDisableDeepCopy); err != nil {
+			return "", err
+		}
+	}
+	if len(owned) == 0 {
+		if err := ownedBy(ctx, h.APIReader, owner, owned); err != nil {
+			return "", err
+		}
+	}
+	switch len(owned) {
+	case 0:
+		return "", refuse("namespace %s: there is no tenant that you own; ask the platform team", ns.Name)
+	case 1:
+		for name := range owned {
+			return name, nil
+		}
+	}
+	return "", refuse("namespace %s: you own several tenants%s; put the name of one into the label %s", ns.Name, listed(owned), v1alpha1.LabelTenant)
+}
+
+// ownedBy adds the names of the tenants that somebody owns, see [OwnerKeys].
+func ownedBy(ctx context.Context, from client.Reader, owner []string, owned map[string]bool, which ...client.ListOption) error {
+	var list v1alpha1.TenantList
+	if err := from.List(ctx, &list, which...); err != nil {
+		return fmt.Errorf("cannot find the tenants of an owner: %w", err)
+	}
+	for i := range list.Items {
+		if owns(owner, &list.Items[i]) {
+			owned[list.Items[i].Name] = true
+		}
+	}
+	return nil
+}

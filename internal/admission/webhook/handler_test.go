@@ -1,0 +1,70 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/admission/webhook/reservations"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+type valid struct{}
+
+func (valid) Profile(context.Context) (*v1alpha1.TenancyProfile, error) {
+	return &v1alpha1.TenancyProfile{}, nil
+}
+
+// TestStaleOwner asks a replica whose cache does not show the tenants yet for a
+// namespace that does not say whose it is.
+func TestStaleOwner(t *testing.T) {
+	t.Parallel()
+	owned := func(name string) client.Object {
+		return &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: rbacv1.UserKind, Name: "ann"}}}}
+	}
+	for name, tc := range map[string]struct {
+		reason, user string
+		tenants      []client.Object
+		refusal      string
+	}{
+		"owner":    {"a tenant that was made a moment ago counts", "ann", []client.Object{owned("dev")}, ""},
+		"of two":   {"to guess would be to give one tenant's quota away", "ann", []client.Object{owned("dev"), owned("ops")}, "you own several tenants (dev, ops)"},
+		"stranger": {"others' tenants do not count", "joe", []client.Object{owned("dev")}, "there is no tenant that you own"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := runtime.NewScheme()
+			if err := errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
+				t.Fatal(err)
+			}
+			indexed := func(client.Object) []string { return nil }
+			live := fake.NewClientBuilder().WithScheme(s).WithObjects(tc.tenants...).Build()
+			stale := fake.NewClientBuilder().WithScheme(s).WithIndex(&v1alpha1.Tenant{}, indexOwner, indexed).WithIndex(&corev1.Namespace{}, indexTenant, indexed).WithIndex(&corev1.Namespace{}, indexAnyTenant, indexed).Build()
+			h := NewHandler(stale, live, &reservations.Keeper{Client: live, Namespace: "flux-system", Now: time.Now}, valid{})
+			raw, err := json.Marshal(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dev-a"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Operation: admissionv1.Create, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "namespaces"},
+				UserInfo: authenticationv1.UserInfo{Username: tc.user}, Object: runtime.RawExtension{Raw: raw},
+			}})
+			if got.Allowed != (tc.refusal == "") || !got.Allowed && !strings.Contains(got.Result.Message, tc.refusal) {
+				t.Errorf("%s: allowed: %v, %v", tc.reason, got.Allowed, got.Result)
+			}
+		})
+	}
+}

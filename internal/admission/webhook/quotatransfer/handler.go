@@ -1,0 +1,178 @@
+// Package quotatransfer is the webhook that lets a request wait while the manager moves a part
+// of the tenant's quota into the request's namespace. It does not enforce quotas: the API
+// server's own quota decides each request that the webhook allows, and the webhook denies
+// only requests that this quota would deny as well, in order to tell the user what the
+// tenant has left. While the webhook is down, each namespace keeps its part.
+//
+// The webhook itself moves nothing. It writes the wishes of waiting requests to the
+// namespace's part, and the manager that holds the lease divides the quota again: see
+// [tenancy.DistributeQuota].
+package quotatransfer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	"github.com/tenure-dev/tenure/internal/tenancy/quota"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+const (
+	// patience is the maximum time that a request waits. It is less than the API server
+	// waits for the webhook.
+	patience = 8 * time.Second
+	// grace is how long a request waits that exceeds what the tenant has left: Kubernetes
+	// takes a moment to subtract deleted objects from the usage.
+	grace = 2 * time.Second
+	// tick is the interval at which the handler checks waiting requests.
+	tick = 20 * time.Millisecond
+	// viewDelay is how long after this replica the API server may learn of a changed
+	// quota.
+	viewDelay = 250 * time.Millisecond
+	// kept is how long a namespace keeps what it got for a dry run, even if requests in
+	// other namespaces need it: the API server's quota still has to check the dry run.
+	kept = 2 * viewDelay
+	// maxWaiting is the maximum number of waiting requests in a namespace. Further
+	// requests do not wait: the namespace's part decides them.
+	maxWaiting = 500
+)
+
+// indexTenant is the index of parts by tenant.
+const indexTenant = "divided-quota-of"
+
+// Handler answers the admission reviews for requests in namespaces with a part of a
+// quota. It may be used from many goroutines.
+type Handler struct {
+	// Client reads from a cache with the index of [Index], and writes.
+	Client client.Client
+	// Replica is the name of this replica, unique among all replicas.
+	Replica string
+	// Owns reports whether the user of a request owns a tenant.
+	Owns func(request admission.Request, tenant *v1alpha1.Tenant) bool
+
+	mu sync.Mutex
+	// lanes are the queues of the namespaces in which a request waits or has waited.
+	lanes map[string]*requestQueue
+}
+
+// Index adds the indexes that the handler uses to a cache.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &corev1.ResourceQuota{}, indexTenant, func(o client.Object) []string {
+		if o.GetLabels()[tenancy.LabelQuotaScope] != tenancy.QuotaScopeTenant {
+			return nil
+		}
+		return []string{o.GetLabels()[v1alpha1.LabelFluxTenant]}
+	}); err != nil {
+		return fmt.Errorf("cannot index the parts of quotas: %w", err)
+	}
+	return nil
+}
+
+// Handle implements [admission.Handler]. It allows a request that it cannot decide, and
+// leaves it to the API server.
+func (h *Handler) Handle(ctx context.Context, request admission.Request) admission.Response {
+	demand, err := quota.Of(&request.AdmissionRequest)
+	if err != nil || len(demand.Delta) == 0 {
+		return admission.Allowed("")
+	}
+	parts, err := h.parts(ctx, request.Namespace)
+	if err != nil {
+		return admission.Allowed("").WithWarnings(err.Error())
+	}
+	w := &waitingRequest{needs: map[string]corev1.ResourceList{}, sure: true, since: time.Now(), dryRun: request.DryRun != nil && *request.DryRun}
+	for i := range parts {
+		counted, sure := demand.In(&parts[i].Spec)
+		if len(counted) > 0 {
+			w.needs[parts[i].Name] = counted
+			w.sure = w.sure && sure
+		}
+	}
+	if len(w.needs) == 0 {
+		return admission.Allowed("")
+	}
+	l := h.lane(request.Namespace)
+	if !l.join(w) {
+		return admission.Allowed("")
+	}
+	defer h.leave(ctx, l, w)
+	return h.wait(ctx, request, l, w)
+}
+
+// leave removes a request from its lane, and withdraws the lane's wish later if no other
+// request does: the wish would hold quota that requests in other namespaces need.
+func (h *Handler) leave(ctx context.Context, l *requestQueue, w *waitingRequest) {
+	if wish := l.leave(w); !wish {
+		return
+	}
+	delay := maxCountDelay
+	if w.dryRun {
+		delay = kept
+	}
+	time.AfterFunc(delay, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		// If this fails, the wish ends when the replica does not renew it.
+		_ = l.check(ctx, h, time.Now())
+	})
+}
+
+// wait waits until the request fits, exceeds the tenant's quota, or has waited too long,
+// and returns the response.
+func (h *Handler) wait(ctx context.Context, request admission.Request, l *requestQueue, w *waitingRequest) admission.Response {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for waited := false; ; waited = true {
+		verdict, err := l.look(ctx, h, w)
+		switch {
+		case err != nil:
+			return admission.Allowed("").WithWarnings(err.Error())
+		case verdict == fits && !waited:
+			return admission.Allowed("")
+		case verdict == fits:
+			select {
+			case <-time.After(viewDelay):
+			case <-ctx.Done():
+			}
+			return admission.Allowed("")
+		case verdict == refused:
+			return h.refusal(ctx, request, w)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return admission.Allowed("").WithWarnings("the tenant's quota could not be moved into namespace " + request.Namespace + " in time: what the namespace has decides")
+		}
+	}
+}
+
+// parts returns the parts of quotas in a namespace. Do not change them: they are the
+// cache's own objects.
+func (h *Handler) parts(ctx context.Context, namespace string) ([]corev1.ResourceQuota, error) {
+	var list corev1.ResourceQuotaList
+	if err := h.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{tenancy.LabelQuotaScope: tenancy.QuotaScopeTenant}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("cannot read the quotas of namespace %s: %w", namespace, err)
+	}
+	return list.Items, nil
+}
+
+func (h *Handler) lane(namespace string) *requestQueue {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lanes == nil {
+		h.lanes = map[string]*requestQueue{}
+	}
+	l, ok := h.lanes[namespace]
+	if !ok {
+		l = &requestQueue{namespace: namespace, sent: map[string]*passedRequests{}, written: map[string]wrote{}, held: map[string]time.Time{}, falls: map[string]*fallingUsage{}}
+		h.lanes[namespace] = l
+	}
+	return l
+}

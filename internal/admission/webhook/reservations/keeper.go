@@ -1,0 +1,193 @@
+package reservations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// content is the annotation of the Lease with the ledger. A Lease is the least
+	// that can hold it: who may write all Leases of a namespace can read nothing secret
+	// and change nothing that is applied, which is not so for ConfigMaps.
+	content = "tenure.dev/ledger"
+	// prefix begins the names of the Leases; the tenant's name follows.
+	prefix = "tenure-ledger-"
+	// fieldOwner is who writes them.
+	fieldOwner = "tenure-webhook"
+	// remembered is how long the mark of a namespace is known after it was seen, at
+	// least. It only has to be longer than an admission counts.
+	remembered = 5 * Lifetime
+)
+
+// ErrChanged says that somebody else has changed a ledger meanwhile: read it again.
+var ErrChanged = errors.New("the ledger was changed by somebody else")
+
+// Record is a ledger as it was read or written.
+type Record struct {
+	// Ledger is what it says.
+	Reservations
+	// lease holds it, and is nil if there is none yet.
+	lease *coordinationv1.Lease
+}
+
+// Keeper reads and writes the ledgers for one replica, and knows which admissions are
+// over. The zero value, with Client, Namespace and Now, is ready; it may be used from
+// many goroutines.
+type Keeper struct {
+	// Client reads and writes the API server itself, without a cache.
+	Client client.Client
+	// Namespace is where the Leases are.
+	Namespace string
+	// Now is the time.
+	Now func() time.Time
+
+	mu    sync.Mutex
+	known map[string]*Record
+	// seen are marks of namespaces: the first since then, the second from before.
+	seen  [2]map[types.UID]bool
+	since time.Time
+}
+
+// Known returns what this replica has read or written last, or nil. It may be outdated,
+// and then cannot be written.
+func (k *Keeper) Known(tenant string) *Record {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.known[tenant]
+}
+
+// Forget lets a tenant that is gone take no more room.
+func (k *Keeper) Forget(tenant string) { k.keep(tenant, nil) }
+
+func (k *Keeper) keep(tenant string, r *Record) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r == nil {
+		delete(k.known, tenant)
+		return
+	}
+	if k.known == nil {
+		k.known = map[string]*Record{}
+	}
+	k.known[tenant] = r
+}
+
+// Read reads a tenant's ledger from the API server. It is empty if there is none.
+func (k *Keeper) Read(ctx context.Context, tenant string) (*Record, error) {
+	lease := &coordinationv1.Lease{}
+	err := k.Client.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: prefix + tenant}, lease)
+	if apierrors.IsNotFound(err) {
+		k.Forget(tenant)
+		return &Record{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the ledger of tenant %s: %w", tenant, err)
+	}
+	l, err := Decode(lease.Annotations[content])
+	if err != nil {
+		return nil, fmt.Errorf("the Lease %s/%s does not hold the ledger of tenant %s, delete it: %w", k.Namespace, lease.Name, tenant, err)
+	}
+	r := &Record{Reservations: l, lease: lease}
+	k.keep(tenant, r)
+	return r, nil
+}
+
+// Write writes a ledger in the place of the one that was read. The error is
+// [ErrChanged] if that is not there any more.
+func (k *Keeper) Write(ctx context.Context, t *v1alpha1.Tenant, before *Record, l Reservations) error {
+	encoded, err := l.Encode()
+	if err != nil {
+		return err
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: prefix + t.Name}}
+	write := func() error { return k.Client.Create(ctx, lease, client.FieldOwner(fieldOwner)) }
+	if before.lease != nil {
+		lease = before.lease.DeepCopy()
+		write = func() error { return k.Client.Update(ctx, lease, client.FieldOwner(fieldOwner)) }
+	}
+	if len(lease.ManagedFields) > 0 {
+		// One writer needs no account of who wrote which field. An empty entry ends it,
+		// for good, and each write is cheaper then.
+		lease.ManagedFields = []metav1.ManagedFieldsEntry{{}}
+	}
+	annotations := maps.Clone(lease.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[content] = encoded
+	lease.Annotations = annotations
+	lease.Labels = map[string]string{tenancy.LabelManaged: tenancy.ManagedValue, v1alpha1.LabelTenant: t.Name}
+	lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Tenant", Name: t.Name, UID: t.UID}}
+	if err := write(); err != nil {
+		// Also when nobody knows whether it was written.
+		k.Forget(t.Name)
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+			return ErrChanged
+		}
+		return fmt.Errorf("cannot write the ledger of tenant %s: %w", t.Name, err)
+	}
+	k.keep(t.Name, &Record{Reservations: l, lease: lease})
+	return nil
+}
+
+// Over says whether the request of an admission has ended. What is over stays so.
+func (k *Keeper) Over(a Admission) bool {
+	if !k.Now().Before(a.At.Add(Lifetime)) {
+		return true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.seen[0][a.Request] || k.seen[1][a.Request]
+}
+
+// Saw notes a namespace that is there or was: the request that made it is over.
+func (k *Keeper) Saw(namespace client.Object) {
+	mark := types.UID(namespace.GetAnnotations()[Mark])
+	now := k.Now()
+	// At the start all namespaces are seen; the admissions of old ones are long over.
+	if mark == "" || namespace.GetCreationTimestamp().Add(remembered).Before(now) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.seen[0] == nil || now.Sub(k.since) > remembered {
+		k.seen = [2]map[types.UID]bool{{}, k.seen[0]}
+		k.since = now
+	}
+	k.seen[0][mark] = true
+}
+
+// Close lets no more namespaces be admitted for a Tenant that is being deleted, also
+// by replicas that do not know of that yet. It returns the name of one that was
+// admitted and may still come, or an empty text if there is none.
+func (k *Keeper) Close(ctx context.Context, t *v1alpha1.Tenant) (string, error) {
+	r, err := k.Read(ctx, t.Name)
+	if err != nil {
+		return "", err
+	}
+	// Without a ledger one is made, so that nobody else makes it.
+	settled := r.Settle(k.Over)
+	if !r.Closed || r.Tenant != t.UID {
+		settled = settled.For(t)
+		settled.Closed = true
+		if err := k.Write(ctx, t, r, settled); err != nil {
+			return "", err
+		}
+	}
+	for _, a := range settled.Admitted {
+		return a.Name, nil
+	}
+	return "", nil
+}

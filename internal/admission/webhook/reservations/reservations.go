@@ -1,0 +1,139 @@
+// Package reservations keeps count of the namespaces that owners of a tenant make, so that
+// there are never more than its quota.
+//
+// Each Tenant with a quota has a ledger: the names that may be there, and the
+// admissions of which nobody knows yet what became of them. A name is written down
+// before its namespace is admitted, by compare and swap, so that of two replicas that
+// count the same, one writes and the other counts again. An admission is over when its
+// request has ended: when its namespace was seen, which carries the admission's mark,
+// or after two minutes. A name goes when no admission of it is left and the API server
+// then says that the namespace is not there. So whatever a cache does not show yet, the
+// ledger does, and what it does not show is not there: see docs/design/tenancy.md.
+package reservations
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/admission"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// Mark is the annotation of a namespace with the admission that it came by. Only
+	// the webhook writes it, and nothing is decided by it but that the request is over.
+	Mark = admission.AdmissionMark
+	// Lifetime is how long an admission counts of which nothing is seen. A request to
+	// the API server ends after a minute, so that a namespace is there by then or
+	// never; the rest is for clocks of replicas that differ.
+	Lifetime = 2 * time.Minute
+	// MaxSize is how long a ledger may be, in bytes, with room for the Lease's other
+	// annotations: Kubernetes lets an object have 256 KiB of them. It is enough for 10,000 names
+	// of 20 characters.
+	MaxSize = 250_000
+)
+
+// Admission is a namespace that was admitted and may not be there yet.
+type Admission struct {
+	// Name is the namespace's.
+	Name string `json:"name"`
+	// Request is the admission request's UID, and the namespace's [Mark].
+	Request types.UID `json:"request"`
+	// At is when it was admitted.
+	At time.Time `json:"at"`
+}
+
+// Reservations is what was written down about a Tenant. Its methods leave it as it is.
+type Reservations struct {
+	// Tenant and Generation are those of the Tenant that the last decision was made by.
+	Tenant     types.UID `json:"tenant"`
+	Generation int64     `json:"generation"`
+	// Closed says that the Tenant is being deleted and gets no more namespaces.
+	Closed bool `json:"closed,omitempty"`
+	// Names are namespaces that may be there and of which no admission is left. Sorted.
+	Names []string `json:"names,omitempty"`
+	// Admitted are the admissions whose requests may not be over.
+	Admitted []Admission `json:"admitted,omitempty"`
+}
+
+// Of says whether the ledger is a Tenant's as it is now.
+func (l Reservations) Of(t *v1alpha1.Tenant) bool {
+	return l.Tenant == t.UID && l.Generation == t.Generation && !l.Closed
+}
+
+// For returns the ledger as that of a Tenant as it is now. What was admitted for one of
+// the same name before counts, since it may still come.
+func (l Reservations) For(t *v1alpha1.Tenant) Reservations {
+	l.Tenant, l.Generation, l.Closed = t.UID, t.Generation, false
+	return l
+}
+
+// Settle returns the ledger without the admissions that are over. Their names stay:
+// the namespaces may be there.
+func (l Reservations) Settle(over func(Admission) bool) Reservations {
+	names, left := slices.Clone(l.Names), []Admission(nil)
+	for _, a := range l.Admitted {
+		if over(a) {
+			names = append(names, a.Name)
+			continue
+		}
+		left = append(left, a)
+	}
+	slices.Sort(names)
+	l.Names, l.Admitted = slices.Compact(names), left
+	return l
+}
+
+// Confirm returns the ledger with the names of the namespaces that are there. These
+// must have been read from the API server after the ledger was settled: one whose
+// admission turns out to be over meanwhile may have come after that.
+func (l Reservations) Confirm(namespaces []string) Reservations {
+	l.Names = slices.Compact(slices.Sorted(slices.Values(namespaces)))
+	return l
+}
+
+// Admit returns the ledger with one admission more.
+func (l Reservations) Admit(a Admission) Reservations {
+	l.Admitted = append(slices.Clone(l.Admitted), a)
+	return l
+}
+
+// Counted returns all names that count: those of the ledger, and others that are
+// known.
+func (l Reservations) Counted(known []string) map[string]bool {
+	counted := make(map[string]bool, len(l.Names)+len(l.Admitted)+1)
+	for _, name := range l.Names {
+		counted[name] = true
+	}
+	for _, a := range l.Admitted {
+		counted[a.Name] = true
+	}
+	for _, name := range known {
+		counted[name] = true
+	}
+	return counted
+}
+
+// Encode writes a ledger. It fails when there are too many names, see [MaxSize].
+func (l Reservations) Encode() (string, error) {
+	content, err := json.Marshal(l)
+	if err != nil {
+		return "", fmt.Errorf("cannot write down the namespaces: %w", err)
+	}
+	if len(content) > MaxSize {
+		return "", fmt.Errorf("cannot keep count of %d namespaces: their names have to fit into %d bytes; ask the platform team for a second tenant", len(l.Names)+len(l.Admitted), MaxSize)
+	}
+	return string(content), nil
+}
+
+// Decode reads what [Reservations.Encode] wrote.
+func Decode(content string) (Reservations, error) {
+	var l Reservations
+	if err := json.Unmarshal([]byte(content), &l); err != nil {
+		return Reservations{}, fmt.Errorf("cannot read the namespaces that were written down: %w", err)
+	}
+	return l, nil
+}

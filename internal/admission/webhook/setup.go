@@ -1,0 +1,232 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	rules "github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/admission/webhook/caller"
+	"github.com/tenure-dev/tenure/internal/admission/webhook/quotatransfer"
+	"github.com/tenure-dev/tenure/internal/admission/webhook/reservations"
+	"github.com/tenure-dev/tenure/internal/process/certs"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// Options say where the webhook is served.
+type Options struct {
+	// Address is HOST:PORT, of which the host may be empty.
+	Address string
+	// Namespace is where the Secret with the certificate and the ledgers are.
+	Namespace string
+	// Names are what the API server calls the webhook by: see [ServiceNames].
+	Names []string
+	// Profiles is what holds for all tenants.
+	Profiles Profiles
+	// ClientCA is a PEM file with the certificate authorities of the API server's client
+	// certificate, and ClientName the name in that certificate. Both are empty if the API
+	// server has no client certificate, as on managed clusters.
+	ClientCA, ClientName string
+	// Replica is the name of this replica, unique among all replicas.
+	Replica string
+}
+
+// ServiceNames are the names of the webhook's Service in a namespace.
+func ServiceNames(namespace string) []string {
+	name := rules.WebhookService + "." + namespace + ".svc"
+	return []string{name, name + ".cluster.local"}
+}
+
+// Setup serves the webhook in each replica of a manager: which of them leads does
+// not matter to it. A replica is not ready before it has a certificate. It returns what
+// keeps the ledgers of this replica.
+func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*reservations.Keeper, error) {
+	host, port, err := splitAddress(o.Address)
+	if err != nil {
+		return nil, err
+	}
+	direct, err := directClient(mgr)
+	if err != nil {
+		return nil, err
+	}
+	keeper := &certs.Keeper{
+		Client: direct, Namespace: o.Namespace, Secret: rules.WebhookService, Names: o.Names,
+		Trust: trust(direct), Issue: certs.Issue, Now: time.Now,
+	}
+	callers := &caller.Keeper{Client: direct, Namespace: o.Namespace, Secret: rules.WebhookService, Publish: publish(direct), Now: time.Now}
+	certificates, err := clientCertificates(o.ClientCA, o.ClientName)
+	if err != nil {
+		return nil, err
+	}
+	server := ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){certificates, func(c *tls.Config) {
+		c.MinVersion = tls.VersionTLS13
+		c.GetCertificate = keeper.Certificate
+		c.NextProtos = oneAtATime
+	}}})
+	if err := errors.Join(Index(ctx, mgr.GetFieldIndexer()), quotatransfer.Index(ctx, mgr.GetFieldIndexer())); err != nil {
+		return nil, err
+	}
+	ledgers := &reservations.Keeper{Client: direct, Namespace: o.Namespace, Now: time.Now}
+	if err := listen(ctx, mgr.GetCache(), ledgers); err != nil {
+		return nil, err
+	}
+	for prefix, handler := range map[string]admission.Handler{
+		rules.WebhookPath:      NewHandler(mgr.GetClient(), mgr.GetAPIReader(), ledgers, o.Profiles),
+		rules.QuotaWebhookPath: &quotatransfer.Handler{Client: mgr.GetClient(), Replica: o.Replica, Owns: isOwner},
+	} {
+		server.Register(prefix+"/", callers.Only(prefix, &admission.Webhook{Handler: handler}))
+	}
+	if err := errors.Join(mgr.Add(keeper), mgr.Add(callers)); err != nil {
+		return nil, fmt.Errorf("cannot keep the webhook's certificate: %w", err)
+	}
+	if err := mgr.Add(&replica{server, keeper, callers}); err != nil {
+		return nil, fmt.Errorf("cannot serve the webhook: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("webhook-certificate", keeper.Ready); err != nil {
+		return nil, fmt.Errorf("cannot serve the webhook: %w", err)
+	}
+	return ledgers, nil
+}
+
+// oneAtATime is HTTP/1.1, for connections on which a small request is waited for: with
+// HTTP/2 each passes several goroutines more on both sides, which an owner waits for.
+var oneAtATime = []string{"http/1.1"}
+
+// listen tells the ledgers which namespaces are there or were, and which tenants are
+// gone.
+func listen(ctx context.Context, from cache.Cache, ledgers *reservations.Keeper) error {
+	for _, to := range []struct {
+		kind    client.Object
+		handler toolscache.ResourceEventHandlerFuncs
+	}{
+		{&corev1.Namespace{}, toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { with(o, ledgers.Saw) },
+			UpdateFunc: func(_, o any) { with(o, ledgers.Saw) },
+			DeleteFunc: func(o any) { with(o, ledgers.Saw) },
+		}},
+		{&v1alpha1.Tenant{}, toolscache.ResourceEventHandlerFuncs{
+			DeleteFunc: func(o any) { with(o, func(t client.Object) { ledgers.Forget(t.GetName()) }) },
+		}},
+	} {
+		informer, err := from.GetInformer(ctx, to.kind, cache.BlockUntilSynced(false))
+		if err == nil {
+			_, err = informer.AddEventHandler(to.handler)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read the tenants and their namespaces: %w", err)
+		}
+	}
+	return nil
+}
+
+// with calls a function with the object that an event is about.
+func with(event any, do func(client.Object)) {
+	if gone, ok := event.(toolscache.DeletedFinalStateUnknown); ok {
+		event = gone.Obj
+	}
+	if o, ok := event.(client.Object); ok {
+		do(o)
+	}
+}
+
+// replica serves when there is a certificate and the cache has been filled, which
+// the manager waits for. Until then a call fails, as it should.
+type replica struct {
+	server  ctrlwebhook.Server
+	keeper  *certs.Keeper
+	callers *caller.Keeper
+}
+
+// NeedLeaderElection says that each replica serves.
+func (r *replica) NeedLeaderElection() bool { return false }
+
+// Start serves until the context ends.
+func (r *replica) Start(ctx context.Context) error {
+	for _, ready := range []<-chan struct{}{r.keeper.Serving(), r.callers.Published()} {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return r.server.Start(ctx)
+}
+
+// isOwner reports whether the user of a request owns a tenant.
+func isOwner(request admission.Request, tenant *v1alpha1.Tenant) bool {
+	return owns(OwnerKeys(request.UserInfo), tenant)
+}
+
+// clientCertificates returns a TLS option that requires a client certificate from
+// callers, if the API server has one.
+func clientCertificates(file, name string) (func(*tls.Config), error) {
+	if file == "" {
+		return func(*tls.Config) {}, nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the authorities of the API server's certificate: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(content) {
+		return nil, fmt.Errorf("cannot verify the API server's certificate: %s has no authority in PEM", file)
+	}
+	return func(c *tls.Config) {
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, pool
+		c.VerifyConnection = func(state tls.ConnectionState) error {
+			leaf := state.PeerCertificates[0]
+			if leaf.Subject.CommonName == name || slices.Contains(leaf.DNSNames, name) {
+				return nil
+			}
+			return fmt.Errorf("the caller's certificate is not that of %s", name)
+		}
+	}, nil
+}
+
+// directClient reads and writes without a cache, which would need the right to
+// list what it reads.
+func directClient(mgr ctrlmanager.Manager) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, admissionregistrationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("cannot make a client for the webhook: %w", err)
+		}
+	}
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.NextProtos = oneAtATime
+	direct, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for the webhook: %w", err)
+	}
+	return direct, nil
+}
+
+// splitAddress reads HOST:PORT, of which the host may be empty.
+func splitAddress(address string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err == nil {
+		port, err = strconv.Atoi(text)
+	}
+	if err != nil || port < 1 || port > 65535 {
+		return "", 0, fmt.Errorf("cannot serve the webhook at %q: it is not HOST:PORT, with a port from 1 to 65535", address)
+	}
+	return host, port, nil
+}

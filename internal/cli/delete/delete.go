@@ -1,0 +1,66 @@
+// Package deletecmd is `tenure delete`: what `tenure create` has added goes again.
+package deletecmd
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenure-dev/tenure/internal/cli/edit"
+	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
+	"github.com/tenure-dev/tenure/internal/fleet/workspace"
+	"github.com/tenure-dev/tenure/internal/ui"
+)
+
+// NewCommand returns `delete` with its subcommands.
+func NewCommand(streams ui.IO) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "delete",
+		Short: "Remove a tenant from a fleet",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(tenant(streams))
+	return cmd
+}
+
+func tenant(streams ui.IO) *cobra.Command {
+	var fleet string
+	var atOnce bool
+	var confirm edit.Flags
+	cmd := &cobra.Command{
+		Use:   "tenant NAME",
+		Short: "Remove a tenant from a fleet, in two commits",
+		Long: `Remove a tenant from the platform's repository.
+
+Flux takes away what a tenant has delivered as the tenant's own account, so that
+account has to stay until Flux is done. The first run removes the tenant's source and
+Kustomization. When that is committed and the cluster shows nothing of the tenant any
+more, a second run removes the rest: account, role bindings, namespaces and the
+entries for them.`,
+		Example: "  tenure delete tenant dev-team --fleet .",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("one name is expected")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if fleet == "" {
+				return ui.WithHint(errors.New("delete tenant needs --fleet"), "name the folder of the platform's repository, such as --fleet .")
+			}
+			_, err := edit.Run(cmd.Context(), streams, confirm, fleet, func(s *workspace.Set) ([]string, error) {
+				plan, err := tenantrepo.Delete(s, args[0], atOnce)
+				if err != nil {
+					return nil, err
+				}
+				return plan.Notes, nil
+			})
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&fleet, "fleet", "", "folder of the platform's repository")
+	cmd.Flags().BoolVar(&atOnce, "at-once", false, "remove everything in one commit: for a fleet that no cluster runs yet")
+	confirm.Add(cmd)
+	return cmd
+}

@@ -1,0 +1,73 @@
+package discovery
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// mapperOf returns the mapper of a client, or nil if it has none, as a cache's reader.
+func mapperOf(c client.Reader) meta.RESTMapper {
+	if has, ok := c.(interface{ RESTMapper() meta.RESTMapper }); ok {
+		return has.RESTMapper()
+	}
+	return nil
+}
+
+// assignDelivers reads the inventories of the tenants' Kustomizations and HelmReleases.
+// The mapper may be nil: then the names of resources are guessed from their kinds.
+func (d *discovery) assignDelivers(mapper meta.RESTMapper) {
+	for _, u := range slices.Concat(d.kustomizations, d.releases) {
+		t := d.owner(u)
+		if t == nil || d.trusted[u.GetNamespace()+"/"+u.GetName()] {
+			continue
+		}
+		for _, kind := range inventory(u) {
+			resource := resourceOf(kind, mapper)
+			if !slices.Contains(t.Delivers, resource) {
+				t.Delivers = append(t.Delivers, resource)
+			}
+		}
+	}
+	for _, t := range d.tenants {
+		slices.SortFunc(t.Delivers, func(a, b schema.GroupResource) int {
+			return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+		})
+	}
+}
+
+// inventory returns the kinds that Flux wrote down in an object's status. An entry is
+// NAMESPACE_NAME_GROUP_KIND, with the version beside it.
+func inventory(u unstructured.Unstructured) []schema.GroupVersionKind {
+	entries, _, _ := unstructured.NestedSlice(u.Object, "status", "inventory", "entries")
+	var kinds []schema.GroupVersionKind
+	for _, entry := range entries {
+		fields, _ := entry.(map[string]any)
+		id, _ := fields["id"].(string)
+		version, _ := fields["v"].(string)
+		parts := strings.Split(id, "_")
+		if len(parts) < 4 {
+			continue
+		}
+		kind := schema.GroupVersionKind{Group: parts[len(parts)-2], Version: version, Kind: parts[len(parts)-1]}
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+func resourceOf(kind schema.GroupVersionKind, mapper meta.RESTMapper) schema.GroupResource {
+	if mapper != nil {
+		if m, err := mapper.RESTMapping(kind.GroupKind(), kind.Version); err == nil {
+			return m.Resource.GroupResource()
+		}
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(kind)
+	return plural.GroupResource()
+}

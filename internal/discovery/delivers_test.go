@@ -1,0 +1,43 @@
+package discovery
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// TestInventory reads what Flux wrote down, names with colons included.
+func TestInventory(t *testing.T) {
+	t.Parallel()
+	u := unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"inventory": map[string]any{"entries": []any{
+		map[string]any{"id": "apps_web__Deployment", "v": "v1"},
+		map[string]any{"id": "apps_web_apps_Deployment", "v": "v1"},
+		map[string]any{"id": "apps_other_apps_Deployment", "v": "v1"},
+		map[string]any{"id": "apps_tenure__web_rbac.authorization.k8s.io_Role", "v": "v1"},
+		map[string]any{"id": "broken"},
+	}}}}}
+	want := []schema.GroupVersionKind{
+		{Version: "v1", Kind: "Deployment"}, {Group: "apps", Version: "v1", Kind: "Deployment"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
+	}
+	if diff := cmp.Diff(want, inventory(u)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestResourceOf names a resource by the mapper, or by its kind without one.
+func TestResourceOf(t *testing.T) {
+	t.Parallel()
+	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Odd"}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.AddSpecific(kind, kind.GroupVersion().WithResource("oddities"), kind.GroupVersion().WithResource("odd"), meta.RESTScopeNamespace)
+	if got := resourceOf(kind, mapper).Resource; got != "oddities" {
+		t.Errorf("the mapper says oddities, got %s", got)
+	}
+	if got := resourceOf(schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, nil).Resource; got != "networkpolicies" {
+		t.Errorf("guessed %s", got)
+	}
+}

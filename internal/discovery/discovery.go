@@ -1,0 +1,384 @@
+// Package discovery finds out who the tenants of a cluster with Flux are, whoever
+// onboarded them and however: by the labels that `flux create tenant`, Tenure and
+// Capsule write, by Flux objects outside the platform's namespaces and the accounts as
+// which those reconcile, and by Tenant objects, which say who owns the tenant.
+package discovery
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Label is what `flux create tenant` puts on everything that it writes. It is one
+// of those that [tenancy.TenantOf] knows.
+const Label = v1alpha1.LabelFluxTenant
+
+// Tenant is a team on the cluster.
+type Tenant struct {
+	// Name is the value of the tenant's label, or the namespace's name for a tenant
+	// that has none.
+	Name string
+	// Namespaces are the tenant's, sorted.
+	Namespaces []string
+	// Accounts are the service accounts as which Flux applies what the
+	// tenant delivers, and those that carry the tenant's label; sorted, those
+	// in the platform's namespace last.
+	// It has none if it is a Tenant without a namespace.
+	Accounts []Account
+	// Owners are those whom its Tenant object names, in that order.
+	Owners []Owner
+	// Repositories are the Git repositories that the tenant delivers from.
+	Repositories []Repository
+	// Delivers are the resources of which Flux applied objects for the tenant, by
+	// Kustomizations and HelmReleases; sorted.
+	Delivers []schema.GroupResource
+	// Roles are the roles of Rights as KIND/NAME, with a note where one holds
+	// outside of the tenant's namespaces; sorted.
+	Roles []string
+	// Rights say by which binding the tenant has its roles: those of its
+	// accounts, of the groups that these are in, of the user that older
+	// releases of Flux impersonate, and of its owners; sorted by binding.
+	Rights []Right
+	// Shape is equal for tenants that, names aside, have the same rights in
+	// namespaces with the same labels, quotas, limits and network policies,
+	// and that are bound by the same admission policies and webhooks with the
+	// same parameters. A policy that names a tenant makes it differ from all
+	// others. What is decided by a part of a name is not seen.
+	Shape string
+	// Why is the evidence that it is a tenant, in words.
+	Why []string
+}
+
+// Found is what [Discover] found.
+type Found struct {
+	// Tenants are the tenants, sorted by name.
+	Tenants []Tenant
+	// Platform are the namespaces without a tenant in which Flux delivers, sorted by name,
+	// without those of Flux itself and of Kubernetes.
+	Platform []Platform
+}
+
+// Account is a service account.
+type Account struct{ Namespace, Name string }
+
+func (a Account) String() string { return a.Namespace + "/" + a.Name }
+
+// User is the account's user name.
+func (a Account) User() string { return "system:serviceaccount:" + a.Namespace + ":" + a.Name }
+
+// Groups are the groups that every service account is in.
+func (a Account) Groups() []string {
+	return []string{"system:serviceaccounts", "system:serviceaccounts:" + a.Namespace, "system:authenticated"}
+}
+
+// Repository is a Git repository of a tenant.
+type Repository struct {
+	// Source is the GitRepository object.
+	Source flux.Ref
+	// URL and Branch are what it fetches.
+	URL, Branch string
+	// Path is the folder that a Kustomization of the tenant applies, with a
+	// slash at its end; and Kustomization is that object.
+	Path          string
+	Kustomization flux.Ref
+}
+
+// HasClusterAdmin says whether the tenant is bound to the role cluster-admin:
+// then admission and RBAC cannot keep it from acting as any other account of its
+// namespaces.
+func (t Tenant) HasClusterAdmin() bool {
+	return slices.ContainsFunc(t.Roles, func(role string) bool {
+		name, _, _ := strings.Cut(role, " ")
+		return name == clusterAdmin
+	})
+}
+
+// Discover finds the tenants. A namespace is a tenant's if the choice says so, if it or an
+// account in it has a tenant's label, or if Flux delivers something in it that is not the
+// platform's: from another repository, under an account that is not cluster-admin, or by an
+// object that the platform did not apply. The platform's are the namespaces of Flux, those
+// that Kubernetes makes itself, and those for which the choice says so.
+func Discover(ctx context.Context, c client.Reader, choice Choice) (*Found, error) {
+	d := discovery{choice: choice, tenants: map[string]*Tenant{}, byNamespace: map[string]*Tenant{}}
+	if err := d.read(ctx, c); err != nil {
+		return nil, fmt.Errorf("cannot find the tenants: %w", err)
+	}
+	d.findRoots()
+	d.findTrusted()
+	if err := d.assignNamespaces(); err != nil {
+		return nil, fmt.Errorf("cannot find the tenants: %w", err)
+	}
+	d.assignOwners()
+	d.assignAccounts()
+	d.assignRepositories()
+	d.assignDelivers(mapperOf(c))
+	d.assignRights()
+	d.assignShapes()
+	found := slices.Collect(maps.Values(d.tenants))
+	slices.SortFunc(found, func(a, b *Tenant) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(d.found, func(a, b Platform) int { return cmp.Compare(a.Namespace, b.Namespace) })
+	result := &Found{Platform: d.found}
+	for _, t := range found {
+		result.Tenants = append(result.Tenants, *t)
+	}
+	return result, nil
+}
+
+type discovery struct {
+	namespaces     []corev1.Namespace
+	accounts       []corev1.ServiceAccount
+	grants         []grant
+	bounds         *bounds
+	kustomizations []unstructured.Unstructured
+	releases       []unstructured.Unstructured
+	repositories   []unstructured.Unstructured
+	platform       map[string]bool
+	choice         Choice
+	// defaultAccount is the account as which a controller applies objects of a kind that
+	// name none, or "".
+	defaultAccount map[flux.Kind]string
+	// roots are the sources of the platform's own repository, and rootAddresses where it
+	// is.
+	roots         map[flux.Ref]bool
+	rootAddresses map[string]bool
+	// trusted are the Kustomizations that apply what the platform wrote.
+	trusted map[string]bool
+	found   []Platform
+	// owners are those of the Tenant objects, by the tenant's name.
+	owners map[string][]Owner
+
+	tenants     map[string]*Tenant
+	byNamespace map[string]*Tenant
+}
+
+// kubernetesNamespaces are made by Kubernetes itself.
+var kubernetesNamespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
+
+func (d *discovery) read(ctx context.Context, c client.Reader) error {
+	var namespaces corev1.NamespaceList
+	var accounts corev1.ServiceAccountList
+	var bindings rbacv1.RoleBindingList
+	var clusterBindings rbacv1.ClusterRoleBindingList
+	for _, list := range []client.ObjectList{&namespaces, &accounts, &bindings, &clusterBindings} {
+		if err := c.List(ctx, list); err != nil {
+			return err
+		}
+	}
+	d.namespaces, d.accounts = namespaces.Items, accounts.Items
+	d.grants = grants(bindings.Items, clusterBindings.Items)
+	var err error
+	if d.bounds, err = readBounds(ctx, c); err != nil {
+		return err
+	}
+	if err := d.readOwners(ctx, c); err != nil {
+		return err
+	}
+	for kind, to := range map[flux.Kind]*[]unstructured.Unstructured{
+		flux.Kustomization: &d.kustomizations, flux.HelmRelease: &d.releases, flux.GitRepository: &d.repositories,
+	} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersionKind())
+		if err := c.List(ctx, list); err != nil {
+			return err
+		}
+		*to = list.Items
+	}
+	d.platform = map[string]bool{}
+	for _, name := range kubernetesNamespaces {
+		d.platform[name] = true
+	}
+	for _, a := range d.accounts {
+		if a.Name == "kustomize-controller" || a.Name == "source-controller" {
+			d.platform[a.Namespace] = true
+		}
+	}
+	return d.readDefaultAccounts(ctx, c)
+}
+
+// assign makes a namespace a tenant's, for a reason.
+func (d *discovery) assign(namespace, name, why string) {
+	t := d.tenants[name]
+	if t == nil {
+		t = &Tenant{Name: name}
+		d.tenants[name] = t
+	}
+	if d.byNamespace[namespace] == nil {
+		d.byNamespace[namespace] = t
+		t.Why = append(t.Why, why)
+		t.Namespaces = append(t.Namespaces, namespace)
+		slices.Sort(t.Namespaces)
+	}
+}
+
+// assignNamespaces finds the tenants: first by the choice, then by label, which is what an
+// admin said, then by Flux objects in namespaces that nobody said anything about.
+func (d *discovery) assignNamespaces() error {
+	for _, ns := range d.namespaces {
+		if d.platform[ns.Name] {
+			continue
+		}
+		if err := d.choose(ns); err != nil {
+			return err
+		}
+	}
+	for _, ns := range d.namespaces {
+		if name, label := tenancy.LabelledTenant(ns.Labels); name != "" && !d.platform[ns.Name] {
+			d.assign(ns.Name, name, fmt.Sprintf("namespace %s has the label %s=%s", ns.Name, label, name))
+		}
+	}
+	for _, a := range d.accounts {
+		if name, label := tenancy.LabelledTenant(a.Labels); name != "" && !d.platform[a.Namespace] {
+			d.assign(a.Namespace, name, fmt.Sprintf("account %s/%s has the label %s=%s", a.Namespace, a.Name, label, name))
+		}
+	}
+	seen := map[string]bool{}
+	for _, u := range slices.Concat(d.kustomizations, d.releases, d.repositories) {
+		namespace := u.GetNamespace()
+		if d.platform[namespace] || d.byNamespace[namespace] != nil || seen[namespace] {
+			continue
+		}
+		seen[namespace] = true
+		platform, tenant := d.evidence(namespace)
+		if tenant != "" {
+			d.assign(namespace, namespace, tenant)
+			continue
+		}
+		d.found = append(d.found, Platform{namespace, platform})
+	}
+	for _, u := range slices.Concat(d.kustomizations, d.releases) {
+		target := nested(u, "spec", "targetNamespace")
+		if d.byNamespace[target] != nil || target == "" || d.platform[target] || seen[target] || !d.delegates(u) {
+			continue
+		}
+		if d.limitless(u) {
+			seen[target] = true
+			d.found = append(d.found, Platform{target, fmt.Sprintf("%s %s/%s delivers into it as account %s, which has cluster-admin by %s",
+				u.GetKind(), u.GetNamespace(), u.GetName(), d.accountOf(u), d.adminBinding(d.accountOf(u)))})
+			continue
+		}
+		d.assign(target, target, fmt.Sprintf("%s %s/%s delivers into namespace %s as account %s", u.GetKind(), u.GetNamespace(), u.GetName(), target, d.accountOf(u)))
+	}
+	return nil
+}
+
+// delegates says whether an object in the platform's namespace applies what is
+// not the platform's: it names an account that is not a controller's.
+func (d *discovery) delegates(u unstructured.Unstructured) bool {
+	account := nested(u, "spec", "serviceAccountName")
+	return d.platform[u.GetNamespace()] && account != "" && !strings.HasSuffix(account, "-controller")
+}
+
+// owner is the tenant that a Flux object delivers for, or nil: that of its
+// namespace, and of an object that the platform keeps in its own, that of the
+// namespace where it is aimed, or where its account may do something.
+func (d *discovery) owner(u unstructured.Unstructured) *Tenant {
+	if t := d.byNamespace[u.GetNamespace()]; t != nil || !d.delegates(u) {
+		return t
+	}
+	if target := nested(u, "spec", "targetNamespace"); target != "" {
+		return d.byNamespace[target]
+	}
+	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: u.GetNamespace(), Name: nested(u, "spec", "serviceAccountName")}
+	for _, g := range d.grants {
+		if t := d.byNamespace[g.namespace]; t != nil && slices.Contains(g.subjects, account) {
+			return t
+		}
+	}
+	return nil
+}
+
+func (d *discovery) assignAccounts() {
+	add := func(t *Tenant, namespace, name string) {
+		account := Account{namespace, name}
+		if t != nil && name != "" && !slices.Contains(t.Accounts, account) {
+			t.Accounts = append(t.Accounts, account)
+		}
+	}
+	for _, a := range d.accounts {
+		if name, _ := tenancy.TenantOf(a.Labels); name != "" {
+			add(d.byNamespace[a.Namespace], a.Namespace, a.Name)
+		}
+	}
+	for _, u := range slices.Concat(d.kustomizations, d.releases) {
+		add(d.owner(u), u.GetNamespace(), nested(u, "spec", "serviceAccountName"))
+	}
+	for _, t := range d.tenants {
+		if len(t.Accounts) == 0 {
+			d.guessAccounts(t)
+		}
+		foreign := func(a Account) int {
+			if slices.Contains(t.Namespaces, a.Namespace) {
+				return 0
+			}
+			return 1
+		}
+		slices.SortFunc(t.Accounts, func(a, b Account) int {
+			return cmp.Or(cmp.Compare(foreign(a), foreign(b)), cmp.Compare(a.String(), b.String()))
+		})
+	}
+}
+
+// guessAccounts finds the accounts of a tenant of which neither a label nor a
+// Flux object names one: the subjects of the bindings that carry the tenant's
+// label, as in fleets whose Flux objects have a kubeConfig, and if there are none
+// the account that every namespace has and that Flux falls back to.
+func (d *discovery) guessAccounts(t *Tenant) {
+	for _, g := range d.grants {
+		if g.tenant != t.Name || !slices.Contains(t.Namespaces, g.namespace) {
+			continue
+		}
+		for _, s := range g.subjects {
+			account := Account{s.Namespace, s.Name}
+			if s.Kind == rbacv1.ServiceAccountKind && slices.Contains(t.Namespaces, s.Namespace) && !slices.Contains(t.Accounts, account) {
+				t.Accounts = append(t.Accounts, account)
+			}
+		}
+	}
+	if len(t.Accounts) == 0 && len(t.Namespaces) > 0 {
+		t.Accounts = []Account{{t.Namespaces[0], fallbackAccount}}
+	}
+}
+
+// fallbackAccount is in every namespace, and what the lockdown's
+// --default-service-account usually names.
+const fallbackAccount = "default"
+
+func (d *discovery) assignRepositories() {
+	for _, k := range d.kustomizations {
+		t := d.owner(k)
+		source := nested(k, "spec", "sourceRef", "name")
+		if t == nil || nested(k, "spec", "sourceRef", "kind") != string(flux.GitRepository) {
+			continue
+		}
+		for _, r := range d.repositories {
+			if r.GetName() != source || r.GetNamespace() != cmp.Or(nested(k, "spec", "sourceRef", "namespace"), k.GetNamespace()) {
+				continue
+			}
+			t.Repositories = append(t.Repositories, Repository{
+				Source:        flux.Ref{Kind: flux.GitRepository, Namespace: r.GetNamespace(), Name: r.GetName()},
+				URL:           nested(r, "spec", "url"),
+				Branch:        cmp.Or(nested(r, "spec", "ref", "branch"), "master"),
+				Path:          strings.TrimPrefix(strings.TrimSuffix(nested(k, "spec", "path"), "/")+"/", "./"),
+				Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: k.GetNamespace(), Name: k.GetName()},
+			})
+		}
+	}
+}
+
+func nested(u unstructured.Unstructured, fields ...string) string {
+	s, _, _ := unstructured.NestedString(u.Object, fields...)
+	return s
+}

@@ -1,0 +1,252 @@
+package discovery
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/flux"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+func namespace(name string, labels map[string]string) client.Object {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
+
+func account(namespace, name string, labels map[string]string) client.Object {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
+}
+
+func binding(namespace, role, account string) client.Object {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "reconciler"},
+		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
+	}
+}
+
+func labelledBinding(namespace, role, account string, labels map[string]string) client.Object {
+	b := binding(namespace, role, account)
+	b.SetLabels(labels)
+	b.SetName("labelled")
+	return b
+}
+
+func owned(kind, namespace, name string) map[string]any {
+	owner := map[string]any{"kind": kind, "name": name}
+	if namespace != "" {
+		owner["namespace"] = namespace
+	}
+	return owner
+}
+
+func tenantObject(apiVersion, name string, owners ...any) client.Object {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"owners": owners}}}
+	u.SetAPIVersion(apiVersion)
+	u.SetKind("Tenant")
+	u.SetName(name)
+	return u
+}
+
+// sharing is a tenant that delivers from the repository that others deliver from
+// too.
+func sharing(namespace string) Tenant {
+	return Tenant{
+		Name: namespace, Namespaces: []string{namespace}, Accounts: []Account{{namespace, "deployer"}},
+		Repositories: []Repository{{
+			Source: flux.Ref{Kind: flux.GitRepository, Namespace: namespace, Name: "dev-team"},
+			URL:    "https://git.example.com/acme/dev-team", Branch: "main", Path: "staging/",
+			Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: namespace, Name: "sync"},
+		}},
+	}
+}
+
+func fluxObject(kind flux.Kind, namespace, name string, spec map[string]any) client.Object {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	u.SetGroupVersionKind(kind.GroupVersionKind())
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+func discover(t *testing.T, objects ...client.Object) []Tenant {
+	t.Helper()
+	// The fake client adds kinds to its scheme, so it gets one of its own.
+	s := runtime.NewScheme()
+	if err := scheme.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	// It writes into the objects that it is given, and tests share them.
+	var own []client.Object
+	for _, o := range objects {
+		own = append(own, o.DeepCopyObject().(client.Object))
+	}
+	builder := fake.NewClientBuilder().WithScheme(s).WithObjects(append(own,
+		namespace("kube-system", nil), namespace("flux-system", nil), account("flux-system", "kustomize-controller", nil),
+		fluxObject(flux.Kustomization, "flux-system", "flux-system", map[string]any{"serviceAccountName": "kustomize-controller"}),
+	)...)
+	found, err := Discover(t.Context(), builder.Build(), Choice{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.Tenants
+}
+
+func TestDiscover(t *testing.T) {
+	t.Parallel()
+	labelled := map[string]string{Label: "dev-team"}
+	source := map[string]any{"url": "https://git.example.com/acme/dev-team", "ref": map[string]any{"branch": "main"}}
+	sync := map[string]any{"path": "./staging", "serviceAccountName": "deployer", "sourceRef": map[string]any{"kind": "GitRepository", "name": "dev-team"}}
+	for name, tc := range map[string]struct {
+		reason  string
+		objects []client.Object
+		want    []Tenant
+	}{
+		"nobody": {reason: "the platform is no tenant"},
+		"labelled": {
+			reason: "two namespaces with one label are one tenant, with the accounts that carry it",
+			objects: []client.Object{
+				namespace("apps", labelled), namespace("apps-preview", labelled), account("apps", "dev-team", labelled),
+				binding("apps", "cluster-admin", "dev-team"),
+			},
+			want: []Tenant{{
+				Name: "dev-team", Namespaces: []string{"apps", "apps-preview"},
+				Accounts: []Account{{"apps", "dev-team"}}, Roles: []string{"ClusterRole/cluster-admin"},
+			}},
+		},
+		"labelled by Tenure and Capsule": {
+			reason: "each label makes a tenant, with accounts and bindings that carry it; Tenure's goes before the others",
+			objects: []client.Object{
+				namespace("apps", map[string]string{v1alpha1.LabelTenant: "dev-team", v1alpha1.LabelFluxTenant: "old"}),
+				account("apps", "dev-team", map[string]string{v1alpha1.LabelTenant: "dev-team"}), account("apps", "other", nil),
+				namespace("oil", map[string]string{v1alpha1.LabelCapsuleTenant: "oil"}), account("oil", "owner", nil),
+				labelledBinding("oil", "admin", "owner", map[string]string{v1alpha1.LabelCapsuleTenant: "oil"}),
+			},
+			want: []Tenant{
+				{Name: "dev-team", Namespaces: []string{"apps"}, Accounts: []Account{{"apps", "dev-team"}}},
+				{Name: "oil", Namespaces: []string{"oil"}, Accounts: []Account{{"oil", "owner"}}, Roles: []string{"ClusterRole/admin"}},
+			},
+		},
+		"found by its Flux objects": {
+			reason: "a namespace that nobody labelled is a tenant when Flux delivers from it",
+			objects: []client.Object{
+				namespace("shop", nil), namespace("empty", nil), account("shop", "deployer", nil), binding("shop", "edit", "deployer"),
+				fluxObject(flux.GitRepository, "shop", "dev-team", source),
+				fluxObject(flux.Kustomization, "shop", "shop", sync),
+			},
+			want: []Tenant{{
+				Name: "shop", Namespaces: []string{"shop"}, Accounts: []Account{{"shop", "deployer"}}, Roles: []string{"ClusterRole/edit"},
+				Repositories: []Repository{{
+					Source: flux.Ref{Kind: flux.GitRepository, Namespace: "shop", Name: "dev-team"},
+					URL:    "https://git.example.com/acme/dev-team", Branch: "main", Path: "staging/",
+					Kustomization: flux.Ref{Kind: flux.Kustomization, Namespace: "shop", Name: "shop"},
+				}},
+			}},
+		},
+		"found by its accounts": {
+			reason:  "a labelled account makes its namespace a tenant's",
+			objects: []client.Object{namespace("shop", nil), account("shop", "dev-team", labelled)},
+			want:    []Tenant{{Name: "dev-team", Namespaces: []string{"shop"}, Accounts: []Account{{"shop", "dev-team"}}}},
+		},
+		"found by its bindings": {
+			reason: "where no Flux object names an account, the labelled bindings say who the tenant is",
+			objects: []client.Object{
+				namespace("apps", labelled), account("apps", "owner", nil), account("apps", "other", nil),
+				labelledBinding("apps", "cluster-admin", "owner", labelled), binding("apps", "view", "other"),
+			},
+			want: []Tenant{{
+				Name: "dev-team", Namespaces: []string{"apps"},
+				Accounts: []Account{{"apps", "owner"}}, Roles: []string{"ClusterRole/cluster-admin"},
+			}},
+		},
+		"without an account": {
+			reason:  "Flux falls back to the account that every namespace has",
+			objects: []client.Object{namespace("apps", labelled)},
+			want:    []Tenant{{Name: "dev-team", Namespaces: []string{"apps"}, Accounts: []Account{{"apps", "default"}}}},
+		},
+		"Tenants": {
+			reason: "owners are those that the Tenant names, Tenure's before Capsule's, and one without a namespace is a tenant, too",
+			objects: []client.Object{
+				namespace("apps", labelled), account("apps", "dev-team", labelled),
+				tenantObject("tenure.dev/v1alpha1", "dev-team", owned("User", "", "ann"), owned("ServiceAccount", "ci", "robot")),
+				tenantObject("capsule.clastix.io/v1beta2", "dev-team", owned("User", "", "old")),
+				tenantObject("capsule.clastix.io/v1beta2", "oil", owned("ServiceAccount", "", "system:serviceaccount:oil:owner"), owned("Group", "", "oilers")),
+				tenantObject("tenure.dev/v1alpha1", "nobody"),
+			},
+			want: []Tenant{
+				{Name: "dev-team", Namespaces: []string{"apps"}, Accounts: []Account{{"apps", "dev-team"}},
+					Owners: []Owner{{Kind: "User", Name: "ann"}, {Kind: "ServiceAccount", Namespace: "ci", Name: "robot"}}},
+				{Name: "oil", Owners: []Owner{{Kind: "ServiceAccount", Namespace: "oil", Name: "owner"}, {Kind: "Group", Name: "oilers"}}},
+			},
+		},
+		"two on one repository": {
+			reason: "each has the repository, by a source of its own",
+			objects: []client.Object{
+				fluxObject(flux.GitRepository, "one", "dev-team", source), fluxObject(flux.Kustomization, "one", "sync", sync),
+				fluxObject(flux.GitRepository, "two", "dev-team", source), fluxObject(flux.Kustomization, "two", "sync", sync),
+			},
+			want: []Tenant{sharing("one"), sharing("two")},
+		},
+		"platform label": {
+			reason:  "a label does not make the platform's namespace a tenant's",
+			objects: []client.Object{account("flux-system", "source-controller", labelled)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := discover(t, tc.objects...)
+			for i := range got {
+				got[i].Shape, got[i].Rights, got[i].Why = "", nil, nil
+				for k := range got[i].Owners {
+					got[i].Owners[k].Shape = ""
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// Owners with the same roles in the same places are alike, whatever their names
+// are; and what they may do, the tenant may.
+func TestOwnersShapes(t *testing.T) {
+	t.Parallel()
+	to := func(name, role string, users ...string) client.Object {
+		b := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: role}}
+		for _, u := range users {
+			b.Subjects = append(b.Subjects, rbacv1.Subject{Kind: rbacv1.UserKind, Name: u})
+		}
+		return b
+	}
+	found := discover(t, namespace("apps", map[string]string{Label: "dev-team"}),
+		tenantObject("tenure.dev/v1alpha1", "dev-team", owned("User", "", "ann"), owned("User", "", "bob"), owned("User", "", "eve"), owned("Group", "", "ann"), owned("Group", "", "devs")),
+		to("owners", "tenure:owners:dev-team", "ann", "bob", "eve"), to("more", "edit", "eve"),
+	)
+	owners := found[0].Owners
+	for _, tc := range []struct {
+		reason string
+		a, b   int
+		alike  bool
+	}{
+		{"the same role", 0, 1, true},
+		{"another role besides", 0, 2, false},
+		{"a group of the name of a user", 0, 3, false},
+		{"two groups without a role", 3, 4, true},
+	} {
+		if got := owners[tc.a].Shape == owners[tc.b].Shape; got != tc.alike {
+			t.Errorf("%s: %s and %s are alike: %t", tc.reason, owners[tc.a], owners[tc.b], got)
+		}
+	}
+	want := []string{"ClusterRole/edit (everywhere)", "ClusterRole/tenure:owners:dev-team (everywhere)"}
+	if diff := cmp.Diff(want, found[0].Roles); diff != "" {
+		t.Errorf("the tenant's roles (-want +got):\n%s", diff)
+	}
+}

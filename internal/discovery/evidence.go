@@ -1,0 +1,266 @@
+package discovery
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Platform is a namespace in which Flux delivers, and which is not a tenant's.
+type Platform struct {
+	Namespace string
+	// Why is the evidence.
+	Why string
+}
+
+// defaultAccountFlag is the flag of the controllers that names the account as which they
+// apply objects that name none.
+const defaultAccountFlag = "--default-service-account="
+
+// readDefaultAccounts reads the flag from the Deployments of kustomize-controller and
+// helm-controller.
+func (d *discovery) readDefaultAccounts(ctx context.Context, c client.Reader) error {
+	d.defaultAccount = map[flux.Kind]string{}
+	for namespace := range d.platform {
+		var list appsv1.DeploymentList
+		if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		for _, deployment := range list.Items {
+			kind, ok := map[string]flux.Kind{"kustomize-controller": flux.Kustomization, "helm-controller": flux.HelmRelease}[deployment.Name]
+			if !ok {
+				continue
+			}
+			for _, container := range deployment.Spec.Template.Spec.Containers {
+				for _, argument := range slices.Concat(container.Command, container.Args) {
+					if account, is := strings.CutPrefix(argument, defaultAccountFlag); is {
+						d.defaultAccount[kind] = account
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// accountOf returns the account as which Flux applies an object's content. It has no name
+// if Flux applies it as the controller.
+func (d *discovery) accountOf(u unstructured.Unstructured) Account {
+	name := cmp.Or(nested(u, "spec", "serviceAccountName"), d.defaultAccount[flux.Kind(u.GetKind())])
+	return Account{u.GetNamespace(), name}
+}
+
+// adminBinding returns the ClusterRoleBinding by which the platform gives an account the
+// role cluster-admin, or "". A binding that was applied from the account's own namespace is
+// not the platform's.
+func (d *discovery) adminBinding(a Account) string {
+	groups := a.Groups()
+	for _, g := range d.grants {
+		if g.namespace != "" || g.role.Kind+"/"+g.role.Name != clusterAdmin || strings.HasPrefix(g.applied, a.Namespace+"/") && !d.platform[a.Namespace] {
+			continue
+		}
+		if slices.ContainsFunc(g.subjects, func(s rbacv1.Subject) bool {
+			return s.Kind == rbacv1.ServiceAccountKind && s.Namespace == a.Namespace && s.Name == a.Name ||
+				s.Kind == rbacv1.UserKind && s.Name == a.User() || s.Kind == rbacv1.GroupKind && slices.Contains(groups, s.Name)
+		}) {
+			return g.name
+		}
+	}
+	return ""
+}
+
+// sourceOf returns the source of a Kustomization, or of the chart in a HelmRelease.
+func sourceOf(u unstructured.Unstructured) flux.Ref {
+	at := []string{"spec", "sourceRef"}
+	if u.GetKind() == string(flux.HelmRelease) {
+		if at = []string{"spec", "chart", "spec", "sourceRef"}; nested(u, "spec", "chartRef", "kind") != "" {
+			at = []string{"spec", "chartRef"}
+		}
+	}
+	field := func(name string) string { return nested(u, append(slices.Clone(at), name)...) }
+	return flux.Ref{Kind: flux.Kind(field("kind")), Namespace: cmp.Or(field("namespace"), u.GetNamespace()), Name: field("name")}
+}
+
+// address returns the address of a source that was read, or "".
+func (d *discovery) address(source flux.Ref) string {
+	for _, r := range d.repositories {
+		if source.Kind == flux.GitRepository && r.GetNamespace() == source.Namespace && r.GetName() == source.Name {
+			return strings.TrimSuffix(nested(r, "spec", "url"), ".git")
+		}
+	}
+	return ""
+}
+
+// addresses returns the addresses from which Flux delivers in a namespace.
+func (d *discovery) addresses(namespace string) []string {
+	var all []string
+	for _, u := range slices.Concat(d.kustomizations, d.releases) {
+		if u.GetNamespace() == namespace || nested(u, "spec", "targetNamespace") == namespace {
+			all = append(all, d.address(sourceOf(u)))
+		}
+	}
+	for _, r := range d.repositories {
+		if r.GetNamespace() == namespace {
+			all = append(all, strings.TrimSuffix(nested(r, "spec", "url"), ".git"))
+		}
+	}
+	return slices.DeleteFunc(all, func(a string) bool { return a == "" })
+}
+
+// findRoots finds the sources of the platform's own repository: those of the
+// Kustomizations in the platform's namespaces that apply themselves, or that nobody
+// applies.
+func (d *discovery) findRoots() {
+	d.roots, d.rootAddresses = map[flux.Ref]bool{}, map[string]bool{}
+	for _, k := range d.kustomizations {
+		applied := appliedBy(&k)
+		if !d.ofPlatform(k) || applied != "" && applied != k.GetNamespace()+"/"+k.GetName() {
+			continue
+		}
+		source := sourceOf(k)
+		d.roots[source] = true
+		if address := d.address(source); address != "" {
+			d.rootAddresses[address] = true
+		}
+	}
+}
+
+// fromRoot reports whether a Kustomization delivers from the platform's own repository, or
+// a HelmRelease a chart that comes from there or from a registry.
+func (d *discovery) fromRoot(u unstructured.Unstructured) bool {
+	source := sourceOf(u)
+	if u.GetKind() == string(flux.HelmRelease) && source.Kind != flux.GitRepository && source.Kind != "Bucket" {
+		return true
+	}
+	return d.roots[source] || d.rootAddresses[d.address(source)]
+}
+
+// findTrusted finds the Kustomizations that apply what the platform wrote: those in the
+// platform's namespaces that do not act for tenants, and those that one of them applied,
+// from the platform's repository, and that no account limits.
+func (d *discovery) findTrusted() {
+	d.trusted = map[string]bool{}
+	for added := true; added; {
+		added = false
+		for _, k := range d.kustomizations {
+			name := k.GetNamespace() + "/" + k.GetName()
+			if d.trusted[name] {
+				continue
+			}
+			if d.ofPlatform(k) || d.trusted[appliedBy(&k)] && d.limitless(k) && d.fromRoot(k) {
+				d.trusted[name], added = true, true
+			}
+		}
+	}
+}
+
+// ofPlatform reports whether a Kustomization in the platform's namespaces does not act for
+// a tenant.
+func (d *discovery) ofPlatform(k unstructured.Unstructured) bool {
+	return d.platform[k.GetNamespace()] && (!d.delegates(k) || d.limitless(k))
+}
+
+// limitless reports whether no account limits what an object applies.
+func (d *discovery) limitless(u unstructured.Unstructured) bool {
+	account := d.accountOf(u)
+	return account.Name == "" || d.adminBinding(account) != ""
+}
+
+// deliverer returns why the content that an object delivers is the platform's, or else why
+// it is a tenant's.
+func (d *discovery) deliverer(u unstructured.Unstructured) (platform, tenant string) {
+	what := u.GetKind() + " " + u.GetNamespace() + "/" + u.GetName()
+	account, source := d.accountOf(u), sourceOf(u)
+	remote, _, _ := unstructured.NestedMap(u.Object, "spec", "kubeConfig")
+	admin := d.adminBinding(account)
+	switch {
+	case remote != nil:
+		return "", what + " delivers into another cluster"
+	case !d.trusted[appliedBy(&u)]:
+		return "", what + " was applied by nobody of the platform's"
+	case account.Name != "" && admin != "":
+		return fmt.Sprintf("%s applies as account %s, which has cluster-admin by %s", what, account, admin), ""
+	case account.Name != "":
+		return "", fmt.Sprintf("%s applies as account %s", what, account)
+	case !d.fromRoot(u):
+		return "", fmt.Sprintf("%s delivers from %s, which is not the platform's own repository", what, source)
+	}
+	return fmt.Sprintf("%s comes from the platform's own repository and names no account", what), ""
+}
+
+// evidence returns why a namespace with Flux objects and without a tenant's label is the
+// platform's, or else why it is a tenant's. Both are empty if it has no Flux objects.
+func (d *discovery) evidence(namespace string) (platform, tenant string) {
+	for _, u := range slices.Concat(d.kustomizations, d.releases) {
+		if u.GetNamespace() != namespace {
+			continue
+		}
+		why, other := d.deliverer(u)
+		if other != "" {
+			return "", other
+		}
+		platform = cmp.Or(platform, why)
+	}
+	for _, r := range d.repositories {
+		if r.GetNamespace() != namespace {
+			continue
+		}
+		what := "GitRepository " + namespace + "/" + r.GetName()
+		switch {
+		case d.rootAddresses[strings.TrimSuffix(nested(r, "spec", "url"), ".git")]:
+			platform = cmp.Or(platform, what+" is the platform's own repository")
+		case d.shared(r):
+			platform = cmp.Or(platform, what+" serves other namespaces only")
+		case platform == "" || !d.trusted[appliedBy(&r)]:
+			return "", what + " is not the platform's own repository"
+		}
+	}
+	return platform, ""
+}
+
+// shared reports whether a repository of the platform's serves objects in other namespaces,
+// and none in its own.
+func (d *discovery) shared(r unstructured.Unstructured) bool {
+	elsewhere := false
+	for _, u := range slices.Concat(d.kustomizations, d.releases) {
+		if sourceOf(u) != (flux.Ref{Kind: flux.GitRepository, Namespace: r.GetNamespace(), Name: r.GetName()}) {
+			continue
+		}
+		if u.GetNamespace() == r.GetNamespace() {
+			return false
+		}
+		elsewhere = true
+	}
+	return elsewhere && d.trusted[appliedBy(&r)]
+}
+
+// choose applies the choice of people.
+func (d *discovery) choose(ns corev1.Namespace) error {
+	addresses := d.addresses(ns.Name)
+	tenant, isTenant := first(d.choice.Tenants, ns, addresses)
+	platform, isPlatform := first(d.choice.Platform, ns, addresses)
+	switch {
+	case isTenant && isPlatform:
+		return fmt.Errorf("namespace %s is chosen as a tenant's by %s and as the platform's by %s", ns.Name, tenant, platform)
+	case isTenant:
+		name, labelled := tenancy.TenantOf(ns.Labels)
+		if !labelled && tenant.by == byLabel {
+			name = ns.Labels[tenant.key()]
+		}
+		d.assign(ns.Name, cmp.Or(name, ns.Name), "namespace "+ns.Name+" is chosen by "+tenant.String())
+	case isPlatform:
+		d.platform[ns.Name] = true
+		d.found = append(d.found, Platform{ns.Name, "it is chosen by " + platform.String()})
+	}
+	return nil
+}

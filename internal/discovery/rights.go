@@ -1,0 +1,151 @@
+package discovery
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Right is a role that a tenant has by a binding.
+type Right struct {
+	// Role is the role as KIND/NAME, and Namespace where it holds: empty is
+	// the whole cluster.
+	Role, Namespace string
+	// Binding is the object that grants it, as RoleBinding NAMESPACE/NAME or
+	// ClusterRoleBinding NAME, and Subject whom of the tenant's it names:
+	// ServiceAccount NAMESPACE/NAME, User NAME or Group NAME.
+	Binding, Subject string
+	// AppliedBy is the Kustomization that has applied the binding, as
+	// NAMESPACE/NAME; empty if none has.
+	AppliedBy string
+}
+
+func (r Right) String() string {
+	s := r.Binding + " gives " + r.Subject + " " + r.Role
+	if r.AppliedBy != "" {
+		s += " (applied by Kustomization " + r.AppliedBy + ")"
+	}
+	return s
+}
+
+// clusterAdmin is the role that may do everything.
+const clusterAdmin = "ClusterRole/cluster-admin"
+
+// ClusterAdmin returns the bindings that give the tenant the role cluster-admin.
+func (t Tenant) ClusterAdmin() []Right {
+	return slices.DeleteFunc(slices.Clone(t.Rights), func(r Right) bool { return r.Role != clusterAdmin })
+}
+
+// grant is a binding of either kind, and the role that it leads to.
+type grant struct {
+	name      string
+	namespace string
+	role      rbacv1.RoleRef
+	subjects  []rbacv1.Subject
+	applied   string
+	// tenant is the one that the binding's labels name.
+	tenant string
+}
+
+// bootstrapping marks what every Kubernetes grants to everybody.
+const bootstrapping = "kubernetes.io/bootstrapping"
+
+// grants are all bindings, but for those that every cluster has.
+func grants(bindings []rbacv1.RoleBinding, clusterBindings []rbacv1.ClusterRoleBinding) []grant {
+	var all []grant
+	tenant := func(o metav1.Object) string {
+		name, _ := tenancy.TenantOf(o.GetLabels())
+		return name
+	}
+	for _, b := range bindings {
+		all = append(all, grant{"RoleBinding " + b.Namespace + "/" + b.Name, b.Namespace, b.RoleRef, b.Subjects, appliedBy(&b), tenant(&b)})
+	}
+	for _, b := range clusterBindings {
+		all = append(all, grant{"ClusterRoleBinding " + b.Name, "", b.RoleRef, b.Subjects, appliedBy(&b), tenant(&b)})
+	}
+	return slices.DeleteFunc(all, func(g grant) bool { return g.applied == bootstrapping })
+}
+
+// appliedBy names the Kustomization that has applied an object, or says that it
+// is Kubernetes' own.
+func appliedBy(o metav1.Object) string {
+	labels := o.GetLabels()
+	if labels[bootstrapping] != "" {
+		return bootstrapping
+	}
+	namespace, name := labels["kustomize.toolkit.fluxcd.io/namespace"], labels["kustomize.toolkit.fluxcd.io/name"]
+	if name == "" {
+		return ""
+	}
+	return namespace + "/" + name
+}
+
+// subject says whom of the tenant's a binding names, or nobody: an account
+// before the users and groups that stand for it.
+func (t *Tenant) subject(subjects []rbacv1.Subject) (string, bool) {
+	last := func(s rbacv1.Subject) int {
+		if s.Kind == rbacv1.ServiceAccountKind {
+			return 0
+		}
+		return 1
+	}
+	subjects = slices.SortedStableFunc(slices.Values(subjects), func(a, b rbacv1.Subject) int { return cmp.Compare(last(a), last(b)) })
+	for _, s := range subjects {
+		switch s.Kind {
+		case rbacv1.ServiceAccountKind:
+			if account := (Account{s.Namespace, s.Name}); slices.Contains(t.Accounts, account) {
+				return "ServiceAccount " + account.String(), true
+			}
+		case rbacv1.UserKind:
+			// Older releases of Flux impersonate this user for a namespace.
+			if slices.ContainsFunc(t.Namespaces, func(ns string) bool { return s.Name == "gotk:"+ns+":reconciler" }) ||
+				slices.ContainsFunc(t.Accounts, func(a Account) bool { return s.Name == a.User() }) {
+				return "User " + s.Name, true
+			}
+		case rbacv1.GroupKind:
+			if slices.ContainsFunc(t.Accounts, func(a Account) bool { return slices.Contains(a.Groups(), s.Name) }) {
+				return "Group " + s.Name, true
+			}
+		}
+	}
+	return "", false
+}
+
+// assignRights collects the roles that the tenants have, wherever they hold.
+func (d *discovery) assignRights() {
+	for _, t := range d.tenants {
+		for _, g := range d.grants {
+			subject, named := t.subject(g.subjects)
+			if !named {
+				continue
+			}
+			t.addRight(g, subject)
+		}
+		d.assignOwnersRights(t)
+		slices.Sort(t.Roles)
+		slices.SortFunc(t.Rights, func(a, b Right) int { return cmp.Compare(a.Binding, b.Binding) })
+	}
+}
+
+// addRight notes that a binding names somebody of the tenant's.
+func (t *Tenant) addRight(g grant, subject string) {
+	right := Right{
+		Role: g.role.Kind + "/" + g.role.Name, Namespace: g.namespace,
+		Binding: g.name, Subject: subject, AppliedBy: g.applied,
+	}
+	t.Rights = append(t.Rights, right)
+	role := right.Role
+	switch {
+	case g.namespace == "":
+		role += " (everywhere)"
+	case !slices.Contains(t.Namespaces, g.namespace):
+		role += fmt.Sprintf(" (in %s)", g.namespace)
+	}
+	if !slices.Contains(t.Roles, role) {
+		t.Roles = append(t.Roles, role)
+	}
+}

@@ -1,0 +1,228 @@
+package discovery
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// bounds are what, besides rights and labels, decides how attacks of a tenant
+// end.
+type bounds struct {
+	roles     []rbacv1.Role
+	quotas    []corev1.ResourceQuota
+	limits    []corev1.LimitRange
+	networks  []networkingv1.NetworkPolicy
+	admission []admission
+	// unread is set when some of it could not be read: then no two tenants
+	// can be said to be alike.
+	unread bool
+}
+
+// readBounds reads the bounds. Who may not read them all may still see the
+// tenants.
+func readBounds(ctx context.Context, c client.Reader) (*bounds, error) {
+	b := &bounds{}
+	var roles rbacv1.RoleList
+	var quotas corev1.ResourceQuotaList
+	var limits corev1.LimitRangeList
+	var networks networkingv1.NetworkPolicyList
+	for _, list := range []client.ObjectList{&roles, &quotas, &limits, &networks} {
+		if err := b.list(ctx, c, list); err != nil {
+			return nil, err
+		}
+	}
+	b.roles, b.quotas, b.limits, b.networks = roles.Items, quotas.Items, limits.Items, networks.Items
+	return b, b.readAdmission(ctx, c)
+}
+
+// list reads a list. A kind that is not served has no objects.
+func (b *bounds) list(ctx context.Context, c client.Reader, list client.ObjectList) error {
+	switch err := c.List(ctx, list); {
+	case apierrors.IsForbidden(err):
+		b.unread = true
+	case err == nil, meta.IsNoMatchError(err), apierrors.IsNotFound(err):
+	default:
+		return err
+	}
+	return nil
+}
+
+// assignShapes computes the shapes. They leave out what differs between tenants
+// by its nature, which is names, and how many namespaces are like that which a
+// tenant is attacked from.
+func (d *discovery) assignShapes() {
+	for _, t := range d.tenants {
+		shape := []string{fmt.Sprintf("repositories %t", len(t.Repositories) > 0)}
+		if d.bounds.unread {
+			shape = append(shape, "tenant "+t.Name)
+		}
+		shape = append(shape, d.rightsShape(t, "")...)
+		var first, others []string
+		for _, ns := range d.namespaces {
+			if !slices.Contains(t.Namespaces, ns.Name) {
+				continue
+			}
+			lines := append(d.bounds.shape(t, ns), d.rightsShape(t, ns.Name)...)
+			slices.Sort(lines)
+			like := digest(slices.Compact(lines))
+			if len(t.Accounts) > 0 && t.Accounts[0].Namespace == ns.Name {
+				first = []string{like}
+				continue
+			}
+			others = append(others, like)
+		}
+		for _, like := range first {
+			shape = append(shape, "its namespace "+like)
+		}
+		for _, like := range others {
+			if !slices.Contains(first, like) {
+				shape = append(shape, "another of its namespaces "+like)
+			}
+		}
+		for _, u := range slices.Concat(d.kustomizations, d.releases) {
+			if as := applyShape(u); as != "" && slices.Contains(t.Namespaces, u.GetNamespace()) {
+				shape = append(shape, as)
+			}
+		}
+		slices.Sort(shape)
+		sum := sha256.Sum256([]byte(strings.Join(slices.Compact(shape), "\n")))
+		t.Shape = hex.EncodeToString(sum[:4])
+	}
+}
+
+// rightsShape writes who has which role in a namespace of a tenant: the account
+// that attacks, other accounts that reconcile, and the accounts that are only
+// there, such as default, which Flux falls back to. For no namespace it writes
+// who has which role elsewhere or everywhere.
+func (d *discovery) rightsShape(t *Tenant, namespace string) []string {
+	var lines []string
+	for _, g := range d.grants {
+		within := ""
+		if slices.Contains(t.Namespaces, g.namespace) {
+			within = g.namespace
+		}
+		if within != namespace {
+			continue
+		}
+		for _, s := range g.subjects {
+			if who := t.who(s); who != "" && namespace != "" {
+				lines = append(lines, who+" has "+d.roleShape(g))
+			} else if who != "" {
+				lines = append(lines, who+" has "+d.roleShape(g)+" in "+cmp.Or(g.namespace, "the cluster"))
+			}
+		}
+	}
+	return lines
+}
+
+// who says which of the tenant's a subject is, names aside, or nothing.
+func (t *Tenant) who(s rbacv1.Subject) string {
+	account := Account{s.Namespace, s.Name}
+	_, named := t.subject([]rbacv1.Subject{s})
+	switch {
+	case s.Kind == rbacv1.ServiceAccountKind && slices.Contains(t.Namespaces, s.Namespace) && s.Name == fallbackAccount:
+		return "default"
+	case s.Kind == rbacv1.ServiceAccountKind && named && t.Accounts[0] == account:
+		return "the first account"
+	case s.Kind == rbacv1.ServiceAccountKind && named:
+		return "another account"
+	case s.Kind == rbacv1.ServiceAccountKind && slices.Contains(t.Namespaces, s.Namespace):
+		return "a bystander"
+	case named:
+		return s.Kind
+	}
+	return ""
+}
+
+// roleShape is a role by its name if it is one for all, and else by its rules.
+func (d *discovery) roleShape(g grant) string {
+	for _, role := range d.bounds.roles {
+		if g.role.Kind == "Role" && role.Namespace == g.namespace && role.Name == g.role.Name {
+			return "rules " + digest(role.Rules)
+		}
+	}
+	return g.role.Kind + "/" + g.role.Name
+}
+
+// shape writes what bounds a namespace of a tenant.
+func (b *bounds) shape(t *Tenant, ns corev1.Namespace) []string {
+	lines := []string{"labels " + labelShape(ns.Labels)}
+	add := func(what, namespace string, spec any) {
+		if namespace == ns.Name {
+			lines = append(lines, what+" "+digest(spec, ns.Name, t.Name))
+		}
+	}
+	for _, q := range b.quotas {
+		add("quota", q.Namespace, q.Spec)
+	}
+	for _, l := range b.limits {
+		add("limits", l.Namespace, l.Spec)
+	}
+	for _, p := range b.networks {
+		add("network", p.Namespace, p.Spec)
+	}
+	for _, a := range b.admission {
+		lines = append(lines, a.shape(t, ns)...)
+	}
+	return lines
+}
+
+// applyShape writes with whose rights a Kustomization or HelmRelease applies, if
+// that is not an account that it names on this cluster.
+func applyShape(u unstructured.Unstructured) string {
+	_, remote, _ := unstructured.NestedMap(u.Object, "spec", "kubeConfig")
+	named := nested(u, "spec", "serviceAccountName") != ""
+	if named && !remote {
+		return ""
+	}
+	return fmt.Sprintf("%s named %t, remote %t", u.GetKind(), named, remote)
+}
+
+// digest is a short form of a value. Names in it that are the tenant's own are
+// left out.
+func digest(value any, names ...string) string {
+	// What comes from an API server can be written.
+	content, _ := json.Marshal(value)
+	text := string(content)
+	for _, name := range names {
+		text = strings.ReplaceAll(text, `"`+name+`"`, `"its own"`)
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
+// namingLabels name a namespace and its tenant, or say that it has parameters,
+// which are compared with the policies that read them.
+var namingLabels = []string{
+	corev1.LabelMetadataName, v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant, v1alpha1.LabelParameters,
+}
+
+// labelShape writes the labels of a namespace that decide about rights: not
+// those that name the namespace, its tenant, or who applied it.
+func labelShape(labels map[string]string) string {
+	var kept []string
+	for key, value := range labels {
+		switch {
+		case slices.Contains(namingLabels, key), strings.HasPrefix(key, "kustomize.toolkit.fluxcd.io/"):
+		default:
+			kept = append(kept, key+"="+value)
+		}
+	}
+	slices.Sort(kept)
+	return strings.Join(kept, ",")
+}

@@ -1,0 +1,169 @@
+package discovery
+
+import (
+	"testing"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/flux"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Tenants that differ by name alone have one shape; a difference in anything
+// that decides about attacks makes another.
+func TestShape(t *testing.T) {
+	t.Parallel()
+	restricted := map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
+	team := func(name, role string, labels map[string]string) []client.Object {
+		all := map[string]string{Label: name, corev1.LabelMetadataName: name}
+		for k, v := range labels {
+			all[k] = v
+		}
+		return []client.Object{namespace(name, all), account(name, name, map[string]string{Label: name}), binding(name, role, name)}
+	}
+	second := func(team string, labels map[string]string) client.Object {
+		all := map[string]string{Label: team}
+		for k, v := range labels {
+			all[k] = v
+		}
+		return namespace(team+"-2", all)
+	}
+	also := func(team, role string) client.Object {
+		return &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: team + "-2", Name: "reconciler"},
+			RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: team, Name: team}},
+		}
+	}
+	in := func(namespace string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: "x"} }
+	quota := func(namespace, pods string) client.Object {
+		return &corev1.ResourceQuota{ObjectMeta: in(namespace), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse(pods)}}}
+	}
+	network := func(namespace string, types ...networkingv1.PolicyType) client.Object {
+		return &networkingv1.NetworkPolicy{ObjectMeta: in(namespace), Spec: networkingv1.NetworkPolicySpec{
+			PolicyTypes: types,
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			}}}},
+		}}
+	}
+	role := func(namespace, verb string) []client.Object {
+		return []client.Object{
+			&rbacv1.Role{ObjectMeta: in(namespace), Rules: []rbacv1.PolicyRule{{Verbs: []string{verb}, Resources: []string{"pods"}, APIGroups: []string{""}}}},
+			&rbacv1.RoleBinding{
+				ObjectMeta: in(namespace), RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "x"},
+				Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: namespace}},
+			},
+		}
+	}
+	ofDefault := func(namespace string) client.Object {
+		return &rbacv1.RoleBinding{
+			ObjectMeta: in(namespace), RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "edit"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "default"}},
+		}
+	}
+	policy := func(expression string, selector *metav1.LabelSelector, params bool) []client.Object {
+		p := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			Validations: []admissionv1.Validation{{Expression: expression}},
+		}}
+		b := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "p", MatchResources: &admissionv1.MatchResources{NamespaceSelector: selector},
+		}}
+		if params {
+			p.Spec.ParamKind = &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
+			b.Spec.ParamRef = &admissionv1.ParamRef{Name: "bounds"}
+		}
+		return []client.Object{p, b}
+	}
+	param := func(namespace, value string) client.Object {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bounds"}, Data: map[string]string{"limit": value}}
+	}
+	all := func(parts ...[]client.Object) (joined []client.Object) {
+		for _, part := range parts {
+			joined = append(joined, part...)
+		}
+		return joined
+	}
+	each := func(make func(string) client.Object) []client.Object {
+		return []client.Object{make("alpha"), make("beta")}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		beta   []client.Object // tenant beta; nil is just like alpha
+		more   []client.Object
+		same   bool
+	}{
+		"no account": {reason: "a Kustomization that names no account", more: []client.Object{
+			fluxObject(flux.Kustomization, "beta", "sync", map[string]any{"path": "./"}),
+		}},
+		"names": {reason: "names alone make no difference", same: true},
+		"another namespace": {reason: "one more namespace that is like the first", same: true, more: []client.Object{
+			second("beta", restricted), also("beta", "edit"),
+		}},
+		"another role there": {reason: "one more namespace with other rights", more: []client.Object{
+			second("beta", restricted), also("beta", "admin"),
+		}},
+		"another level there": {reason: "one more namespace with other labels", more: []client.Object{second("beta", nil), also("beta", "edit")}},
+		"role":                {reason: "another role", beta: team("beta", "admin", restricted)},
+		"labels":              {reason: "another level of Pod Security", beta: team("beta", "edit", nil)},
+		"same rules":          {reason: "Roles with the same rules", more: all(role("alpha", "get"), role("beta", "get")), same: true},
+		"rules":               {reason: "Roles of the same name with other rules", more: all(role("alpha", "get"), role("beta", "delete"))},
+		"default":             {reason: "rights of the account that Flux falls back to", more: []client.Object{ofDefault("beta")}},
+		"cluster-wide": {reason: "rights in the whole cluster", more: []client.Object{
+			clusterBinding("c", "view", nil, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "beta", Name: "beta"}),
+		}},
+		"everybody": {reason: "rights of everybody", same: true, more: []client.Object{
+			clusterBinding("c", "view", nil, rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:authenticated"}),
+		}},
+		"group": {reason: "rights of the accounts of one namespace", more: []client.Object{
+			clusterBinding("c", "view", nil, rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:beta"}),
+		}},
+		"quota":        {reason: "a quota that one has", more: []client.Object{quota("alpha", "5")}},
+		"same quota":   {reason: "the same quota", more: []client.Object{quota("alpha", "5"), quota("beta", "5")}, same: true},
+		"other quota":  {reason: "another quota", more: []client.Object{quota("alpha", "5"), quota("beta", "6")}},
+		"network":      {reason: "another network policy", more: []client.Object{network("alpha", "Ingress", "Egress"), network("beta", "Ingress")}},
+		"same network": {reason: "network policies that name the own namespace", more: each(func(ns string) client.Object { return network(ns, "Ingress") }), same: true},
+		"policy":       {reason: "a policy for both", more: policy("true", nil, false), same: true},
+		"policy for one": {reason: "a policy that does not select one of them", more: policy("true", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"beta"}},
+		}}, false)},
+		"policy with a name":      {reason: "a policy that decides by name", more: policy("request.namespace != 'beta'", nil, false)},
+		"policy with a like name": {reason: "a part of a word is no name", more: policy("request.namespace != 'beta-2'", nil, false), same: true},
+		"parameters":              {reason: "other parameters of a policy", more: all(policy("true", nil, true), []client.Object{param("alpha", "1"), param("beta", "2")})},
+		"same parameters":         {reason: "the same parameters", more: all(policy("true", nil, true), each(func(ns string) client.Object { return param(ns, "1") })), same: true},
+		"parameters that name the tenant": {
+			reason: "parameters that name their own tenant", same: true,
+			more: all(policy("true", nil, true), each(func(ns string) client.Object { return param(ns, ns) })),
+		},
+		"labelled by others": {reason: "who has labelled the namespace, and that it has parameters", same: true, beta: append(team("beta", "edit", restricted)[1:],
+			namespace("beta", map[string]string{
+				"pod-security.kubernetes.io/enforce": "restricted", v1alpha1.LabelTenant: "beta", v1alpha1.LabelCapsuleTenant: "beta", v1alpha1.LabelParameters: "true",
+			}))},
+		"webhook": {reason: "a webhook for one of them", more: []client.Object{&admissionv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "w"},
+			Webhooks: []admissionv1.ValidatingWebhook{{Name: "w.example.com", NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{corev1.LabelMetadataName: "alpha"},
+			}}},
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			beta := tc.beta
+			if beta == nil {
+				beta = team("beta", "edit", restricted)
+			}
+			found := discover(t, all(team("alpha", "edit", restricted), beta, tc.more)...)
+			if len(found) != 2 {
+				t.Fatalf("%d tenants, want 2", len(found))
+			}
+			if same := found[0].Shape == found[1].Shape; same != tc.same {
+				t.Errorf("%s: the shapes are equal: %t, want %t", tc.reason, same, tc.same)
+			}
+		})
+	}
+}

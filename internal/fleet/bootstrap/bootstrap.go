@@ -1,0 +1,215 @@
+// Package bootstrap connects a cluster with the repository that describes it
+// (rows F4 and R1 of the mission): it commits Flux's manifests, locked down, to a
+// branch, installs them, and waits until the cluster follows the branch.
+//
+// It is a list of steps, each of which looks at what is there before it does
+// something: running it again completes what was left half-finished, and changes
+// nothing where all is done. Everything that can refuse does so before the first
+// push. What the folder of the fleet gets beside Flux's own manifests is what
+// internal/fleet/lockdown writes.
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/internal/fleet/gitrepo"
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
+	"github.com/tenure-dev/tenure/internal/fleet/secrets/gitauth"
+)
+
+// Namespace is Flux's, and the name of its root objects. Those of a bootstrap
+// have no other.
+const Namespace = "flux-system"
+
+// ErrRefused says that manifests of somebody else are in the repository, and are not
+// overwritten.
+var ErrRefused = errors.New("is not overwritten")
+
+// ErrFollows says that the cluster follows something else, or has another Flux.
+var ErrFollows = errors.New("the cluster is taken")
+
+// ErrTimeout says that the cluster did not follow the repository in time.
+var ErrTimeout = errors.New("the cluster does not follow the repository yet")
+
+// Options say what to bootstrap.
+type Options struct {
+	// Remote is the repository as this program reaches it, with credentials
+	// that may push.
+	Remote gitrepo.Remote
+	// Path is the cluster's folder in it, slash separated.
+	Path string
+	// Components are the controllers, as Flux names them; nil means those that
+	// the fleet has, and [DefaultComponents] in a new one.
+	Components []string
+	// Profile is what `tenure profile` is told.
+	Profile lockdown.Options
+	// Author is who the commit is by, and Appendix a text below its message.
+	Author   gitrepo.Author
+	Appendix string
+
+	// URL is the repository as the cluster reaches it.
+	URL string
+	// Credentials are what the cluster reads it with. With ssh and without a
+	// Key, one is made by Key's options, if the cluster has none yet.
+	Credentials gitauth.Credentials
+	Key         gitauth.KeyOptions
+	// SecretName is the Secret they are in.
+	SecretName string
+	// Interval is how often the cluster looks; 0 means what the fleet says, and
+	// a minute in a new one.
+	Interval time.Duration
+	// Timeout bounds the wait for the cluster at the end.
+	Timeout time.Duration
+
+	// Step is told of a step and returns what is told of how far it is and of
+	// its end.
+	Step func(name string) (progress func(string), done func(error))
+	// Note is told what a person should know.
+	Note func(string)
+	// DeployKey is told a public key that the Git host has to know for reading,
+	// and returns when it does.
+	DeployKey func(ctx context.Context, public string) error
+}
+
+// bootstrapper is one run.
+type bootstrapper struct {
+	Options
+	config *rest.Config
+	kube   client.Client
+	disco  discovery.DiscoveryInterface
+
+	// temp holds the clones.
+	temp     string
+	clone    *gitrepo.Clone
+	planned  planned
+	revision string
+	// live is what the cluster has of the root.
+	live root
+	// objects are what the fleet's folder of Flux builds.
+	objects manifests
+	// newKey is the public key that the host has to be told of.
+	newKey   string
+	progress func(string)
+}
+
+// Run bootstraps the cluster. An error says which step failed; what was done
+// before it stays.
+func Run(ctx context.Context, config *rest.Config, o Options) (err error) {
+	b := &bootstrapper{Options: o, config: config}
+	if b.kube, err = client.New(rest.CopyConfig(config), client.Options{Scheme: scheme.Scheme}); err != nil {
+		return fmt.Errorf("cannot connect to the cluster: %w", err)
+	}
+	if b.disco, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
+		return fmt.Errorf("cannot connect to the cluster: %w", err)
+	}
+	if b.temp, err = os.MkdirTemp("", "tenure-bootstrap-"); err != nil {
+		return fmt.Errorf("cannot clone the repository: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(b.temp) }()
+	defer func() { b.close() }()
+	for _, step := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"the cluster can be bootstrapped", b.checkCluster},
+		{"the repository is cloned", b.open},
+		{"the manifests are made", b.plan},
+		{"the manifests are pushed", b.publish},
+		{"Flux is installed", b.install},
+		{"the credentials are in the cluster", b.giveCredentials},
+		{"", b.tellKey},
+		{"the sync is applied", b.applySync},
+		{"the cluster follows the repository", b.wait},
+	} {
+		done := func(error) {}
+		b.progress = func(string) {}
+		if step.name != "" {
+			b.progress, done = o.Step(step.name)
+		}
+		err := step.run(ctx)
+		done(err)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bootstrapper) close() {
+	if b.clone != nil {
+		_ = b.clone.Close()
+	}
+}
+
+// open clones the branch, into a new folder each time.
+func (b *bootstrapper) open(ctx context.Context) error {
+	b.close()
+	dir, err := os.MkdirTemp(b.temp, "clone-")
+	if err != nil {
+		return fmt.Errorf("cannot clone the repository: %w", err)
+	}
+	b.clone, err = gitrepo.Open(ctx, b.Remote, dir)
+	return err
+}
+
+// publish commits and pushes what was planned. When somebody else was faster, it
+// plans anew on top of that, once.
+func (b *bootstrapper) publish(ctx context.Context) error {
+	err := b.push(ctx)
+	if errors.Is(err, gitrepo.ErrOutrun) {
+		b.Note("somebody has pushed to " + b.Remote.Branch + " meanwhile: once more on top of that")
+		for _, again := range []func(context.Context) error{b.open, b.plan, b.push} {
+			if err = again(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	b.revision = b.clone.Head()
+	return err
+}
+
+func (b *bootstrapper) push(ctx context.Context) error {
+	if len(b.planned.files) == 0 {
+		return nil
+	}
+	if err := b.clone.Commit(b.planned.files, b.Author, b.message()); err != nil {
+		return err
+	}
+	return b.clone.Push(ctx)
+}
+
+func (b *bootstrapper) message() string {
+	verb, name := "Update", "single-tenant"
+	if b.planned.isNew {
+		verb = "Add"
+	}
+	if b.Profile.Tenants {
+		name = "multi-tenant"
+	}
+	message := fmt.Sprintf("%s Flux %s in %s, %s", verb, Version(), b.Path, name)
+	if b.Appendix != "" {
+		message += "\n\n" + b.Appendix
+	}
+	return message
+}
+
+// manifests are what Flux's folder builds.
+type manifests struct {
+	// flux are Flux's own, sync what makes it look at the repository.
+	flux, sync []*unstructured.Unstructured
+}
+
+func (b *bootstrapper) file(name string) string {
+	return filepath.Join(b.clone.Dir, filepath.FromSlash(name))
+}

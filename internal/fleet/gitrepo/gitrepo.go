@@ -1,0 +1,256 @@
+// Package gitrepo changes a branch of a remote Git repository: it clones it into
+// a folder, commits files, and pushes without ever replacing what somebody else
+// has pushed. It needs no git program, and reads none of its configuration.
+//
+// Proxies are those of the environment: HTTP_PROXY, HTTPS_PROXY and NO_PROXY for
+// HTTP, ALL_PROXY for SSH.
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/config"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/go-git/go-git/v5/storage/memory"
+
+	"github.com/tenure-dev/tenure/internal/fleet/secrets/gitauth"
+)
+
+var (
+	// ErrCredentials says that the host does not take the credentials, or that
+	// they may not do what was asked for.
+	ErrCredentials = errors.New("the credentials are refused")
+	// ErrNotFound says that there is no repository at the address. Many hosts
+	// say so too when the credentials may not read it.
+	ErrNotFound = errors.New("the repository is not found")
+	// ErrUnreachable says that nobody answers at the address, or not as a host
+	// of Git repositories would.
+	ErrUnreachable = errors.New("the host cannot be reached")
+	// ErrHostKey says that the host has another SSH key than the known ones.
+	ErrHostKey = errors.New("the host has another key than the known ones")
+	// ErrOutrun says that a push was refused because somebody else has pushed
+	// to the branch since the clone.
+	ErrOutrun = errors.New("somebody else has pushed to the branch meanwhile")
+	// ErrDeclined says that the host did not take a push for a reason of its
+	// own, such as a protected branch.
+	ErrDeclined = errors.New("the host declines the push")
+)
+
+const origin = git.DefaultRemoteName
+
+// Hosts that speak version 2 of the protocol alone (Azure DevOps, CodeCommit)
+// want capabilities that go-git leaves out by default since it has them only in
+// part. A full clone needs no more than that part; Flux's package does the same.
+func init() {
+	transport.UnsupportedCapabilities = []capability.Capability{capability.ThinPack}
+}
+
+// Remote is a branch of a repository.
+type Remote struct {
+	// URL is the address: https, http or ssh, without a password.
+	URL string
+	// Branch is a branch, which need not exist.
+	Branch string
+	// Credentials are what the host asks for. With ssh, KnownHosts must be
+	// there; without a Key the SSH agent of the environment is asked.
+	Credentials gitauth.Credentials
+}
+
+// Clone is a folder with a copy of a branch. Close it when done with it.
+type Clone struct {
+	// Dir is the folder.
+	Dir string
+
+	remote Remote
+	repo   *git.Repository
+	access *access
+}
+
+// Open clones the branch into an empty folder. A branch that does not exist
+// begins as the default branch is; in an empty repository it begins with nothing.
+// The errors are those of this package.
+func Open(ctx context.Context, remote Remote, dir string) (*Clone, error) {
+	access, err := newAccess(ctx, remote)
+	if err != nil {
+		return nil, err
+	}
+	c := &Clone{Dir: dir, remote: remote, access: access}
+	if err := c.fetch(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot clone %s: %w", remote.URL, explain(err)), c.Close())
+	}
+	return c, nil
+}
+
+func (c *Clone) fetch(ctx context.Context) error {
+	from, err := c.start(ctx)
+	if err != nil {
+		return err
+	}
+	branch := plumbing.NewBranchReferenceName(c.remote.Branch)
+	if from == "" {
+		return c.init(branch)
+	}
+	c.repo, err = git.PlainCloneContext(ctx, c.Dir, false, &git.CloneOptions{
+		URL: c.remote.URL, Auth: c.access.method, CABundle: c.remote.Credentials.CA,
+		ReferenceName: from, SingleBranch: true, Tags: git.NoTags,
+	})
+	if err != nil || from == branch {
+		return err
+	}
+	tree, err := c.repo.Worktree()
+	if err != nil {
+		return err
+	}
+	return tree.Checkout(&git.CheckoutOptions{Branch: branch, Create: true})
+}
+
+// start finds what the branch begins with: itself, the default branch, or, in a
+// repository that is empty, "".
+func (c *Clone) start(ctx context.Context) (plumbing.ReferenceName, error) {
+	remote := git.NewRemote(memory.NewStorage(), &config.RemoteConfig{Name: origin, URLs: []string{c.remote.URL}})
+	refs, err := remote.ListContext(ctx, &git.ListOptions{Auth: c.access.method, CABundle: c.remote.Credentials.CA})
+	if errors.Is(err, transport.ErrEmptyRemoteRepository) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	wanted := plumbing.NewBranchReferenceName(c.remote.Branch)
+	byName := map[plumbing.ReferenceName]*plumbing.Reference{}
+	for _, ref := range refs {
+		byName[ref.Name()] = ref
+	}
+	if byName[wanted] != nil {
+		return wanted, nil
+	}
+	if head := byName[plumbing.HEAD]; head != nil && byName[head.Target()] != nil {
+		return head.Target(), nil
+	}
+	return "", fmt.Errorf("%w: it has neither a branch %s nor a default branch to begin it with", ErrNotFound, c.remote.Branch)
+}
+
+// init begins a repository of which the remote has nothing yet.
+func (c *Clone) init(branch plumbing.ReferenceName) error {
+	repo, err := git.PlainInitWithOptions(c.Dir, &git.PlainInitOptions{InitOptions: git.InitOptions{DefaultBranch: branch}})
+	if err != nil {
+		return err
+	}
+	c.repo = repo
+	_, err = repo.CreateRemote(&config.RemoteConfig{Name: origin, URLs: []string{c.remote.URL}})
+	return err
+}
+
+// Close ends what asks the SSH agent. The folder stays.
+func (c *Clone) Close() error {
+	if c.access == nil {
+		return nil
+	}
+	return c.access.close()
+}
+
+// Head is the commit that is checked out, as hexadecimal digits, or "" in a
+// repository without commits.
+func (c *Clone) Head() string {
+	head, err := c.repo.Head()
+	if err != nil {
+		return ""
+	}
+	return head.Hash().String()
+}
+
+// Author is who a commit is by.
+type Author struct{ Name, Email string }
+
+// Commit commits files of the folder as they are, those that are gone as well.
+// Names are slash separated and relative to the folder.
+func (c *Clone) Commit(files []string, by Author, message string) error {
+	tree, err := c.repo.Worktree()
+	if err != nil {
+		return fmt.Errorf("cannot commit: %w", err)
+	}
+	for _, name := range files {
+		if _, err = os.Lstat(filepath.Join(c.Dir, filepath.FromSlash(name))); errors.Is(err, os.ErrNotExist) {
+			_, err = tree.Remove(name)
+		} else if err == nil {
+			err = tree.AddWithOptions(&git.AddOptions{Path: name, SkipStatus: true})
+		}
+		if err != nil {
+			return fmt.Errorf("cannot commit %s: %w", name, err)
+		}
+	}
+	_, err = tree.Commit(message, &git.CommitOptions{Author: &object.Signature{Name: by.Name, Email: by.Email, When: time.Now()}})
+	if err != nil {
+		return fmt.Errorf("cannot commit: %w", err)
+	}
+	return nil
+}
+
+// Push pushes what was committed. The error is [ErrOutrun] when the branch is
+// not what was cloned any more; nothing has changed then.
+func (c *Clone) Push(ctx context.Context) error {
+	branch := plumbing.NewBranchReferenceName(c.remote.Branch)
+	err := c.repo.PushContext(ctx, &git.PushOptions{
+		RemoteName: origin, RefSpecs: []config.RefSpec{config.RefSpec(branch + ":" + branch)},
+		Auth: c.access.method, CABundle: c.remote.Credentials.CA,
+	})
+	if err == nil || errors.Is(err, git.NoErrAlreadyUpToDate) {
+		return nil
+	}
+	return fmt.Errorf("cannot push to %s: %w", c.remote.URL, explain(err))
+}
+
+// outrun are the words with which hosts, and go-git itself, refuse a push that
+// does not begin where the branch is. There is no code for it.
+var outrun = []string{
+	"non-fast-forward", "fetch first", "failed to update ref", "cannot lock ref", "already exists", "stale info", "incorrect old value",
+}
+
+// explain gives an error of go-git's its meaning.
+func explain(err error) error {
+	if unexpected := (*plumbing.UnexpectedError)(nil); errors.As(err, &unexpected) {
+		err = unexpected.Err
+	}
+	text := err.Error()
+	var network net.Error
+	switch {
+	case errors.Is(err, ErrHostKey), errors.Is(err, ErrNotFound), errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrAuthorizationFailed),
+		strings.Contains(text, "unable to authenticate"):
+		return fmt.Errorf("%w: %w", ErrCredentials, err)
+	case errors.Is(err, transport.ErrRepositoryNotFound):
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	case errors.As(err, &network):
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	declined := strings.HasPrefix(text, "command error on ") || strings.HasPrefix(text, "unpack error: ")
+	for _, words := range outrun {
+		if strings.Contains(text, words) && (declined || words == outrun[0]) {
+			return fmt.Errorf("%w: %w", ErrOutrun, err)
+		}
+	}
+	if declined {
+		return fmt.Errorf("%w: %w", ErrDeclined, err)
+	}
+	return err
+}
+
+// CheckBranch says whether a name can be a branch's, as git-check-ref-format(1)
+// says.
+func CheckBranch(name string) error {
+	if err := plumbing.NewBranchReferenceName(name).Validate(); name == "" || strings.HasPrefix(name, "-") || err != nil {
+		return fmt.Errorf("%q is not the name of a branch", name)
+	}
+	return nil
+}

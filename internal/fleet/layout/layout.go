@@ -1,0 +1,297 @@
+// Package layout reads the folder of a platform's repository before a cluster
+// does: where Flux's own manifests are, whether they are there at all, and what
+// the root objects say. It knows the layout that `flux bootstrap` writes
+// (PATH/flux-system with gotk-components.yaml and gotk-sync.yaml) and tolerates
+// others.
+package layout
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	componentsFile = "gotk-components.yaml"
+	syncFile       = "gotk-sync.yaml"
+	kustomizeFile  = "kustomization.yaml"
+	systemName     = "flux-system"
+)
+
+// ErrNotFound says that a folder that was named does not exist.
+var ErrNotFound = errors.New("no such folder")
+
+// Options say what to put where a fleet has only placeholders.
+type Options struct {
+	// URL and Branch are of the repository that the folder stands for; they
+	// are used when the fleet does not say itself.
+	URL, Branch string
+	// Components are Flux's manifests for a fleet that does not hold them.
+	Components []byte
+	// Optional are parts of Flux that not every fleet needs.
+	Optional []Optional
+}
+
+// Optional are manifests that are added to the components of a fleet that has
+// objects of their API.
+type Optional struct {
+	// Group is the API's group, such as image.toolkit.fluxcd.io.
+	Group string
+	// Manifests is a YAML stream.
+	Manifests []byte
+}
+
+// Fleet is a platform's repository as one cluster sees it.
+type Fleet struct {
+	// Dir is the absolute path of the repository's folder.
+	Dir string
+	// Path is the cluster's folder in it, slash separated, such as
+	// clusters/staging.
+	Path string
+	// System is the folder of Flux's manifests, slash separated.
+	System string
+	// declared is the folder of the files gotk-components.yaml and gotk-sync.yaml: System,
+	// or a base that System completes.
+	declared string
+	// Overlay holds files, by their path in the repository, that take the
+	// place of absent ones and of placeholders.
+	Overlay map[string][]byte
+	// Sync is what the root objects say.
+	Sync Sync
+}
+
+// Sync is the root source and the root Kustomization, as written in the fleet.
+type Sync struct {
+	// URL and Branch say what the root source fetches.
+	URL, Branch string
+	// Namespace, Source and Kustomization name the root objects.
+	Namespace, Source, Kustomization string
+	// SecretRef is the Secret that the root source uses, if any. A bootstrap
+	// makes it in the cluster; it is not in Git.
+	SecretRef string
+}
+
+// Load reads the fleet in dir for the cluster whose folder is clusterPath.
+func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	f := &Fleet{Dir: abs, Path: path.Clean(filepath.ToSlash(clusterPath)), Overlay: map[string][]byte{}}
+	if err := f.checkFolders(clusterPath); err != nil {
+		return nil, err
+	}
+	if f.System, err = f.findSystem(); err != nil {
+		return nil, err
+	}
+	f.findDeclared()
+	objects, err := f.systemObjects()
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(objects, isFluxDeployment) {
+		components := opts.Components
+		for _, optional := range opts.Optional {
+			if f.uses(optional.Group) {
+				components = slices.Concat(components, []byte("\n---\n"), optional.Manifests)
+			}
+		}
+		f.Overlay[path.Join(f.declared, componentsFile)] = components
+	}
+	sync, found := findSync(objects, f.Path)
+	if !found {
+		sync = Sync{URL: opts.URL, Branch: opts.Branch, Namespace: systemName, Source: systemName, Kustomization: systemName}
+		if sync.URL == "" {
+			return nil, fmt.Errorf("the fleet in %s does not say where it comes from: %s has no GitRepository and no Kustomization; name its address with --map URL#BRANCH=%s",
+				dir, path.Join(f.declared, syncFile), dir)
+		}
+		f.Overlay[path.Join(f.declared, syncFile)] = syncManifest(sync, f.Path)
+	}
+	f.Sync = sync
+	return f, f.completeKustomization()
+}
+
+func (f *Fleet) checkFolders(clusterPath string) error {
+	if info, err := os.Stat(f.Dir); err != nil || !info.IsDir() {
+		return fmt.Errorf("cannot read the fleet: %w: %s", ErrNotFound, f.Dir)
+	}
+	if !filepath.IsLocal(filepath.FromSlash(f.Path)) {
+		return fmt.Errorf("cannot read the fleet: --path %s leads out of it: give a path inside the fleet, such as clusters/staging", clusterPath)
+	}
+	if info, err := os.Stat(filepath.Join(f.Dir, filepath.FromSlash(f.Path))); err == nil && info.IsDir() {
+		return nil
+	}
+	err := fmt.Errorf("cannot read the fleet: %w: %s in %s", ErrNotFound, f.Path, f.Dir)
+	if clusters := f.clusters(); len(clusters) > 0 {
+		return fmt.Errorf("%w; it has --path %s", err, strings.Join(clusters, ", "))
+	}
+	return err
+}
+
+// clusters lists the folders that look like those of clusters.
+func (f *Fleet) clusters() []string {
+	found, _ := filepath.Glob(filepath.Join(f.Dir, "clusters", "*", systemName))
+	var paths []string
+	for _, dir := range found {
+		paths = append(paths, "clusters/"+filepath.Base(filepath.Dir(dir)))
+	}
+	return paths
+}
+
+// findSystem returns the folder that holds Flux's manifests: the one under the
+// cluster's folder with a file named as bootstrap names them, or the place
+// where bootstrap would put them.
+func (f *Fleet) findSystem() (string, error) {
+	var found string
+	root := filepath.Join(f.Dir, filepath.FromSlash(f.Path))
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !d.IsDir() && (d.Name() == componentsFile || d.Name() == syncFile) {
+			found = filepath.Dir(file)
+			return fs.SkipAll
+		}
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	if found == "" {
+		return path.Join(f.Path, systemName), nil
+	}
+	rel, err := filepath.Rel(f.Dir, found)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	return filepath.ToSlash(rel), nil
+}
+
+// maxBases bounds how many bases deep Flux's manifests are looked for.
+const maxBases = 5
+
+// findDeclared finds the folder that holds Flux's own files: the system folder, or a base
+// that its kustomization names, directly or through other bases.
+func (f *Fleet) findDeclared() {
+	f.declared = f.System
+	folders := []string{f.System}
+	for range maxBases {
+		var next []string
+		for _, folder := range folders {
+			for _, file := range []string{componentsFile, syncFile} {
+				if _, err := os.Stat(filepath.Join(f.Dir, filepath.FromSlash(folder), file)); err == nil {
+					f.declared = folder
+					return
+				}
+			}
+			next = append(next, f.bases(folder)...)
+		}
+		folders = next
+	}
+}
+
+// bases returns the folders within the fleet that a folder's kustomization names.
+func (f *Fleet) bases(folder string) []string {
+	content, err := os.ReadFile(filepath.Join(f.Dir, filepath.FromSlash(folder), kustomizeFile))
+	if err != nil {
+		return nil // whoever builds the folder reports it
+	}
+	var kustomization struct {
+		Resources []string `json:"resources"`
+	}
+	if yaml.Unmarshal(content, &kustomization) != nil {
+		return nil
+	}
+	var bases []string
+	for _, resource := range kustomization.Resources {
+		base := path.Join(folder, resource)
+		info, err := os.Stat(filepath.Join(f.Dir, filepath.FromSlash(base)))
+		if err == nil && info.IsDir() && filepath.IsLocal(filepath.FromSlash(base)) {
+			bases = append(bases, base)
+		}
+	}
+	return bases
+}
+
+// systemObjects returns the objects in the manifests of the system folder.
+// Files that are no manifests, such as patches, do not matter here.
+func (f *Fleet) systemObjects() ([]unstructured.Unstructured, error) {
+	var files []string
+	for _, pattern := range []string{"*.yaml", "*.yml"} {
+		found, err := filepath.Glob(filepath.Join(f.Dir, filepath.FromSlash(f.declared), pattern))
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the fleet: %w", err)
+		}
+		files = append(files, found...)
+	}
+	var objects []unstructured.Unstructured
+	for _, file := range files {
+		if base := filepath.Base(file); base == kustomizeFile || base == "kustomization.yml" {
+			continue
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the fleet: %w", err)
+		}
+		parsed, err := parse(content)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the fleet: %s: %w", path.Join(f.declared, filepath.Base(file)), err)
+		}
+		objects = append(objects, parsed...)
+	}
+	return objects, nil
+}
+
+// parse splits a YAML stream into objects; documents without content or kind
+// are left out.
+func parse(content []byte) ([]unstructured.Unstructured, error) {
+	var objects []unstructured.Unstructured
+	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+		var object map[string]any
+		if err := yaml.Unmarshal(doc, &object); err != nil {
+			return nil, err
+		}
+		if kind, _ := object["kind"].(string); kind != "" {
+			objects = append(objects, unstructured.Unstructured{Object: object})
+		}
+	}
+	return objects, nil
+}
+
+func isFluxDeployment(u unstructured.Unstructured) bool {
+	return u.GetKind() == "Deployment" && (u.GetName() == "source-controller" || u.GetName() == "kustomize-controller")
+}
+
+// uses reports whether any manifest of the fleet has an object of the group.
+func (f *Fleet) uses(group string) bool {
+	uses := false
+	// Rules and labels that name the group need no kinds of it.
+	object := regexp.MustCompile(`apiVersion["']?\s*:\s*["']?` + regexp.QuoteMeta(group) + "/")
+	_ = filepath.WalkDir(f.Dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // an unreadable corner is reported by whoever serves the folder
+		}
+		if d.IsDir() && d.Name() == ".git" {
+			return fs.SkipDir
+		}
+		if ext := filepath.Ext(file); d.Type().IsRegular() && (ext == ".yaml" || ext == ".yml") && d.Name() != componentsFile {
+			content, err := os.ReadFile(file)
+			if err == nil && object.Match(content) {
+				uses = true
+				return fs.SkipAll
+			}
+		}
+		return nil
+	})
+	return uses
+}

@@ -1,0 +1,126 @@
+package layout
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// findSync picks the root Kustomization, the one whose path is the cluster's or
+// else the first, and the GitRepository that it names.
+func findSync(objects []unstructured.Unstructured, clusterPath string) (Sync, bool) {
+	var root *unstructured.Unstructured
+	for i, u := range objects {
+		if u.GetKind() != "Kustomization" || !strings.HasPrefix(u.GetAPIVersion(), "kustomize.toolkit.fluxcd.io/") {
+			continue
+		}
+		p, _, _ := unstructured.NestedString(u.Object, "spec", "path")
+		if root == nil || path.Clean(strings.TrimPrefix(p, "/")) == clusterPath {
+			root = &objects[i]
+		}
+	}
+	if root == nil {
+		return Sync{}, false
+	}
+	name, _, _ := unstructured.NestedString(root.Object, "spec", "sourceRef", "name")
+	for _, u := range objects {
+		if u.GetKind() != "GitRepository" || u.GetName() != name {
+			continue
+		}
+		sync := Sync{Namespace: u.GetNamespace(), Source: name, Kustomization: root.GetName()}
+		sync.URL, _, _ = unstructured.NestedString(u.Object, "spec", "url")
+		sync.Branch, _, _ = unstructured.NestedString(u.Object, "spec", "ref", "branch")
+		sync.SecretRef, _, _ = unstructured.NestedString(u.Object, "spec", "secretRef", "name")
+		if sync.Namespace == "" {
+			sync.Namespace = systemName
+		}
+		if sync.Branch == "" {
+			// Flux's own default.
+			sync.Branch = "master"
+		}
+		return sync, true
+	}
+	return Sync{}, false
+}
+
+// syncManifest is what `flux bootstrap git` would write into gotk-sync.yaml.
+func syncManifest(s Sync, clusterPath string) []byte {
+	return fmt.Appendf(nil, `apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata:
+  name: %[1]s
+  namespace: %[2]s
+spec:
+  interval: 1m0s
+  ref:
+    branch: %[3]s
+  url: %[4]s
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata:
+  name: %[1]s
+  namespace: %[2]s
+spec:
+  interval: 10m0s
+  path: ./%[5]s
+  prune: true
+  sourceRef:
+    kind: GitRepository
+    name: %[1]s
+`, s.Source, s.Namespace, s.Branch, s.URL, clusterPath)
+}
+
+// completeKustomization makes sure that the overlaid files are part of the
+// system folder's kustomization, and that there is one.
+func (f *Fleet) completeKustomization() error {
+	if len(f.Overlay) == 0 {
+		return nil
+	}
+	name := path.Join(f.declared, kustomizeFile)
+	content, err := os.ReadFile(filepath.Join(f.Dir, filepath.FromSlash(name)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	kustomization := map[string]any{}
+	if err := yaml.Unmarshal(content, &kustomization); err != nil {
+		return fmt.Errorf("cannot read the fleet: %s: %w", name, err)
+	}
+	if len(kustomization) == 0 {
+		kustomization = map[string]any{"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+	}
+	resources, _ := kustomization["resources"].([]any)
+	changed := len(content) == 0
+	for _, file := range []string{componentsFile, syncFile} {
+		_, wanted := f.Overlay[path.Join(f.declared, file)]
+		if len(content) == 0 && !wanted {
+			_, err := os.Stat(filepath.Join(f.Dir, filepath.FromSlash(f.declared), file))
+			wanted = err == nil
+		}
+		listed := slices.ContainsFunc(resources, func(r any) bool {
+			s, ok := r.(string)
+			return ok && path.Clean(s) == file
+		})
+		if wanted && !listed {
+			resources, changed = append(resources, file), true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	kustomization["resources"] = resources
+	out, err := yaml.Marshal(kustomization)
+	if err != nil {
+		return fmt.Errorf("cannot complete %s: %w", name, err)
+	}
+	f.Overlay[name] = out
+	return nil
+}

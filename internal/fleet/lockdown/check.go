@@ -1,0 +1,297 @@
+package lockdown
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// minKubernetes is what Flux 2.9 and the rules need.
+const minKubernetes = "1.33.0"
+
+// Result is what one check found.
+type Result struct {
+	// Name is what was looked at.
+	Name string
+	// OK says whether it is as it should be.
+	OK bool
+	// Message says what was found and, if it is wrong, the way out.
+	Message string
+}
+
+// Cluster is the cluster to check.
+type Cluster struct {
+	// Client reads it. Nothing is written.
+	Client client.Reader
+	// Discovery says what the API server serves.
+	Discovery discovery.DiscoveryInterface
+	// Namespace is Flux's.
+	Namespace string
+	// Warn is set if the rules should only warn: bindings that the profile switched to
+	// warn are then correct.
+	Warn bool
+}
+
+// Prerequisites checks what has to be there before the lockdown. An error means
+// that the cluster could not be asked.
+func (c Cluster) Prerequisites(ctx context.Context) ([]Result, error) {
+	info, err := c.Discovery.ServerVersion()
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask the cluster for its version: %w", err)
+	}
+	results := []Result{{"Kubernetes", true, info.GitVersion}}
+	if v, err := version.ParseGeneric(info.GitVersion); err != nil || v.LessThan(version.MustParseGeneric(minKubernetes)) {
+		results[0] = Result{"Kubernetes", false, info.GitVersion + ": update it to 1.33 or newer"}
+	}
+	served, err := c.servesPolicies()
+	if err != nil {
+		return nil, err
+	}
+	results = append(results, result("ValidatingAdmissionPolicy", served, "served", "not served at admissionregistration.k8s.io/v1: enable it in the API server"))
+	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	if len(FlagStates(deployments)) == 0 {
+		return append(results, Result{"Flux", true, "not installed in " + c.Namespace}), nil
+	}
+	old := TooOld(deployments)
+	return append(results, result("Flux", len(old) == 0, "knows all flags", strings.Join(old, "; ")+": update Flux to 2.7.5 or newer")), nil
+}
+
+func (c Cluster) servesPolicies() (bool, error) {
+	resources, err := c.Discovery.ServerResourcesForGroupVersion("admissionregistration.k8s.io/v1")
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot ask the cluster what it serves: %w", err)
+	}
+	for _, r := range resources.APIResources {
+		if r.Kind == "ValidatingAdmissionPolicy" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Check checks the lockdown: flags, rights, rules and posture. An error means
+// that the cluster could not be asked.
+func (c Cluster) Check(ctx context.Context) ([]Result, error) {
+	var results []Result
+	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.tenantRights, c.network, c.installed, c.posture, c.images, c.manager} {
+		found, err := check(ctx)
+		if err != nil {
+			return results, err
+		}
+		results = append(results, found...)
+	}
+	return results, nil
+}
+
+const lockDown = "run `tenure profile multi-tenant` on the fleet"
+
+func (c Cluster) flags(ctx context.Context) ([]Result, error) {
+	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	var results []Result
+	for _, s := range FlagStates(deployments) {
+		results = append(results, result(s.Deployment+" "+s.Name, s.OK(), "in force", s.String()+": "+lockDown))
+	}
+	if len(results) == 0 {
+		return []Result{{"flags", false, "no controllers of Flux in " + c.Namespace + ": name their namespace with -n"}}, nil
+	}
+	return results, nil
+}
+
+func (c Cluster) rights(ctx context.Context) ([]Result, error) {
+	bindings, err := c.list(ctx, schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"})
+	if err != nil {
+		return nil, err
+	}
+	wrong := wide(bindings, c.Namespace)
+	for _, b := range bindings {
+		if strings.HasPrefix(b.GetName(), "crd-controller") {
+			wrong = append(wrong, "ClusterRoleBinding "+b.GetName()+" lets every controller of Flux list all Secrets: "+lockDown)
+		}
+	}
+	return []Result{result("rights of Flux", len(wrong) == 0, "cut down", strings.Join(wrong, "; "))}, nil
+}
+
+func (c Cluster) posture(ctx context.Context) ([]Result, error) {
+	profiles, err := c.list(ctx, v1alpha1.GroupVersion.WithKind("TenancyProfile"))
+	if meta.IsNoMatchError(err) {
+		profiles, err = nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(profiles, func(p *unstructured.Unstructured) bool { return p.GetName() == v1alpha1.ProfileName })
+	if i < 0 {
+		return []Result{{"TenancyProfile", false, "there is none named " + v1alpha1.ProfileName + ", so tenants can change no Flux object: " + lockDown}}, nil
+	}
+	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	message := v1alpha1.ProfileName
+	if wait := rolloutDelay(profiles[i], deployments); wait > 0 {
+		message += fmt.Sprintf("; within the bounds, a namespace can keep the Kustomizations of others waiting for %s", wait)
+	}
+	if reason := notInForce(profiles[i], time.Now()); reason != "" {
+		return []Result{{"TenancyProfile", false, "not in force: " + reason}}, nil
+	}
+	return []Result{{"TenancyProfile", true, message}}, nil
+}
+
+// settling is the maximum time that a profile needs to come into force in all namespaces.
+const settling = time.Minute
+
+// notInForce returns the manager's reason why a profile is not in force, or "". Another
+// check reports whether the manager runs.
+func notInForce(posture *unstructured.Unstructured, now time.Time) string {
+	var p v1alpha1.TenancyProfile
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(posture.Object, &p); err != nil {
+		return err.Error()
+	}
+	c := meta.FindStatusCondition(p.Status.Conditions, "Ready")
+	if c == nil || c.Status == metav1.ConditionTrue || c.Status == metav1.ConditionUnknown && now.Sub(c.LastTransitionTime.Time) < settling {
+		return ""
+	}
+	return c.Message
+}
+
+// rolloutDelay is how long the bounds of a profile let a namespace keep others waiting, by
+// the workers of the cluster's kustomize-controller; 0 if it cannot be told.
+func rolloutDelay(posture *unstructured.Unstructured, deployments []*unstructured.Unstructured) time.Duration {
+	var p v1alpha1.TenancyProfile
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(posture.Object, &p); err != nil {
+		return 0
+	}
+	workers := tenancy.Workers
+	for _, d := range deployments {
+		if d.GetName() != "kustomize-controller" {
+			continue
+		}
+		if said := valuesOf(arguments(d), "--concurrent"); len(said) > 0 {
+			n, err := strconv.Atoi(said[len(said)-1])
+			if err != nil {
+				return 0
+			}
+			workers = n
+		}
+	}
+	return tenancy.MaxQueueDelay(p.Spec.Tenants.Bounds, workers)
+}
+
+// manager says whether the manager runs: the rules hold without it, but nobody
+// writes what a new namespace needs.
+func (c Cluster) manager(ctx context.Context) ([]Result, error) {
+	var d appsv1.Deployment
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: managerName}, &d)
+	switch {
+	case apierrors.IsNotFound(err):
+		return []Result{{"manager", false, "there is no Deployment " + managerName + ": " + lockDown}}, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the Deployment %s: %w", managerName, err)
+	}
+	return []Result{result("manager", d.Status.AvailableReplicas > 0, "runs", "no Pod of it is available: see why with `kubectl -n "+c.Namespace+" describe pods -l app="+managerName+"`, and name another image with `tenure profile multi-tenant --manager-image` if this one cannot be pulled")}, nil
+}
+
+// Warns reports whether the rules of a fleet should only warn: it compares the fleet with
+// the profile in both modes, and fewer files differ in warn mode.
+func Warns(f *layout.Fleet) (bool, error) {
+	denying, err := Make(f, Options{Tenants: true})
+	if err != nil || len(denying.Changes) == 0 {
+		return false, err
+	}
+	warning, err := Make(f, Options{Tenants: true, Warn: true})
+	return err == nil && len(warning.Changes) < len(denying.Changes), err
+}
+
+// Compare says where the cluster is not as the fleet's folder says, and the folder
+// not as the profile would write it.
+func (c Cluster) Compare(ctx context.Context, f *layout.Fleet, o Options) ([]Result, error) {
+	plan, err := Make(f, o)
+	if err != nil {
+		return []Result{{"fleet", false, err.Error()}}, nil //nolint:nilerr // it is what was found
+	}
+	good := "has the profile"
+	if o.Warn {
+		good += ", whose rules only warn"
+	}
+	results := []Result{result("fleet", len(plan.Changes) == 0, good, fmt.Sprintf("%d files differ from the profile: %s", len(plan.Changes), lockDown))}
+	pinned, err := ImageStates(f)
+	if err != nil {
+		return results, err
+	}
+	for _, p := range pinned {
+		results = append(results, result("fleet "+p.Image, p.Message == "", "pinned", p.Message))
+	}
+	t, err := open(f)
+	if err != nil {
+		return results, err
+	}
+	defer t.close()
+	s, err := t.survey()
+	if err != nil {
+		return results, err
+	}
+	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return results, err
+	}
+	for _, want := range s.system() {
+		if want.GetKind() != "Deployment" {
+			continue
+		}
+		i := slices.IndexFunc(deployments, func(d *unstructured.Unstructured) bool { return d.GetName() == want.GetName() })
+		same := i >= 0 && slices.Equal(arguments(deployments[i]), arguments(want)) &&
+			slices.Equal(containers(deployments[i:i+1]), containers([]*unstructured.Unstructured{want}))
+		results = append(results, result("fleet "+want.GetName(), same, "as in the fleet", "its arguments or images differ from the fleet's: push the fleet, and see whether "+c.Namespace+"/"+f.Sync.Kustomization+" is ready"))
+	}
+	return results, nil
+}
+
+func (c Cluster) list(ctx context.Context, kind schema.GroupVersionKind, opts ...client.ListOption) ([]*unstructured.Unstructured, error) {
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := c.Client.List(ctx, &list, opts...); err != nil {
+		if apierrors.IsForbidden(err) {
+			err = errors.Join(err, errors.New("check needs to read the whole cluster"))
+		}
+		return nil, fmt.Errorf("cannot list %ss: %w", kind.Kind, err)
+	}
+	var all []*unstructured.Unstructured
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all, nil
+}
+
+func result(name string, ok bool, good, bad string) Result {
+	if ok {
+		return Result{name, true, good}
+	}
+	return Result{name, false, bad}
+}

@@ -1,0 +1,108 @@
+package lockdown
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"sigs.k8s.io/yaml"
+)
+
+// Export returns Flux and what belongs to Tenure for a cluster without a fleet,
+// as YAML documents in the order in which they can be applied. Components are
+// Flux's manifests, with its objects in the namespace flux-system. Without
+// o.Tenants they come back as they are.
+func Export(components []byte, o Options) ([]byte, error) {
+	if !o.Tenants {
+		return components, nil
+	}
+	const namespace = "flux-system"
+	c := &component{Namespace: namespace, Warn: o.Warn, Pins: o.Pins, DefaultAccount: noRights}
+	manager, err := managerManifests(namespace, "", o.ManagerImage)
+	if err != nil {
+		return nil, err
+	}
+	if len(o.Pins) > 0 {
+		if c.Manager, err = pinnedManager(manager); err != nil {
+			return nil, err
+		}
+	}
+	if c.Shards, err = shardsFrom(o.Shards, nil); err != nil {
+		return nil, err
+	}
+	if c.Blocked, err = blockedRanges(o.ClusterRanges, nil); err != nil {
+		return nil, err
+	}
+	shards, err := c.shardFiles("../../gotk-components.yaml")
+	if err != nil {
+		return nil, err
+	}
+	content := map[string]string{
+		"gotk-components.yaml": string(components),
+		"kustomization.yaml":   "resources: [gotk-components.yaml, tenure.yaml]\ncomponents: [tenure]\n",
+	}
+	for _, name := range []string{"account.yaml", "network.yaml", "rights.yaml", "kustomization.yaml"} {
+		text, err := c.render(name)
+		if err != nil {
+			return nil, err
+		}
+		content[Own+"/"+name] = text
+	}
+	for name, text := range shards {
+		content[Own+"/"+name] = text
+	}
+	// There is no source that a Kustomization of Flux could apply.
+	content[Own+"/kustomization.yaml"] = strings.Replace(content[Own+"/kustomization.yaml"], "  - sync.yaml\n", "", 1)
+	posture, err := (&survey{}).posture(namespace, o.Allow)
+	if err != nil {
+		return nil, err
+	}
+	all := []string{string(config.CRDs()), string(config.Roles()), string(config.Policies()), posture}
+	programs := []string{manager}
+	if o.Proxy != nil && *o.Proxy {
+		programs = append(programs, proxyManifests(namespace, managerImage(manager)))
+	}
+	if o.Capsule != nil && *o.Capsule {
+		all = append(all, capsuleManifests(namespace))
+		for i := range programs {
+			programs[i] = withCapsule(programs[i])
+		}
+	}
+	content["tenure.yaml"] = strings.Join(append(all, programs...), "\n---\n")
+	if o.Warn {
+		content["kustomization.yaml"] += "patches:\n  - target: {kind: ValidatingAdmissionPolicyBinding, labelSelector: \"app.kubernetes.io/name=tenure,app.kubernetes.io/component=admission\"}\n    patch: '[{\"op\": \"replace\", \"path\": \"/spec/validationActions\", \"value\": [\"Warn\", \"Audit\"]}]'\n"
+	}
+	return build(content)
+}
+
+// build builds a kustomization from files.
+func build(content map[string]string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "tenure-profile-")
+	if err != nil {
+		return nil, fmt.Errorf("cannot build the manifests: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := fill(dir, content); err != nil {
+		return nil, err
+	}
+	objects, err := flux.Build(dir, filepath.Clean(dir))
+	if err != nil {
+		return nil, noPath(err, dir)
+	}
+	if wrong := FlagStates(objects); slices.ContainsFunc(wrong, func(s FlagState) bool { return !s.OK() }) {
+		return nil, fmt.Errorf("cannot lock Flux down: flags are not in force: %v", wrong)
+	}
+	var out strings.Builder
+	for _, o := range objects {
+		document, err := yaml.Marshal(o.Object)
+		if err != nil {
+			return nil, fmt.Errorf("cannot write the manifests: %w", err)
+		}
+		fmt.Fprintf(&out, "---\n%s", document)
+	}
+	return []byte(out.String()), nil
+}

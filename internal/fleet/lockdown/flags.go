@@ -1,0 +1,177 @@
+package lockdown
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// Flag is one that a controller of Flux has to run with.
+type Flag struct {
+	// Controller is the name of its Deployment.
+	Controller string
+	// Name is the flag's with its dashes; a feature gate is written
+	// --feature-gates=NAME.
+	Name string
+	// Value is what it has to be; empty for any but none.
+	Value string
+}
+
+// Flags are all flags of the lockdown, by controller.
+func Flags() []Flag {
+	// This listens on the address of the Pod, not on the loopback address.
+	all := []Flag{{"source-controller", "--storage-addr", "$(TENURE_POD_NAME):9090"}}
+	for _, c := range []string{"kustomize-controller", "helm-controller", "notification-controller", "image-reflector-controller", "image-automation-controller", "source-watcher"} {
+		all = append(all, Flag{c, "--no-cross-namespace-refs", "true"})
+		if c == "kustomize-controller" {
+			all = append(all, Flag{c, "--no-remote-bases", "true"})
+		}
+		if c == "kustomize-controller" || c == "helm-controller" {
+			all = append(all, Flag{c, "--default-service-account", ""}, Flag{c, gates + "ExternalArtifact", "true"})
+		}
+		if c == "kustomize-controller" || c == "helm-controller" || c == "notification-controller" {
+			all = append(all, Flag{c, gates + "DisableConfigWatchers", "true"})
+		}
+	}
+	return all
+}
+
+const gates = "--feature-gates="
+
+// minimum is the first version of a controller that knows all of its flags:
+// Flux 2.7.5.
+var minimum = map[string]string{
+	"kustomize-controller":    "1.7.3",
+	"helm-controller":         "1.4.4",
+	"notification-controller": "1.7.5",
+}
+
+// FlagState is how a flag is set on a controller.
+type FlagState struct {
+	Flag
+	// Deployment is the name of the Deployment, which differs from the controller's
+	// if it is that of a shard.
+	Deployment string
+	// Got is the value in force, empty when the flag is missing.
+	Got string
+	// Overridden says that the flag is also set as it should be, but a later
+	// one wins.
+	Overridden bool
+}
+
+// OK says whether the flag is in force.
+func (s FlagState) OK() bool { return s.Got != "" && (s.Value == "" || s.Got == s.Value) }
+
+// String says what is the matter.
+func (s FlagState) String() string {
+	switch {
+	case s.OK():
+		return "in force"
+	case s.Overridden:
+		return fmt.Sprintf("set, but %s comes later and wins: take it out", s.Got)
+	case s.Got != "":
+		return "is " + s.Got
+	}
+	return "missing"
+}
+
+// FlagStates says how the flags are set on those of Flux's controllers that are
+// among the objects.
+func FlagStates(objects []*unstructured.Unstructured) []FlagState {
+	var all []FlagState
+	for _, o := range objects {
+		if o.GetKind() != "Deployment" {
+			continue
+		}
+		args := arguments(o)
+		for _, f := range Flags() {
+			if f.Controller != controllerOf(o) {
+				continue
+			}
+			values := valuesOf(args, f.Name)
+			s := FlagState{Flag: f, Deployment: o.GetName()}
+			if len(values) > 0 {
+				s.Got = values[len(values)-1]
+				s.Overridden = f.Value != "" && !s.OK() && slices.Contains(values, f.Value)
+			}
+			all = append(all, s)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b FlagState) int { return strings.Compare(a.Deployment, b.Deployment) })
+	return all
+}
+
+// arguments are those of a Deployment's first container, where Flux's are.
+func arguments(o *unstructured.Unstructured) []string {
+	containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+	if len(containers) == 0 {
+		return nil
+	}
+	container, _ := containers[0].(map[string]any)
+	args, _, _ := unstructured.NestedStringSlice(container, "args")
+	return args
+}
+
+// valuesOf are the values that arguments give a flag, in order: --flag means
+// true, and the value may be the next argument.
+func valuesOf(args []string, name string) []string {
+	var values []string
+	gate, isGate := strings.CutPrefix(name, gates)
+	for i, arg := range args {
+		flag, value, written := strings.Cut("--"+strings.TrimLeft(arg, "-"), "=")
+		if !strings.HasPrefix(arg, "-") {
+			continue
+		}
+		if !written {
+			value = "true"
+			if i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+				value = args[i+1]
+			}
+		}
+		switch {
+		case isGate && flag == strings.TrimSuffix(gates, "="):
+			for _, set := range strings.Split(value, ",") {
+				if n, v, _ := strings.Cut(strings.TrimSpace(set), "="); n == gate {
+					values = append(values, strings.ToLower(v))
+				}
+			}
+		case !isGate && flag == name && (written && value == "" || value != ""):
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// VersionOf is the version of a controller by its image's tag; false when there
+// is none, as with a digest alone.
+func VersionOf(o *unstructured.Unstructured) (*version.Version, bool) {
+	containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+	if len(containers) == 0 {
+		return nil, false
+	}
+	container, _ := containers[0].(map[string]any)
+	image, _ := container["image"].(string)
+	image, _, _ = strings.Cut(image, "@")
+	name := image[strings.LastIndex(image, "/")+1:]
+	_, tag, found := strings.Cut(name, ":")
+	v, err := version.ParseSemantic(tag)
+	return v, found && err == nil
+}
+
+// TooOld lists the controllers whose version lacks a flag.
+func TooOld(objects []*unstructured.Unstructured) []string {
+	var old []string
+	for _, o := range objects {
+		least, known := minimum[controllerOf(o)]
+		if o.GetKind() != "Deployment" || !known {
+			continue
+		}
+		if v, ok := VersionOf(o); ok && v.LessThan(version.MustParseSemantic(least)) {
+			old = append(old, fmt.Sprintf("%s is %s and needs %s", o.GetName(), v, least))
+		}
+	}
+	return old
+}

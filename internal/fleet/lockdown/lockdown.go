@@ -1,0 +1,305 @@
+// Package lockdown locks Flux down for many tenants, and removes the lockdown again,
+// by editing the folder of a platform's repository (rows F1, R1 and R6 of the
+// mission).
+//
+// The lockdown is a kustomize Component in a folder of its own beside Flux's
+// manifests, so that it can be removed completely from any fleet:
+//
+//	clusters/staging/flux-system/kustomization.yaml   components: [tenure]
+//	clusters/staging/flux-system/tenure/              flags, rights, root account
+//	infrastructure/tenure/                            kinds, rules, roles, posture
+//	infrastructure/tenure/capsule.yaml                Capsule's kinds and rights, with --capsule
+//	infrastructure/tenure/manager/                    the manager, and the proxy
+//
+// The package changes no other file of the fleet, with one exception: a patch of
+// the fleet that sets the root's account applies after the component, so the
+// package replaces the account in it; the component records the previous one.
+//
+// Before it writes the plan, the package builds it as Flux would. It rejects the
+// plan if a flag would not be in force or an object of the platform would lose its
+// rights.
+package lockdown
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+)
+
+const (
+	// RootAccount is the service account, in Flux's namespace, that the
+	// platform's own objects are applied as. It is bound to cluster-admin.
+	RootAccount = "tenure-root"
+	// Own is the name of the component's folder and of the Kustomization that
+	// applies what belongs to Tenure.
+	Own = "tenure"
+	// Infrastructure is where that is, in the fleet.
+	Infrastructure = "infrastructure/tenure"
+	// managerDir is where the manager is: Flux applies it by itself, so that an
+	// image that cannot be pulled holds up no tenant.
+	managerDir = Infrastructure + "/manager"
+	// marker begins the files that are ours, so that nobody else's are taken
+	// for it.
+	marker = "tenure profile"
+)
+
+// Options say what the fleet should be.
+type Options struct {
+	// Tenants says whether the cluster has several: multi-tenant or
+	// single-tenant.
+	Tenants bool
+	// Warn lets the rules warn of what they forbid, instead of denying it.
+	Warn bool
+	// Allow are additional addresses that tenants may fetch from, as KIND=PATTERN with
+	// the kinds git, helm and oci. They are added to the profile if it lacks them.
+	Allow []string
+	// ManagerImage is the image of `tenure-server`. Empty keeps the one that the
+	// fleet names, and takes that of [config.Manager] if it names none.
+	ManagerImage string
+	// Proxy says whether the proxy is installed beside the manager, with its image.
+	// Nil keeps what the fleet has, which at first is none.
+	Proxy *bool
+	// Capsule sets whether the layer for Capsule's kinds is installed. Nil keeps the
+	// state of the fleet; a new fleet does not have the layer.
+	Capsule *bool
+	// Pins are the images that may run in Flux's namespace. Nil keeps those of
+	// before; without any in a slice, images are not pinned any more.
+	Pins []Pin
+	// Shards are the names of shards, each with controllers of its own for the
+	// tenants whose namespaces are labelled for it. Nil keeps those of before;
+	// without any in a slice, there are none any more.
+	Shards []string
+	// ClusterRanges are the CIDRs of Pods, Services, nodes and all other addresses that
+	// notifications must not reach. Nil keeps the ranges of the fleet; a new fleet has
+	// [PrivateRanges].
+	ClusterRanges []string
+}
+
+// Plan is what has to change.
+type Plan struct {
+	// Changes are by path.
+	Changes []Change
+	// Notes are what else a person should know or do.
+	Notes []string
+}
+
+// Change is one file.
+type Change struct {
+	// Path is slash separated, in the fleet.
+	Path string
+	// Before and After are the contents; nil for a file that is not there.
+	Before, After *string
+}
+
+// Make works out what has to change in a fleet. It writes nothing.
+func Make(f *layout.Fleet, o Options) (*Plan, error) {
+	if _, missing := f.Overlay[path.Join(f.System, "gotk-sync.yaml")]; missing {
+		return nil, fmt.Errorf("cannot lock down a fleet without a root: %s has no GitRepository and no Kustomization in gotk-sync.yaml: bootstrap it with Flux first", f.System)
+	}
+	t, err := open(f)
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	if err := t.checkOwn(); err != nil {
+		return nil, err
+	}
+	if !o.Tenants {
+		return t.single()
+	}
+	return t.multi(o)
+}
+
+// single takes out what multi put in.
+func (t *tree) single() (*Plan, error) {
+	if err := t.disconnect(); err != nil {
+		return nil, err
+	}
+	_, was := t.before[t.component("kustomization.yaml")]
+	others := t.others()
+	for _, name := range slices.Collect(maps.Keys(t.now)) {
+		dir := path.Dir(name)
+		if t.inComponent(name) || (dir == Infrastructure || dir == managerDir) && len(others) == 0 {
+			delete(t.now, name)
+		}
+	}
+	plan := &Plan{}
+	if was {
+		notes, err := t.farewell()
+		if err != nil {
+			return nil, err
+		}
+		plan.Notes = notes
+	}
+	if len(others) > 0 {
+		plan.Notes = append(plan.Notes, Infrastructure+" stays: "+strings.Join(others, ", ")+" uses it too")
+	}
+	plan.Changes = t.changes()
+	return plan, nil
+}
+
+// farewell is what is left to do in the cluster once single-tenant is applied.
+func (t *tree) farewell() ([]string, error) {
+	plain, err := t.survey()
+	if err != nil {
+		return nil, err
+	}
+	// What a bootstrap applied belongs to it, and Flux does not take it away.
+	var leftover []string
+	if !plain.root.has("spec", "patches") {
+		leftover = append(leftover, `"patches":null`)
+	}
+	if plain.rootAccount == "" {
+		leftover = append(leftover, `"serviceAccountName":null`)
+	}
+	in := t.fleet.Sync.Namespace
+	notes := []string{fmt.Sprintf("the account %s stays in the cluster, since what is deleted now is deleted as it; once all is ready: kubectl delete clusterrolebinding/%s-%s; kubectl -n %s delete serviceaccount/%s",
+		RootAccount, RootAccount, in, in, RootAccount)}
+	notes = append(notes,
+		"what the manager made stays: its accounts and role bindings are what tenants deliver with. No program serves its finalizers any more; once its Deployment is gone, take them away, or Tenants and tenants' namespaces cannot be deleted: "+strings.Join(releases(t.hadCapsule()), "; "),
+		"after that, its quotas and parameters are taken away with: kubectl delete resourcequotas -A -l "+tenancy.LabelManaged+"="+tenancy.ManagedValue+"; kubectl delete tenantparameters.tenure.dev -A --all",
+		"Tenure's kinds and the posture stay too, so that nothing is refused while the rules go; after all else: kubectl delete customresourcedefinitions tenancyprofiles.tenure.dev tenantparameters.tenure.dev")
+	if len(leftover) > 0 {
+		notes = append(notes, fmt.Sprintf("a cluster that was bootstrapped while it was multi-tenant keeps fields of the root; once this is applied: kubectl -n %s patch kustomizations.kustomize.toolkit.fluxcd.io/%s --type=merge -p '{\"spec\":{%s}}'",
+			in, t.fleet.Sync.Kustomization, strings.Join(leftover, ",")))
+	}
+	return notes, nil
+}
+
+// releases are the commands that take the manager's finalizers off all objects; capsule adds
+// those of Capsule's kinds.
+func releases(capsule bool) []string {
+	const patch = ` | xargs -r -L1 kubectl patch --type=merge -p '{"metadata":{"finalizers":null}}'`
+	cluster := []string{"tenants.tenure.dev"}
+	namespaced := []string{"tenantparameters.tenure.dev", "resourcequotas -l " + tenancy.LabelQuotaScope + "=" + tenancy.QuotaScopeTenant}
+	if capsule {
+		cluster = append(cluster, "tenants.capsule.clastix.io", "globaltenantresources.capsule.clastix.io")
+		namespaced = append(namespaced, "tenantresources.capsule.clastix.io")
+	}
+	var commands []string
+	for _, kind := range cluster {
+		commands = append(commands, "kubectl get "+kind+" -o name"+patch)
+	}
+	for _, kind := range namespaced {
+		name, _, _ := strings.Cut(kind, " ")
+		commands = append(commands, "kubectl get "+kind+` -A -o jsonpath='{range .items[*]}-n {.metadata.namespace} `+name+`/{.metadata.name}{"\n"}{end}'`+patch)
+	}
+	return commands
+}
+
+// disconnect takes the component out of Flux's kustomization file, and gives the
+// root its account back.
+func (t *tree) disconnect() error {
+	file := t.system("kustomization.yaml")
+	text, err := yamlpath.RemoveEntry(t.now[file], "components", Own)
+	if err != nil {
+		return cannotEdit(file, err)
+	}
+	if account := t.rememberedAccount(); account != "" {
+		if text, _, err = yamlpath.ReplaceInPatches(text, "serviceAccountName", RootAccount, account); err != nil {
+			return cannotEdit(file, err)
+		}
+	}
+	t.now[file] = text
+	return nil
+}
+
+// multi puts the lockdown in.
+func (t *tree) multi(o Options) (*Plan, error) {
+	shards, err := shardsFrom(o.Shards, t.rememberedShards())
+	if err != nil {
+		return nil, err
+	}
+	// From the fleet without the component, so that running it again gives the
+	// same.
+	plain, err := t.surveyBefore()
+	if err != nil {
+		return nil, err
+	}
+	if err := plain.checkVersions(); err != nil {
+		return nil, err
+	}
+	component, err := plain.component(t.fleet.Sync, o)
+	if err != nil {
+		return nil, err
+	}
+	component.Shards = shards
+	if component.DefaultAccount, err = t.defaultAccount(plain, o); err != nil {
+		return nil, err
+	}
+	if component.Blocked, err = blockedRanges(o.ClusterRanges, t.rememberedRanges()); err != nil {
+		return nil, err
+	}
+	fresh := o.Pins != nil
+	if component.Pins = o.Pins; !fresh {
+		component.Pins = t.rememberedPins()
+	}
+	if len(component.Pins) > 0 {
+		manager, err := managerManifests(component.Namespace, t.before[managerFile], o.ManagerImage)
+		if err != nil {
+			return nil, err
+		}
+		if component.Manager, err = pinnedManager(manager); err != nil {
+			return nil, err
+		}
+	}
+	file := t.system("kustomization.yaml")
+	if text, found, err := yamlpath.ReplaceInPatches(t.now[file], "serviceAccountName", plain.rootAccount, RootAccount); plain.rootAccount != "" && (found || err != nil) {
+		if err != nil {
+			return nil, cannotEdit(file, err)
+		}
+		t.now[file], component.RootAccount = text, plain.rootAccount
+	}
+	if t.now[file], err = yamlpath.AddEntry(t.now[file], "components", Own); err != nil {
+		return nil, cannotEdit(file, err)
+	}
+	t.dropComponent()
+	if err := t.writeOwn(component, plain, o); err != nil {
+		return nil, err
+	}
+	locked, err := t.survey()
+	if err != nil {
+		return nil, err
+	}
+	if err := locked.check(t.fleet.Sync); err != nil {
+		return nil, err
+	}
+	notes, err := t.checkPins(component.Pins, plain, locked, fresh)
+	if err != nil {
+		return nil, err
+	}
+	plan := &Plan{Changes: t.changes(), Notes: append(locked.notes(), notes...)}
+	if len(t.fleet.Overlay) > 0 {
+		plan.Notes = append(plan.Notes, "the fleet does not hold Flux's manifests yet: what was planned was tried with those that Tenure carries")
+	}
+	return plan, nil
+}
+
+func cannotEdit(file string, err error) error {
+	if errors.Is(err, yamlpath.ErrStyle) {
+		return fmt.Errorf("cannot edit %s: it is written in a way that only a person can edit: write it in block style, without aliases", file)
+	}
+	return fmt.Errorf("cannot edit %s: %w", file, err)
+}
+
+// Drift says how the flags of the lockdown are set in the fleet as it is, whether
+// by the profile or by hand.
+func Drift(f *layout.Fleet) ([]FlagState, error) {
+	t, err := open(f)
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	s, err := t.survey()
+	if err != nil {
+		return nil, err
+	}
+	return FlagStates(s.system()), nil
+}

@@ -1,0 +1,120 @@
+package lockdown
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/images"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// managerName is the name of the manager's Deployment, and of the Kustomization
+// that applies it.
+const managerName = "tenure-manager"
+
+// managerFile holds the manager in a fleet.
+const managerFile = managerDir + "/manager.yaml"
+
+var (
+	// managerImageLine is the image in what config/manager holds.
+	managerImageLine = regexp.MustCompile(`(?m)^( +image: )(\S+)$`)
+	// imageReference is the repository of an image, with a host, and its tag or
+	// digest or both: https://github.com/distribution/reference.
+	imageReference = regexp.MustCompile(`^([a-zA-Z0-9.-]+(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)+)(:[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}|@sha256:[0-9a-f]{64}|:[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}@sha256:[0-9a-f]{64})$`)
+)
+
+// writeManager puts the manager into the tree.
+func (t *tree) writeManager(c *component, o Options, capsule bool) error {
+	manifests, err := managerManifests(c.Namespace, t.before[managerFile], o.ManagerImage)
+	if err != nil {
+		return err
+	}
+	t.now[managerFile] = manifests
+	c.Proxy = t.writeProxy(c, o.Proxy)
+	if capsule {
+		t.now[managerFile] = withCapsule(manifests)
+		if c.Proxy {
+			t.now[proxyFile] = withCapsule(t.now[proxyFile])
+		}
+	}
+	t.now[managerDir+"/kustomization.yaml"], err = c.render("manager.yaml")
+	return err
+}
+
+// managerManifests is the manager in a namespace, with an image: the one that is
+// wanted, or the one that a person chose before, by its repository or its digest.
+func managerManifests(namespace, before, wanted string) (string, error) {
+	manifests := string(config.Manager())
+	ours := managerImageLine.FindStringSubmatch(manifests)[2]
+	image := wanted
+	if image == "" {
+		image = ours
+		if chosen := managerImage(before); chosen != "" && (repository(chosen) != repository(ours) || strings.Contains(chosen, "@")) {
+			image = chosen
+		}
+	}
+	if !imageReference.MatchString(image) {
+		return "", fmt.Errorf("cannot take %q as the manager's image: write HOST/REPOSITORY:TAG, or with @sha256:… in the tag's place", image)
+	}
+	manifests = managerImageLine.ReplaceAllString(manifests, "${1}"+image)
+	return moved(manifests, namespace), nil
+}
+
+// moved returns manifests of [config] for another namespace of Flux, in which the manager
+// runs: rules that do not read the profile know the manager by the name of its account.
+func moved(manifests, namespace string) string {
+	return strings.NewReplacer(
+		"namespace: flux-system", "namespace: "+namespace,
+		admission.ManagerUser, "system:serviceaccount:"+namespace+":"+managerName,
+	).Replace(manifests)
+}
+
+// managerImage is the image of the manager in what the fleet holds; empty when
+// there is none. What does not parse is written anew.
+func managerImage(manifests string) string {
+	image, _ := managerContainer(manifests)["image"].(string)
+	return image
+}
+
+// managerContainer returns the container of the manager, or nil if there is none.
+func managerContainer(manifests string) map[string]any {
+	objects, err := flux.ReadObjects([]byte(manifests))
+	if err != nil {
+		return nil
+	}
+	for _, o := range objects {
+		containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+		if o.GetKind() != "Deployment" || o.GetName() != managerName || len(containers) == 0 {
+			continue
+		}
+		container, _ := containers[0].(map[string]any)
+		return container
+	}
+	return nil
+}
+
+// pinnedManager is the manager's image as the rule tenure-images lists it. Where
+// images are pinned, one without a digest would never run.
+func pinnedManager(manifests string) (string, error) {
+	image := managerImage(manifests)
+	pin, err := images.Split(image)
+	if err != nil {
+		return "", fmt.Errorf("cannot pin the manager's image %q: %w", image, err)
+	}
+	if pin.Digest == "" {
+		return "", fmt.Errorf("cannot pin images: that of the manager, %s, has no digest, so its Pods would be refused: name it with --manager-image %s@sha256:…", image, image)
+	}
+	return Pin{Pin: pin}.Listed(), nil
+}
+
+// repository is an image without its tag and digest, or all of what is no image.
+func repository(image string) string {
+	if parts := imageReference.FindStringSubmatch(image); parts != nil {
+		return parts[1]
+	}
+	return image
+}

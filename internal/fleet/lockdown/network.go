@@ -1,0 +1,213 @@
+package lockdown
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// sourceController serves all artifacts, of all tenants, to whoever reaches it.
+var sourceController = labels.Set{"app": "source-controller", "app.kubernetes.io/component": "source-controller"}
+
+// artifactPort is where it serves them, by number and by name.
+var artifactPort = []intstr.IntOrString{intstr.FromInt32(9090), intstr.FromString("http")}
+
+// network checks that network policies keep tenants' Pods from the artifacts of
+// others. Whether the network of the cluster enforces policies cannot be seen.
+func (c Cluster) network(ctx context.Context) ([]Result, error) {
+	found, err := c.list(ctx, schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	var policies []networkingv1.NetworkPolicy
+	for _, u := range found {
+		var p networkingv1.NetworkPolicy
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &p); err != nil {
+			return nil, fmt.Errorf("cannot read NetworkPolicy %s: %w", u.GetName(), err)
+		}
+		policies = append(policies, p)
+	}
+	wrong := artifactsOpen(policies)
+	results := []Result{result("network policies", wrong == "", "keep other namespaces from source-controller, if the network enforces them", wrong)}
+	shown, err := c.shown(ctx)
+	if err != nil {
+		return nil, err
+	}
+	results = append(results, result("artifacts", len(shown) == 0, "are served within the cluster alone", strings.Join(shown, "; ")))
+	addresses, err := c.addresses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wrong = notificationsReach(policies, addresses)
+	return append(results, result("notifications", wrong == "", "leave the cluster's addresses out, if the network enforces policies", wrong)), nil
+}
+
+// shown returns a message for each Service that exposes source-controller's artifacts
+// outside of the cluster, and for each Deployment that bypasses network policies.
+func (c Cluster) shown(ctx context.Context) ([]string, error) {
+	var shown []string
+	services, err := c.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Service"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range services {
+		app, _, _ := unstructured.NestedString(s.Object, "spec", "selector", "app")
+		kind, _, _ := unstructured.NestedString(s.Object, "spec", "type")
+		external, _, _ := unstructured.NestedSlice(s.Object, "spec", "externalIPs")
+		if strings.HasPrefix(app, sourceController["app"]) && (kind != string(corev1.ServiceTypeClusterIP) && kind != "" || len(external) > 0) {
+			shown = append(shown, "Service "+s.GetName()+" shows the artifacts of all tenants outside of the cluster: make it of type ClusterIP, without external addresses")
+		}
+	}
+	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range deployments {
+		host, _, _ := unstructured.NestedBool(d.Object, "spec", "template", "spec", "hostNetwork")
+		if name := controllerOf(d); host && (name == sourceController["app"] || name == notificationController["app"]) {
+			shown = append(shown, "Deployment "+d.GetName()+" has the network of its node, where no policy holds: take spec.template.spec.hostNetwork out")
+		}
+	}
+	return shown, nil
+}
+
+// addresses returns one address of a Service and one of a Pod, as samples of the
+// cluster's own addresses.
+func (c Cluster) addresses(ctx context.Context) (map[string]netip.Addr, error) {
+	found := map[string]netip.Addr{}
+	for _, from := range []struct {
+		kind, namespace, what string
+		path                  []string
+	}{{"Service", "default", "Services", []string{"spec", "clusterIP"}}, {"Pod", c.Namespace, "Pods", []string{"status", "podIP"}}} {
+		objects, err := c.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: from.kind}, client.InNamespace(from.namespace))
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			text, _, _ := unstructured.NestedString(o.Object, from.path...)
+			if address, err := netip.ParseAddr(text); err == nil {
+				found[from.what] = address
+				break
+			}
+		}
+	}
+	return found, nil
+}
+
+// notificationController selects the controller that posts to addresses that tenants
+// choose.
+var notificationController = labels.Set{"app": "notification-controller"}
+
+// notificationsReach returns a message about the cluster's addresses that notifications
+// may reach, or "" if there are none. It ignores rules for DNS and for the API server.
+func notificationsReach(policies []networkingv1.NetworkPolicy, addresses map[string]netip.Addr) string {
+	held := false
+	var open []string
+	for _, p := range policies {
+		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
+		if err != nil || !selector.Matches(notificationController) || !slices.Contains(p.Spec.PolicyTypes, networkingv1.PolicyTypeEgress) {
+			continue
+		}
+		held = true
+		for _, rule := range p.Spec.Egress {
+			if !forAnything(rule.Ports) {
+				continue
+			}
+			for _, what := range slices.Sorted(maps.Keys(addresses)) {
+				if len(rule.To) == 0 || slices.ContainsFunc(rule.To, func(peer networkingv1.NetworkPolicyPeer) bool { return leadsTo(peer, addresses[what]) }) {
+					open = append(open, fmt.Sprintf("%s lets them reach the addresses of %s, such as %s", p.Name, what, addresses[what]))
+				}
+			}
+		}
+	}
+	switch {
+	case !held:
+		return "nothing holds back where notification-controller posts: " + lockDown
+	case len(open) > 0:
+		return strings.Join(open, "; ") + ": " + lockDown + ", with --cluster-range for ranges that are not private"
+	}
+	return ""
+}
+
+// forAnything reports whether ports include others than those of DNS and of the API
+// server.
+func forAnything(ports []networkingv1.NetworkPolicyPort) bool {
+	known := []intstr.IntOrString{intstr.FromInt32(53), intstr.FromInt32(443), intstr.FromInt32(6443)}
+	return len(ports) == 0 || slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool {
+		return p.Port == nil || p.EndPort != nil || !slices.Contains(known, *p.Port)
+	})
+}
+
+// leadsTo reports whether a peer may include an address. A peer that selects Pods of its
+// own namespace by labels does not: tenants cannot choose these.
+func leadsTo(peer networkingv1.NetworkPolicyPeer, address netip.Addr) bool {
+	if peer.IPBlock == nil {
+		return peer.NamespaceSelector != nil
+	}
+	in := func(cidr string) bool {
+		prefix, err := netip.ParsePrefix(cidr)
+		return err == nil && prefix.Contains(address)
+	}
+	return in(peer.IPBlock.CIDR) && !slices.ContainsFunc(peer.IPBlock.Except, in)
+}
+
+// artifactsOpen says why Pods of other namespaces may reach source-controller's
+// artifacts; "" if they may not.
+func artifactsOpen(policies []networkingv1.NetworkPolicy) string {
+	var open []string
+	held := false
+	for _, p := range policies {
+		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
+		if err != nil || !selector.Matches(sourceController) || !incoming(p.Spec) {
+			continue
+		}
+		held = true
+		if slices.ContainsFunc(p.Spec.Ingress, fromOutside) {
+			open = append(open, p.Name)
+		}
+	}
+	switch {
+	case !held:
+		return "none holds back who reaches source-controller, which serves the artifacts of all tenants: apply those that `flux install` brings"
+	case len(open) > 0:
+		return strings.Join(open, ", ") + " let other namespaces reach the artifacts of source-controller: allow Flux's own namespace alone"
+	}
+	return ""
+}
+
+// incoming says whether a policy holds back what comes in, which is what one
+// without types does.
+func incoming(spec networkingv1.NetworkPolicySpec) bool {
+	return len(spec.PolicyTypes) == 0 || slices.Contains(spec.PolicyTypes, networkingv1.PolicyTypeIngress)
+}
+
+// fromOutside says whether a rule lets somebody of another namespace reach the
+// artifacts.
+func fromOutside(rule networkingv1.NetworkPolicyIngressRule) bool {
+	reaches := len(rule.Ports) == 0 || slices.ContainsFunc(rule.Ports, func(p networkingv1.NetworkPolicyPort) bool {
+		if p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP {
+			return false
+		}
+		if p.Port == nil || slices.Contains(artifactPort, *p.Port) {
+			return true
+		}
+		number := artifactPort[0].IntVal
+		return p.EndPort != nil && p.Port.Type == intstr.Int && p.Port.IntVal <= number && number <= *p.EndPort
+	})
+	return reaches && (len(rule.From) == 0 || slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool {
+		return peer.NamespaceSelector != nil || peer.IPBlock != nil
+	}))
+}

@@ -1,0 +1,178 @@
+package lockdown
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/flux"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+func TestArtifactsOpen(t *testing.T) {
+	t.Parallel()
+	policies := func(documents ...string) (all []networkingv1.NetworkPolicy) {
+		for _, d := range documents {
+			var p networkingv1.NetworkPolicy
+			if err := yaml.UnmarshalStrict([]byte(d), &p); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, p)
+		}
+		return all
+	}
+	const own = "{metadata: {name: own}, spec: {podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}}"
+	for _, tc := range []struct {
+		reason    string
+		documents []string
+		want      string
+	}{
+		{"none at all", nil, "none holds back"},
+		{"for another controller only", []string{"{metadata: {name: n}, spec: {podSelector: {matchLabels: {app: x}}}}"}, "none holds back"},
+		{"for what goes out only", []string{"{metadata: {name: n}, spec: {podSelector: {}, policyTypes: [Egress]}}"}, "none holds back"},
+		{"from its own namespace", []string{own}, ""},
+		{"from nowhere", []string{"{metadata: {name: n}, spec: {podSelector: {}}}"}, ""},
+		{"metrics for everybody", []string{own, "{metadata: {name: n}, spec: {podSelector: {}, ingress: [{from: [{namespaceSelector: {}}], ports: [{port: 8080}]}]}}"}, ""},
+		{"everything for everybody", []string{own, "{metadata: {name: all}, spec: {podSelector: {}, ingress: [{}]}}"}, "all let other namespaces"},
+		{"artifacts for one namespace", []string{own, "{metadata: {name: one}, spec: {podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {a: b}}}], ports: [{port: http}]}]}}"}, "one let"},
+		{"a range of ports", []string{own, "{metadata: {name: range}, spec: {podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0}}], ports: [{port: 9000, endPort: 9100}]}]}}"}, "range let"},
+		{"UDP", []string{own, "{metadata: {name: udp}, spec: {podSelector: {}, ingress: [{ports: [{port: 9090, protocol: UDP}]}]}}"}, ""},
+	} {
+		got := artifactsOpen(policies(tc.documents...))
+		if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+		}
+	}
+}
+
+func TestUpstreamNetworkPoliciesAreEnough(t *testing.T) {
+	t.Parallel()
+	objects, err := flux.ReadObjects(config.FluxComponents())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []networkingv1.NetworkPolicy
+	for _, o := range objects {
+		if o.GetKind() != "NetworkPolicy" {
+			continue
+		}
+		var p networkingv1.NetworkPolicy
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if got := artifactsOpen(all); len(all) == 0 || got != "" {
+		t.Errorf("of %d policies: %s", len(all), got)
+	}
+}
+
+func TestNotificationsReach(t *testing.T) {
+	t.Parallel()
+	addresses := map[string]netip.Addr{"Services": netip.MustParseAddr("10.96.0.1"), "Pods": netip.MustParseAddr("fd00::5")}
+	const own = "{metadata: {name: own}, spec: {podSelector: {}, policyTypes: [Egress], egress: [%s]}}"
+	for _, tc := range []struct{ reason, rules, want string }{
+		{"nothing is allowed", "", ""},
+		{"everything is", "{}", "own lets them reach the addresses of Pods, such as fd00::5; own lets them reach the addresses of Services"},
+		{"names, and the API server", "{ports: [{port: 53, protocol: UDP}]}, {to: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 443}, {port: 6443}]}", ""},
+		{"another port", "{to: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 443}, {port: 8080}]}", "addresses of Services"},
+		{"a range of ports", "{to: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 443, endPort: 9000}]}", "addresses of Services"},
+		{"all but the ranges", "{to: [{ipBlock: {cidr: 0.0.0.0/0, except: [10.0.0.0/8]}}, {ipBlock: {cidr: '::/0', except: ['fc00::/7']}}]}", ""},
+		{"all but one of them", "{to: [{ipBlock: {cidr: 0.0.0.0/0, except: [10.0.0.0/8]}}, {ipBlock: {cidr: '::/0'}}]}", "addresses of Pods"},
+		{"Pods of other namespaces", "{to: [{namespaceSelector: {}}]}", "addresses of Pods"},
+		{"Flux's own Pods", "{to: [{podSelector: {}}]}", ""},
+	} {
+		var p networkingv1.NetworkPolicy
+		if err := yaml.UnmarshalStrict([]byte(fmt.Sprintf(own, tc.rules)), &p); err != nil {
+			t.Fatal(err)
+		}
+		got := notificationsReach([]networkingv1.NetworkPolicy{p}, addresses)
+		if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+		}
+	}
+	if got := notificationsReach(nil, addresses); !strings.Contains(got, "nothing holds back") {
+		t.Errorf("no policy at all: got %q", got)
+	}
+}
+
+// What Flux brings lets notifications go anywhere, and with the component it does not.
+func TestComponentKeepsNotificationsOut(t *testing.T) {
+	t.Parallel()
+	policiesOf := func(manifests []byte) (all []networkingv1.NetworkPolicy) {
+		objects, err := flux.ReadObjects(manifests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			var p networkingv1.NetworkPolicy
+			if o.GetKind() != "NetworkPolicy" {
+				continue
+			}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &p); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, p)
+		}
+		return all
+	}
+	addresses := map[string]netip.Addr{"Services": netip.MustParseAddr("10.96.0.1"), "metadata": netip.MustParseAddr("169.254.169.254"), "public": netip.MustParseAddr("203.0.113.7")}
+	if got := notificationsReach(policiesOf(config.FluxComponents()), addresses); !strings.Contains(got, "allow-egress lets them reach the addresses of Services") {
+		t.Errorf("without the component: got %q", got)
+	}
+	for _, tc := range []struct {
+		reason string
+		ranges []string
+		open   string
+	}{
+		{"private ranges by default", nil, "public"},
+		{"ranges of the cluster's own", []string{"203.0.113.0/24"}, "Services"},
+	} {
+		locked, err := Export(config.FluxComponents(), Options{Tenants: true, ClusterRanges: tc.ranges})
+		if err != nil {
+			t.Fatal(err)
+		}
+		policies := policiesOf(locked)
+		got := notificationsReach(policies, addresses)
+		if strings.Count(got, " lets them reach ") != 1 || !strings.Contains(got, "addresses of "+tc.open) {
+			t.Errorf("%s: got %q, want that %s alone can be reached", tc.reason, got, tc.open)
+		}
+		if got := artifactsOpen(policies); got != "" {
+			t.Errorf("%s: artifacts: %s", tc.reason, got)
+		}
+	}
+}
+
+func TestBlockedRanges(t *testing.T) {
+	t.Parallel()
+	link := []string{"169.254.0.0/16"}
+	for _, tc := range []struct {
+		reason         string
+		wanted, before []string
+		want           ranges
+		err            string
+	}{
+		{"what is asked for", []string{"10.96.0.0/12", "fd00::/8"}, []string{"10.0.0.0/8"}, ranges{append([]string{"10.96.0.0/12"}, link...), []string{"fd00::/8", "fe80::/10"}}, ""},
+		{"what was there", nil, []string{"10.0.0.0/8", "169.254.0.0/16"}, ranges{append([]string{"10.0.0.0/8"}, link...), []string{"fe80::/10"}}, ""},
+		{"no range", []string{"10.96.0.1"}, nil, ranges{}, `"10.96.0.1"`},
+		{"no beginning of a range", []string{"10.96.0.1/12"}, nil, ranges{}, `"10.96.0.1/12"`},
+		{"everything", []string{"0.0.0.0/0"}, nil, ranges{}, `"0.0.0.0/0"`},
+		{"link-local alone", link, nil, ranges{}, "link-local addresses alone"},
+	} {
+		got, err := blockedRanges(tc.wanted, tc.before)
+		if tc.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%s: got the error %v, want %s", tc.reason, err, tc.err)
+			}
+			continue
+		}
+		if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
+			t.Errorf("%s (-want +got): %v\n%s", tc.reason, err, diff)
+		}
+	}
+}

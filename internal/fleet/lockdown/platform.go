@@ -1,0 +1,304 @@
+package lockdown
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+//go:embed files/*.yaml
+var files embed.FS
+
+// component is what the files of the component are made of.
+type component struct {
+	Namespace, Source, SourceKind string
+	// Root is the name of the root Kustomization; empty for an installation
+	// without a fleet.
+	Root string
+	// RootAccount is what a patch of the fleet's own named as the root's.
+	RootAccount string
+	// HasPatches says that the root has patches of its own.
+	HasPatches bool
+	// Platform are the objects that the root patches.
+	Platform []patched
+	// Pins are the images that may run in the namespace; none if every image may.
+	Pins []Pin
+	// Manager is the manager's image as it is listed, if there are pins.
+	Manager string
+	// Shards are the names of the shards, sorted.
+	Shards []string
+	// DefaultAccount is the account that Flux uses for objects that name none.
+	DefaultAccount string
+	// Blocked are the ranges that notifications may not reach.
+	Blocked ranges
+	// Warn, Tokens, Flagger, Proxy and Capsule enable the optional parts. Capsule stands
+	// for Capsule's kinds: see [tree.writeCapsule].
+	Warn, Tokens, Flagger, Proxy, Capsule bool
+}
+
+// patched is an object of the platform's that the root patches: its files stay
+// as they are.
+type patched struct {
+	Group, Kind, Name, Namespace string
+	// Account says that it gets the platform's.
+	Account bool
+	// Waits says that it is applied after the rules; AddDependsOn that it
+	// waits for nothing so far.
+	Waits, AddDependsOn bool
+	// Hands says that the Kustomizations of single tenants that it applies get the
+	// platform's account as well; AddPatches that it has no patches so far.
+	Hands, AddPatches bool
+}
+
+// controllers are the accounts that objects of the platform may not be applied as
+// any more.
+var controllers = []string{"", "kustomize-controller", "helm-controller"}
+
+// component works out the component for the fleet. The error lists the objects
+// of the platform that would lose their rights, and that only a person can say
+// the account of.
+func (s *survey) component(sync layout.Sync, o Options) (*component, error) {
+	c := &component{
+		Namespace: sync.Namespace, Source: sync.Source, Root: sync.Kustomization, Warn: o.Warn,
+		SourceKind: s.root.text("spec", "sourceRef", "kind"), HasPatches: s.root.has("spec", "patches"),
+	}
+	if prune, _, _ := unstructured.NestedBool(s.root.Object, "spec", "prune"); !prune {
+		return nil, fmt.Errorf("cannot cut Flux's rights: %s does not prune, so the rights would stay: set spec.prune: true", s.root)
+	}
+	var lost []string
+	for i, obj := range s.objects {
+		switch {
+		case obj.system && obj.GetKind() == "Deployment":
+			c.Flagger = c.Flagger || obj.GetName() == "flagger"
+			c.Tokens = c.Tokens || slices.Contains(valuesOf(arguments(obj.Unstructured), gates+"ObjectLevelWorkloadIdentity"), "true")
+			continue
+		case !obj.isFlux("Kustomization") && !obj.isFlux("HelmRelease"), &s.objects[i] == s.root, s.tenants[obj.GetNamespace()] != "":
+			continue
+		}
+		p := patched{Group: obj.GroupVersionKind().Group, Kind: obj.GetKind(), Name: obj.GetName(), Namespace: obj.GetNamespace()}
+		if s.handed(obj, sync) {
+			continue
+		}
+		account := obj.text("spec", "serviceAccountName")
+		p.Account = slices.Contains(controllers, account) && !obj.has("spec", "kubeConfig")
+		if why := s.unclear(obj, sync); p.Account && why != "" {
+			lost = append(lost, fmt.Sprintf("  %s: %s", obj, why))
+			continue
+		}
+		if obj.by == nil && obj.GetKind() == "Kustomization" && (forTenants(obj) || s.delivers(obj)) {
+			p.Waits, p.AddDependsOn = !dependsOn(obj, Own), !obj.has("spec", "dependsOn")
+			p.Hands, p.AddPatches = p.Account, p.Account && !obj.has("spec", "patches")
+		}
+		if p.Account || p.Waits {
+			c.Platform = append(c.Platform, p)
+		}
+	}
+	if len(lost) > 0 {
+		return nil, fmt.Errorf("cannot cut Flux's rights: these objects are applied as Flux's controllers, which will have none:\n%s", strings.Join(lost, "\n"))
+	}
+	return c, nil
+}
+
+// unclear says why nobody but a person can say as whom an object is to be
+// applied; empty if it is clear.
+func (s *survey) unclear(o object, sync layout.Sync) string {
+	switch {
+	case o.GetNamespace() != sync.Namespace:
+		return "set spec.serviceAccountName to an account of " + o.GetNamespace() + " that may do what it applies"
+	case o.by != nil:
+		return "set spec.serviceAccountName: " + RootAccount + ", it is out of the root's reach"
+	case o.isFlux("Kustomization") && o.text("spec", "sourceRef", "name") != sync.Source:
+		return "set spec.serviceAccountName: " + RootAccount + " if " + o.text("spec", "sourceRef", "name") + " is the platform's alone, and otherwise one without more rights than its owner"
+	}
+	return ""
+}
+
+// handed reports whether an object is the Kustomization of a single tenant that gets its
+// account from the Kustomization that applies it: see patched.Hands.
+func (s *survey) handed(o object, sync layout.Sync) bool {
+	return o.isFlux("Kustomization") && strings.HasPrefix(o.GetName(), tenantrepo.SyncPrefix) && o.GetNamespace() == sync.Namespace &&
+		o.text("spec", "sourceRef", "name") == sync.Source && !o.has("spec", "kubeConfig") &&
+		o.by != nil && o.by.by == nil && o.by.GetNamespace() == sync.Namespace && (forTenants(*o.by) || s.delivers(*o.by)) &&
+		slices.Contains(controllers, o.by.text("spec", "serviceAccountName")) && !o.by.has("spec", "kubeConfig")
+}
+
+// forTenants says whether a Kustomization is meant for tenants by its name or its
+// path, which counts before there is any.
+func forTenants(o object) bool {
+	const word = "tenants"
+	return o.GetName() == word || slices.Contains(strings.Split(o.text("spec", "path"), "/"), word)
+}
+
+// delivers says whether a Kustomization brings something of a tenant's.
+func (s *survey) delivers(o object) bool {
+	return slices.ContainsFunc(s.objects, func(other object) bool {
+		tenant := s.tenants[other.GetNamespace()] != "" || other.GetKind() == "Namespace" && s.tenants[other.GetName()] != ""
+		for by := other.by; tenant && by != nil; by = by.by {
+			if by.Unstructured == o.Unstructured {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func dependsOn(o object, name string) bool {
+	needs, _, _ := unstructured.NestedSlice(o.Object, "spec", "dependsOn")
+	return slices.ContainsFunc(needs, func(need any) bool {
+		m, _ := need.(map[string]any)
+		return m["name"] == name
+	})
+}
+
+// render fills a file in.
+func (c *component) render(name string) (string, error) { return renderFile(name, c) }
+
+// renderFile fills a file in with what it is made of.
+func renderFile(name string, from any) (string, error) {
+	t, err := template.ParseFS(files, "files/"+name)
+	if err != nil {
+		return "", fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, from); err != nil {
+		return "", fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	return b.String(), nil
+}
+
+// writeOwn puts our files into the tree.
+func (t *tree) writeOwn(c *component, s *survey, o Options) error {
+	for _, name := range []string{"account.yaml", "kustomization.yaml", "network.yaml", "rights.yaml", "sync.yaml"} {
+		content, err := c.render(name)
+		if err != nil {
+			return err
+		}
+		t.now[t.component(name)] = content
+	}
+	shards, err := c.shardFiles("../../gotk-components.yaml")
+	if err != nil {
+		return err
+	}
+	for name, content := range shards {
+		t.now[t.component(name)] = content
+	}
+	layer := t.writeCapsule(c, s, o.Capsule)
+	own, err := c.render("tenure.yaml")
+	if err != nil {
+		return err
+	}
+	t.now[Infrastructure+"/kustomization.yaml"] = own
+	t.now[Infrastructure+"/crds.yaml"] = string(config.CRDs())
+	t.now[Infrastructure+"/policies.yaml"] = moved(string(config.Policies()), c.Namespace)
+	t.now[Infrastructure+"/roles.yaml"] = string(config.Roles())
+	if err := t.writeManager(c, o, layer); err != nil {
+		return err
+	}
+	if text, there := t.now[Infrastructure+"/profile.yaml"]; there {
+		t.now[Infrastructure+"/profile.yaml"], err = Allow(text, o.Allow)
+		return err
+	}
+	t.now[Infrastructure+"/profile.yaml"], err = s.posture(c.Namespace, o.Allow)
+	return err
+}
+
+// checkVersions refuses a Flux that lacks a flag: it would not start with it.
+func (s *survey) checkVersions() error {
+	if old := TooOld(s.system()); len(old) > 0 {
+		return fmt.Errorf("cannot lock down this version of Flux: %s; update Flux first, to 2.7.5 or newer", strings.Join(old, "; "))
+	}
+	return nil
+}
+
+// system are Flux's own manifests, as built.
+func (s *survey) system() []*unstructured.Unstructured {
+	var all []*unstructured.Unstructured
+	for _, o := range s.objects {
+		if o.system {
+			all = append(all, o.Unstructured)
+		}
+	}
+	return all
+}
+
+// check says what of the lockdown is not in force in what was planned.
+func (s *survey) check(sync layout.Sync) error {
+	var wrong []string
+	for _, f := range FlagStates(s.system()) {
+		if !f.OK() {
+			wrong = append(wrong, fmt.Sprintf("  %s %s: %s", f.Deployment, f.Name, f))
+		}
+	}
+	wrong = append(wrong, s.checkShards()...)
+	if s.rootAccount != RootAccount {
+		wrong = append(wrong, fmt.Sprintf("  %s: a patch sets spec.serviceAccountName to %s: take it out", s.root, s.rootAccount))
+	}
+	for _, b := range wide(s.system(), sync.Namespace) {
+		wrong = append(wrong, "  "+b)
+	}
+	if n := s.profiles(); n > 1 {
+		wrong = append(wrong, fmt.Sprintf("  there are %d TenancyProfiles: keep one, %s/profile.yaml or your own", n, Infrastructure))
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return fmt.Errorf("cannot lock the fleet down: with the component these are still wrong:\n%s", strings.Join(wrong, "\n"))
+}
+
+// wide are bindings that give Flux's controllers everything.
+func wide(objects []*unstructured.Unstructured, namespace string) []string {
+	var all []string
+	for _, o := range objects {
+		role, _, _ := unstructured.NestedString(o.Object, "roleRef", "name")
+		if o.GetKind() != "ClusterRoleBinding" || role != "cluster-admin" {
+			continue
+		}
+		subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects")
+		for _, subject := range subjects {
+			m, _ := subject.(map[string]any)
+			if m["namespace"] == namespace && (m["name"] == "kustomize-controller" || m["name"] == "helm-controller") {
+				all = append(all, fmt.Sprintf("ClusterRoleBinding %s makes %s a cluster-admin: take it out", o.GetName(), m["name"]))
+			}
+		}
+	}
+	return all
+}
+
+func (s *survey) profiles() int {
+	n := 0
+	for _, o := range s.objects {
+		if o.GetKind() == "TenancyProfile" {
+			n++
+		}
+	}
+	return n
+}
+
+// notes are what else to do.
+func (s *survey) notes() []string {
+	var notes []string
+	for _, o := range s.objects {
+		if chart := o.text("spec", "chart", "spec", "chart"); o.isFlux("HelmRelease") && chart == "flagger" {
+			notes = append(notes, o.String()+" installs Flagger: set noCrossNamespaceRefs: true in its values")
+		}
+		tenant := s.tenants[o.GetNamespace()]
+		if from := o.text("spec", "chart", "spec", "sourceRef", "kind"); tenant != "" && o.isFlux("HelmRelease") && (from == "GitRepository" || from == "Bucket") {
+			notes = append(notes, o.String()+" takes its chart out of a "+from+", which the rules refuse: publish the chart, or allow it for tenant "+tenant+" with policy.sources.anyChartDependencies and a shard")
+		}
+		if tenant != "" && strings.HasPrefix(o.GetAPIVersion(), "flagger.app/") {
+			notes = append(notes, o.String()+" may name addresses outside of the cluster only, and hosts and gateways of its namespace: list others in spec.tenants.flagger of the profile")
+		}
+		if o.by == nil && !o.system && tenant != "" {
+			notes = append(notes, o.String()+" is applied by the root itself, before the rules are there: move it below a Kustomization")
+		}
+	}
+	return notes
+}

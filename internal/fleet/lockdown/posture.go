@@ -1,0 +1,137 @@
+package lockdown
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+)
+
+// fluxNamespace is the default namespace of Flux.
+const fluxNamespace = "flux-system"
+
+// platformAccounts are the names of the accounts of Flux's controllers and of the
+// manager. They match the default in the schema of a TenancyProfile for [fluxNamespace].
+var platformAccounts = []string{
+	"source-controller", "kustomize-controller", "helm-controller", "notification-controller",
+	"image-reflector-controller", "image-automation-controller", "source-watcher", managerName,
+}
+
+// posture is the TenancyProfile for a fleet: what its tenants use now is allowed,
+// and nothing more.
+func (s *survey) posture(namespace string, allow []string) (string, error) {
+	var sources v1alpha1.Sources
+	var accounts []string
+	usesFlagger := false
+	for _, o := range s.objects {
+		tenant := s.tenants[o.GetNamespace()]
+		usesFlagger = usesFlagger || tenant != "" && strings.HasPrefix(o.GetAPIVersion(), "flagger.app/")
+		if tenant == "" || !strings.Contains(o.GetAPIVersion(), ".toolkit.fluxcd.io/") {
+			continue
+		}
+		if account := o.text("spec", "serviceAccountName"); account != "" && account != tenant && (o.isFlux("Kustomization") || o.isFlux("HelmRelease")) {
+			accounts = append(accounts, account)
+		}
+		url := v1alpha1.AddressPattern(o.text("spec", "url"))
+		switch o.GetKind() {
+		case "GitRepository":
+			sources.Git = append(sources.Git, url)
+		case "HelmRepository":
+			sources.Helm = append(sources.Helm, helmHost(url))
+		case "OCIRepository":
+			sources.OCI = append(sources.OCI, url)
+		case "ImageRepository":
+			sources.OCI = append(sources.OCI, v1alpha1.AddressPattern("oci://"+o.text("spec", "image")))
+		case "Bucket":
+			sources.Buckets = append(sources.Buckets, v1alpha1.BucketPattern{Endpoint: o.text("spec", "endpoint"), BucketName: o.text("spec", "bucketName"), Region: o.text("spec", "region")})
+		}
+		if provider := o.text("spec", "provider"); provider != "" && provider != "generic" && isSource(o.GetKind()) {
+			sources.Providers = append(sources.Providers, provider)
+		}
+	}
+	for _, a := range allow {
+		kind, pattern, err := parseAllow(a)
+		if err != nil {
+			return "", err
+		}
+		if p := v1alpha1.AddressPattern(pattern); kind == "helm" && helmHost(p) != p && pattern != string(helmHost(p))+"/**" {
+			return "", fmt.Errorf("cannot allow the Helm repository %s: its index may send Flux to any address, so approve the host as a whole, with --allow helm=%s, or use an OCI registry", pattern, helmHost(p))
+		}
+		list := map[string]*[]v1alpha1.AddressPattern{"git": &sources.Git, "helm": &sources.Helm, "oci": &sources.OCI}[kind]
+		*list = append(*list, v1alpha1.AddressPattern(pattern))
+	}
+	spec := map[string]any{"platformNamespaces": []string{namespace}}
+	if namespace != fluxNamespace {
+		// The default lists the accounts of Flux's usual namespace.
+		var platform []string
+		for _, account := range platformAccounts {
+			platform = append(platform, namespace+"/"+account)
+		}
+		spec["platformAccounts"] = platform
+	}
+	if delegated := s.delegatedSyncs(namespace); len(delegated) > 0 {
+		spec["delegatedSyncs"] = delegated
+	}
+	tenants, from := map[string]any{}, map[string]any{}
+	add(from, "git", sources.Git)
+	add(from, "helm", sources.Helm)
+	add(from, "oci", sources.OCI)
+	if len(sources.Providers) > 0 {
+		add(from, "providers", append(sources.Providers, "generic"))
+	}
+	if len(sources.Buckets) > 0 {
+		from["buckets"] = sources.Buckets
+	}
+	if len(from) > 0 {
+		tenants["sources"] = from
+	}
+	if len(accounts) > 0 {
+		reconcilers := map[string]any{}
+		add(reconcilers, "reconcilers", accounts)
+		tenants["accounts"] = reconcilers
+	}
+	if usesFlagger {
+		tenants["flagger"] = map[string]any{}
+	}
+	if len(tenants) > 0 {
+		spec["tenants"] = tenants
+	}
+	content, err := yaml.Marshal(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "TenancyProfile",
+		"metadata": map[string]any{
+			"name":        v1alpha1.ProfileName,
+			"annotations": map[string]any{"kustomize.toolkit.fluxcd.io/prune": "disabled"},
+		}, "spec": spec,
+	})
+	if err != nil {
+		return "", fmt.Errorf("cannot write the posture: %w", err)
+	}
+	return "# What tenants may do. The addresses are those that this fleet's tenants used\n# when the file was written; change it as you like: later runs add what --allow\n# names, and nothing else.\n" + string(content), nil
+}
+
+// helmHost returns the host of a Helm repository's address: an index may lead to any
+// address, so the profile approves whole hosts. An OCI registry has no index.
+func helmHost(url v1alpha1.AddressPattern) v1alpha1.AddressPattern {
+	parts := strings.SplitN(string(url), "/", 4)
+	if len(parts) < 3 || parts[0] == "oci:" {
+		return url
+	}
+	return v1alpha1.AddressPattern(strings.Join(parts[:3], "/"))
+}
+
+func isSource(kind string) bool {
+	return slices.Contains([]string{"GitRepository", "HelmRepository", "OCIRepository", "Bucket", "ImageRepository"}, kind)
+}
+
+// add puts the strings into a map, once each; none leave it as it is.
+func add[T ~string](m map[string]any, key string, values []T) {
+	if len(values) == 0 {
+		return
+	}
+	values = slices.Clone(values)
+	slices.Sort(values)
+	m[key] = slices.Compact(values)
+}

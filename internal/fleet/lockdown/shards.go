@@ -1,0 +1,124 @@
+package lockdown
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/config"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// shardPrefix begins the names of the folders of shards, in the component's.
+const shardPrefix = "shard-"
+
+// shardControllers are the controllers that a shard has of its own. The others do
+// little for each object, and notification-controller knows no shards.
+var shardControllers = []string{"source-controller", "kustomize-controller", "helm-controller"}
+
+// shardName is what a shard may be called: its controllers' names end in it.
+var shardName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$`)
+
+// unshardedSelector is what the controllers of the cluster leave to the shards.
+const unshardedSelector = "!" + v1alpha1.LabelShard
+
+// shardsFrom are the shards of the options, sorted, or those of before without any.
+func shardsFrom(wanted, before []string) ([]string, error) {
+	if wanted == nil {
+		return before, nil
+	}
+	shards := slices.Clone(wanted)
+	for _, name := range shards {
+		if !shardName.MatchString(name) {
+			return nil, fmt.Errorf("cannot make a shard %q: its name has at most 20 lower case letters, digits and hyphens", name)
+		}
+	}
+	slices.Sort(shards)
+	return slices.Compact(shards), nil
+}
+
+// shardFiles are the files of the shards, by their names in the component's folder.
+// Components is where Flux's manifests are, seen from the folder of a shard.
+func (c *component) shardFiles(components string) (map[string]string, error) {
+	if len(c.Shards) == 0 {
+		return nil, nil
+	}
+	all := map[string]string{"shards.yaml": string(config.Shards())}
+	for _, name := range c.Shards {
+		text, err := renderFile("shard.yaml", struct {
+			Name, Components string
+			Controllers      []string
+		}{name, components, shardControllers})
+		if err != nil {
+			return nil, err
+		}
+		all[shardPrefix+name+"/kustomization.yaml"] = text
+	}
+	return all, nil
+}
+
+// rememberedShards are those that the component has.
+func (t *tree) rememberedShards() []string {
+	var shards []string
+	for name := range t.before {
+		dir := path.Dir(name)
+		if shard, is := strings.CutPrefix(path.Base(dir), shardPrefix); is && path.Dir(dir) == path.Dir(t.component("x")) {
+			shards = append(shards, shard)
+		}
+	}
+	slices.Sort(shards)
+	return slices.Compact(shards)
+}
+
+// inComponent says whether a file is the component's or one of its shards'.
+func (t *tree) inComponent(name string) bool {
+	own := path.Dir(t.component("x"))
+	dir := path.Dir(name)
+	return dir == own || path.Dir(dir) == own && strings.HasPrefix(path.Base(dir), shardPrefix)
+}
+
+// checkShards says which objects nobody would work on, or two would.
+func (s *survey) checkShards() []string {
+	served := map[string][]string{}
+	for _, o := range s.system() {
+		if controller := controllerOf(o); o.GetKind() == "Deployment" && slices.Contains(shardControllers, controller) {
+			selectors := valuesOf(arguments(o), "--watch-label-selector")
+			served[controller] = append(served[controller], strings.Join(selectors[max(0, len(selectors)-1):], ""))
+		}
+	}
+	var wrong []string
+	used := map[string]string{}
+	for _, o := range s.objects {
+		if shard := o.GetLabels()[v1alpha1.LabelShard]; shard != "" && o.GetKind() == "Namespace" && s.tenants[o.GetName()] != "" {
+			used[shard] = o.GetName()
+		}
+	}
+	for _, shard := range slices.Sorted(maps.Keys(used)) {
+		for _, controller := range slices.Sorted(maps.Keys(served)) {
+			if !slices.Contains(served[controller], v1alpha1.LabelShard+"="+shard) {
+				wrong = append(wrong, fmt.Sprintf("  Namespace %s: it has the label %s: %s, and no %s works on that shard: make it with --shard %s, or take the label off",
+					used[shard], v1alpha1.LabelShard, shard, controller, shard))
+			}
+		}
+	}
+	for _, controller := range slices.Sorted(maps.Keys(served)) {
+		if len(served[controller]) > 1 && slices.ContainsFunc(served[controller], func(selector string) bool { return selector == "" }) {
+			wrong = append(wrong, fmt.Sprintf("  %s: with shards, each has to leave the others' objects alone: give it --watch-label-selector=%s", controller, unshardedSelector))
+		}
+	}
+	return wrong
+}
+
+// controllerOf is which of Flux's controllers a Deployment runs, the copy of a shard
+// included: Flux's manifests say it in a label, also those of older fleets.
+func controllerOf(o *unstructured.Unstructured) string {
+	const component = "app.kubernetes.io/component"
+	if name := o.GetLabels()[component]; name != "" && strings.HasPrefix(o.GetName(), name+"-") && o.GetLabels()["app.kubernetes.io/part-of"] == "flux" {
+		return name
+	}
+	return o.GetName()
+}

@@ -1,0 +1,82 @@
+package tenantrepo
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// defaults are fields that a person may have set to something else, unless the
+// flag beside them was given: what this program writes there is only a choice
+// where nobody has made one.
+var defaults = map[string]string{
+	"spec.interval":                       "interval",
+	"spec.retryInterval":                  "",
+	"spec.timeout":                        "",
+	"spec.prune":                          "",
+	"spec.deletionPolicy":                 "",
+	"spec.path":                           "",
+	"roleRef.name":                        "cluster-role",
+	"metadata.labels." + podSecurityLabel: "pod-security",
+}
+
+// differences are the fields in which an object contradicts what is wanted. What
+// it has beside that does not matter.
+func differences(have, want map[string]any, chosen map[string]bool) []string {
+	var found []string
+	var walk func(where string, have, want any)
+	walk = func(where string, have, want any) {
+		// The overlay's patch is all about the path, so there it counts.
+		if flag, soft := defaults[where]; soft && !chosen[flag] && !isPatch(where, want) {
+			return
+		}
+		switch want := want.(type) {
+		case map[string]any:
+			mapping, ok := have.(map[string]any)
+			if !ok {
+				found = append(found, fmt.Sprintf("%s is missing", where))
+				return
+			}
+			for _, key := range sortedKeys(want) {
+				walk(strings.TrimPrefix(where+"."+key, "."), mapping[key], want[key])
+			}
+		case []any:
+			entries, _ := have.([]any)
+			for _, w := range want {
+				if !slices.ContainsFunc(entries, func(h any) bool { return includes(h, w) }) {
+					found = append(found, fmt.Sprintf("%s lacks %v", where, w))
+				}
+			}
+		default:
+			if have == nil {
+				found = append(found, fmt.Sprintf("%s is missing, not %v", where, want))
+				return
+			}
+			if !reflect.DeepEqual(have, want) {
+				found = append(found, fmt.Sprintf("%s is %v, not %v", where, have, want))
+			}
+		}
+	}
+	walk("", have, want)
+	return found
+}
+
+// isPatch says whether a path is an environment's and not the base's.
+func isPatch(where string, want any) bool { return where == "spec.path" && want != "./" }
+
+// includes says whether an entry of a list is the wanted one, whatever fields
+// with defaults are written out: `flux create tenant` once left out apiGroup.
+func includes(have, want any) bool {
+	h, ok := have.(map[string]any)
+	w, isMap := want.(map[string]any)
+	if !ok || !isMap {
+		return reflect.DeepEqual(have, want)
+	}
+	for key, value := range w {
+		if key != "apiGroup" && !reflect.DeepEqual(h[key], value) {
+			return false
+		}
+	}
+	return true
+}

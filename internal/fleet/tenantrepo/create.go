@@ -1,0 +1,361 @@
+package tenantrepo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/fleet/workspace"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
+	"sigs.k8s.io/yaml"
+)
+
+// Options say what to write for a tenant, and where.
+type Options struct {
+	Tenant Tenant
+	// Environments say where the tenant is delivered to; at least one.
+	Environments []Environment
+	// TenantsDir is the folder that holds base and the environments, or "" to
+	// find it.
+	TenantsDir string
+	// Seal makes the tenant's Secret, encrypted, for a file in the fleet. It is
+	// called only when there is no such file yet; nil when the repository
+	// needs no credentials.
+	Seal func(file string) ([]byte, error)
+	// DecryptionSecret names the Secret of the platform with which Flux decrypts
+	// what Seal made for a file.
+	DecryptionSecret func(file string) string
+}
+
+// Plan is what a change comes to.
+type Plan struct {
+	// Notes are for the person: what was found, and what is left to do.
+	Notes []string
+}
+
+func (p *Plan) note(format string, args ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
+}
+
+// Create plans the files of a new tenant. What is there already stays; the plan
+// is empty when all of it is.
+func Create(s *workspace.Set, o Options) (*Plan, error) {
+	if err := o.Tenant.Validate(); err != nil {
+		return nil, err
+	}
+	if err := o.Tenant.validateRepository(); err != nil {
+		return nil, err
+	}
+	if len(o.Environments) == 0 {
+		return nil, errors.New("no environment is named: say where the tenant is delivered to with --environment NAME=PATH, such as staging=./staging")
+	}
+	l, err := findLayout(s, o.TenantsDir, o.Environments)
+	if err != nil {
+		return nil, err
+	}
+	c := creation{Set: s, Options: o, layout: l, dir: path.Join(l.base, o.Tenant.Name), plan: &Plan{}}
+	for _, step := range []func() error{c.checkOwners, c.checkRole, c.writeBase, c.writeAuth, c.chooseSyncs, c.writeOverlays, c.decrypt} {
+		if err := step(); err != nil {
+			return nil, fmt.Errorf("cannot create the tenant %s: %w", o.Tenant.Name, err)
+		}
+	}
+	if len(s.Changed()) == 0 {
+		return c.plan, nil
+	}
+	if err := c.checkBuilds(); err != nil {
+		return nil, fmt.Errorf("cannot create the tenant %s: %w", o.Tenant.Name, err)
+	}
+	return c.plan, nil
+}
+
+// creation is a tenant on its way into the fleet.
+type creation struct {
+	*workspace.Set
+	Options
+	layout layout
+	dir    string // the tenant's folder
+	plan   *Plan
+	// resources are the tenant's files and folders, in order.
+	resources []string
+}
+
+// ownObjects are the objects that the tenant needs to come out of every environment.
+func (c *creation) ownObjects() []object {
+	objects := append(c.Tenant.rbac(), c.Tenant.sync()...)
+	if c.Tenant.SecretName != "" {
+		objects = append(objects, object{"", map[string]any{"kind": "Secret",
+			"metadata": map[string]any{"name": c.Tenant.SecretName, "namespace": c.Tenant.Namespaces[0]}}})
+	}
+	return objects
+}
+
+// checkOwners refuses namespaces that the fleet gives to somebody else.
+func (c *creation) checkOwners() error {
+	return eachFile(c.FS(), c.layout.base, func(name string, content []byte) error {
+		for _, doc := range documents(content) {
+			var ns struct {
+				Kind     string
+				Metadata struct {
+					Name   string
+					Labels map[string]string
+				}
+			}
+			if yaml.Unmarshal(doc, &ns) != nil || ns.Kind != "Namespace" || !slices.Contains(c.Tenant.Namespaces, ns.Metadata.Name) {
+				continue
+			}
+			owner := ns.Metadata.Labels[TenantLabel]
+			switch {
+			case owner == c.Tenant.Name, owner == "" && c.Tenant.SkipNamespace:
+			case owner == "":
+				return fmt.Errorf("the namespace %s %w: %s makes it for no tenant; label it there, or use --skip-namespace", ns.Metadata.Name, ErrExists, name)
+			default:
+				return fmt.Errorf("the namespace %s %w: it belongs to the tenant %s (%s)", ns.Metadata.Name, ErrExists, owner, name)
+			}
+		}
+		return nil
+	})
+}
+
+// checkRole says when the role is not made by this fleet: a RoleBinding to a
+// role that is not there gives nothing, and nobody complains.
+func (c *creation) checkRole() error {
+	if slices.Contains([]string{"cluster-admin", "admin", "edit", "view"}, c.Tenant.ClusterRole) {
+		return nil // Kubernetes' own
+	}
+	found := false
+	err := eachFile(c.FS(), ".", func(_ string, content []byte) error {
+		if found || !bytes.Contains(content, []byte("ClusterRole")) {
+			return nil
+		}
+		for _, doc := range documents(content) {
+			var role struct {
+				Kind     string
+				Metadata struct{ Name string }
+			}
+			found = found || yaml.Unmarshal(doc, &role) == nil && role.Kind == "ClusterRole" && role.Metadata.Name == c.Tenant.ClusterRole
+		}
+		return nil
+	})
+	if err == nil && !found {
+		c.plan.note("the ClusterRole %s is in no file of this fleet: the tenant can do nothing until it is in the cluster", c.Tenant.ClusterRole)
+	}
+	return err
+}
+
+// writeBase writes the tenant's own folder.
+func (c *creation) writeBase() error {
+	existing, err := c.existing()
+	if err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name    string
+		objects []object
+	}{{"rbac.yaml", c.Tenant.rbac()}, {"sync.yaml", c.Tenant.sync()}} {
+		missing, err := c.missing(existing, f.objects)
+		if err != nil {
+			return err
+		}
+		if len(missing) == 0 {
+			continue
+		}
+		if err := c.appendObjects(path.Join(c.dir, f.name), missing); err != nil {
+			return err
+		}
+		c.resources = append(c.resources, f.name)
+	}
+	return nil
+}
+
+// existing are the objects that the tenant's folder holds, and their files.
+func (c *creation) existing() (map[string]located, error) {
+	found := map[string]located{}
+	err := eachFile(c.FS(), c.dir, func(name string, content []byte) error {
+		for _, doc := range documents(content) {
+			var o map[string]any
+			if err := yaml.Unmarshal(doc, &o); err != nil {
+				return fmt.Errorf("cannot parse %s: %w", name, err)
+			}
+			if o["kind"] == nil || path.Base(name) == kustomizationFile {
+				continue
+			}
+			found[id(o)] = located{name, o}
+		}
+		return nil
+	})
+	return found, err
+}
+
+type located struct {
+	file    string
+	content map[string]any
+}
+
+// missing returns the objects that are not there, and refuses those that are
+// there and say something else.
+func (c *creation) missing(existing map[string]located, wanted []object) ([]object, error) {
+	var missing []object
+	var differ []string
+	for _, o := range wanted {
+		have, ok := existing[id(o.content)]
+		if !ok {
+			missing = append(missing, o)
+			continue
+		}
+		for _, d := range differences(have.content, o.content, c.Tenant.Chosen) {
+			differ = append(differ, fmt.Sprintf("%s: %s: %s", have.file, id(o.content), d))
+		}
+	}
+	if len(differ) > 0 {
+		return nil, fmt.Errorf("it %w; edit the files, or delete the tenant first:\n%s", ErrExists, strings.Join(differ, "\n"))
+	}
+	return missing, nil
+}
+
+// appendObjects adds documents to a file.
+func (c *creation) appendObjects(name string, objects []object) error {
+	added, err := text(objects)
+	if err != nil {
+		return err
+	}
+	before, err := c.Read(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return c.Write(name, added)
+	case err != nil:
+		return err
+	}
+	if before = bytes.TrimRight(before, "\n"); len(before) > 0 {
+		added = slices.Concat(before, []byte("\n---\n"), added)
+	}
+	return c.Write(name, added)
+}
+
+func (c *creation) authFile() string { return path.Join(c.dir, "auth.yaml") }
+
+// writeAuth writes the credentials. They cannot be compared with what is there,
+// and a new key would lock out the one that the Git host knows.
+func (c *creation) writeAuth() error {
+	if c.Seal == nil {
+		return c.writeKustomization()
+	}
+	name := c.authFile()
+	if c.Exists(name) {
+		c.plan.note("%s is kept: remove it to make new credentials", name)
+		return c.writeKustomization()
+	}
+	sealed, err := c.Seal(name)
+	if err != nil {
+		return err
+	}
+	if err := c.Write(name, sealed); err != nil {
+		return err
+	}
+	c.resources = append(c.resources, "auth.yaml")
+	return c.writeKustomization()
+}
+
+const kustomizationHead = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+
+// writeKustomization makes the base's kustomization.yaml, or adds to it.
+func (c *creation) writeKustomization() error {
+	name := path.Join(c.dir, kustomizationFile)
+	var components []string
+	if !c.Exists(name) {
+		head := kustomizationHead
+		if len(c.Tenant.Namespaces) == 1 {
+			// What a person adds later lands in the tenant's namespace.
+			head += "namespace: " + c.Tenant.Namespaces[0] + "\n"
+		}
+		if err := c.Write(name, []byte(head)); err != nil {
+			return err
+		}
+		if components = c.commonComponents(); len(components) > 0 {
+			c.plan.note("every tenant here has %s, so this one gets it too", strings.Join(components, " and "))
+		}
+	}
+	if len(c.Tenant.Namespaces) > 1 && len(components) > 0 {
+		if err := c.writeNamespaceFolders(components); err != nil {
+			return err
+		}
+		components = nil
+	}
+	for _, resource := range c.resources {
+		if err := c.edit(name, "resources", resource); err != nil {
+			return err
+		}
+	}
+	for _, component := range components {
+		if err := c.edit(name, "components", "../"+component); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeNamespaceFolders puts components into each of several namespaces: one
+// kustomization.yaml has one namespace only.
+func (c *creation) writeNamespaceFolders(components []string) error {
+	for _, ns := range c.Tenant.Namespaces {
+		name := path.Join(c.dir, ns, kustomizationFile)
+		if err := c.Write(name, []byte(kustomizationHead+"namespace: "+ns+"\n")); err != nil {
+			return err
+		}
+		for _, component := range components {
+			if err := c.edit(name, "components", "../../"+component); err != nil {
+				return err
+			}
+		}
+		c.resources = append(c.resources, ns)
+	}
+	return nil
+}
+
+// commonComponents are the components beside the tenants' folders that every
+// tenant's kustomization has, by their folders' names.
+func (c *creation) commonComponents() []string {
+	entries, err := fs.ReadDir(c.FS(), c.layout.base)
+	if err != nil {
+		return nil // the first tenant
+	}
+	var common []string
+	first := true
+	for _, e := range entries {
+		raw, err := c.Read(path.Join(c.layout.base, e.Name(), kustomizationFile))
+		if err != nil {
+			continue
+		}
+		k, err := yamledit.Decode(raw)
+		if err != nil || k["kind"] == "Component" || e.Name() == c.Tenant.Name {
+			continue
+		}
+		var mine []string
+		for _, component := range list(k["components"]) {
+			if name, ok := strings.CutPrefix(component, "../"); ok && !strings.Contains(name, "/") {
+				mine = append(mine, name)
+			}
+		}
+		if first {
+			common, first = mine, false
+		}
+		common = slices.DeleteFunc(common, func(name string) bool { return !slices.Contains(mine, name) })
+	}
+	return common
+}
+
+// edit adds an entry to a list of a kustomization.yaml.
+func (c *creation) edit(name, field string, entry any) error {
+	raw, err := c.Read(name)
+	if err != nil {
+		return err
+	}
+	edited, err := yamledit.Append(raw, field, entry)
+	if err != nil {
+		return fmt.Errorf("cannot edit %s: %w", name, err)
+	}
+	return c.Write(name, edited)
+}

@@ -1,0 +1,295 @@
+package tenantrepo
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/fleet/workspace"
+	"github.com/tenure-dev/tenure/internal/fleet/yamledit"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	kustomizationFile = "kustomization.yaml"
+	fluxGroup         = "kustomize.toolkit.fluxcd.io/"
+	systemNamespace   = "flux-system"
+	// maxFile bounds the files that are read: Flux's own manifests have less
+	// than 1 MiB.
+	maxFile = 4 << 20
+)
+
+// layout is where a fleet has its tenants.
+type layout struct {
+	base     string // the folder of the tenants' folders
+	overlays []overlay
+}
+
+// overlay is the folder of an environment's tenants.
+type overlay struct {
+	Environment
+	dir  string
+	sync *sync // nil when it was named by hand and nothing applies it
+	// own says that the tenant gets a Flux Kustomization of its own here.
+	own bool
+}
+
+// findLayout finds the folders of the environments. With tenantsDir they are
+// its children; otherwise they are what the clusters' Kustomizations apply.
+func findLayout(s *workspace.Set, tenantsDir string, environments []Environment) (layout, error) {
+	syncs, err := findSyncs(s.FS())
+	if err != nil {
+		return layout{}, err
+	}
+	var l layout
+	for _, env := range environments {
+		o := overlay{Environment: env}
+		switch {
+		case tenantsDir != "":
+			o.dir = path.Join(tenantsDir, env.Name)
+			if !fs.ValidPath(o.dir) {
+				return layout{}, fmt.Errorf("the folder %q %w: it is not inside the fleet", tenantsDir, ErrInvalid)
+			}
+			o.sync = applying(syncs, o.dir)
+		default:
+			if o.sync, err = chooseSync(syncs, env.Name); err != nil {
+				return layout{}, err
+			}
+			o.dir = o.sync.path
+		}
+		if i := slices.IndexFunc(l.overlays, func(other overlay) bool { return other.dir == o.dir }); i >= 0 {
+			return layout{}, fmt.Errorf("%w: the environments %s and %s have the same folder %s", ErrLayout, l.overlays[i].Name, env.Name, o.dir)
+		}
+		l.overlays = append(l.overlays, o)
+	}
+	if l.base, err = findBase(s, tenantsDir, l.overlays, syncs); err != nil {
+		return layout{}, err
+	}
+	return l, nil
+}
+
+// tenantsWord is in the name or the path of what applies the tenants.
+const tenantsWord = "tenants"
+
+// chooseSync finds the Kustomization that applies an environment's tenants: it
+// has to do with tenants, and with the environment, by its path or its file.
+func chooseSync(syncs []sync, env string) (*sync, error) {
+	var found, elsewhere []sync
+	for _, k := range syncs {
+		if k.tenant() != "" || k.name != tenantsWord && !slices.Contains(strings.Split(k.path, "/"), tenantsWord) {
+			continue
+		}
+		if slices.Contains(strings.Split(k.path, "/"), env) || slices.Contains(strings.Split(path.Dir(k.file), "/"), env) {
+			found = append(found, k)
+			continue
+		}
+		elsewhere = append(elsewhere, k)
+	}
+	if len(found) > 1 {
+		exact := slices.DeleteFunc(slices.Clone(found), func(k sync) bool { return path.Base(k.path) != env })
+		if len(exact) == 1 {
+			found = exact
+		}
+	}
+	const wayOut = "name the folder that holds the environments with --tenants DIR"
+	switch {
+	case len(found) == 1:
+		return &found[0], nil
+	case len(found) > 1:
+		return nil, fmt.Errorf("%w: several Flux Kustomizations apply tenants of %s: %s; %s", ErrLayout, env, describe(found), wayOut)
+	case len(elsewhere) > 0:
+		return nil, fmt.Errorf("%w: no Flux Kustomization applies the tenants of %s, only %s; %s, or add one", ErrLayout, env, describe(elsewhere), wayOut)
+	}
+	return nil, fmt.Errorf("%w: there is no Flux Kustomization named tenants, or with a path like ./tenants/%s, in any file such as clusters/%s/tenants.yaml; add one, or %s",
+		ErrLayout, env, env, wayOut)
+}
+
+func describe(syncs []sync) string {
+	var words []string
+	for _, k := range syncs {
+		words = append(words, fmt.Sprintf("%s in %s (path ./%s)", k.name, k.file, k.path))
+	}
+	return strings.Join(words, ", ")
+}
+
+func applying(syncs []sync, dir string) *sync {
+	for i := range syncs {
+		if syncs[i].path == dir {
+			return &syncs[i]
+		}
+	}
+	return nil
+}
+
+// findBase finds the folder of the tenants' folders: where the overlays take
+// their tenants from, or the folder base beside the overlays.
+func findBase(s *workspace.Set, tenantsDir string, overlays []overlay, syncs []sync) (string, error) {
+	if tenantsDir != "" {
+		return path.Join(tenantsDir, "base"), nil
+	}
+	parents := map[string]bool{}
+	for _, o := range overlays {
+		dirs := resourceDirs(s, o.dir)
+		for _, k := range syncs {
+			if k.tenant() != "" && path.Dir(k.path) == o.dir {
+				dirs = append(dirs, resourceDirs(s, k.path)...)
+			}
+		}
+		for _, dir := range dirs {
+			parents[path.Dir(dir)] = true
+		}
+	}
+	if len(parents) == 0 {
+		for _, o := range overlays {
+			parents[path.Join(path.Dir(o.dir), "base")] = true
+		}
+	}
+	found := slices.Sorted(maps.Keys(parents))
+	if len(found) > 1 {
+		named := slices.DeleteFunc(slices.Clone(found), func(dir string) bool { return path.Base(dir) != "base" })
+		if len(named) == 1 {
+			found = named
+		}
+	}
+	if len(found) != 1 {
+		return "", fmt.Errorf("%w: the tenants come from several folders: %s; name the folder that holds base and the environments with --tenants DIR",
+			ErrLayout, strings.Join(found, ", "))
+	}
+	return found[0], nil
+}
+
+// resourceDirs are the folders that a kustomization includes. One that cannot be
+// read includes none: whoever edits it will say so.
+func resourceDirs(s *workspace.Set, dir string) []string {
+	raw, err := s.Read(path.Join(dir, kustomizationFile))
+	if err != nil {
+		return nil
+	}
+	content, err := yamledit.Decode(raw)
+	if err != nil {
+		return nil
+	}
+	var dirs []string
+	for _, entry := range list(content["resources"]) {
+		target := path.Join(dir, entry)
+		if fs.ValidPath(target) && s.Exists(path.Join(target, kustomizationFile)) {
+			dirs = append(dirs, target)
+		}
+	}
+	return dirs
+}
+
+// findSyncs reads the platform's Flux Kustomizations, wherever they are. Those of
+// tenants are in the tenants' namespaces, or in patches for these.
+func findSyncs(fleet fs.FS) ([]sync, error) {
+	var syncs []sync
+	err := eachFile(fleet, ".", func(name string, content []byte) error {
+		syncs = append(syncs, syncsIn(name, content)...)
+		return nil
+	})
+	return syncs, err
+}
+
+// syncsIn reads the platform's Flux Kustomizations in a file.
+func syncsIn(name string, content []byte) []sync {
+	if !bytes.Contains(content, []byte(fluxGroup)) {
+		return nil
+	}
+	var syncs []sync
+	for _, doc := range documents(content) {
+		var k struct {
+			APIVersion, Kind string
+			Metadata         struct{ Name, Namespace string }
+			Spec             map[string]any
+		}
+		// A file that is no Kubernetes object, a values file or a template, is nothing
+		// to complain about here.
+		if yaml.Unmarshal(doc, &k) != nil || k.Kind != "Kustomization" || !strings.HasPrefix(k.APIVersion, fluxGroup) ||
+			cmp.Or(k.Metadata.Namespace, systemNamespace) != systemNamespace {
+			continue
+		}
+		folder, _ := k.Spec["path"].(string)
+		if dir := path.Clean(strings.TrimPrefix(folder, "/")); folder != "" && fs.ValidPath(dir) {
+			syncs = append(syncs, sync{name, k.Metadata.Name, dir, k.Spec})
+		}
+	}
+	return syncs
+}
+
+// eachFile calls a function for every YAML file below a folder, hidden folders
+// apart. A folder that is not there has none.
+func eachFile(fleet fs.FS, dir string, do func(name string, content []byte) error) error {
+	err := fs.WalkDir(fleet, dir, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && name == dir:
+			return fs.SkipAll
+		case err != nil:
+			return err
+		case d.IsDir() && name != "." && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case !d.Type().IsRegular() || (path.Ext(name) != ".yaml" && path.Ext(name) != ".yml"):
+			return nil
+		}
+		if info, err := d.Info(); err != nil || info.Size() > maxFile {
+			return err
+		}
+		content, err := fs.ReadFile(fleet, name)
+		if err != nil {
+			return err
+		}
+		return do(name, content)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	return nil
+}
+
+// documents splits a YAML stream by its markers.
+func documents(content []byte) [][]byte {
+	var docs [][]byte
+	start := 0
+	for at, line := 0, 0; at < len(content); at = line {
+		line = len(content)
+		if i := bytes.IndexByte(content[at:], '\n'); i >= 0 {
+			line = at + i + 1
+		}
+		if bytes.HasPrefix(content[at:], []byte("---")) {
+			docs = append(docs, content[start:at])
+			start = line
+		}
+	}
+	return append(docs, content[start:])
+}
+
+// list is the strings of a list.
+func list(value any) []string {
+	var found []string
+	entries, _ := value.([]any)
+	for _, e := range entries {
+		if s, ok := e.(string); ok {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// duration writes a duration without the zeros that Go puts at its end.
+func duration(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = strings.TrimSuffix(text, zero[1:])
+		}
+	}
+	return text
+}

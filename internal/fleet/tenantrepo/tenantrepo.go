@@ -1,0 +1,227 @@
+// Package tenantrepo adds tenants to a platform's repository and takes them away:
+// what the guide of flux2-multi-tenancy does by hand in six commands and four
+// edits. It writes files only; Flux does the rest when they are committed.
+//
+//	tenants/base/TENANT/rbac.yaml             namespaces, accounts, role bindings
+//	tenants/base/TENANT/sync.yaml             GitRepository and Kustomization
+//	tenants/base/TENANT/auth.yaml             credentials, encrypted with SOPS
+//	tenants/base/TENANT/kustomization.yaml
+//	tenants/ENVIRONMENT/TENANT.yaml           Flux Kustomization of the platform that applies
+//	tenants/ENVIRONMENT/TENANT/               the base, with a patch: the folder of the repository
+//	tenants/ENVIRONMENT/kustomization.yaml    an entry for TENANT.yaml
+//
+// An environment that does something with the objects of all its tenants keeps them in
+// one Kustomization: TENANT-patch.yaml, and entries for the base and the patch.
+//
+// Where these folders are is found in the fleet, not assumed. What is there is
+// kept: an object that a person has written or changed is compared with what
+// would be written, and where they contradict each other the change is refused.
+// A finished change is built as kustomize-controller would, and refused when it
+// does anything to another tenant.
+package tenantrepo
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Errors that callers tell apart.
+var (
+	// ErrInvalid says that a name, an address or a path cannot be used.
+	ErrInvalid = errors.New("is not valid")
+	// ErrExists says that something else is there already.
+	ErrExists = errors.New("exists already and differs")
+	// ErrLayout says that the fleet's folders are not where they are looked for.
+	ErrLayout = errors.New("the fleet's layout is not understood")
+	// ErrOthers says that a change would reach further than the tenant.
+	ErrOthers = errors.New("would change more than this tenant")
+	// ErrNotFound says that there is no such tenant.
+	ErrNotFound = errors.New("there is no such tenant in the fleet")
+)
+
+// TenantLabel is what `flux create tenant` puts on everything that it makes.
+const TenantLabel = "toolkit.fluxcd.io/tenant"
+
+// podSecurityLabel is the level that the API server enforces in a namespace.
+const podSecurityLabel = "pod-security.kubernetes.io/enforce"
+
+// PodSecurityNone leaves the labels of Pod Security out.
+const PodSecurityNone = "none"
+
+// reserved are namespaces that no tenant can have.
+var reserved = []string{"default", "flux-system", "kube-system", "kube-public", "kube-node-lease"}
+
+// Tenant is what is to be written for a tenant.
+type Tenant struct {
+	// Name is a DNS label.
+	Name string
+	// Namespaces are the tenant's; the first one holds the sync.
+	Namespaces []string
+	// ClusterRole is what the tenant may do in its namespaces.
+	ClusterRole string
+	// Account is the service account's name, or "" for the tenant's.
+	Account string
+	// SkipNamespace leaves the Namespaces out: somebody else makes them.
+	SkipNamespace bool
+	// Labels go on everything, beside the tenant's own.
+	Labels map[string]string
+	// PodSecurity is a level of Pod Security, or PodSecurityNone.
+	PodSecurity string
+	// URL and Branch are the tenant's repository.
+	URL, Branch string
+	// Interval is how often the repository is looked at.
+	Interval time.Duration
+	// SecretName is the Secret with the repository's credentials, or "".
+	SecretName string
+	// Chosen are the fields, by their flags' names, that a person has set:
+	// what is written already may differ in the others.
+	Chosen map[string]bool
+}
+
+// Environment says which folder of the tenant's repository is applied where.
+type Environment struct {
+	// Name is the environment's, such as staging.
+	Name string
+	// Path is a folder in the tenant's repository, such as ./staging.
+	Path string
+}
+
+// ParseEnvironment reads NAME=PATH.
+func ParseEnvironment(text string) (Environment, error) {
+	name, folder, ok := strings.Cut(text, "=")
+	if errs := validation.IsDNS1123Label(name); !ok || len(errs) > 0 {
+		return Environment{}, fmt.Errorf("the environment %q %w: write NAME=PATH, such as staging=./staging", text, ErrInvalid)
+	}
+	clean := path.Clean(folder)
+	if folder == "" || path.IsAbs(folder) || clean == ".." || strings.HasPrefix(clean, "../") || strings.ContainsAny(folder, "\\\n\r\x00") {
+		return Environment{}, fmt.Errorf("the path of the environment %q %w: write a folder inside the tenant's repository, such as ./staging", text, ErrInvalid)
+	}
+	if clean == "." {
+		return Environment{name, "./"}, nil
+	}
+	return Environment{name, "./" + clean}, nil
+}
+
+// account is the service account as which the tenant is applied.
+func (t Tenant) account() string {
+	if t.Account != "" {
+		return t.Account
+	}
+	return t.Name
+}
+
+// Validate checks what can be checked without a fleet. The repository is
+// checked when there is one.
+func (t Tenant) Validate() error {
+	if err := CheckName("tenant name", t.Name); err != nil {
+		return err
+	}
+	if len(t.Name)+len("-reconciler") > validation.DNS1123LabelMaxLength {
+		return fmt.Errorf("the tenant name %q %w: it is longer than %d characters", t.Name, ErrInvalid, validation.DNS1123LabelMaxLength-len("-reconciler"))
+	}
+	if len(t.Namespaces) == 0 {
+		return fmt.Errorf("the tenant %s has no namespace: name one with --with-namespace", t.Name)
+	}
+	for i, ns := range t.Namespaces {
+		if err := CheckName("namespace", ns); err != nil {
+			return err
+		}
+		if slices.Contains(reserved, ns) || strings.HasPrefix(ns, "kube-") {
+			return fmt.Errorf("the namespace %q %w: it belongs to the platform", ns, ErrInvalid)
+		}
+		if slices.Contains(t.Namespaces[:i], ns) {
+			return fmt.Errorf("the namespace %q %w: it is named twice", ns, ErrInvalid)
+		}
+	}
+	if err := CheckName("service account name", t.account()); err != nil {
+		return err
+	}
+	if errs := validation.IsDNS1123Subdomain(strings.ReplaceAll(t.ClusterRole, ":", "-")); len(errs) > 0 {
+		return fmt.Errorf("the cluster role %q %w: %s", t.ClusterRole, ErrInvalid, errs[0])
+	}
+	if !slices.Contains([]string{"restricted", "baseline", "privileged", PodSecurityNone}, t.PodSecurity) {
+		return fmt.Errorf("the pod security level %q %w: use restricted, baseline, privileged or %s", t.PodSecurity, ErrInvalid, PodSecurityNone)
+	}
+	for key, value := range t.Labels {
+		if errs := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...); len(errs) > 0 {
+			return fmt.Errorf("the label %s=%s %w: %s", key, value, ErrInvalid, errs[0])
+		}
+		if key == TenantLabel || key == podSecurityLabel {
+			return fmt.Errorf("the label %s %w: it is set by this command itself", key, ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// validateRepository checks where the tenant is delivered from.
+func (t Tenant) validateRepository() error {
+	if _, err := ParseURL(t.URL); err != nil {
+		return err
+	}
+	if err := CheckBranch(t.Branch); err != nil {
+		return err
+	}
+	if t.Interval < time.Second {
+		return fmt.Errorf("the interval %s %w: it is shorter than a second", t.Interval, ErrInvalid)
+	}
+	return nil
+}
+
+// ParseURL checks a repository's address: HTTPS, HTTP or SSH, without
+// credentials in it.
+func ParseURL(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	switch {
+	case address == "":
+		return nil, errors.New("the repository's address is missing: give it with --git-url")
+	case err != nil && strings.Contains(address, "@") && !strings.Contains(address, "://"):
+		return nil, fmt.Errorf("the address %q %w: Flux wants ssh://USER@HOST/PATH instead of USER@HOST:PATH", address, ErrInvalid)
+	case err != nil:
+		return nil, fmt.Errorf("the repository's address %w", ErrInvalid) // the text may hold a password
+	}
+	if _, secret := u.User.Password(); secret {
+		return nil, fmt.Errorf("the address of %s %w: it holds a password, which belongs in a Secret (--secret token)", u.Hostname(), ErrInvalid)
+	}
+	switch {
+	case !slices.Contains([]string{"https", "http", "ssh"}, u.Scheme):
+		return nil, fmt.Errorf("the address %q %w: it has to begin with https:// or ssh://", address, ErrInvalid)
+	case u.Scheme != "ssh" && u.User != nil:
+		return nil, fmt.Errorf("the address %q %w: a user belongs in a Secret (--secret token)", address, ErrInvalid)
+	case u.Hostname() == "" || strings.Trim(u.Path, "/") == "":
+		return nil, fmt.Errorf("the address %q %w: the host or the path is missing", address, ErrInvalid)
+	case u.RawQuery != "" || u.Fragment != "" || strings.Contains(u.Path, ".."):
+		return nil, fmt.Errorf("the address %q %w: it has more than a path", address, ErrInvalid)
+	}
+	return u, nil
+}
+
+// CheckBranch checks that a name can be a branch's. The error is [ErrInvalid].
+func CheckBranch(name string) error {
+	if !validBranch(name) {
+		return fmt.Errorf("the branch %q %w", name, ErrInvalid)
+	}
+	return nil
+}
+
+// validBranch follows git check-ref-format as far as it matters here.
+func validBranch(name string) bool {
+	return name != "" && len(name) < 250 && !strings.HasPrefix(name, "-") && !strings.HasPrefix(name, "/") && !strings.HasSuffix(name, "/") &&
+		!strings.HasSuffix(name, ".lock") && !strings.HasSuffix(name, ".") && !strings.Contains(name, "..") && !strings.Contains(name, "@{") &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("~^:?*[\\", r) })
+}
+
+// CheckName checks that a name is a DNS label (RFC 1123), as what it is called in the
+// error.
+func CheckName(what, name string) error {
+	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
+		return fmt.Errorf("the %s %q %w: use lower case letters, digits and '-', at most %d", what, name, ErrInvalid, validation.DNS1123LabelMaxLength)
+	}
+	return nil
+}

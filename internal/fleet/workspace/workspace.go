@@ -1,0 +1,380 @@
+// Package workspace is a change of several files in a folder that belongs to a
+// person: planned in memory, shown as a unified diff, then made as a whole or
+// not at all.
+//
+// Every new content is first written beside its file; only when all are there are
+// they renamed into place, and what was renamed is put back when a later one
+// fails. Nothing outside of the folder is read or written, also where links lead
+// out of it, and links are never replaced by files.
+package workspace
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	udiff "github.com/aymanbagabas/go-udiff"
+)
+
+// ErrInTheWay says that something other than a regular file is where a file has
+// to be.
+var ErrInTheWay = errors.New("is not a regular file")
+
+// ErrChanged says that a file is no longer what the change was planned for.
+var ErrChanged = errors.New("was changed by somebody else meanwhile")
+
+// Set is a planned change. It is not safe for concurrent use.
+type Set struct {
+	root  *os.Root
+	files map[string]*file
+}
+
+// file is a file that was looked at. Its content is nil where there is none.
+type file struct{ old, content []byte }
+
+func (f *file) changed() bool {
+	return (f.old == nil) != (f.content == nil) || !bytes.Equal(f.old, f.content)
+}
+
+// Open begins a change of the folder. Close it when done with it.
+func Open(dir string) (*Set, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the folder: %w", err)
+	}
+	return &Set{root: root, files: map[string]*file{}}, nil
+}
+
+// Close forgets what has not been applied.
+func (s *Set) Close() error { return s.root.Close() }
+
+// FS is the folder as it is on the disk, without what is planned.
+func (s *Set) FS() fs.FS { return s.root.FS() }
+
+// Dir is the folder's path, as it was given.
+func (s *Set) Dir() string { return s.root.Name() }
+
+// Read returns a file as it will be. The name is slash separated and relative to
+// the folder. The error is fs.ErrNotExist when there is none, and [ErrInTheWay]
+// when it is no regular file.
+func (s *Set) Read(name string) ([]byte, error) {
+	f, err := s.look(name)
+	if err != nil {
+		return nil, err
+	}
+	if f.content == nil {
+		return nil, fmt.Errorf("cannot read %s: %w", name, fs.ErrNotExist)
+	}
+	return f.content, nil
+}
+
+// Exists says whether a file will be there, or anything else is.
+func (s *Set) Exists(name string) bool {
+	f, err := s.look(name)
+	if err != nil {
+		return errors.Is(err, ErrInTheWay)
+	}
+	return f.content != nil
+}
+
+// Write plans a file's content.
+func (s *Set) Write(name string, content []byte) error {
+	f, err := s.look(name)
+	if err != nil {
+		return err
+	}
+	f.content = append([]byte{}, content...)
+	return nil
+}
+
+// Remove plans that there is no such file.
+func (s *Set) Remove(name string) error {
+	f, err := s.look(name)
+	if err != nil {
+		return err
+	}
+	f.content = nil
+	return nil
+}
+
+// look reads a file once; the change is planned for what it held then.
+func (s *Set) look(name string) (*file, error) {
+	name = path.Clean(name)
+	if f := s.files[name]; f != nil {
+		return f, nil
+	}
+	f := &file{}
+	info, err := s.root.Lstat(filepath.FromSlash(name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("cannot read %s: it %w", name, ErrInTheWay)
+	default:
+		if f.old, err = s.root.ReadFile(filepath.FromSlash(name)); err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", name, err)
+		}
+		f.old = append([]byte{}, f.old...)
+		f.content = f.old
+	}
+	s.files[name] = f
+	return f, nil
+}
+
+// Changed returns the names of the files that will differ, sorted.
+func (s *Set) Changed() []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(s.files)) {
+		if s.files[name].changed() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Diff is the change as a unified diff that `git apply` understands; empty when
+// nothing changes.
+func (s *Set) Diff() string {
+	var out strings.Builder
+	for _, name := range s.Changed() {
+		out.WriteString(Unified(name, s.files[name].old, s.files[name].content))
+	}
+	return out.String()
+}
+
+// Unified is the change of one file as a unified diff that `git apply` understands.
+// Before is nil for a new file, after for one that goes. A name is quoted as git quotes it.
+func Unified(name string, before, after []byte) string {
+	from, to, mode := quoted("a/"+name), quoted("b/"+name), ""
+	header := fmt.Sprintf("diff --git %s %s\n", from, to)
+	// A name with spaces ends with a tab, or patch takes it up to the first space.
+	if strings.Contains(name, " ") {
+		from, to = from+"\t", to+"\t"
+	}
+	if before == nil {
+		from, mode = "/dev/null", "new file mode 100644\n"
+	}
+	if after == nil {
+		to, mode = "/dev/null", "deleted file mode 100644\n"
+	}
+	return header + mode + udiff.Unified(from, to, string(before), string(after))
+}
+
+// quoted writes a name as git does in a diff: in quotes if it has a control character, a
+// quote or a backslash.
+func quoted(name string) string {
+	if !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '"' || r == '\\' }) {
+		return name
+	}
+	var b strings.Builder
+	for _, c := range []byte(name) {
+		switch {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < ' ' || c == 0x7f:
+			fmt.Fprintf(&b, "\\%03o", c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return `"` + b.String() + `"`
+}
+
+// CopyTo writes the folder as it will be into another, empty one, without hidden
+// folders of Git.
+func (s *Set) CopyTo(dir string) error {
+	err := fs.WalkDir(s.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() == ".git":
+			return fs.SkipDir
+		case d.IsDir():
+			return os.MkdirAll(filepath.Join(dir, filepath.FromSlash(name)), 0o700)
+		case !d.Type().IsRegular():
+			return nil // a link is not followed here: who refers to it is told
+		}
+		content, err := s.root.ReadFile(filepath.FromSlash(name))
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), content, 0o600)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot copy the folder: %w", err)
+	}
+	for _, name := range s.Changed() {
+		target := filepath.Join(dir, filepath.FromSlash(name))
+		if s.files[name].content == nil {
+			err = os.Remove(target)
+		} else if err = os.MkdirAll(filepath.Dir(target), 0o700); err == nil {
+			err = os.WriteFile(target, s.files[name].content, 0o600)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot copy the folder: %w", err)
+		}
+	}
+	return nil
+}
+
+// Apply makes the change. On an error the folder is as it was; the error says so
+// if even that failed.
+func (s *Set) Apply() error {
+	a := application{root: s.root, suffix: ".tenure-" + rand.Text()[:8]}
+	err := a.run(s.files, s.Changed())
+	if err != nil {
+		return errors.Join(err, a.undo())
+	}
+	for _, name := range s.Changed() {
+		s.files[name].old = s.files[name].content
+	}
+	return nil
+}
+
+// application makes a change and remembers how to undo it.
+type application struct {
+	root   *os.Root
+	suffix string
+	undoes []func() error
+}
+
+func (a *application) run(files map[string]*file, names []string) error {
+	for _, name := range names {
+		if err := a.unchanged(name, files[name].old); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		if content := files[name].content; content != nil {
+			if err := a.stage(name, content); err != nil {
+				return fmt.Errorf("cannot write %s: %w", name, err)
+			}
+		}
+	}
+	for _, name := range names {
+		if err := a.put(filepath.FromSlash(name), files[name]); err != nil {
+			return fmt.Errorf("cannot write %s: %w", name, err)
+		}
+	}
+	for _, name := range names {
+		if files[name].content == nil {
+			a.removeEmpty(path.Dir(name))
+		}
+	}
+	return nil
+}
+
+func (a *application) unchanged(name string, old []byte) error {
+	now, err := a.root.ReadFile(filepath.FromSlash(name))
+	if errors.Is(err, fs.ErrNotExist) && old == nil {
+		return nil
+	}
+	if err != nil || old == nil || !bytes.Equal(now, old) {
+		return fmt.Errorf("cannot write %s: it %w", name, ErrChanged)
+	}
+	return nil
+}
+
+// stage writes the new content beside the file.
+func (a *application) stage(name string, content []byte) error {
+	if err := a.mkdir(path.Dir(name)); err != nil {
+		return err
+	}
+	name = filepath.FromSlash(name)
+	mode := fs.FileMode(0o644)
+	if info, err := a.root.Stat(name); err == nil {
+		mode = info.Mode().Perm()
+	}
+	temporary := name + a.suffix
+	f, err := a.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	a.undoes = append(a.undoes, func() error {
+		if err := a.root.Remove(temporary); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
+	_, err = f.Write(content)
+	// Without a sync a crash could leave renamed files without content.
+	return cmp.Or(err, f.Sync(), f.Close())
+}
+
+// mkdir makes the folders that a file needs.
+func (a *application) mkdir(dir string) error {
+	if dir == "." {
+		return nil
+	}
+	if _, err := a.root.Stat(filepath.FromSlash(dir)); err == nil {
+		return nil
+	}
+	if err := a.mkdir(path.Dir(dir)); err != nil {
+		return err
+	}
+	if err := a.root.Mkdir(filepath.FromSlash(dir), 0o755); err != nil {
+		return err
+	}
+	a.undoes = append(a.undoes, func() error { return a.root.Remove(filepath.FromSlash(dir)) })
+	return nil
+}
+
+// put brings one file into place.
+func (a *application) put(name string, f *file) error {
+	undo := func() error { return a.root.Remove(name) }
+	if f.old != nil {
+		info, err := a.root.Stat(name)
+		if err != nil {
+			return err
+		}
+		undo = func() error { return a.restore(name, f.old, info.Mode().Perm()) }
+	}
+	if f.content == nil {
+		if err := a.root.Remove(name); err != nil {
+			return err
+		}
+	} else if err := a.root.Rename(name+a.suffix, name); err != nil {
+		return err
+	}
+	a.undoes = append(a.undoes, undo)
+	return nil
+}
+
+func (a *application) restore(name string, old []byte, mode fs.FileMode) error {
+	if err := a.root.WriteFile(name+a.suffix, old, mode); err != nil {
+		return err
+	}
+	return a.root.Rename(name+a.suffix, name)
+}
+
+// removeEmpty removes a folder whose last file was removed: Git does not know
+// empty folders either.
+func (a *application) removeEmpty(dir string) {
+	for ; dir != "."; dir = path.Dir(dir) {
+		if a.root.Remove(filepath.FromSlash(dir)) != nil {
+			return // not empty
+		}
+	}
+}
+
+func (a *application) undo() error {
+	var errs []error
+	for _, undo := range slices.Backward(a.undoes) {
+		errs = append(errs, undo())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cannot put everything back: %w", err)
+	}
+	return nil
+}

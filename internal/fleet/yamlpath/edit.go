@@ -1,0 +1,392 @@
+// Package yamlpath edits single fields and list entries of YAML files, found by their path,
+// and keeps all other lines as people wrote them. It returns [ErrStyle] for a file that is
+// written in a way that it cannot edit safely.
+package yamlpath
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+)
+
+// ErrUneditable says that YAML is written in a way that is not edited here: then
+// nothing is, and the advice in words has to do.
+var ErrUneditable = errors.New("cannot edit YAML that is written like this")
+
+// Stream is a file of YAML documents. It is edited as text, so that all that is
+// not meant stays as it is, down to the spaces; and after each edit it is read
+// again and must say just what was meant.
+type Stream struct {
+	Text string
+	Docs []*yaml.Node // the content of each document, nil for an empty one
+}
+
+// Parse reads a file. One with aliases is refused: an edit could be in two places.
+func Parse(text string) (s *Stream, err error) {
+	// The parser panics on some inputs that only a fuzzer writes.
+	defer func() {
+		if r := recover(); r != nil {
+			s, err = nil, fmt.Errorf("cannot parse YAML: %v", r)
+		}
+	}()
+	// What ends a line for YAML but not here would make line numbers differ.
+	if strings.ContainsAny(text, "\r\u0085\u2028\u2029") {
+		return nil, ErrUneditable
+	}
+	s = &Stream{Text: text}
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	for {
+		doc := &yaml.Node{}
+		if err := decoder.Decode(doc); errors.Is(err, io.EOF) {
+			return s, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("cannot parse YAML: %w", err)
+		}
+		var content *yaml.Node
+		if len(doc.Content) == 1 {
+			content = doc.Content[0]
+		}
+		if content != nil && hasAnchorOrAlias(content) {
+			return nil, ErrUneditable
+		}
+		s.Docs = append(s.Docs, content)
+	}
+}
+
+// hasAnchorOrAlias says whether a document has what no manifest needs: aliases, tags, keys
+// that are no strings.
+func hasAnchorOrAlias(n *yaml.Node) bool {
+	if n.Kind == yaml.AliasNode || n.Anchor != "" || n.Style&yaml.TaggedStyle != 0 {
+		return true
+	}
+	for i := 0; n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
+		if n.Content[i].Tag != yaml.NodeTagString {
+			return true
+		}
+	}
+	return slices.ContainsFunc(n.Content, hasAnchorOrAlias)
+}
+
+// values are what the documents say.
+func (s *Stream) values() ([]any, error) {
+	var all []any
+	for _, doc := range s.Docs {
+		var v any
+		if doc != nil {
+			if err := doc.Decode(&v); err != nil {
+				return nil, fmt.Errorf("cannot read YAML: %w", err)
+			}
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+// At finds a node by keys of mappings and indexes of sequences.
+func At(n *yaml.Node, path ...any) *yaml.Node {
+	for _, step := range path {
+		if n == nil {
+			return nil
+		}
+		switch step := step.(type) {
+		case int:
+			if n.Kind != yaml.SequenceNode || step >= len(n.Content) {
+				return nil
+			}
+			n = n.Content[step]
+		case string:
+			n = valueOf(n, step)
+		}
+	}
+	return n
+}
+
+func valueOf(n *yaml.Node, key string) *yaml.Node {
+	if n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// Str is the string at a path, "" if there is none.
+func Str(n *yaml.Node, path ...any) string {
+	if n = At(n, path...); n == nil || n.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return n.Value
+}
+
+// Strs are the strings of a sequence.
+func Strs(n *yaml.Node, path ...any) []string {
+	var all []string
+	if n = At(n, path...); n != nil && n.Kind == yaml.SequenceNode {
+		for _, item := range n.Content {
+			all = append(all, item.Value)
+		}
+	}
+	return all
+}
+
+// commit takes the lines of an edited file, if they say what the documents said
+// before with one change.
+func (s *Stream) commit(lines []string, doc int, change func(any) any) error {
+	want, err := s.values()
+	if err != nil {
+		return err
+	}
+	want[doc] = change(want[doc])
+	edited, err := Parse(strings.Join(lines, "\n"))
+	if err != nil {
+		return ErrUneditable
+	}
+	got, err := edited.values()
+	if err != nil || !reflect.DeepEqual(got, want) {
+		return ErrUneditable
+	}
+	*s = *edited
+	return nil
+}
+
+func (s *Stream) lines() []string { return strings.Split(s.Text, "\n") }
+
+// cut cuts the line on which a node begins there. Columns count characters.
+func cut(lines []string, n *yaml.Node) (head, rest string, ok bool) {
+	if n.Line < 1 || n.Line > len(lines) {
+		return "", "", false
+	}
+	line := []rune(lines[n.Line-1])
+	if n.Column < 1 || n.Column > len(line) {
+		return "", "", false
+	}
+	return string(line[:n.Column-1]), string(line[n.Column-1:]), true
+}
+
+// PlainScalar are the strings that need no quotes and are nothing but strings.
+var PlainScalar = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*([._/-][A-Za-z0-9]+)*$`)
+
+// Scalar writes a string as a YAML scalar, with quotes where it needs them.
+func Scalar(value string) string {
+	switch strings.ToLower(value) {
+	case "true", "false", "yes", "no", "on", "off", "null", "y", "n":
+	default:
+		if PlainScalar.MatchString(value) {
+			return value
+		}
+	}
+	return "'" + strings.ReplaceAll(value, "'", "''") + "'"
+}
+
+// Set changes a string.
+func (s *Stream) Set(doc int, value string, path ...any) error {
+	n := At(s.Docs[doc], path...)
+	if n == nil || n.Kind != yaml.ScalarNode || n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		return ErrUneditable
+	}
+	lines := s.lines()
+	head, rest, ok := cut(lines, n)
+	if !ok {
+		return ErrUneditable
+	}
+	old := n.Value
+	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 && rest != "" {
+		old = rest[:1] + n.Value + rest[:1]
+	}
+	after, ok := strings.CutPrefix(rest, old)
+	if !ok {
+		return ErrUneditable
+	}
+	lines[n.Line-1] = head + Scalar(value) + after
+	return s.commit(lines, doc, func(v any) any { return with(v, func(any) any { return value }, path...) })
+}
+
+// Add puts a key with what it says, as lines without indentation, into a mapping
+// that does not have it: last, or first into one that is written in one line.
+func (s *Stream) Add(doc int, key, content string, path ...any) error {
+	n := At(s.Docs[doc], path...)
+	if n == nil || n.Kind != yaml.MappingNode || len(n.Content) == 0 || valueOf(n, key) != nil {
+		return ErrUneditable
+	}
+	var value any
+	if err := yaml.Unmarshal([]byte(content), &value); err != nil {
+		return ErrUneditable
+	}
+	value = value.(map[string]any)[key]
+	lines := s.lines()
+	if n.Style&yaml.FlowStyle != 0 {
+		head, rest, ok := cut(lines, n)
+		inner, brace := strings.CutPrefix(rest, "{")
+		if strings.Contains(strings.TrimSpace(content), "\n") || !ok || !brace {
+			return ErrUneditable
+		}
+		lines[n.Line-1] = head + "{" + strings.TrimSpace(content) + ", " + inner
+	} else {
+		end := blockEnd(lines, n.Line-1, n.Column-1)
+		lines = slices.Insert(lines, end, Indented(content, n.Column-1)...)
+	}
+	return s.commit(lines, doc, func(v any) any {
+		return with(v, func(m any) any {
+			m.(map[string]any)[key] = value
+			return m
+		}, path...)
+	})
+}
+
+// AppendItem puts an item, as lines without indentation, to the end of a
+// sequence.
+func (s *Stream) AppendItem(doc int, content string, path ...any) error {
+	n := At(s.Docs[doc], path...)
+	if n == nil || n.Kind != yaml.SequenceNode {
+		return ErrUneditable
+	}
+	var value any
+	if err := yaml.Unmarshal([]byte(content), &value); err != nil {
+		return ErrUneditable
+	}
+	if n.Style&yaml.FlowStyle != 0 {
+		text, ok := value.(string)
+		if !ok {
+			return ErrUneditable
+		}
+		return s.SetStrings(doc, append(Strs(n), text), path...)
+	}
+	lines := s.lines()
+	item := Indented(content, n.Column+1)
+	item[0] = strings.Repeat(" ", n.Column-1) + "- " + strings.TrimLeft(item[0], " ")
+	lines = slices.Insert(lines, blockEnd(lines, n.Line-1, n.Column-1), item...)
+	return s.commit(lines, doc, func(v any) any {
+		return with(v, func(items any) any { return append(items.([]any), value) }, path...)
+	})
+}
+
+// SetStrings changes a sequence of strings. What stays keeps its line.
+func (s *Stream) SetStrings(doc int, values []string, path ...any) error {
+	n := At(s.Docs[doc], path...)
+	if n == nil || n.Kind != yaml.SequenceNode || len(values) == 0 {
+		return ErrUneditable
+	}
+	lines := s.lines()
+	if n.Style&yaml.FlowStyle != 0 {
+		head, rest, ok := cut(lines, n)
+		end := strings.Index(rest, "]")
+		if !ok || end < 0 || rest[0] != '[' || strings.ContainsAny(rest[:end], `'"#`) && !reflect.DeepEqual(Strs(n), []string{"*"}) {
+			return ErrUneditable
+		}
+		var all []string
+		for _, v := range values {
+			all = append(all, Scalar(v))
+		}
+		lines[n.Line-1] = head + "[" + strings.Join(all, ", ") + rest[end:]
+	} else {
+		old := Strs(n)
+		end := blockEnd(lines, n.Line-1, n.Column-1)
+		for _, v := range values {
+			if !slices.Contains(old, v) {
+				lines = slices.Insert(lines, end, strings.Repeat(" ", n.Column-1)+"- "+Scalar(v))
+				end++
+			}
+		}
+		for i := len(n.Content) - 1; i >= 0; i-- {
+			if !slices.Contains(values, old[i]) {
+				lines = slices.Delete(lines, n.Content[i].Line-1, n.Content[i].Line)
+			}
+		}
+	}
+	return s.commit(lines, doc, func(v any) any {
+		return with(v, func(any) any {
+			var all []any
+			for _, v := range values {
+				all = append(all, v)
+			}
+			return all
+		}, path...)
+	})
+}
+
+// RemoveItem takes an item out of a block sequence.
+func (s *Stream) RemoveItem(doc, index int, path ...any) error {
+	n := At(s.Docs[doc], path...)
+	if n == nil || n.Kind != yaml.SequenceNode || n.Style&yaml.FlowStyle != 0 || len(n.Content) < 2 || index >= len(n.Content) {
+		return ErrUneditable
+	}
+	lines := s.lines()
+	first := n.Content[index].Line - 1
+	lines = slices.Delete(lines, first, blockEnd(lines, first, n.Column))
+	return s.commit(lines, doc, func(v any) any {
+		return with(v, func(items any) any { return slices.Delete(items.([]any), index, index+1) }, path...)
+	})
+}
+
+// ReplaceIn replaces what an expression matches in a string that may have many
+// lines.
+func (s *Stream) ReplaceIn(doc int, re *regexp.Regexp, replacement string, path ...any) error {
+	n := At(s.Docs[doc], path...)
+	if n == nil || n.Kind != yaml.ScalarNode {
+		return ErrUneditable
+	}
+	lines := s.lines()
+	for i, left := n.Line-1, strings.Count(n.Value, "\n")+2; i < len(lines) && left > 0; i, left = i+1, left-1 {
+		lines[i] = re.ReplaceAllLiteralString(lines[i], replacement)
+	}
+	return s.commit(lines, doc, func(v any) any {
+		return with(v, func(old any) any { return re.ReplaceAllLiteralString(old.(string), replacement) }, path...)
+	})
+}
+
+// with changes what is at a path of a decoded document.
+func with(v any, change func(any) any, path ...any) any {
+	if len(path) == 0 {
+		return change(v)
+	}
+	switch step := path[0].(type) {
+	case int:
+		v.([]any)[step] = with(v.([]any)[step], change, path[1:]...)
+	case string:
+		v.(map[string]any)[step] = with(v.(map[string]any)[step], change, path[1:]...)
+	}
+	return v
+}
+
+// blockEnd is the line after the last one of a block collection that begins at a
+// line (from 0) with an indentation. Comments and empty lines after it belong to
+// what follows.
+func blockEnd(lines []string, first, indent int) int {
+	if first < 0 || first >= len(lines) {
+		return len(lines)
+	}
+	end := first + 1
+	dash := len(lines[first]) > indent && lines[first][indent] == '-'
+	for i := first + 1; i < len(lines); i++ {
+		line := strings.TrimLeft(lines[i], " ")
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		at := len(lines[i]) - len(line)
+		sibling := at == indent && (!dash || strings.HasPrefix(line, "- ") || line == "-")
+		if at < indent || !sibling && at == indent || strings.HasPrefix(lines[i], "---") || strings.HasPrefix(lines[i], "...") {
+			break
+		}
+		end = i + 1
+	}
+	return end
+}
+
+func Indented(content string, by int) []string {
+	lines := strings.Split(strings.TrimRight(content, "\n"), "\n")
+	for i := range lines {
+		if lines[i] != "" {
+			lines[i] = strings.Repeat(" ", by) + lines[i]
+		}
+	}
+	return lines
+}

@@ -1,0 +1,244 @@
+// Package images checks who signed a container image, and says by which digest
+// it can be pinned (row F10 of the mission).
+//
+// A signature is looked for where cosign leaves it beside the image: under the tag
+// sha256-<digest>.sig (cosign 2, a "simple signing" document), and among the
+// referrers of OCI 1.1 (cosign 3, a Sigstore bundle with an in-toto statement).
+// Nobody is asked but the image's registry.
+//
+// The tag is read once. What is checked afterwards, and what is pinned, is the
+// digest that it named then: that of the index, if the image has several platforms.
+package images
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+)
+
+// What a check can end with, beside success.
+var (
+	// ErrUnsigned says that the registry has no signature of the image.
+	ErrUnsigned = errors.New("it has no signature")
+	// ErrUntrusted says that there are signatures, and none is of whom it
+	// should be, and of this image.
+	ErrUntrusted = errors.New("no signature of it can be trusted")
+	// ErrRegistry says that the registry could not be asked.
+	ErrRegistry = errors.New("the registry does not answer")
+	// ErrAccess says that the registry refuses to answer this user.
+	ErrAccess = errors.New("the registry refuses access")
+)
+
+// Signature is one that a registry has beside an image. It is not verified.
+type Signature struct {
+	// Bundle is a Sigstore bundle in JSON. It holds everything, and the other
+	// fields are empty.
+	Bundle []byte
+	// Payload is the simple signing document.
+	Payload []byte
+	// Signature is that of the payload.
+	Signature []byte
+	// Certificate and Chain are in PEM, empty for a signature by a key alone.
+	Certificate, Chain string
+	// Log is what the transparency log said of the signature, in cosign's JSON;
+	// empty if it was not asked.
+	Log string
+}
+
+// Statement is what somebody signed, verified.
+type Statement struct {
+	// Payload is a simple signing document or, with InToto, an in-toto
+	// statement.
+	Payload []byte
+	// InToto says which.
+	InToto bool
+	// Source is the repository of the sources that the signer was run for, as
+	// the certificate says; empty if there is no certificate, or it does not.
+	Source string
+}
+
+// Verifier knows whom to trust.
+type Verifier interface {
+	// Verify returns what the signature is of, or an error if it is not valid
+	// or is not of somebody that is trusted.
+	Verify(ctx context.Context, s Signature) (Statement, error)
+}
+
+// Image is one to check.
+type Image struct {
+	// Reference is the image as it is fetched, such as
+	// registry.example.com/fluxcd/source-controller:v1.9.4.
+	Reference string
+	// SignedAs is the repository that the signature has to name. A copy in a
+	// private registry is still signed as the original.
+	SignedAs string
+}
+
+// Pin is an image whose signature is good.
+type Pin struct {
+	// Repository is the image without tag and digest, as written.
+	Repository string
+	// Tag is empty if the reference has none.
+	Tag string
+	// Digest begins with sha256:.
+	Digest string
+}
+
+// String is the image as a container names it.
+func (p Pin) String() string {
+	if p.Tag == "" {
+		return p.Repository + "@" + p.Digest
+	}
+	return p.Repository + ":" + p.Tag + "@" + p.Digest
+}
+
+// Checker checks images.
+type Checker struct {
+	// Verifier says who is trusted.
+	Verifier Verifier
+	// Keychain has the credentials for registries; nil for docker's.
+	Keychain authn.Keychain
+}
+
+// Check looks the image up and returns its digest if it is signed as it should
+// be. Otherwise the error is one of this package, or that the reference is not
+// valid.
+func (c *Checker) Check(ctx context.Context, image Image) (Pin, error) {
+	pin, err := c.check(ctx, image)
+	if err != nil {
+		return Pin{}, fmt.Errorf("cannot trust %s: %w", image.Reference, err)
+	}
+	return pin, nil
+}
+
+func (c *Checker) check(ctx context.Context, image Image) (Pin, error) {
+	pin, err := Split(image.Reference)
+	if err != nil {
+		return Pin{}, err
+	}
+	r, err := c.open(image.Reference)
+	if err != nil {
+		return Pin{}, err
+	}
+	if pin.Digest, err = r.digest(ctx); err != nil {
+		return Pin{}, err
+	}
+	found, err := r.signatures(ctx, pin.Digest)
+	if err != nil {
+		return Pin{}, err
+	}
+	if len(found) == 0 {
+		return Pin{}, ErrUnsigned
+	}
+	var wrong []error
+	for _, s := range found {
+		statement, err := c.Verifier.Verify(ctx, s)
+		if err == nil {
+			err = statement.speaksOf(pin.Digest, image.SignedAs)
+		}
+		if err == nil {
+			return pin, nil
+		}
+		wrong = append(wrong, err)
+	}
+	return Pin{}, fmt.Errorf("%w: %w", ErrUntrusted, errors.Join(wrong...))
+}
+
+// Split takes an image's reference apart. The repository is as it is written.
+func Split(reference string) (Pin, error) {
+	if _, err := name.ParseReference(reference); err != nil {
+		return Pin{}, fmt.Errorf("it is not the name of an image: %w", err)
+	}
+	repository, digest, _ := strings.Cut(reference, "@")
+	p := Pin{Repository: repository, Digest: digest}
+	if at := strings.LastIndex(repository, ":"); at > strings.LastIndex(repository, "/") {
+		p.Repository, p.Tag = repository[:at], repository[at+1:]
+	}
+	return p, nil
+}
+
+// The types of what is signed.
+const (
+	simpleType    = "cosign container image signature"
+	statementType = "https://in-toto.io/Statement/v1"
+	// signType tells a signature from attestations, such as a list of contents,
+	// which the same people sign and which approve of nothing.
+	signType = "https://sigstore.dev/cosign/sign/v1"
+)
+
+// speaksOf says whether the statement is about the image with this digest, in this
+// repository.
+func (s Statement) speaksOf(digest, repository string) error {
+	if s.InToto {
+		return s.statementOf(digest, repository)
+	}
+	var simple struct {
+		Critical struct {
+			Identity struct {
+				Reference string `json:"docker-reference"`
+			} `json:"identity"`
+			Image struct {
+				Digest string `json:"docker-manifest-digest"`
+			} `json:"image"`
+			Type string `json:"type"`
+		} `json:"critical"`
+	}
+	if err := json.Unmarshal(s.Payload, &simple); err != nil {
+		return fmt.Errorf("what was signed cannot be read: %w", err)
+	}
+	signed := simple.Critical
+	switch {
+	case signed.Type != simpleType:
+		return fmt.Errorf("what was signed is %q, which is no signature of an image", signed.Type)
+	case signed.Image.Digest != digest:
+		return fmt.Errorf("the signature is of another image, %s", signed.Image.Digest)
+	case !sameRepository(signed.Identity.Reference, repository):
+		return fmt.Errorf("the signature is of %s, not of %s", signed.Identity.Reference, repository)
+	}
+	return nil
+}
+
+// statementOf is speaksOf for an in-toto statement. Cosign writes no repository
+// into it, so what tells images of one signer apart is the repository of their
+// sources, as far as the certificate says it.
+func (s Statement) statementOf(digest, repository string) error {
+	var statement struct {
+		Type          string `json:"_type"`
+		PredicateType string `json:"predicateType"`
+		Subject       []struct {
+			Digest map[string]string `json:"digest"`
+		} `json:"subject"`
+	}
+	if err := json.Unmarshal(s.Payload, &statement); err != nil {
+		return fmt.Errorf("what was signed cannot be read: %w", err)
+	}
+	if statement.Type != statementType || statement.PredicateType != signType {
+		return fmt.Errorf("what was signed is %q, which is no signature of an image", statement.PredicateType)
+	}
+	if s.Source != "" && path.Base(s.Source) != path.Base(repository) {
+		return fmt.Errorf("the signature was made for %s, not for %s", s.Source, path.Base(repository))
+	}
+	for _, subject := range statement.Subject {
+		if subject.Digest["sha256"] != "" && "sha256:"+subject.Digest["sha256"] == digest {
+			return nil
+		}
+	}
+	return errors.New("the signature is of another image")
+}
+
+// sameRepository compares what a signature names, which may have a tag or a digest,
+// with a repository.
+func sameRepository(reference, repository string) bool {
+	a, err := name.ParseReference(reference)
+	if err != nil {
+		return false
+	}
+	b, err := name.NewRepository(repository)
+	return err == nil && a.Context().Name() == b.Name()
+}

@@ -1,0 +1,91 @@
+package images
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+)
+
+// minRSA is how long an RSA key has to be, in bits.
+const minRSA = 2048
+
+// Key verifies signatures by one public key, as `cosign sign --key` makes them. The
+// transparency log is not looked at: who has the key is trusted at any time.
+type Key struct{ public crypto.PublicKey }
+
+// ReadKey reads a public key in PEM: ECDSA, Ed25519, or RSA of 2048 bits or more.
+func ReadKey(text []byte) (*Key, error) {
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != "PUBLIC KEY" {
+		return nil, errors.New("cannot read the key: it is no public key in PEM, such as cosign.pub")
+	}
+	public, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the key: %w", err)
+	}
+	switch k := public.(type) {
+	case *ecdsa.PublicKey, ed25519.PublicKey:
+	case *rsa.PublicKey:
+		if k.N.BitLen() < minRSA {
+			return nil, fmt.Errorf("cannot trust the key: it has %d bits, and RSA needs %d", k.N.BitLen(), minRSA)
+		}
+	default:
+		return nil, fmt.Errorf("cannot read the key: %T is of no kind that signs images", public)
+	}
+	return &Key{public: public}, nil
+}
+
+// Verify implements [Verifier].
+func (k *Key) Verify(_ context.Context, s Signature) (Statement, error) {
+	if len(s.Bundle) == 0 {
+		if !k.valid(s.Payload, s.Signature) {
+			return Statement{}, errors.New("the signature is not of the given key")
+		}
+		return Statement{Payload: s.Payload}, nil
+	}
+	var bundle struct {
+		Envelope struct {
+			Payload     []byte `json:"payload"`
+			PayloadType string `json:"payloadType"`
+			Signatures  []struct {
+				Sig []byte `json:"sig"`
+			} `json:"signatures"`
+		} `json:"dsseEnvelope"`
+	}
+	if err := json.Unmarshal(s.Bundle, &bundle); err != nil {
+		return Statement{}, fmt.Errorf("the bundle cannot be read: %w", err)
+	}
+	e := bundle.Envelope
+	if e.PayloadType != "application/vnd.in-toto+json" {
+		return Statement{}, fmt.Errorf("the bundle has no statement but %q", e.PayloadType)
+	}
+	// What is signed of an envelope, by version 1 of the DSSE protocol.
+	signed := fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(e.PayloadType), e.PayloadType, len(e.Payload), e.Payload)
+	for _, signature := range e.Signatures {
+		if k.valid(signed, signature.Sig) {
+			return Statement{Payload: e.Payload, InToto: true}, nil
+		}
+	}
+	return Statement{}, errors.New("the signature is not of the given key")
+}
+
+func (k *Key) valid(message, signature []byte) bool {
+	digest := sha256.Sum256(message)
+	switch public := k.public.(type) {
+	case *ecdsa.PublicKey:
+		return ecdsa.VerifyASN1(public, digest[:], signature)
+	case ed25519.PublicKey:
+		return ed25519.Verify(public, message, signature)
+	case *rsa.PublicKey:
+		return rsa.VerifyPKCS1v15(public, crypto.SHA256, digest[:], signature) == nil
+	}
+	return false
+}

@@ -1,0 +1,99 @@
+package images
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Who signs Flux's own images: workflows of Flux's repositories.
+const (
+	// FluxIssuer is who vouches for the workflows.
+	FluxIssuer = "https://token.actions.githubusercontent.com"
+	// FluxIdentity is a regular expression for their names.
+	FluxIdentity = `^https://github\.com/fluxcd/[A-Za-z0-9._-]+/\.github/workflows/`
+)
+
+// KeylessProgram is the program that verifies keyless signatures. It is beside
+// Tenure's own.
+const KeylessProgram = "tenure-sigstore"
+
+// keylessTimeout bounds the look at one signature. It takes some milliseconds.
+const keylessTimeout = 30 * time.Second
+
+// ErrNoProgram says that KeylessProgram is not there.
+var ErrNoProgram = errors.New("the program " + KeylessProgram + " is missing")
+
+// Keyless verifies signatures that were made with a certificate of Fulcio's and
+// are in the transparency log. No network is used.
+type Keyless struct {
+	program, issuer, identity string
+	trustedRoot               []byte
+}
+
+// NewKeyless trusts who an issuer, given exactly, says to have a name that matches a
+// regular expression, as far as Sigstore's trusted root, as trusted_root.json,
+// knows the certificate and the log. The program is in the folder bin.
+func NewKeyless(bin string, trustedRoot []byte, issuer, identity string) (*Keyless, error) {
+	program := filepath.Join(bin, KeylessProgram)
+	if info, err := os.Stat(program); err != nil || info.Mode()&0o111 == 0 {
+		return nil, fmt.Errorf("%w in %s: build it with `make build` in Tenure's repository", ErrNoProgram, bin)
+	}
+	if !json.Valid(trustedRoot) {
+		return nil, errors.New("cannot read the trusted root: it is no JSON")
+	}
+	if issuer == "" {
+		return nil, errors.New("cannot trust anybody without an issuer")
+	}
+	if _, err := regexp.Compile(identity); err != nil || !strings.HasPrefix(identity, "^") {
+		return nil, fmt.Errorf("cannot trust the identity %q: it is a regular expression that begins with ^", identity)
+	}
+	return &Keyless{program: program, issuer: issuer, identity: identity, trustedRoot: trustedRoot}, nil
+}
+
+// Verify implements [Verifier].
+func (k *Keyless) Verify(ctx context.Context, s Signature) (Statement, error) {
+	request, err := json.Marshal(struct {
+		TrustedRoot []byte `json:"trustedRoot"`
+		Issuer      string `json:"issuer"`
+		Identity    string `json:"identity"`
+		Bundle      []byte `json:"bundle,omitempty"`
+		Payload     []byte `json:"payload,omitempty"`
+		Signature   []byte `json:"signature,omitempty"`
+		Certificate string `json:"certificate,omitempty"`
+		Log         string `json:"log,omitempty"`
+	}{k.trustedRoot, k.issuer, k.identity, s.Bundle, s.Payload, s.Signature, s.Certificate, s.Log})
+	if err != nil {
+		return Statement{}, fmt.Errorf("the signature cannot be passed on: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, keylessTimeout)
+	defer cancel()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, k.program)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), &out, &errs
+	// It needs nothing of ours.
+	cmd.Env = []string{}
+	if err := cmd.Run(); err != nil {
+		if said := strings.TrimSpace(errs.String()); said != "" && ctx.Err() == nil {
+			return Statement{}, errors.New(said)
+		}
+		return Statement{}, fmt.Errorf("%s ended early: %w", KeylessProgram, err)
+	}
+	var answer struct {
+		Payload []byte `json:"payload"`
+		InToto  bool   `json:"inToto"`
+		Source  string `json:"source"`
+	}
+	if err := json.Unmarshal(out.Bytes(), &answer); err != nil || len(answer.Payload) == 0 {
+		return Statement{}, fmt.Errorf("%s answered nothing that can be read", KeylessProgram)
+	}
+	return Statement{Payload: answer.Payload, InToto: answer.InToto, Source: answer.Source}, nil
+}

@@ -1,0 +1,45 @@
+package manager
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestTrim holds that the cache keeps what is asked of it about who wrote what.
+func TestTrim(t *testing.T) {
+	t.Parallel()
+	fields := metav1.NewFieldsV1(`{"f:metadata":{}}`)
+	at := metav1.Unix(1, 0)
+	ours := metav1.ManagedFieldsEntry{Manager: "tenure-manager", Operation: metav1.ManagedFieldsOperationApply, Time: &at, FieldsV1: fields}
+	theirs := metav1.ManagedFieldsEntry{Manager: "kustomize-controller", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: fields}
+	edited := metav1.ManagedFieldsEntry{Manager: "kubectl-edit", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: fields}
+	for _, tc := range []struct {
+		reason string
+		object client.Object
+		want   []metav1.ManagedFieldsEntry
+	}{
+		{"which labels of a namespace are the manager's", &corev1.Namespace{}, []metav1.ManagedFieldsEntry{ours}},
+		{"who else applies an object that the manager may remove", &corev1.ServiceAccount{}, []metav1.ManagedFieldsEntry{
+			{Manager: theirs.Manager, Operation: theirs.Operation},
+		}},
+		{"since when a RoleBinding gives what it gives", &rbacv1.RoleBinding{}, []metav1.ManagedFieldsEntry{
+			{Manager: ours.Manager, Operation: ours.Operation, Time: &at},
+			{Manager: theirs.Manager, Operation: theirs.Operation},
+		}},
+		{"nothing of a Tenant, which people write", &v1alpha1.Tenant{}, nil},
+	} {
+		tc.object.SetManagedFields([]metav1.ManagedFieldsEntry{ours, theirs, edited})
+		if _, err := trimForCache(tc.object); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tc.want, tc.object.GetManagedFields()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package capsule
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/capsule"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Conditions of Capsule's objects.
+const (
+	// conditionReady says whether the tenant is as its spec says.
+	conditionReady = "Ready"
+	// conditionHonoured says whether every field has its effect.
+	conditionHonoured = "Honoured"
+	// conditionMoved says, while something of Capsule's controller is left,
+	// what.
+	conditionMoved = "Moved"
+)
+
+// Reasons of conditions.
+const (
+	reasonRefused     = "Refused"
+	reasonTaken       = "NameTaken"
+	reasonNoProfile   = "NoProfile"
+	reasonTerminating = "Terminating"
+	reasonProgressing = "Progressing"
+	reasonAll         = "AllFields"
+	reasonSome        = "SomeFields"
+	reasonLeft        = "Left"
+	reasonIgnored     = "Ignored"
+	reasonInForce     = "InForce"
+)
+
+type timeout = time.Duration
+
+const (
+	// requeueDelay is when to look again after somebody else was faster.
+	requeueDelay = 200 * time.Millisecond
+	// maxNotes bounds the notes in a message.
+	maxNotes = 16
+	// maxMessage is how long a condition's message may be, in bytes; the API
+	// allows twice as much.
+	maxMessage = 16 << 10
+)
+
+// conditions are those of a Tenant of Capsule.
+func (s *state) conditions() []metav1.Condition {
+	all := []metav1.Condition{s.ready()}
+	if s.theirs.DeletionTimestamp.IsZero() && s.reason != reasonTaken && s.reason != reasonNoProfile {
+		all = append(all, honoured(s.result.Notes))
+	}
+	if s.moved != nil {
+		all = append(all, *s.moved)
+	}
+	for i := range all {
+		all[i].ObservedGeneration = s.theirs.Generation
+		all[i].Message = shorten(all[i].Message)
+	}
+	return all
+}
+
+func (s *state) ready() metav1.Condition {
+	c := metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse, Reason: s.reason, Message: s.refused}
+	if s.refused != "" {
+		if s.reason == reasonRefused && s.ours != nil {
+			c.Message += "; what was in force before still is"
+		}
+		return c
+	}
+	if ready := s.oursReady(); ready != nil {
+		c.Status, c.Reason, c.Message = ready.Status, ready.Reason, ready.Message
+		return c
+	}
+	c.Status, c.Reason, c.Message = metav1.ConditionUnknown, reasonProgressing, "the Tenant of tenure.dev is on its way"
+	return c
+}
+
+// oursReady is what ours says of itself, nil while it says nothing of what it is
+// now.
+func (s *state) oursReady() *metav1.Condition {
+	if s.ours == nil || s.ours.Status.ObservedGeneration != s.ours.Generation {
+		return nil
+	}
+	return apimeta.FindStatusCondition(s.ours.Status.Conditions, conditionReady)
+}
+
+// honoured says which fields have no effect.
+func honoured(notes []capsule.Note) metav1.Condition {
+	c := metav1.Condition{Type: conditionHonoured, Status: metav1.ConditionTrue, Reason: reasonAll, Message: "every field has its effect"}
+	var without, otherwise []capsule.Note
+	for _, n := range notes {
+		if n.State == capsule.Different {
+			otherwise = append(otherwise, n)
+			continue
+		}
+		without = append(without, n)
+	}
+	var parts []string
+	if len(otherwise) > 0 {
+		parts = []string{"in another way: " + join(otherwise)}
+		c.Message = parts[0]
+	}
+	if len(without) > 0 {
+		c.Status, c.Reason = metav1.ConditionFalse, reasonSome
+		c.Message = strings.Join(append([]string{"without effect: " + join(without)}, parts...), "; ")
+	}
+	return c
+}
+
+// join writes notes, but not endlessly many.
+func join(notes []capsule.Note) string {
+	var all []string
+	for i, n := range notes {
+		if i == maxNotes {
+			all = append(all, fmt.Sprintf("and %d more", len(notes)-i))
+			break
+		}
+		all = append(all, n.String())
+	}
+	return strings.Join(all, "; ")
+}
+
+func shorten(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage], "") + " …"
+}

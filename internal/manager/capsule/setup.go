@@ -1,0 +1,97 @@
+package capsule
+
+import (
+	"context"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// concurrent is how many tenants are worked on at a time.
+const concurrent = 4
+
+// Setup adds the layer to a manager. TenantResources and GlobalTenantResources are
+// package replicate's.
+func Setup(mgr manager.Manager, profiles Profiles) error {
+	tenants := &TenantReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Profiles: profiles}
+	if err := tenants.setup(mgr); err != nil {
+		return err
+	}
+	configurations := &ConfigurationReconciler{Client: mgr.GetClient(), Profiles: profiles}
+	if err := configurations.setup(mgr); err != nil {
+		return err
+	}
+	return setupProxySettings(mgr)
+}
+
+func (r *TenantReconciler) setup(mgr manager.Manager) error {
+	toTenant := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		return requestFor(o.GetLabels()[v1alpha1.LabelCapsuleTenant])
+	})
+	toAll := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		var tenants v1beta2.TenantList
+		if err := mgr.GetClient().List(ctx, &tenants); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "cannot list Capsule's Tenants")
+			return nil
+		}
+		var all []reconcile.Request
+		for _, t := range tenants.Items {
+			all = append(all, requestFor(t.Name)...)
+		}
+		return all
+	})
+	// Annotations and labels can say something, too.
+	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("capsule-tenant").
+		For(&v1beta2.Tenant{}, builder.WithPredicates(changed)).
+		Watches(&v1alpha1.Tenant{}, &handler.EnqueueRequestForObject{}).
+		Watches(&corev1.Namespace{}, toTenant, builder.WithPredicates(ofCapsule, predicate.LabelChangedPredicate{})).
+		Watches(&v1beta2.CapsuleConfiguration{}, toAll, builder.WithPredicates(changed)).
+		Watches(profile(), toAll, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+		Complete(r)
+}
+
+func (r *ConfigurationReconciler) setup(mgr manager.Manager) error {
+	toDefault := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return requestFor(v1beta2.ConfigurationName)
+	})
+	// Only which Tenants there are matters.
+	set := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("capsule-configuration").
+		For(&v1beta2.CapsuleConfiguration{}).
+		Watches(&v1beta2.Tenant{}, toDefault, builder.WithPredicates(set)).
+		Watches(profile(), toDefault, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(r)
+}
+
+// ofCapsule lets namespaces with Capsule's label through.
+var ofCapsule = predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelCapsuleTenant] != "" })
+
+func requestFor(name string) []reconcile.Request {
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+}
+
+// profile is a TenancyProfile as the other controllers read it.
+func profile() client.Object {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TenancyProfile"))
+	return u
+}

@@ -1,0 +1,69 @@
+package capsule
+
+import (
+	"context"
+	"testing"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// TestFinalizeStale deletes a Tenant of Capsule while the cache does not show ours yet.
+func TestFinalizeStale(t *testing.T) {
+	t.Parallel()
+	const kept = "kept" // lets ours be looked at after its deletion
+	for name, tc := range map[string]struct {
+		reason string
+		ours   *v1alpha1.Tenant
+		goes   bool
+	}{
+		"made a moment ago": {"theirs waits for ours: nobody would delete that later",
+			&v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "oil", Labels: map[string]string{tenancy.LabelManaged: ManagedValue}, Finalizers: []string{kept}}}, false},
+		"by hand":  {"what somebody wrote stays", &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "oil", Finalizers: []string{kept}}}, true},
+		"not made": {"there is nothing to wait for", nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := metav1.Now()
+			theirs := &v1beta2.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "oil", DeletionTimestamp: &now, Finalizers: []string{Finalizer}}}
+			objects := []client.Object{theirs}
+			if tc.ours != nil {
+				objects = append(objects, tc.ours)
+			}
+			live := fake.NewClientBuilder().WithScheme(scheme()).WithStatusSubresource(theirs).WithObjects(objects...).Build()
+			stale := interceptor.NewClient(live, interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+					if _, ours := object.(*v1alpha1.Tenant); ours {
+						return apierrors.NewNotFound(schema.GroupResource{Resource: "tenants"}, key.Name)
+					}
+					return c.Get(ctx, key, object, options...)
+				},
+			})
+			r := &TenantReconciler{Client: stale, APIReader: live}
+			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(theirs)}); err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if err := live.Get(t.Context(), client.ObjectKeyFromObject(theirs), &v1beta2.Tenant{}); apierrors.IsNotFound(err) != tc.goes {
+				t.Errorf("%s: theirs: %v", tc.reason, err)
+			}
+			if tc.ours == nil {
+				return
+			}
+			got := &v1alpha1.Tenant{}
+			if err := live.Get(t.Context(), client.ObjectKeyFromObject(theirs), got); err != nil {
+				t.Fatal(err)
+			}
+			if deleted := !got.DeletionTimestamp.IsZero(); deleted == tc.goes {
+				t.Errorf("%s: ours is deleted: %v", tc.reason, deleted)
+			}
+		})
+	}
+}

@@ -1,0 +1,280 @@
+// Package capsule makes a Tenant of Tenure of every Tenant of Capsule, and writes
+// back what became of it. It also brings over what Capsule's own controller has
+// left: namespaces get Tenure's label, and what Capsule made in them is removed
+// once Tenure's own is there.
+//
+// What a Tenant of Capsule means is decided in internal/capsule.
+package capsule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/capsule"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+const (
+	// FieldManager is the name under which the layer writes.
+	FieldManager = "tenure-capsule"
+	// ManagedValue is the value of the label tenure.dev/managed-by on a Tenant that
+	// was made of one of Capsule's.
+	ManagedValue = "capsule"
+	// Finalizer is Capsule's own, so that whichever controller is there lets a
+	// Tenant go.
+	Finalizer = "controller.projectcapsule.dev/finalize"
+)
+
+// Profiles reads the posture of the cluster. It returns nil without an error
+// when there is none, and an error that wraps [tenancy.ErrInvalid] for one that
+// must not be put in force.
+type Profiles interface {
+	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
+}
+
+// TenantReconciler keeps a Tenant of Tenure like each Tenant of Capsule.
+type TenantReconciler struct {
+	// Client reads from a cache and writes to the API server; Live reads from the
+	// API server.
+	Client    client.Client
+	APIReader client.Reader
+	Profiles  Profiles
+}
+
+// Reconcile brings one Tenant over.
+func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	theirs := &v1beta2.Tenant{}
+	if err := r.Client.Get(ctx, request.NamespacedName, theirs); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	s := &state{theirs: theirs}
+	if err := s.read(ctx, r.Client); err != nil {
+		return ctrl.Result{}, err
+	}
+	err := r.reconcile(ctx, s)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		// Somebody was faster: what the cache shows next decides.
+		return ctrl.Result{RequeueAfter: requeueDelay}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: s.again}, client.IgnoreNotFound(r.write(ctx, s))
+}
+
+// state is a reconciliation on its way.
+type state struct {
+	theirs *v1beta2.Tenant
+	// ours is the Tenant of Tenure of the name; nil if there is none. It is to be
+	// like theirs if own is set.
+	ours *v1alpha1.Tenant
+	own  bool
+	// result is the translation.
+	result capsule.Result
+	// refused is why nothing was changed, and reason its short form.
+	refused, reason string
+	// moved says what of Capsule's is still there; nil when there is nothing to
+	// bring over.
+	moved *metav1.Condition
+	// again is when to look again; 0 is when something changes.
+	again timeout
+}
+
+// read reads ours.
+func (s *state) read(ctx context.Context, from client.Reader) error {
+	ours := &v1alpha1.Tenant{}
+	err := from.Get(ctx, client.ObjectKeyFromObject(s.theirs), ours)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot read Tenant %s: %w", s.theirs.Name, err)
+	}
+	s.ours, s.own = nil, true
+	if err == nil {
+		s.ours, s.own = ours, ours.Labels[tenancy.LabelManaged] == ManagedValue
+	}
+	return nil
+}
+
+func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
+	if !s.theirs.DeletionTimestamp.IsZero() {
+		return r.finalize(ctx, s)
+	}
+	if !s.own {
+		s.refuse(reasonTaken, "there is a Tenant "+s.ours.Name+" of tenure.dev that was written by hand: delete one of the two, or give that one the label "+tenancy.LabelManaged+"="+ManagedValue)
+		return nil
+	}
+	profile, err := r.Profiles.Profile(ctx)
+	if err != nil && !errors.Is(err, tenancy.ErrInvalid) {
+		return err
+	}
+	if profile == nil {
+		s.refuse(reasonNoProfile, "there is no valid TenancyProfile named "+v1alpha1.ProfileName)
+		return nil
+	}
+	configuration := &v1beta2.CapsuleConfiguration{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: v1beta2.ConfigurationName}, configuration); apierrors.IsNotFound(err) {
+		configuration = nil
+	} else if err != nil {
+		return fmt.Errorf("cannot read the CapsuleConfiguration: %w", err)
+	}
+	s.result = capsule.Translate(capsule.Input{Tenant: s.theirs, Configuration: configuration, Protected: profile.Spec.ProtectedNamespaces})
+	if refusals := s.result.Refusals(); len(refusals) > 0 {
+		s.refuse(reasonRefused, join(refusals))
+		return r.cordon(ctx, s)
+	}
+	if err := r.hold(ctx, s.theirs); err != nil {
+		return err
+	}
+	if err := r.apply(ctx, s); err != nil || s.refused != "" {
+		return err
+	}
+	return r.move(ctx, s, profile.Spec.PlatformNamespaces)
+}
+
+func (s *state) refuse(reason, message string) { s.reason, s.refused = reason, message }
+
+// hold puts the finalizer on a Tenant of Capsule, so that ours can go before it.
+func (r *TenantReconciler) hold(ctx context.Context, theirs *v1beta2.Tenant) error {
+	before := theirs.DeepCopy()
+	if !controllerutil.AddFinalizer(theirs, Finalizer) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, theirs, patch, client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("cannot put a finalizer on Tenant %s: %w", theirs.Name, err)
+	}
+	return nil
+}
+
+// finalize removes ours, which takes the namespaces along in order, and then lets
+// theirs go. Otherwise the garbage collector would remove the namespaces that
+// Capsule made, all at once.
+//
+// That ours is not there is asked of the API server: a cache may not know yet what was
+// made a moment ago, and once theirs is gone, nobody looks again.
+func (r *TenantReconciler) finalize(ctx context.Context, s *state) error {
+	if s.ours == nil || !s.own {
+		if err := s.read(ctx, r.APIReader); err != nil {
+			return err
+		}
+	}
+	if s.ours != nil && s.own {
+		s.refuse(reasonTerminating, "it goes when everything of the tenant is gone")
+		if s.ours.DeletionTimestamp.IsZero() {
+			uid := s.ours.UID
+			if err := r.Client.Delete(ctx, s.ours, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("cannot delete Tenant %s: %w", s.ours.Name, err)
+			}
+		}
+		return nil
+	}
+	before := s.theirs.DeepCopy()
+	if !controllerutil.RemoveFinalizer(s.theirs, Finalizer) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, s.theirs, patch, client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot let Tenant %s go: %w", s.theirs.Name, err)
+	}
+	return nil
+}
+
+// apply writes ours if it differs.
+func (r *TenantReconciler) apply(ctx context.Context, s *state) error {
+	if s.ours != nil && equality.Semantic.DeepEqual(s.ours.Spec, s.result.Spec) {
+		return nil
+	}
+	wanted := &v1alpha1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Name: s.theirs.Name, Labels: map[string]string{tenancy.LabelManaged: ManagedValue}},
+		Spec:       s.result.Spec,
+	}
+	if s.ours == nil {
+		// Created, and not applied: somebody may have written one just now.
+		return r.written(s, wanted, r.Client.Create(ctx, wanted, client.FieldOwner(FieldManager)))
+	}
+	// All else on it, such as finalizers, is somebody else's.
+	wanted = s.ours.DeepCopy()
+	wanted.Spec = s.result.Spec
+	return r.written(s, wanted, r.Client.Update(ctx, wanted, client.FieldOwner(FieldManager)))
+}
+
+// written tells what the API server made of it: what it refuses, only a person
+// can solve.
+func (r *TenantReconciler) written(s *state, wanted *v1alpha1.Tenant, err error) error {
+	switch {
+	case apierrors.IsInvalid(err):
+		s.refuse(reasonRefused, err.Error())
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot write Tenant %s: %w", s.theirs.Name, err)
+	}
+	s.ours = wanted
+	return nil
+}
+
+// cordon stops a tenant that is to be stopped, whatever else is wrong with it.
+func (r *TenantReconciler) cordon(ctx context.Context, s *state) error {
+	if s.ours == nil || s.ours.Spec.Cordoned || !s.result.Spec.Cordoned {
+		return nil
+	}
+	before := s.ours.DeepCopy()
+	s.ours.Spec.Cordoned = true
+	if err := r.Client.Patch(ctx, s.ours, client.MergeFrom(before), client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("cannot cordon Tenant %s: %w", s.ours.Name, err)
+	}
+	return nil
+}
+
+// write writes the status of theirs once, if it differs.
+func (r *TenantReconciler) write(ctx context.Context, s *state) error {
+	before := s.theirs.DeepCopy()
+	status := &s.theirs.Status
+	status.ObservedGeneration = s.theirs.Generation
+	status.State, status.Size, status.Namespaces = v1beta2.StateActive, 0, nil
+	if s.ours != nil && s.own {
+		status.Size, status.Namespaces = s.ours.Status.Size, slices.Clone(s.ours.Status.Namespaces)
+		status.Owners = owners(s.ours.Spec.Owners)
+		if s.ours.Spec.Cordoned {
+			status.State = v1beta2.StateCordoned
+		}
+	}
+	if !s.theirs.DeletionTimestamp.IsZero() {
+		status.State = v1beta2.StateTerminating
+	}
+	for _, c := range s.conditions() {
+		apimeta.SetStatusCondition(&status.Conditions, c)
+	}
+	if s.moved == nil {
+		apimeta.RemoveStatusCondition(&status.Conditions, conditionMoved)
+	}
+	if equality.Semantic.DeepEqual(before.Status, s.theirs.Status) && before.Status.State != "" {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, s.theirs, client.MergeFrom(before), client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("cannot write the status of Tenant %s: %w", s.theirs.Name, err)
+	}
+	return nil
+}
+
+// owners are ours as Capsule writes them.
+func owners(ours []v1alpha1.Owner) []v1beta2.StatusOwner {
+	var all []v1beta2.StatusOwner
+	for _, o := range ours {
+		name := o.Name
+		if o.Namespace != "" {
+			name = "system:serviceaccount:" + o.Namespace + ":" + o.Name
+		}
+		all = append(all, v1beta2.StatusOwner{Identity: v1beta2.Identity{Kind: o.Kind, Name: name}, ClusterRoles: o.Roles})
+	}
+	return all
+}

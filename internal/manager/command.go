@@ -1,0 +1,153 @@
+// Package manager is `tenure-server manager`: the controllers that keep tenants'
+// namespaces as the TenancyProfile says. The rules themselves are enforced by the
+// API server and hold while no manager runs.
+package manager
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/tenure-dev/tenure/internal/tenancy/credentials"
+	"github.com/tenure-dev/tenure/internal/ui"
+)
+
+// Options are the flags of the command.
+type Options struct {
+	// MetricsAddr and HealthAddr are where metrics and the answers of
+	// /healthz and /readyz are served; "0" is nowhere.
+	MetricsAddr, HealthAddr string
+	// WebhookAddr is where the webhook for owners' namespaces is served, over
+	// TLS; "0" is nowhere.
+	WebhookAddr string
+	// WebhookClientCA is a file with the certificate authorities of the API server's
+	// client certificate for webhooks, and WebhookClientName the name in that
+	// certificate. Both are "" if the API server has no client certificate.
+	WebhookClientCA, WebhookClientName string
+	// EventsAddr is notification-controller's event endpoint; "" keeps
+	// failures from tenants' Alerts.
+	EventsAddr string
+	// LeaderElection lets one of several managers work at a time.
+	LeaderElection bool
+	// Capsule makes Tenants of those of Capsule, and refuses to run beside
+	// Capsule itself.
+	Capsule bool
+	// ProxyURL is where tenants' kubeconfigs lead to, and ProxyCA the ConfigMap in
+	// Namespace, with key ca.crt, that says whom they trust.
+	ProxyURL, ProxyCA string
+	// TokenLifetime is how long tenants' tokens live: see [credentials.Lifetime].
+	TokenLifetime time.Duration
+	// LogLevel is debug, info or error.
+	LogLevel string
+	// Namespace is where the manager runs and keeps its lease.
+	Namespace string
+	// Instance is the name of this process in events.
+	Instance string
+	// now is the clock for tokens; nil is the real one.
+	now func() time.Time
+	// webhookNames are the host names by which the API server calls the webhook; nil
+	// stands for the names of its Service.
+	webhookNames []string
+	// another lets this process run a manager after, or beside, another one.
+	another bool
+}
+
+// gcPercent is how much the heap may grow, in percent of what is in use, before
+// garbage is collected, where GOGC does not say otherwise. Nearly all of the heap is the
+// cache, which stays: half of it again is a third less memory than Go's default, for
+// processor time that is small beside the API server's.
+const gcPercent = 50
+
+// NewCommand returns `manager`.
+func NewCommand(streams ui.IO) *cobra.Command {
+	o := Options{Namespace: os.Getenv("RUNTIME_NAMESPACE")}
+	cmd := &cobra.Command{
+		Use:   "manager",
+		Short: "Keep the namespaces of tenants as the TenancyProfile says",
+		Long: `Manager gives every namespace of a tenant its account, its rights, its bounds
+and the parameters that the policies read, keeps the status of the TenancyProfile
+true, and tells tenants why what they delivered was refused.
+
+It runs in the namespace that the variable RUNTIME_NAMESPACE names, and uses the
+kubeconfig of KUBECONFIG or the Pod's own account.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			log, err := newLogger(streams, o.LogLevel)
+			if err != nil {
+				return err
+			}
+			ctrl.SetLogger(log)
+			if os.Getenv("GOGC") == "" {
+				debug.SetGCPercent(gcPercent)
+			}
+			config, err := ctrl.GetConfig()
+			if err != nil {
+				return ui.WithHint(fmt.Errorf("cannot find the API server: %w", err), "run it in a Pod, or set KUBECONFIG")
+			}
+			return Run(ctrl.LoggerInto(cmd.Context(), log), config, o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address that serves metrics")
+	flags.StringVar(&o.HealthAddr, "health-addr", ":9440", "address that serves /healthz and /readyz")
+	flags.StringVar(&o.WebhookAddr, "webhook-addr", ":9443", "address that serves the webhook for namespaces of tenants' owners; 0 for none")
+	flags.StringVar(&o.WebhookClientCA, "webhook-client-ca", "", "`file` with the authorities of the client certificate that the API server presents to webhooks, if it has one; others are refused then")
+	flags.StringVar(&o.WebhookClientName, "webhook-client-name", "kube-apiserver", "common name or DNS name of that certificate")
+	flags.StringVar(&o.EventsAddr, "events-addr", "", "notification-controller's address for events; without it, Alerts of tenants hear nothing of syncs in the platform's namespaces")
+	flags.BoolVar(&o.LeaderElection, "enable-leader-election", false, "let one of several managers work at a time")
+	flags.BoolVar(&o.Capsule, "capsule", false, "make Tenants of Capsule's (capsule.clastix.io); needs config/capsule, and that Capsule itself is gone")
+	flags.StringVar(&o.ProxyURL, "proxy-url", "", "address that the kubeconfigs of tenants' accounts lead to (default https://tenure-proxy.NAMESPACE.svc:9001)")
+	flags.StringVar(&o.ProxyCA, "proxy-ca", "tenure-proxy-ca", "`ConfigMap` beside the manager whose key ca.crt holds the authority of --proxy-url's certificate")
+	flags.DurationVar(&o.TokenLifetime, "token-lifetime", time.Hour, "life of the tokens in those kubeconfigs, which are replaced after two thirds of it; at least three times the longest timeout of the TenancyProfile")
+	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
+	return cmd
+}
+
+// complete checks the options and adds what the process knows itself.
+func (o *Options) complete() error {
+	if o.Namespace == "" {
+		return ui.WithHint(errors.New("cannot run the manager: RUNTIME_NAMESPACE is not set"), "set it to the namespace that the manager runs in")
+	}
+	if o.EventsAddr != "" {
+		u, err := url.Parse(o.EventsAddr)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			return fmt.Errorf("cannot post events to %q: it is not an http address", o.EventsAddr)
+		}
+	}
+	if o.ProxyURL == "" {
+		o.ProxyURL = fmt.Sprintf("https://tenure-proxy.%s.svc:9001", o.Namespace)
+	}
+	if u, err := url.Parse(o.ProxyURL); err != nil || u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("cannot send tenants to %q: write https://HOST:PORT", o.ProxyURL)
+	}
+	if o.TokenLifetime < credentials.MinLifetime || o.TokenLifetime > credentials.MaxLifetime {
+		return fmt.Errorf("cannot give tokens a life of %s: it has to be between %s and %s", o.TokenLifetime, credentials.MinLifetime, credentials.MaxLifetime)
+	}
+	if o.Instance == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("cannot find a name for this process: %w", err)
+		}
+		o.Instance = name
+	}
+	return nil
+}
+
+func newLogger(streams ui.IO, level string) (logr.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return logr.Logger{}, fmt.Errorf("cannot log at level %q: it is none of debug, info, error", level)
+	}
+	return logr.FromSlogHandler(slog.NewJSONHandler(streams.Err, &slog.HandlerOptions{Level: l})), nil
+}

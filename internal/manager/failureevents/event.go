@@ -1,0 +1,177 @@
+package failureevents
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// Controller is who reports the events.
+	Controller = "tenure.dev/manager"
+	// maxNote is the longest note that the API takes, in bytes.
+	maxNote = 1024
+	// maxName bounds the readable part of an event's name.
+	maxName = 200
+	// maxReason is the longest reason that the API takes, in bytes.
+	maxReason = 128
+)
+
+// event writes a failure into the tenant's namespace, and says whether it was
+// new. The same failure is the same event, whoever runs: after a restart, it is
+// counted up.
+func (r *Reconciler) event(ctx context.Context, namespace string, f Failure) (made bool, err error) {
+	now := metav1.NewMicroTime(r.Now())
+	e := &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: eventName(f)},
+		EventTime:           now,
+		ReportingController: Controller,
+		ReportingInstance:   cut(r.Instance, maxReason),
+		Action:              "Reconcile",
+		Reason:              cut(f.Reason, maxReason),
+		Type:                corev1.EventTypeWarning,
+		// Of what the tenant can see: an event lies where its object does.
+		Regarding: corev1.ObjectReference{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "TenantParameters",
+			Namespace: namespace, Name: v1alpha1.ParametersName,
+		},
+		Related: &corev1.ObjectReference{
+			APIVersion: f.Kind.GroupVersion().String(), Kind: f.Kind.Kind,
+			Namespace: f.Namespace, Name: f.Name, UID: types.UID(f.UID),
+		},
+		Note: note(f),
+	}
+	err = r.Client.Create(ctx, e)
+	if err == nil {
+		return true, nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return false, fmt.Errorf("cannot write an event in namespace %s: %w", namespace, err)
+	}
+	return false, r.refreshEvent(ctx, client.ObjectKeyFromObject(e), now)
+}
+
+// refreshEvent counts an event up.
+func (r *Reconciler) refreshEvent(ctx context.Context, name client.ObjectKey, now metav1.MicroTime) error {
+	e := &eventsv1.Event{}
+	if err := r.Client.Get(ctx, name, e); err != nil {
+		return fmt.Errorf("cannot read the event %s: %w", name, err)
+	}
+	before := e.DeepCopy()
+	series := eventsv1.EventSeries{Count: 1}
+	if e.Series != nil {
+		series = *e.Series
+	}
+	series.Count++
+	series.LastObservedTime = now
+	e.Series = &series
+	if err := r.Client.Patch(ctx, e, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("cannot write the event %s: %w", name, err)
+	}
+	return nil
+}
+
+// eventName is the same for the same failure.
+func eventName(f Failure) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{f.UID, f.Reason, f.Message, f.Revision}, "\x00")))
+	return strings.TrimRight(cut(f.Name, maxName), ".-") + "." + hex.EncodeToString(sum[:8])
+}
+
+// note is what the tenant reads: what failed, and why.
+func note(f Failure) string {
+	what := fmt.Sprintf("%s %s/%s", f.Kind.Kind, f.Namespace, f.Name)
+	if f.Revision != "" {
+		what += " at " + f.Revision
+	}
+	return cut(what+": "+f.Message, maxNote)
+}
+
+// cut shortens a text to so many bytes, without cutting a character.
+func cut(s string, size int) string {
+	s = strings.ToValidUTF8(s, "?")
+	if len(s) <= size {
+		return s
+	}
+	const dots = "…"
+	end := size - len(dots)
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + dots
+}
+
+// Notifier posts failures to notification-controller, as Flux's controllers do
+// with theirs, so that the tenant's Alerts send them on. The object it names has
+// the failed one's kind and name and the tenant's namespace, since an Alert hears of
+// its own namespace only.
+type Notifier struct {
+	// Address is notification-controller's event endpoint.
+	Address string
+	// HTTP sends, within a time limit of its own.
+	HTTP *http.Client
+	// Instance is the name of this process.
+	Instance string
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// notification is the event API of Flux, version v1beta1 of
+// event.toolkit.fluxcd.io, as far as it is used.
+type notification struct {
+	InvolvedObject      corev1.ObjectReference `json:"involvedObject"`
+	Severity            string                 `json:"severity"`
+	Timestamp           metav1.Time            `json:"timestamp"`
+	Message             string                 `json:"message"`
+	Reason              string                 `json:"reason"`
+	Metadata            map[string]string      `json:"metadata,omitempty"`
+	ReportingController string                 `json:"reportingController"`
+	ReportingInstance   string                 `json:"reportingInstance,omitempty"`
+}
+
+// Post implements [Alerts]. It does not try again.
+func (n *Notifier) Post(ctx context.Context, namespace string, f Failure) error {
+	metadata := map[string]string{}
+	if f.Revision != "" {
+		metadata[f.Kind.Group+"/revision"] = f.Revision
+	}
+	body, err := json.Marshal(notification{
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: f.Kind.GroupVersion().String(), Kind: f.Kind.Kind,
+			Namespace: namespace, Name: f.Name, UID: types.UID(f.UID),
+		},
+		Severity: "error", Timestamp: metav1.NewTime(n.Now()), Message: note(f), Reason: f.Reason,
+		Metadata: metadata, ReportingController: Controller, ReportingInstance: n.Instance,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot encode a notification: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, n.Address, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("cannot post to %s: %w", n.Address, err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := n.HTTP.Do(request)
+	if err != nil {
+		return fmt.Errorf("cannot post to notification-controller: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return fmt.Errorf("cannot post to %s: it answers %s", n.Address, response.Status)
+	}
+	return nil
+}

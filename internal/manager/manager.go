@@ -1,0 +1,292 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta1"
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/admission/webhook"
+	"github.com/tenure-dev/tenure/internal/manager/capsule"
+	"github.com/tenure-dev/tenure/internal/manager/crdgate"
+	"github.com/tenure-dev/tenure/internal/manager/credentials"
+	"github.com/tenure-dev/tenure/internal/manager/failureevents"
+	"github.com/tenure-dev/tenure/internal/manager/profile"
+	"github.com/tenure-dev/tenure/internal/manager/reconcileretry"
+	"github.com/tenure-dev/tenure/internal/manager/replication"
+	"github.com/tenure-dev/tenure/internal/manager/sourcegrant"
+	"github.com/tenure-dev/tenure/internal/manager/tenant"
+	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	"github.com/tenure-dev/tenure/internal/ui"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+const (
+	// leaseName is the name of the Lease that the working manager holds.
+	leaseName = "tenure-manager"
+	// postTimeout bounds a post to notification-controller.
+	postTimeout = 5 * time.Second
+	// shutdownTimeout is how long a reconciliation may take to end.
+	shutdownTimeout = 10 * time.Second
+	// unlimited requests per second: the number of workers bounds how many are made
+	// at a time, and the API server's priority and fairness shares its time.
+	unlimited = -1
+)
+
+// Run runs the controllers until the context ends. It fails when it loses the
+// lease or when the cluster lacks a kind that they need.
+func Run(ctx context.Context, config *rest.Config, o Options) error {
+	config = rest.CopyConfig(config)
+	config.QPS = unlimited
+	mgr, err := ctrl.NewManager(config, managerOptions(o))
+	if err != nil {
+		return fmt.Errorf("cannot make the manager: %w", err)
+	}
+	if err := addControllers(ctx, mgr, o); err != nil {
+		return fmt.Errorf("cannot make the manager: %w", err)
+	}
+	if err := addHealth(ctx, mgr); err != nil {
+		return fmt.Errorf("cannot make the manager: %w", err)
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("cannot run the manager: %w", err)
+	}
+	return nil
+}
+
+func managerOptions(o Options) ctrlmanager.Options {
+	return ctrlmanager.Options{
+		Scheme:                        newScheme(),
+		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddr},
+		HealthProbeBindAddress:        o.HealthAddr,
+		LeaderElection:                o.LeaderElection,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       o.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       new(shutdownTimeout),
+		Controller:                    ctrlconfig.Controller{SkipNameValidation: &o.another},
+		Cache: cache.Options{
+			// For all kinds, as one that is not served cannot be named here.
+			DefaultTransform: trimForCache,
+			ByObject: map[client.Object]cache.ByObject{
+				&rbacv1.ClusterRole{}:        {Label: ours},
+				&rbacv1.ClusterRoleBinding{}: {Label: ours},
+			},
+		},
+		Client: client.Options{Cache: &client.CacheOptions{
+			// Also the profile and Flux's objects, which are read untyped.
+			Unstructured: true,
+			// There are many, and one is read now and then.
+			DisableFor: []client.Object{&eventsv1.Event{}},
+		}},
+	}
+}
+
+// ours selects what the manager made, of kinds of which it reads nothing else.
+var ours = labels.SelectorFromSet(labels.Set{tenancy.LabelManaged: tenancy.ManagedValue})
+
+// newScheme knows what the controllers read and write.
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, authenticationv1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme, eventsv1.AddToScheme,
+		v1alpha1.AddToScheme, v1beta1.AddToScheme, v1beta2.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			panic(err) // only for types that contradict each other
+		}
+	}
+	return scheme
+}
+
+// addControllers wires the reconcilers.
+func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) error {
+	rules := ruleNames()
+	profiles := tenantnamespace.ProfileReader{Client: mgr.GetClient(), Rules: rules, Home: o.Namespace}
+	var ledgers tenant.Ledgers
+	if o.WebhookAddr != "0" {
+		names := o.webhookNames
+		if names == nil {
+			names = webhook.ServiceNames(o.Namespace)
+		}
+		var err error
+		if ledgers, err = webhook.Setup(ctx, mgr, webhook.Options{
+			Address: o.WebhookAddr, Namespace: o.Namespace, Names: names, Profiles: profiles,
+			ClientCA: o.WebhookClientCA, ClientName: o.WebhookClientName, Replica: o.Instance,
+		}); err != nil {
+			return err
+		}
+	}
+	failures := &profile.Failures{}
+	reports := &tenant.Reports{}
+	namespaces := &tenantnamespace.Reconciler{
+		Client:   mgr.GetClient(),
+		Profiles: profiles,
+		Kinds:    tenantnamespace.ServedKinds{Client: mgr.GetClient()},
+		Failures: failures,
+		Reports:  reports,
+		Events:   mgr.GetEventRecorder(leaseName),
+		Manager:  rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: tenancy.ManagerAccount},
+		Now:      time.Now,
+
+		Replicates: o.Capsule,
+	}
+	if err := namespaces.Setup(ctx, mgr); err != nil {
+		return err
+	}
+	tenants := &tenant.Reconciler{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Profiles: profiles, Ledgers: ledgers, Reports: reports,
+		Moves: ledgers != nil, Now: time.Now,
+	}
+	if err := tenants.Setup(ctx, mgr); err != nil {
+		return err
+	}
+	status := &profile.Reconciler{
+		Client: mgr.GetClient(),
+		Read: func(u *unstructured.Unstructured) (*v1alpha1.TenancyProfile, error) {
+			return tenancy.ReadProfile(u, rules, o.Namespace)
+		},
+		Failures: failures,
+		Count:    count,
+	}
+	if err := status.Setup(ctx, mgr); err != nil {
+		return err
+	}
+	shared := &sourcegrant.Reconciler{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(leaseName), Now: time.Now,
+	}
+	if err := shared.Setup(mgr); err != nil {
+		return err
+	}
+	if err := addCredentials(ctx, mgr, profiles, o); err != nil {
+		return err
+	}
+	if err := addRefusals(ctx, mgr, profiles, o); err != nil {
+		return err
+	}
+	engine := replication.NewEngine(mgr)
+	if o.Capsule {
+		if err := addCapsule(ctx, mgr, engine, profiles); err != nil {
+			return err
+		}
+	}
+	return replication.Setup(mgr, engine, profiles)
+}
+
+// addCredentials wires the kubeconfigs of accounts that own Tenants.
+func addCredentials(ctx context.Context, mgr ctrlmanager.Manager, profiles credentials.Profiles, o Options) error {
+	now := o.now
+	if now == nil {
+		now = time.Now
+	}
+	kept := &credentials.Reconciler{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Profiles: profiles,
+		Targets:  credentials.Proxy{Live: mgr.GetAPIReader(), URL: o.ProxyURL, Namespace: o.Namespace, ConfigMap: o.ProxyCA},
+		Events:   mgr.GetEventRecorder(leaseName),
+		Manager:  rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: tenancy.ManagerAccount},
+		Lifetime: o.TokenLifetime,
+		Now:      now,
+	}
+	return kept.Setup(ctx, mgr)
+}
+
+// addRefusals wires the mirror of failures, and the second try of those that new rights
+// end, for each kind that applies.
+func addRefusals(ctx context.Context, mgr ctrlmanager.Manager, profiles failureevents.Profiles, o Options) error {
+	if err := failureevents.Index(ctx, mgr); err != nil {
+		return err
+	}
+	for _, kind := range []schema.GroupVersionKind{failureevents.Kustomization, failureevents.HelmRelease} {
+		refusals := &failureevents.Reconciler{
+			Kind: kind, Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Profiles: profiles,
+			Instance: o.Instance, Home: o.Namespace, Now: time.Now,
+		}
+		if o.EventsAddr != "" {
+			refusals.Alerts = &failureevents.Notifier{
+				Address: o.EventsAddr, HTTP: &http.Client{Timeout: postTimeout}, Instance: o.Instance, Now: time.Now,
+			}
+		}
+		if err := refusals.Setup(mgr); err != nil {
+			return err
+		}
+		asked := &reconcileretry.Reconciler{Kind: kind, Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Profiles: profiles, Now: time.Now}
+		if err := asked.Setup(mgr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addCapsule wires the layer for Capsule's API, when the cluster serves it: who
+// installs its kinds later has to have removed Capsule itself as well.
+func addCapsule(ctx context.Context, mgr ctrlmanager.Manager, engine *replication.Engine, profiles capsule.Profiles) error {
+	var kinds []schema.GroupVersionKind
+	for _, kind := range []string{"Tenant", "CapsuleConfiguration", "TenantResource", "GlobalTenantResource"} {
+		kinds = append(kinds, v1beta2.GroupVersion.WithKind(kind))
+	}
+	return crdgate.StartWhenServed(mgr, func() error {
+		if err := capsule.Preflight(ctx, mgr.GetAPIReader()); err != nil {
+			return ui.WithHint(err, "see docs/how-to/move-from-capsule.md")
+		}
+		if err := capsule.Setup(mgr, profiles); err != nil {
+			return err
+		}
+		return replication.SetupCapsule(mgr, engine, profiles)
+	}, kinds...)
+}
+
+func ruleNames() []string {
+	var names []string
+	for _, r := range admission.Rules() {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// addHealth lets /healthz say that the process runs, and /readyz that it has
+// read the cluster: until then it cannot do its work, or take it over.
+func addHealth(ctx context.Context, mgr ctrlmanager.Manager) error {
+	// A manager that waits for the lease reads the cluster already.
+	early := []client.Object{&corev1.Namespace{}, &v1alpha1.TenantParameters{}}
+	if crdgate.Serves(mgr, failureevents.Kustomization) {
+		early = append(early, failureevents.Object(failureevents.Kustomization))
+	}
+	for _, object := range early {
+		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return err
+		}
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	return mgr.AddReadyzCheck("cluster-read", func(request *http.Request) error {
+		ctx, cancel := context.WithTimeout(request.Context(), time.Second)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("the cluster has not been read yet")
+		}
+		return nil
+	})
+}

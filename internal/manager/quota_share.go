@@ -1,0 +1,161 @@
+package manager
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"unique"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// valuePool lets objects of the cache have in common what is equal in them: the manager
+// makes the same quotas, limits, parameters and labels in thousands of namespaces, and
+// each object comes from the API server with a copy of its own. What is in the cache
+// is never changed in place, so that it may be shared.
+//
+// A pool keeps what it saw last, at most twice its size: what is forgotten is only not
+// shared any more. It may be used from many goroutines.
+type valuePool struct {
+	size int
+
+	mu           sync.Mutex
+	newer, older map[digest]any
+}
+
+// digest stands for a value: whole values would take as much as is saved.
+type digest [sha256.Size]byte
+
+// poolSize is how many different values are remembered: enough for the labels and
+// parameters of some thousand tenants, which come one kind after the other when the
+// manager starts.
+const poolSize = 8192
+
+// common is the pool of the manager's cache.
+var common = &valuePool{size: poolSize}
+
+// same returns a value that is equal to this one and was seen before, or this one. The
+// key says what makes two values of the type equal.
+func same[T any](p *valuePool, text string, value T) T {
+	key := digest(sha256.Sum256([]byte(text)))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known, ok := p.newer[key]
+	if !ok {
+		if known, ok = p.older[key]; !ok {
+			known = value
+		}
+		if p.newer == nil || len(p.newer) >= p.size {
+			p.older, p.newer = p.newer, map[digest]any{}
+		}
+		p.newer[key] = known
+	}
+	if shared, ok := known.(T); ok {
+		return shared
+	}
+	return value
+}
+
+// share lets an object have its metadata and its spec in common with others.
+func (p *valuePool) share(object any) {
+	if o, ok := object.(metav1.Object); ok {
+		p.metadata(o)
+	}
+	switch o := object.(type) {
+	case *corev1.Namespace:
+		for i := range o.ManagedFields {
+			p.fields(&o.ManagedFields[i])
+		}
+	case *corev1.ResourceQuota:
+		o.Spec = equal(p, "quota", o.Spec)
+	case *corev1.LimitRange:
+		o.Spec = equal(p, "limits", o.Spec)
+	case *networkingv1.NetworkPolicy:
+		o.Spec = equal(p, "policy", o.Spec)
+	case *v1alpha1.TenantParameters:
+		o.Spec = equal(p, "parameters", o.Spec)
+	case *rbacv1.RoleBinding:
+		o.RoleRef = equal(p, "role", o.RoleRef)
+		for i := range o.Subjects {
+			s := &o.Subjects[i]
+			s.Kind, s.APIGroup, s.Name, s.Namespace = intern(s.Kind), intern(s.APIGroup), intern(s.Name), intern(s.Namespace)
+		}
+	}
+}
+
+// metadata shares the labels, which objects of a tenant have in common, and names.
+// Those of unstructured objects are in a map: see [compact].
+func (p *valuePool) metadata(o metav1.Object) {
+	accessor, ok := o.(metav1.ObjectMetaAccessor)
+	if !ok {
+		return
+	}
+	m, ok := accessor.GetObjectMeta().(*metav1.ObjectMeta)
+	if !ok {
+		return
+	}
+	m.Name, m.Namespace = intern(m.Name), intern(m.Namespace)
+	if len(m.Labels) == 0 {
+		return
+	}
+	var key strings.Builder
+	key.WriteString("labels")
+	for _, name := range slices.Sorted(maps.Keys(m.Labels)) {
+		// Neither names nor values hold these.
+		key.WriteString("\x00" + name + "\x01" + m.Labels[name])
+	}
+	m.Labels = same(p, key.String(), m.Labels)
+}
+
+// fields shares what is written down of who set which field.
+func (p *valuePool) fields(e *metav1.ManagedFieldsEntry) {
+	if e.FieldsV1 != nil {
+		e.FieldsV1 = same(p, "fields\x00"+e.FieldsV1.GetRawString(), e.FieldsV1)
+	}
+	e.Manager, e.APIVersion, e.FieldsType = intern(e.Manager), intern(e.APIVersion), intern(e.FieldsType)
+}
+
+// equal shares values that are the same as JSON.
+func equal[T any](p *valuePool, kind string, value T) T {
+	key, err := json.Marshal(value)
+	if err != nil {
+		return value
+	}
+	return same(p, kind+"\x00"+string(key), value)
+}
+
+// intern returns the text that all equal texts have in common.
+func intern(text string) string { return unique.Make(text).Value() }
+
+// compact returns the content of an unstructured object with the names of its fields,
+// and short values, in common with others: each came with its own.
+func compact(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		fields := make(map[string]any, len(v))
+		for name, field := range v {
+			fields[intern(name)] = compact(field)
+		}
+		return fields
+	case []any:
+		for i := range v {
+			v[i] = compact(v[i])
+		}
+	case string:
+		if len(v) <= maxShared {
+			return intern(v)
+		}
+	}
+	return value
+}
+
+// maxShared is up to which length, in bytes, texts are likely to come again: names,
+// kinds, reasons and durations, but not messages.
+const maxShared = 64

@@ -1,0 +1,72 @@
+package reconcileretry
+
+import (
+	"context"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/manager/crdgate"
+	"github.com/tenure-dev/tenure/internal/manager/failureevents"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// concurrent is how many objects are asked at a time.
+const concurrent = 4
+
+// Setup adds the reconciler to a manager, after [failureevents.Index], with whose cache it
+// works. A kind that the cluster does not serve is waited for.
+func (r *Reconciler) Setup(mgr manager.Manager) error {
+	return crdgate.StartWhenServed(mgr, func() error { return r.add(mgr) }, r.Kind)
+}
+
+func (r *Reconciler) add(mgr manager.Manager) error {
+	toObjects := handler.EnqueueRequestsFromMapFunc(r.waiting)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("ask-"+strings.ToLower(r.Kind.Kind)).
+		For(failureevents.Object(r.Kind), builder.WithPredicates(predicate.NewPredicateFuncs(failed))).
+		Watches(&rbacv1.RoleBinding{}, toObjects, builder.WithPredicates(predicate.NewPredicateFuncs(gives))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+		Complete(r)
+}
+
+// gives lets role bindings through that may be the platform's.
+func gives(o client.Object) bool { return ours(o) || delivered(o) }
+
+// failed lets objects through that were refused something.
+func failed(o client.Object) bool {
+	u, ok := o.(*unstructured.Unstructured)
+	return ok && refused(u)
+}
+
+// waiting returns the objects that were refused something and are applied as an account
+// that a RoleBinding names.
+func (r *Reconciler) waiting(ctx context.Context, binding client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, account := range failureevents.Subjects(binding) {
+		namespace, name, _ := strings.Cut(account, "/")
+		if namespace == "" {
+			continue // no account at all, and not those of all namespaces
+		}
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(r.Kind)
+		if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "cannot list what an account applies")
+			continue
+		}
+		for i := range list.Items {
+			u := &list.Items[i]
+			if applies, _, _ := unstructured.NestedString(u.Object, "spec", "serviceAccountName"); applies == name && refused(u) {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(u)})
+			}
+		}
+	}
+	return requests
+}

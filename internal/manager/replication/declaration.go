@@ -1,0 +1,231 @@
+package replication
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/internal/tenancy/replication"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// kindOfCapsule is what differs between Capsule's two kinds.
+type kindOfCapsule struct {
+	name  string
+	empty func() client.Object
+	list  func() client.ObjectList
+	read  func(client.Object) *declaration
+	set   func(client.Object, *declaration)
+}
+
+// declaration is what both kinds say.
+type declaration struct {
+	spec   v1beta2.ReplicationSpec
+	status v1beta2.TenantResourceStatus
+	// tenants selects tenants; nil for a tenant's own.
+	tenants *metav1.LabelSelector
+	// selected are those that were.
+	selected []string
+	// account is named; nil if none is.
+	account *replication.Account
+	// refused says what cannot be kept.
+	refused string
+}
+
+var tenantResources = kindOfCapsule{
+	name:  "TenantResource",
+	empty: func() client.Object { return &v1beta2.TenantResource{} },
+	list:  func() client.ObjectList { return &v1beta2.TenantResourceList{} },
+	read: func(o client.Object) *declaration {
+		t, ok := o.(*v1beta2.TenantResource)
+		if !ok {
+			return &declaration{}
+		}
+		d := &declaration{spec: t.Spec.ReplicationSpec, status: *t.Status.DeepCopy()}
+		if t.Spec.ServiceAccount != nil {
+			d.account = &replication.Account{Name: t.Spec.ServiceAccount.Name}
+		}
+		return d
+	},
+	set: func(o client.Object, d *declaration) {
+		if t, ok := o.(*v1beta2.TenantResource); ok {
+			t.Status = *d.status.DeepCopy()
+		}
+	},
+}
+
+var globalTenantResources = kindOfCapsule{
+	name:  "GlobalTenantResource",
+	empty: func() client.Object { return &v1beta2.GlobalTenantResource{} },
+	list:  func() client.ObjectList { return &v1beta2.GlobalTenantResourceList{} },
+	read: func(o client.Object) *declaration {
+		g, ok := o.(*v1beta2.GlobalTenantResource)
+		if !ok {
+			return &declaration{}
+		}
+		d := &declaration{
+			spec: g.Spec.ReplicationSpec, status: *g.Status.TenantResourceStatus.DeepCopy(),
+			tenants: g.Spec.TenantSelector.DeepCopy(), selected: g.Status.SelectedTenants,
+		}
+		if a := g.Spec.ServiceAccount; a != nil {
+			d.account = &replication.Account{Namespace: a.Namespace, Name: a.Name}
+			d.status.ServiceAccount = a.DeepCopy()
+		}
+		if g.Spec.Scope != "" && g.Spec.Scope != "Namespace" {
+			d.refused = fmt.Sprintf("spec.scope: %s would put objects outside of the tenants' namespaces; only Namespace is replicated", g.Spec.Scope)
+		}
+		return d
+	},
+	set: func(o client.Object, d *declaration) {
+		if g, ok := o.(*v1beta2.GlobalTenantResource); ok {
+			g.Status.TenantResourceStatus = *d.status.DeepCopy()
+			g.Status.SelectedTenants = d.selected
+		}
+	},
+}
+
+// The bounds of a resyncPeriod.
+const (
+	minPeriod = 10 * time.Second
+	maxPeriod = 24 * time.Hour
+)
+
+// period reads a resyncPeriod.
+func period(text string) (time.Duration, string) {
+	if text == "" {
+		return resync, ""
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return resync, fmt.Sprintf("%q is no duration, such as 60s", text)
+	}
+	return min(max(d, minPeriod), maxPeriod), ""
+}
+
+// honoured says which fields have no effect.
+func (d *declaration) honoured() metav1.Condition {
+	var without []string
+	for i, resources := range d.spec.Resources {
+		if len(resources.Generators) > 0 {
+			without = append(without, fmt.Sprintf("spec.resources[%d].generators", i))
+		}
+		if resources.Context != nil && len(resources.Context.Resources) > 0 {
+			without = append(without, fmt.Sprintf("spec.resources[%d].context", i))
+		}
+	}
+	if len(without) > 0 {
+		return metav1.Condition{
+			Status: metav1.ConditionFalse, Reason: "SomeFields",
+			Message: shorten("without effect: " + join(without) + ": templates are not run, give rawItems"),
+		}
+	}
+	return metav1.Condition{Status: metav1.ConditionTrue, Reason: "AllFields", Message: "every field has its effect"}
+}
+
+// capsuleEntries are the lists of a declaration.
+func capsuleEntries(d *declaration, account func(string) replication.Account, scopes []scope, p *problems) []entry {
+	var entries []entry
+	for i, resources := range d.spec.Resources {
+		e := entry{adopt: d.spec.Settings.Adopt, force: d.spec.Settings.Force, account: account}
+		e.Name, e.Variables = fmt.Sprintf("resources[%d]", i), true
+		var err error
+		if e.Selector, err = selector(resources.NamespaceSelector); err != nil {
+			p.add(reasonRefused, "%s.namespaceSelector: %v", e.Name, err)
+			continue
+		}
+		if m := resources.AdditionalMetadata; m != nil {
+			e.Labels, e.Annotations = m.Labels, m.Annotations
+		}
+		for _, item := range resources.RawItems {
+			e.Items = append(e.Items, item.Raw)
+		}
+		for n, item := range resources.NamespacedItems {
+			src, err := sourceOf(fmt.Sprintf("%s.namespacedItems[%d]", e.Name, n), item)
+			if err != nil {
+				p.add(reasonRefused, "%s: %v", src.where, err)
+				continue
+			}
+			src.reader = account
+			for s := range scopes {
+				if d.account == nil && d.tenants != nil && scopes[s].has(src.namespace) {
+					// A tenant's own objects are for its own namespaces.
+					src.reader = readerOf(&scopes[s], src.namespace, account)
+				}
+			}
+			e.from = append(e.from, src)
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// readerOf lets the account of the source read for namespaces of the same tenant.
+func readerOf(s *scope, source string, account func(string) replication.Account) func(string) replication.Account {
+	return func(namespace string) replication.Account {
+		if s.has(namespace) {
+			return account(source)
+		}
+		return account(namespace)
+	}
+}
+
+// sourceOf reads a reference.
+func sourceOf(where string, item v1beta2.ObjectReference) (source, error) {
+	src := source{where: where, namespace: item.Namespace, name: item.Name, optional: item.Optional == nil || *item.Optional}
+	version := item.APIVersion
+	if version == "" {
+		version = "v1"
+	}
+	var err error
+	if src.kind, err = kindOf(version, item.Kind); err != nil {
+		return src, err
+	}
+	if src.namespace == "" || (src.name == "") == (item.Selector == nil) {
+		return src, fmt.Errorf("it needs a namespace, and either a name or a selector")
+	}
+	if strings.Contains(src.namespace+src.name, "{{") {
+		return src, fmt.Errorf("variables are for rawItems")
+	}
+	src.selector, err = selector(item.Selector)
+	return src, err
+}
+
+func readCapsule(list []v1beta2.ReplicatedObject) replication.Inventory {
+	var kept []replication.Kept
+	for _, o := range list {
+		kept = append(kept, replication.Kept{
+			APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name,
+			Account: replication.Account{Namespace: o.ServiceAccountNamespace, Name: o.ServiceAccount}, Namespaces: o.Namespaces,
+		})
+	}
+	return replication.ReadInventory(kept)
+}
+
+func writeCapsule(inventory replication.Inventory) []v1beta2.ReplicatedObject {
+	var list []v1beta2.ReplicatedObject
+	for _, k := range inventory.List() {
+		list = append(list, v1beta2.ReplicatedObject{
+			APIVersion: k.APIVersion, Kind: k.Kind, Name: k.Name,
+			ServiceAccount: k.Account.Name, ServiceAccountNamespace: k.Account.Namespace, Namespaces: k.Namespaces,
+		})
+	}
+	return list
+}
+
+func byType(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) }
+
+func join(names []string) string { return strings.Join(names, ", ") }
+
+// each adds a request for each object of a list.
+func each(requests *[]reconcile.Request) func(runtime.Object) error {
+	return func(o runtime.Object) error {
+		if object, ok := o.(client.Object); ok {
+			*requests = append(*requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)})
+		}
+		return nil
+	}
+}

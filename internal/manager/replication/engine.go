@@ -1,0 +1,257 @@
+// Package replication creates objects in the namespaces of tenants: the objects of a Tenant's
+// spec.objects, and of Capsule's TenantResources and GlobalTenantResources, as
+// [replication.Plan] computes them. It reads and writes these objects only as a service account
+// of the tenant, never as the manager, so that the API server applies the tenant's limits.
+package replication
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/tenancy/replication"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// resync is how often objects are looked at: the manager watches none of them,
+	// for which it would need the right to read Secrets everywhere.
+	resync = time.Minute
+	// requeueDelay is the first requeue delay while objects are missing that are expected to appear.
+	requeueDelay = 2 * time.Second
+)
+
+// managerPrefix begins the field managers of declarations.
+const managerPrefix = "tenure-replicate-"
+
+// Clients makes clients that act as service accounts.
+type Clients interface {
+	As(account replication.Account) (client.Client, error)
+}
+
+// Engine replicates.
+type Engine struct {
+	Clients Clients
+	Mapper  apimeta.RESTMapper
+	// Now is the clock.
+	Now func() time.Time
+
+	waits pendingSources
+}
+
+// entry is a list of objects, their origin, and the account that applies them.
+type entry struct {
+	replication.Entry
+	from []source
+	// account returns the account that applies the objects in a namespace.
+	account func(namespace string) replication.Account
+	// adopt and force are the fields of the API with these names.
+	adopt, force bool
+}
+
+// scope is a tenant with its namespaces that are in place, and the names of those that
+// are not yet.
+type scope struct {
+	tenant     string
+	namespaces []replication.Namespace
+	waiting    []string
+}
+
+// job is what one declaration wants.
+type job struct {
+	// manager is the field manager: each declaration has its own, so that one is
+	// told about another.
+	manager string
+	scopes  []scope
+	entries []entry
+	// have is the inventory in the declaration's status.
+	have replication.Inventory
+	// mine reports whether objects may be removed from a namespace. A namespace that another
+	// tenant got keeps its objects.
+	mine func(namespace string) bool
+	// save writes the inventory into the status.
+	save func(context.Context, replication.Inventory) error
+}
+
+// result is what became of a job.
+type result struct {
+	inventory replication.Inventory
+	// size is how many objects are in place.
+	size     int
+	problems problems
+	// wait is the requeue delay while objects are expected to appear; zero if none are.
+	wait time.Duration
+}
+
+// problems collects error messages for the author of the declaration.
+type problems struct {
+	reason   string
+	messages []string
+	more     int
+	// waiting are those that end by themselves.
+	waiting map[string]bool
+}
+
+// Reasons, the gravest last.
+const (
+	reasonWaiting  = "Waiting"
+	reasonFailed   = "Failed"
+	reasonConflict = "Conflict"
+	reasonRefused  = "Refused"
+)
+
+var gravity = map[string]int{reasonWaiting: 1, reasonFailed: 2, reasonConflict: 3, reasonRefused: 4}
+
+// maxMessages bounds how many problems are told.
+const maxMessages = 8
+
+func (p *problems) add(reason, format string, args ...any) {
+	if gravity[reason] > gravity[p.reason] {
+		p.reason = reason
+	}
+	message := shorten(fmt.Sprintf(format, args...))
+	if reason == reasonWaiting {
+		if p.waiting == nil {
+			p.waiting = map[string]bool{}
+		}
+		p.waiting[message] = true
+	}
+	if len(p.messages) == maxMessages {
+		p.more++
+		return
+	}
+	p.messages = append(p.messages, message)
+}
+
+func (p *problems) message() string {
+	m := strings.Join(p.messages, "; ")
+	if p.more > 0 {
+		m += fmt.Sprintf("; and %d more", p.more)
+	}
+	return m
+}
+
+// shorten keeps a message of the API server's, which may quote an object, readable.
+func shorten(text string) string {
+	const most = 1024
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+// after is when to look again.
+func (r *result) after(period time.Duration) time.Duration {
+	if r.wait > 0 {
+		return min(r.wait, period)
+	}
+	return period
+}
+
+// fieldManager is the field manager of a declaration: a hash, as names may be longer
+// than a field manager's.
+func fieldManager(kind, namespace, name string) string {
+	sum := sha256.Sum256([]byte(kind + "\n" + namespace + "\n" + name))
+	return managerPrefix + hex.EncodeToString(sum[:12])
+}
+
+// run executes a job. It writes the planned objects into the inventory before it creates
+// them, so that a manager that restarts in between finds them. While an object is refused or
+// cannot be read, run deletes nothing: a mistake in a list must not delete existing objects.
+//
+// early holds the problems that the caller found before.
+func (e *Engine) run(ctx context.Context, j *job, early problems) (*result, error) {
+	r := &result{inventory: replication.Inventory{}, problems: early}
+	wanted := e.plan(ctx, j, &r.problems)
+	complete := len(r.problems.messages) == 0
+	planned := replication.Inventory{}
+	for _, w := range wanted {
+		planned.Add(w.object, w.account)
+	}
+	if err := remember(ctx, j, planned); err != nil {
+		return nil, err
+	}
+	for _, w := range wanted {
+		switch e.apply(ctx, j.manager, w, &r.problems) {
+		case inPlace:
+			r.size++
+			r.inventory.Add(w.object, w.account)
+		case unknown:
+			r.inventory.Add(w.object, w.account)
+		case notOurs:
+		}
+	}
+	for key, held := range j.have {
+		if _, wanted := planned[key]; wanted || !j.mine(key.Namespace) {
+			continue
+		}
+		if !complete || !e.remove(ctx, j.manager, held, &r.problems) {
+			r.inventory[key] = held
+		}
+	}
+	r.wait = e.waits.next(j.manager, r.problems.waiting, e.Now())
+	return r, nil
+}
+
+// plan returns the desired objects.
+func (e *Engine) plan(ctx context.Context, j *job, p *problems) []wantedObject {
+	var wanted []wantedObject
+	for _, s := range j.scopes {
+		for _, ns := range s.waiting {
+			p.add(reasonWaiting, "namespace %s is not in place yet", ns)
+		}
+		in := replication.Input{Tenant: s.tenant, Namespaces: s.namespaces, Scope: e.scope}
+		for i := range j.entries {
+			entry := j.entries[i].Entry
+			entry.Copies = e.copies(ctx, &j.entries[i], s, p)
+			in.Entries = append(in.Entries, entry)
+		}
+		objects, refusals := replication.Plan(in)
+		for _, refusal := range refusals {
+			p.add(reasonRefused, "%s", refusal)
+		}
+		for _, o := range objects {
+			from := &j.entries[o.Entry]
+			wanted = append(wanted, wantedObject{object: o.Object, entry: from, account: from.account(o.Object.GetNamespace())})
+		}
+	}
+	if len(wanted) > replication.MaxObjects {
+		wanted = wanted[:replication.MaxObjects]
+		p.add(reasonRefused, "there are more than %d objects for all tenants together: select fewer tenants", replication.MaxObjects)
+	}
+	return wanted
+}
+
+// remember adds planned objects that are new to the saved inventory.
+func remember(ctx context.Context, j *job, planned replication.Inventory) error {
+	all, news := replication.Inventory{}, false
+	for key, held := range j.have {
+		all[key] = held
+	}
+	for key, held := range planned {
+		if _, known := all[key]; !known {
+			all[key], news = held, true
+		}
+	}
+	if !news {
+		return nil
+	}
+	return j.save(ctx, all)
+}
+
+// scope says where objects of a kind are.
+func (e *Engine) scope(gvk schema.GroupVersionKind) replication.Scope {
+	mapping, err := e.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	switch {
+	case err != nil:
+		return replication.Unknown
+	case mapping.Scope.Name() == apimeta.RESTScopeNameNamespace:
+		return replication.Namespaced
+	}
+	return replication.Cluster
+}

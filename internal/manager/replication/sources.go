@@ -1,0 +1,115 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/tenancy/replication"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// maxFound is how many objects a selector may find.
+const maxFound = 64
+
+// source names objects that exist.
+type source struct {
+	// where it is in its declaration, for messages.
+	where string
+	kind  schema.GroupVersionKind
+	// namespace is where they are.
+	namespace string
+	// name is the name of a single object; without it, selector selects objects.
+	name     string
+	selector labels.Selector
+	// optional lets the one be missing.
+	optional bool
+	// reader reads for a namespace that gets a copy.
+	reader func(namespace string) replication.Account
+}
+
+// copies reads the objects that an entry copies, for each target namespace. If the account
+// may not read an object, copies adds a problem.
+func (e *Engine) copies(ctx context.Context, from *entry, s scope, p *problems) map[string][]*unstructured.Unstructured {
+	if len(from.from) == 0 {
+		return nil
+	}
+	all := map[string][]*unstructured.Unstructured{}
+	for _, src := range from.from {
+		if e.scope(src.kind) != replication.Namespaced {
+			p.add(reasonRefused, "%s: the cluster has no kind %s of %s in namespaces", src.where, src.kind.Kind, src.kind.GroupVersion())
+			continue
+		}
+		// Most are read by one account for all.
+		read := map[replication.Account][]*unstructured.Unstructured{}
+		for _, ns := range from.Selects(s.namespaces) {
+			account := src.reader(ns.Name)
+			found, done := read[account]
+			if !done {
+				found = e.find(ctx, src, account, p)
+				read[account] = found
+			}
+			all[ns.Name] = append(all[ns.Name], found...)
+		}
+	}
+	return all
+}
+
+// find reads the objects of a source as an account.
+func (e *Engine) find(ctx context.Context, src source, account replication.Account, p *problems) []*unstructured.Unstructured {
+	c, err := e.Clients.As(account)
+	if err != nil {
+		p.add(reasonFailed, "%s: %v", src.where, err)
+		return nil
+	}
+	var found []*unstructured.Unstructured
+	if src.name != "" {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(src.kind)
+		err = c.Get(ctx, client.ObjectKey{Namespace: src.namespace, Name: src.name}, u)
+		found = append(found, u)
+	} else {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(src.kind)
+		err = c.List(ctx, list, client.InNamespace(src.namespace), client.MatchingLabelsSelector{Selector: src.selector}, client.Limit(maxFound+1))
+		for i := range list.Items {
+			found = append(found, &list.Items[i])
+		}
+	}
+	who := account.Namespace + "/" + account.Name
+	switch {
+	case apierrors.IsNotFound(err) && src.optional:
+		return nil
+	case apierrors.IsNotFound(err):
+		p.add(reasonFailed, "%s: there is no %s %s/%s", src.where, src.kind.Kind, src.namespace, src.name)
+		return nil
+	case cannotImpersonate(err):
+		p.add(reasonWaiting, "%s: the manager may not act as account %s yet", src.where, who)
+		return nil
+	case apierrors.IsForbidden(err):
+		p.add(reasonRefused, "%s: account %s may not read it: a platform admin allows that with a RoleBinding in namespace %s: %v", src.where, who, src.namespace, err)
+		return nil
+	case err != nil:
+		p.add(reasonFailed, "%s: %v", src.where, err)
+		return nil
+	case len(found) > maxFound:
+		p.add(reasonRefused, "%s: the selector finds more than %d objects", src.where, maxFound)
+		return nil
+	}
+	slices.SortFunc(found, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return found
+}
+
+// kindOf reads an API version and a kind.
+func kindOf(apiVersion, kind string) (schema.GroupVersionKind, error) {
+	version, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil || kind == "" || version.Version == "" {
+		return schema.GroupVersionKind{}, fmt.Errorf("%q and %q are no apiVersion and kind", apiVersion, kind)
+	}
+	return version.WithKind(kind), nil
+}

@@ -1,0 +1,106 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	"github.com/tenure-dev/tenure/internal/tenancy/replication"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// posture is the profile of a cluster, and what is wrong with it.
+type posture struct {
+	profile *v1alpha1.TenancyProfile
+	err     error
+}
+
+func (p *posture) Profile(context.Context) (*v1alpha1.TenancyProfile, error) { return p.profile, p.err }
+
+// anybody acts as every account with one client.
+type anybody struct{ client.Client }
+
+func (a anybody) As(replication.Account) (client.Client, error) { return a.Client, nil }
+
+// faked returns a client of a cluster in memory.
+func faked(t *testing.T, there ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme, v1beta2.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
+		WithStatusSubresource(&v1alpha1.Tenant{}, &v1beta2.TenantResource{}, &v1beta2.GlobalTenantResource{}).
+		WithIndex(&corev1.Namespace{}, tenantnamespace.IndexTenant, func(o client.Object) []string {
+			return []string{o.GetLabels()[v1alpha1.LabelTenant]}
+		}).
+		WithObjects(there...).Build()
+}
+
+func engine(c client.Client) *Engine {
+	return &Engine{Clients: anybody{c}, Mapper: c.RESTMapper(), Now: time.Now}
+}
+
+// settled is a namespace of tenant solar that is in place.
+func settled(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+		v1alpha1.LabelTenant: "solar", v1alpha1.LabelParameters: "tenure",
+	}}}
+}
+
+// requestFor is a request for an object.
+func requestFor(o client.Object) ctrl.Request {
+	return ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)}
+}
+
+// TestWithoutProfile: no event tells that a profile is right again.
+func TestWithoutProfile(t *testing.T) {
+	t.Parallel()
+	raw := runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"house"}}`)}
+	tenant := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "solar"}}
+	tenant.Spec.Objects = []v1alpha1.ReplicatedObjects{{Name: "all", Items: []v1alpha1.ReplicatedItem{{RawExtension: raw}}}}
+	local := &v1beta2.TenantResource{ObjectMeta: metav1.ObjectMeta{Namespace: "solar-a", Name: "db"}}
+	local.Spec.Resources = []v1beta2.Replicated{{RawItems: []v1beta2.RawItem{{RawExtension: raw}}}}
+	for name, tc := range map[string]struct {
+		reason  string
+		profile posture
+	}{
+		"none":    {"the profile was deleted", posture{}},
+		"invalid": {"the profile has a mistake", posture{err: fmt.Errorf("%w: a mistake", tenancy.ErrInvalid)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			profile := tc.profile
+			c := faked(t, settled("solar-a"), tenant.DeepCopy(), local.DeepCopy())
+			tenants := &TenantReconciler{Client: c, Engine: engine(c), Profiles: &profile}
+			locals := &CapsuleReconciler{Client: c, Engine: engine(c), Profiles: &profile, kind: tenantResources}
+			got := map[string]time.Duration{}
+			for kind, reconcile := range map[string]func() (ctrl.Result, error){
+				"Tenant":         func() (ctrl.Result, error) { return tenants.Reconcile(t.Context(), requestFor(tenant)) },
+				"TenantResource": func() (ctrl.Result, error) { return locals.Reconcile(t.Context(), requestFor(local)) },
+			} {
+				result, err := reconcile()
+				if err != nil {
+					t.Fatalf("%s: %s: %v", tc.reason, kind, err)
+				}
+				got[kind] = result.RequeueAfter
+			}
+			if diff := cmp.Diff(map[string]time.Duration{"Tenant": resync, "TenantResource": resync}, got); diff != "" {
+				t.Errorf("%s: when it is looked at again (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

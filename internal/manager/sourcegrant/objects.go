@@ -1,0 +1,160 @@
+package sourcegrant
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	"github.com/tenure-dev/tenure/internal/tenancy/grants"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// labelFrom says on an ExternalArtifact which namespace granted it.
+const labelFrom = "tenure.dev/granted-from"
+
+// Flux's kinds are read without their types: a few fields are enough.
+var (
+	sourceGroup  = schema.GroupVersion{Group: "source.toolkit.fluxcd.io", Version: "v1"}
+	artifactKind = sourceGroup.WithKind("ExternalArtifact")
+	sourceKinds  = []string{"Bucket", "GitRepository", "HelmChart", "OCIRepository"}
+)
+
+// consumerKinds use a source by a reference in one of these fields.
+var consumerKinds = []struct {
+	kind  schema.GroupVersionKind
+	field string
+}{
+	{schema.GroupVersionKind{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Kind: "Kustomization"}, "sourceRef"},
+	{schema.GroupVersionKind{Group: "helm.toolkit.fluxcd.io", Version: "v2", Kind: "HelmRelease"}, "chartRef"},
+}
+
+func object(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind)
+	return u
+}
+
+func list(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
+	l := &unstructured.UnstructuredList{}
+	l.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	return l
+}
+
+// Trim leaves of a source or an ExternalArtifact what this package reads, so
+// that a cache of all of them stays small. It leaves all else alone.
+func Trim(o any) (any, error) {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok || u.GroupVersionKind() != artifactKind && (u.GroupVersionKind().GroupVersion() != sourceGroup || !slices.Contains(sourceKinds, u.GetKind())) {
+		return o, nil
+	}
+	kept := map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind()}
+	for _, path := range [][]string{
+		{"metadata", "namespace"},
+		{"metadata", "name"},
+		{"metadata", "uid"},
+		{"metadata", "resourceVersion"},
+		{"metadata", "deletionTimestamp"},
+		{"metadata", "labels"},
+		{"status", "artifact"},
+		{"status", "conditions"},
+	} {
+		value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...)
+		if err != nil || !found {
+			continue
+		}
+		if err := unstructured.SetNestedField(kept, value, path...); err != nil {
+			return nil, err
+		}
+	}
+	return &unstructured.Unstructured{Object: kept}, nil
+}
+
+// sourceOf returns the properties of a source that the plan needs.
+func sourceOf(u *unstructured.Unstructured) grants.Source {
+	source := grants.Source{Kind: u.GetKind(), Name: u.GetName()}
+	if artifact, ok, _ := unstructured.NestedMap(u.Object, "status", "artifact"); ok {
+		source.Artifact = grants.Artifact(artifact)
+	}
+	return source
+}
+
+// copyFrom says whether the manager made an ExternalArtifact for a grant of a namespace.
+func copyFrom(u *unstructured.Unstructured, owner string) bool {
+	return u.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue && u.GetLabels()[labelFrom] == owner
+}
+
+// copyOf returns the ExternalArtifact of a copy, without its status. Only the name tells
+// which source it follows: further details are for the source's owner.
+func copyOf(owner string, c grants.Copy) *unstructured.Unstructured {
+	u := object(artifactKind)
+	u.SetNamespace(c.Namespace)
+	u.SetName(c.Name)
+	u.SetLabels(map[string]string{tenancy.LabelManaged: tenancy.ManagedValue, labelFrom: owner})
+	u.Object["spec"] = map[string]any{}
+	return u
+}
+
+// statusOf is the same with its status, for the copy that was looked at and not one
+// that came in its place. The same artifact gives the same status, so that to write it
+// once more changes nothing.
+func statusOf(owner string, c grants.Copy, uid types.UID, now time.Time) *unstructured.Unstructured {
+	if updated, ok := c.Source.Artifact["lastUpdateTime"].(string); ok {
+		if at, err := time.Parse(time.RFC3339, updated); err == nil {
+			now = at
+		}
+	}
+	u := object(artifactKind)
+	u.SetNamespace(c.Namespace)
+	u.SetName(c.Name)
+	u.SetUID(uid)
+	u.Object["status"] = map[string]any{
+		"artifact":   c.Source.Artifact,
+		"conditions": []any{condition("True", grants.ReasonGranted, fmt.Sprintf("follows a source of namespace %s by its grant", owner), now)},
+	}
+	return u
+}
+
+// endedStatus returns a copy's status without the artifact, for a grant that has ended.
+func endedStatus(u *unstructured.Unstructured, now time.Time) *unstructured.Unstructured {
+	ended := object(artifactKind)
+	ended.SetNamespace(u.GetNamespace())
+	ended.SetName(u.GetName())
+	ended.SetUID(u.GetUID())
+	ended.Object["status"] = map[string]any{
+		"conditions": []any{condition("False", reasonEnded, "the grant has ended, or the source is gone", now)},
+	}
+	return ended
+}
+
+func condition(status, reason, message string, now time.Time) map[string]any {
+	return map[string]any{
+		"type": conditionReady, "status": status, "reason": reason, "message": message,
+		"lastTransitionTime": now.UTC().Format(time.RFC3339),
+	}
+}
+
+// upToDate says whether a copy has the artifact of its source.
+func upToDate(u *unstructured.Unstructured, c grants.Copy) bool {
+	have, _, _ := unstructured.NestedMap(u.Object, "status", "artifact")
+	if len(have) != len(c.Source.Artifact) {
+		return false
+	}
+	for field, value := range c.Source.Artifact {
+		if fmt.Sprint(have[field]) != fmt.Sprint(value) {
+			return false
+		}
+	}
+	return true
+}
+
+// uses says whether a Kustomization or HelmRelease refers to an ExternalArtifact
+// of its own namespace.
+func uses(u *unstructured.Unstructured, field, name string) bool {
+	reference, _, _ := unstructured.NestedMap(u.Object, "spec", field)
+	namespace, _ := reference["namespace"].(string)
+	return reference["kind"] == artifactKind.Kind && reference["name"] == name &&
+		(namespace == "" || namespace == u.GetNamespace())
+}

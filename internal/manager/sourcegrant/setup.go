@@ -1,0 +1,90 @@
+package sourcegrant
+
+import (
+	"context"
+	"maps"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/crdgate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// concurrent is how many namespaces are worked on at a time.
+const concurrent = 4
+
+// Setup adds the reconciler to a manager. Flux's sources, and ExternalArtifacts,
+// which it has since 2.7, are waited for.
+func (r *Reconciler) Setup(mgr manager.Manager) error {
+	kinds := []schema.GroupVersionKind{artifactKind}
+	for _, kind := range sourceKinds {
+		kinds = append(kinds, sourceGroup.WithKind(kind))
+	}
+	return crdgate.StartWhenServed(mgr, func() error { return r.add(mgr) }, kinds...)
+}
+
+func (r *Reconciler) add(mgr manager.Manager) error {
+	toOwn := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		return request(o.GetNamespace())
+	})
+	toOwner := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		if owner := o.GetLabels()[labelFrom]; owner != "" {
+			return request(owner)
+		}
+		// Another client's object, which may have had the name of a copy.
+		return r.granting(ctx)
+	})
+	toGranting := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return r.granting(ctx)
+	})
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named("sourcegrant").
+		Watches(&v1alpha1.SourceGrant{}, toOwn).
+		Watches(&corev1.Namespace{}, toGranting, builder.WithPredicates(selectable)).
+		Watches(&v1alpha1.Tenant{}, toGranting, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(object(artifactKind), toOwner).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent})
+	for _, kind := range sourceKinds {
+		b = b.Watches(object(sourceGroup.WithKind(kind)), toOwn)
+	}
+	return b.Complete(r)
+}
+
+// selectable is a predicate for changes of namespaces that may change the selected
+// namespaces.
+var selectable = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
+		e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+}}
+
+func request(namespace string) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: namespace}}}
+}
+
+// granting returns the namespaces that have grants.
+func (r *Reconciler) granting(ctx context.Context) []reconcile.Request {
+	var all v1alpha1.SourceGrantList
+	if err := r.Client.List(ctx, &all); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "cannot list grants")
+		return nil
+	}
+	var requests []reconcile.Request
+	seen := map[string]bool{}
+	for i := range all.Items {
+		if owner := all.Items[i].Namespace; !seen[owner] {
+			seen[owner] = true
+			requests = append(requests, request(owner)...)
+		}
+	}
+	return requests
+}

@@ -1,0 +1,82 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// cluster writes the tenant's cluster-scoped objects and removes those that are not
+// wanted any more.
+func (r *Reconciler) cluster(ctx context.Context, f *reconcileState) error {
+	var names []string
+	for _, ns := range f.list {
+		if ns.DeletionTimestamp.IsZero() && !tenancy.OfPlatform(ns.Name, f.profile) {
+			names = append(names, ns.Name)
+		}
+	}
+	return r.applyCluster(ctx, f, tenancy.Cluster(f.tenant, names))
+}
+
+func (r *Reconciler) applyCluster(ctx context.Context, f *reconcileState, wanted []client.Object) error {
+	have, err := clusterObjects(ctx, r.Client, f.tenant.Name, client.MatchingFields{indexMade: f.tenant.Name})
+	if err != nil {
+		return err
+	}
+	kept := map[string]bool{}
+	for _, object := range wanted {
+		kept[clusterKey(object)] = true
+		existing := have[clusterKey(object)]
+		if existing != nil && tenancy.UpToDate(existing, object) {
+			continue
+		}
+		err := tenantnamespace.Apply(ctx, r.Client, object)
+		if binding, ok := object.(*rbacv1.ClusterRoleBinding); ok && apierrors.IsForbidden(err) {
+			f.problem(ReasonFailed, "the manager may not give the role %s: allow it with a ClusterRole that has the label %s: \"true\" and may bind it", binding.RoleRef.Name, tenantnamespace.LabelBindable)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot apply %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	maps.DeleteFunc(have, func(key string, _ client.Object) bool { return kept[key] })
+	return r.removeCluster(ctx, have)
+}
+
+// removeCluster deletes the cluster-scoped objects that the manager created for a tenant.
+func (r *Reconciler) removeCluster(ctx context.Context, objects map[string]client.Object) error {
+	for _, object := range objects {
+		uid := object.GetUID()
+		if err := r.Client.Delete(ctx, object, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("cannot remove %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// clusterObjects are the cluster-scoped objects that were made for a tenant.
+func clusterObjects(ctx context.Context, c client.Reader, tenant string, made client.ListOption) (map[string]client.Object, error) {
+	var roles rbacv1.ClusterRoleList
+	var bindings rbacv1.ClusterRoleBindingList
+	for _, list := range []client.ObjectList{&roles, &bindings} {
+		if err := c.List(ctx, list, made); err != nil {
+			return nil, fmt.Errorf("cannot read the rights of tenant %s: %w", tenant, err)
+		}
+	}
+	have := map[string]client.Object{}
+	for i := range roles.Items {
+		have[clusterKey(&roles.Items[i])] = &roles.Items[i]
+	}
+	for i := range bindings.Items {
+		have[clusterKey(&bindings.Items[i])] = &bindings.Items[i]
+	}
+	return have, nil
+}
+
+func clusterKey(o client.Object) string { return fmt.Sprintf("%T %s", o, o.GetName()) }

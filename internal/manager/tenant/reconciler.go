@@ -1,0 +1,226 @@
+// Package tenant reconciles the cluster-scoped resources of a Tenant: its namespaces, the
+// cluster-wide rights of its owners, the distribution of its quotas, and its status. It
+// removes them in order when the Tenant is deleted. Package tenantnamespace reconciles the
+// objects in each namespace.
+package tenant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// Finalizer keeps a Tenant that is being deleted until all that it has is gone.
+const Finalizer = "tenure.dev/tenant"
+
+// requeueDelay is when something is looked at again that no event tells of.
+const requeueDelay = 500 * time.Millisecond
+
+// Profiles reads the posture of the cluster: see [tenantnamespace.Profiles].
+type Profiles interface {
+	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
+}
+
+// Ledgers count the namespaces that owners make: see internal/admission/webhook/reservations.
+type Ledgers interface {
+	// Close stops the admission of namespaces, and returns the name of an admitted namespace
+	// that may still appear.
+	Close(ctx context.Context, tenant *v1alpha1.Tenant) (string, error)
+}
+
+// Reconciler brings Tenants about.
+type Reconciler struct {
+	// Client reads from a cache and writes to the API server; Live reads from the
+	// API server.
+	Client    client.Client
+	APIReader client.Reader
+	Profiles  Profiles
+	// Ledgers is nil without the webhook, when nothing is counted.
+	Ledgers Ledgers
+	// Reports holds the results of the namespace reconciler.
+	Reports *Reports
+
+	// Moves is set if a webhook lets requests wait while parts of quotas are moved: see
+	// internal/admission/webhook/quotatransfer.
+	Moves bool
+	// Now returns the time.
+	Now func() time.Time
+
+	// places are the namespaces of parts of quotas, and pace decides when they may
+	// change.
+	places quotaLocations
+	pace   transferPace
+}
+
+// Reconcile brings one Tenant up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	tenant := &v1alpha1.Tenant{}
+	if err := r.Client.Get(ctx, request.NamespacedName, tenant); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.places.forget(request.Name)
+			r.pace.forget(request.Name)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	result, err := r.reconcile(ctx, tenant)
+	if apierrors.IsConflict(err) {
+		// Another client changed the object first: reconcile with the next version.
+		return ctrl.Result{RequeueAfter: requeueDelay / 5}, nil
+	}
+	return result, err
+}
+
+// reconcile runs the steps in order. Each step adds its results to the found state.
+func (r *Reconciler) reconcile(ctx context.Context, tenant *v1alpha1.Tenant) (ctrl.Result, error) {
+	if !tenant.DeletionTimestamp.IsZero() {
+		return r.offboard(ctx, tenant)
+	}
+	if !slices.Contains(tenant.Finalizers, Finalizer) || tenant.Labels[v1alpha1.LabelTenant] != tenant.Name {
+		return ctrl.Result{}, r.mark(ctx, tenant)
+	}
+	profile, err := r.Profiles.Profile(ctx)
+	if err != nil && !errors.Is(err, tenancy.ErrInvalid) {
+		return ctrl.Result{}, err
+	}
+	f := &reconcileState{tenant: tenant}
+	if profile == nil {
+		f.problem(ReasonNoProfile, "there is no valid TenancyProfile named %s: what the tenant has stays, nothing is made", v1alpha1.ProfileName)
+		return r.finish(ctx, f)
+	}
+	f.profile = profile
+	for _, step := range []func(context.Context, *reconcileState) error{r.namespaces, r.create, r.cluster, r.quotas, r.reported, r.syncs} {
+		if err := step(ctx, f); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return r.finish(ctx, f)
+}
+
+// namespaces reads which namespaces the tenant has.
+func (r *Reconciler) namespaces(ctx context.Context, f *reconcileState) error {
+	list, err := r.owned(ctx, f.tenant.Name)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		f.add(&list[i])
+	}
+	return nil
+}
+
+func (r *Reconciler) owned(ctx context.Context, tenant string) ([]corev1.Namespace, error) {
+	var list corev1.NamespaceList
+	if err := r.Client.List(ctx, &list, client.MatchingFields{tenantnamespace.IndexTenant: tenant}); err != nil {
+		return nil, fmt.Errorf("cannot read the namespaces of tenant %s: %w", tenant, err)
+	}
+	return list.Items, nil
+}
+
+// create creates the namespaces that the Tenant lists. It does not change an existing
+// namespace without the tenant's label: only the platform assigns a namespace to a tenant, by
+// the label.
+func (r *Reconciler) create(ctx context.Context, f *reconcileState) error {
+	labels, annotations, err := tenancy.Metadata(f.tenant)
+	if err != nil {
+		f.problem(ReasonInvalid, "%v", err)
+	}
+	labels[v1alpha1.LabelTenant] = f.tenant.Name
+	for _, name := range f.tenant.Spec.Namespaces.Create {
+		if tenancy.OfPlatform(name, f.profile) {
+			f.problem(ReasonNamespaceTaken, "namespace %s of spec.namespaces.create is the platform's and cannot be a tenant's", name)
+			continue
+		}
+		if f.has(name) {
+			continue
+		}
+		existing := &corev1.Namespace{}
+		err := r.Client.Get(ctx, client.ObjectKey{Name: name}, existing)
+		if apierrors.IsNotFound(err) {
+			made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations}}
+			if err = r.Client.Create(ctx, made, client.FieldOwner(tenantnamespace.FieldManager)); err == nil {
+				f.add(made)
+				continue
+			}
+			if apierrors.IsAlreadyExists(err) {
+				err = r.APIReader.Get(ctx, client.ObjectKey{Name: name}, existing)
+			}
+		}
+		switch {
+		case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+			f.problem(ReasonFailed, "namespace %s cannot be made: %v", name, err)
+		case err != nil:
+			return fmt.Errorf("cannot make namespace %s: %w", name, err)
+		case existing.Labels[v1alpha1.LabelTenant] == f.tenant.Name:
+			f.add(existing)
+		default:
+			f.problem(ReasonNamespaceTaken, "namespace %s of spec.namespaces.create exists and is %s: label it %s=%s if it is to be this tenant's, or take it off the list",
+				name, whose(existing), v1alpha1.LabelTenant, f.tenant.Name)
+		}
+	}
+	return nil
+}
+
+func whose(ns *corev1.Namespace) string {
+	if tenant, ok := tenancy.TenantOf(ns.Labels); ok {
+		return fmt.Sprintf("tenant %s's", tenant)
+	}
+	return "no tenant's"
+}
+
+// reported adds the report on each namespace.
+func (r *Reconciler) reported(_ context.Context, f *reconcileState) error {
+	for _, ns := range f.list {
+		switch {
+		case !ns.DeletionTimestamp.IsZero():
+			if slices.Contains(f.tenant.Spec.Namespaces.Create, ns.Name) {
+				f.pending = append(f.pending, ns.Name+" (is being deleted)")
+			}
+		case !r.Reports.about(ns.Name, f.tenant):
+			f.pending = append(f.pending, ns.Name)
+		default:
+			if problem := r.Reports.problem(ns.Name); problem != "" {
+				f.problem(ReasonFailed, "namespace %s: %s", ns.Name, problem)
+			}
+		}
+	}
+	return nil
+}
+
+// mark puts the finalizer on a Tenant, and its name into a label, by which the proxy
+// selects an owner's Tenants.
+func (r *Reconciler) mark(ctx context.Context, tenant *v1alpha1.Tenant) error {
+	changed := tenant.DeepCopy()
+	controllerutil.AddFinalizer(changed, Finalizer)
+	metav1.SetMetaDataLabel(&changed.ObjectMeta, v1alpha1.LabelTenant, tenant.Name)
+	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(tenant, client.MergeFromWithOptimisticLock{}), client.FieldOwner(tenantnamespace.FieldManager))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("cannot mark tenant %s: %w", tenant.Name, err)
+	}
+	return nil
+}
+
+// finalize sets the finalizers of the Tenant that was seen.
+func (r *Reconciler) finalize(ctx context.Context, tenant *v1alpha1.Tenant, finalizers []string) error {
+	changed := tenant.DeepCopy()
+	changed.Finalizers = finalizers
+	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(tenant, client.MergeFromWithOptimisticLock{}), client.FieldOwner(tenantnamespace.FieldManager))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("cannot change the finalizers of tenant %s: %w", tenant.Name, err)
+	}
+	return nil
+}
+
+func named(name string) types.NamespacedName { return types.NamespacedName{Name: name} }

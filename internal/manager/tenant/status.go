@@ -1,0 +1,281 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Types of conditions.
+const (
+	// ConditionReady is True if the conditions Provisioned, Synced and Replicated are, as
+	// far as the Tenant needs them: see ready.go.
+	ConditionReady = "Ready"
+	// ConditionProvisioned is True if the tenant has its namespaces, roles and quotas.
+	ConditionProvisioned = "Provisioned"
+	// ConditionWithinQuota reports, for a Tenant with quotas, whether its usage is within
+	// them. Only usage from before a quota was set or lowered can exceed it.
+	ConditionWithinQuota = "WithinQuota"
+	// ConditionSynced says, for a Tenant with a sync, whether Flux has applied what
+	// the repositories say. It is the tenant's to look after.
+	ConditionSynced = "Synced"
+)
+
+// Reasons of the conditions.
+const (
+	// ReasonInPlace: all is there.
+	ReasonInPlace = "InPlace"
+	// ReasonProgressing: some of it is on its way.
+	ReasonProgressing = "Progressing"
+	// ReasonFailed: something was refused; the message names it.
+	ReasonFailed = "Failed"
+	// ReasonInvalid: something in the spec cannot be.
+	ReasonInvalid = "Invalid"
+	// ReasonNamespaceTaken: a listed namespace exists and belongs to another owner.
+	ReasonNamespaceTaken = "NamespaceTaken"
+	// ReasonNoProfile: there is no valid TenancyProfile.
+	ReasonNoProfile = "NoProfile"
+	// ReasonDeleting: the tenant's objects are being deleted.
+	ReasonDeleting = "Deleting"
+	// ReasonProtected: the Tenant is to be deleted, and spec.protected is true.
+	ReasonProtected = "Protected"
+	// ReasonWithin: the usage is within the quotas.
+	ReasonWithin = "Within"
+	// ReasonDelivered: Flux has applied the tenant's repositories.
+	ReasonDelivered = "Delivered"
+	// ReasonExceeded: more is used than the quotas allow.
+	ReasonExceeded = "Exceeded"
+)
+
+// retryInterval is the retry interval for an operation that a person has to allow first.
+const retryInterval = time.Minute
+
+// reconcileState is the state that the steps of a reconciliation collect.
+type reconcileState struct {
+	tenant  *v1alpha1.Tenant
+	profile *v1alpha1.TenancyProfile
+	list    []*corev1.Namespace
+	// pending are namespaces that are not as they should be yet.
+	pending []string
+	// reason and message are the first problem, more the number of others.
+	reason, message string
+	more            int
+	// exceeded lists the resources whose usage exceeds a quota.
+	exceeded []string
+	// syncFailed says what Flux reports of repositories, syncAwaited which it
+	// has not reported yet.
+	syncFailed, syncAwaited []string
+	// retryAfter is the time until the Tenant must be reconciled again without a change. Zero
+	// is never.
+	retryAfter time.Duration
+}
+
+// lookAgain requests a reconcile of the Tenant after at most this time.
+func (f *reconcileState) lookAgain(after time.Duration) {
+	if f.retryAfter == 0 || after < f.retryAfter {
+		f.retryAfter = after
+	}
+}
+
+func (f *reconcileState) add(ns *corev1.Namespace) { f.list = append(f.list, ns) }
+
+func (f *reconcileState) has(name string) bool {
+	return slices.ContainsFunc(f.list, func(ns *corev1.Namespace) bool { return ns.Name == name })
+}
+
+func (f *reconcileState) names() []string {
+	names := []string{}
+	for _, ns := range f.list {
+		names = append(names, ns.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// problem adds one; the first one is what people read.
+func (f *reconcileState) problem(reason, format string, args ...any) {
+	if f.reason != "" {
+		f.more++
+		return
+	}
+	f.reason, f.message = reason, fmt.Sprintf(format, args...)
+}
+
+// maxMessage is how long a condition's message may be, in bytes, with room for what
+// is added.
+const maxMessage = 2048
+
+// provisioned returns the condition Provisioned, from the results of the steps.
+func (f *reconcileState) provisioned() metav1.Condition {
+	c := metav1.Condition{Type: ConditionProvisioned, ObservedGeneration: f.tenant.Generation}
+	switch {
+	case f.reason != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, f.reason, f.message
+		if len(c.Message) > maxMessage {
+			c.Message = strings.ToValidUTF8(c.Message[:maxMessage], "") + "..."
+		}
+		if f.more > 0 {
+			c.Message += fmt.Sprintf("; and %d more", f.more)
+		}
+	case len(f.pending) > 0:
+		c.Status, c.Reason = metav1.ConditionUnknown, ReasonProgressing
+		c.Message = fmt.Sprintf("%d of %d namespaces are in place, not yet %s", len(f.list)-len(f.pending), len(f.list), f.pending[0])
+		if len(f.list) == 1 {
+			c.Message = "namespace " + f.pending[0] + " is not in place yet"
+		}
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInPlace, fmt.Sprintf("%d namespaces are in place", len(f.list))
+		switch len(f.list) {
+		case 0:
+			c.Message = "the tenant has no namespace yet"
+		case 1:
+			c.Message = "1 namespace is in place"
+		}
+		if f.tenant.Spec.Cordoned {
+			c.Message += "; cordoned"
+		}
+	}
+	return c
+}
+
+// finish writes the status once, if it differs.
+func (r *Reconciler) finish(ctx context.Context, f *reconcileState) (ctrl.Result, error) {
+	changed := f.tenant.DeepCopy()
+	status := &changed.Status
+	provisioned := f.provisioned()
+	if before := apimeta.FindStatusCondition(status.Conditions, ConditionProvisioned); provisioned.Reason != ReasonProgressing || !r.stands(f, before) {
+		apimeta.SetStatusCondition(&status.Conditions, provisioned)
+	}
+	r.withinQuota(f, status)
+	if len(f.tenant.Spec.Sync) == 0 {
+		apimeta.RemoveStatusCondition(&status.Conditions, ConditionSynced)
+	} else if f.profile != nil {
+		apimeta.SetStatusCondition(&status.Conditions, f.synced())
+	}
+	apimeta.SetStatusCondition(&status.Conditions, ready(f.tenant, status.Conditions))
+	status.ObservedGeneration = f.tenant.Generation
+	if f.profile != nil {
+		status.Namespaces = f.names()
+		status.Size = int32(min(len(status.Namespaces), 1<<30))
+	}
+	if f.reason != "" {
+		f.lookAgain(retryInterval)
+	}
+	result := ctrl.Result{RequeueAfter: f.retryAfter}
+	if equality.Semantic.DeepEqual(f.tenant.Status, changed.Status) {
+		return result, nil
+	}
+	// With the version that was seen: what package replicate wrote meanwhile must not
+	// be lost.
+	if err := r.Client.Status().Update(ctx, changed, client.FieldOwner(tenantnamespace.FieldManager)); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("cannot write the status of tenant %s: %w", f.tenant.Name, err)
+	}
+	return result, nil
+}
+
+// stands says whether a condition still holds though not all namespaces have been
+// heard of: the manager has just started, and nothing was changed.
+func (r *Reconciler) stands(f *reconcileState, before *metav1.Condition) bool {
+	return before != nil && before.Status != metav1.ConditionUnknown && before.ObservedGeneration == f.tenant.Generation &&
+		slices.Equal(f.names(), f.tenant.Status.Namespaces) && r.Reports.fresh(f.names())
+}
+
+func (r *Reconciler) withinQuota(f *reconcileState, status *v1alpha1.TenantStatus) {
+	c := metav1.Condition{
+		Type: ConditionWithinQuota, ObservedGeneration: f.tenant.Generation,
+		Status: metav1.ConditionTrue, Reason: ReasonWithin, Message: "the tenant uses no more than its quotas allow",
+	}
+	switch {
+	case f.profile == nil:
+		return
+	case !slices.ContainsFunc(f.tenant.Spec.Quotas, tenancy.SharedByTenant):
+		apimeta.RemoveStatusCondition(&status.Conditions, ConditionWithinQuota)
+		return
+	case len(f.exceeded) > 0:
+		c.Status, c.Reason = metav1.ConditionFalse, ReasonExceeded
+		c.Message = "the tenant uses more than its quotas allow, and gets nothing new of it until it has less: " + strings.Join(f.exceeded, ", ")
+	}
+	apimeta.SetStatusCondition(&status.Conditions, c)
+}
+
+// Reports holds the latest result for each namespace of a Tenant. The zero value is ready to
+// use. Reports is safe for concurrent use.
+type Reports struct {
+	// Changed, if set, is called with the name of a Tenant that there is news of.
+	Changed func(tenant string)
+
+	mu    sync.Mutex
+	known map[string]report
+}
+
+// report is about one generation of one Tenant: another one of the same name, made
+// after it, has generations of its own, and they begin at one again.
+type report struct {
+	tenant     types.UID
+	generation int64
+	problem    string
+}
+
+// Report implements [tenantnamespace.Reports].
+func (r *Reports) Report(tenant *v1alpha1.Tenant, namespace string, problem error) {
+	is := report{tenant: tenant.UID, generation: tenant.Generation}
+	if problem != nil {
+		is.problem = problem.Error()
+	}
+	r.mu.Lock()
+	before := r.known[namespace]
+	if r.known == nil {
+		r.known = map[string]report{}
+	}
+	r.known[namespace] = is
+	r.mu.Unlock()
+	if before != is && r.Changed != nil {
+		r.Changed(tenant.Name)
+	}
+}
+
+// Forget implements [tenantnamespace.Reports].
+func (r *Reports) Forget(namespace string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.known, namespace)
+}
+
+// about reports whether a namespace was reconciled with the current version of the Tenant.
+func (r *Reports) about(namespace string, tenant *v1alpha1.Tenant) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	is, ok := r.known[namespace]
+	return ok && is.tenant == tenant.UID && is.generation == tenant.Generation
+}
+
+// problem is what keeps a namespace from being as it should be.
+func (r *Reports) problem(namespace string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known[namespace].problem
+}
+
+// fresh says whether one of the namespaces has not been heard of at all.
+func (r *Reports) fresh(namespaces []string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(namespaces, func(name string) bool {
+		_, ok := r.known[name]
+		return !ok
+	})
+}

@@ -1,0 +1,203 @@
+package tenantnamespace
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/crdgate"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// concurrent is how many namespaces are worked on at a time: they wait for the
+// API server, not for a processor.
+const concurrent = 8
+
+// Setup adds the reconciler to a manager. Flux's kinds may come later than the
+// manager.
+func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Namespace{}, IndexTenant, byTenant); err != nil {
+		return fmt.Errorf("cannot index namespaces: %w", err)
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Tenant{}, IndexOwnerNamespace, ByOwnerNamespace); err != nil {
+		return fmt.Errorf("cannot index tenants: %w", err)
+	}
+	toNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetNamespace()}}}
+	})
+	toAll := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return r.all(ctx, mgr.GetClient())
+	})
+	toTenants := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		return ofTenant(ctx, mgr.GetClient(), o.GetName())
+	})
+	// Each update is mapped for the old and the new object, so that this includes the
+	// namespaces of previous owners.
+	toOwners := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		var requests []reconcile.Request
+		for _, namespace := range ByOwnerNamespace(o) {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}})
+		}
+		return requests
+	})
+	c, err := ctrl.NewControllerManagedBy(mgr).
+		Named("tenantnamespace").
+		For(&corev1.Namespace{}, builder.WithPredicates(concerned())).
+		Watches(&corev1.ServiceAccount{}, toNamespace, builder.WithPredicates(metadataChanged)).
+		Watches(&rbacv1.RoleBinding{}, toNamespace, builder.WithPredicates(metadataChanged)).
+		Watches(&corev1.ResourceQuota{}, toNamespace, builder.WithPredicates(specChanged)).
+		Watches(&corev1.LimitRange{}, toNamespace, builder.WithPredicates(metadataChanged)).
+		Watches(&networkingv1.NetworkPolicy{}, toNamespace, builder.WithPredicates(metadataChanged)).
+		Watches(&v1alpha1.TenantParameters{}, toNamespace).
+		Watches(&v1alpha1.Tenant{}, toTenants, builder.WithPredicates(tenantChanged)).
+		Watches(&v1alpha1.Tenant{}, toOwners, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(profileObject(), toAll, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(definitions(), toAll, builder.WithPredicates(ofFlux, predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+		Build(r)
+	if err != nil {
+		return err
+	}
+	for _, kind := range syncKinds {
+		if err := crdgate.Watch(mgr, c, ofKind(kind), toNamespace, predicate.GenerationChangedPredicate{}, managed); err != nil {
+			return err
+		}
+	}
+	if !slices.ContainsFunc(syncKinds, func(kind schema.GroupVersionKind) bool { return !crdgate.Serves(mgr, kind) }) {
+		return nil
+	}
+	// What could not be delivered is tried when all kinds are there.
+	return crdgate.StartWhenServed(mgr, func() error {
+		return c.Watch(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			for _, request := range r.all(ctx, mgr.GetClient()) {
+				queue.Add(request)
+			}
+			return nil
+		}))
+	}, syncKinds...)
+}
+
+func ofKind(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind)
+	return u
+}
+
+// byTenant is the index of namespaces.
+func byTenant(o client.Object) []string {
+	if tenant := o.GetLabels()[v1alpha1.LabelTenant]; tenant != "" {
+		return []string{tenant}
+	}
+	return nil
+}
+
+// ByOwnerNamespace returns the namespaces of the accounts that own a Tenant, for
+// [IndexOwnerNamespace].
+func ByOwnerNamespace(o client.Object) []string {
+	if tenant, ok := o.(*v1alpha1.Tenant); ok {
+		return tenancy.OwnerNamespaces(tenant)
+	}
+	return nil
+}
+
+// ofTenant returns the namespaces of a Tenant.
+func ofTenant(ctx context.Context, c client.Reader, tenant string) []reconcile.Request {
+	var list corev1.NamespaceList
+	if err := c.List(ctx, &list, client.MatchingFields{IndexTenant: tenant}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "cannot list the namespaces of a tenant")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+	}
+	return requests
+}
+
+// managed is a predicate for objects that the manager created.
+var managed = predicate.NewPredicateFuncs(func(o client.Object) bool {
+	return o.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue
+})
+
+// tenantChanged leaves out most changes of a Tenant's status.
+var tenantChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok1 := e.ObjectOld.(*v1alpha1.Tenant)
+	after, ok2 := e.ObjectNew.(*v1alpha1.Tenant)
+	return ok1 && ok2 && (before.Generation != after.Generation || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+		(len(before.Status.Objects) > 0) != (len(after.Status.Objects) > 0) ||
+		len(after.Spec.Sync) > 0 && !slices.Equal(before.Status.Namespaces, after.Status.Namespaces))
+}}
+
+// all returns every namespace that is a tenant's or was one.
+func (r *Reconciler) all(ctx context.Context, c client.Reader) []reconcile.Request {
+	var namespaces corev1.NamespaceList
+	if err := c.List(ctx, &namespaces); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "cannot list namespaces")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range namespaces.Items {
+		if interesting(&namespaces.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: namespaces.Items[i].Name}})
+		}
+	}
+	return requests
+}
+
+// interesting says whether a namespace is a tenant's or was one.
+func interesting(o client.Object) bool {
+	_, tenants := tenancy.TenantOf(o.GetLabels())
+	_, labelled := o.GetLabels()[v1alpha1.LabelParameters]
+	return tenants || labelled
+}
+
+// concerned lets namespaces through that are, or were just now, tenants', when
+// their labels changed or they are being deleted.
+func concerned() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return interesting(e.Object) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return interesting(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			if !interesting(e.ObjectOld) && !interesting(e.ObjectNew) {
+				return false
+			}
+			return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
+				!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) ||
+				e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+		},
+	}
+}
+
+// specChanged leaves out a quota's counts, which move all the time, but for
+// those that are missing.
+var specChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok1 := e.ObjectOld.(*corev1.ResourceQuota)
+	after, ok2 := e.ObjectNew.(*corev1.ResourceQuota)
+	return ok1 && ok2 && (!maps.Equal(before.Labels, after.Labels) || !tenancy.UpToDate(before, after) ||
+		len(uncounted(after)) > len(uncounted(before)) || !after.DeletionTimestamp.IsZero())
+}}
+
+// metadataChanged drops the events that a resync repeats.
+var metadataChanged = predicate.ResourceVersionChangedPredicate{}
+
+// ofFlux lets the definitions of Flux's kinds through.
+var ofFlux = predicate.NewPredicateFuncs(func(o client.Object) bool { return countedKinds[o.GetName()] })

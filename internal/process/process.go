@@ -1,0 +1,106 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// Spec describes a child process.
+type Spec struct {
+	// Name is how messages call it.
+	Name string
+	// Path is the program; Args its arguments without the program's name.
+	Path string
+	Args []string
+	// Env is the whole environment: nothing is inherited.
+	Env []string
+	// Dir is the working directory; empty means the parent's.
+	Dir string
+	// Log is the file to which standard output and error are appended. It
+	// is made, readable by its owner alone, when it does not exist.
+	Log string
+	// StopTimeout is how long the process has between SIGTERM and SIGKILL;
+	// zero means [DefaultStopTimeout].
+	StopTimeout time.Duration
+}
+
+// DefaultStopTimeout is the time between SIGTERM and SIGKILL unless a Spec
+// says otherwise.
+const DefaultStopTimeout = 10 * time.Second
+
+// Process is a started child.
+type Process struct {
+	spec Spec
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error
+}
+
+func start(spec Spec, pgid int) (*Process, error) {
+	log, err := os.OpenFile(spec.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot start %s: cannot open its log: %w", spec.Name, err)
+	}
+	defer log.Close()
+	cmd := exec.Command(spec.Path, spec.Args...)
+	cmd.Env = append([]string{}, spec.Env...)
+	cmd.Dir = spec.Dir
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: pgid}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start %s: %w", spec.Name, err)
+	}
+	p := &Process{spec: spec, cmd: cmd, done: make(chan struct{})}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// PID is the process's identifier.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err says how the process ended: nil for exit code 0, otherwise an
+// *exec.ExitError. It must be called after Done is closed.
+func (p *Process) Err() error { return p.err }
+
+// ExitCode is the exit code of a process that has ended, or 128 plus the
+// number of the signal that killed it, as shells count.
+func (p *Process) ExitCode() int {
+	state := p.cmd.ProcessState
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return state.ExitCode()
+}
+
+// Stop sends SIGTERM, waits for the end, and sends SIGKILL when the deadline
+// of the Spec or the context passes. It returns when the process is gone.
+func (p *Process) Stop(ctx context.Context) {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	timeout := p.spec.StopTimeout
+	if timeout == 0 {
+		timeout = DefaultStopTimeout
+	}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// Log is the file that holds the process's output.
+func (p *Process) Log() string { return p.spec.Log }

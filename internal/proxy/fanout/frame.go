@@ -1,0 +1,111 @@
+package fanout
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// maxEvent bounds an event, in bytes: an object has at most 1.5 MiB in etcd, and
+// managed fields and the encoding come on top.
+const maxEvent = 16 << 20
+
+// Frame is an event of a watch as it goes over the wire in JSON.
+type Frame struct {
+	Type   watch.EventType `json:"type"`
+	Object json.RawMessage `json:"object"`
+}
+
+// Decoder reads the events of a watch in JSON, each of at most 16 MiB.
+type Decoder struct {
+	limited *limitedReader
+	json    *json.Decoder
+}
+
+// NewDecoder reads from the body of an answer.
+func NewDecoder(body io.Reader) *Decoder {
+	limited := &limitedReader{reader: body}
+	return &Decoder{limited, json.NewDecoder(limited)}
+}
+
+// Next reads one event; io.EOF is the normal end of a watch.
+func (d *Decoder) Next() (Frame, error) {
+	d.limited.left = maxEvent
+	var next Frame
+	err := d.json.Decode(&next)
+	return next, err
+}
+
+// head is what is read of the object of an event.
+type head struct {
+	Metadata struct {
+		ResourceVersion string            `json:"resourceVersion"`
+		Annotations     map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Rows []struct {
+		Object struct {
+			Metadata struct {
+				ResourceVersion string            `json:"resourceVersion"`
+				Annotations     map[string]string `json:"annotations"`
+			} `json:"metadata"`
+		} `json:"object"`
+	} `json:"rows"`
+}
+
+// version is the resource version that an event brings a namespace to.
+func (h head) version() string {
+	if h.Metadata.ResourceVersion == "" && len(h.Rows) > 0 {
+		return h.Rows[0].Object.Metadata.ResourceVersion
+	}
+	return h.Metadata.ResourceVersion
+}
+
+func (h head) initialEnd() bool {
+	annotations := h.Metadata.Annotations
+	if len(h.Rows) > 0 && len(annotations) == 0 {
+		annotations = h.Rows[0].Object.Metadata.Annotations
+	}
+	return annotations[metav1.InitialEventsAnnotationKey] == "true"
+}
+
+// WithVersion is an object, or a table of one, with another resource version.
+func WithVersion(object json.RawMessage, version string) (json.RawMessage, error) {
+	var content map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	decoder.UseNumber()
+	if err := decoder.Decode(&content); err != nil {
+		return nil, err
+	}
+	set := func(holder map[string]any) {
+		metadata, ok := holder["metadata"].(map[string]any)
+		if !ok {
+			metadata = map[string]any{}
+			holder["metadata"] = metadata
+		}
+		metadata["resourceVersion"] = version
+	}
+	set(content)
+	if rows, ok := content["rows"].([]any); ok && len(rows) > 0 {
+		if row, ok := rows[0].(map[string]any); ok {
+			if inner, ok := row["object"].(map[string]any); ok {
+				set(inner)
+			}
+		}
+	}
+	return json.Marshal(content)
+}
+
+// newer says whether a resource version is newer than another. They are numbers:
+// see KEP-5504.
+func newer(version, than string) bool {
+	a, errA := strconv.ParseUint(version, 10, 64)
+	b, errB := strconv.ParseUint(than, 10, 64)
+	if errA != nil {
+		return false
+	}
+	return errB != nil || a > b
+}

@@ -1,0 +1,300 @@
+package fanout
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// parallel is how many namespaces are asked at a time.
+const parallel = 8
+
+// collection is a list or a Table with its parts as they are.
+type collection struct {
+	Kind       string            `json:"kind"`
+	APIVersion string            `json:"apiVersion"`
+	Metadata   metav1.ListMeta   `json:"metadata"`
+	Columns    json.RawMessage   `json:"columnDefinitions,omitempty"`
+	Rows       []json.RawMessage `json:"rows,omitzero"`
+	Items      []json.RawMessage `json:"items,omitzero"`
+}
+
+// bookmark is where a list that was cut into pages goes on: a namespace, the
+// continuation within it if there is one, and the version that all pages show.
+type bookmark struct {
+	Namespace string `json:"n"`
+	Continue  string `json:"c,omitempty"`
+	Version   string `json:"v"`
+}
+
+func (m bookmark) encode() string {
+	text, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // three strings
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func decodeMark(text string) (m bookmark, err error) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(raw, &m)
+	}
+	if err != nil || m.Namespace == "" || m.Version == "" {
+		return bookmark{}, apierrors.NewBadRequest("continue key is not valid")
+	}
+	return m, nil
+}
+
+// list answers with the objects of all visible namespaces, as they were at one
+// time.
+func (s *Server) list(w http.ResponseWriter, r *http.Request, q Question, accept string) error {
+	query := r.URL.Query()
+	namespaces, _ := q.Visible()
+	room := s.Memory.Open(q.Payer)
+	defer room.Close()
+	joined, err := s.collect(r, question{q, room}, accept, query, namespaces)
+	if err != nil {
+		return err
+	}
+	if joined.Metadata.Continue == "" && query.Get("continue") == "" {
+		at := map[string]string{}
+		for _, namespace := range namespaces {
+			at[namespace] = joined.Metadata.ResourceVersion
+		}
+		s.positions.set(q.key(query, joined.Metadata.ResourceVersion), at)
+	}
+	head, err := joined.head()
+	if err != nil {
+		return fmt.Errorf("cannot write the answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-cache, private")
+	out := bufio.NewWriterSize(w, writeSize)
+	_, _ = out.Write(head)
+	joined.writeMembers(out)
+	_ = out.Flush() // the caller may be gone
+	return nil
+}
+
+// writeSize is how much of an answer is written at once, in bytes.
+const writeSize = 32 << 10
+
+// head is the beginning of the text of a collection: all but its members, and its end.
+func (c *collection) head() ([]byte, error) {
+	text, err := json.Marshal(collection{Kind: c.Kind, APIVersion: c.APIVersion, Metadata: c.Metadata, Columns: c.Columns})
+	return bytes.TrimSuffix(text, []byte("}")), err
+}
+
+// writeMembers writes the rest. As one text it would be in memory a second time. The
+// writer keeps the first error.
+func (c *collection) writeMembers(w *bufio.Writer) {
+	for _, part := range []struct {
+		name    string
+		members []json.RawMessage
+	}{{"rows", c.Rows}, {"items", c.Items}} {
+		if part.members == nil {
+			continue
+		}
+		_, _ = w.WriteString(`,"` + part.name + `":[`)
+		for i, member := range part.members {
+			if i > 0 {
+				_ = w.WriteByte(',')
+			}
+			_, _ = w.Write(member)
+		}
+		_ = w.WriteByte(']')
+	}
+	_, _ = w.WriteString("}\n")
+}
+
+// question is one whose answer takes room.
+type question struct {
+	Question
+	room *budget.Reservation
+}
+
+func (s *Server) collect(r *http.Request, q question, accept string, query url.Values, namespaces []string) (*collection, error) {
+	limit := 0
+	if text := query.Get("limit"); text != "" {
+		var err error
+		if limit, err = strconv.Atoi(text); err != nil || limit < 0 {
+			return nil, apierrors.NewBadRequest("limit is not a number")
+		}
+	}
+	if token := query.Get("continue"); token != "" {
+		from, err := decodeMark(token)
+		if err != nil {
+			return nil, err
+		}
+		at, _ := slices.BinarySearch(namespaces, from.Namespace)
+		return s.page(r, q, accept, query, namespaces[at:], limit, from)
+	}
+	if limit > 0 {
+		return s.page(r, q, accept, query, namespaces, limit, bookmark{})
+	}
+	return s.listWhole(r, q, accept, query, namespaces)
+}
+
+// listWhole reads all namespaces: the first one says which version of the cluster the
+// others are to show.
+func (s *Server) listWhole(r *http.Request, q question, accept string, query url.Values, namespaces []string) (*collection, error) {
+	var joined *collection
+	rest := namespaces
+	for joined == nil && len(rest) > 0 {
+		first, err := s.listNamespace(r, q, accept, query, rest[0])
+		if err != nil {
+			return nil, err
+		}
+		joined, rest = first, rest[1:]
+	}
+	if joined == nil {
+		return nil, nowhere(q.Question)
+	}
+	query = exact(query, joined.Metadata.ResourceVersion)
+	parts := make([]*collection, len(rest))
+	group, ctx := errgroup.WithContext(r.Context())
+	group.SetLimit(parallel)
+	for i, namespace := range rest {
+		group.Go(func() (err error) {
+			parts[i], err = s.listNamespace(r.WithContext(ctx), q, accept, query, namespace)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for _, part := range parts {
+		joined.add(part)
+	}
+	return joined, nil
+}
+
+// page reads namespaces one after the other until it has as many objects as
+// wanted.
+func (s *Server) page(r *http.Request, q question, accept string, query url.Values, namespaces []string, limit int, from bookmark) (*collection, error) {
+	var joined *collection
+	version := from.Version
+	for i, namespace := range namespaces {
+		asked := query
+		if version != "" {
+			asked = exact(query, version)
+		}
+		asked.Del("continue")
+		if from.Continue != "" && namespace == from.Namespace {
+			asked.Del("resourceVersion")
+			asked.Del("resourceVersionMatch")
+			asked.Set("continue", from.Continue)
+		}
+		if limit > 0 {
+			asked.Set("limit", strconv.Itoa(limit-joined.size()))
+		}
+		part, err := s.listNamespace(r, q, accept, asked, namespace)
+		if err != nil {
+			return nil, err
+		}
+		if part == nil {
+			continue
+		}
+		if joined == nil {
+			joined, version = part, part.Metadata.ResourceVersion
+		} else {
+			joined.Metadata.Continue = part.Metadata.Continue
+			joined.add(part)
+		}
+		joined.Metadata.RemainingItemCount = nil
+		switch {
+		case joined.Metadata.Continue != "":
+			joined.Metadata.Continue = bookmark{namespace, joined.Metadata.Continue, version}.encode()
+			return joined, nil
+		case limit > 0 && joined.size() >= limit && i+1 < len(namespaces):
+			joined.Metadata.Continue = bookmark{namespaces[i+1], "", version}.encode()
+			return joined, nil
+		}
+	}
+	if joined == nil {
+		return nil, nowhere(q.Question)
+	}
+	return joined, nil
+}
+
+// exact asks for the objects as they were at a version.
+func exact(query url.Values, version string) url.Values {
+	out := url.Values{}
+	for name, values := range query {
+		out[name] = slices.Clone(values)
+	}
+	out.Set("resourceVersion", version)
+	out.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
+	return out
+}
+
+// nowhere is the answer to who may look in no namespace.
+func nowhere(q Question) error {
+	return statusError(http.StatusForbidden, metav1.StatusReasonForbidden,
+		fmt.Sprintf("%s is forbidden: there is no namespace in which you may list them", q.Resource))
+}
+
+// listNamespace reads one namespace. It returns nil for a namespace that the API server
+// refuses: rights may have gone a moment ago.
+func (s *Server) listNamespace(r *http.Request, q question, accept string, query url.Values, namespace string) (*collection, error) {
+	response, err := s.ask(r, q.Question, namespace, accept, query)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }() // it has been read
+	body, err := io.ReadAll(q.room.Reader(response.Body))
+	var full *apierrors.StatusError
+	switch {
+	case errors.As(err, &full):
+		return nil, full
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the answer for namespace %s: %w", namespace, err)
+	case response.StatusCode == http.StatusForbidden:
+		return nil, nil
+	case response.StatusCode != http.StatusOK:
+		return nil, errorOf(response.StatusCode, body)
+	}
+	var part collection
+	if err := json.Unmarshal(body, &part); err != nil {
+		return nil, fmt.Errorf("cannot read the answer for namespace %s: %w", namespace, err)
+	}
+	return &part, nil
+}
+
+// errorOf is the error that the API server gave.
+func errorOf(code int, body []byte) error {
+	var status metav1.Status
+	if json.Unmarshal(body, &status) != nil || status.Kind != "Status" || status.Code == 0 {
+		return statusError(int32(code), metav1.StatusReasonUnknown, http.StatusText(code)) // an HTTP status code
+	}
+	return &apierrors.StatusError{ErrStatus: status}
+}
+
+func (c *collection) size() int {
+	if c == nil {
+		return 0
+	}
+	return len(c.Items) + len(c.Rows)
+}
+
+func (c *collection) add(part *collection) {
+	if part == nil {
+		return
+	}
+	c.Items = append(c.Items, part.Items...)
+	c.Rows = append(c.Rows, part.Rows...)
+}

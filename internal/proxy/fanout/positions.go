@@ -1,0 +1,73 @@
+package fanout
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"net/url"
+	"sync"
+)
+
+// maxPositions bounds how many points are remembered.
+const maxPositions = 10_000
+
+// positions remembers, for the resource versions that clients may go on from, how
+// far each namespace was. Events of several namespaces arrive in no common order:
+// a client that has seen version 110 of one namespace may not have seen version
+// 105 of another, so the version alone does not say where to go on.
+//
+// What is forgotten, or was told by another replica, makes a client list anew,
+// which loses nothing either.
+type positions struct {
+	mu     sync.Mutex
+	points map[pointKey]*list.Element
+	recent list.List // of point, the last used one first
+}
+
+type pointKey [sha256.Size]byte
+
+type point struct {
+	key pointKey
+	at  map[string]string // resource version by namespace
+}
+
+// key is that of a point of a question: the same identity, objects and selectors.
+func (q Question) key(query url.Values, version string) pointKey {
+	about := url.Values{}
+	for _, name := range []string{"labelSelector", "fieldSelector"} {
+		about.Set(name, query.Get(name))
+	}
+	about.Set("resource", q.Prefix+"/"+q.Resource)
+	about.Set("who", q.Who)
+	about.Set("version", version)
+	return sha256.Sum256([]byte(about.Encode()))
+}
+
+// set remembers a point.
+func (p *positions) set(key pointKey, at map[string]string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.points == nil {
+		p.points = map[pointKey]*list.Element{}
+	}
+	if old, ok := p.points[key]; ok {
+		p.recent.Remove(old)
+	}
+	p.points[key] = p.recent.PushFront(point{key, at})
+	for len(p.points) > maxPositions {
+		last := p.recent.Back()
+		p.recent.Remove(last)
+		delete(p.points, last.Value.(point).key)
+	}
+}
+
+// get returns a point, nil if it is not known.
+func (p *positions) get(key pointKey) map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found, ok := p.points[key]
+	if !ok {
+		return nil
+	}
+	p.recent.MoveToFront(found)
+	return found.Value.(point).at
+}

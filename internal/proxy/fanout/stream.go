@@ -1,0 +1,117 @@
+package fanout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// start opens the stream of one namespace.
+func (w *watcher) start(ctx context.Context, namespace, version string) {
+	query := url.Values{}
+	for name, values := range w.query {
+		query[name] = slices.Clone(values)
+	}
+	query.Set("watch", "true")
+	query.Set("allowWatchBookmarks", "true") // to know how far a quiet namespace is
+	if query.Get("sendInitialEvents") == "true" {
+		if w.started {
+			// It joins later; its objects are events like others.
+			query.Del("sendInitialEvents")
+			query.Del("resourceVersionMatch")
+			query.Del("resourceVersion")
+		} else {
+			w.initial[namespace] = true
+		}
+	} else {
+		query.Del("resourceVersion")
+		if version != "" {
+			query.Set("resourceVersion", version)
+		}
+	}
+	w.at[namespace] = version
+	w.streams.Go(func() { w.stream(ctx, namespace, query) })
+}
+
+// stream reads the events of one namespace until the end.
+func (w *watcher) stream(ctx context.Context, namespace string, query url.Values) {
+	end := func(err error) {
+		select {
+		case w.events <- event{namespace: namespace, err: err}:
+		case <-ctx.Done():
+		}
+	}
+	response, err := w.open(ctx, namespace, query)
+	if err != nil {
+		end(err)
+		return
+	}
+	defer func() { _ = response.Body.Close() }() // nothing is left to read
+	// A first sign, so that a quiet watch is answered at once.
+	hello := event{namespace: namespace, contentType: response.Header.Get("Content-Type")}
+	select {
+	case w.events <- hello:
+	case <-ctx.Done():
+		return
+	}
+	decoder := NewDecoder(response.Body)
+	for {
+		next := event{namespace: namespace}
+		if next.frame, err = decoder.Next(); err != nil {
+			end(err)
+			return
+		}
+		if err := json.Unmarshal(next.frame.Object, &next.head); err != nil {
+			end(fmt.Errorf("cannot read an event of namespace %s: %w", namespace, err))
+			return
+		}
+		select {
+		case w.events <- next:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// open asks for the events of a namespace. Rights in a namespace that has just
+// come may be known here before the API server knows them.
+func (w *watcher) open(ctx context.Context, namespace string, query url.Values) (*http.Response, error) {
+	const attempts, pause = 20, 100 * time.Millisecond
+	for attempt := 1; ; attempt++ {
+		response, err := w.server.ask(w.request, w.q, namespace, w.accept, query)
+		if err != nil || response.StatusCode == http.StatusOK {
+			return response, err
+		}
+		body, _ := io.ReadAll(io.LimitReader(response.Body, maxEvent)) // what there is of it
+		_ = response.Body.Close()                                      // it has been read
+		if response.StatusCode != http.StatusForbidden || attempt == attempts {
+			return nil, errorOf(response.StatusCode, body)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// limitedReader fails when one event is too large.
+type limitedReader struct {
+	reader io.Reader
+	left   int
+}
+
+func (l *limitedReader) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, errors.New("an event is too large")
+	}
+	n, err := l.reader.Read(p)
+	l.left -= n
+	return n, err
+}

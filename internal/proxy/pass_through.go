@@ -1,0 +1,213 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+)
+
+// transports holds the transports to the API server. The transports for callers' requests
+// have no credentials: a request that loses its token is anonymous, and not the proxy's.
+type transports struct {
+	// short serves upgrades and requests with a short answer. It uses HTTP/1.1, which is
+	// faster for them and needed for upgrades. See [inlineTransport].
+	short http.RoundTripper
+	// long is for watches, many of which share a connection.
+	long http.RoundTripper
+	// own has the proxy's credentials, ownLong the same for watches.
+	own, ownLong http.RoundTripper
+}
+
+// newTransports makes the ways to the API server.
+func newTransports(config *rest.Config) (transports, error) {
+	var t transports
+	nobody := rest.AnonymousClientConfig(config)
+	for _, way := range []struct {
+		transport *http.RoundTripper
+		config    *rest.Config
+		http2     bool
+	}{
+		{&t.short, nobody, false},
+		{&t.long, nobody, true},
+		{&t.own, config, false},
+		{&t.ownLong, config, true},
+	} {
+		made, err := newTransport(way.config, way.http2)
+		if err != nil {
+			return t, err
+		}
+		*way.transport = made
+	}
+	return t, nil
+}
+
+// newTransport makes a way with the credentials of the configuration. Other than
+// client-go's it keeps as many connections as requests are let through.
+func newTransport(config *rest.Config, http2 bool) (http.RoundTripper, error) {
+	tlsConfig, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}
+	transport := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dialer.DialContext,
+		TLSClientConfig:     tlsConfig,
+		TLSHandshakeTimeout: dialTimeout,
+		MaxIdleConnsPerHost: defaultInFlight,
+		IdleConnTimeout:     idleTimeout,
+		// Compressed answers pass unchanged.
+		DisableCompression: true,
+		ForceAttemptHTTP2:  http2,
+		// A connection that has died must not keep its watches waiting.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: keepAlive, PingTimeout: dialTimeout},
+	}
+	if http2 {
+		return rest.HTTPWrappersForConfig(config, transport)
+	}
+	host, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
+	}
+	way, err := newInlineTransport(host, tlsConfig, dialer, transport)
+	if err != nil {
+		return nil, err
+	}
+	return rest.HTTPWrappersForConfig(config, way)
+}
+
+const (
+	dialTimeout = 10 * time.Second
+	keepAlive   = 30 * time.Second
+)
+
+// RoundTrip sends a request on its way.
+func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
+	c := callFrom(r.Context())
+	switch {
+	case c == nil:
+		return nil, errors.New("the request was not read")
+	case c.credential.certified != nil && c.upgrade:
+		return t.own.RoundTrip(r)
+	case c.credential.certified != nil:
+		return t.ownLong.RoundTrip(r)
+	case c.info.Verb == "watch" && !c.upgrade:
+		return t.long.RoundTrip(r)
+	}
+	return t.short.RoundTrip(r)
+}
+
+// newPass makes what passes requests on as they are, for the caller.
+func (p *Proxy) newPass() *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Transport:  &p.transports,
+		Rewrite:    p.rewrite,
+		BufferPool: &buffers{},
+		ErrorLog:   slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
+		ModifyResponse: func(response *http.Response) error {
+			if c := callFrom(response.Request.Context()); c.info.Verb == "watch" && response.StatusCode == http.StatusOK {
+				response.Body = newDrainable(response.Request.Context(), response.Body, func(ctx context.Context) bool { return p.isUnauthorized(ctx, c) })
+			}
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			var tooLarge *http.MaxBytesError
+			switch {
+			case errors.As(err, &tooLarge):
+				p.refuse(w, r, refuse("size", apierrors.NewRequestEntityTooLargeError("the body is too large")))
+			case errors.Is(err, context.DeadlineExceeded):
+				p.refuse(w, r, refuse("timeout", apierrors.NewTimeoutError("the API server has not answered in time", 1)))
+			default:
+				p.log.Debug("cannot pass a request on", "error", err)
+				p.refuse(w, r, unavailable(errors.New("there is no connection")))
+			}
+		},
+	}
+}
+
+func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
+	// The path and the query stay unchanged, so that the API server decides about the
+	// client's own bytes.
+	pr.Out.URL.Scheme, pr.Out.URL.Host, pr.Out.Host = p.host.Scheme, p.host.Host, ""
+	pr.Out.URL.RawQuery = pr.In.URL.RawQuery
+	for name := range pr.Out.Header {
+		// Names of a front proxy, which we are not.
+		if strings.HasPrefix(name, "X-Remote-") {
+			delete(pr.Out.Header, name)
+		}
+	}
+	c := callFrom(pr.In.Context())
+	if who := c.credential.certified; who != nil {
+		stripImpersonation(pr.Out.Header)
+		pr.Out.Header.Set("Impersonate-User", who.GetName())
+		for _, g := range who.GetGroups() {
+			pr.Out.Header.Add("Impersonate-Group", g)
+		}
+		return
+	}
+	if c.credential.bearer {
+		pr.Out.Header.Set("Authorization", "Bearer "+c.credential.token)
+	}
+}
+
+// drainable is the body of a watch, which can be ended in good order: clients go on
+// with another one.
+type drainable struct {
+	io.ReadCloser
+	stopped atomic.Bool
+	done    context.CancelFunc
+}
+
+// newDrainable ends the body when over returns true, which returns when its context
+// ends.
+func newDrainable(ctx context.Context, body io.ReadCloser, over func(context.Context) bool) io.ReadCloser {
+	ctx, done := context.WithCancel(ctx)
+	d := &drainable{ReadCloser: body, done: done}
+	go func() {
+		if over(ctx) {
+			d.stopped.Store(true)
+			_ = body.Close()
+		}
+	}()
+	return d
+}
+
+func (d *drainable) Read(b []byte) (int, error) {
+	n, err := d.ReadCloser.Read(b)
+	if err != nil && d.stopped.Load() {
+		err = io.EOF
+	}
+	return n, err
+}
+
+func (d *drainable) Close() error {
+	d.done()
+	return d.ReadCloser.Close()
+}
+
+// buffers are the buffers that answers are copied with.
+type buffers struct{ pool sync.Pool }
+
+const bufferSize = 16 << 10
+
+// Get implements httputil.BufferPool.
+func (b *buffers) Get() []byte {
+	if buffer, ok := b.pool.Get().(*[bufferSize]byte); ok {
+		return buffer[:]
+	}
+	return make([]byte, bufferSize)
+}
+
+// Put implements httputil.BufferPool.
+func (b *buffers) Put(buffer []byte) { b.pool.Put((*[bufferSize]byte)(buffer)) }

@@ -1,0 +1,154 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// requestCall holds the parsed properties of a request.
+type requestCall struct {
+	credential credential
+	as         *impersonation
+	info       *request.RequestInfo
+	// plain reports that the proxy may answer the request, because the request has only
+	// one reading. The proxy passes all other requests on or refuses them.
+	plain   bool
+	upgrade bool
+
+	// caller is the user of the credential and acting the user after impersonation. Both
+	// are set by authentication. auditID returns the audit ID of the request.
+	caller, acting user.Info
+	auditID        func() string
+	// room counts the bytes of the request and of its answer that are in memory at once.
+	room *budget.Reservation
+}
+
+// infos understands requests as the API server does.
+var infos = request.RequestInfoFactory{
+	APIPrefixes:          sets.NewString("api", "apis"),
+	GrouplessAPIPrefixes: sets.NewString("api"),
+}
+
+// requestCheck reads one thing of a request, or says why the request goes nowhere.
+type requestCheck struct {
+	name string
+	do   func(*http.Request, *requestCall) error
+}
+
+// requestChecks returns the checks of every request, in order.
+func requestChecks(certificates bool) []requestCheck {
+	return []requestCheck{
+		{"hops", func(r *http.Request, _ *requestCall) error { return checkHops(r) }},
+		{"credential", func(r *http.Request, c *requestCall) (err error) {
+			c.credential, err = readCredential(r, certificates)
+			return err
+		}},
+		{"impersonation", func(r *http.Request, c *requestCall) (err error) {
+			c.as, err = readImpersonation(r.Header)
+			return err
+		}},
+		{"masters", func(_ *http.Request, c *requestCall) error { return c.as.checkGroups() }},
+		{"path", func(r *http.Request, _ *requestCall) error {
+			if !strings.HasPrefix(r.URL.Path, "/") || r.URL.Opaque != "" {
+				return badRequest("path", "the address of the request is not a path")
+			}
+			return nil
+		}},
+	}
+}
+
+// parseRequest reads a request, or says why it goes nowhere.
+func parseRequest(r *http.Request, checks []requestCheck) (*requestCall, error) {
+	c := &requestCall{upgrade: isUpgrade(r)}
+	for _, check := range checks {
+		if err := check.do(r, c); err != nil {
+			return nil, err
+		}
+	}
+	info, infoErr := infos.NewRequestInfo(r)
+	if infoErr != nil {
+		info = &request.RequestInfo{Path: r.URL.Path, Verb: strings.ToLower(r.Method)}
+	}
+	_, queryErr := url.ParseQuery(r.URL.RawQuery)
+	c.info = info
+	c.plain = infoErr == nil && queryErr == nil && !c.upgrade && r.URL.EscapedPath() == canonical(info)
+	return c, nil
+}
+
+// canonical returns the canonical path of a request that the proxy may answer, and ""
+// for all other requests.
+func canonical(info *request.RequestInfo) string {
+	if !info.IsResourceRequest || info.Subresource != "" {
+		return ""
+	}
+	path := "/" + info.APIPrefix
+	if info.APIGroup != "" {
+		path += "/" + info.APIGroup
+	}
+	path += "/" + info.APIVersion + "/" + info.Resource
+	if len(info.Parts) > 1 {
+		path += "/" + url.PathEscape(info.Parts[1])
+	}
+	return path
+}
+
+// longRunning says whether the answer may take as long as the client wants.
+func (c *requestCall) longRunning() bool {
+	if c.upgrade || c.info.Verb == "watch" || c.info.Verb == "proxy" {
+		return true
+	}
+	switch c.info.Subresource {
+	case "proxy", "exec", "attach", "portforward", "log":
+		return true
+	}
+	return false
+}
+
+type contextKey struct{}
+
+func withCall(ctx context.Context, c *requestCall) context.Context {
+	return context.WithValue(ctx, contextKey{}, c)
+}
+
+// callFrom returns the call of a request's context; the proxy puts it there.
+func callFrom(ctx context.Context) *requestCall {
+	c, _ := ctx.Value(contextKey{}).(*requestCall)
+	return c
+}
+
+// callerOf returns the user of the credential of a request.
+func (p *Proxy) callerOf(ctx context.Context, c *requestCall) (user.Info, error) {
+	if c.caller == nil {
+		c.caller = c.credential.certified
+	}
+	if c.caller != nil {
+		return c.caller, nil
+	}
+	who, err := p.identities.who(ctx, c.credential.token)
+	if err != nil {
+		return nil, err
+	}
+	c.caller = who
+	return who, nil
+}
+
+// identity returns the user of a request after impersonation. The proxy's answers depend on
+// this user.
+func (p *Proxy) identity(ctx context.Context, c *requestCall) (user.Info, error) {
+	who, err := p.callerOf(ctx, c)
+	if err != nil || c.as == nil {
+		return who, err
+	}
+	if err := p.mayBe(ctx, c.credential.token, who, c.as); err != nil {
+		return nil, err
+	}
+	c.acting, err = c.as.identity()
+	return c.acting, err
+}

@@ -1,0 +1,224 @@
+package server
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/tenure-dev/tenure/internal/process/pki"
+	"github.com/tenure-dev/tenure/internal/proxy"
+)
+
+// limited serves a handler as the command does, and returns a way to connect.
+func limited(t *testing.T, h http.HandlerFunc, change func(*http.Server)) func(t *testing.T, protocol string) *tls.Conn {
+	t.Helper()
+	authority, err := pki.NewAuthority("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write(t, authority, dir, "limits")
+	log := slog.New(slog.DiscardHandler)
+	config, _, err := Options{TLSDir: dir}.loadTLS(t.Context(), nil, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all servers
+	if err := all.add("127.0.0.1:0", h, config, log); err != nil {
+		t.Fatal(err)
+	}
+	change(all[0].Server)
+	ended := make(chan error, 1)
+	go func() { ended <- all[0].serve() }()
+	t.Cleanup(func() {
+		_ = all[0].Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return func(t *testing.T, protocol string) *tls.Conn {
+		t.Helper()
+		conn, err := tls.Dial("tcp", all[0].listener.Addr().String(), &tls.Config{RootCAs: authority.Pool(), NextProtos: []string{protocol}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+}
+
+// short is a bound in place of one that takes too long for a test. It holds for the
+// handshake too, which takes its time on a busy machine.
+const short = 5 * time.Second
+
+// Who sends a request's header slowly, or nothing, is cut off.
+func TestSlowHeader(t *testing.T) {
+	t.Parallel()
+	dial := limited(t, func(http.ResponseWriter, *http.Request) { t.Error("there is a request") }, func(s *http.Server) {
+		if s.ReadHeaderTimeout != headerTimeout || s.IdleTimeout != idleTimeout {
+			t.Errorf("headers may take %s, and connections be idle for %s", s.ReadHeaderTimeout, s.IdleTimeout)
+		}
+		s.ReadHeaderTimeout = short
+	})
+	for _, sent := range []string{"", "GET / HT", "GET / HTTP/1.1\r\nHost: proxy\r\nX: "} {
+		t.Run(fmt.Sprintf("%q", sent), func(t *testing.T) {
+			t.Parallel()
+			conn := dial(t, "http/1.1")
+			if _, err := io.WriteString(conn, sent); err != nil {
+				t.Fatal(err)
+			}
+			if answer, err := io.ReadAll(conn); err != nil && strings.Contains(err.Error(), "timeout") {
+				t.Errorf("the connection is still open: %q", answer)
+			}
+		})
+	}
+}
+
+// preface begins HTTP/2 on a connection.
+func preface(t *testing.T, conn *tls.Conn) *http2.Framer {
+	t.Helper()
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(conn, conn)
+	framer.AllowIllegalWrites = true
+	if err := framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	return framer
+}
+
+func encode(t *testing.T, fields ...string) []byte {
+	t.Helper()
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for i := 0; i < len(fields); i += 2 {
+		if err := encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return block.Bytes()
+}
+
+var request = []string{":method", "GET", ":scheme", "https", ":authority", "proxy", ":path", "/"}
+
+// A header that goes on and on in HTTP/2 ends the connection, long before it has
+// taken much memory.
+func TestEndlessHeader(t *testing.T) {
+	t.Parallel()
+	dial := limited(t, func(http.ResponseWriter, *http.Request) { t.Error("there is a request") }, func(*http.Server) {})
+	framer := preface(t, dial(t, "h2"))
+	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: encode(t, request...), EndStream: true}); err != nil {
+		t.Fatal(err)
+	}
+	// Ten times what a header may have: the server stops reading before.
+	sent, err := 0, error(nil)
+	for i := 0; err == nil && sent < 10*maxHeader; i++ {
+		some := encode(t, "x", strings.Repeat("y", 8<<10))
+		err = framer.WriteContinuation(1, false, some)
+		sent += len(some)
+	}
+	for err == nil {
+		var frame http2.Frame
+		if frame, err = framer.ReadFrame(); err != nil {
+			break
+		}
+		if _, gone := frame.(*http2.GoAwayFrame); gone {
+			return
+		}
+	}
+	if strings.Contains(err.Error(), "timeout") {
+		t.Errorf("the connection is still open after a header of %d bytes", sent)
+	}
+}
+
+// Who does not let an answer through that is ready loses it.
+func TestUnreadAnswer(t *testing.T) {
+	t.Parallel()
+	dial := limited(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "answer") }, func(s *http.Server) {
+		if s.WriteTimeout != proxy.AnswerTimeout {
+			t.Errorf("answers may take %s", s.WriteTimeout)
+		}
+		s.WriteTimeout = short
+	})
+	framer := preface(t, dial(t, "h2"))
+	if err := framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+		t.Fatal(err)
+	}
+	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: encode(t, request...), EndStream: true, EndHeaders: true}); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			if strings.Contains(err.Error(), "timeout") {
+				t.Fatalf("the answer is still to be sent: %v", err)
+			}
+			return // the connection went with it
+		}
+		if _, reset := frame.(*http2.RSTStreamFrame); reset {
+			return
+		}
+	}
+}
+
+// Streams that are opened and reset in one go do not make more requests run at a
+// time than a connection may have.
+func TestResets(t *testing.T) {
+	t.Parallel()
+	var running, most atomic.Int64
+	release := make(chan struct{})
+	dial := limited(t, func(http.ResponseWriter, *http.Request) {
+		now := running.Add(1)
+		for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
+		}
+		<-release
+		running.Add(-1)
+	}, func(*http.Server) {})
+	defer close(release)
+	conn := dial(t, "h2")
+	framer := preface(t, conn)
+	read := make(chan string, 1)
+	go func() {
+		for {
+			frame, err := framer.ReadFrame()
+			if err != nil {
+				read <- err.Error()
+				return
+			}
+			if gone, ok := frame.(*http2.GoAwayFrame); ok {
+				read <- gone.ErrCode.String()
+				return
+			}
+		}
+	}()
+	const streams = 20_000
+	for i := range uint32(streams) {
+		err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: encode(t, request...), EndStream: true, EndHeaders: true})
+		if err == nil {
+			err = framer.WriteRSTStream(2*i+1, http2.ErrCodeCancel)
+		}
+		if err != nil {
+			break // the server has had enough
+		}
+	}
+	if got := <-read; strings.Contains(got, "timeout") {
+		t.Errorf("the connection is still open: %s", got)
+	}
+	if got := most.Load(); got == 0 || got > 250 {
+		t.Errorf("%d requests ran at a time", got)
+	}
+}

@@ -1,0 +1,116 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+
+	"github.com/tenure-dev/tenure/internal/process/pki"
+	"github.com/tenure-dev/tenure/internal/ui"
+)
+
+// loadTLS makes the configuration of the listener, and what says whether there is a
+// certificate yet. Certificates are followed until the context ends.
+func (o Options) loadTLS(ctx context.Context, api *rest.Config, log *slog.Logger) (*tls.Config, func(*http.Request) error, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	if o.ClientCAFile != "" {
+		authorities, err := os.ReadFile(o.ClientCAFile)
+		if err != nil {
+			return nil, nil, fmt.Errorf("cannot read the authority of clients: %w", err)
+		}
+		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.VerifyClientCertIfGiven
+		if !config.ClientCAs.AppendCertsFromPEM(authorities) {
+			return nil, nil, fmt.Errorf("cannot read the authority of clients: no certificate in %s", o.ClientCAFile)
+		}
+	}
+	always := func(*http.Request) error { return nil }
+	certFile, keyFile, err := o.certFiles()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case certFile == "" && o.TLSSecret != "":
+		keeper, err := o.keeper(api)
+		if err != nil {
+			return nil, nil, err
+		}
+		config.GetCertificate = keeper.Certificate
+		// It ends with the context only.
+		go func() { _ = keeper.Start(logr.NewContextWithSlogLogger(ctx, log)) }()
+		return config, keeper.Ready, nil
+	case certFile == "":
+		return config, always, o.selfSigned(config, log)
+	}
+	watcher, err := certwatcher.New(certFile, keyFile)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot read the certificate: %w", err)
+	}
+	config.GetCertificate = watcher.GetCertificate
+	go func() {
+		if err := watcher.Start(ctx); err != nil {
+			log.Error("the certificate is not read again", "error", err)
+		}
+	}()
+	return config, always, nil
+}
+
+// certFiles are the files of the certificate, "" if the proxy is to make its own.
+func (o Options) certFiles() (cert, key string, err error) {
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		return "", "", errors.New("cannot serve TLS: --tls-cert-file and --tls-private-key-file go together")
+	}
+	switch {
+	case o.CertFile != "":
+		return o.CertFile, o.KeyFile, nil
+	case o.TLSDir == "" && o.TLSSecret != "":
+		return "", "", nil
+	case o.TLSDir == "":
+		return "", "", ui.WithHint(errors.New("cannot serve TLS: there is no certificate"),
+			"give --tls-cert-file and --tls-private-key-file, or --tls-secret or --tls-dir to let the proxy make one")
+	}
+	cert, key = filepath.Join(o.TLSDir, "tls.crt"), filepath.Join(o.TLSDir, "tls.key")
+	switch _, err := os.Stat(cert); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", "", nil
+	case err != nil:
+		return "", "", fmt.Errorf("cannot read the certificate: %w", err)
+	}
+	return cert, key, nil
+}
+
+// selfSigned gives the listener a certificate of its own. Its key never leaves the
+// process; the authority is written for those who are to trust it.
+func (o Options) selfSigned(config *tls.Config, log *slog.Logger) error {
+	authority, err := pki.NewAuthority("tenure-proxy")
+	if err != nil {
+		return err
+	}
+	hosts := slices.Concat(o.TLSHosts, []string{"localhost", "127.0.0.1", "::1"})
+	pair, err := authority.Issue(pki.Request{CommonName: "tenure-proxy", Hosts: hosts})
+	if err != nil {
+		return err
+	}
+	certificate, err := pair.TLS()
+	if err != nil {
+		return fmt.Errorf("cannot use a certificate of the proxy's own: %w", err)
+	}
+	config.Certificates = []tls.Certificate{certificate}
+	file := filepath.Join(o.TLSDir, "ca.crt")
+	if err := os.WriteFile(file, authority.CertPEM, 0o644); err != nil { //nolint:gosec // certificates are public
+		log.Warn("nobody can verify the proxy's certificate: its authority cannot be written", "error", err)
+		return nil
+	}
+	log.Info("the proxy has a certificate of its own", "authority", file)
+	return nil
+}

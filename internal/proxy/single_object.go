@@ -1,0 +1,203 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/discovery"
+
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
+)
+
+const (
+	// scopeAge is how long it is believed that a kind is in the cluster and in no
+	// namespace. It can change only by deleting the kind with all its objects.
+	scopeAge = 5 * time.Second
+	// maxObject is the maximum size of a single object, in bytes: more than an API server
+	// stores.
+	maxObject = 8 << 20
+	// attempts are how often a single object is read that changes meanwhile.
+	attempts = 5
+)
+
+// serveShared answers a read of a cluster-scoped kind of which something is shared with
+// the caller. It returns false when there is nothing to be seen, so that the API
+// server refuses it.
+func (p *Proxy) serveShared(w http.ResponseWriter, r *http.Request, c *requestCall, who user.Info) (bool, error) {
+	kind := schema.GroupResource{Group: c.info.APIGroup, Resource: c.info.Resource}
+	given := p.view.shares(who, kind, c.info.Verb)
+	if given.empty() {
+		return false, nil
+	}
+	// As a list in all namespaces, it would show everybody's.
+	if inCluster, err := p.scopes.inCluster(c.info.APIGroup, c.info.APIVersion, c.info.Resource); err != nil || !inCluster {
+		return false, err
+	}
+	if c.info.Verb == "get" {
+		return p.serveSharedObject(w, r, c, who, given)
+	}
+	return true, p.serveAsProxy(w, r, c, who, sharedRule{p.view, kind, c.info.Verb})
+}
+
+// serveSharedObject answers a get of one object if its labels match a shared selector. A get has no
+// label selector, so single reads the labels before and after the get: if the resource
+// version is the same both times, the object between them has the same labels.
+func (p *Proxy) serveSharedObject(w http.ResponseWriter, r *http.Request, c *requestCall, who user.Info, given share) (bool, error) {
+	payer := p.view.flowDistinguisher(who)
+	if !p.lists.take(payer) {
+		return true, tooMany("quota", "%q has too many requests open: at most %d at a time", payer, p.lists.max)
+	}
+	defer p.lists.giveBack(payer)
+	path, query := canonical(c.info), r.URL.Query()
+	// The newest version is as new as any that is asked for.
+	query.Del("resourceVersion")
+	for range attempts {
+		before, err := p.metadata(r.Context(), path, c.room)
+		if err != nil || before == nil || !given.matches(before.Labels) {
+			return false, err
+		}
+		out, err := p.ownRequest(r.Context(), r, c, who, query)
+		if err != nil {
+			return true, err
+		}
+		object, err := p.readAll(out, c.room)
+		if err != nil {
+			return true, err
+		}
+		after, err := p.metadata(r.Context(), path, c.room)
+		if err != nil {
+			return true, err
+		}
+		if after == nil || after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
+			c.room.Close() // nothing of this attempt is kept
+			continue
+		}
+		copyHeader(w.Header(), object.header)
+		w.WriteHeader(object.status)
+		_, _ = w.Write(object.body)
+		return true, nil
+	}
+	return true, refuse("changing", apierrors.NewServiceUnavailable("the object changes all the time: try again"))
+}
+
+// metadata reads the metadata of one object with the proxy's credentials. It returns nil if
+// the object does not exist.
+func (p *Proxy) metadata(ctx context.Context, path string, room *budget.Reservation) (*metav1.PartialObjectMetadata, error) {
+	target := *p.host
+	target.Path = path
+	out, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	out.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+	out.Header.Set("User-Agent", agent)
+	object, err := p.readAll(out, room)
+	if err != nil {
+		return nil, err
+	}
+	switch object.status {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("the API server refuses the proxy with %d", object.status)
+	}
+	found := &metav1.PartialObjectMetadata{}
+	if err := runtime.DecodeInto(codecs.UniversalDeserializer(), object.body, found); err != nil {
+		return nil, fmt.Errorf("cannot read the metadata of an object: %w", err)
+	}
+	return found, nil
+}
+
+// fullResponse is an answer that was read to its end.
+type fullResponse struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// readAll sends a request as the proxy and reads the complete answer, for which it takes
+// room.
+func (p *Proxy) readAll(out *http.Request, room *budget.Reservation) (*fullResponse, error) {
+	response, err := p.transports.own.RoundTrip(out)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
+		p.log.Error("the API server refuses the proxy itself", "code", response.StatusCode, "path", out.URL.Path)
+		return nil, fmt.Errorf("the API server refuses the proxy with %s", response.Status)
+	}
+	body, err := io.ReadAll(room.Reader(io.LimitReader(response.Body, maxObject+1)))
+	if err == nil && len(body) > maxObject {
+		err = errors.New("the object is too large")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &fullResponse{response.StatusCode, response.Header, body}, nil
+}
+
+// scopes says which kinds are in no namespace. Kinds are looked up when they are
+// asked for, so that new ones need no restart.
+type scopes struct {
+	client discovery.ServerResourcesInterface
+	mu     sync.Mutex
+	known  map[schema.GroupVersion]scope
+}
+
+// scope holds the cluster-scoped kinds of a group version.
+type scope struct {
+	resources []string
+	read      time.Time
+}
+
+// inCluster says whether a kind is served and in no namespace.
+func (s *scopes) inCluster(group, version, resource string) (bool, error) {
+	gv := schema.GroupVersion{Group: group, Version: version}
+	s.mu.Lock()
+	known, ok := s.known[gv]
+	s.mu.Unlock()
+	if ok && time.Since(known.read) < scopeAge && slices.Contains(known.resources, resource) {
+		return true, nil
+	}
+	began := time.Now()
+	list, err := s.client.ServerResourcesForGroupVersion(gv.String())
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot ask for the kinds of %s: %w", gv, err)
+	}
+	known = scope{read: began}
+	for _, r := range list.APIResources {
+		if !r.Namespaced {
+			known.resources = append(known.resources, r.Name)
+		}
+	}
+	s.mu.Lock()
+	s.known[gv] = known
+	s.mu.Unlock()
+	return slices.Contains(known.resources, resource), nil
+}
+
+// pathOf is the path of an object of a cluster-scoped kind.
+func pathOf(kind schema.GroupVersionResource, name string) string {
+	prefix := "/api/" + kind.Version
+	if kind.Group != "" {
+		prefix = "/apis/" + kind.Group + "/" + kind.Version
+	}
+	return prefix + "/" + kind.Resource + "/" + url.PathEscape(name)
+}

@@ -1,0 +1,228 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/tenure-dev/tenure/internal/proxy/budget"
+	"github.com/tenure-dev/tenure/internal/proxy/fanout"
+)
+
+// filter filters a watch of all namespaces by the visible set of a user. It sends the events
+// that the API server sends for a selector: ADDED for a namespace that becomes visible, and
+// DELETED with the last visible object for a namespace that becomes invisible, both at the
+// resource version of the change. So a client can continue from any event and misses no
+// change.
+type filter struct {
+	// accept are the forms that the client can be sent.
+	accept string
+	// known returns the labels of a namespace in the view.
+	known func(name string) (labels map[string]string, ok bool)
+
+	mu  sync.Mutex
+	see *visibleNamespaces
+	// shown are the namespaces that the client knows of, as it saw them last.
+	shown map[string]member
+	// unsettled are those that RBAC has begun to name while they were not shown,
+	// since they were not tenants', and of which no event has come after that.
+	unsettled map[string]bool
+	// room counts the bytes of shown.
+	room *budget.Reservation
+	// columns are the columns of the table, which only the first event has. headed
+	// reports that the client has received them.
+	columns json.RawMessage
+	headed  bool
+}
+
+// watch returns the filter of a watch, and changes the query so that it selects all
+// namespaces, with the client's own selectors. It assumes that a client that continues from
+// a version has the namespaces that were visible then.
+func (r reader) watch(ctx context.Context, query url.Values, see *visibleNamespaces, goesOn bool) (*filter, error) {
+	// This only checks the query. The selection applies to the namespaces that at reads.
+	if err := narrow(maps.Clone(query), Selection{Labels: emptySelector}); err != nil {
+		return nil, err
+	}
+	accept, err := fanout.Accepted(r.request.Header)
+	if err != nil {
+		var status *apierrors.StatusError
+		if errors.As(err, &status) {
+			return nil, refuse("accept", status)
+		}
+		return nil, err
+	}
+	if query.Get("includeObject") == "None" {
+		query.Set("includeObject", "Metadata") // there would be no labels to judge by
+	}
+	f := &filter{accept: accept, see: see, room: r.call.room, shown: map[string]member{}, unsettled: map[string]bool{}, known: func(name string) (map[string]string, bool) {
+		ns, ok := r.proxy.view.namespace(name)
+		if !ok {
+			return nil, false
+		}
+		return ns.Labels, true
+	}}
+	if !goesOn {
+		return f, nil
+	}
+	then := maps.Clone(query)
+	exactly(then, query.Get("resourceVersion"))
+	f.shown, _, err = r.at(ctx, then, listAccept(accept), see)
+	return f, err
+}
+
+// listAccept is how a list is asked for in the forms of an event.
+func listAccept(accept string) string {
+	return strings.ReplaceAll(accept, "as=PartialObjectMetadata;", "as=PartialObjectMetadataList;")
+}
+
+// copyTo sends the visible events to the client until either side ends the watch or an event
+// cannot be parsed.
+func (f *filter) copyTo(s *stream, body io.Reader) error {
+	events := fanout.NewDecoder(body)
+	for {
+		next, err := events.Next()
+		if err != nil {
+			return nil
+		}
+		out, err := f.pass(next)
+		if err != nil {
+			return err
+		}
+		if out == nil {
+			continue
+		}
+		text, err := json.Marshal(out)
+		if err != nil {
+			return err
+		}
+		if _, err := s.Write(append(text, '\n')); err != nil {
+			return nil
+		}
+	}
+}
+
+// pass returns the event that the client gets for an event of the API server, or nil.
+func (f *filter) pass(in fanout.Frame) (*fanout.Frame, error) {
+	if in.Type == watch.Error {
+		return &in, nil
+	}
+	m, err := readMember(in.Object)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.noteColumns(in.Object); err != nil {
+		return nil, err
+	}
+	switch in.Type {
+	case watch.Bookmark:
+		if m.name != "" {
+			return nil, errors.New("cannot pass on a bookmark with a name")
+		}
+		return f.withColumns(in)
+	case watch.Added, watch.Modified, watch.Deleted:
+	default:
+		return nil, fmt.Errorf("cannot pass on an event of the type %q", in.Type)
+	}
+	if m.name == "" {
+		return nil, errNameless
+	}
+	delete(f.unsettled, m.name)
+	before, was := f.shown[m.name]
+	may := f.see.sees(m.name, m.labels)
+	if may && in.Type != watch.Deleted {
+		if err := f.room.Take(int64(len(m.object) - len(before.object))); err != nil {
+			return nil, err
+		}
+		f.shown[m.name] = m
+		in.Type = watch.Modified
+		if !was {
+			in.Type = watch.Added
+		}
+		return f.withColumns(in)
+	}
+	if !was {
+		return nil, nil
+	}
+	delete(f.shown, m.name)
+	if err := f.room.Take(-int64(len(before.object))); err != nil {
+		return nil, err
+	}
+	in.Type = watch.Deleted
+	if !may {
+		// The client gets the new resource version and no other new field.
+		if in.Object, err = fanout.WithVersion(before.object, m.version); err != nil {
+			return nil, err
+		}
+	}
+	return f.withColumns(in)
+}
+
+// noteColumns keeps the columns of a table.
+func (f *filter) noteColumns(object json.RawMessage) error {
+	if f.headed || f.columns != nil {
+		return nil
+	}
+	var table struct{ ColumnDefinitions json.RawMessage }
+	if err := json.Unmarshal(object, &table); err != nil {
+		return err
+	}
+	if string(table.ColumnDefinitions) != "null" {
+		f.columns = table.ColumnDefinitions
+	}
+	return nil
+}
+
+// withColumns puts the columns into the first table that the client is sent.
+func (f *filter) withColumns(out fanout.Frame) (*fanout.Frame, error) {
+	if f.headed || f.columns == nil {
+		return &out, nil
+	}
+	var table map[string]json.RawMessage
+	if err := json.Unmarshal(out.Object, &table); err != nil {
+		return nil, err
+	}
+	table["columnDefinitions"] = f.columns
+	raw, err := json.Marshal(table)
+	f.headed, f.columns = true, nil
+	out.Object = raw
+	return &out, err
+}
+
+// keep replaces the visible set. It returns false if a namespace became visible or invisible
+// by a change of rights alone: no event of the API server tells the client then.
+func (f *filter) keep(now *visibleNamespaces) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now.all != f.see.all || !slices.Equal(now.owned, f.see.owned) {
+		return false
+	}
+	for name := range now.names {
+		if _, shown := f.shown[name]; !shown && !f.see.names[name] {
+			f.unsettled[name] = true
+		}
+	}
+	for name := range f.see.names {
+		if m, shown := f.shown[name]; !now.names[name] && shown && !now.owns(m.labels) {
+			return false
+		}
+	}
+	f.see = now
+	for name := range f.unsettled {
+		if set, ok := f.known(name); ok && now.names[name] && now.foreign(set) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,222 @@
+// Package replication says which objects come into which namespaces of a tenant: a
+// pure function from lists of objects and the tenant's namespaces. Whatever it
+// returns lies in one of these namespaces and is of a kind that has namespaces. Who
+// applies the objects, and whether that account may, is not decided here.
+package replication
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// MaxObjects is how many objects one declaration may come to, in all namespaces
+	// together: they are listed in a status.
+	MaxObjects = 5000
+	// LabelReplicated is on each object that was replicated: [Made] or [Adopted].
+	LabelReplicated = "tenure.dev/replicated"
+	// Made says that the object was not there before, and goes with its declaration.
+	Made = "made"
+	// Adopted says that the object is somebody else's as well, and stays.
+	Adopted = "adopted"
+)
+
+// Scope says where objects of a kind are.
+type Scope int
+
+const (
+	// Unknown kinds are not served by the cluster, or are only asked and not stored.
+	Unknown Scope = iota
+	// Namespaced kinds have a namespace.
+	Namespaced
+	// Cluster kinds have none.
+	Cluster
+)
+
+// Namespace is one that the tenant has.
+type Namespace struct {
+	Name   string
+	Labels map[string]string
+}
+
+// Entry is a list of objects and the namespaces that get it.
+type Entry struct {
+	// Name says where it is in its declaration, for messages.
+	Name string
+	// Selector chooses the namespaces by their labels; nil chooses all.
+	Selector labels.Selector
+	// Items are objects as JSON.
+	Items [][]byte
+	// Copies are objects that exist, as they were read for a namespace.
+	Copies map[string][]*unstructured.Unstructured
+	// Labels and Annotations are added to each object.
+	Labels, Annotations map[string]string
+	// Variables lets items have {{ tenant.name }} and {{ namespace }}, and nothing
+	// else in double braces.
+	Variables bool
+}
+
+// Input is what the plan has to know.
+type Input struct {
+	// Tenant is the tenant's name.
+	Tenant string
+	// Namespaces are all that the tenant has. Those of the platform must not be
+	// among them.
+	Namespaces []Namespace
+	// Entries are the lists.
+	Entries []Entry
+	// Scope says where objects of a kind are.
+	Scope func(schema.GroupVersionKind) Scope
+}
+
+// Object is one that a namespace gets.
+type Object struct {
+	// Entry is the index of its list.
+	Entry int
+	// Object has a namespace, and of the metadata name, labels and annotations only.
+	Object *unstructured.Unstructured
+}
+
+// Key names an object in a cluster, whatever its version.
+type Key struct {
+	Group, Kind, Namespace, Name string
+}
+
+// KeyOf returns an object's.
+func KeyOf(u *unstructured.Unstructured) Key {
+	gvk := u.GroupVersionKind()
+	return Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()}
+}
+
+// Refusal says why something is not replicated.
+type Refusal struct {
+	// Where is the list and the item in it.
+	Where string
+	// Reason is for people.
+	Reason string
+}
+
+func (r Refusal) String() string { return r.Where + ": " + r.Reason }
+
+// Plan returns the objects, by list, and within it by namespace, and what is refused.
+// What is refused keeps nothing else back.
+func Plan(in Input) ([]Object, []Refusal) {
+	p := &planner{in: in, seen: map[Key]string{}, said: map[Refusal]bool{}}
+	for i := range in.Entries {
+		p.entry(i, &in.Entries[i])
+	}
+	if n := len(p.objects); n > MaxObjects {
+		p.objects = p.objects[:MaxObjects]
+		p.refuse("all", "there are %d objects in all namespaces together, and %d of them at most are replicated: make the lists shorter, or select fewer namespaces", n, MaxObjects)
+	}
+	return p.objects, p.refusals
+}
+
+// Selects returns those of the namespaces that get a list.
+func (e *Entry) Selects(namespaces []Namespace) []Namespace {
+	var selected []Namespace
+	for _, ns := range namespaces {
+		if e.Selector == nil || e.Selector.Matches(labels.Set(ns.Labels)) {
+			selected = append(selected, ns)
+		}
+	}
+	slices.SortFunc(selected, func(a, b Namespace) int { return strings.Compare(a.Name, b.Name) })
+	return selected
+}
+
+type planner struct {
+	in       Input
+	objects  []Object
+	refusals []Refusal
+	seen     map[Key]string
+	said     map[Refusal]bool
+}
+
+// refuse says something once.
+func (p *planner) refuse(where, format string, args ...any) {
+	r := Refusal{Where: where, Reason: fmt.Sprintf(format, args...)}
+	if !p.said[r] {
+		p.said[r] = true
+		p.refusals = append(p.refusals, r)
+	}
+}
+
+func (p *planner) entry(index int, e *Entry) {
+	for _, ns := range e.Selects(p.in.Namespaces) {
+		for i, raw := range e.Items {
+			where := fmt.Sprintf("%s, item %d", e.Name, i)
+			item, err := decode(raw)
+			if err == nil && e.Variables {
+				err = p.substitute(item, ns.Name)
+			}
+			if err != nil {
+				p.refuse(where, "%v", err)
+				continue
+			}
+			p.object(index, e, ns.Name, where, item)
+		}
+		for _, found := range e.Copies[ns.Name] {
+			if found.GetNamespace() == ns.Name {
+				continue // it is there already
+			}
+			where := fmt.Sprintf("%s, copy of %s %s/%s", e.Name, found.GetKind(), found.GetNamespace(), found.GetName())
+			if _, again := found.GetLabels()[LabelReplicated]; again {
+				p.refuse(where, "it is a copy itself: name the object that it was made of")
+				continue
+			}
+			p.object(index, e, ns.Name, where, bare(found))
+		}
+	}
+}
+
+// object adds one if nothing is wrong with it.
+func (p *planner) object(index int, e *Entry, namespace, where string, u *unstructured.Unstructured) {
+	where += describe(u)
+	if reason := p.wrong(u, namespace); reason != "" {
+		p.refuse(where, "%s", reason)
+		return
+	}
+	u.SetNamespace(namespace)
+	u.SetLabels(merged(u.GetLabels(), e.Labels))
+	u.SetAnnotations(merged(u.GetAnnotations(), e.Annotations))
+	for name := range u.GetLabels() {
+		if strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") {
+			p.refuse(where, "label %s is not yours to set: leave it out", name)
+			return
+		}
+	}
+	key := KeyOf(u)
+	if other, taken := p.seen[key]; taken {
+		p.refuse(where, "namespace %s gets the same object from %s: leave one of them out", namespace, other)
+		return
+	}
+	p.seen[key] = where
+	p.objects = append(p.objects, Object{Entry: index, Object: u})
+}
+
+func describe(u *unstructured.Unstructured) string {
+	if u.GetKind() == "" || u.GetName() == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%s %s)", u.GetKind(), u.GetName())
+}
+
+// merged is a with b on top, nil if there is nothing.
+func merged(a, b map[string]string) map[string]string {
+	if len(a)+len(b) == 0 {
+		return nil
+	}
+	all := map[string]string{}
+	for _, m := range []map[string]string{a, b} {
+		for k, v := range m {
+			all[k] = v
+		}
+	}
+	return all
+}

@@ -1,0 +1,256 @@
+package autofix
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/fleet/workspace"
+	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// kustomizationFiles are the names that kustomize gives its file.
+var kustomizationFiles = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
+
+// root is a folder that Flux applies.
+type root struct {
+	path string
+	// namespace is the target namespace of the Kustomization that applies the folder.
+	namespace string
+}
+
+// built holds the objects of each root. A root that does not build is not in it.
+type built map[root][]*unstructured.Unstructured
+
+// find returns all objects that match.
+func (b built) find(match func(*unstructured.Unstructured) bool) []*unstructured.Unstructured {
+	var all []*unstructured.Unstructured
+	for _, objects := range b {
+		for _, o := range objects {
+			if match(o) {
+				all = append(all, o)
+			}
+		}
+	}
+	return all
+}
+
+// named returns the objects of a kind with a name, in a namespace.
+func (b built) named(kind, namespace, name string) []*unstructured.Unstructured {
+	return b.find(func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == kind && o.GetNamespace() == namespace && o.GetName() == name
+	})
+}
+
+// workbench builds a fleet in a copy of its folder.
+type workbench struct {
+	fleet *layout.Fleet
+	dir   string
+	// edited are the files of the copy that differ from the fleet's.
+	edited []string
+	// known are the results so far, by root and diff of the files that it leads to.
+	known map[string]result
+	// clusters are the fleet's others, nil until they are read.
+	clusters []cluster
+}
+
+// result is what a root builds, if it does.
+type result struct {
+	objects []*unstructured.Unstructured
+	ok      bool
+}
+
+func newWorkbench(f *layout.Fleet) *workbench {
+	return &workbench{fleet: f, known: map[string]result{}}
+}
+
+func (w *workbench) close() error {
+	if w.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(w.dir)
+}
+
+// build returns what Flux would apply of an edited fleet. An error means that the
+// folder cannot be copied.
+func (w *workbench) build(t *tree) (built, error) {
+	all := built{}
+	prepared := false
+	for r, files := range t.roots {
+		key := r.path + " " + r.namespace + "\n" + t.diff(func(name string) bool {
+			_, old := t.before[name]
+			return !old || files[name]
+		})
+		if _, ok := w.known[key]; !ok {
+			if !prepared {
+				if err := w.prepare(t); err != nil {
+					return nil, fmt.Errorf("cannot try a patch: %w", err)
+				}
+				prepared = true
+			}
+			objects, err := w.folder(r.path, r.namespace)
+			w.known[key] = result{objects, err == nil}
+		}
+		if known := w.known[key]; known.ok {
+			all[r] = known.objects
+		}
+	}
+	return all, nil
+}
+
+// prepare makes the copy, and writes the edited files into it.
+func (w *workbench) prepare(t *tree) error {
+	if w.dir == "" {
+		if err := w.copy(); err != nil {
+			return err
+		}
+	}
+	for _, name := range w.edited {
+		before, old := t.before[name]
+		if !old {
+			if err := os.Remove(w.file(name)); err != nil {
+				return err
+			}
+		} else if err := os.WriteFile(w.file(name), []byte(before), 0o600); err != nil {
+			return err
+		}
+	}
+	w.edited = nil
+	for name, content := range t.now {
+		if before, old := t.before[name]; old && before == content {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(w.file(name)), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(w.file(name), []byte(content), 0o600); err != nil {
+			return err
+		}
+		w.edited = append(w.edited, name)
+	}
+	return nil
+}
+
+func (w *workbench) file(name string) string { return filepath.Join(w.dir, filepath.FromSlash(name)) }
+
+// copy copies the fleet without links, which Flux's artifacts do not have either, and
+// with the overlay's manifests. The overlay's kustomization file is left out: a patch is
+// for the fleet's own.
+func (w *workbench) copy() error {
+	dir, err := os.MkdirTemp("", "tenure-patch-")
+	if err != nil {
+		return err
+	}
+	w.dir = dir
+	set, err := workspace.Open(w.fleet.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = set.Close() }()
+	if err := set.CopyTo(dir); err != nil {
+		return err
+	}
+	for name, content := range w.fleet.Overlay {
+		if slices.Contains(kustomizationFiles, path.Base(name)) || !listed(set.FS(), name) {
+			continue
+		}
+		if err := os.WriteFile(w.file(name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	return w.dropCRDs(path.Join(w.fleet.System, "gotk-components.yaml"))
+}
+
+// listed reports whether a fleet has a file, or names it in the kustomization file
+// beside it.
+func listed(files fs.FS, name string) bool {
+	if _, err := fs.Stat(files, name); err == nil {
+		return true
+	}
+	for _, file := range kustomizationFiles {
+		content, err := fs.ReadFile(files, path.Join(path.Dir(name), file))
+		if err != nil {
+			continue
+		}
+		s, err := yamlpath.Parse(string(content))
+		return err == nil && len(s.Docs) > 0 && s.Docs[0] != nil &&
+			slices.ContainsFunc(yamlpath.Strs(s.Docs[0], "resources"), func(r string) bool { return path.Clean(r) == path.Base(name) })
+	}
+	return false
+}
+
+// dropCRDs takes Flux's CustomResourceDefinitions out of the copy, unless a patch is for
+// one: building them takes most of the time.
+func (w *workbench) dropCRDs(name string) error {
+	content, err := os.ReadFile(w.file(name))
+	if err != nil {
+		return nil //nolint:nilerr // the fleet has no such file
+	}
+	crd := []byte("CustomResourceDefinition")
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(w.file(name)), "*"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if other, err := os.ReadFile(file); err == nil && file != w.file(name) && bytes.Contains(other, crd) {
+			return nil
+		}
+	}
+	var kept [][]byte
+	for _, doc := range bytes.Split(content, []byte("\n---")) {
+		if !bytes.Contains(doc, append([]byte("\nkind: "), crd...)) {
+			kept = append(kept, doc)
+		}
+	}
+	return os.WriteFile(w.file(name), bytes.Join(kept, []byte("\n---")), 0o600)
+}
+
+// folder builds a folder as Flux does: its kustomization file, or everything in it.
+func (w *workbench) folder(name, namespace string) ([]*unstructured.Unstructured, error) {
+	for _, file := range kustomizationFiles {
+		if _, err := os.Stat(w.file(path.Join(name, file))); err == nil {
+			objects, err := flux.Build(w.dir, w.file(name))
+			return moved(objects, namespace), err
+		}
+	}
+	entries, err := os.ReadDir(w.file(name))
+	if err != nil {
+		return nil, err
+	}
+	var all []*unstructured.Unstructured
+	for _, entry := range entries {
+		var objects []*unstructured.Unstructured
+		switch ext := path.Ext(entry.Name()); {
+		case entry.IsDir():
+			objects, err = w.folder(path.Join(name, entry.Name()), namespace)
+		case ext == ".yaml" || ext == ".yml":
+			var content []byte
+			if content, err = os.ReadFile(w.file(path.Join(name, entry.Name()))); err == nil {
+				objects, err = flux.ReadObjects(content)
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, moved(objects, namespace)...)
+	}
+	return all, nil
+}
+
+// moved puts objects into a namespace, if there is one.
+func moved(objects []*unstructured.Unstructured, namespace string) []*unstructured.Unstructured {
+	for _, o := range objects {
+		if namespace != "" && o.GetKind() != "Namespace" && !strings.HasPrefix(o.GetKind(), "Cluster") {
+			o.SetNamespace(namespace)
+		}
+	}
+	return objects
+}

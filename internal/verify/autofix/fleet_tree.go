@@ -1,0 +1,335 @@
+package autofix
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/fleet/workspace"
+	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+)
+
+// What is read of a fleet at most: beyond it, a patch would be a guess.
+const (
+	maxFiles = 5000
+	maxSize  = 1 << 20 // bytes of a file
+)
+
+// tree is what a fleet's folder says about one cluster: the manifests that are
+// reached from the cluster's folder by kustomization files and by Flux's
+// Kustomizations of the platform's own source.
+type tree struct {
+	fleet *layout.Fleet
+	// before and now are files by path in the folder, as they are and as they
+	// are meant to be.
+	before, now map[string]string
+	// namespace lists what kustomize puts the objects of a file into, once for each
+	// way that leads to the file; "" is what they say themselves.
+	namespace map[string][]string
+	// manifests are the paths of the files with objects, in the order in which
+	// they were reached.
+	manifests []string
+	// reached is how many of them the fleet has: the others are new.
+	reached int
+	// roots are the folders that Flux applies, with the files and folders that they
+	// lead to.
+	roots map[root]map[string]bool
+	bench *workbench
+	// expects are for the edits of the attempt that runs.
+	expects []expectation
+	// notes are what a reader of the patch has to know.
+	notes []string
+}
+
+// load reads a fleet. Nothing outside of its folder is: not through a link
+// either, since files that are links are left out and folders that are links are
+// confined.
+func load(f *layout.Fleet) (_ *tree, err error) {
+	disk, err := os.OpenRoot(f.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	defer func() { err = errors.Join(err, disk.Close()) }()
+	l := loader{disk: disk, tree: &tree{fleet: f, before: map[string]string{}, namespace: map[string][]string{}, roots: map[root]map[string]bool{}, bench: newWorkbench(f)}, seen: map[string]bool{}}
+	l.root(f.Path, "")
+	if !l.tree.roots[root{f.Path, ""}][f.System] {
+		l.root(f.System, "")
+	}
+	// Also what no kustomization file names: a fleet may have none yet.
+	l.file(path.Join(f.System, "gotk-sync.yaml"), "")
+	for _, name := range kustomizationFiles {
+		l.read(path.Join(f.System, name))
+	}
+	if len(l.tree.before) > maxFiles {
+		return nil, fmt.Errorf("cannot read the fleet: it has more than %d files", maxFiles)
+	}
+	l.tree.now, l.tree.reached = maps.Clone(l.tree.before), len(l.tree.manifests)
+	return l.tree, nil
+}
+
+// systemFile is the kustomization file of Flux's own manifests.
+func (t *tree) systemFile() string { return t.kustomization(t.fleet.System) }
+
+// kustomization is the path of a folder's kustomization file, or where it would be.
+func (t *tree) kustomization(folder string) string {
+	for _, name := range kustomizationFiles {
+		if _, ok := t.now[path.Join(folder, name)]; ok {
+			return path.Join(folder, name)
+		}
+	}
+	return path.Join(folder, kustomizationFiles[0])
+}
+
+type loader struct {
+	disk *os.Root
+	tree *tree
+	seen map[string]bool
+}
+
+// read reads a file, once. What is not there, too large, or no file of the
+// folder's own is left out.
+func (l *loader) read(name string) (string, bool) {
+	if content, ok := l.tree.before[name]; ok {
+		return content, true
+	}
+	if len(l.tree.before) > maxFiles || !filepath.IsLocal(filepath.FromSlash(name)) || l.linked(path.Dir(name)) {
+		return "", false
+	}
+	info, err := l.disk.Lstat(filepath.FromSlash(name))
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxSize {
+		return "", false
+	}
+	content, err := l.disk.ReadFile(filepath.FromSlash(name))
+	if err != nil {
+		return "", false
+	}
+	l.tree.before[name] = string(content)
+	return string(content), true
+}
+
+// linked reports whether a folder, or one above it, is a link. Flux's artifacts have no
+// links, and git applies no patch beyond one.
+func (l *loader) linked(folder string) bool {
+	for ; folder != "." && folder != "/"; folder = path.Dir(folder) {
+		if info, err := l.disk.Lstat(filepath.FromSlash(folder)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// root follows a folder that Flux applies.
+func (l *loader) root(name, namespace string) {
+	r := root{path.Clean(name), namespace}
+	if _, ok := l.tree.roots[r]; ok {
+		return
+	}
+	outer := l.seen
+	l.seen = map[string]bool{}
+	l.tree.roots[r] = l.seen
+	l.folder(r.path, namespace)
+	l.seen = outer
+}
+
+// first marks a file or folder of a root, and reports whether it was not reached before
+// with the same namespace: overlays share a base.
+func (l *loader) first(name, namespace string) bool {
+	key := name + "\n" + namespace
+	if l.seen[key] {
+		return false
+	}
+	l.seen[name], l.seen[key] = true, true
+	return true
+}
+
+// folder follows a folder as Flux does: its kustomization file, or everything in
+// it.
+func (l *loader) folder(name, namespace string) {
+	name = path.Clean(name)
+	if !filepath.IsLocal(filepath.FromSlash(name)) || l.linked(name) || !l.first(name, namespace) {
+		return
+	}
+	for _, file := range kustomizationFiles {
+		content, ok := l.read(path.Join(name, file))
+		if !ok {
+			continue
+		}
+		l.seen[path.Join(name, file)] = true
+		s, err := yamlpath.Parse(content)
+		if err != nil || len(s.Docs) == 0 || s.Docs[0] == nil {
+			return
+		}
+		if namespace == "" {
+			namespace = yamlpath.Str(s.Docs[0], "namespace")
+		}
+		for _, key := range []string{"resources", "bases", "components"} {
+			for _, entry := range yamlpath.Strs(s.Docs[0], key) {
+				l.entry(path.Join(name, entry), namespace)
+			}
+		}
+		return
+	}
+	entries, err := fs.ReadDir(l.disk.FS(), name)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		switch ext := path.Ext(entry.Name()); {
+		case entry.IsDir() && entry.Name() != ".git":
+			l.folder(path.Join(name, entry.Name()), namespace)
+		case ext == ".yaml" || ext == ".yml":
+			l.file(path.Join(name, entry.Name()), namespace)
+		}
+	}
+}
+
+func (l *loader) entry(name, namespace string) {
+	if !filepath.IsLocal(filepath.FromSlash(name)) {
+		return
+	}
+	if info, err := l.disk.Stat(filepath.FromSlash(name)); err == nil && info.IsDir() {
+		l.folder(name, namespace)
+		return
+	}
+	l.file(name, namespace)
+}
+
+// file takes a file of manifests, and follows Flux's Kustomizations in it.
+func (l *loader) file(name, namespace string) {
+	// Flux's components are large, and not for anybody to edit.
+	if path.Base(name) == "gotk-components.yaml" || !l.first(name, namespace) {
+		return
+	}
+	content, ok := l.read(name)
+	if !ok {
+		return
+	}
+	s, err := yamlpath.Parse(content)
+	if err != nil {
+		return
+	}
+	if len(l.tree.namespace[name]) == 0 {
+		l.tree.manifests = append(l.tree.manifests, name)
+	}
+	if !slices.Contains(l.tree.namespace[name], namespace) {
+		l.tree.namespace[name] = append(l.tree.namespace[name], namespace)
+	}
+	for _, doc := range s.Docs {
+		if isSync(doc) && yamlpath.Str(doc, "spec", "sourceRef", "name") == l.tree.fleet.Sync.Source {
+			l.root(cmp.Or(strings.TrimPrefix(path.Join("/", yamlpath.Str(doc, "spec", "path")), "/"), "."), yamlpath.Str(doc, "spec", "targetNamespace"))
+		}
+	}
+}
+
+// isSync says whether a document is a Kustomization of Flux.
+func isSync(doc *yaml.Node) bool {
+	return doc != nil && yamlpath.Str(doc, "kind") == "Kustomization" && strings.HasPrefix(yamlpath.Str(doc, "apiVersion"), "kustomize.toolkit.fluxcd.io/")
+}
+
+// object is a document of the tree.
+type object struct {
+	file string
+	doc  int
+	node *yaml.Node
+	// namespace is where the object is in the cluster, and moved says that a
+	// kustomization file or Flux put it there.
+	namespace string
+	moved     bool
+}
+
+func (o object) kind() string { return yamlpath.Str(o.node, "kind") }
+func (o object) name() string { return yamlpath.Str(o.node, "metadata", "name") }
+
+// objects are all objects of the given kinds, as they are meant to be.
+func (t *tree) objects(kinds ...string) []object {
+	var all []object
+	for _, file := range t.manifests {
+		s, err := yamlpath.Parse(t.now[file])
+		if err != nil {
+			continue
+		}
+		for i, doc := range s.Docs {
+			if doc == nil || !slices.Contains(kinds, yamlpath.Str(doc, "kind")) {
+				continue
+			}
+			for _, namespace := range t.namespace[file] {
+				o := object{file: file, doc: i, node: doc, namespace: namespace, moved: namespace != ""}
+				if !o.moved {
+					o.namespace = yamlpath.Str(doc, "metadata", "namespace")
+				}
+				all = append(all, o)
+			}
+		}
+	}
+	return all
+}
+
+// edit changes a file. One that is written in a way that cannot be edited stays
+// as it is.
+func (t *tree) edit(file string, change func(*yamlpath.Stream) error) bool {
+	s, err := yamlpath.Parse(t.now[file])
+	if err != nil || change(s) != nil {
+		return false
+	}
+	t.now[file] = s.Text
+	return true
+}
+
+// untouched is the fleet as it is, for another patch.
+func (t *tree) untouched() *tree {
+	return &tree{
+		fleet: t.fleet, before: t.before, now: maps.Clone(t.before), namespace: maps.Clone(t.namespace),
+		manifests: slices.Clone(t.manifests[:t.reached]), reached: t.reached, roots: t.roots, bench: t.bench,
+	}
+}
+
+// exists says whether a path is taken, by whatever it is.
+func (t *tree) exists(name string) bool {
+	if _, ok := t.now[name]; ok {
+		return true
+	}
+	root, err := os.OpenRoot(t.fleet.Dir)
+	if err != nil {
+		return true
+	}
+	defer func() { _ = root.Close() }()
+	_, err = root.Lstat(filepath.FromSlash(name))
+	return err == nil || !errors.Is(err, fs.ErrNotExist)
+}
+
+// patch is the diff, after lines that say what a reader has to know. Tools ignore text
+// before a diff.
+func (t *tree) patch() string {
+	diff := t.diff(func(string) bool { return true })
+	if diff == "" {
+		return ""
+	}
+	return strings.Join(t.notes, "") + t.sharing() + diff
+}
+
+// diff writes what has changed in some files as a unified diff, relative to the fleet's
+// folder.
+func (t *tree) diff(of func(name string) bool) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(t.now)) {
+		before, old := t.before[name]
+		if old && before == t.now[name] || !of(name) {
+			continue
+		}
+		var was []byte
+		if old {
+			was = []byte(before) // not nil, also for an empty file
+		}
+		b.WriteString(workspace.Unified(name, was, []byte(t.now[name])))
+	}
+	return b.String()
+}

@@ -1,0 +1,280 @@
+package autofix
+
+import (
+	_ "embed"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+)
+
+// wideRoles are the roles of Kubernetes with which a tenant can leave its bounds: all
+// of them may impersonate the service accounts of the namespace.
+var wideRoles = []string{"cluster-admin", "admin", "edit"}
+
+// rules are what a tenant's account needs that delivers applications with Flux.
+//
+//go:embed rules.yaml
+var rules string
+
+// narrow takes rights away from a tenant's accounts: what is denied, out of the
+// roles of the fleet; and roles that are too wide as a whole, out of the bindings.
+func (t *tree) narrow(tenant discovery.Tenant, denied []rbacv1.PolicyRule) {
+	var edited []string
+	for _, b := range t.objects("RoleBinding", "ClusterRoleBinding") {
+		if !t.binds(b, tenant) {
+			continue
+		}
+		kind, name := yamlpath.Str(b.node, "roleRef", "kind"), yamlpath.Str(b.node, "roleRef", "name")
+		role, ours := t.role(kind, name, b.namespace)
+		switch {
+		case b.kind() == "ClusterRoleBinding" && (slices.Contains(wideRoles, name) || ours && useful(role.node)):
+			t.confine(b, tenant)
+		case b.kind() == "ClusterRoleBinding":
+		case kind == "ClusterRole" && slices.Contains(wideRoles, name) || ours && wildcards(role.node):
+			t.rebind(b, tenant)
+		case ours && t.isNew(role.file):
+			t.allow(role, tenant.Delivers)
+		case ours && !slices.Contains(edited, kind+"/"+name):
+			edited = append(edited, kind+"/"+name)
+			was := t.now[role.file]
+			for _, rule := range denied {
+				t.deny(role, rule)
+			}
+			if was != t.now[role.file] {
+				t.noteDenied(tenant, denied)
+			}
+		}
+	}
+}
+
+// binds says whether a binding is for one of the tenant's accounts, in one of its
+// namespaces.
+func (t *tree) binds(b object, tenant discovery.Tenant) bool {
+	if b.kind() == "RoleBinding" && !slices.Contains(tenant.Namespaces, b.namespace) {
+		return false
+	}
+	subjects := yamlpath.At(b.node, "subjects")
+	if subjects == nil {
+		return false
+	}
+	return slices.ContainsFunc(subjects.Content, func(s *yaml.Node) bool {
+		return slices.ContainsFunc(tenant.Accounts, func(a discovery.Account) bool {
+			switch yamlpath.Str(s, "kind") {
+			case "ServiceAccount":
+				in := yamlpath.Str(s, "namespace")
+				return yamlpath.Str(s, "name") == a.Name && (in == a.Namespace || b.namespace == a.Namespace && (in == "" || b.moved))
+			case "User":
+				return yamlpath.Str(s, "name") == a.User()
+			}
+			return false
+		})
+	})
+}
+
+// role finds a role in the fleet.
+func (t *tree) role(kind, name, namespace string) (object, bool) {
+	for _, o := range t.objects(kind) {
+		if (kind == "ClusterRole" || kind == "Role" && o.namespace == namespace) && o.name() == name {
+			return o, true
+		}
+	}
+	return object{}, false
+}
+
+// rebind lets a binding refer to a narrower role that allows the tenant to deliver what
+// it delivers: one of the fleet's, or a new one beside it.
+func (t *tree) rebind(b object, tenant discovery.Tenant) {
+	kind, name, file := "ClusterRole", "", ""
+	for _, o := range t.objects("ClusterRole") {
+		if useful(o.node) && safe(o.node) && len(lacking(o.node, tenant.Delivers)) == 0 {
+			name = o.name()
+			break
+		}
+	}
+	if name == "" {
+		kind, name = "Role", b.name()
+		if file = t.addRole(b); file == "" {
+			return
+		}
+		for _, o := range t.objects(kind) {
+			if o.file == file {
+				t.allow(o, tenant.Delivers)
+			}
+		}
+	}
+	done := t.edit(b.file, func(s *yamlpath.Stream) error {
+		if yamlpath.Str(b.node, "roleRef", "kind") != kind {
+			if err := s.Set(b.doc, kind, "roleRef", "kind"); err != nil {
+				return err
+			}
+		}
+		if err := s.Set(b.doc, name, "roleRef", "name"); err != nil {
+			return err
+		}
+		// The role of a binding cannot be changed: Flux has to make it anew.
+		const force = "kustomize.toolkit.fluxcd.io/force: enabled\n"
+		if yamlpath.At(s.Docs[b.doc], "metadata", "annotations") == nil {
+			return s.Add(b.doc, "annotations", "annotations:\n  "+force, "metadata")
+		}
+		if yamlpath.Str(s.Docs[b.doc], "metadata", "annotations", "kustomize.toolkit.fluxcd.io/force") != "" {
+			return nil
+		}
+		return s.Add(b.doc, "kustomize.toolkit.fluxcd.io/force", force, "metadata", "annotations")
+	})
+	if !done && file != "" {
+		t.forget(file)
+	}
+	if done {
+		t.noteDenied(tenant, alwaysDenied)
+		t.expects = append(t.expects, bound(b.namespace, b.name(), kind, name))
+	}
+}
+
+// bound expects that a RoleBinding refers to a role that the fleet delivers.
+func bound(namespace, binding, kind, role string) expectation {
+	return func(after built) bool {
+		in := ""
+		if kind == "Role" {
+			in = namespace
+		}
+		all := after.named("RoleBinding", namespace, binding)
+		return len(all) > 0 && len(after.named(kind, in, role)) > 0 && !slices.ContainsFunc(all, func(o *unstructured.Unstructured) bool {
+			name, _, _ := unstructured.NestedString(o.Object, "roleRef", "name")
+			of, _, _ := unstructured.NestedString(o.Object, "roleRef", "kind")
+			return name != role || of != kind
+		})
+	}
+}
+
+// addRole writes a role beside a binding and into the kustomization file there,
+// and returns its path.
+func (t *tree) addRole(b object) string {
+	dir := path.Dir(b.file)
+	base := b.name() + "-role.yaml"
+	file := path.Join(dir, base)
+	if !yamlpath.PlainScalar.MatchString(b.name()) || t.exists(file) {
+		return ""
+	}
+	namespace := ""
+	if in := yamlpath.Str(b.node, "metadata", "namespace"); in != "" {
+		namespace = "\n  namespace: " + yamlpath.Scalar(in)
+	}
+	list := t.kustomization(dir)
+	if _, ok := t.now[list]; ok && !t.edit(list, func(s *yamlpath.Stream) error { return s.AppendItem(0, base+"\n", "resources") }) {
+		return ""
+	}
+	t.now[file] = fmt.Sprintf(`# What the tenant's account needs to deliver applications with Flux, and no more.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: %s%s
+%s`, b.name(), namespace, rules)
+	t.manifests = append(t.manifests, file)
+	t.namespace[file] = t.namespace[b.file]
+	return file
+}
+
+// forget takes a file back that was added.
+func (t *tree) forget(file string) {
+	delete(t.now, file)
+	t.manifests = slices.DeleteFunc(t.manifests, func(name string) bool { return name == file })
+	list := t.kustomization(path.Dir(file))
+	if before, ok := t.before[list]; ok {
+		t.now[list] = before
+	}
+}
+
+// confine makes a ClusterRoleBinding a RoleBinding in the namespace of the
+// tenant's account, with a role that is not too wide for it.
+func (t *tree) confine(b object, tenant discovery.Tenant) {
+	if len(tenant.Accounts) == 0 {
+		return // it has no namespace to be confined to
+	}
+	namespace := tenant.Accounts[0].Namespace
+	done := t.edit(b.file, func(s *yamlpath.Stream) error {
+		if err := s.Set(b.doc, "RoleBinding", "kind"); err != nil {
+			return err
+		}
+		if yamlpath.Str(s.Docs[b.doc], "metadata", "namespace") != "" {
+			return nil
+		}
+		return s.Add(b.doc, "namespace", "namespace: "+yamlpath.Scalar(namespace)+"\n", "metadata")
+	})
+	if done {
+		name := b.name()
+		t.expects = append(t.expects, func(after built) bool {
+			return len(after.named("RoleBinding", namespace, name)) > 0 && len(after.named("ClusterRoleBinding", "", name)) == 0
+		})
+	}
+	if !done || !slices.Contains(wideRoles, yamlpath.Str(b.node, "roleRef", "name")) {
+		return
+	}
+	for _, o := range t.objects("RoleBinding") {
+		if o.file == b.file && o.doc == b.doc {
+			t.rebind(o, tenant)
+		}
+	}
+}
+
+// deny takes what a rule allows out of a role.
+func (t *tree) deny(role object, denied rbacv1.PolicyRule) {
+	t.edit(role.file, func(s *yamlpath.Stream) error {
+		for i := len(rulesOf(s.Docs[role.doc])) - 1; i >= 0; i-- {
+			rule := rulesOf(s.Docs[role.doc])[i]
+			groups := yamlpath.Strs(rule, "apiGroups")
+			if !overlaps(groups, denied.APIGroups) {
+				continue
+			}
+			if err := denyIn(s, role.doc, i, denied); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// denyIn takes what is denied out of one rule: the verbs if it is about nothing
+// else, or else the resources, with a new rule for the verbs that they keep.
+func denyIn(s *yamlpath.Stream, doc, i int, denied rbacv1.PolicyRule) error {
+	rule := rulesOf(s.Docs[doc])[i]
+	groups, written, verbs := yamlpath.Strs(rule, "apiGroups"), yamlpath.Strs(rule, "resources"), yamlpath.Strs(rule, "verbs")
+	resources := expand(written, groupResources(groups))
+	hit := slices.DeleteFunc(slices.Clone(resources), func(r string) bool { return !covers(denied.Resources, r) })
+	kept := slices.DeleteFunc(expand(verbs, allVerbs), func(v string) bool { return covers(denied.Verbs, v) })
+	// What stands for everything stands for what is denied.
+	allResources, allowed := slices.Contains(written, "*"), slices.Equal(kept, verbs)
+	if len(hit) == 0 && !allResources || allowed {
+		return nil
+	}
+	others := slices.DeleteFunc(slices.Clone(resources), func(r string) bool { return slices.Contains(hit, r) })
+	switch {
+	case len(others) > 0:
+		if err := s.SetStrings(doc, others, "rules", i, "resources"); err != nil || len(kept) == 0 {
+			return err
+		}
+		// A subresource alone is of no use to read.
+		hit = slices.DeleteFunc(hit, func(r string) bool { return strings.Contains(r, "/") })
+		if len(hit) == 0 {
+			return nil
+		}
+		return s.AppendItem(doc, fmt.Sprintf("apiGroups: [%s]\nresources: [%s]\nverbs: [%s]\n", list(groups), list(hit), list(kept)), "rules")
+	case len(kept) > 0:
+		return s.SetStrings(doc, kept, "rules", i, "verbs")
+	}
+	return s.RemoveItem(doc, i, "rules")
+}
+
+func list(all []string) string {
+	quoted := make([]string, 0, len(all))
+	for _, s := range all {
+		quoted = append(quoted, yamlpath.Scalar(s))
+	}
+	return strings.Join(quoted, ", ")
+}

@@ -1,0 +1,107 @@
+package autofix
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/fleet/yamlpath"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+)
+
+// allVerbs are what "*" stands for in a role, without those that are about other
+// people's rights.
+var allVerbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+
+// fluxResources are what "*" stands for in a group of Flux, without subresources:
+// their status is Flux's own to write.
+var fluxResources = map[string][]string{
+	"source.toolkit.fluxcd.io":       {"buckets", "gitrepositories", "helmcharts", "helmrepositories", "ocirepositories"},
+	"kustomize.toolkit.fluxcd.io":    {"kustomizations"},
+	"helm.toolkit.fluxcd.io":         {"helmreleases"},
+	"notification.toolkit.fluxcd.io": {"alerts", "providers", "receivers"},
+	"image.toolkit.fluxcd.io":        {"imagepolicies", "imagerepositories", "imageupdateautomations"},
+}
+
+// alwaysDenied are rights that no tenant's role has that others can be moved to.
+var alwaysDenied = []rbacv1.PolicyRule{
+	{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"bind", "escalate", "impersonate"}},
+	{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"*"}, Verbs: writeVerbs},
+	{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token", "namespaces", "namespaces/status", "namespaces/finalize", "resourcequotas", "limitranges"}, Verbs: writeVerbs},
+	{APIGroups: []string{"source.toolkit.fluxcd.io"}, Resources: []string{"externalartifacts"}, Verbs: writeVerbs},
+	{APIGroups: []string{"*"}, Resources: []string{"*/status"}, Verbs: writeVerbs},
+}
+
+var writeVerbs = []string{"create", "update", "patch", "delete", "deletecollection"}
+
+func rulesOf(role *yaml.Node) []*yaml.Node {
+	if rules := yamlpath.At(role, "rules"); rules != nil && rules.Kind == yaml.SequenceNode {
+		return rules.Content
+	}
+	return nil
+}
+
+// groupResources are what "*" stands for in groups; nil if that is not known.
+func groupResources(groups []string) []string {
+	if len(groups) != 1 {
+		return nil
+	}
+	return fluxResources[groups[0]]
+}
+
+// expand replaces "*" by what it stands for.
+func expand(all, known []string) []string {
+	if slices.Contains(all, "*") && known != nil {
+		return slices.Clone(known)
+	}
+	return slices.Clone(all)
+}
+
+// covers says whether patterns match a verb, or a resource with its subresource.
+func covers(patterns []string, s string) bool {
+	_, subresource, _ := strings.Cut(s, "/")
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		return p == "*" || p == s || subresource != "" && p == "*/"+subresource
+	})
+}
+
+func overlaps(a, b []string) bool {
+	return slices.ContainsFunc(a, func(s string) bool { return s == "*" || slices.Contains(b, s) || slices.Contains(b, "*") })
+}
+
+// wildcards says whether a role allows what cannot be listed, so that nothing can
+// be taken out of it.
+func wildcards(role *yaml.Node) bool {
+	return slices.ContainsFunc(rulesOf(role), func(rule *yaml.Node) bool {
+		groups := yamlpath.Strs(rule, "apiGroups")
+		return slices.Contains(groups, "*") || slices.Contains(yamlpath.Strs(rule, "resources"), "*") && groupResources(groups) == nil
+	})
+}
+
+// safe says whether a role has nothing that a tenant must not have.
+func safe(role *yaml.Node) bool {
+	if yamlpath.At(role, "aggregationRule") != nil {
+		return false
+	}
+	return !slices.ContainsFunc(rulesOf(role), func(rule *yaml.Node) bool {
+		groups, resources, verbs := yamlpath.Strs(rule, "apiGroups"), yamlpath.Strs(rule, "resources"), yamlpath.Strs(rule, "verbs")
+		if slices.Contains(groups, "*") || slices.Contains(resources, "*") || slices.Contains(verbs, "*") {
+			return true
+		}
+		return slices.ContainsFunc(alwaysDenied, func(n rbacv1.PolicyRule) bool {
+			return overlaps(groups, n.APIGroups) &&
+				slices.ContainsFunc(resources, func(r string) bool { return covers(n.Resources, r) }) &&
+				slices.ContainsFunc(verbs, func(v string) bool { return covers(n.Verbs, v) })
+		})
+	})
+}
+
+// useful says whether a role is one to deliver applications with.
+func useful(role *yaml.Node) bool {
+	allows := func(group, resource string) bool {
+		return slices.ContainsFunc(rulesOf(role), func(rule *yaml.Node) bool {
+			return overlaps(yamlpath.Strs(rule, "apiGroups"), []string{group}) && covers(yamlpath.Strs(rule, "resources"), resource) && covers(yamlpath.Strs(rule, "verbs"), "create")
+		})
+	}
+	return allows("", "configmaps") && allows("apps", "deployments")
+}

@@ -1,0 +1,164 @@
+// Package catalog is a catalogue of ways in which a tenant of a cluster with Flux
+// may try to reach objects of others, and runs them on a local cluster. Each
+// attack is a file that registers itself. It lists the controls that would stop
+// it, and has one of four outcomes:
+//
+//   - stopped: a control denied it, and the same steps work on the tenant's own
+//     objects;
+//   - got through: it changed a canary that only a successful attack can reach;
+//   - not proven: it could not run here; the finding has the reason;
+//   - not installed: its target does not exist, so that it was not tried and
+//     proves nothing.
+//
+// An attack leaves the cluster unchanged: it sends dry runs where the API server's
+// answer is enough, and removes all objects that it creates.
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Outcome is how an attack ended.
+type Outcome string
+
+// The outcomes, worst first.
+const (
+	GotThrough   Outcome = "got through"
+	NotProven    Outcome = "not proven"
+	Stopped      Outcome = "stopped"
+	NotInstalled Outcome = "not installed"
+)
+
+// Via is the way that an attack takes.
+type Via string
+
+// The ways.
+const (
+	API   Via = "api"   // requests with the tenant's own identity
+	Git   Via = "git"   // a commit to the tenant's repository
+	Proxy Via = "proxy" // requests to the fleet's proxy with the tenant's token
+)
+
+// Attack is an entry of the catalogue.
+type Attack struct {
+	// ID is the name of its row, such as I4; a letter for the group and a
+	// number.
+	ID string
+	// Via is the way that it takes; an ID may have an attack for each.
+	Via Via
+	// Kind tells attacks of one ID and way apart that are tried with objects of
+	// different kinds, such as HelmRelease; empty for the usual one.
+	Kind string
+	// Title says what the tenant tries, in the present tense.
+	Title string
+	// Controls are what is meant to stop it.
+	Controls []string
+	// References are published sources: advisories, documents, RFCs.
+	References []string
+	// Fix is what a platform admin can do when it gets through.
+	Fix Fix
+	// Layers are the controls that each stop it alone, if there are several:
+	// one that is missing is reported although another one holds.
+	Layers []Layer
+	// Deep is set for an attack that waits for the answer of Flux, the manager or the
+	// proxy. Of several tenants with the same shape, only the first is attacked with it.
+	Deep bool
+	// Slow is set for an attack that sends so many requests to the API server that it
+	// takes half a second or more. Ablation tries it with its own rows only.
+	Slow bool
+	// Owners says whether the owners of a Tenant try it as well.
+	Owners Owners
+	// Files are what the attack needs in the tenant's repository, by path below
+	// a folder of its own; see [Scenario.folder].
+	Files func(*Scenario) map[string]string
+	// Run tries it.
+	Run func(context.Context, *Scenario) Finding
+}
+
+// Key names the attack among all others: its ID, its way and its kind, such as
+// S1-api or S1-api-HelmRelease.
+func (a Attack) Key() string {
+	if a.Kind == "" {
+		return a.ID + "-" + string(a.Via)
+	}
+	return a.ID + "-" + string(a.Via) + "-" + a.Kind
+}
+
+// Fix is what a platform admin can do about an attack that gets through.
+type Fix struct {
+	// Advice says it in words, always.
+	Advice string
+	// Flags are what Flux has to be started with, if that is enough.
+	Flags []Flag
+	// Rights is set if a narrower role for the tenant's account is enough.
+	Rights bool
+	// Denied are the rules that the tenant's role must not have any part of.
+	// Where it is known which they are, Rights is set as well.
+	Denied []rbacv1.PolicyRule
+	// Labels are what the tenant's namespaces need, if that is enough.
+	Labels map[string]string
+}
+
+// Flag is a flag of a Flux controller.
+type Flag struct {
+	// Controller is the name of its Deployment.
+	Controller string
+	// Flag is the argument as it is written, such as
+	// --no-cross-namespace-refs=true.
+	Flag string
+}
+
+// Finding is what came of an attack.
+type Finding struct {
+	Outcome Outcome
+	// Control is what stopped it.
+	Control string
+	// Message is the error that the tenant got, unchanged; for an attack on a part that
+	// is not installed, the name of the missing part.
+	Message string
+	// Evidence says what was touched.
+	Evidence string
+	// Reason says why nothing is proven.
+	Reason string
+	// Missing are the layers that did not hold, of an attack that was stopped
+	// by another.
+	Missing []string
+	// Repeat are the commands of a shell by which people can repeat it, of an attack that
+	// was stopped or got through; empty if it was no request to the API server.
+	Repeat string
+}
+
+var catalogue []Attack
+
+// register adds attacks to the catalogue. It is called when the package is
+// initialized.
+func register(attacks ...Attack) { catalogue = append(catalogue, attacks...) }
+
+// Catalogue returns all attacks, by group, number and way.
+func Catalogue() []Attack {
+	sorted := slices.Clone(catalogue)
+	slices.SortStableFunc(sorted, func(a, b Attack) int {
+		return cmp.Or(cmp.Compare(a.ID[0], b.ID[0]), cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Via, b.Via), cmp.Compare(a.Kind, b.Kind))
+	})
+	return sorted
+}
+
+// denied is shorthand for a rule of [Fix.Denied].
+func denied(group string, verbs []string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
+}
+
+// writing are the verbs that change something.
+var writing = []string{"create", "update", "patch", "delete", "deletecollection"}
+
+func stopped(control, message string) Finding {
+	return Finding{Outcome: Stopped, Control: control, Message: message}
+}
+
+func gotThrough(evidence string) Finding { return Finding{Outcome: GotThrough, Evidence: evidence} }
+
+func notProven(reason string) Finding { return Finding{Outcome: NotProven, Reason: reason} }

@@ -1,0 +1,121 @@
+package catalog
+
+import (
+	"context"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// installsChart is reconciles by a HelmRelease of the tenant's: aimed and own are
+// charts, see [charts].
+func (e *Scenario) installsChart(ctx context.Context, id string, canary, own *unstructured.Unstructured, change func(spec map[string]any)) Finding {
+	return e.delivered(ctx, e.release, id, canary, own, change)
+}
+
+// charts are the files of an attack by a HelmRelease: a chart that makes the
+// object outside of what the tenant owns, and one for the same within.
+func charts(aimed, own *unstructured.Unstructured) map[string]string {
+	const chart = "apiVersion: v2\nname: canary\nversion: 1.0.0\n"
+	return map[string]string{
+		"aimed/Chart.yaml": chart, "aimed/templates/canary.yaml": manifest(aimed),
+		"own/Chart.yaml": chart, "own/templates/canary.yaml": manifest(own),
+	}
+}
+
+// deliversByChart is delivers for a HelmRelease. Its canary has a name of its
+// own: the attack by a Kustomization may run at the same time.
+func deliversByChart(a Attack, canary, own func(*Scenario) *unstructured.Unstructured) Attack {
+	a.Via, a.Kind, a.Deep = Git, string(flux.HelmRelease), true
+	released := func(e *Scenario) *unstructured.Unstructured {
+		u := canary(e)
+		u.SetName(u.GetName() + "-release")
+		return u
+	}
+	a.Files = func(e *Scenario) map[string]string { return charts(released(e), own(e)) }
+	a.Run = func(ctx context.Context, e *Scenario) Finding {
+		e, err := e.delivering(ctx)
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		return e.installsChart(ctx, a.Key(), released(e), own(e), e.asItSyncs)
+	}
+	return a
+}
+
+// release is a HelmRelease of the tenant's for a chart in a folder of its own
+// repository, under its own account. It waits for nothing that it makes and
+// tries once.
+func (e *Scenario) release(id, folder string, change func(spec map[string]any)) *unstructured.Unstructured {
+	spec := map[string]any{
+		"interval":           "1h",
+		"timeout":            "20s",
+		"releaseName":        name(id),
+		"serviceAccountName": e.Account.Name,
+		"install":            map[string]any{"disableWait": true},
+		"chart": map[string]any{"spec": map[string]any{
+			"interval":  "1h",
+			"chart":     "./" + folder,
+			"sourceRef": e.sourceRef(e.Namespace),
+		}},
+	}
+	if change != nil {
+		change(spec)
+	}
+	return object(flux.HelmRelease.GroupVersionKind().GroupVersion().String(), string(flux.HelmRelease), e.Namespace, name(id), map[string]any{"spec": spec})
+}
+
+// suspendedRelease is a HelmRelease of the tenant's that does nothing, for
+// questions that the API server alone answers.
+func (e *Scenario) suspendedRelease(id string, change func(spec map[string]any)) *unstructured.Unstructured {
+	spec := map[string]any{
+		"interval": "1h", "suspend": true, "serviceAccountName": e.Account.Name,
+		"chart": map[string]any{"spec": map[string]any{
+			"chart": "any", "sourceRef": map[string]any{"kind": "HelmRepository", "name": "any"},
+		}},
+	}
+	if change != nil {
+		change(spec)
+	}
+	return object(flux.HelmRelease.GroupVersionKind().GroupVersion().String(), string(flux.HelmRelease), e.Namespace, name(id), map[string]any{"spec": spec})
+}
+
+// removeRelease removes an object of Flux's and what Flux has made for it, except for the
+// canaries of a HelmRelease.
+func (e *Scenario) removeRelease(u *unstructured.Unstructured) {
+	if u.GetKind() != string(flux.HelmRelease) {
+		e.remove(u)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupPatience)
+	// Helm uninstalls with the rights of the release. Where these do not reach
+	// what it was told to make, it would try until somebody gives up.
+	_ = e.Admin.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)))
+	cancel()
+	e.remove(u)
+	// That may have taken longer than the rest may.
+	ctx, cancel = context.WithTimeout(context.Background(), cleanupPatience)
+	defer cancel()
+	if chart := helmChartOf(u); e.Admin.Get(ctx, keyOf(chart), chart) == nil {
+		e.remove(chart)
+	}
+	releaseName, _, _ := unstructured.NestedString(u.Object, "spec", "releaseName")
+	storage, found, _ := unstructured.NestedString(u.Object, "spec", "storageNamespace")
+	if !found {
+		storage = u.GetNamespace()
+	}
+	_ = e.Admin.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace(storage), client.MatchingLabels{"owner": "helm", "name": releaseName})
+}
+
+// helmChartOf is the HelmChart that helm-controller makes for a HelmRelease, in
+// the namespace of the chart's source.
+func helmChartOf(u *unstructured.Unstructured) *unstructured.Unstructured {
+	namespace, found, _ := unstructured.NestedString(u.Object, "spec", "chart", "spec", "sourceRef", "namespace")
+	if !found {
+		namespace = u.GetNamespace()
+	}
+	return object(flux.HelmChart.GroupVersionKind().GroupVersion().String(), string(flux.HelmChart), namespace, u.GetNamespace()+"-"+u.GetName(), nil)
+}

@@ -1,0 +1,45 @@
+package catalog
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func init() {
+	namespace := func(*Scenario) *unstructured.Unstructured { return object("v1", "Namespace", "", name("i5"), nil) }
+	webhook := func(*Scenario) *unstructured.Unstructured {
+		return object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", name("i5"), map[string]any{"webhooks": []any{}})
+	}
+	volume := func(*Scenario) *unstructured.Unstructured {
+		return object("v1", "PersistentVolume", "", name("i5"), map[string]any{"spec": map[string]any{
+			"capacity": map[string]any{"storage": "1Gi"}, "accessModes": []any{"ReadWriteOnce"},
+			"hostPath": map[string]any{"path": "/"},
+		}})
+	}
+	kind := func(*Scenario) *unstructured.Unstructured {
+		return object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "canaries.tenure.example.com", map[string]any{"spec": map[string]any{
+			"group": "tenure.example.com", "scope": "Cluster",
+			"names": map[string]any{"plural": "canaries", "singular": "canary", "kind": "Canary"},
+			"versions": []any{map[string]any{
+				"name": "v1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
+			}},
+		}})
+	}
+	attack := Attack{
+		ID:         "I5",
+		Title:      "makes objects that belong to the whole cluster",
+		Controls:   []string{"RBAC"},
+		References: []string{"RFC-0003"},
+		Fix:        Fix{Advice: "give the tenant's account rights by RoleBindings alone, which cannot grant anything cluster-scoped", Rights: true},
+	}
+	attack.Via = API
+	attack.Run = requests(
+		request{what: "make a Namespace", aimed: creating(namespace)},
+		request{what: "make a ValidatingWebhookConfiguration", aimed: creating(webhook)},
+		request{what: "make a PersistentVolume", aimed: creating(volume)},
+		request{what: "make a CustomResourceDefinition", aimed: creating(kind)},
+	)
+	register(attack)
+	register(deliversManifests(attack, namespace, ownConfigMap("i5")))
+	register(deliversByChart(attack, namespace, ownConfigMap("i5-release")))
+}

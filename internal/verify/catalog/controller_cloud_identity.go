@@ -1,0 +1,114 @@
+package catalog
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// objectIdentity is the gate under which a Flux controller gets cloud credentials
+// for an account of the object's namespace.
+const objectIdentity = "ObjectLevelWorkloadIdentity"
+
+func init() {
+	sources := ownIdentity("source-controller", "--default-service-account")
+	policy := admissionLayer("policy on spec.provider", func(e *Scenario) *unstructured.Unstructured { return gitSource(e, "azure") })
+	register(Attack{
+		ID: "I19", Via: API,
+		Title:      "fetches with the cloud identity of source-controller (spec.provider)",
+		Controls:   []string{"policy on spec.provider or on the addresses of sources", sources.Name},
+		References: []string{"Flux: workload identity", "RFC-0010"},
+		Fix:        Fix{Advice: "forbid spec.provider other than generic in tenants' sources with a ValidatingAdmissionPolicy, or start source-controller with the gate " + objectIdentity + " and --default-service-account, so that it gets credentials as an account of the tenant's namespace only"},
+		Layers:     []Layer{policy, sources},
+		Run: unlessIdentityIsOwn(sources,
+			request{
+				what:  "have source-controller fetch a GitRepository with its own Azure identity",
+				aimed: creating(func(e *Scenario) *unstructured.Unstructured { return gitSource(e, "azure") }),
+				own:   creating(func(e *Scenario) *unstructured.Unstructured { return gitSource(e, "generic") }),
+			},
+			request{
+				what:  "have source-controller fetch an OCIRepository with its own AWS identity",
+				aimed: creating(source("OCIRepository", map[string]any{"url": "oci://images.unapproved.example.net/any", "provider": "aws"})),
+			},
+			request{
+				what:  "have source-controller fetch a HelmRepository with its own Google identity",
+				aimed: creating(source("HelmRepository", map[string]any{"url": "oci://charts.unapproved.example.net/any", "type": "oci", "provider": "gcp"})),
+			},
+			request{
+				what:  "have source-controller fetch a Bucket with its own AWS identity",
+				aimed: creating(source("Bucket", map[string]any{"endpoint": "buckets.unapproved.example.net", "bucketName": "any", "provider": "aws"})),
+			},
+		),
+	})
+	keys := ownIdentity("kustomize-controller", "--default-decryption-service-account")
+	decrypts := func(decryption map[string]any) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			return e.suspended("i19", func(spec map[string]any) { spec["decryption"] = decryption })
+		}
+	}
+	withoutKey := decrypts(map[string]any{"provider": "sops"})
+	register(Attack{
+		ID: "I19", Via: API, Kind: "Kustomization",
+		Title:      "decrypts with the cloud identity of kustomize-controller (spec.decryption without a key of its own)",
+		Controls:   []string{"policy on spec.decryption", keys.Name},
+		References: []string{"Flux: workload identity", "RFC-0010"},
+		Fix:        Fix{Advice: "demand spec.decryption.secretRef or spec.decryption.serviceAccountName in tenants' Kustomizations with a ValidatingAdmissionPolicy, or start kustomize-controller with the gate " + objectIdentity + " and --default-decryption-service-account, and give it no rights on keys of its own"},
+		Layers:     []Layer{admissionLayer("policy on spec.decryption", withoutKey), keys},
+		Run: unlessIdentityIsOwn(keys, request{
+			what:  "have kustomize-controller ask a cloud's key service as itself",
+			aimed: creating(withoutKey),
+			own:   creating(decrypts(map[string]any{"provider": "sops", "secretRef": map[string]any{"name": "any"}})),
+		}),
+	})
+}
+
+// gitSource is a GitRepository at an address that is the tenant's, as far as
+// there is one.
+func gitSource(e *Scenario, provider string) *unstructured.Unstructured {
+	url := "https://git.unapproved.example.net/any/thing"
+	if len(e.Tenant.Repositories) > 0 {
+		url = e.Tenant.Repositories[0].URL
+	}
+	return source("GitRepository", map[string]any{"url": url, "provider": provider})(e)
+}
+
+// source is a source that is not fetched.
+func source(kind string, spec map[string]any) func(*Scenario) *unstructured.Unstructured {
+	return func(e *Scenario) *unstructured.Unstructured {
+		full := map[string]any{"interval": "1h", "suspend": true}
+		for key, value := range spec {
+			full[key] = value
+		}
+		return object("source.toolkit.fluxcd.io/v1", kind, e.Namespace, name("i19"), map[string]any{"spec": full})
+	}
+}
+
+// ownIdentity is a controller that gets cloud credentials as an account of the
+// object's namespace, named or not, and never as itself.
+func ownIdentity(controller, flag string) Layer {
+	return Layer{
+		Name: "gate " + objectIdentity + " and flag " + flag + " of " + controller,
+		Holds: func(ctx context.Context, e *Scenario) (bool, error) {
+			args, err := e.arguments(ctx, controller)
+			return err == nil && gateIsOn(args, objectIdentity) && lastValue(args, flag) != "", err
+		},
+	}
+}
+
+// unlessIdentityIsOwn makes the requests where nothing in the controller itself
+// stops them.
+func unlessIdentityIsOwn(layer Layer, all ...request) func(context.Context, *Scenario) Finding {
+	return func(ctx context.Context, e *Scenario) Finding {
+		holds, err := layer.Holds(ctx, e)
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		if !holds {
+			return requests(all...)(ctx, e)
+		}
+		if err := identityWorks(ctx, e); err != nil {
+			return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
+		}
+		return stopped(layer.Name, "the controller is started with both")
+	}
+}

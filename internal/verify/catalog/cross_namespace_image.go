@@ -1,0 +1,132 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const (
+	imageAPI = "image.toolkit.fluxcd.io/v1"
+	crossing = "policy on references to other namespaces"
+)
+
+func init() {
+	policy := imageReference{
+		kind: "ImagePolicy", to: "ImageRepository",
+		make: func(e *Scenario, id, namespace, target string) *unstructured.Unstructured {
+			return object(imageAPI, "ImagePolicy", e.Namespace, name(id), map[string]any{"spec": map[string]any{
+				"imageRepositoryRef": map[string]any{"name": target, "namespace": namespace},
+				// The repository is looked for before this is looked at.
+				"policy": map[string]any{"semver": map[string]any{"range": "none"}},
+			}})
+		},
+		reached: regexp.MustCompile(`invalid policy`),
+	}
+	register(Attack{
+		ID: "S1", Via: API, Kind: policy.kind,
+		Title:      "uses an ImageRepository of another namespace",
+		Controls:   []string{"flag --no-cross-namespace-refs of image-reflector-controller", "spec.accessFrom of the ImageRepository"},
+		References: []string{"RFC-0003"},
+		Fix: Fix{
+			Advice: "start image-reflector-controller with --no-cross-namespace-refs=true, and give ImageRepositories no accessFrom that fits other tenants",
+			Flags:  []Flag{noCrossNamespaceRefs("image-reflector-controller")},
+		},
+		Layers: []Layer{flagLayer(noCrossNamespaceRefs("image-reflector-controller"))},
+		Deep:   true,
+		Run:    policy.foreignRepository,
+	})
+	automation := imageReference{
+		kind: "ImageUpdateAutomation", to: "GitRepository",
+		make: func(e *Scenario, id, namespace, target string) *unstructured.Unstructured {
+			return object(imageAPI, "ImageUpdateAutomation", e.Namespace, name(id), map[string]any{"spec": map[string]any{
+				"interval":  "1h",
+				"sourceRef": map[string]any{"kind": "GitRepository", "name": target, "namespace": namespace},
+				"git":       map[string]any{"commit": map[string]any{"author": map[string]any{"name": "canary", "email": "canary@example.com"}}},
+				// Nothing is there that could be changed and pushed.
+				"update": map[string]any{"strategy": "Setters", "path": "./" + missingFolder},
+			}})
+		},
+		reached: regexp.MustCompile(`failed to apply policies|repository up-to-date`),
+	}
+	register(Attack{
+		ID: "S1", Via: API, Kind: automation.kind,
+		Title:      "has Flux check out another namespace's repository with that one's credentials, to commit to it",
+		Controls:   []string{"flag --no-cross-namespace-refs of image-automation-controller"},
+		References: []string{"RFC-0003"},
+		Fix: Fix{
+			Advice: "start image-automation-controller with --no-cross-namespace-refs=true",
+			Flags:  []Flag{noCrossNamespaceRefs("image-automation-controller")},
+		},
+		Layers: []Layer{
+			flagLayer(noCrossNamespaceRefs("image-automation-controller")),
+			admissionLayer(crossing, func(e *Scenario) *unstructured.Unstructured {
+				return automation.make(e, "s1-automation", e.Root.Namespace, e.Root.Name)
+			}),
+		},
+		Deep: true,
+		Run: func(ctx context.Context, e *Scenario) Finding {
+			aimed := automation.try(ctx, e, "s1-automation", e.Root.Namespace, e.Root.Name)
+			if aimed.Outcome != Stopped || aimed.Control == notInstalled {
+				return aimed
+			}
+			if e.Repository == nil {
+				return e.noRepository()
+			}
+			own := e.Repository.Source
+			return e.unless(ctx, aimed, automation.try(ctx, e, "s1-automation-own", own.Namespace, own.Name))
+		},
+	})
+}
+
+// imageReference is a kind of Flux's image automation whose objects refer to
+// another object.
+type imageReference struct {
+	kind, to string
+	// make makes an object of the tenant's that refers to a target.
+	make func(e *Scenario, id, namespace, target string) *unstructured.Unstructured
+	// reached are the words of the controller when it has got past the
+	// reference.
+	reached *regexp.Regexp
+}
+
+// try makes the object and reads the controller's answer.
+func (r imageReference) try(ctx context.Context, e *Scenario, id, namespace, target string) Finding {
+	said, err := e.apply(ctx, r.make(e, id, namespace, target), func() {})
+	if err != nil {
+		return judge(err, "")
+	}
+	control, refused := controlOf(said.message)
+	switch {
+	case said.ready == "True", r.reached.MatchString(said.message):
+		return gotThrough(fmt.Sprintf("its %s opened %s %s/%s", r.kind, r.to, namespace, target))
+	case refused:
+		return stopped(control, firstLine(said.message))
+	}
+	return notProven("the answer is neither yes nor a refusal: " + firstLine(said.message))
+}
+
+// foreignRepository refers to an ImageRepository of the victim's, which grants
+// access to nobody.
+func (r imageReference) foreignRepository(ctx context.Context, e *Scenario) Finding {
+	at := func(id, namespace string) Finding {
+		repository := object(imageAPI, "ImageRepository", namespace, name(id), map[string]any{"spec": map[string]any{
+			"interval": "1h", "image": "images.example.com/canary", "suspend": true,
+		}})
+		if err := e.Admin.Create(ctx, repository); err != nil {
+			if f := judge(err, ""); f.Control == notInstalled {
+				return f
+			}
+			return notProven("cannot make what is referred to: " + firstLine(err.Error()))
+		}
+		defer e.remove(repository)
+		return r.try(ctx, e, id, namespace, repository.GetName())
+	}
+	aimed := at("s1-images", e.Victim.Namespace)
+	if aimed.Outcome != Stopped || aimed.Control == notInstalled {
+		return aimed
+	}
+	return e.unless(ctx, aimed, at("s1-images-own", e.Namespace))
+}

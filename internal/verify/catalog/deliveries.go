@@ -1,0 +1,48 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// delivering is the Scenario for what a tenant commits to its repository. The platform
+// applies that whatever the tenant may do itself, so where RBAC keeps it from
+// making a Kustomization, one is made for it. The copy also knows how the
+// tenant's own Kustomization applies. If the platform keeps the tenant's account in a
+// namespace of its own, that is where Kustomizations can name it.
+func (e *Scenario) delivering(ctx context.Context) (*Scenario, error) {
+	sync := object(flux.Kustomization.GroupVersionKind().GroupVersion().String(), string(flux.Kustomization),
+		e.Repository.Kustomization.Namespace, e.Repository.Kustomization.Name, nil)
+	if err := e.Admin.Get(ctx, keyOf(sync), sync); err != nil {
+		return nil, fmt.Errorf("cannot read the tenant's Kustomization: %w", err)
+	}
+	d := *e
+	d.sync, _, _ = unstructured.NestedMap(sync.Object, "spec")
+	if e.foreignAccount() {
+		d.deliverIn = e.Account.Namespace
+	}
+	if judge(e.tryCreate(ctx, d.kustomization("sync", missingFolder, d.asItSyncs)), "").Control == rbac {
+		d.As = e.Admin
+	}
+	return &d, nil
+}
+
+// foreignAccount reports whether the tenant's account is in a namespace of the platform's.
+func (e *Scenario) foreignAccount() bool {
+	return e.hasAccount() && e.Account.Namespace != e.Namespace && !slices.Contains(e.Tenant.Namespaces, e.Account.Namespace)
+}
+
+// asItSyncs makes a Kustomization apply with the rights with which the tenant's
+// own one does.
+func (e *Scenario) asItSyncs(spec map[string]any) {
+	for _, field := range []string{"serviceAccountName", "kubeConfig"} {
+		delete(spec, field)
+		if value, ok := e.sync[field]; ok {
+			spec[field] = value
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	register(Attack{
+		ID: "I10", Via: API,
+		Title:      "edits the sync that the platform made for it",
+		Controls:   []string{"policy on objects that the platform made", "RBAC"},
+		References: []string{"MTB CPI-2"},
+		Fix:        Fix{Advice: "forbid tenants to change Flux objects that a Kustomization of the platform applies with a ValidatingAdmissionPolicy on the label kustomize.toolkit.fluxcd.io/namespace, or keep these objects in a namespace that tenants cannot write to"},
+		Run:        editsItsSync,
+	})
+}
+
+// syncPatches are what a tenant would change, for each kind of a sync.
+var syncPatches = map[flux.Kind]map[string]string{
+	flux.Kustomization: {
+		"spec.path":               `{"spec":{"path":"./` + missingFolder + `"}}`,
+		"spec.serviceAccountName": `{"spec":{"serviceAccountName":"tenure-attack"}}`,
+		"spec.sourceRef":          `{"spec":{"sourceRef":{"name":"tenure-attack"}}}`,
+		"spec.suspend":            `{"spec":{"suspend":true}}`,
+		"spec.prune":              `{"spec":{"prune":false}}`,
+	},
+	flux.HelmRelease:    {"spec.serviceAccountName": `{"spec":{"serviceAccountName":"tenure-attack"}}`, "spec.suspend": `{"spec":{"suspend":true}}`},
+	flux.GitRepository:  {"spec.ref": `{"spec":{"ref":{"branch":"tenure-attack"}}}`, "spec.suspend": `{"spec":{"suspend":true}}`},
+	flux.OCIRepository:  {"spec.suspend": `{"spec":{"suspend":true}}`},
+	flux.HelmRepository: {"spec.suspend": `{"spec":{"suspend":true}}`},
+	flux.Bucket:         {"spec.suspend": `{"spec":{"suspend":true}}`},
+}
+
+func editsItsSync(ctx context.Context, e *Scenario) Finding {
+	objects, err := e.fluxObjects(ctx)
+	if err != nil {
+		return notProven(firstLine(err.Error()))
+	}
+	made, unknown := platformMade(objects, e.Tenant.Namespaces)
+	switch {
+	case len(made) == 0 && len(unknown) > 0:
+		return notProven("nothing says who made " + strings.Join(unknown, ", ") + ": no Kustomization or HelmRelease has applied it")
+	case len(made) == 0:
+		if err := identityWorks(ctx, e); err != nil {
+			return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
+		}
+		return stopped(noSync, "no Flux object of "+strings.Join(e.Tenant.Namespaces, ", ")+" is the platform's")
+	}
+	own := e.suspended("i10-own", nil)
+	ownErr := e.As.Create(ctx, own)
+	if ownErr == nil {
+		defer e.remove(own)
+	}
+	var all []request
+	for _, u := range made {
+		patches := syncPatches[flux.Kind(u.GetKind())]
+		for field, patch := range patches {
+			all = append(all, request{
+				what:  fmt.Sprintf("change %s of %s %s/%s", field, u.GetKind(), u.GetNamespace(), u.GetName()),
+				aimed: func(ctx context.Context, e *Scenario) error { return tryPatch(ctx, e, &u, patch) },
+				own: func(ctx context.Context, e *Scenario) error {
+					if ownErr != nil {
+						return ownErr
+					}
+					return tryPatch(ctx, e, own, `{"spec":{"prune":false}}`)
+				},
+			})
+		}
+	}
+	slices.SortFunc(all, func(a, b request) int { return strings.Compare(a.what, b.what) })
+	return requests(all...)(ctx, e)
+}
+
+// tryPatch asks the API server whether the tenant could change an object.
+func tryPatch(ctx context.Context, e *Scenario, u *unstructured.Unstructured, patch string) error {
+	return e.As.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+}
+
+// fluxObjects are the objects of syncs in the tenant's namespaces, without those
+// of attacks.
+func (e *Scenario) fluxObjects(ctx context.Context) ([]unstructured.Unstructured, error) {
+	var all []unstructured.Unstructured
+	for kind := range syncPatches {
+		for _, namespace := range e.Tenant.Namespaces {
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(kind.GroupVersionKind())
+			if err := e.Admin.List(ctx, list, client.InNamespace(namespace)); meta.IsNoMatchError(err) {
+				continue
+			} else if err != nil {
+				return nil, fmt.Errorf("cannot list the objects of kind %s: %w", kind, err)
+			}
+			all = append(all, list.Items...)
+		}
+	}
+	return slices.DeleteFunc(all, func(u unstructured.Unstructured) bool { return strings.HasPrefix(u.GetName(), name("")) }), nil
+}
+
+// platformMade returns the objects that the manager wrote, or that Flux applied from
+// outside of the tenant's namespaces, and the names of the objects of unknown origin.
+func platformMade(objects []unstructured.Unstructured, namespaces []string) (made []unstructured.Unstructured, unknown []string) {
+	for _, u := range objects {
+		labels := u.GetLabels()
+		from := labels["kustomize.toolkit.fluxcd.io/namespace"]
+		if from == "" {
+			from = labels["helm.toolkit.fluxcd.io/namespace"]
+		}
+		switch {
+		case labels[tenancy.LabelManaged] == tenancy.ManagedValue:
+			made = append(made, u)
+		case from == "":
+			unknown = append(unknown, u.GetKind()+" "+u.GetNamespace()+"/"+u.GetName())
+		case !slices.Contains(namespaces, from):
+			made = append(made, u)
+		}
+	}
+	slices.Sort(unknown)
+	return made, unknown
+}

@@ -1,0 +1,156 @@
+package catalog
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	register(Attack{
+		ID: "N1", Via: API,
+		Title:      "is notified of another tenant's events",
+		Controls:   []string{"flag --no-cross-namespace-refs of notification-controller"},
+		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
+		Fix: Fix{
+			Advice: "start notification-controller with --no-cross-namespace-refs=true",
+			Flags:  []Flag{noCrossNamespaceRefs("notification-controller")},
+		},
+		Layers: []Layer{flagLayer(noCrossNamespaceRefs("notification-controller"))},
+		Deep:   true,
+		Run: func(ctx context.Context, e *Scenario) Finding {
+			aimed := e.notificationsReceived(ctx, "n1", e.Victim.Namespace)
+			if aimed.Outcome != Stopped {
+				return aimed
+			}
+			return e.unless(ctx, aimed, e.notificationsReceived(ctx, "n1-own", e.Namespace))
+		},
+	})
+}
+
+// unless is the finding of an attack that was stopped, if the same steps aimed
+// at what the tenant owns get through.
+func (e *Scenario) unless(ctx context.Context, aimed, own Finding) Finding {
+	switch {
+	case own.Outcome == GotThrough:
+		return aimed
+	case own.Outcome == Stopped && own.Control == aimed.Control:
+		return e.withPositiveControl(ctx, aimed)
+	}
+	return notProven("the same with what is the tenant's own does not work either: " + own.Reason + own.Message)
+}
+
+// sinkHost is where Providers of attacks send to. Nobody can have the name
+// (RFC 2606).
+const sinkHost = "sink.tenure-canary.example"
+
+// notificationsReceived makes an Alert of the tenant's for an object in a namespace, lets an
+// event of that object happen, and looks whether the tenant is told of it.
+func (e *Scenario) notificationsReceived(ctx context.Context, id, namespace string) Finding {
+	if e.outside == nil {
+		return notProven(errNoOutside.Error())
+	}
+	// Whoever sends the word knows it, and nobody else.
+	word := rand.Text()
+	received := make(chan struct{}, 1)
+	path := "/" + name(id)
+	e.outside.Handle(sinkHost, path, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if body, err := io.ReadAll(io.LimitReader(r.Body, maxLog)); err == nil && strings.Contains(string(body), word) {
+			select {
+			case received <- struct{}{}:
+			default:
+			}
+		}
+	}))
+	defer e.outside.Forget(sinkHost, path)
+	provider := object("notification.toolkit.fluxcd.io/v1beta3", "Provider", e.Namespace, name(id), map[string]any{"spec": map[string]any{
+		"type": "generic", "address": "https://" + sinkHost + path,
+	}})
+	// An address that was not approved may be refused. The Alert is then made
+	// without a Provider: that Flux looks for it shows that it took the event.
+	made := e.create(ctx, provider) == nil
+	if made {
+		defer e.remove(provider)
+	}
+	alert := object("notification.toolkit.fluxcd.io/v1beta3", "Alert", e.Namespace, name(id), map[string]any{"spec": map[string]any{
+		"providerRef":  map[string]any{"name": provider.GetName()},
+		"eventSources": []any{map[string]any{"kind": "Kustomization", "namespace": namespace, "name": name(id)}},
+	}})
+	if err := e.create(ctx, alert); err != nil {
+		return judge(err, "")
+	}
+	defer e.remove(alert)
+	var said string
+	var told bool
+	err := pollUntil(ctx, outsidePatience, func(ctx context.Context) (_ bool, err error) {
+		// Flux drops repeated events, and one that is there before the Alert
+		// is known finds nobody: each try is an event of its own.
+		if err := e.emitEvent(ctx, namespace, name(id), word+" "+rand.Text()); err != nil {
+			return false, err
+		}
+		select {
+		case <-received:
+			told = true
+			return true, nil
+		case <-time.After(look):
+		}
+		said, err = e.failedAlert(ctx, alert)
+		return said != "", err
+	})
+	control, refused := controlOf(said)
+	switch {
+	case told:
+		return gotThrough("an event of Kustomization/" + namespace + "/" + name(id) + " reached the tenant's Provider")
+	case err != nil:
+		return notProven("cannot tell what became of an event: " + firstLine(err.Error()))
+	case refused:
+		return stopped(control, firstLine(said))
+	case !made && strings.Contains(said, "failed to read provider"):
+		return gotThrough("an event of Kustomization/" + namespace + "/" + name(id) + " was taken for the tenant's Alert")
+	}
+	return notProven("the event was neither delivered nor refused: " + firstLine(said))
+}
+
+// emitEvent tells notification-controller of an event of a Kustomization, as
+// kustomize-controller does.
+func (e *Scenario) emitEvent(ctx context.Context, namespace, name, message string) error {
+	// What is made of maps and strings can be written.
+	body, _ := json.Marshal(map[string]any{
+		"involvedObject":      map[string]any{"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "namespace": namespace, "name": name},
+		"severity":            "info",
+		"timestamp":           time.Now().UTC().Format(time.RFC3339),
+		"message":             message,
+		"reason":              "Canary",
+		"reportingController": "tenure-verify",
+	})
+	_, err := e.post(ctx, "notification-controller", "/", body, http.Header{})
+	return err
+}
+
+// failedAlert returns what notification-controller has said about an Alert that
+// it could not serve, or nothing. It says so in Events alone, which stay when the
+// Alert is gone: those of an earlier one of the same name say nothing.
+func (e *Scenario) failedAlert(ctx context.Context, alert *unstructured.Unstructured) (string, error) {
+	var events corev1.EventList
+	err := e.Admin.List(ctx, &events, client.InNamespace(e.Namespace), client.MatchingFields{
+		"involvedObject.kind": "Alert", "involvedObject.name": alert.GetName(),
+	})
+	if err != nil {
+		return "", err
+	}
+	for _, event := range events.Items {
+		earlier := event.InvolvedObject.UID != "" && event.InvolvedObject.UID != alert.GetUID()
+		if event.Type == corev1.EventTypeWarning && !earlier {
+			return event.Message, nil
+		}
+	}
+	return "", nil
+}

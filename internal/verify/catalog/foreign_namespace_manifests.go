@@ -1,0 +1,69 @@
+package catalog
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func init() {
+	attack := Attack{
+		ID:         "I11",
+		Title:      "delivers manifests for another tenant's namespace",
+		Controls:   []string{"RBAC of the account that Flux impersonates"},
+		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
+		Fix:        Fix{Advice: "make Flux impersonate the tenant's account (spec.serviceAccountName, --default-service-account), and bind that account in the tenant's namespaces only", Rights: true},
+	}
+	register(deliversManifests(attack, func(e *Scenario) *unstructured.Unstructured {
+		return configMap(e.Victim.Namespace, name("i11"))
+	}, ownConfigMap("i11")))
+	attack.Via, attack.Deep = API, true
+	attack.Title = "aims a Kustomization at another tenant's namespace (spec.targetNamespace)"
+	attack.Files = func(e *Scenario) map[string]string {
+		return map[string]string{
+			"aimed/canary.yaml": manifest(configMap("", name("i11-target"))),
+			"own/canary.yaml":   manifest(configMap(e.Namespace, name("i11-target"))),
+		}
+	}
+	attack.Run = func(ctx context.Context, e *Scenario) Finding {
+		return e.reconciles(ctx, attack.Key(), configMap(e.Victim.Namespace, name("i11-target")), configMap(e.Namespace, name("i11-target")), func(spec map[string]any) {
+			spec["targetNamespace"] = e.Victim.Namespace
+		})
+	}
+	register(attack)
+	register(releaseElsewhere(attack))
+	register(recordsElsewhere(attack))
+}
+
+// releaseElsewhere aims a HelmRelease at another namespace. The chart's objects
+// name none, so that they go where the release goes.
+func releaseElsewhere(a Attack) Attack {
+	a.Kind, a.Title = "HelmRelease", "aims a HelmRelease at another tenant's namespace (spec.targetNamespace)"
+	a.Files = func(e *Scenario) map[string]string {
+		return charts(configMap("", name("i11-release")), ownConfigMap("i11-release")(e))
+	}
+	a.Run = func(ctx context.Context, e *Scenario) Finding {
+		return e.installsChart(ctx, a.Key(), configMap(e.Victim.Namespace, name("i11-release")), ownConfigMap("i11-release")(e), func(spec map[string]any) {
+			spec["targetNamespace"] = e.Victim.Namespace
+		})
+	}
+	return a
+}
+
+// recordsElsewhere aims what Helm notes about a release at another namespace:
+// the canary is the Secret with the first revision.
+func recordsElsewhere(a Attack) Attack {
+	a.Kind, a.Title = "HelmRelease-storage", "keeps the records of a HelmRelease in another tenant's namespace (spec.storageNamespace)"
+	a.Files = func(e *Scenario) map[string]string {
+		return charts(configMap(e.Namespace, name("i11-storage")), ownConfigMap("i11-storage")(e))
+	}
+	a.Run = func(ctx context.Context, e *Scenario) Finding {
+		record := object("v1", "Secret", e.Victim.Namespace, "sh.helm.release.v1."+name(a.Key())+".v1", nil)
+		f := e.installsChart(ctx, a.Key(), record, ownConfigMap("i11-storage")(e), func(spec map[string]any) {
+			spec["storageNamespace"] = e.Victim.Namespace
+		})
+		e.remove(configMap(e.Namespace, name("i11-storage")))
+		return f
+	}
+	return a
+}

@@ -1,0 +1,54 @@
+package catalog
+
+import (
+	"context"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	kustomizationIn := func(namespace func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			return object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", namespace(e), name("i3"), map[string]any{"spec": map[string]any{
+				"interval": "1h", "path": "./", "prune": true, "suspend": true,
+				"serviceAccountName": e.Account.Name,
+				"sourceRef":          map[string]any{"kind": "GitRepository", "name": "any"},
+			}})
+		}
+	}
+	own := creating(kustomizationIn(func(e *Scenario) string { return e.Namespace }))
+	releaseIn := func(namespace func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			return object("helm.toolkit.fluxcd.io/v2", "HelmRelease", namespace(e), name("i3"), map[string]any{"spec": map[string]any{
+				"interval": "1h", "suspend": true, "serviceAccountName": e.Account.Name,
+				"chartRef": map[string]any{"kind": "HelmChart", "name": "any"},
+			}})
+		}
+	}
+	platform, victim := func(e *Scenario) string { return e.Platform }, func(e *Scenario) string { return e.Victim.Namespace }
+	ownRelease := creating(releaseIn(func(e *Scenario) string { return e.Namespace }))
+	attack := Attack{
+		ID:         "I3",
+		Title:      "puts a Flux object into the platform's or another tenant's namespace",
+		Controls:   []string{"RBAC"},
+		References: []string{"flux2-multi-tenancy: roles"},
+		Fix:        Fix{Advice: "bind the tenant's account with RoleBindings in its own namespaces only, never with a ClusterRoleBinding", Rights: true},
+	}
+	attack.Via, attack.Owners = API, OwnersAnywhere
+	attack.Run = requests(
+		request{what: "create a Kustomization in the platform's namespace", aimed: creating(kustomizationIn(platform)), own: own},
+		request{what: "create a Kustomization in another tenant's namespace", aimed: creating(kustomizationIn(victim)), own: own},
+		request{what: "create a HelmRelease in the platform's namespace", aimed: creating(releaseIn(platform)), own: ownRelease},
+		request{what: "create a HelmRelease in another tenant's namespace", aimed: creating(releaseIn(victim)), own: ownRelease},
+		request{what: "change the platform's own source", aimed: func(ctx context.Context, e *Scenario) error {
+			root := object(flux.GitRepository.GroupVersionKind().GroupVersion().String(), "GitRepository", e.Root.Namespace, e.Root.Name, nil)
+			return e.As.Patch(ctx, root, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"canary":"sings"}}}`)), client.DryRunAll)
+		}},
+	)
+	register(attack)
+	attack.Owners = OwnersNever
+	register(deliversManifests(attack, kustomizationIn(victim), kustomizationIn(func(e *Scenario) string { return e.Namespace })))
+}

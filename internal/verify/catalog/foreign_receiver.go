@@ -1,0 +1,115 @@
+package catalog
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func init() {
+	register(Attack{
+		ID: "N2", Via: API,
+		Title:      "makes another tenant's object reconcile from outside, by a webhook of its own",
+		Controls:   []string{"flag --no-cross-namespace-refs of notification-controller"},
+		References: []string{"flux2 discussion 263", "RFC-0003"},
+		Fix: Fix{
+			Advice: "start notification-controller with --no-cross-namespace-refs=true",
+			Flags:  []Flag{noCrossNamespaceRefs("notification-controller")},
+		},
+		Layers: []Layer{flagLayer(noCrossNamespaceRefs("notification-controller"))},
+		Deep:   true,
+		Run: func(ctx context.Context, e *Scenario) Finding {
+			aimed := e.receiverCalled(ctx, "n2", e.Victim.Namespace)
+			if aimed.Outcome != Stopped {
+				return aimed
+			}
+			return e.unless(ctx, aimed, e.receiverCalled(ctx, "n2-own", e.Namespace))
+		},
+	})
+}
+
+// requestedAt is the annotation with which Flux is asked to reconcile an object.
+const requestedAt = "reconcile.fluxcd.io/requestedAt"
+
+// receiverCalled makes a Receiver of the tenant's for an object in a namespace, calls it
+// from outside as its sender would, and looks whether the object was asked to
+// reconcile.
+func (e *Scenario) receiverCalled(ctx context.Context, id, namespace string) Finding {
+	if e.outside == nil {
+		return notProven(errNoOutside.Error())
+	}
+	// An object that Flux leaves alone, so that nothing else touches it.
+	target := object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", namespace, name(id), map[string]any{"spec": map[string]any{
+		"interval": "1h", "path": "./", "prune": false, "suspend": true, "serviceAccountName": e.Account.Name,
+		"sourceRef": map[string]any{"kind": "GitRepository", "name": "none"},
+	}})
+	token := rand.Text()
+	secret := object("v1", "Secret", e.Namespace, name(id), map[string]any{"stringData": map[string]any{"token": token}})
+	for _, u := range []*unstructured.Unstructured{target, secret} {
+		if err := e.Admin.Create(ctx, u); err != nil {
+			return notProven("cannot make what the webhook is for: " + firstLine(err.Error()))
+		}
+		defer e.remove(u)
+	}
+	receiver := object("notification.toolkit.fluxcd.io/v1", "Receiver", e.Namespace, name(id), map[string]any{"spec": map[string]any{
+		"type": "generic-hmac", "secretRef": map[string]any{"name": secret.GetName()},
+		"resources": []any{map[string]any{"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "namespace": namespace, "name": name(id)}},
+	}})
+	var f Finding
+	said, err := e.apply(ctx, receiver, func() { f = e.callReceiver(ctx, receiver, token, target) })
+	switch {
+	case err != nil:
+		return judge(err, "")
+	case said.ready != "True":
+		return notProven("Flux does not serve the tenant's Receiver: " + firstLine(said.message))
+	}
+	return f
+}
+
+// callReceiver signs and sends a request to a Receiver.
+func (e *Scenario) callReceiver(ctx context.Context, receiver *unstructured.Unstructured, token string, target *unstructured.Unstructured) Finding {
+	receiver, touched := receiver.DeepCopy(), target.DeepCopy()
+	body := []byte("{}")
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write(body)
+	header := http.Header{"X-Signature": {"sha256=" + hex.EncodeToString(mac.Sum(nil))}}
+	var code int
+	err := pollUntil(ctx, outsidePatience, func(ctx context.Context) (bool, error) {
+		// Conditions and the rest of a status are not written in one go.
+		err := e.Admin.Get(ctx, keyOf(receiver), receiver)
+		path, _, _ := unstructured.NestedString(receiver.Object, "status", "webhookPath")
+		if err != nil || path == "" {
+			return false, err
+		}
+		code, err = e.post(ctx, "webhook-receiver", path, body, header)
+		// The server learns a moment later than the object says that it is ready.
+		return code != http.StatusNotFound && code != http.StatusServiceUnavailable, err
+	})
+	if err != nil {
+		return notProven("cannot call the Receiver: " + firstLine(err.Error()))
+	}
+	if err := e.Admin.Get(ctx, keyOf(touched), touched); err != nil {
+		return notProven("cannot look after the canary: " + firstLine(err.Error()))
+	}
+	if touched.GetAnnotations()[requestedAt] != "" {
+		return gotThrough(fmt.Sprintf("Kustomization %s was asked to reconcile for a caller of the tenant's Receiver", keyOf(touched)))
+	}
+	// A caller is told nothing but the code.
+	errors, err := e.controllerErrors(ctx, "notification-controller", receiver.GetNamespace(), receiver.GetName())
+	if err != nil {
+		return notProven(firstLine(err.Error()))
+	}
+	for _, said := range errors {
+		if control, ok := controlOf(said); ok {
+			return stopped(control, firstLine(said))
+		}
+	}
+	return notProven(fmt.Sprintf("the Receiver answered %d and said nothing that is a refusal: %s", code, strings.Join(errors, "; ")))
+}

@@ -1,0 +1,242 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	attack := Attack{
+		ID: "I15", Via: API, Deep: true,
+		Title:      "has objects replicated that are not its own: of no namespace, into a foreign one, copied from a foreign one",
+		Controls:   []string{"the manager, which applies as the tenant's account", "RBAC"},
+		References: []string{"CVE-2026-22872", "CVE-2026-65835"},
+		Fix:        Fix{Advice: "have objects replicated as an account of the tenant's, and give it rights in no namespace but the tenant's", Rights: true},
+		Run:        replicatesElsewhere,
+	}
+	register(attack)
+	attack.Kind, attack.Deep = "manager", false
+	attack.Title = "has the manager act as the accounts of a namespace that is no tenant's"
+	attack.Controls = []string{"policy on who may act as accounts"}
+	attack.Fix = Fix{Advice: "install Tenure's rules: RBAC cannot say in which namespaces the manager may give itself that right"}
+	attack.Run = movesTheManager
+	register(attack)
+	attack.Kind, attack.Deep, attack.Owners = "TenantResource", true, OwnersWithin
+	attack.Title = "has a TenantResource of its own make objects of no namespace, and some in a foreign one"
+	attack.Controls = []string{"RBAC", "the manager, which applies as the tenant's account"}
+	attack.Fix = Fix{Advice: "give the tenant's role no write verb on tenantresources, or have them applied as an account of the tenant's", Rights: true}
+	attack.Run = declaresElsewhere
+	register(attack)
+}
+
+const (
+	// replicated is the condition of a Tenant that says what became of its objects.
+	replicated = "Replicated"
+	// replicationPatience bounds each wait for the manager.
+	replicationPatience = time.Minute
+	// byTheManager is the control that refuses what is aimed outside before anybody
+	// is asked.
+	byTheManager = "manager"
+)
+
+// replicator is what one attack has replicated: what is aimed outside, and the
+// tenant's own beside it.
+type replicator struct {
+	// private is another tenant's, of which the tenant is to get a copy.
+	private *unstructured.Unstructured
+	// outside are the canaries: what must not come about.
+	outside []*unstructured.Unstructured
+	// own must.
+	own *unstructured.Unstructured
+}
+
+func (e *Scenario) newReplicator(id string) replicator {
+	id = name(id + "-" + e.Namespace)
+	secret := map[string]any{"stringData": map[string]any{"canary": "sings"}}
+	return replicator{
+		private: object("v1", "Secret", e.Victim.Namespace, id, secret),
+		outside: []*unstructured.Unstructured{
+			configMap(e.Victim.Namespace, id),
+			object(rbacv1.SchemeGroupVersion.String(), "ClusterRole", "", id, map[string]any{"rules": []any{}}),
+			object("v1", "Secret", e.Namespace, id, nil),
+		},
+		own: configMap(e.Namespace, id),
+	}
+}
+
+// items are what a declaration lists.
+func (r replicator) items() []any {
+	return []any{r.outside[0].Object, r.outside[1].Object, r.own.Object}
+}
+
+// ownNamespaceSelector selects the tenant's namespace alone.
+func (e *Scenario) ownNamespaceSelector() map[string]any {
+	return map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: e.Namespace}}
+}
+
+// removeReplicated takes away what is left of an attack.
+func (e *Scenario) removeReplicated(r replicator) {
+	for _, u := range append([]*unstructured.Unstructured{r.private, r.own}, r.outside...) {
+		e.remove(u)
+	}
+}
+
+// cameOf says what came of what was replicated, when the manager has said what it
+// thinks of it.
+func (e *Scenario) cameOf(ctx context.Context, r replicator, said readiness) Finding {
+	for _, u := range r.outside {
+		there, err := e.exists(ctx, u)
+		if err != nil {
+			return notProven("cannot look after the canary: " + firstLine(err.Error()))
+		}
+		if there {
+			return gotThrough(fmt.Sprintf("%s %s was made for the tenant by whoever replicates objects", u.GetKind(), keyOf(u)))
+		}
+	}
+	if there, err := e.exists(ctx, r.own); err != nil || !there {
+		return notProven("what is the tenant's own was not replicated either: " + firstLine(cmp.Or(said.message, "nobody said why")))
+	}
+	if said.ready != metav1.ConditionFalse {
+		return notProven("what was aimed outside did not come about, and nobody said that it was refused: " + firstLine(said.message))
+	}
+	control := byTheManager
+	if named, known := controlOf(said.message); known {
+		control += ", " + named
+	}
+	return stopped(control, firstLine(said.message))
+}
+
+// replicatesElsewhere adds a list to spec.objects of the tenant's Tenant, as the
+// platform would for a tenant that asks for it, and takes it out again.
+func replicatesElsewhere(ctx context.Context, e *Scenario) Finding {
+	tenant := object(v1alpha1.GroupVersion.String(), "Tenant", "", e.Tenant.Name, nil)
+	there, err := e.exists(ctx, tenant)
+	if err != nil {
+		return notProven("cannot read the tenant's Tenant: " + firstLine(err.Error()))
+	}
+	if !there {
+		return e.nothingThere(ctx, notInstalled, "no Tenant "+e.Tenant.Name+" is there, for which objects would be replicated")
+	}
+	if err := e.Admin.Get(ctx, keyOf(tenant), tenant); err != nil {
+		return notProven("cannot read the tenant's Tenant: " + firstLine(err.Error()))
+	}
+	r := e.newReplicator("i15")
+	if err := e.Admin.Create(ctx, r.private.DeepCopy()); err != nil {
+		return notProven("cannot make what is to be copied: " + firstLine(err.Error()))
+	}
+	defer e.removeReplicated(r)
+	declare := func(ctx context.Context, spec map[string]any) error {
+		declared := object(tenant.GetAPIVersion(), "Tenant", "", tenant.GetName(), map[string]any{"spec": spec})
+		declared.SetUID(tenant.GetUID()) // one that is gone meanwhile is not made again
+		return e.Admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(declared), client.FieldOwner("tenure-attack"))
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
+		defer cancel()
+		_ = declare(ctx, map[string]any{})
+	}()
+	if err := declare(ctx, map[string]any{"objects": []any{map[string]any{
+		"name":              name("i15"),
+		"serviceAccount":    e.Account.Name,
+		"namespaceSelector": e.ownNamespaceSelector(),
+		"items":             r.items(),
+		"from":              []any{map[string]any{"apiVersion": "v1", "kind": "Secret", "namespace": r.private.GetNamespace(), "name": r.private.GetName()}},
+	}}}); err != nil {
+		return notProven("cannot have objects replicated: " + firstLine(err.Error()))
+	}
+	said, err := e.awaitReplicatorCondition(ctx, tenant, replicated, r)
+	if err != nil {
+		return notProven("nobody replicates objects here: " + firstLine(err.Error()))
+	}
+	return e.cameOf(ctx, r, said)
+}
+
+// awaitReplicatorCondition waits for a condition about an object as it is now, once that is decided and the
+// tenant's own has come about: what is refused is said at once, while the rest may wait
+// until the API server knows of a right of the manager's.
+func (e *Scenario) awaitReplicatorCondition(ctx context.Context, u *unstructured.Unstructured, condition string, r replicator) (readiness, error) {
+	var last readiness
+	decided := false
+	err := pollUntil(ctx, replicationPatience, func(ctx context.Context) (bool, error) {
+		current := u.DeepCopy()
+		if err := e.Admin.Get(ctx, keyOf(u), current); err != nil {
+			return false, err
+		}
+		if last, decided = conditionOf(current, condition); !decided {
+			return false, nil
+		}
+		return e.exists(ctx, r.own)
+	})
+	if decided && ctx.Err() == nil {
+		return last, nil
+	}
+	if err != nil && last.message != "" {
+		err = fmt.Errorf("%w: %s", err, last.message)
+	}
+	return last, err
+}
+
+// movesTheManager asks for the right to act as the accounts of a foreign namespace,
+// as the manager itself: whoever could make it do so would be stopped by this alone.
+func movesTheManager(ctx context.Context, e *Scenario) Finding {
+	role := object(rbacv1.SchemeGroupVersion.String(), "ClusterRole", "", tenancy.ReplicatorRole, nil)
+	there, err := e.exists(ctx, role)
+	if err != nil {
+		return notProven("cannot read the manager's roles: " + firstLine(err.Error()))
+	}
+	if !there {
+		return e.nothingThere(ctx, notInstalled, "nobody replicates objects here: there is no ClusterRole "+role.GetName())
+	}
+	manager, err := e.ofPlatform(tenancy.ManagerAccount)
+	if err != nil {
+		return notProven(firstLine(err.Error()))
+	}
+	binding := func(namespace string) func(*Scenario) *unstructured.Unstructured {
+		return func(*Scenario) *unstructured.Unstructured {
+			u := object(rbacv1.SchemeGroupVersion.String(), "RoleBinding", namespace, name("i15"), map[string]any{
+				"roleRef":  map[string]any{"apiGroup": rbacv1.GroupName, "kind": "ClusterRole", "name": role.GetName()},
+				"subjects": []any{map[string]any{"kind": rbacv1.ServiceAccountKind, "namespace": e.Platform, "name": tenancy.ManagerAccount}},
+			})
+			u.SetLabels(map[string]string{tenancy.LabelManaged: tenancy.ManagedValue})
+			return u
+		}
+	}
+	return requests(request{
+		what: "have the manager act as every account of namespace " + e.Victim.Namespace, aimed: creating(binding(e.Victim.Namespace)), own: creating(binding(e.Namespace)),
+	})(ctx, manager)
+}
+
+// declaresElsewhere makes a TenantResource in the tenant's namespace.
+func declaresElsewhere(ctx context.Context, e *Scenario) Finding {
+	r := e.newReplicator("i15-tr")
+	u := object("capsule.clastix.io/v1beta2", "TenantResource", e.Namespace, name("i15"), map[string]any{"spec": map[string]any{
+		"resyncPeriod": "60s", "resources": []any{map[string]any{"namespaceSelector": e.ownNamespaceSelector(), "rawItems": r.items()}},
+	}})
+	if err := e.tryCreate(ctx, u); err != nil {
+		f := judge(err, "")
+		if f.Outcome == Stopped {
+			return e.withPositiveControl(ctx, f)
+		}
+		return f
+	}
+	defer e.removeReplicated(r)
+	if err := e.create(ctx, u); err != nil {
+		return judge(err, "")
+	}
+	defer e.remove(u)
+	said, err := e.awaitReplicatorCondition(ctx, u, "Ready", r)
+	if err != nil {
+		return notProven("nobody replicates objects here: " + firstLine(err.Error()))
+	}
+	return e.cameOf(ctx, r, said)
+}

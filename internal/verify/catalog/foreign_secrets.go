@@ -1,0 +1,68 @@
+package catalog
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	victim, platform := func(e *Scenario) string { return e.Victim.Namespace }, func(e *Scenario) string { return e.Platform }
+	everywhere := func(*Scenario) string { return "" }
+	all := []request{
+		{
+			what: "read a Secret of another tenant",
+			aimed: func(ctx context.Context, e *Scenario) error {
+				return e.As.Get(ctx, client.ObjectKey{Namespace: e.Victim.Namespace, Name: e.Victim.Secret}, &corev1.Secret{})
+			},
+		},
+		{
+			what:  "list the ConfigMaps of another tenant",
+			aimed: listing(&corev1.ConfigMapList{}, victim),
+			own:   listing(&corev1.ConfigMapList{}, func(e *Scenario) string { return e.Namespace }),
+		},
+		{what: "list the Secrets of the whole cluster", aimed: listing(&corev1.SecretList{}, everywhere)},
+		// Credentials of Git hosts and decryption keys are here.
+		{what: "list the Secrets of the platform", aimed: listing(&corev1.SecretList{}, platform)},
+	}
+	// What is asked for is not asked for by name, so a right to one Secret alone
+	// does not show here.
+	for _, right := range []struct {
+		what, verb, resource string
+		namespace            func(*Scenario) string
+	}{
+		{"read the Secrets of the platform", "get", "secrets", platform},
+		{"watch the Secrets of the platform", "watch", "secrets", platform},
+		{"watch the Secrets of another tenant", "watch", "secrets", victim},
+		{"watch the Secrets of the whole cluster", "watch", "secrets", everywhere},
+		{"read the events of another tenant", "list", "events", victim},
+		{"read the logs of another tenant's Pods", "get", "pods/log", victim},
+		{"run commands in another tenant's Pods", "create", "pods/exec", victim},
+		{"attach to another tenant's Pods", "create", "pods/attach", victim},
+		{"connect to ports of another tenant's Pods", "create", "pods/portforward", victim},
+		{"reach another tenant's Services through the API server", "get", "services/proxy", victim},
+		{"run commands in the platform's Pods", "create", "pods/exec", platform},
+		{"read the logs of the platform's Pods", "get", "pods/log", platform},
+		{"reach the platform's Services through the API server", "get", "services/proxy", platform},
+		{"reach a node's kubelet through the API server", "get", "nodes/proxy", everywhere},
+	} {
+		all = append(all, request{what: right.what, aimed: mayNot(right.verb, right.resource, right.namespace)})
+	}
+	register(Attack{
+		ID: "W2", Via: API, Owners: OwnersAnywhere,
+		Title:      "reads what belongs to another tenant or the platform",
+		Controls:   []string{"RBAC"},
+		References: []string{"MTB TI-2"},
+		Fix:        Fix{Advice: "bind the tenant's account with RoleBindings in its own namespaces only", Rights: true},
+		Slow:       true,
+		Run:        requests(all...),
+	})
+}
+
+// listing is a request that lists objects of a namespace, or of all.
+func listing(list client.ObjectList, namespace func(*Scenario) string) func(context.Context, *Scenario) error {
+	return func(ctx context.Context, e *Scenario) error {
+		return e.As.List(ctx, list.DeepCopyObject().(client.ObjectList), client.InNamespace(namespace(e)))
+	}
+}

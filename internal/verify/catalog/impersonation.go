@@ -1,0 +1,76 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	register(Attack{
+		ID: "I8", Via: API, Owners: OwnersWithin,
+		Title:      "acts as another account, by impersonation or with a token made for it",
+		Controls:   []string{"RBAC"},
+		References: []string{"flux2 discussion 263"},
+		Fix: Fix{
+			Advice: "give the tenant's role neither the verb impersonate nor create on serviceaccounts/token; cluster-admin in a RoleBinding has both",
+			Rights: true,
+			Denied: []rbacv1.PolicyRule{
+				denied("", []string{"impersonate"}, "serviceaccounts", "users", "groups"),
+				denied("", writing, "serviceaccounts/token"),
+			},
+		},
+		Run: namingBindings(requests(
+			request{what: "impersonate any account of its namespace", aimed: mayNot("impersonate", "serviceaccounts", func(e *Scenario) string { return e.Namespace })},
+			request{what: "impersonate any user", aimed: mayNot("impersonate", "users", func(*Scenario) string { return "" })},
+			request{what: "make a token for the account default of its namespace", aimed: func(ctx context.Context, e *Scenario) error {
+				account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "default"}}
+				return e.As.SubResource("token").Create(ctx, account, &authenticationv1.TokenRequest{},
+					&client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
+			}},
+		)),
+	})
+}
+
+// namingBindings adds to what got through which bindings give the tenant
+// cluster-admin: with it nothing keeps an account from acting as another.
+func namingBindings(run func(context.Context, *Scenario) Finding) func(context.Context, *Scenario) Finding {
+	return func(ctx context.Context, e *Scenario) Finding {
+		f := run(ctx, e)
+		if f.Outcome != GotThrough {
+			return f
+		}
+		for _, right := range e.Tenant.ClusterAdmin() {
+			f.Evidence += "; " + right.String()
+		}
+		return f
+	}
+}
+
+// mayNot asks the API server whether the tenant has a right that is exercised in
+// every request and so cannot be tried by itself. The answer comes in the form
+// of the error that the request would have ended in.
+func mayNot(verb, resource string, namespace func(*Scenario) string) func(context.Context, *Scenario) error {
+	return func(ctx context.Context, e *Scenario) error {
+		plain, subresource, _ := strings.Cut(resource, "/")
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: plain, Subresource: subresource, Namespace: namespace(e)},
+		}}
+		if err := e.As.Create(ctx, review); err != nil {
+			return fmt.Errorf("cannot ask for the tenant's rights: %w", err)
+		}
+		if review.Status.Allowed {
+			return nil
+		}
+		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf("user %q cannot %s resource %q", e.who.user, verb, resource))
+	}
+}

@@ -1,0 +1,58 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	register(Attack{
+		ID: "W1", Via: API, Owners: OwnersWithin,
+		Title:      "changes or deletes the platform's quota, limit range or network policy, by itself or with all others of the kind",
+		Controls:   []string{"RBAC", "policy on platform-managed objects"},
+		References: []string{"MTB TI-1", "MTB CPI-2"},
+		Fix:        Fix{Advice: "give the tenant's role no write verb on resourcequotas, limitranges and networkpolicies, or refuse changes of the platform's with a ValidatingAdmissionPolicy", Rights: true},
+		Slow:       true,
+		Run:        loosensItsBounds,
+	})
+}
+
+// boundingKinds are those of the objects that bound what a namespace may use and
+// reach.
+var boundingKinds = []string{"ResourceQuota", "LimitRange", "NetworkPolicy"}
+
+func loosensItsBounds(ctx context.Context, e *Scenario) Finding {
+	objects, err := e.guardrails(ctx)
+	if err != nil {
+		return notProven(firstLine(err.Error()))
+	}
+	objects = slices.DeleteFunc(objects, func(u unstructured.Unstructured) bool { return !slices.Contains(boundingKinds, u.GetKind()) })
+	if len(objects) == 0 {
+		return e.nothingThere(ctx, noGuardrails, "the platform has put no quota, limit range or network policy into namespace "+e.Namespace)
+	}
+	var all []request
+	for _, u := range objects {
+		which := fmt.Sprintf("%s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName())
+		all = append(all,
+			request{what: "change " + which, aimed: merging(&u, `{"spec":null}`)},
+			request{what: "delete " + which, aimed: func(ctx context.Context, e *Scenario) error { return e.As.Delete(ctx, u.DeepCopy(), client.DryRunAll) }},
+			emptying(u),
+		)
+	}
+	return requests(all...)(ctx, e)
+}
+
+// emptying returns a dry-run request that deletes all objects of the same kind in an
+// object's namespace.
+func emptying(u unstructured.Unstructured) request {
+	return request{
+		what: fmt.Sprintf("delete all objects of kind %s in namespace %s, and %s with them", u.GetKind(), u.GetNamespace(), u.GetName()),
+		aimed: func(ctx context.Context, e *Scenario) error {
+			return e.As.DeleteAllOf(ctx, u.DeepCopy(), client.InNamespace(u.GetNamespace()), client.DryRunAll)
+		},
+	}
+}

@@ -1,0 +1,86 @@
+package catalog
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func init() {
+	register(Attack{
+		ID: "I1", Via: API,
+		Title:      "applies with the rights of the controller, by naming no service account",
+		Controls:   []string{"flag --default-service-account", "policy that demands spec.serviceAccountName"},
+		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
+		Fix: Fix{
+			Advice: "start kustomize-controller with --default-service-account=default, and leave that account without rights",
+			Flags:  []Flag{defaultServiceAccount("kustomize-controller")},
+		},
+		Layers: []Layer{
+			flagLayer(defaultServiceAccount("kustomize-controller")),
+			admissionLayer("policy that demands spec.serviceAccountName", func(e *Scenario) *unstructured.Unstructured {
+				return e.kustomization("i1", missingFolder, withoutAccount)
+			}),
+		},
+		Deep: true,
+		Files: func(e *Scenario) map[string]string {
+			return map[string]string{
+				"aimed/canary.yaml": manifest(configMap(e.Victim.Namespace, name("i1"))),
+				"own/canary.yaml":   manifest(configMap(e.Namespace, name("i1"))),
+			}
+		},
+		Run: func(ctx context.Context, e *Scenario) Finding {
+			return e.reconciles(ctx, "I1-api", configMap(e.Victim.Namespace, name("i1")), configMap(e.Namespace, name("i1")), withoutAccount)
+		},
+	})
+}
+
+func init() {
+	const key = "I1-api-HelmRelease"
+	canary := func(e *Scenario) *unstructured.Unstructured { return configMap(e.Victim.Namespace, name("i1-release")) }
+	register(Attack{
+		ID: "I1", Via: API, Kind: "HelmRelease",
+		Title:      "installs a chart with the rights of the controller, by naming no service account",
+		Controls:   []string{"flag --default-service-account", "policy that demands spec.serviceAccountName"},
+		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
+		Fix: Fix{
+			Advice: "start helm-controller with --default-service-account=default, and leave that account without rights",
+			Flags:  []Flag{defaultServiceAccount("helm-controller")},
+		},
+		Layers: []Layer{
+			flagLayer(defaultServiceAccount("helm-controller")),
+			admissionLayer("policy that demands spec.serviceAccountName", func(e *Scenario) *unstructured.Unstructured {
+				return e.suspendedRelease("i1", withoutAccount)
+			}),
+		},
+		Deep:  true,
+		Files: func(e *Scenario) map[string]string { return charts(canary(e), ownConfigMap("i1-release")(e)) },
+		Run: func(ctx context.Context, e *Scenario) Finding {
+			return e.installsChart(ctx, key, canary(e), ownConfigMap("i1-release")(e), withoutAccount)
+		},
+	})
+}
+
+func init() {
+	canary := func(namespace func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured { return configMap(namespace(e), name("i1-git")) }
+	}
+	register(deliversManifests(Attack{
+		ID:         "I1",
+		Title:      "delivers with the rights of the controller, since the Kustomization for its repository names no service account",
+		Controls:   []string{"RBAC", "flag --default-service-account"},
+		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
+		Fix: Fix{
+			Advice: "set spec.serviceAccountName in the Kustomization for the tenant's repository, to an account with rights in the tenant's namespaces only, and start kustomize-controller with --default-service-account=default",
+			Flags:  []Flag{defaultServiceAccount("kustomize-controller")},
+		},
+	}, canary(func(e *Scenario) string { return e.Victim.Namespace }), canary(func(e *Scenario) string { return e.Namespace })))
+}
+
+// defaultServiceAccount is the flag that says as whom Flux applies where nobody
+// is named.
+func defaultServiceAccount(controller string) Flag {
+	return Flag{Controller: controller, Flag: "--default-service-account=default"}
+}
+
+func withoutAccount(spec map[string]any) { delete(spec, "serviceAccountName") }

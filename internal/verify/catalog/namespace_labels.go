@@ -1,0 +1,57 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	register(Attack{
+		ID: "I6", Via: API, Owners: OwnersWithin,
+		Title:      "changes the labels of its own namespace that keep it in bounds",
+		Controls:   []string{"RBAC", "policy on Namespaces"},
+		References: []string{"CVE-2022-46167", "CVE-2026-30963"},
+		Fix: Fix{
+			Advice: "give the tenant's role no write verb on namespaces and their subresources",
+			Rights: true,
+			Denied: []rbacv1.PolicyRule{
+				denied("", writing, "namespaces", "namespaces/status", "namespaces/finalize"),
+			},
+		},
+		Run: requests(
+			request{what: "switch off Pod Security in its namespace", aimed: patchNamespace("", `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)},
+			request{what: "write its namespace's status", aimed: patchNamespace("status", `{"status":{"phase":"Active"}}`)},
+			request{what: "finalize its namespace", aimed: func(ctx context.Context, e *Scenario) error { return finalize(ctx, e, e.Namespace) }},
+		),
+	})
+}
+
+// patchNamespace patches the tenant's own namespace, or a subresource of it.
+func patchNamespace(subresource, patch string) func(context.Context, *Scenario) error {
+	return func(ctx context.Context, e *Scenario) error { return patchAny(ctx, e, e.Namespace, subresource, patch) }
+}
+
+// patchAny patches a namespace, or a subresource of it, in a dry run.
+func patchAny(ctx context.Context, e *Scenario, namespace, subresource, patch string) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	p := client.RawPatch(types.MergePatchType, []byte(patch))
+	if subresource == "" {
+		return e.As.Patch(ctx, ns, p, client.DryRunAll)
+	}
+	return e.As.SubResource(subresource).Patch(ctx, ns, p, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+}
+
+// finalize asks to let go of a namespace that is being deleted, in a dry run.
+func finalize(ctx context.Context, e *Scenario, namespace string) error {
+	ns := &corev1.Namespace{}
+	if err := e.Admin.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
+		return fmt.Errorf("cannot read the namespace: %w", err)
+	}
+	return e.As.SubResource("finalize").Update(ctx, ns, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
+}

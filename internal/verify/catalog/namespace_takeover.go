@@ -1,0 +1,55 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	register(Attack{
+		ID: "I7", Via: API, Owners: OwnersAnywhere,
+		Title:      "takes over a namespace that is nobody's, or one of the system's",
+		Controls:   []string{"RBAC", "policy on who owns a Namespace"},
+		References: []string{"CVE-2024-39690", "CVE-2025-55205"},
+		Fix:        Fix{Advice: "give tenants no verb on namespaces beyond their own: no ClusterRoleBinding, and no controller that lets them adopt a namespace which it did not make for them", Rights: true},
+		Run: requests(
+			request{what: "label a namespace that belongs to no tenant as its own", aimed: claims(func(e *Scenario) string { return e.Victim.Namespace }, "")},
+			request{what: "label the namespace default as its own", aimed: claims(func(*Scenario) string { return "default" }, "")},
+			request{what: "label the namespace kube-system as its own", aimed: claims(func(*Scenario) string { return "kube-system" }, "")},
+			request{what: "label the namespace of Flux as its own", aimed: claims(func(e *Scenario) string { return e.Platform }, "")},
+			request{what: "make itself the owner of kube-system by a reference", aimed: refers(func(*Scenario) string { return "kube-system" })},
+			request{what: "make itself the owner of a namespace that belongs to no tenant by a reference", aimed: refers(func(e *Scenario) string { return e.Victim.Namespace })},
+			request{what: "make a namespace for another tenant", aimed: func(ctx context.Context, e *Scenario) error {
+				return e.makesNamespace(name("i7"), VictimNamespace)(ctx, e)
+			}},
+			request{what: "claim a namespace by its status", aimed: claims(func(e *Scenario) string { return e.Victim.Namespace }, "status")},
+			request{what: "finalize a namespace that belongs to no tenant", aimed: func(ctx context.Context, e *Scenario) error { return finalize(ctx, e, e.Victim.Namespace) }},
+			request{what: "delete a namespace that belongs to no tenant", aimed: func(ctx context.Context, e *Scenario) error {
+				return e.As.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: e.Victim.Namespace}}, client.DryRunAll)
+			}},
+		),
+	})
+}
+
+// claims labels a namespace as the tenant's, through a subresource if one is
+// named.
+func claims(namespace func(*Scenario) string, subresource string) func(context.Context, *Scenario) error {
+	return func(ctx context.Context, e *Scenario) error {
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%[1]q:%[4]q,%[2]q:%[4]q,%[3]q:%[4]q}}}`, v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant, e.Tenant.Name)
+		return patchAny(ctx, e, namespace(e), subresource, patch)
+	}
+}
+
+// refers makes the tenant the owner of a namespace, as Capsule's namespaces have
+// one. The reference is to what is not there: nobody looks it up in a dry run.
+func refers(namespace func(*Scenario) string) func(context.Context, *Scenario) error {
+	return func(ctx context.Context, e *Scenario) error {
+		patch := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"capsule.clastix.io/v1beta2","kind":"Tenant","name":%q,"uid":"00000000-0000-0000-0000-000000000000"}]}}`, e.Tenant.Name)
+		return patchAny(ctx, e, namespace(e), "", patch)
+	}
+}

@@ -1,0 +1,168 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/admission"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// maxObjects is the most that a bound may allow, per kind and namespace, to be
+// called one: each object of Flux costs its controller a reconciliation per
+// interval.
+const maxObjects = 1000
+
+// fluxKinds are the kinds that Flux's controllers work on.
+var fluxKinds = []schema.GroupKind{
+	{Group: "kustomize.toolkit.fluxcd.io", Kind: "Kustomization"},
+	{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"},
+	{Group: "source.toolkit.fluxcd.io", Kind: "GitRepository"},
+	{Group: "source.toolkit.fluxcd.io", Kind: "HelmRepository"},
+	{Group: "source.toolkit.fluxcd.io", Kind: "HelmChart"},
+	{Group: "source.toolkit.fluxcd.io", Kind: "OCIRepository"},
+	{Group: "source.toolkit.fluxcd.io", Kind: "Bucket"},
+	{Group: "source.extensions.fluxcd.io", Kind: "ArtifactGenerator"},
+	{Group: "notification.toolkit.fluxcd.io", Kind: "Alert"},
+	{Group: "notification.toolkit.fluxcd.io", Kind: "Provider"},
+	{Group: "notification.toolkit.fluxcd.io", Kind: "Receiver"},
+	{Group: "image.toolkit.fluxcd.io", Kind: "ImageRepository"},
+	{Group: "image.toolkit.fluxcd.io", Kind: "ImagePolicy"},
+	{Group: "image.toolkit.fluxcd.io", Kind: "ImageUpdateAutomation"},
+}
+
+func init() {
+	register(Attack{
+		ID: "A2", Via: API, Owners: OwnersAnywhere,
+		Title:    "makes as many Flux objects or namespaces as it likes",
+		Controls: []string{"ResourceQuota on count/RESOURCE.GROUP of each Flux kind", "RBAC on namespaces", "webhook that counts an owner's namespaces"},
+		Fix:      Fix{Advice: "give each of the tenant's namespaces a ResourceQuota with a count/… for every Flux kind that its role may create, such as count/kustomizations.kustomize.toolkit.fluxcd.io, and its role no create on namespaces; where owners make namespaces themselves, give their Tenant spec.namespaces.quota, and install the webhook that counts them"},
+		Slow:     true,
+		Run:      floods,
+	})
+}
+
+// floods looks for the bound on each kind that the tenant may create. A dry run
+// uses up no quota, and really filling one would disturb the other attacks: what
+// is looked at is the bound that quota admission itself works with.
+func floods(ctx context.Context, e *Scenario) Finding {
+	namespaces := e.boundedNamespaces(ctx)
+	if namespaces.Outcome != Stopped {
+		return namespaces
+	}
+	var unbounded, controls []string
+	message := namespaces.Message
+	for _, namespace := range e.Tenant.Namespaces {
+		var quotas corev1.ResourceQuotaList
+		if err := e.Admin.List(ctx, &quotas, client.InNamespace(namespace)); err != nil {
+			return notProven("cannot read the quotas: " + firstLine(err.Error()))
+		}
+		resources, err := e.creatable(ctx, namespace)
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		for _, resource := range resources {
+			bound, quota := boundOn(quotas.Items, resource)
+			if quota == "" || bound > maxObjects {
+				unbounded = append(unbounded, namespace+"/"+resource)
+				continue
+			}
+			if control := "quota " + quota; !slices.Contains(controls, control) {
+				controls = append(controls, control)
+				message = fmt.Sprintf("quota %s: at most %d %s in namespace %s", quota, bound, resource, namespace)
+			}
+		}
+	}
+	if len(unbounded) > 0 {
+		return gotThrough("nothing bounds the number of " + strings.Join(unbounded, ", "))
+	}
+	if err := identityWorks(ctx, e); err != nil {
+		return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
+	}
+	return stopped(strings.Join(append(controls, namespaces.Control), ", "), message)
+}
+
+// boundedNamespaces says what keeps the tenant from making namespaces without end.
+// An owner may make some: then the webhook has to have seen the request, which
+// shows in what it added, and the Tenant has to have a quota for it to count by.
+func (e *Scenario) boundedNamespaces(ctx context.Context) Finding {
+	ns := object("v1", "Namespace", "", name("a2-"+e.Tenant.Name), nil)
+	tenant := object(v1alpha1.GroupVersion.String(), "Tenant", "", e.Tenant.Name, nil)
+	there, err := e.exists(ctx, tenant)
+	if err != nil {
+		return notProven("cannot read the Tenant: " + firstLine(err.Error()))
+	}
+	if there {
+		if err := e.Admin.Get(ctx, keyOf(tenant), tenant); err != nil {
+			return notProven("cannot read the Tenant: " + firstLine(err.Error()))
+		}
+		ns.SetLabels(labelsOfOwners(e.Tenant.Name))
+		asWanted(ns, tenant)
+	}
+	asked := len(ns.GetLabels())
+	if err := e.As.Create(ctx, ns, client.DryRunAll); err != nil || !there {
+		return judge(err, "it could make namespaces without end")
+	}
+	quota, bounded, _ := unstructured.NestedInt64(tenant.Object, "spec", "namespaces", "quota")
+	labels := ns.GetLabels()
+	// The API server itself adds a namespace's name.
+	delete(labels, corev1.LabelMetadataName)
+	switch {
+	case !bounded || quota > maxObjects:
+		return gotThrough("it could make namespaces without end: the Tenant has no quota")
+	case len(labels) <= asked:
+		return gotThrough("it could make namespaces without end: no webhook has seen the request to count it")
+	}
+	return stopped("webhook "+admission.NamespaceWebhook, fmt.Sprintf("Tenant %s may have %d namespaces", tenant.GetName(), quota))
+}
+
+// creatable are the resources of Flux, as RESOURCE.GROUP, that the tenant may
+// create in a namespace.
+func (e *Scenario) creatable(ctx context.Context, namespace string) ([]string, error) {
+	var resources []string
+	for _, kind := range fluxKinds {
+		mapping, err := e.Admin.RESTMapper().RESTMapping(kind)
+		if meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot find the resource of %s: %w", kind, err)
+		}
+		allowed, err := e.isAllowed(ctx, authorizationv1.ResourceAttributes{
+			Verb: "create", Group: mapping.Resource.Group, Resource: mapping.Resource.Resource, Namespace: namespace,
+		})
+		if err != nil {
+			return nil, err
+		}
+		if allowed {
+			resources = append(resources, mapping.Resource.GroupResource().String())
+		}
+	}
+	return resources, nil
+}
+
+// boundOn finds the quota that bounds a resource most, and how many objects it
+// allows; its name is empty if there is none. The status counts: that is what is
+// enforced.
+func boundOn(quotas []corev1.ResourceQuota, resource string) (int64, string) {
+	var least int64
+	var by string
+	for _, quota := range quotas {
+		hard, set := quota.Status.Hard[corev1.ResourceName("count/"+resource)]
+		if !set || len(quota.Spec.Scopes) > 0 || quota.Spec.ScopeSelector != nil {
+			continue
+		}
+		if n := hard.Value(); by == "" || n < least {
+			least, by = n, quota.Name
+		}
+	}
+	return least, by
+}

@@ -1,0 +1,129 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Outside is the world outside of the cluster, as the local cluster's network
+// plays it: hosts that Flux sends something to, and callers of its webhooks.
+type Outside interface {
+	// Handle answers a host's paths below a prefix, until Forget.
+	Handle(host, prefix string, handler http.Handler)
+	Forget(host, prefix string)
+	// Client makes requests as the cluster's processes do.
+	Client() *http.Client
+}
+
+// errNoOutside is why nothing is proven where nobody plays the outside.
+var errNoOutside = errors.New("nobody outside of the cluster can be played here")
+
+// outsidePatience bounds the wait for what Flux does for a caller or an event,
+// and look how often one looks.
+const (
+	outsidePatience = time.Minute
+	look            = 50 * time.Millisecond
+)
+
+// pollUntil calls try until it has an answer, an error or no time left. What is not
+// answered in time is errNoAnswer.
+func pollUntil(ctx context.Context, patience time.Duration, try func(context.Context) (answered bool, err error)) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		if answered, err := try(ctx); err != nil || answered {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w in %s", errNoAnswer, patience)
+		case <-tick.C:
+		}
+	}
+}
+
+// errNoAnswer says that nothing came of something in time.
+var errNoAnswer = errors.New("nothing came of it")
+
+// post sends JSON to a Service of the platform's and returns the status code.
+func (e *Scenario) post(ctx context.Context, service, path string, body []byte, header http.Header) (int, error) {
+	if e.outside == nil {
+		return 0, errNoOutside
+	}
+	address := fmt.Sprintf("http://%s.%s.svc.cluster.local%s", service, e.Platform, path)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return 0, fmt.Errorf("cannot call the Service %s: %w", service, err)
+	}
+	request.Header = header.Clone()
+	request.Header.Set("Content-Type", "application/json")
+	caller := e.outside.Client()
+	defer caller.CloseIdleConnections()
+	response, err := caller.Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("cannot call the Service %s: %w", service, err)
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxLog))
+	return response.StatusCode, nil
+}
+
+// maxLog bounds what is read of a log or an answer, in bytes.
+const maxLog = 1 << 20
+
+// controllerErrors returns the errors that a controller has logged about an object of a
+// name in the last minute: some refusals are told to nobody else.
+func (e *Scenario) controllerErrors(ctx context.Context, controller, namespace, name string) ([]string, error) {
+	deployment := &appsv1.Deployment{}
+	if err := e.Admin.Get(ctx, client.ObjectKey{Namespace: e.Platform, Name: controller}, deployment); err != nil {
+		return nil, fmt.Errorf("cannot find %s: %w", controller, err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the Pods of %s: %w", controller, err)
+	}
+	var pods corev1.PodList
+	if err := e.Admin.List(ctx, &pods, client.InNamespace(e.Platform), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("cannot find the Pods of %s: %w", controller, err)
+	}
+	var said []string
+	for _, pod := range pods.Items {
+		options := &corev1.PodLogOptions{SinceSeconds: new(int64(60)), LimitBytes: new(int64(maxLog))}
+		content, err := e.kube.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).DoRaw(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the log of %s: %w", controller, err)
+		}
+		said = slices.Concat(said, errorsAbout(string(content), namespace, name))
+	}
+	return said, nil
+}
+
+// errorsAbout picks the errors about an object from a log of JSON lines, as
+// Flux's controllers write it.
+func errorsAbout(log, namespace, name string) []string {
+	var said []string
+	for line := range strings.Lines(log) {
+		var entry struct {
+			Name, Namespace, Error string
+		}
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Error != "" && entry.Name == name && entry.Namespace == namespace {
+			said = append(said, entry.Error)
+		}
+	}
+	return said
+}

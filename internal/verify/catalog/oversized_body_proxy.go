@@ -1,0 +1,36 @@
+package catalog
+
+import (
+	"context"
+	"net/http"
+	"strings"
+)
+
+// oversized is the size of a body that no API server reads, in bytes: its limit is 3 MiB.
+const oversized = 3<<20 + 1024
+
+func init() {
+	register(Attack{
+		ID: "A8", Via: Proxy,
+		Title:    "makes the proxy hold a body that is larger than any object, in memory that other tenants need",
+		Controls: []string{"the proxy, which limits the size of a body before it reads it"},
+		Fix:      Fix{Advice: proxyAdvice + ": it limits what it buffers for one request, for one user and in total"},
+		Run: onProxy(func(_ context.Context, c *proxyClient) ([]rawRequest, error) {
+			return []rawRequest{c.large()}, nil
+		}),
+	})
+}
+
+// large is a question that the proxy has to read to answer it.
+//
+// The bounds for one user and in total are not attacked here: while they are full, the
+// proxy refuses the tenant's other requests and other users, who may be attacks that run at
+// the same time. The tests of slow clients and of memory in internal/proxy fill them.
+func (c *proxyClient) large() rawRequest {
+	const review = `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","metadata":{"annotations":{"a8":"`
+	return rawRequest{
+		what:   "have the proxy hold a body of more than 3 MiB",
+		method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", token: c.token,
+		body: review + strings.Repeat("a", oversized) + `"}},"spec":{"resourceAttributes":{"verb":"list","resource":"namespaces"}}}`,
+	}
+}

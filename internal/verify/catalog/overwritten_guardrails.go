@@ -1,0 +1,123 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	attack := Attack{
+		ID: "A5", Via: API, Owners: OwnersWithin,
+		Title:      "overwrites what the platform put into its namespace, by server-side apply with force, or deletes it with all others of the kind",
+		Controls:   []string{"RBAC", "policy on platform-managed objects"},
+		References: []string{"MTB CPI-2"},
+		Fix:        Fix{Advice: "give the tenant's role no write verb on roles, role bindings, resource quotas, limit ranges and network policies", Rights: true},
+		Slow:       true,
+		Run: func(ctx context.Context, e *Scenario) Finding {
+			objects, err := e.guardrails(ctx)
+			if err != nil {
+				return notProven(firstLine(err.Error()))
+			}
+			if len(objects) == 0 {
+				return e.nothingThere(ctx, noGuardrails, "the platform has put nothing into namespace "+e.Namespace)
+			}
+			return overwrites(ctx, e, objects)
+		},
+	}
+	register(attack)
+	attack.Kind, attack.Owners = "ServiceAccount", OwnersNever
+	attack.Title = "overwrites the account that the platform made for it, by server-side apply with force"
+	attack.Fix = Fix{Advice: "give the tenant's role no write verb on serviceaccounts, or refuse changes of the platform's accounts with a ValidatingAdmissionPolicy", Rights: true}
+	attack.Run = func(ctx context.Context, e *Scenario) Finding {
+		account := object("v1", "ServiceAccount", e.Account.Namespace, e.Account.Name, nil)
+		return requests(overwriting("overwrite the account that Flux applies its objects as", account))(ctx, e)
+	}
+	register(attack)
+}
+
+// nothingThere is the finding of an attack on something that is not there, if the
+// tenant's identity works otherwise.
+func (e *Scenario) nothingThere(ctx context.Context, control, message string) Finding {
+	if err := identityWorks(ctx, e); err != nil {
+		return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
+	}
+	return stopped(control, message)
+}
+
+// overwrites tries each of the objects.
+func overwrites(ctx context.Context, e *Scenario, objects []unstructured.Unstructured) Finding {
+	var all []request
+	for _, u := range objects {
+		all = append(all, overwriting(fmt.Sprintf("overwrite %s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName()), &u), emptying(u))
+	}
+	return requests(all...)(ctx, e)
+}
+
+// overwriting is the request that takes an object over, as a dry run.
+func overwriting(what string, u *unstructured.Unstructured) request {
+	return request{
+		what:  what,
+		aimed: func(ctx context.Context, e *Scenario) error { return e.tryApply(ctx, u) },
+		own: func(ctx context.Context, e *Scenario) error {
+			return e.tryApply(ctx, configMap(e.Namespace, name("a5")))
+		},
+	}
+}
+
+// tryApply asks the API server whether the tenant could take an object over.
+func (e *Scenario) tryApply(ctx context.Context, u *unstructured.Unstructured) error {
+	mine := object(u.GetAPIVersion(), u.GetKind(), u.GetNamespace(), u.GetName(), nil)
+	mine.SetLabels(map[string]string{"tenure-attack": "a5"})
+	return e.As.Apply(ctx, client.ApplyConfigurationFromUnstructured(mine), client.ForceOwnership, client.FieldOwner("tenure-attack"), client.DryRunAll)
+}
+
+// guardrails are the objects in the tenant's namespace that keep it in bounds and
+// that somebody else put there: whatever carries the tenant's label, or was
+// applied by Flux for another namespace.
+func (e *Scenario) guardrails(ctx context.Context) ([]unstructured.Unstructured, error) {
+	var found []unstructured.Unstructured
+	for _, kind := range []struct{ version, kind string }{
+		{"v1", "ResourceQuota"},
+		{"v1", "LimitRange"},
+		{"networking.k8s.io/v1", "NetworkPolicy"},
+		{"rbac.authorization.k8s.io/v1", "RoleBinding"},
+		{"rbac.authorization.k8s.io/v1", "Role"},
+	} {
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion(kind.version)
+		list.SetKind(kind.kind + "List")
+		if err := e.Admin.List(ctx, list, client.InNamespace(e.Namespace)); err != nil {
+			return nil, fmt.Errorf("cannot list the objects of kind %s: %w", kind.kind, err)
+		}
+		for _, u := range list.Items {
+			// The manager's own right comes and goes with what it replicates: I15.
+			if role, _, _ := unstructured.NestedString(u.Object, "roleRef", "name"); role == tenancy.ReplicatorRole {
+				continue
+			}
+			if e.platforms(u.GetLabels()) {
+				found = append(found, u)
+			}
+		}
+	}
+	return found, nil
+}
+
+// appliedFor are the labels in which Flux's controllers say from which namespace
+// an object was applied.
+var appliedFor = []string{"kustomize.toolkit.fluxcd.io/namespace", "helm.toolkit.fluxcd.io/namespace"}
+
+// platforms says whether an object with these labels is the platform's.
+func (e *Scenario) platforms(labels map[string]string) bool {
+	for _, label := range appliedFor {
+		if namespace := labels[label]; namespace != "" {
+			return !slices.Contains(e.Tenant.Namespaces, namespace)
+		}
+	}
+	_, labelled := tenancy.TenantOf(labels)
+	return labelled
+}

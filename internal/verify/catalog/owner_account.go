@@ -1,0 +1,111 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	register(Attack{
+		ID: "I24", Via: API, Owners: OwnersWithin,
+		Title:      "wears the account of an owner that lives in its namespace: in a Pod, by a token, by what is written on the account",
+		Controls:   []string{"policy on accounts that own a tenant", "RBAC"},
+		References: []string{"RFC-0003"},
+		Fix:        Fix{Advice: "keep accounts that own a Tenant out of the tenants' namespaces, or refuse Pods, tokens and changes of them with a ValidatingAdmissionPolicy: whoever acts as an owner makes namespaces"},
+		Run:        wearsOwnersAccount,
+	})
+}
+
+func wearsOwnersAccount(ctx context.Context, e *Scenario) Finding {
+	there, named, err := e.ownersAccounts(ctx)
+	if err != nil {
+		return notProven(firstLine(err.Error()))
+	}
+	if len(there)+len(named) == 0 {
+		return e.nothingThere(ctx, noOwner, "no other account of namespace "+e.Namespace+" owns a tenant")
+	}
+	var all []request
+	for _, account := range there {
+		all = append(all, borrowingRequests(account)...)
+	}
+	for _, account := range named {
+		all = append(all, request{
+			what: "make the account " + account + ", which a Tenant names as its owner",
+			aimed: creating(func(e *Scenario) *unstructured.Unstructured {
+				return object("v1", "ServiceAccount", e.Namespace, account, nil)
+			}),
+			own: creating(func(e *Scenario) *unstructured.Unstructured {
+				return object("v1", "ServiceAccount", e.Namespace, name("i24"), nil)
+			}),
+		})
+	}
+	return requests(all...)(ctx, e)
+}
+
+// borrowingRequests returns the requests that try to act as an existing account.
+func borrowingRequests(account string) []request {
+	const usual = "default"
+	pod := func(account string) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			u := pod(harmlessPod(account), harmlessContainer())(e)
+			u.SetName(name("i24"))
+			return u
+		}
+	}
+	secret := func(account string) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			u := object("v1", "Secret", e.Namespace, name("i24"), map[string]any{"type": string(corev1.SecretTypeServiceAccountToken)})
+			u.SetAnnotations(map[string]string{corev1.ServiceAccountNameKey: account})
+			return u
+		}
+	}
+	annotated := func(account string) func(context.Context, *Scenario) error {
+		return func(ctx context.Context, e *Scenario) error {
+			return merging(object("v1", "ServiceAccount", e.Namespace, account, nil), `{"metadata":{"annotations":{"tenure-attack":"i24"}}}`)(ctx, e)
+		}
+	}
+	whose := account + ", which owns a tenant"
+	return []request{
+		{what: "run a Pod as " + whose, aimed: creating(pod(account)), own: creating(pod(usual))},
+		{what: "make a token of " + whose, aimed: func(ctx context.Context, e *Scenario) error {
+			u := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: account}}
+			return e.As.SubResource("token").Create(ctx, u, &authenticationv1.TokenRequest{},
+				&client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
+		}},
+		{what: "have Kubernetes keep a token of " + whose + ", in a Secret", aimed: creating(secret(account)), own: creating(secret(usual))},
+		{what: "annotate " + whose, aimed: annotated(account), own: annotated(usual)},
+		{what: "delete " + whose, aimed: func(ctx context.Context, e *Scenario) error {
+			return e.As.Delete(ctx, object("v1", "ServiceAccount", e.Namespace, account, nil), client.DryRunAll)
+		}},
+	}
+}
+
+// ownersAccounts returns the accounts in the namespace that any Tenant names as owners,
+// except the attacker: the existing accounts in there, and the missing ones in named.
+func (e *Scenario) ownersAccounts(ctx context.Context) (there, named []string, err error) {
+	for _, t := range e.tenants {
+		for _, o := range t.Owners {
+			if o.Kind != rbacv1.ServiceAccountKind || o.Namespace != e.Namespace || o.User() == e.who.user || slices.Contains(slices.Concat(there, named), o.Name) {
+				continue
+			}
+			exists, err := e.exists(ctx, object("v1", "ServiceAccount", o.Namespace, o.Name, nil))
+			if err != nil {
+				return nil, nil, fmt.Errorf("cannot read account %s/%s: %w", o.Namespace, o.Name, err)
+			}
+			if exists {
+				there = append(there, o.Name)
+			} else {
+				named = append(named, o.Name)
+			}
+		}
+	}
+	return there, named, nil
+}

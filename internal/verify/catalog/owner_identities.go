@@ -1,0 +1,181 @@
+package catalog
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/discovery"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// Owners says whether the owners that a Tenant names try an attack too, each as
+// who they are, beside the account that Flux applies the tenant's objects as.
+type Owners string
+
+// What owners try.
+const (
+	// OwnersNever is for what only the account has to do with, which delivers.
+	OwnersNever Owners = ""
+	// OwnersWithin is for attacks from within a namespace of the tenant's: they are
+	// not tried for a tenant that has none yet.
+	OwnersWithin Owners = "within"
+	// OwnersAnywhere is for attacks on what lies outside.
+	OwnersAnywhere Owners = "anywhere"
+	// OwnersAccounts is for attacks with a token: of the owners, service accounts
+	// that are there have one that can be made.
+	OwnersAccounts Owners = "accounts"
+)
+
+// identity is who makes the requests of an attack.
+type identity struct {
+	// name is what reports call it, empty for the tenant's account.
+	name   string
+	user   string
+	groups []string
+}
+
+// asIdentity returns a client with somebody's identity. Whoever has their
+// credentials is, to every check of the API server, just that.
+func asIdentity(config *rest.Config, who identity) (client.WithWatch, error) {
+	config = rest.CopyConfig(config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: who.user, Groups: who.groups}
+	recording(config, who)
+	c, err := client.NewWithWatch(config, client.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return interceptor.NewClient(c, interceptor.Funcs{Create: createWithRetry}), nil
+}
+
+// conflictBackoff are the pauses before a request to create an object is repeated.
+var conflictBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 7}
+
+// createWithRetry creates an object and repeats the request after a conflict. Quota
+// admission returns conflicts if many objects of a namespace are created at the same time,
+// whatever the tenant may do.
+func createWithRetry(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+	return retry.RetryOnConflict(conflictBackoff, func() error { return c.Create(ctx, o, opts...) })
+}
+
+// prepareOwners adds the owners as whom the tenant is attacked: of those that are
+// of one kind and have the same roles, the first.
+func (e *Scenario) prepareOwners() error {
+	var shapes []string
+	for _, o := range e.Tenant.Owners {
+		if slices.Contains(shapes, o.Shape) || o.User() == e.who.user {
+			continue
+		}
+		shapes = append(shapes, o.Shape)
+		who := identity{name: o.String(), user: o.User(), groups: o.Groups()}
+		as, err := asIdentity(e.config, who)
+		if err != nil {
+			return err
+		}
+		owner := *e
+		owner.As, owner.who, owner.Owner, owner.owners = as, who, &o, nil
+		e.owners = append(e.owners, &owner)
+	}
+	return nil
+}
+
+// appliesTo says whether there is anybody of the tenant's who tries an attack.
+func (e *Scenario) appliesTo(a Attack) bool {
+	if e.hasAccount() {
+		return true
+	}
+	switch a.Owners {
+	case OwnersAnywhere:
+		return true
+	case OwnersWithin:
+		return len(e.Tenant.Namespaces) > 0
+	case OwnersAccounts:
+		return slices.ContainsFunc(e.owners, (*Scenario).hasToken)
+	}
+	return false
+}
+
+// hasToken says whether it is an account that attacks.
+func (e *Scenario) hasToken() bool {
+	return e.Owner == nil || e.Owner.Kind == rbacv1.ServiceAccountKind
+}
+
+// hasAccount says whether the tenant has an account to attack as. One without a
+// namespace has none.
+func (e *Scenario) hasAccount() bool { return e.Account != (discovery.Account{}) }
+
+// tryAll runs an attack as the tenant's account and as its owners. The worst of
+// what came of it is the finding.
+func (e *Scenario) tryAll(ctx context.Context, a Attack) Finding {
+	var all []Finding
+	if e.hasAccount() {
+		all = append(all, a.run(ctx, e))
+	}
+	if a.Owners != OwnersNever {
+		for _, owner := range e.owners {
+			if a.Owners == OwnersAccounts && !owner.hasToken() {
+				continue
+			}
+			all = append(all, a.run(ctx, owner).by(owner.who.name))
+		}
+	}
+	return worstFinding(all)
+}
+
+// run runs the attack, and notes how people can repeat it.
+func (a Attack) run(ctx context.Context, e *Scenario) Finding {
+	ctx, recorder := recorded(ctx)
+	f := a.Run(ctx, e)
+	f.Repeat = recorder.repeat(f, e.who)
+	if a.Files != nil && e.Repository != nil && (f.Outcome == Stopped || f.Outcome == GotThrough) {
+		f.Repeat = strings.TrimSpace(e.commits(a) + "\n" + f.Repeat)
+	}
+	return f
+}
+
+// by says of a finding who came to it.
+func (f Finding) by(who string) Finding {
+	for _, text := range []*string{&f.Evidence, &f.Reason} {
+		if *text != "" {
+			*text = "as " + who + ": " + *text
+		}
+	}
+	return f
+}
+
+// worstFinding returns the worst of several findings. If all attacks were stopped, it names all
+// of their controls; a missing control does not count as one.
+func worstFinding(all []Finding) Finding {
+	if len(all) == 0 {
+		return notProven("the tenant has neither an account nor an owner to attack as")
+	}
+	var controls []string
+	counts := all[0]
+	for _, f := range all {
+		if outcomeRank(f.Outcome) > outcomeRank(counts.Outcome) {
+			counts = f
+		}
+		for control := range strings.SplitSeq(f.Control, ", ") {
+			if control != "" && !slices.Contains(controls, control) {
+				controls = append(controls, control)
+			}
+		}
+	}
+	if counts.Outcome != Stopped {
+		return counts
+	}
+	if real := slices.DeleteFunc(slices.Clone(controls), absent); len(real) > 0 {
+		controls = real
+		counts = all[slices.IndexFunc(all, func(f Finding) bool { return !absent(f.Control) })]
+	}
+	counts.Control = strings.Join(controls, ", ")
+	return counts
+}
+
+func outcomeRank(o Outcome) int { return slices.Index([]Outcome{Stopped, NotProven, GotThrough}, o) }

@@ -1,0 +1,113 @@
+package catalog
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func init() {
+	canary := func(e *Scenario) *unstructured.Unstructured { return configMap(e.Namespace, name("s8")) }
+	attack := Attack{
+		ID: "S8", Via: Git,
+		Title:      "reads files of the controller's host, by a path that leads out of its repository",
+		Controls:   []string{"paths kept within the artifact"},
+		References: []string{"CVE-2022-24877"},
+		Fix:        Fix{Advice: "run a kustomize-controller that Flux still supports: the fix has been in since v0.24.0"},
+		Deep:       true,
+	}
+	attack.Files = func(e *Scenario) map[string]string {
+		return map[string]string{
+			"aimed/kustomization.yaml": kustomizationFile(traversalPath(outsideFile(e))),
+			"own/kustomization.yaml":   kustomizationFile("canary.yaml"),
+			"own/canary.yaml":          manifest(canary(e)),
+		}
+	}
+	attack.Run = func(ctx context.Context, e *Scenario) Finding {
+		e, err := e.delivering(ctx)
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		remove, err := writeOutsideFile(outsideFile(e), manifest(canary(e)))
+		defer remove()
+		if err != nil {
+			return notProven(err.Error())
+		}
+		return e.reconciles(ctx, attack.Key(), canary(e), canary(e), e.asItSyncs)
+	}
+	register(attack)
+
+	loop := Attack{
+		ID: "S8", Via: Git, Kind: "loop",
+		Title:      "keeps the controller busy for ever, with bases that name each other",
+		Controls:   []string{"detection of cycles"},
+		References: []string{"CVE-2022-24878"},
+		Fix:        Fix{Advice: "run a kustomize-controller that Flux still supports: the fix has been in since v0.24.0"},
+		Deep:       true,
+	}
+	looped := func(e *Scenario) *unstructured.Unstructured { return configMap(e.Namespace, name("s8-loop")) }
+	loop.Files = func(e *Scenario) map[string]string {
+		return map[string]string{
+			"aimed/kustomization.yaml":      kustomizationFile("canary.yaml", "../aimed-back"),
+			"aimed/canary.yaml":             manifest(looped(e)),
+			"aimed-back/kustomization.yaml": kustomizationFile("../aimed"),
+			"own/kustomization.yaml":        kustomizationFile("canary.yaml"),
+			"own/canary.yaml":               manifest(looped(e)),
+		}
+	}
+	loop.Run = func(ctx context.Context, e *Scenario) Finding {
+		e, err := e.delivering(ctx)
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		return e.reconciles(ctx, loop.Key(), looped(e), looped(e), e.asItSyncs)
+	}
+	register(loop)
+}
+
+// outsideDir is a folder of this machine that is in no artifact, and that nobody
+// can guess.
+var outsideDir = sync.OnceValue(func() string {
+	return filepath.Join(os.TempDir(), "tenure-attack-"+strings.ToLower(rand.Text()))
+})
+
+// outsideFile is where the canary of an attack in a namespace lies: several clusters may
+// be attacked by one process.
+func outsideFile(e *Scenario) string {
+	cluster := ""
+	if e.config != nil {
+		cluster = e.config.Host
+	}
+	return filepath.Join(outsideDir(), fmt.Sprintf("%x", sha256.Sum256([]byte(cluster+" "+e.Namespace))), "canary.yaml")
+}
+
+// writeOutsideFile writes the canary. What it returns removes it, and is not nil even if
+// there is an error.
+func writeOutsideFile(file, content string) (func(), error) {
+	remove := func() {
+		_ = os.RemoveAll(filepath.Dir(file))
+		_ = os.Remove(outsideDir()) // the last one does
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return remove, fmt.Errorf("cannot make the folder of the canary: %w", err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		return remove, fmt.Errorf("cannot write the canary: %w", err)
+	}
+	return remove, nil
+}
+
+// parentFolders is more folders than an artifact is unpacked below.
+const parentFolders = 40
+
+// traversalPath is the path from anywhere to a file of this machine.
+func traversalPath(file string) string {
+	return strings.Repeat("../", parentFolders) + strings.TrimPrefix(filepath.ToSlash(file), "/")
+}

@@ -1,0 +1,99 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/admission"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// simulated makes an attack with an object whose controller does not run on a
+// local cluster: what the API server refuses is stopped, and what it accepts
+// proves nothing, because nobody answers.
+func simulated(controller string, aimed, own func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) Finding {
+	return func(ctx context.Context, e *Scenario) Finding {
+		f := judge(e.tryCreate(ctx, aimed(e)), "")
+		switch f.Outcome {
+		case GotThrough:
+			return notProven(fmt.Sprintf("controller simulated: no policy refuses the object, and %s does not run here to say what it does with it", controller))
+		case Stopped:
+			return e.confirmRequest(ctx, f, e.tryCreate(ctx, own(e)))
+		}
+		return f
+	}
+}
+
+// onFlagger creates an object of Flagger. If the platform does not allow Flagger to the
+// tenant, the rule tenure-flagger refuses every object, also the positive control. onFlagger
+// then returns Stopped, as for a tenant without the right to create such objects.
+func onFlagger(aimed, own func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) Finding {
+	return func(ctx context.Context, e *Scenario) Finding {
+		f := simulated("flagger", aimed, own)(ctx, e)
+		if _, allowed := e.policy(ctx, "flagger"); f.Outcome != NotProven || allowed {
+			return f
+		}
+		refused, ownRefused := judge(e.tryCreate(ctx, aimed(e)), ""), e.tryCreate(ctx, own(e))
+		if refused.Outcome != Stopped || !strings.Contains(fmt.Sprint(ownRefused), "(rule "+admission.Prefix+"flagger)") {
+			return f
+		}
+		if err := identityWorks(ctx, e); err != nil {
+			return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
+		}
+		refused.Control += " (nor its own)"
+		return refused
+	}
+}
+
+// positiveControl makes sure of a positive control: a Flux object of the tenant's that is
+// aimed at its own comes as far as it should, which is the answer that reached
+// matches. Where the tenant may not make any such object, the way is closed.
+func (e *Scenario) positiveControl(ctx context.Context, f Finding, own *unstructured.Unstructured, reached func(readiness) bool) Finding {
+	if f.Outcome != Stopped {
+		return f
+	}
+	said, err := e.apply(ctx, own, func() {})
+	if apierrors.IsForbidden(err) && judge(err, "").Control == f.Control {
+		return e.withPositiveControl(ctx, f)
+	}
+	if err != nil {
+		return notProven("the tenant cannot do it to its own either: " + firstLine(err.Error()))
+	}
+	if reachesTheServer(f, said) {
+		return f
+	}
+	if !reached(said) {
+		return notProven("the same with what the tenant owns does not work either: " + firstLine(said.message))
+	}
+	return f
+}
+
+// reachesTheServer says whether an honest delivery came to where RBAC refuses what
+// a tenant without rights delivers. What is stopped before, by another control, is
+// stopped all the same.
+func reachesTheServer(f Finding, honest readiness) bool {
+	control, _ := controlOf(honest.message)
+	return f.Control != rbac && control == rbac && honest.ready == metav1.ConditionFalse
+}
+
+// isReady is what an honest object ends in.
+func isReady(said readiness) bool { return said.ready == "True" }
+
+// messageMatches is what an object ends in that fails on purpose, behind what is attacked.
+func messageMatches(words *regexp.Regexp) func(readiness) bool {
+	return func(said readiness) bool { return words.MatchString(said.message) }
+}
+
+// isAllowed asks the API server whether the tenant has a right.
+func (e *Scenario) isAllowed(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
+	if err := e.As.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("cannot ask for the tenant's rights: %w", err)
+	}
+	return review.Status.Allowed, nil
+}

@@ -1,0 +1,71 @@
+package catalog
+
+import (
+	"context"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func init() {
+	binding := func(e *Scenario) *unstructured.Unstructured {
+		return object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", name("i4"), map[string]any{
+			"roleRef": map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+			// Nobody's account: with the rights of its own the tenant would be
+			// refused nothing in the attacks beside this one.
+			"subjects": []any{map[string]any{"kind": "ServiceAccount", "name": name("i4"), "namespace": e.Account.Namespace}},
+		})
+	}
+	role := func(e *Scenario) *unstructured.Unstructured {
+		return object("rbac.authorization.k8s.io/v1", "Role", e.Victim.Namespace, name("i4"), map[string]any{
+			"rules": []any{map[string]any{"apiGroups": []any{"*"}, "resources": []any{"*"}, "verbs": []any{"*"}}},
+		})
+	}
+	attack := Attack{
+		ID:         "I4",
+		Title:      "grants itself more rights than it has",
+		Controls:   []string{"RBAC (bind, escalate)"},
+		References: []string{"MTB-PL2-CC-TI-1"},
+		Fix: Fix{
+			Advice: "give the tenant's role no verbs on cluster roles and their bindings, and neither bind nor escalate",
+			Rights: true,
+			Denied: []rbacv1.PolicyRule{
+				denied(rbacv1.GroupName, []string{"bind", "escalate"}, "roles", "clusterroles"),
+				denied(rbacv1.GroupName, writing, "clusterroles", "clusterrolebindings"),
+			},
+		},
+	}
+	attack.Via, attack.Owners = API, OwnersAnywhere
+	attack.Run = func(ctx context.Context, e *Scenario) Finding {
+		all := []request{
+			{what: "bind itself to cluster-admin", aimed: creating(binding)},
+			{what: "make a role for everything in another tenant's namespace", aimed: creating(role)},
+		}
+		// An account with all rights in its namespace cannot give itself more there.
+		everything, err := e.isAllowed(ctx, authorizationv1.ResourceAttributes{Namespace: e.Namespace, Group: "*", Resource: "*", Verb: "*"})
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		if !everything {
+			all = append(all,
+				request{what: "make a role for everything in its own namespace", aimed: creating(func(e *Scenario) *unstructured.Unstructured {
+					u := role(e)
+					u.SetNamespace(e.Namespace)
+					return u
+				})},
+				request{what: "bind itself to cluster-admin in its own namespace", aimed: creating(func(e *Scenario) *unstructured.Unstructured {
+					u := binding(e)
+					u.SetKind("RoleBinding")
+					u.SetNamespace(e.Namespace)
+					return u
+				})},
+			)
+		}
+		return requests(all...)(ctx, e)
+	}
+	register(attack)
+	attack.Owners = OwnersNever
+	register(deliversManifests(attack, binding, ownConfigMap("i4")))
+	register(deliversByChart(attack, binding, ownConfigMap("i4-release")))
+}

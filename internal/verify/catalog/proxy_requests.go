@@ -1,0 +1,234 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// byProxy is the control that refuses where nobody says more.
+const byProxy = "proxy"
+
+// noToken is what stops an owner that is an account which is not there.
+const noToken = "no token"
+
+// reviewPath is where whoever asks is told who they are.
+const reviewPath = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+// reviewBody is the question.
+const reviewBody = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
+
+const namespacesPath = "/api/v1/namespaces"
+
+// onProxy makes the attack that tries requests on the fleet's proxy with a token of
+// who attacks. Where there is no proxy it is not installed; where it does not work
+// for who attacks, nothing is proven.
+func onProxy(requests func(context.Context, *proxyClient) ([]rawRequest, error)) func(context.Context, *Scenario) Finding {
+	return func(ctx context.Context, e *Scenario) Finding {
+		if e.proxyEndpoint == nil {
+			return e.nothingThere(ctx, notInstalled, "the fleet has no proxy for tenants")
+		}
+		if e.outside == nil {
+			return notProven(errNoOutside.Error())
+		}
+		token, err := e.tokenOf(ctx, e.self(), authenticationv1.TokenRequestSpec{})
+		if apierrors.IsNotFound(err) && e.Owner != nil {
+			return e.nothingThere(ctx, noToken, "there is no account "+e.self().String()+" that could have a token")
+		}
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		c, err := e.newProxyClient(e.self(), token)
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		defer c.close()
+		if err := c.works(ctx); err != nil {
+			return notProven("the proxy does not work for the tenant: " + firstLine(err.Error()))
+		}
+		all, err := requests(ctx, c)
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		return c.tryAll(ctx, all)
+	}
+}
+
+// works shows that the tenant's own requests get through, whichever way the proxy
+// takes with them.
+func (c *proxyClient) works(ctx context.Context) error {
+	r, err := c.send(ctx, rawRequest{method: http.MethodPost, path: reviewPath, body: reviewBody, token: c.token})
+	if err != nil {
+		return err
+	}
+	if other, err := c.isSomebodyElse(ctx, r); err != nil || other || !r.ok() {
+		return fmt.Errorf("it does not say who they are: %d %s: %w", r.code, r.message(), err)
+	}
+	if r, err = c.send(ctx, rawRequest{path: namespacesPath, token: c.token}); err == nil && !r.ok() {
+		err = fmt.Errorf("it lists no namespaces: %d %s", r.code, r.message())
+	}
+	return err
+}
+
+// tryAll makes requests, each of which has to be refused or to show nothing.
+func (c *proxyClient) tryAll(ctx context.Context, all []rawRequest) Finding {
+	var controls []string
+	var message string
+	for _, k := range all {
+		r, err := c.send(ctx, k)
+		f := k.judge(ctx, r, err)
+		if f.Outcome != Stopped {
+			return f
+		}
+		if !slices.Contains(controls, f.Control) {
+			controls = append(controls, f.Control)
+		}
+		if message == "" {
+			message = f.Message
+		}
+	}
+	slices.Sort(controls)
+	return stopped(strings.Join(controls, ", "), message)
+}
+
+// judge says what came of a request.
+func (k rawRequest) judge(ctx context.Context, r rawResponse, err error) Finding {
+	switch {
+	case err != nil && strings.Contains(err.Error(), "remote error: tls: "):
+		return stopped(byProxy, firstLine(err.Error())) // it did not take the certificate
+	case err != nil:
+		return notProven("trying to " + k.what + ", there was no answer: " + firstLine(err.Error()))
+	case r.ok() && k.breach == nil:
+		return gotThrough("it could " + k.what)
+	case r.ok():
+		breach, err := k.breach(ctx, r)
+		if err != nil {
+			return notProven("trying to " + k.what + ", the answer cannot be judged: " + firstLine(err.Error()))
+		}
+		if breach {
+			return gotThrough("it could " + k.what)
+		}
+		return stopped(byProxy, "answered with what is the caller's own")
+	case r.code == http.StatusTooManyRequests || r.code >= http.StatusInternalServerError:
+		return notProven(fmt.Sprintf("trying to %s, the answer was neither yes nor a refusal: %d %s", k.what, r.code, r.message()))
+	}
+	if control, known := controlOf(r.message()); known {
+		return stopped(control, r.message())
+	}
+	return stopped(byProxy, r.message())
+}
+
+// message is what a refusal says.
+func (r rawResponse) message() string {
+	var status metav1.Status
+	if json.Unmarshal(r.body, &status) == nil && status.Message != "" {
+		return firstLine(status.Message)
+	}
+	if text := firstLine(string(r.body)); text != "" {
+		return text
+	}
+	return http.StatusText(r.code)
+}
+
+// isSomebodyElse says whether the answer to a SelfSubjectReview names somebody else
+// than the caller, or a group that the caller is not in.
+func (c *proxyClient) isSomebodyElse(_ context.Context, r rawResponse) (bool, error) {
+	if !r.ok() {
+		return false, nil
+	}
+	var review authenticationv1.SelfSubjectReview
+	if err := json.Unmarshal(r.body, &review); err != nil {
+		return false, fmt.Errorf("the answer is no SelfSubjectReview: %w", err)
+	}
+	info := review.Status.UserInfo
+	return info.Username != c.who.User() || slices.ContainsFunc(info.Groups, func(g string) bool { return !slices.Contains(c.who.Groups(), g) }), nil
+}
+
+// victimUIDs are those of the victim's namespace and of what is in it: whatever
+// form an answer has, they are in it if the objects are, and nowhere else.
+func (c *proxyClient) victimUIDs(ctx context.Context) ([]types.UID, error) {
+	v, in := c.scenario.Victim, metav1.ObjectMeta{Namespace: c.scenario.Victim.Namespace}
+	ns, secret, configMap, account := &corev1.Namespace{}, &corev1.Secret{ObjectMeta: in}, &corev1.ConfigMap{ObjectMeta: in}, &corev1.ServiceAccount{ObjectMeta: in}
+	ns.Name, secret.Name, configMap.Name, account.Name = v.Namespace, v.Secret, v.ConfigMap, v.Account
+	var all []types.UID
+	for _, o := range []client.Object{ns, secret, configMap, account} {
+		if err := c.scenario.Admin.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return nil, fmt.Errorf("cannot read what is attacked: %w", err)
+		}
+		all = append(all, o.GetUID())
+	}
+	return all, nil
+}
+
+// shows makes the judge of whether an answer has one of the objects in it.
+func shows(uids []types.UID) func(context.Context, rawResponse) (bool, error) {
+	return func(_ context.Context, r rawResponse) (bool, error) {
+		return slices.ContainsFunc(uids, func(uid types.UID) bool { return bytes.Contains(r.body, []byte(uid)) }), nil
+	}
+}
+
+// showsBeyondRights is shows for attacks that are not about the rights that RBAC
+// gives: who may do it anyhow may see it.
+func (c *proxyClient) showsBeyondRights(right authorizationv1.ResourceAttributes, uids ...types.UID) func(context.Context, rawResponse) (bool, error) {
+	return func(ctx context.Context, r rawResponse) (bool, error) {
+		if found, _ := shows(uids)(ctx, r); !found {
+			return false, nil
+		}
+		as, err := asAccount(c.scenario.config, c.who)
+		if err != nil {
+			return false, err
+		}
+		asked := *c.scenario
+		asked.As = as
+		allowed, err := asked.isAllowed(ctx, right)
+		return !allowed, err
+	}
+}
+
+// showsForeign makes the judge of whether a list in JSON has anything of another
+// tenant's: what is neither in the tenant's namespaces nor where the API server
+// lets the tenant read it.
+func (c *proxyClient) showsForeign(group, resource string) func(context.Context, rawResponse) (bool, error) {
+	return func(ctx context.Context, r rawResponse) (bool, error) {
+		var list metav1.PartialObjectMetadataList
+		if err := json.Unmarshal(r.body, &list); err != nil {
+			return false, fmt.Errorf("the answer is no list: %w", err)
+		}
+		asked := map[string]bool{}
+		for _, item := range list.Items {
+			question := authorizationv1.ResourceAttributes{Verb: "list", Group: group, Resource: resource, Namespace: item.Namespace}
+			where := item.Namespace
+			if where == "" {
+				where, question.Verb, question.Name = item.Name, "get", item.Name
+			}
+			if resource == "namespaces" {
+				question.Namespace = item.Name
+			}
+			// The Tenant that I12 makes is what I12 is about.
+			own := slices.Contains(c.scenario.Tenant.Namespaces, where) || resource == "tenants" && (where == c.scenario.Tenant.Name || where == mistakenTenant)
+			if own || asked[where] {
+				continue
+			}
+			asked[where] = true
+			if where == c.scenario.Victim.Namespace {
+				return true, nil
+			}
+			if allowed, err := c.scenario.isAllowed(ctx, question); err != nil || !allowed {
+				return err == nil, err
+			}
+		}
+		return false, nil
+	}
+}

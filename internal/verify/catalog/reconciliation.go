@@ -1,0 +1,136 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// delivery is a way in which a tenant has Flux apply a folder of its repository.
+// It makes the object that says so, as the tenant would honestly write it but for
+// the change.
+type delivery func(id, folder string, change func(spec map[string]any)) *unstructured.Unstructured
+
+// reconciles runs an attack by a Kustomization of the tenant's. The folder of
+// the attack has two subfolders: aimed holds a canary outside of what the tenant
+// owns, own the same within. The Kustomization for aimed is changed as the
+// attack wants; that for own is an honest one.
+func (e *Scenario) reconciles(ctx context.Context, id string, canary, own *unstructured.Unstructured, change func(spec map[string]any)) Finding {
+	return e.delivered(ctx, e.kustomization, id, canary, own, change)
+}
+
+// delivered is reconciles for any way of delivery.
+func (e *Scenario) delivered(ctx context.Context, by delivery, id string, canary, own *unstructured.Unstructured, change func(spec map[string]any)) Finding {
+	if e.Repository == nil {
+		return e.noRepository()
+	}
+	// What somebody else has left there would be taken for a success.
+	if there, err := e.exists(ctx, canary); err != nil || there {
+		return notProven(fmt.Sprintf("the canary %s %s cannot be told from what is there already (%v)", canary.GetKind(), keyOf(canary), err))
+	}
+	var touched bool
+	var lookErr error
+	said, err := e.apply(ctx, by(id, folder(id)+"/aimed", change), func() { touched, lookErr = e.exists(ctx, canary) })
+	switch {
+	case lookErr != nil:
+		return notProven("cannot look after the canary: " + firstLine(lookErr.Error()))
+	case touched:
+		e.remove(canary)
+		return gotThrough(fmt.Sprintf("Flux made %s %s/%s for it", canary.GetKind(), canary.GetNamespace(), canary.GetName()))
+	case err != nil:
+		return e.confirm(ctx, by, id, own, judge(err, ""))
+	case said.ready == "":
+		return notProven("Flux gave no answer in time: " + firstLine(said.message))
+	}
+	control, ok := controlOf(said.message)
+	if !ok {
+		return notProven("the answer is neither yes nor a refusal: " + firstLine(said.message))
+	}
+	return e.confirm(ctx, by, id, own, stopped(control, firstLine(said.message)))
+}
+
+// confirm runs the honest delivery: what was stopped is only stopped if that one
+// works.
+func (e *Scenario) confirm(ctx context.Context, by delivery, id string, own *unstructured.Unstructured, f Finding) Finding {
+	if f.Outcome != Stopped {
+		return f
+	}
+	said, err := e.apply(ctx, by(id+"-own", folder(id)+"/own", nil), func() {})
+	if apierrors.IsForbidden(err) && judge(err, "").Control == f.Control {
+		if e.refusesOwnCharts(ctx, by(id+"-own", folder(id)+"/own", nil)) {
+			f.Control += " (nor a chart of its own)"
+			return f
+		}
+		return e.withPositiveControl(ctx, f)
+	}
+	if err != nil {
+		return notProven("the tenant cannot do it to its own either: " + firstLine(err.Error()))
+	}
+	if control, _ := controlOf(said.message); said.ready == "False" && control == rbac && f.Control == rbac {
+		// An account that may apply nothing at all may not apply this either.
+		return e.withPositiveControl(ctx, f)
+	}
+	if reachesTheServer(f, said) {
+		return f
+	}
+	if said.ready != "True" {
+		return notProven("the same within what the tenant owns does not work either: " + firstLine(said.message))
+	}
+	e.remove(own)
+	return f
+}
+
+// refusesOwnCharts reports whether a HelmRelease was denied because its chart comes from
+// the tenant's repository: a release with a chart from another source is accepted.
+func (e *Scenario) refusesOwnCharts(ctx context.Context, release *unstructured.Unstructured) bool {
+	kind, found, _ := unstructured.NestedString(release.Object, "spec", "chart", "spec", "sourceRef", "kind")
+	if !found || kind != string(flux.GitRepository) {
+		return false
+	}
+	other := release.DeepCopy()
+	return unstructured.SetNestedField(other.Object, "HelmRepository", "spec", "chart", "spec", "sourceRef", "kind") == nil && e.tryCreate(ctx, other) == nil
+}
+
+// withPositiveControl is the finding when a tenant is refused the same with what is its own,
+// by the same control: the way is closed if the tenant has no right to it or the
+// cluster does not have it, and the tenant's identity works otherwise. Any other
+// control may refuse both for a reason that an attacker would not give it, as a
+// quota does that is used up or a policy that is broken.
+func (e *Scenario) withPositiveControl(ctx context.Context, f Finding) Finding {
+	if f.Control != rbac && f.Control != notInstalled {
+		return notProven("the tenant cannot do it to its own either: " + f.Message)
+	}
+	if err := identityWorks(ctx, e); err != nil {
+		return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
+	}
+	if f.Control != notInstalled {
+		f.Control += " (nor its own)"
+	}
+	return f
+}
+
+// deliversManifests makes the attack that commits a canary to the tenant's repository and
+// has it applied by a Kustomization that is honest otherwise: own says what the
+// same would be within what the tenant owns.
+func deliversManifests(a Attack, canary, own func(*Scenario) *unstructured.Unstructured) Attack {
+	a.Via, a.Deep = Git, true
+	a.Files = func(e *Scenario) map[string]string {
+		return map[string]string{"aimed/canary.yaml": manifest(canary(e)), "own/canary.yaml": manifest(own(e))}
+	}
+	a.Run = func(ctx context.Context, e *Scenario) Finding {
+		e, err := e.delivering(ctx)
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		return e.reconciles(ctx, a.Key(), canary(e), own(e), e.asItSyncs)
+	}
+	return a
+}
+
+// ownConfigMap is what a tenant may deliver in any case.
+func ownConfigMap(id string) func(*Scenario) *unstructured.Unstructured {
+	return func(e *Scenario) *unstructured.Unstructured { return configMap(e.Namespace, name(id+"-own")) }
+}

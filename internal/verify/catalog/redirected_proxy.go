@@ -1,0 +1,48 @@
+package catalog
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync/atomic"
+)
+
+func init() {
+	register(Attack{
+		ID: "I13", Via: Proxy,
+		Title:      "leads the proxy to another server, by an address or a host in the request",
+		Controls:   []string{"the proxy, which talks to the API server that it was given"},
+		References: []string{"CVE-2022-24817"},
+		Fix:        Fix{Advice: proxyAdvice + ": nothing in a request says where it is passed on to"},
+		Run:        leadsElsewhere,
+	})
+}
+
+// leadsElsewhere has a server of ours outside wait for a request of the proxy's.
+func leadsElsewhere(ctx context.Context, e *Scenario) Finding {
+	if e.proxyEndpoint == nil || e.outside == nil {
+		return onProxy(nil)(ctx, e)
+	}
+	path := "/" + name("i13-proxy")
+	var came atomic.Bool
+	e.outside.Handle(sinkHost, path, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		came.Store(true)
+		_, _ = io.WriteString(w, "{}")
+	}))
+	defer e.outside.Forget(sinkHost, path)
+	there := func(context.Context, rawResponse) (bool, error) { return came.Load(), nil }
+	f := onProxy(func(_ context.Context, c *proxyClient) ([]rawRequest, error) {
+		return []rawRequest{
+			{what: "lead the proxy to a server of its choice by a whole address", path: "//" + sinkHost + path, token: c.token, breach: there},
+			{what: "lead the proxy to a server of its choice by the header Host", path: path, token: c.token, header: [][2]string{{"Host", sinkHost}}, breach: there},
+			{what: "lead the proxy to a server of its choice by the header X-Forwarded-Host", path: path, token: c.token, header: [][2]string{{"X-Forwarded-Host", sinkHost}, {"Forwarded", "host=" + sinkHost + ";proto=https"}}, breach: there},
+		}, nil
+	})(ctx, e)
+	switch {
+	case came.Load():
+		return gotThrough("it could lead the proxy to a server of its choice")
+	case f.Outcome == Stopped && f.Control != notInstalled:
+		f.Control = byProxy // whatever became of the request where it went instead
+	}
+	return f
+}

@@ -1,0 +1,30 @@
+package catalog
+
+import (
+	"fmt"
+	"strings"
+)
+
+//go:generate go run ../../../hack/attacks ../../../docs/reference/attacks.md
+
+// Document writes the catalogue as a page of Markdown.
+func Document() string {
+	var b strings.Builder
+	b.WriteString(`# The catalogue of attacks
+
+What ` + "`tenure verify`" + ` tries as each tenant. Generated from internal/verify/catalog; do not
+edit.
+
+| Id | Through | The tenant … | Controls that stop it | References |
+|---|---|---|---|---|
+`)
+	ways := map[Via]string{API: "API", Git: "Git", Proxy: "proxy"}
+	for _, a := range Catalogue() {
+		way := ways[a.Via]
+		if a.Kind != "" {
+			way += ", " + a.Kind
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", a.ID, way, a.Title, strings.Join(a.Controls, "; "), strings.Join(a.References, "; "))
+	}
+	return b.String()
+}

@@ -1,0 +1,122 @@
+package catalog
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+)
+
+// rbac is the control that speaks when a right is missing.
+const rbac = "RBAC"
+
+// quotaControl begins the names of quotas, as controls.
+const quotaControl = "quota "
+
+// The words in which the API server and Flux refuse. They are matched in
+// messages because that is where Flux, which passes on what it was told, has
+// them.
+var refusals = []struct {
+	words   *regexp.Regexp
+	control func(match []string) string
+}{
+	{regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)'`), func(m []string) string { return "policy " + m[1] }},
+	{regexp.MustCompile(`admission webhook "([^"]+)" denied`), func(m []string) string { return "webhook " + m[1] }},
+	{regexp.MustCompile(`violates PodSecurity "([^"]+)"`), func(m []string) string { return "Pod Security " + m[1] }},
+	{regexp.MustCompile(`exceeded quota: ([^,]+)`), func(m []string) string { return quotaControl + m[1] }},
+	{regexp.MustCompile(`attempting to grant RBAC permissions not currently held`), constant("RBAC (escalation)")},
+	{regexp.MustCompile(`cross-namespace reference`), constant("flag --no-cross-namespace-refs")},
+	// kustomize reads nothing but the unpacked artifact, and clones remote bases
+	// into folders beside it that have this name.
+	{regexp.MustCompile(`fs-security-constraint [a-z]+ \S*/kustomize-\d+`), constant("flag --no-remote-bases")},
+	{regexp.MustCompile(`fs-security-constraint `), constant("paths kept within the artifact")},
+	{regexp.MustCompile(`cycle detected: candidate root`), constant("detection of cycles")},
+	{regexp.MustCompile(`can't be accessed due to .*\bACL labels\b`), constant("spec.accessFrom of the object")},
+	{regexp.MustCompile(`cannot [a-z]+ resource|is forbidden: User`), constant(rbac)},
+}
+
+func constant(s string) func([]string) string { return func([]string) string { return s } }
+
+// controlOf names the control that speaks in a message.
+func controlOf(message string) (string, bool) {
+	for _, r := range refusals {
+		if m := r.words.FindStringSubmatch(message); m != nil {
+			return r.control(m), true
+		}
+	}
+	return "", false
+}
+
+// These take the place of a control if there was nothing to attack.
+const (
+	// notInstalled means that the cluster does not serve a kind, or that the fleet lacks
+	// a part of Tenure.
+	notInstalled = "not installed"
+	// noShards means that the fleet has no shards.
+	noShards = "no shards"
+	// noGuardrails means that the platform has applied nothing to the namespace.
+	noGuardrails = "nothing of the platform's"
+	// noSync, noPrivileged and noOwner mean that the tenant's namespaces hold no such object.
+	noSync       = "no sync in the tenant's namespaces"
+	noPrivileged = "no privileged account in the tenant's namespaces"
+	noOwner      = "no owner's account in the tenant's namespace"
+)
+
+// incomplete reports whether a control proves nothing about a tenant of which objects are
+// missing: RBAC, whose rules may be among them, or the absence of what the attack aims at.
+func incomplete(control string) bool {
+	return strings.Contains(control, rbac) || slices.Contains([]string{noGuardrails, noSync, noPrivileged, noOwner}, control)
+}
+
+// absent reports whether a control is only a note that there was nothing to attack, which
+// proves nothing.
+func absent(control string) bool {
+	return slices.Contains([]string{notInstalled, noShards, noGuardrails}, control)
+}
+
+// judge says what the answer to a request means: for an attack, that it was
+// accepted means that it got through.
+func judge(err error, evidence string) Finding {
+	if err == nil {
+		return gotThrough(evidence)
+	}
+	message := firstLine(err.Error())
+	var name *invalidNameError
+	if errors.As(err, &name) {
+		return stopped(nameCheck, message)
+	}
+	control, known := controlOf(message)
+	switch {
+	case !known:
+	case apierrors.IsForbidden(err):
+		return stopped(control, message)
+	// Policies and webhooks choose their code; RBAC and the rest do not.
+	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
+		if strings.HasPrefix(control, "policy ") || strings.HasPrefix(control, "webhook ") {
+			return stopped(control, message)
+		}
+	}
+	// A kind that the cluster does not have is a door that is not there. That a
+	// tenant cannot bring the kind along is an attack of its own.
+	if meta.IsNoMatchError(err) {
+		return stopped(notInstalled, message)
+	}
+	if apierrors.IsNotFound(err) {
+		return notProven("what the attack needs is not there: " + message)
+	}
+	return notProven("the answer is neither yes nor a refusal: " + message)
+}
+
+// maxMessage bounds what is quoted from a cluster.
+const maxMessage = 400
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	if len(s) > maxMessage {
+		s = s[:maxMessage] + "…"
+	}
+	return s
+}

@@ -1,0 +1,108 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// request is a request of the tenant's at what is not its own, and the same at
+// what is.
+type request struct {
+	// what completes "it could …".
+	what string
+	// aimed makes the request, as a dry run if it would write.
+	aimed func(context.Context, *Scenario) error
+	// own makes the same at what the tenant owns. Where a tenant owns nothing
+	// of the kind, it is nil, and that the identity works shows elsewhere; so it
+	// does where RBAC keeps the tenant from doing it at all.
+	own func(context.Context, *Scenario) error
+}
+
+// requests runs an attack that consists of requests alone: each of them has to
+// be refused, and each that has one has to have its own accepted.
+func requests(all ...request) func(context.Context, *Scenario) Finding {
+	return func(ctx context.Context, e *Scenario) Finding {
+		var controls, messages []string
+		var works bool
+		for _, r := range all {
+			f := judge(r.aimed(ctx, e), "it could "+r.what)
+			if f.Outcome != Stopped {
+				return f
+			}
+			switch {
+			case r.own == nil && strings.HasPrefix(f.Control, quotaControl):
+				return notProven("a quota that is used up says nothing about what it would refuse otherwise: " + f.Message)
+			case r.own != nil:
+				f = e.confirmRequest(ctx, f, r.own(ctx, e))
+			case !works:
+				if err := identityWorks(ctx, e); err != nil {
+					return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
+				}
+				works = true
+			}
+			if f.Outcome != Stopped {
+				return f
+			}
+			// A part that is not installed does not count as a control if another control
+			// stopped a request.
+			if len(controls) == 1 && controls[0] == notInstalled {
+				controls, messages = nil, nil
+			}
+			if len(controls) > 0 && (f.Control == notInstalled || slices.Contains(controls, f.Control)) {
+				continue
+			}
+			controls, messages = append(controls, f.Control), append(messages, f.Message)
+		}
+		return stopped(strings.Join(controls, ", "), messages[0])
+	}
+}
+
+// confirmRequest is the finding of a request that was refused, after the same
+// with what is the tenant's own. A kind that is not there cannot be had as one's
+// own, and what a tenant has no right to at all is not done to others either.
+func (e *Scenario) confirmRequest(ctx context.Context, f Finding, own error) Finding {
+	if own == nil {
+		return f
+	}
+	if refused := judge(own, ""); refused.Outcome != Stopped || refused.Control != f.Control {
+		return notProven("the tenant cannot do it to its own either: " + firstLine(own.Error()))
+	}
+	return e.withPositiveControl(ctx, f)
+}
+
+// identityWorks shows that the tenant's identity is one that the API server
+// serves: otherwise everything would be refused. An account that may not even
+// make a ConfigMap may still ask who it is, as everybody may.
+func identityWorks(ctx context.Context, e *Scenario) error {
+	err := e.tryCreate(ctx, configMap(e.Namespace, name("control")))
+	if control, _ := controlOf(fmt.Sprint(err)); !apierrors.IsForbidden(err) || control != rbac {
+		return err
+	}
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := e.As.Create(ctx, review); err != nil {
+		return fmt.Errorf("cannot ask who the tenant is: %w", err)
+	}
+	if got, want := review.Status.UserInfo.Username, e.who.user; got != want {
+		return fmt.Errorf("the tenant is %s to the API server, not %s", got, want)
+	}
+	return nil
+}
+
+// creating is a request that creates an object, in a dry run. If an attack chose the name, the
+// dry run adds a suffix: Flux may create an object with the same name for another attack at
+// the same time, and the API server would answer that the object exists.
+func creating(make func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) error {
+	return func(ctx context.Context, e *Scenario) error {
+		u := make(e)
+		if strings.HasPrefix(u.GetName(), name("")) {
+			u.SetName(u.GetName() + "-dry-run")
+		}
+		return e.tryCreate(ctx, u)
+	}
+}

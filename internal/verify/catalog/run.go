@@ -1,0 +1,172 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Options say what is attacked.
+type Options struct {
+	// Config is an admin's, for a local cluster: attacks write.
+	Config *rest.Config
+	// Git serves the repositories of the tenants.
+	Git *githost.Host
+	// Network plays whom Flux sends notifications to, who calls its webhooks, and
+	// who calls the fleet's proxy; nil where that cannot be done.
+	Network Outside
+	// Platform is the namespace of Flux, Root the platform's own source.
+	Platform string
+	Root     flux.Ref
+	// Only picks attacks; nil takes the whole catalogue.
+	Only func(Attack) bool
+	// Choice says who the tenants are, where people know better than the evidence.
+	Choice discovery.Choice
+	// Tenant names the only one that attacks; empty for all of them.
+	Tenant string
+	// Keep leaves the namespace that is attacked for another run, which is
+	// quicker: one that is deleted takes five seconds to go. It is
+	// [VictimNamespace].
+	Keep bool
+	// Progress is told of each attack that has ended; nil means nobody is.
+	Progress func(Result)
+}
+
+// Result is an attack of one tenant, and what came of it.
+type Result struct {
+	Attack  Attack
+	Tenant  string
+	Finding Finding
+	Took    time.Duration
+	// Patch is a change to the fleet's manifests that stops it, as a unified
+	// diff; empty if no place for one is known.
+	Patch string
+}
+
+// Report is what came of all attacks.
+type Report struct {
+	Tenants []discovery.Tenant
+	// Platform are the namespaces in which Flux delivers and as which nobody attacked.
+	Platform []discovery.Platform
+	Results  []Result
+	// Like says, for a tenant that was not attacked in full, which tenant of
+	// the same shape was: its findings hold for both.
+	Like map[string]string
+}
+
+// Count returns how many attacks ended so.
+func (r Report) Count(outcome Outcome) int {
+	n := 0
+	for _, result := range r.Results {
+		if result.Finding.Outcome == outcome {
+			n++
+		}
+	}
+	return n
+}
+
+// Run finds the tenants and attacks as each of them. Of several tenants with the
+// same shape, one is attacked in full and the others with the attacks that are not
+// deep.
+func Run(ctx context.Context, opts Options) (_ Report, err error) {
+	if opts.Progress == nil {
+		opts.Progress = func(Result) {}
+	}
+	admin, err := client.NewWithWatch(opts.Config, client.Options{})
+	if err != nil {
+		return Report{}, err
+	}
+	report := Report{Like: map[string]string{}}
+	found, err := discovery.Discover(ctx, admin, opts.Choice)
+	if err != nil {
+		return Report{}, err
+	}
+	report.Tenants, report.Platform = found.Tenants, found.Platform
+	if len(report.Tenants) == 0 {
+		return report, nil
+	}
+	victim, removeVictim, err := newVictim(ctx, admin)
+	if err != nil {
+		return report, err
+	}
+	if !opts.Keep {
+		defer removeVictim()
+	}
+	doubts, err := unprovableControls(ctx, admin)
+	if err != nil {
+		return report, err
+	}
+	missing, err := unreadyOf(ctx, admin, report.Tenants)
+	if err != nil {
+		return report, err
+	}
+	var namespaces corev1.NamespaceList
+	if err := admin.List(ctx, &namespaces); err != nil {
+		return report, fmt.Errorf("cannot read the namespaces: %w", err)
+	}
+	proxy, err := findProxyEndpoint(ctx, admin)
+	if err != nil {
+		return report, err
+	}
+	if err := serveBase(ctx, opts.Git, opts.Network); err != nil {
+		return report, err
+	}
+	var envs []*Scenario
+	for _, t := range report.Tenants {
+		if opts.Tenant != "" && t.Name != opts.Tenant {
+			continue
+		}
+		e, err := newScenario(opts.Config, admin, opts.Git, opts.Platform, victim, t)
+		if err != nil {
+			return report, fmt.Errorf("cannot attack as tenant %s: %w", t.Name, err)
+		}
+		e.Root, e.outside, e.proxyEndpoint, e.doubts, e.tenants = opts.Root, opts.Network, proxy, doubts, report.Tenants
+		e.lacks = lacks(t, namespaces.Items, missing)
+		if err := e.prepareOwners(); err != nil {
+			return report, fmt.Errorf("cannot attack as the owners of tenant %s: %w", t.Name, err)
+		}
+		envs = append(envs, e)
+	}
+	full := inFull(envs)
+	var all []*tenantRun
+	for _, e := range envs {
+		attacks := slices.DeleteFunc(Catalogue(), func(a Attack) bool { return opts.Only != nil && !opts.Only(a) || !e.appliesTo(a) })
+		if like := full[e.Tenant.Shape]; like != e {
+			report.Like[e.Tenant.Name] = like.Tenant.Name
+			attacks = slices.DeleteFunc(attacks, func(a Attack) bool { return a.Deep })
+		}
+		all = append(all, &tenantRun{scenario: e, attacks: attacks, results: make([]*Result, len(attacks))})
+	}
+	err = (&scheduler{progress: opts.Progress}).run(ctx, all)
+	for _, a := range all {
+		for _, r := range a.results {
+			if r != nil {
+				report.Results = append(report.Results, *r)
+			}
+		}
+	}
+	return report, err
+}
+
+// cleanupPatience bounds what is done after the attacks.
+const cleanupPatience = 10 * time.Second
+
+// inFull picks, for each shape, the tenant that is attacked in full: the first
+// that has a repository to attack with.
+func inFull(envs []*Scenario) map[string]*Scenario {
+	full := map[string]*Scenario{}
+	for _, e := range envs {
+		if first := full[e.Tenant.Shape]; first == nil || first.Repository == nil && e.Repository != nil {
+			full[e.Tenant.Shape] = e
+		}
+	}
+	return full
+}

@@ -1,0 +1,391 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// Scenario is what an attack works with: one tenant on one cluster.
+type Scenario struct {
+	// Tenant is who attacks, Account as which account, Namespace from where. A
+	// tenant without a namespace has no account, and its name stands for the
+	// namespace that it does not have.
+	Tenant    discovery.Tenant
+	Account   discovery.Account
+	Namespace string
+	// Owner is the owner that attacks in the account's place; nil for the account.
+	Owner *discovery.Owner
+	// As is a client with the identity of who attacks, Admin one that may all.
+	As, Admin client.WithWatch
+	// Victim is whom it must not reach.
+	Victim Victim
+	// Platform is the namespace of Flux.
+	Platform string
+	// Root is the source that the platform itself is delivered from.
+	Root flux.Ref
+	// Repository is the tenant's, as it is served to Flux; nil when it is
+	// not mapped.
+	Repository *discovery.Repository
+
+	config *rest.Config
+	// who is behind As.
+	who identity
+	// owners are those that attack beside the account; see [Scenario.prepareOwners].
+	owners []*Scenario
+	// tenants are all of the cluster's.
+	tenants []discovery.Tenant
+	git     *githost.Host
+	// outside is how the world outside of the cluster is played; nil when
+	// nobody can.
+	outside Outside
+	// proxyEndpoint is the fleet's proxy for tenants; nil when it has none.
+	proxyEndpoint *proxyEndpoint
+	// kube reads logs, which are no objects.
+	kube kubernetes.Interface
+	// slim is the name of a source with the folder of the attacks alone, of the
+	// tenant's repository; "" when there is none. near is the name of one more in
+	// Namespace, for a tenant whose source is the platform's; "" when there is none.
+	slim, near string
+	// deliverIn is the namespace of the tenant's Kustomization, if that is not Namespace
+	// and the tenant commits to its repository; see [Scenario.delivering].
+	deliverIn string
+	// unplanted says why the tenant's repository does not hold what the
+	// attacks need in it; nil if it does.
+	unplanted error
+	// sync is the spec of the tenant's own Kustomization; see [Scenario.delivering].
+	sync map[string]any
+	// doubts are parts of the fleet that are not really there and may hold
+	// controls; see [unprovableControls].
+	doubts []string
+	// lacks says why the tenant may lack rights here that the fleet gives it; "" if it
+	// has them.
+	lacks string
+}
+
+// newScenario prepares the attacks of one tenant.
+func newScenario(config *rest.Config, admin client.WithWatch, git *githost.Host, platform string, victim Victim, t discovery.Tenant) (*Scenario, error) {
+	account, repository := attacker(git, t)
+	who := identity{user: account.User(), groups: account.Groups()}
+	as, err := asIdentity(config, who)
+	if err != nil {
+		return nil, err
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client: %w", err)
+	}
+	return &Scenario{
+		Tenant: t, Account: account, Namespace: attacksFrom(t, account), As: as, who: who, Admin: admin,
+		Victim: victim, Platform: platform, Repository: repository, git: git, config: config, kube: kube,
+	}, nil
+}
+
+// attacksFrom returns the namespace from where a tenant attacks: its account's, or the
+// tenant's first one if the platform keeps the account in a namespace of its own. There the
+// account has no rights, and what it could do would not be seen.
+func attacksFrom(t discovery.Tenant, account discovery.Account) string {
+	if account.Namespace == "" || slices.Contains(t.Namespaces, account.Namespace) || len(t.Namespaces) == 0 {
+		return cmp.Or(account.Namespace, t.Name)
+	}
+	return t.Namespaces[0]
+}
+
+// Account is the account of a tenant that it is attacked as; the zero Account if
+// it has none.
+func (o Options) Account(t discovery.Tenant) discovery.Account {
+	account, _ := attacker(o.Git, t)
+	return account
+}
+
+// attacker picks the account of a tenant to attack as, and its repository: the
+// first whose namespace delivers from one that is mapped.
+func attacker(git *githost.Host, t discovery.Tenant) (discovery.Account, *discovery.Repository) {
+	for _, account := range t.Accounts {
+		for i, r := range t.Repositories {
+			if _, mapped := git.Head(r.URL, r.Branch); mapped && r.Kustomization.Namespace == account.Namespace {
+				return account, &t.Repositories[i]
+			}
+		}
+	}
+	if len(t.Accounts) == 0 {
+		return discovery.Account{}, nil
+	}
+	return t.Accounts[0], nil
+}
+
+// noRepository is the finding of an attack that needs a repository of the
+// tenant's when there is none, and what can be done about it.
+func (e *Scenario) noRepository() Finding {
+	if len(e.Tenant.Repositories) == 0 {
+		return notProven("no Kustomization of the tenant applies a Git repository")
+	}
+	var flags []string
+	for _, r := range e.Tenant.Repositories {
+		if flag := "--map " + r.URL + "#" + r.Branch + "=DIR"; !slices.Contains(flags, flag) {
+			flags = append(flags, flag)
+		}
+	}
+	return notProven("no repository of the tenant is mapped: add " + strings.Join(flags, " or "))
+}
+
+// asAccount returns a client with the identity of a service account.
+func asAccount(config *rest.Config, account discovery.Account) (client.WithWatch, error) {
+	return asIdentity(config, identity{user: account.User(), groups: account.Groups()})
+}
+
+// object is shorthand for an object of a manifest.
+func object(apiVersion, kind, namespace, name string, fields map[string]any) *unstructured.Unstructured {
+	metadata := map[string]any{"name": name}
+	if namespace != "" {
+		metadata["namespace"] = namespace
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": metadata}}
+	for key, value := range fields {
+		u.Object[key] = value
+	}
+	return u
+}
+
+// tryCreate asks the API server whether the tenant could create an object.
+func (e *Scenario) tryCreate(ctx context.Context, u *unstructured.Unstructured) error {
+	return e.As.Create(ctx, u.DeepCopy(), client.DryRunAll)
+}
+
+// fluxPatience bounds the wait for Flux's answer to one object. Only who gets none waits
+// for so long, since Flux says something of whatever it stops.
+const fluxPatience = 2 * time.Minute
+
+// apply creates a Flux object as the tenant, waits for Flux's answer, looks at
+// what came of it and removes it again, with all that Flux has made for it. The
+// error is the API server's, for an object that it refuses.
+func (e *Scenario) apply(ctx context.Context, u *unstructured.Unstructured, look func()) (readiness, error) {
+	u = u.DeepCopy()
+	if err := e.create(ctx, u); err != nil {
+		return readiness{}, err
+	}
+	defer e.removeRelease(u)
+	said, err := e.awaitCondition(ctx, u)
+	look()
+	return said, err
+}
+
+// create creates an object as the tenant, not as a dry run: remove it.
+func (e *Scenario) create(ctx context.Context, u *unstructured.Unstructured) error {
+	err := e.As.Create(ctx, u)
+	if err != nil && ctx.Err() != nil {
+		// Who is interrupted does not know whether it was made.
+		e.remove(u)
+	}
+	// Attacks run side by side, so that one may get the last room and another
+	// none: that is no control of either.
+	if control, _ := controlOf(fmt.Sprint(err)); err != nil && strings.HasPrefix(control, quotaControl) {
+		// Not wrapped, so that nobody takes it for a refusal.
+		return errors.New("the tenant's quota has no room for the attack: " + err.Error())
+	}
+	return err
+}
+
+// remove deletes an object and waits until it is gone, also when the run is
+// being ended. Another object of the same name is left alone.
+func (e *Scenario) remove(u *unstructured.Unstructured) {
+	ctx, cancel := context.WithTimeout(context.Background(), removePatience)
+	defer cancel()
+	uid := u.GetUID()
+	gone := func(ctx context.Context) (bool, error) {
+		current := &unstructured.Unstructured{}
+		current.SetGroupVersionKind(u.GroupVersionKind())
+		err := e.Admin.Get(ctx, keyOf(u), current)
+		switch {
+		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+			return true, nil
+		case utilnet.IsConnectionRefused(err):
+			return true, nil // the cluster has ended, and the object with it
+		case err != nil:
+			return false, nil
+		case uid == "":
+			uid = current.GetUID()
+		}
+		return current.GetUID() != uid, nil
+	}
+	if there, _ := gone(ctx); there {
+		return
+	}
+	// What Flux has applied for it goes with it, as long as Flux may.
+	_ = e.Admin.Delete(ctx, u)
+	if pollUntil(ctx, removePatience, gone) == nil {
+		return
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), removePatience)
+	defer cancel()
+	_ = e.Admin.Patch(ctx, u, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+}
+
+// removePatience bounds the wait for the end of an object, which may have
+// finalizers. Without them, what Flux has applied for it stays.
+const removePatience = time.Minute
+
+// readiness is what Flux says about an object.
+type readiness struct {
+	// ready is the status of the condition Ready, message its message; empty
+	// when Flux has said nothing in time.
+	ready   metav1.ConditionStatus
+	message string
+}
+
+// awaitCondition waits until Flux has tried an object, and returns what came of it.
+func (e *Scenario) awaitCondition(ctx context.Context, u *unstructured.Unstructured) (readiness, error) {
+	ctx, cancel := context.WithTimeout(ctx, fluxPatience)
+	defer cancel()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(u.GroupVersionKind())
+	w, err := e.Admin.Watch(ctx, list, client.InNamespace(u.GetNamespace()), client.MatchingFieldsSelector{
+		Selector: fields.OneTermEqualSelector("metadata.name", u.GetName()),
+	})
+	if err != nil {
+		return readiness{}, fmt.Errorf("cannot watch %s: %w", u.GetName(), err)
+	}
+	defer w.Stop()
+	var last readiness
+	for {
+		select {
+		case <-ctx.Done():
+			return last, nil
+		case event, open := <-w.ResultChan():
+			current, ok := event.Object.(*unstructured.Unstructured)
+			if !open || !ok {
+				return last, nil
+			}
+			if a, final := readyCondition(current); final {
+				return a, nil
+			} else if a.message != "" {
+				last = readiness{message: a.message}
+			}
+		}
+	}
+}
+
+// readyCondition reads the condition Ready. It is final when Flux has looked at the
+// object as it is now and is not at work on it.
+func readyCondition(u *unstructured.Unstructured) (readiness, bool) { return conditionOf(u, "Ready") }
+
+// conditionOf is readyCondition for a condition of any type.
+func conditionOf(u *unstructured.Unstructured, kind string) (readiness, bool) {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, c := range conditions {
+		condition, ok := c.(map[string]any)
+		if !ok || condition["type"] != kind {
+			continue
+		}
+		status, _ := condition["status"].(string)
+		message, _ := condition["message"].(string)
+		reason, _ := condition["reason"].(string)
+		generation, _ := condition["observedGeneration"].(int64)
+		a := readiness{ready: metav1.ConditionStatus(status), message: message}
+		waits := reason == "DependencyNotReady" || reason == "SourceNotReady"
+		working := a.ready == metav1.ConditionUnknown || waits || generation != 0 && generation != u.GetGeneration()
+		return a, !working
+	}
+	return readiness{}, false
+}
+
+// exists says whether an object is there. One that is on its way out is not:
+// namespaces of an earlier run take seconds to go.
+func (e *Scenario) exists(ctx context.Context, u *unstructured.Unstructured) (bool, error) {
+	current := u.DeepCopy()
+	err := e.Admin.Get(ctx, client.ObjectKeyFromObject(u), current)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	return err == nil && current.GetDeletionTimestamp() == nil, err
+}
+
+// name makes the name of an object of an attack.
+func name(id string) string { return "tenure-attack-" + strings.ToLower(id) }
+
+// configMap is the canary of most attacks: an object that nobody else makes.
+func configMap(namespace, name string) *unstructured.Unstructured {
+	return object("v1", "ConfigMap", namespace, name, map[string]any{"data": map[string]any{"touched": "by tenure verify"}})
+}
+
+// kustomization is a Kustomization of the tenant's for a folder of its own
+// repository, under its own account.
+func (e *Scenario) kustomization(id, folder string, change func(spec map[string]any)) *unstructured.Unstructured {
+	namespace := cmp.Or(e.deliverIn, e.Namespace)
+	spec := map[string]any{
+		"interval":           "1h",
+		"retryInterval":      "1h",
+		"timeout":            "20s",
+		"path":               "./" + folder,
+		"prune":              true,
+		"serviceAccountName": e.Account.Name,
+		"sourceRef":          e.sourceRef(namespace),
+	}
+	if change != nil {
+		change(spec)
+	}
+	id = name(id)
+	if e.deliverIn != "" {
+		id += "-" + e.Tenant.Name // the Kustomizations of other tenants may be there too
+	}
+	return object(flux.Kustomization.GroupVersionKind().GroupVersion().String(), "Kustomization", namespace, id, map[string]any{"spec": spec})
+}
+
+// sourceRef refers to the tenant's source from an object in a namespace, which may be
+// another one than the source's.
+func (e *Scenario) sourceRef(namespace string) map[string]any {
+	if e.near != "" && namespace == e.Namespace {
+		return map[string]any{"kind": string(flux.GitRepository), "name": e.near}
+	}
+	ref := map[string]any{"kind": string(flux.GitRepository), "name": cmp.Or(e.slim, e.Repository.Source.Name)}
+	if e.Repository.Source.Namespace != namespace {
+		ref["namespace"] = e.Repository.Source.Namespace
+	}
+	return ref
+}
+
+// suspended is a Kustomization of the tenant's that does nothing, for questions
+// that the API server alone answers.
+func (e *Scenario) suspended(id string, change func(spec map[string]any)) *unstructured.Unstructured {
+	spec := map[string]any{
+		"interval": "1h", "path": "./", "prune": true, "suspend": true,
+		"serviceAccountName": e.Account.Name,
+		"sourceRef":          map[string]any{"kind": "GitRepository", "name": "any"},
+	}
+	if change != nil {
+		change(spec)
+	}
+	return object(flux.Kustomization.GroupVersionKind().GroupVersion().String(), "Kustomization", e.Namespace, name(id), map[string]any{"spec": spec})
+}
+
+func keyOf(u *unstructured.Unstructured) client.ObjectKey { return client.ObjectKeyFromObject(u) }
+
+// manifest writes objects as YAML documents.
+func manifest(objects ...*unstructured.Unstructured) string {
+	var out strings.Builder
+	for _, u := range objects {
+		// What is made of maps, strings and numbers can be written.
+		content, _ := yaml.Marshal(u.Object)
+		fmt.Fprintf(&out, "---\n%s", content)
+	}
+	return out.String()
+}

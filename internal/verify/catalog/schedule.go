@@ -1,0 +1,266 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// deepAtATime is how many attacks that wait for Flux run at a time: as many
+	// as kustomize-controller and helm-controller have workers by default.
+	deepAtATime = 8
+	// shallowAtATime is the same for attacks that ask the API server alone.
+	shallowAtATime = 4
+	// plantedAtATime is how many repositories are changed at a time.
+	plantedAtATime = 4
+)
+
+// tenantRun is what is tried as one tenant, with a place for each result; nil is
+// the result of what was not tried.
+type tenantRun struct {
+	scenario *Scenario
+	attacks  []Attack
+	results  []*Result
+	restore  func(context.Context) error
+}
+
+// needsFiles says whether an attack of the tenantRun has files to be planted.
+func (a *tenantRun) needsFiles() bool {
+	for _, attack := range a.attacks {
+		if attack.Files != nil {
+			return a.scenario.Repository != nil
+		}
+	}
+	return false
+}
+
+// scheduler runs the attacks of all tenants side by side. The same attack never
+// runs for two tenants at a time, because they would aim at the same canary.
+type scheduler struct {
+	progress func(Result)
+
+	mu    sync.Mutex
+	locks map[string]*sync.Mutex
+}
+
+// run tries everything, in rounds.
+func (s *scheduler) run(ctx context.Context, all []*tenantRun) error {
+	s.locks = map[string]*sync.Mutex{}
+	for _, a := range all {
+		for _, attack := range a.attacks {
+			s.locks[attack.Key()] = &sync.Mutex{}
+		}
+	}
+	for _, round := range rounds(all) {
+		if err := s.runRound(ctx, round); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rounds parts tenants that deliver from the same branch of a repository: what is
+// planted for one would replace what is planted for the other.
+func rounds(all []*tenantRun) [][]*tenantRun {
+	var parts [][]*tenantRun
+	next := map[string]int{}
+	for _, a := range all {
+		round := 0
+		if a.needsFiles() {
+			branch := a.scenario.Repository.URL + "#" + a.scenario.Repository.Branch
+			round = next[branch]
+			next[branch]++
+		}
+		for len(parts) <= round {
+			parts = append(parts, nil)
+		}
+		parts[round] = append(parts[round], a)
+	}
+	return parts
+}
+
+// runRound plants what the attacks need in the tenants' repositories, in all of
+// them in one go, tries the attacks, and takes it out again.
+func (s *scheduler) runRound(ctx context.Context, all []*tenantRun) error {
+	defer func() {
+		var group errgroup.Group
+		group.SetLimit(plantedAtATime)
+		// The cluster may be what has ended.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
+		defer cancel()
+		for _, a := range all {
+			if a.restore != nil {
+				group.Go(func() error { return a.restore(ctx) })
+			}
+		}
+		// What stays does harm to nobody: the cluster is a copy.
+		_ = group.Wait()
+	}()
+	var group errgroup.Group
+	group.SetLimit(plantedAtATime)
+	for _, a := range all {
+		if !a.needsFiles() {
+			continue
+		}
+		group.Go(func() error {
+			a.restore, a.scenario.unplanted = a.scenario.plant(ctx, a.attacks)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	var deep, shallow errgroup.Group
+	deep.SetLimit(deepAtATime)
+	shallow.SetLimit(shallowAtATime)
+	both := make(chan error, 1)
+	go func() {
+		s.start(ctx, &shallow, all, false)
+		both <- shallow.Wait()
+	}()
+	s.start(ctx, &deep, all, true)
+	if err := errors.Join(deep.Wait(), <-both); err != nil {
+		return err
+	}
+	s.retryWithoutRoom(ctx, all)
+	return ctx.Err()
+}
+
+// quotaPatience is the maximum time to wait for a quota to have room for one more attack.
+const quotaPatience = 20 * time.Second
+
+// retryWithoutRoom repeats, one at a time, the attacks that the tenant's quota had no room for: the
+// objects of other attacks may have used it up. Kubernetes subtracts deleted objects from
+// a quota a moment after their deletion.
+func (s *scheduler) retryWithoutRoom(ctx context.Context, all []*tenantRun) {
+	left := func() (left int) {
+		for _, a := range all {
+			for at, r := range a.results {
+				if r == nil || !failedForQuota(r.Finding) {
+					continue
+				}
+				s.runAttack(ctx, a, at)
+				if failedForQuota(a.results[at].Finding) {
+					left++
+				}
+			}
+		}
+		return left
+	}
+	pause := time.NewTicker(time.Second)
+	defer pause.Stop()
+	// If the tenant's own objects use up the quota, waiting does not help.
+	for before, since := 0, time.Now(); ctx.Err() == nil; {
+		remaining := left()
+		if remaining == 0 || remaining == before && time.Since(since) > quotaPatience {
+			break
+		}
+		if remaining != before {
+			before, since = remaining, time.Now()
+		}
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		}
+	}
+	for _, a := range all {
+		for _, r := range a.results {
+			if r != nil && failedForQuota(r.Finding) {
+				s.progress(*r)
+			}
+		}
+	}
+}
+
+// failedForQuota reports whether an attack is not proven because a quota is exceeded.
+func failedForQuota(f Finding) bool {
+	return f.Outcome == NotProven && strings.Contains(f.Reason, "exceeded quota: ")
+}
+
+// start begins the attacks that are deep, or those that are not. Tenants begin
+// at different places of the catalogue, so that they do not wait for each other.
+func (s *scheduler) start(ctx context.Context, group *errgroup.Group, all []*tenantRun, deep bool) {
+	longest := 0
+	for _, a := range all {
+		longest = max(longest, len(a.attacks))
+	}
+	for step := range longest {
+		for k, a := range all {
+			if step >= len(a.attacks) {
+				continue
+			}
+			at := (step + k*len(a.attacks)/len(all)) % len(a.attacks)
+			if a.attacks[at].Deep != deep {
+				continue
+			}
+			group.Go(func() error {
+				s.runAttack(ctx, a, at)
+				return ctx.Err()
+			})
+		}
+	}
+}
+
+// runAttack runs one attack of a tenant and keeps what came of it.
+func (s *scheduler) runAttack(ctx context.Context, a *tenantRun, at int) {
+	attack, e := a.attacks[at], a.scenario
+	lock := s.locks[attack.Key()]
+	lock.Lock()
+	defer lock.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	began := time.Now()
+	r := Result{Attack: attack, Tenant: e.Tenant.Name, Finding: e.try(ctx, attack)}
+	// What fails while everything is being given up says nothing; what has
+	// got through by then, has.
+	if ctx.Err() != nil && r.Finding.Outcome != GotThrough {
+		return
+	}
+	r.Took = time.Since(began)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.results[at] = &r
+	if !failedForQuota(r.Finding) { // again reports it
+		s.progress(r)
+	}
+}
+
+// try runs one attack, if the tenant has what it needs.
+func (e *Scenario) try(ctx context.Context, a Attack) Finding {
+	switch {
+	case a.Files != nil && e.Repository == nil:
+		return e.noRepository()
+	case a.Files != nil && e.unplanted != nil:
+		return notProven("the tenant's repository cannot be used: " + firstLine(e.unplanted.Error()))
+	}
+	f := e.tryAll(ctx, a)
+	switch {
+	case f.Outcome == GotThrough:
+		return e.withDoubts(a, f)
+	case f.Outcome == Stopped && e.lacks != "" && incomplete(f.Control):
+		if !strings.Contains(f.Control, rbac) {
+			return notProven("there is " + f.Control + ", but " + e.lacks)
+		}
+		return notProven("RBAC refuses it, but " + e.lacks)
+	case f.Outcome == Stopped && absent(f.Control):
+		return Finding{Outcome: NotInstalled, Message: f.Message}
+	case f.Outcome == Stopped && e.hasAccount():
+		f.Missing = a.missingLayers(ctx, e)
+	}
+	return f
+}
+
+// withDoubts turns what got through into what is not proven, if it is an attack that
+// an admission policy may stop, and a part of the fleet that may have one is not
+// really there.
+func (e *Scenario) withDoubts(a Attack, f Finding) Finding {
+	if len(e.doubts) == 0 || !a.admission() {
+		return f
+	}
+	return notProven(fmt.Sprintf("here %s, but a policy that stops it may come with %s", f.Evidence, strings.Join(e.doubts, ", ")))
+}

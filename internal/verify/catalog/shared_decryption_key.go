@@ -1,0 +1,268 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+	"github.com/tenure-dev/tenure/internal/flux"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// decryptionKeyMissing is what kustomize-controller says when none of the keys that it may use
+// opens a file.
+var decryptionKeyMissing = regexp.MustCompile(`cannot get sops data key|no identity matched any of the recipients`)
+
+// noKeyControl is what stops who has not got the key.
+const noKeyControl = "keys per tenant"
+
+// globalKeyFlag names a Secret whose keys kustomize-controller uses for whoever
+// names no key.
+const globalKeyFlag = "--sops-age-secret"
+
+func init() {
+	attack := Attack{
+		ID: "S10", Via: Git,
+		Title:      "has secrets of others decrypted by a key that the controller has for everyone",
+		Controls:   []string{"keys per tenant, no controller-wide key"},
+		References: []string{"kustomize-controller: controller global decryption"},
+		Fix:        Fix{Advice: "start kustomize-controller without --sops-age-secret, and give each tenant a decryption key of its own in its namespace (spec.decryption.secretRef)"},
+		Deep:       true,
+		Run: func(ctx context.Context, e *Scenario) Finding {
+			return e.decrypts(ctx, "S10-git", []string{""})
+		},
+	}
+	attack.Files = func(e *Scenario) map[string]string { return e.sealedFiles("S10-git") }
+	register(attack)
+	attack.Kind = "shared"
+	attack.Files = func(e *Scenario) map[string]string { return e.sealedFiles("S10-git-shared") }
+	attack.Title = "has secrets of others decrypted by its own key, which they have too"
+	attack.Controls = []string{"keys per tenant"}
+	attack.Fix = Fix{Advice: "give each tenant a decryption key that nobody else has, and encrypt what the others have anew"}
+	attack.Run = func(ctx context.Context, e *Scenario) Finding {
+		keys, err := e.keys(ctx, func(namespace string) bool { return namespace == e.Namespace })
+		if err != nil {
+			return notProven(firstLine(err.Error()))
+		}
+		secrets := []string{}
+		for _, k := range keys {
+			if !slices.Contains(secrets, k.secret.Name) {
+				secrets = append(secrets, k.secret.Name)
+			}
+		}
+		if len(secrets) == 0 {
+			if err := identityWorks(ctx, e); err != nil {
+				return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
+			}
+			return stopped(noKeyControl, "the tenant has no decryption key")
+		}
+		return e.decrypts(ctx, "S10-git-shared", secrets)
+	}
+	register(attack)
+}
+
+// decryptionKey is a public key, and the Secret that holds the private one.
+type decryptionKey struct {
+	secret    client.ObjectKey
+	recipient string
+}
+
+// keys are the keys with which Flux decrypts for Kustomizations of some
+// namespaces. Only age keys are looked at.
+func (e *Scenario) keys(ctx context.Context, in func(namespace string) bool) ([]decryptionKey, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(flux.Kustomization.GroupVersionKind())
+	if err := e.Admin.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("cannot list the Kustomizations: %w", err)
+	}
+	var keys []decryptionKey
+	for _, u := range list.Items {
+		secret, _, _ := unstructured.NestedString(u.Object, "spec", "decryption", "secretRef", "name")
+		if secret == "" || !in(u.GetNamespace()) {
+			continue
+		}
+		more, err := e.keysOf(ctx, client.ObjectKey{Namespace: u.GetNamespace(), Name: secret})
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, more...)
+	}
+	return keys, nil
+}
+
+// keysOf are the keys of a Secret; there are none if it is not there. What is
+// kept of them is public.
+func (e *Scenario) keysOf(ctx context.Context, secret client.ObjectKey) ([]decryptionKey, error) {
+	s := &corev1.Secret{}
+	err := e.Admin.Get(ctx, secret, s)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the keys of %s: %w", secret, err)
+	}
+	var keys []decryptionKey
+	for field, value := range s.Data {
+		if !strings.HasSuffix(field, ".agekey") {
+			continue
+		}
+		// An error would quote the key.
+		identities, _ := age.ParseIdentities(strings.NewReader(string(value)))
+		for _, identity := range identities {
+			if x, ok := identity.(*age.X25519Identity); ok {
+				keys = append(keys, decryptionKey{secret, x.Recipient().String()})
+			}
+		}
+	}
+	slices.SortFunc(keys, func(a, b decryptionKey) int { return cmp.Compare(a.recipient, b.recipient) })
+	return keys, nil
+}
+
+// foreignKeys are those of everybody else: of the controller, of the platform
+// and of other tenants.
+func (e *Scenario) foreignKeys(ctx context.Context) ([]decryptionKey, error) {
+	keys, err := e.keys(ctx, func(namespace string) bool { return !slices.Contains(e.Tenant.Namespaces, namespace) })
+	if err != nil {
+		return nil, err
+	}
+	args, err := e.arguments(ctx, "kustomize-controller")
+	if err != nil {
+		return nil, err
+	}
+	if secret := lastValue(args, globalKeyFlag); secret != "" {
+		more, err := e.keysOf(ctx, client.ObjectKey{Namespace: e.Platform, Name: secret})
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, more...)
+	}
+	return keys, nil
+}
+
+// sealPatience bounds the search for keys.
+const sealPatience = 30 * time.Second
+
+// sealedFiles are a canary for the keys of everybody else and for one that
+// nobody has, so that there always is a canary; and the same for the tenant's
+// own keys, in clear if it has none.
+func (e *Scenario) sealedFiles(id string) map[string]string {
+	ctx, cancel := context.WithTimeout(context.Background(), sealPatience)
+	defer cancel()
+	nobody, err := age.GenerateX25519Identity()
+	if err != nil {
+		return nil
+	}
+	recipients := []string{nobody.Recipient().String()}
+	foreign, err := e.foreignKeys(ctx)
+	if err != nil {
+		return nil
+	}
+	own, err := e.keys(ctx, func(namespace string) bool { return namespace == e.Namespace })
+	if err != nil {
+		return nil
+	}
+	for _, k := range foreign {
+		recipients = append(recipients, k.recipient)
+	}
+	aimed, err := sealed(configMap(e.Namespace, name(id)), recipients)
+	if err != nil {
+		return nil
+	}
+	files := map[string]string{"aimed/canary.yaml": aimed, "own/canary.yaml": manifest(configMap(e.Namespace, name(id+"-own")))}
+	var mine []string
+	for _, k := range own {
+		mine = append(mine, k.recipient)
+	}
+	if len(mine) > 0 {
+		if files["own/canary.yaml"], err = sealed(configMap(e.Namespace, name(id+"-own")), mine); err != nil {
+			return nil
+		}
+	}
+	return files
+}
+
+// decrypts tries to have the canary decrypted with each of the tenant's Secrets;
+// an empty name stands for none. It is stopped if the key is what is wanting, and
+// the tenant's own key, if it has one, does open what was encrypted for it.
+func (e *Scenario) decrypts(ctx context.Context, id string, secrets []string) Finding {
+	foreign, err := e.foreignKeys(ctx)
+	if err != nil {
+		return notProven(firstLine(err.Error()))
+	}
+	own, err := e.keys(ctx, func(namespace string) bool { return namespace == e.Namespace })
+	if err != nil {
+		return notProven(firstLine(err.Error()))
+	}
+	if e, err = e.delivering(ctx); err != nil {
+		return notProven(firstLine(err.Error()))
+	}
+	with := func(secret string) func(map[string]any) {
+		return func(spec map[string]any) {
+			e.asItSyncs(spec)
+			decryption := map[string]any{"provider": "sops"}
+			if secret != "" {
+				decryption["secretRef"] = map[string]any{"name": secret}
+			}
+			spec["decryption"] = decryption
+		}
+	}
+	canary, honest := configMap(e.Namespace, name(id)), configMap(e.Namespace, name(id+"-own"))
+	var f Finding
+	for _, secret := range secrets {
+		if f = e.opens(ctx, id, canary, with(secret), decryptionConfig(secret, foreign, own)); f.Outcome != Stopped {
+			return f
+		}
+	}
+	change := e.asItSyncs
+	if len(own) > 0 {
+		change = with(own[0].secret.Name)
+	}
+	defer e.remove(honest)
+	return e.positiveControl(ctx, f, e.kustomization(id+"-own", folder(id)+"/own", change), isReady)
+}
+
+// opens has the canary of an attack applied, and says whether it was opened.
+func (e *Scenario) opens(ctx context.Context, id string, canary *unstructured.Unstructured, change func(map[string]any), evidence string) Finding {
+	if there, err := e.exists(ctx, canary); err != nil || there {
+		return notProven(fmt.Sprintf("the canary %s cannot be told from what is there already (%v)", keyOf(canary), err))
+	}
+	var touched bool
+	var lookErr error
+	said, err := e.apply(ctx, e.kustomization(id, folder(id)+"/aimed", change), func() { touched, lookErr = e.exists(ctx, canary) })
+	switch {
+	case lookErr != nil:
+		return notProven("cannot look after the canary: " + firstLine(lookErr.Error()))
+	case touched:
+		e.remove(canary)
+		return gotThrough(evidence)
+	case err != nil:
+		return judge(err, "")
+	case said.ready == "False" && decryptionKeyMissing.MatchString(said.message):
+		return stopped(noKeyControl, firstLine(said.message))
+	}
+	return notProven("the answer is neither yes nor a refusal: " + firstLine(said.message))
+}
+
+// decryptionConfig says whose key it is that opens the canary with a Secret of the
+// tenant's, or without one.
+func decryptionConfig(secret string, foreign, own []decryptionKey) string {
+	if secret == "" {
+		return "Flux decrypted for it what was encrypted for a key of all of kustomize-controller (" + globalKeyFlag + ")"
+	}
+	for _, mine := range own {
+		for _, other := range foreign {
+			if mine.secret.Name == secret && mine.recipient == other.recipient {
+				return fmt.Sprintf("Flux decrypted for it what was encrypted for the key in Secret %s, which is in Secret %s too", other.secret, mine.secret)
+			}
+		}
+	}
+	return "Flux decrypted for it, with Secret " + secret + ", what was encrypted for others"
+}

@@ -1,0 +1,306 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/base64"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"filippo.io/age"
+	"filippo.io/age/armor"
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/discovery"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// What is encrypted for a key opens with that key and no other, and says nothing
+// of what is in it.
+func TestSealed(t *testing.T) {
+	t.Parallel()
+	mine, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	third, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := object("v1", "ConfigMap", "apps", "x", map[string]any{"data": map[string]any{"touched": "a canary"}})
+	text, err := sealed(u, []string{mine.Recipient().String(), other.Recipient().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(text, "a canary") {
+		t.Errorf("the value is there in clear:\n%s", text)
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		key    age.Identity
+		opens  bool
+	}{
+		"first":  {"who it is for opens it", mine, true},
+		"second": {"so does every other recipient", other, true},
+		"third":  {"nobody else does", third, false},
+	} {
+		got, err := unseal(t, text, tc.key)
+		if opened := err == nil && got == "a canary"; opened != tc.opens {
+			t.Errorf("%s: %s: got %q (%v)", name, tc.reason, got, err)
+		}
+	}
+	if _, err := sealed(u, []string{"age1nobody"}); err == nil {
+		t.Error("a recipient that is none is taken")
+	}
+}
+
+var sealedValue = regexp.MustCompile(`^ENC\[AES256_GCM,data:([^,]+),iv:([^,]+),tag:([^,]+),type:str\]$`)
+
+// unseal opens the one value of a ConfigMap.
+func unseal(t *testing.T, text string, key age.Identity) (string, error) {
+	t.Helper()
+	var s struct {
+		Data map[string]string
+		Sops struct{ Age []struct{ Enc string } }
+	}
+	if err := yaml.Unmarshal([]byte(strings.TrimPrefix(text, "---\n")), &s); err != nil {
+		t.Fatal(err)
+	}
+	err := errors.New("there is no recipient")
+	for _, recipient := range s.Sops.Age {
+		var plain io.Reader
+		if plain, err = age.Decrypt(armor.NewReader(strings.NewReader(recipient.Enc)), key); err != nil {
+			continue
+		}
+		var dataKey bytes.Buffer
+		if _, err = dataKey.ReadFrom(plain); err != nil {
+			return "", err
+		}
+		var raw [3][]byte
+		parts := sealedValue.FindStringSubmatch(s.Data["touched"])
+		if parts == nil {
+			t.Fatalf("the value is not encrypted as SOPS does: %q", s.Data["touched"])
+		}
+		for i := range raw {
+			if raw[i], err = base64.StdEncoding.DecodeString(parts[i+1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		block, err := aes.NewCipher(dataKey.Bytes())
+		if err != nil {
+			return "", err
+		}
+		gcm, err := cipher.NewGCMWithNonceSize(block, len(raw[1]))
+		if err != nil {
+			return "", err
+		}
+		out, err := gcm.Open(nil, raw[1], append(raw[0], raw[2]...), []byte("data:touched:"))
+		return string(out), err
+	}
+	return "", err
+}
+
+// No private key is kept, nor is one quoted when it cannot be read.
+func TestKeysOf(t *testing.T) {
+	t.Parallel()
+	mine, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newFakeEnv(refusing(nil), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "keys"},
+		Data: map[string][]byte{
+			"a.agekey": []byte("# mine\n" + mine.String() + "\n"), "b.agekey": []byte("AGE-SECRET-KEY-1BROKEN"), "password": []byte(mine.String()),
+		},
+	})
+	in := client.ObjectKey{Namespace: "apps", Name: "keys"}
+	got, err := e.keysOf(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []decryptionKey{{in, mine.Recipient().String()}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(decryptionKey{})); diff != "" {
+		t.Errorf("public keys: -want, +got:\n%s", diff)
+	}
+	if got, err := e.keysOf(t.Context(), client.ObjectKey{Namespace: "apps", Name: "none"}); err != nil || got != nil {
+		t.Errorf("a Secret that is not there has the keys %v (%v)", got, err)
+	}
+}
+
+func TestOpener(t *testing.T) {
+	t.Parallel()
+	mine := decryptionKey{client.ObjectKey{Namespace: "apps", Name: "mine"}, "age1a"}
+	theirs := decryptionKey{client.ObjectKey{Namespace: "billing", Name: "theirs"}, "age1a"}
+	for name, tc := range map[string]struct {
+		reason, secret string
+		foreign        []decryptionKey
+		want           string
+	}{
+		"none":    {"without a Secret it is the controller's key", "", []decryptionKey{theirs}, globalKeyFlag},
+		"shared":  {"who has the key too is named", "mine", []decryptionKey{theirs}, "Secret billing/theirs"},
+		"unknown": {"what cannot be told is not named", "mine", nil, "for others"},
+	} {
+		if got := decryptionConfig(tc.secret, tc.foreign, []decryptionKey{mine}); !strings.Contains(got, tc.want) || strings.Contains(got, "age1a") {
+			t.Errorf("%s: %s: got %q", name, tc.reason, got)
+		}
+	}
+}
+
+func TestBoundOn(t *testing.T) {
+	t.Parallel()
+	const counted = "kustomizations.kustomize.toolkit.fluxcd.io"
+	quota := func(name, resourceName, hard string) corev1.ResourceQuota {
+		list := corev1.ResourceList{corev1.ResourceName(resourceName): resource.MustParse(hard)}
+		return corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.ResourceQuotaStatus{Hard: list}}
+	}
+	scoped, pending := quota("scoped", "count/"+counted, "1"), quota("pending", "count/"+counted, "1")
+	scoped.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}
+	pending.Spec.Hard, pending.Status.Hard = pending.Status.Hard, nil
+	for name, tc := range map[string]struct {
+		reason string
+		quotas []corev1.ResourceQuota
+		bound  int64
+		by     string
+	}{
+		"none":    {"no quota is no bound", nil, 0, ""},
+		"other":   {"a quota on pods says nothing of Kustomizations", []corev1.ResourceQuota{quota("pods", "pods", "5")}, 0, ""},
+		"group":   {"nor does one on the kind of another group", []corev1.ResourceQuota{quota("x", "count/kustomizations.example.com", "5")}, 0, ""},
+		"least":   {"the narrowest counts", []corev1.ResourceQuota{quota("wide", "count/"+counted, "1k"), quota("narrow", "count/"+counted, "5")}, 5, "narrow"},
+		"zero":    {"zero is a bound", []corev1.ResourceQuota{quota("nothing", "count/"+counted, "0")}, 0, "nothing"},
+		"scoped":  {"a quota for some Pods counts no Flux objects", []corev1.ResourceQuota{scoped}, 0, ""},
+		"pending": {"what is not enforced yet is no bound", []corev1.ResourceQuota{pending}, 0, ""},
+	} {
+		if bound, by := boundOn(tc.quotas, counted); bound != tc.bound || by != tc.by {
+			t.Errorf("%s: %s: got %d by %q, want %d by %q", name, tc.reason, bound, by, tc.bound, tc.by)
+		}
+	}
+}
+
+// The path leads from any folder to the file.
+func TestOutOf(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "canary.yaml")
+	if err := os.WriteFile(file, []byte("here"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(t.TempDir(), filepath.FromSlash(traversalPath(file))))
+	if err != nil || string(got) != "here" {
+		t.Errorf("the path leads elsewhere: %q (%v)", got, err)
+	}
+}
+
+func TestPlatforms(t *testing.T) {
+	t.Parallel()
+	e := &Scenario{Tenant: team}
+	for name, tc := range map[string]struct {
+		reason string
+		labels map[string]string
+		want   bool
+	}{
+		"nobody's": {"what nobody says anything about may be the tenant's", nil, false},
+		"tenant":   {"the tenant's label is the platform's to give", map[string]string{discovery.Label: "dev-team"}, true},
+		"platform": {"what was applied for another namespace is not the tenant's", map[string]string{appliedFor[0]: "flux-system"}, true},
+		"release":  {"so by Helm", map[string]string{appliedFor[1]: "flux-system"}, true},
+		"own":      {"what the tenant delivers is its own, whatever it calls it", map[string]string{appliedFor[0]: "apps-preview", discovery.Label: "dev-team"}, false},
+	} {
+		if got := e.platforms(tc.labels); got != tc.want {
+			t.Errorf("%s: %s: got %t", name, tc.reason, got)
+		}
+	}
+}
+
+func TestJudgeSchema(t *testing.T) {
+	t.Parallel()
+	kind := schema.GroupKind{Group: "kustomize.toolkit.fluxcd.io", Kind: "Kustomization"}
+	invalid := func(words string) error {
+		return apierrors.NewInvalid(kind, "x", field.ErrorList{field.Invalid(field.NewPath("spec", "interval"), "1 minute", words)})
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		err     error
+		outcome Outcome
+	}{
+		"accepted": {"what is written gets through", nil, GotThrough},
+		"pattern":  {"a pattern of the schema refuses it", invalid(`spec.interval in body should match '^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$'`), Stopped},
+		"other":    {"another mistake is none of the schema's", invalid("is immutable"), NotProven},
+		"outage":   {"an outage is no schema", apierrors.NewServiceUnavailable("should match 'x'"), NotProven},
+		"rights":   {"who may not write it at all does not", forbidden(`User "x" cannot create resource "things" in API group ""`), Stopped},
+	} {
+		if got := judgeSchema(tc.err, "it could").Outcome; got != tc.outcome {
+			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, got, tc.outcome)
+		}
+	}
+}
+
+// What nobody answers is never called stopped, nor got through.
+func TestSimulated(t *testing.T) {
+	t.Parallel()
+	byPolicy := forbidden(`ValidatingAdmissionPolicy 'references' with binding 'b' denied request: no`)
+	for name, tc := range map[string]struct {
+		reason     string
+		aimed, own error
+		outcome    Outcome
+		control    string
+	}{
+		"accepted":      {"nobody says what its controller would do", nil, nil, NotProven, ""},
+		"policy":        {"a policy on what is foreign stops it", byPolicy, nil, Stopped, "policy references"},
+		"broken policy": {"one that refuses all is no such policy", byPolicy, byPolicy, NotProven, ""},
+		"no kind":       {"a kind that is not there is no door", &meta.NoKindMatchError{}, &meta.NoKindMatchError{}, Stopped, notInstalled},
+		"outage":        {"an outage is no control", apierrors.NewServiceUnavailable("later"), nil, NotProven, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			funcs := refusing(nil)
+			funcs.Create = func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+				switch o.GetName() {
+				case "aimed":
+					return tc.aimed
+				case "own":
+					return tc.own
+				}
+				return nil
+			}
+			named := func(name string) func(*Scenario) *unstructured.Unstructured {
+				return func(e *Scenario) *unstructured.Unstructured { return configMap(e.Namespace, name) }
+			}
+			f := simulated("a controller", named("aimed"), named("own"))(t.Context(), newFakeEnv(funcs))
+			if f.Outcome != tc.outcome || f.Control != tc.control {
+				t.Errorf("%s: got %q by %q (%s), want %q by %q", tc.reason, f.Outcome, f.Control, f.Reason, tc.outcome, tc.control)
+			}
+		})
+	}
+}
+
+func TestKustomizeRefusals(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ reason, message, control string }{
+		{"a clone of a remote base", "fs-security-constraint abs /x/tmp/kustomize-123/base: path is not in or below", "flag --no-remote-bases"},
+		{"a file out of the artifact", "fs-security-constraint read /tmp/canary.yaml: path is not in or below", "paths kept within the artifact"},
+		{"bases that name each other", "cycle detected: candidate root '/a' contains visited root '/a'", "detection of cycles"},
+		{"git that does not work", "failed to run 'git fetch': fatal: unable to access", ""},
+		{"git that is not there", "no 'git' program on path", ""},
+	} {
+		if got, _ := controlOf(tc.message); got != tc.control {
+			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.control)
+		}
+	}
+}

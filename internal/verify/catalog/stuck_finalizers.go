@@ -1,0 +1,22 @@
+package catalog
+
+import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+func init() {
+	finalized := func(e *Scenario) *unstructured.Unstructured {
+		u := configMap(e.Namespace, name("a4"))
+		u.SetFinalizers([]string{"tenure.example.com/attack"})
+		return u
+	}
+	register(Attack{
+		ID: "A4", Via: API, Owners: OwnersWithin,
+		Title:    "keeps its namespace from being removed, with finalizers of its own making",
+		Controls: []string{"policy on finalizers"},
+		Fix:      Fix{Advice: "allow tenants only the finalizers that somebody serves with a ValidatingAdmissionPolicy on metadata.finalizers"},
+		Run: requests(request{
+			what:  "make an object with a finalizer that nobody serves, which holds up the end of its namespace",
+			aimed: creating(finalized),
+			own:   creating(func(e *Scenario) *unstructured.Unstructured { return configMap(e.Namespace, name("a4")) }),
+		}),
+	})
+}

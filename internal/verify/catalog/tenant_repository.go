@@ -1,0 +1,172 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// attackFolder is where the files of attacks are in a tenant's repository.
+const attackFolder = "tenure-attack"
+
+// nothingHere is a kustomization without objects. In the folder of the attacks
+// it keeps a Kustomization of the tenant's for the whole repository, which takes
+// every manifest that it finds, from applying them too.
+const nothingHere = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: _placeholder\n"
+
+// folder is the path of an attack's own folder in the tenant's repository.
+func folder(key string) string { return path.Join(attackFolder, strings.ToLower(key)) }
+
+// commit changes the tenant's repository as it is served, and asks the source
+// to look. It returns the revision.
+func (e *Scenario) commit(ctx context.Context, message string, edit func(*githost.Tree) error) (string, error) {
+	revision, err := e.git.Commit(ctx, e.Repository.URL, e.Repository.Branch, message, edit)
+	if err != nil {
+		return "", err
+	}
+	return revision, flux.RequestReconcile(ctx, e.Admin, e.Repository.Source)
+}
+
+// plant puts the files of the attacks into the tenant's repository and waits
+// until Flux has fetched them. What it returns takes them out again.
+func (e *Scenario) plant(ctx context.Context, attacks []Attack) (func(context.Context) error, error) {
+	files := map[string]string{}
+	for _, a := range attacks {
+		if a.Files == nil {
+			continue
+		}
+		for name, content := range a.Files(e) {
+			files[path.Join(folder(a.Key()), name)] = content
+		}
+	}
+	nothing := func(context.Context) error { return nil }
+	if len(files) == 0 {
+		return nothing, nil
+	}
+	files[path.Join(attackFolder, "kustomization.yaml")] = nothingHere
+	revision, err := e.commit(ctx, "attacks", func(t *githost.Tree) error {
+		for name, content := range files {
+			if err := t.WriteFile(name, []byte(content)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil && revision == "" {
+		return nothing, fmt.Errorf("cannot commit to %s: %w", e.Repository.URL, err)
+	}
+	var slim, near *unstructured.Unstructured
+	restore := func(ctx context.Context) error {
+		for _, u := range []*unstructured.Unstructured{slim, near} {
+			if u != nil {
+				e.remove(u)
+			}
+		}
+		_, err := e.commit(ctx, "no attacks", func(t *githost.Tree) error {
+			var errs []error
+			for name := range files {
+				errs = append(errs, t.Remove(name))
+			}
+			return errors.Join(errs...)
+		})
+		return err
+	}
+	if err != nil {
+		return restore, fmt.Errorf("cannot have %s fetched: %w", e.Repository.URL, err)
+	}
+	if slim, near, err = e.makeSlimSources(ctx); err != nil {
+		return restore, err
+	}
+	if err := e.awaitSource(ctx, e.Repository.Source, revision); err != nil {
+		return restore, err
+	}
+	source := e.Repository.Source
+	source.Name = slim.GetName()
+	if err := e.awaitSource(ctx, source, revision); err != nil {
+		return restore, err
+	}
+	e.slim = source.Name
+	if near == nil {
+		return restore, nil
+	}
+	source.Namespace, source.Name = near.GetNamespace(), near.GetName()
+	if err := e.awaitSource(ctx, source, revision); err != nil {
+		return restore, err
+	}
+	e.near = source.Name
+	return restore, nil
+}
+
+// makeSlimSources copies the tenant's source, with no more of the repository than
+// the folder of the attacks: a Kustomization fetches and unpacks all of its
+// source's artifact, for each attack anew, and a repository may be large. A tenant whose
+// account and source are the platform's gets one more in its namespace, as it could make
+// itself, if the repository needs no credentials.
+func (e *Scenario) makeSlimSources(ctx context.Context) (slim, near *unstructured.Unstructured, err error) {
+	version := e.Repository.Source.Kind.GroupVersionKind().GroupVersion().String()
+	theirs := object(version, string(e.Repository.Source.Kind), e.Repository.Source.Namespace, e.Repository.Source.Name, nil)
+	if err := e.Admin.Get(ctx, keyOf(theirs), theirs); err != nil {
+		return nil, nil, fmt.Errorf("cannot read %s: %w", e.Repository.Source, err)
+	}
+	spec, _, _ := unstructured.NestedMap(theirs.Object, "spec")
+	for _, field := range []string{"ignore", "include", "suspend"} {
+		delete(spec, field)
+	}
+	spec["interval"], spec["sparseCheckout"] = "1h", []any{attackFolder}
+	id := "source"
+	if theirs.GetNamespace() != e.Namespace {
+		// Other tenants have a source there too.
+		id += "-" + e.Tenant.Name
+	}
+	slim = object(version, theirs.GetKind(), theirs.GetNamespace(), name(id), map[string]any{"spec": spec})
+	if err := e.Admin.Create(ctx, slim); err != nil {
+		return nil, nil, fmt.Errorf("cannot make a source for the attacks: %w", err)
+	}
+	if _, private := spec["secretRef"]; private || !e.foreignAccount() {
+		return slim, nil, nil
+	}
+	near = object(version, theirs.GetKind(), e.Namespace, name("source"), map[string]any{"spec": spec})
+	if err := e.Admin.Create(ctx, near); err != nil {
+		return slim, nil, fmt.Errorf("cannot make a source for the attacks: %w", err)
+	}
+	return slim, near, nil
+}
+
+// fetchPatience bounds the wait for a commit to be fetched: a repository may be
+// large, and those of all tenants are fetched in one go.
+const fetchPatience = 2 * time.Minute
+
+// awaitSource waits until a source has the revision.
+func (e *Scenario) awaitSource(ctx context.Context, source flux.Ref, revision string) error {
+	return e.awaitObject(ctx, source, "fetch the commit", func(u *unstructured.Unstructured) bool {
+		got, _, _ := unstructured.NestedString(u.Object, "status", "artifact", "revision")
+		return strings.HasSuffix(got, revision)
+	})
+}
+
+// awaitObject polls an object of Flux: its state comes from the watch cache of the API
+// server, so looking costs little.
+func (e *Scenario) awaitObject(ctx context.Context, ref flux.Ref, what string, done func(*unstructured.Unstructured) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
+	defer cancel()
+	u := object(ref.Kind.GroupVersionKind().GroupVersion().String(), string(ref.Kind), ref.Namespace, ref.Name, nil)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if err := e.Admin.Get(ctx, keyOf(u), u); err == nil && done(u) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s did not %s in %s", ref, what, fetchPatience)
+		case <-tick.C:
+		}
+	}
+}

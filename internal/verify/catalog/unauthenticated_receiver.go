@@ -1,0 +1,29 @@
+package catalog
+
+import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+func init() {
+	receiver := func(kind string) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			return object("notification.toolkit.fluxcd.io/v1", "Receiver", e.Namespace, name("n3"), map[string]any{"spec": map[string]any{
+				"type": kind, "secretRef": map[string]any{"name": "any"},
+				"resources": []any{map[string]any{"kind": "GitRepository", "name": "any"}},
+			}})
+		}
+	}
+	own := creating(receiver("generic-hmac"))
+	// The types whose senders sign nothing, by Flux's documentation of
+	// Receivers.
+	var all []request
+	for _, kind := range []string{"generic", "dockerhub", "quay", "acr"} {
+		all = append(all, request{what: "make a Receiver of type " + kind + ", whose callers sign nothing", aimed: creating(receiver(kind)), own: own})
+	}
+	register(Attack{
+		ID: "N3", Via: API,
+		Title:      "opens a webhook whose callers are not authenticated",
+		Controls:   []string{"policy on the types of Receivers"},
+		References: []string{"Flux documentation: Receivers"},
+		Fix:        Fix{Advice: "allow Receivers of tenants only with types whose callers authenticate themselves, such as generic-hmac or github, with a ValidatingAdmissionPolicy on spec.type"},
+		Run:        requests(all...),
+	})
+}

@@ -1,0 +1,181 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/flux"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// unprovableControls returns the parts of the fleet that may contain controls but that this cluster
+// only simulates: objects that it assumes to be ready without applying them, and webhooks
+// with failurePolicy Ignore, whose controllers are simulated, and policies that a program
+// in a Pod enforces. The webhooks of Tenure's quotas are not controls: the manager moves
+// quota in them, and the quota decides.
+func unprovableControls(ctx context.Context, admin client.Reader) ([]string, error) {
+	var doubts []string
+	for _, kind := range []flux.Kind{flux.Kustomization, flux.HelmRelease} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersionKind())
+		if err := admin.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("cannot see what is assumed: %w", err)
+		}
+		for _, u := range list.Items {
+			if a, _ := readyCondition(&u); a.message == flux.AssumedMessage {
+				doubts = append(doubts, flux.Ref{Kind: kind, Namespace: u.GetNamespace(), Name: u.GetName()}.String()+" (assumed)")
+			}
+		}
+	}
+	hooks, err := simulatedWebhooks(ctx, admin)
+	if err != nil {
+		return nil, err
+	}
+	policies, err := enginePolicies(ctx, admin)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(doubts, hooks, policies), nil
+}
+
+// simulatedWebhooks returns the webhooks that the API server leaves out here, since their service does
+// not run.
+func simulatedWebhooks(ctx context.Context, admin client.Reader) ([]string, error) {
+	var validating admissionv1.ValidatingWebhookConfigurationList
+	var mutating admissionv1.MutatingWebhookConfigurationList
+	for _, list := range []client.ObjectList{&validating, &mutating} {
+		if err := admin.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("cannot see the webhooks: %w", err)
+		}
+	}
+	var doubts []string
+	add := func(name string, config admissionv1.WebhookClientConfig, policy *admissionv1.FailurePolicyType) {
+		if !strings.HasSuffix(name, "."+admission.QuotaWebhookSuffix) && config.Service != nil && policy != nil && *policy == admissionv1.Ignore {
+			doubts = append(doubts, "webhook "+name+" (its controller is simulated)")
+		}
+	}
+	for _, configuration := range validating.Items {
+		for _, hook := range configuration.Webhooks {
+			add(hook.Name, hook.ClientConfig, hook.FailurePolicy)
+		}
+	}
+	for _, configuration := range mutating.Items {
+		for _, hook := range configuration.Webhooks {
+			add(hook.Name, hook.ClientConfig, hook.FailurePolicy)
+		}
+	}
+	return doubts, nil
+}
+
+// policyEngines are the policy engines by the API groups of their policies. They enforce these
+// in Pods, which the local cluster does not run.
+var policyEngines = map[string]string{
+	"kyverno.io": "Kyverno", "policies.kyverno.io": "Kyverno",
+	"constraints.gatekeeper.sh": "Gatekeeper", "mutations.gatekeeper.sh": "Gatekeeper",
+	"policies.kubewarden.io": "Kubewarden",
+}
+
+// namedPolicies is the maximum number of policies of an engine that a doubt names.
+const namedPolicies = 3
+
+// enginePolicies returns the policies that an engine would enforce, by engine.
+func enginePolicies(ctx context.Context, admin client.Reader) ([]string, error) {
+	crds := &unstructured.UnstructuredList{}
+	crds.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	if err := admin.List(ctx, crds); err != nil && !meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("cannot see the kinds of policies: %w", err)
+	}
+	byEngine := map[string][]string{}
+	for _, crd := range crds.Items {
+		group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+		engine, ok := policyEngines[group]
+		if !ok {
+			continue
+		}
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: servedVersion(crd), Kind: kindOf(crd)})
+		if err := admin.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
+			return nil, fmt.Errorf("cannot see the policies of %s: %w", engine, err)
+		}
+		for _, policy := range list.Items {
+			if refuses(policy) {
+				byEngine[engine] = append(byEngine[engine], policy.GetKind()+" "+strings.TrimPrefix(policy.GetNamespace()+"/"+policy.GetName(), "/"))
+			}
+		}
+	}
+	var doubts []string
+	for _, engine := range slices.Sorted(maps.Keys(byEngine)) {
+		policies := byEngine[engine]
+		slices.Sort(policies)
+		more := ""
+		if len(policies) > namedPolicies {
+			more = fmt.Sprintf(" and %d more", len(policies)-namedPolicies)
+			policies = policies[:namedPolicies]
+		}
+		doubts = append(doubts, strings.Join(policies, ", ")+more+" ("+engine+" does not run here)")
+	}
+	return doubts, nil
+}
+
+func kindOf(crd unstructured.Unstructured) string {
+	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	return kind
+}
+
+// servedVersion returns a version of a kind that the API server serves.
+func servedVersion(crd unstructured.Unstructured) string {
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	for _, version := range versions {
+		fields, _ := version.(map[string]any)
+		if served, _, _ := unstructured.NestedBool(fields, "served"); served {
+			name, _, _ := unstructured.NestedString(fields, "name")
+			return name
+		}
+	}
+	return ""
+}
+
+// refuses reports whether an engine may refuse or change something by a policy, and does not
+// only report it. The fields are those of Kyverno's ClusterPolicy and Policy, which audit
+// unless a field says Enforce, and of Gatekeeper's constraints, which deny unless a field
+// says otherwise. Of other kinds it reports true.
+func refuses(policy unstructured.Unstructured) bool {
+	spec, _, _ := unstructured.NestedMap(policy.Object, "spec")
+	text := func(fields map[string]any, at ...string) string {
+		value, _, _ := unstructured.NestedString(fields, at...)
+		return strings.ToLower(value)
+	}
+	switch group, kind := policy.GroupVersionKind().Group, policy.GetKind(); {
+	case group == "constraints.gatekeeper.sh":
+		action := text(spec, "enforcementAction")
+		return action != "dryrun" && action != "warn"
+	case group == "kyverno.io" && (kind == "ClusterPolicy" || kind == "Policy"):
+		enforces := text(spec, "validationFailureAction") == "enforce"
+		overrides, _, _ := unstructured.NestedSlice(spec, "validationFailureActionOverrides")
+		rules, _, _ := unstructured.NestedSlice(spec, "rules")
+		return enforces || len(overrides) > 0 || slices.ContainsFunc(rules, func(rule any) bool {
+			fields, _ := rule.(map[string]any)
+			return text(fields, "validate", "failureAction") == "enforce" || fields["mutate"] != nil || fields["generate"] != nil
+		})
+	case group == "kyverno.io":
+		// Reports and exceptions stop nothing.
+		return false
+	}
+	return true
+}
+
+// admission says whether an admission policy may stop the attack: what only the
+// tenant's rights, Flux's flags or a proxy stop, none does.
+func (a Attack) admission() bool {
+	return a.Via != Proxy && slices.ContainsFunc(a.Controls, func(control string) bool {
+		return !strings.HasPrefix(control, "RBAC") && !strings.HasPrefix(control, "flag ")
+	})
+}

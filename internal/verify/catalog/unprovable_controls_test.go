@@ -1,0 +1,89 @@
+package catalog
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/admission"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/yaml"
+)
+
+// TestDoubts lists what may hold a control that does not run here, and nothing else.
+func TestDoubts(t *testing.T) {
+	t.Parallel()
+	hook := func(name string, policy admissionv1.FailurePolicyType, service bool) admissionv1.ValidatingWebhook {
+		w := admissionv1.ValidatingWebhook{Name: name, FailurePolicy: &policy}
+		if service {
+			w.ClientConfig.Service = &admissionv1.ServiceReference{Name: "s", Namespace: "n"}
+		}
+		return w
+	}
+	objects := []client.Object{
+		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Webhooks: []admissionv1.ValidatingWebhook{
+			hook("left.out", admissionv1.Ignore, true), hook("has.to.answer", admissionv1.Fail, true), hook("by.address", admissionv1.Ignore, false),
+			hook("pods."+admission.QuotaWebhookSuffix, admissionv1.Ignore, true),
+		}},
+		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Webhooks: []admissionv1.MutatingWebhook{{
+			Name: "changes.something", FailurePolicy: new(admissionv1.Ignore), ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Name: "s", Namespace: "n"}},
+		}}},
+	}
+	for _, kind := range []string{"kyverno.io/ClusterPolicy", "kyverno.io/PolicyException", "policies.kyverno.io/ValidatingPolicy", "constraints.gatekeeper.sh/K8sAllowedRepos", "example.com/ClusterPolicy"} {
+		objects = append(objects, crdOf(kind))
+	}
+	for _, manifest := range []string{
+		`{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: audits}, spec: {validationFailureAction: Audit, rules: [{validate: {}}]}}`,
+		`{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: audits-by-default}, spec: {rules: [{validate: {}}]}}`,
+		`{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: enforces}, spec: {validationFailureAction: enforce}}`,
+		`{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: by-rule}, spec: {rules: [{validate: {failureAction: Enforce}}]}}`,
+		`{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: mutates}, spec: {rules: [{mutate: {patchStrategicMerge: {}}}]}}`,
+		`{apiVersion: kyverno.io/v1, kind: PolicyException, metadata: {name: excepts, namespace: n}}`,
+		`{apiVersion: policies.kyverno.io/v1, kind: ValidatingPolicy, metadata: {name: new}}`,
+		`{apiVersion: constraints.gatekeeper.sh/v1, kind: K8sAllowedRepos, metadata: {name: denies}, spec: {match: {}}}`,
+		`{apiVersion: constraints.gatekeeper.sh/v1, kind: K8sAllowedRepos, metadata: {name: warns}, spec: {enforcementAction: warn}}`,
+		`{apiVersion: example.com/v1, kind: ClusterPolicy, metadata: {name: something-else}}`,
+	} {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(manifest), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, u)
+	}
+	s := runtime.NewScheme()
+	if err := scheme.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	got, err := unprovableControls(t.Context(), fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).Build())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"webhook left.out (its controller is simulated)", "webhook changes.something (its controller is simulated)",
+		"K8sAllowedRepos denies (Gatekeeper does not run here)",
+		"ClusterPolicy by-rule, ClusterPolicy enforces, ClusterPolicy mutates and 1 more (Kyverno does not run here)",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what may hold a control (-want +got):\n%s", diff)
+	}
+}
+
+// crdOf is the definition of a kind, given as GROUP/KIND, of which the second version is
+// served.
+func crdOf(groupKind string) client.Object {
+	group, kind, _ := strings.Cut(groupKind, "/")
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"group": group, "names": map[string]any{"kind": kind},
+		"versions": []any{map[string]any{"name": "v1alpha1", "served": false}, map[string]any{"name": "v1", "served": true}},
+	}}}
+	u.SetAPIVersion("apiextensions.k8s.io/v1")
+	u.SetKind("CustomResourceDefinition")
+	u.SetName(kind + "." + group)
+	return u
+}

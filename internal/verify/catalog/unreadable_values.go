@@ -1,0 +1,74 @@
+package catalog
+
+import (
+	"context"
+	"regexp"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// schemaRefusal are the words in which the API server says that a value does not
+// fit the schema of its kind.
+var schemaRefusal = regexp.MustCompile(`should match '|must be of type`)
+
+// schemas is the control that CVE-2022-39272 added.
+const schemas = "schema of the kind"
+
+func init() {
+	register(Attack{
+		ID: "A6", Via: API,
+		Title:      "writes a value that its controller cannot read, which could stop it for everyone",
+		Controls:   []string{schemas},
+		References: []string{"CVE-2022-39272"},
+		Fix:        Fix{Advice: "install the CRDs of the same Flux release as its controllers: their schemas refuse such values"},
+		Deep:       true,
+		Run:        unreadable,
+	})
+}
+
+// unreadable tries durations that are none, in each kind that has one, and then
+// asks the controller for an answer.
+func unreadable(ctx context.Context, e *Scenario) Finding {
+	if e.Repository == nil {
+		return e.noRepository()
+	}
+	source := func(kind string, fields map[string]any) *unstructured.Unstructured {
+		fields["suspend"] = true
+		return object("source.toolkit.fluxcd.io/v1", kind, e.Namespace, name("a6"), map[string]any{"spec": fields})
+	}
+	spec := func(field, value string) func(map[string]any) {
+		return func(spec map[string]any) { spec[field], spec["suspend"] = value, true }
+	}
+	var first Finding
+	for _, value := range []string{"1 minute", "60", "-1m"} {
+		for _, u := range []*unstructured.Unstructured{
+			e.kustomization("a6", missingFolder, spec("interval", value)),
+			e.kustomization("a6", missingFolder, spec("timeout", value)),
+			e.kustomization("a6", missingFolder, spec("retryInterval", value)),
+			e.chartless("a6", "nowhere", spec("interval", value)),
+			source("GitRepository", map[string]any{"interval": value, "url": e.Repository.URL}),
+			source("HelmRepository", map[string]any{"interval": value, "url": "https://charts.example.com"}),
+			source("OCIRepository", map[string]any{"interval": value, "url": "oci://images.example.com/a6"}),
+			source("Bucket", map[string]any{"interval": value, "bucketName": "a6", "endpoint": "buckets.example.com"}),
+		} {
+			f := judgeSchema(e.tryCreate(ctx, u), "it could write the duration "+value+" into a "+u.GetKind())
+			if f.Outcome != Stopped {
+				return f
+			}
+			if first.Outcome == "" {
+				first = f
+			}
+		}
+	}
+	return e.positiveControl(ctx, first, e.kustomization("a6", missingFolder, nil), messageMatches(pathNotFound))
+}
+
+// judgeSchema is judge for values that are malformed on purpose: that the schema
+// refuses them is the control.
+func judgeSchema(err error, evidence string) Finding {
+	if err != nil && apierrors.IsInvalid(err) && schemaRefusal.MatchString(err.Error()) {
+		return stopped(schemas, firstLine(err.Error()))
+	}
+	return judge(err, evidence)
+}

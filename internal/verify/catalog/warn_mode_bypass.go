@@ -1,0 +1,61 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/admission"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func init() {
+	register(Attack{
+		ID: "I22", Via: API,
+		Title:    "does what a rule only warns of",
+		Controls: []string{"bindings of Tenure's policies that deny"},
+		Fix:      Fix{Advice: "take the patch of validationActions out of the fleet: run tenure profile multi-tenant with --mode enforce; a rule that warns stops nothing, and one that makes up for rights which RBAC cannot narrow must deny in warn mode too"},
+		Run:      isWarned,
+	})
+}
+
+// isWarned checks for bindings of Tenure's policies that do not deny. It sends no
+// request: other attacks try the requests that a rule would have denied.
+func isWarned(ctx context.Context, e *Scenario) Finding {
+	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
+	if err := e.Admin.List(ctx, &bindings, client.MatchingLabels{"app.kubernetes.io/name": "tenure"}); err != nil {
+		return notProven("cannot read the bindings of policies: " + firstLine(err.Error()))
+	}
+	var warning []string
+	for _, b := range bindings.Items {
+		if slices.Contains(b.Spec.ValidationActions, admissionv1.Deny) {
+			continue
+		}
+		name := b.Name
+		if b.Labels[admission.LabelComponent] == admission.ComponentAlways {
+			name += " (which must deny in warn mode too)"
+		}
+		warning = append(warning, name)
+	}
+	switch {
+	case len(warning) > 0:
+		return gotThrough(fmt.Sprintf("the fleet is in warn mode: %d of %d bindings of Tenure's policies stop nothing: %s", len(warning), len(bindings.Items), listed(warning)))
+	case len(bindings.Items) == 0:
+		return stopped(notInstalled, "the cluster has no rule of Tenure's that could warn")
+	}
+	if err := identityWorks(ctx, e); err != nil {
+		return notProven("the tenant cannot do anything here: " + firstLine(err.Error()))
+	}
+	return stopped("bindings that deny", fmt.Sprintf("all %d bindings of Tenure's policies deny", len(bindings.Items)))
+}
+
+// listed returns the first few of many names as text.
+func listed(names []string) string {
+	const shown = 5
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
+}

@@ -1,0 +1,143 @@
+package ablation
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
+)
+
+// Every attack is in a row or is excluded with a reason, and nothing else is in
+// the table.
+func TestComplete(t *testing.T) {
+	t.Parallel()
+	inRow := map[string]bool{}
+	names := map[string]bool{}
+	for _, r := range Rows() {
+		if len(r.Controls) == 0 || len(r.Attacks) == 0 {
+			t.Errorf("the row without %s proves nothing: it needs controls and attacks", r.Name())
+		}
+		if names[r.Name()] {
+			t.Errorf("two rows are without %s", r.Name())
+		}
+		names[r.Name()] = true
+		for _, c := range r.Controls {
+			if c.Name == "" || c.Away == "" || c.remove == nil || len(r.Controls) > 1 && c.Layer == "" {
+				t.Errorf("the control %s of the row without %s is not complete", c.Name, r.Name())
+			}
+		}
+		for _, key := range r.Attacks {
+			inRow[key] = true
+		}
+	}
+	var keys []string
+	for _, a := range catalog.Catalogue() {
+		key := a.Key()
+		keys = append(keys, key)
+		exclusion, excluded := Excluded()[key]
+		switch {
+		case !inRow[key] && !excluded:
+			t.Errorf("%s (%s) is in no row: add its key to the rows of the controls that stop it, or to Excluded with the reason", key, a.Title)
+		case inRow[key] && excluded:
+			t.Errorf("%s is excluded, and in a row all the same", key)
+		case excluded && exclusion.Reason == "":
+			t.Errorf("%s is excluded without a reason", key)
+		}
+	}
+	for key := range inRow {
+		if !slices.Contains(keys, key) {
+			t.Errorf("a row names %s, which is not in the catalogue", key)
+		}
+	}
+	for key := range Excluded() {
+		if !slices.Contains(keys, key) {
+			t.Errorf("%s is excluded, but not in the catalogue", key)
+		}
+	}
+}
+
+// What a row says of its layers is what the attacks call them.
+func TestLayersAreTheAttacks(t *testing.T) {
+	t.Parallel()
+	for _, r := range Rows() {
+		for _, c := range r.Controls {
+			for _, a := range catalog.Catalogue() {
+				named := slices.ContainsFunc(a.Layers, func(l catalog.Layer) bool { return l.Name == c.Layer })
+				if c.Layer != "" && slices.Contains(r.Attacks, a.Key()) && !named {
+					t.Errorf("%s has no layer %q, which the row without %s says", a.Key(), c.Layer, r.Name())
+				}
+			}
+		}
+	}
+}
+
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	written, err := os.ReadFile("../../docs/reference/ablation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Document(), string(written)); diff != "" {
+		t.Errorf("docs/reference/ablation.md is not up to date, run make generate (-want +got):\n%s", diff)
+	}
+}
+
+func TestCount(t *testing.T) {
+	t.Parallel()
+	result := func(key, via string, outcome catalog.Outcome) catalog.Result {
+		return catalog.Result{Attack: catalog.Attack{ID: key, Via: catalog.Via(via)}, Finding: catalog.Finding{Outcome: outcome, Control: "RBAC", Reason: "an outage"}}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		result catalog.Result
+		want   Measured
+	}{
+		"through":  {"what gets through is counted", result("S1", "api", catalog.GotThrough), Measured{Tried: []string{"S1-api"}, Through: []string{"S1-api"}}},
+		"stopped":  {"what is stopped was tried", result("S1", "api", catalog.Stopped), Measured{Tried: []string{"S1-api"}}},
+		"plain":    {"what always gets through says nothing about the row", result("A1", "api", catalog.GotThrough), Measured{Tried: []string{"A1-api"}}},
+		"unproven": {"a row with what is not proven is no good", result("S1", "api", catalog.NotProven), Measured{Tried: []string{"S1-api"}, Faults: []string{"S1-api is not proven: an outage"}}},
+		"better":   {"an exclusion that does not hold any more is told", result("A1", "api", catalog.Stopped), Measured{Tried: []string{"A1-api"}, Faults: []string{"A1-api is stopped by RBAC: it needs a row"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got Measured
+			got.count(tc.result, Excluded())
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// Each row of the catalogue is proven in a fleet with
+// Tenure's rules, or it is said why not.
+func TestTenureRowsCoverFlux(t *testing.T) {
+	t.Parallel()
+	proven := map[string]bool{}
+	for _, r := range TenureRows() {
+		for _, key := range r.Attacks {
+			proven[key] = true
+		}
+	}
+	excluded := TenureExcluded()
+	for _, id := range strings.Fields("I1 I2 I3 I4 I5 I6 I7 I8 I9 I10 I11 I12 I13 I14 I15 I16 I17 I18 I19 I20 I21 I22 I23 I24 I25 S1 S2 S3 S4 S5 S7 S8 S9 S10 S11 S12 S13 N1 N2 N3 N4 N5 N6 A1 A2 A3 A4 A5 A7 A8 W1 W2") {
+		some, all, stopped := false, true, true
+		for _, a := range catalog.Catalogue() {
+			if a.ID != id {
+				continue
+			}
+			some = some || proven[a.Key()]
+			_, known := excluded[a.Key()]
+			all, stopped = all && known, stopped && !excluded[a.Key()].Through
+		}
+		if !some && !all {
+			t.Errorf("%s is in no row, and not all of it is excluded", id)
+		}
+		if !stopped {
+			t.Errorf("%s gets through", id)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package ablation
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Rows are the controls of the example fleet, in the order in which they are
+// taken away. Whoever adds an attack to the catalogue adds its key to the row of
+// each control that stops it, or adds a row.
+func Rows() []Row {
+	return []Row{
+		singleControl(flag("kustomize-controller", "--no-cross-namespace-refs"), "S1-api"),
+		{
+			Controls: []Control{
+				layer(flag("kustomize-controller", "--default-service-account"), "flag --default-service-account of kustomize-controller"),
+				layer(policy("service-account-names"), "policy that demands spec.serviceAccountName"),
+			},
+			Attacks: []string{"I1-api"}, Also: []string{"I13-api"},
+		},
+		singleControl(flag("kustomize-controller", "--no-remote-bases"), "S7-git"),
+		singleControl(flag("helm-controller", "--no-cross-namespace-refs"), "S1-api-HelmRelease"),
+		{
+			Controls: []Control{
+				layer(flag("helm-controller", "--default-service-account"), "flag --default-service-account of helm-controller"),
+				layer(policy("service-account-names"), "policy that demands spec.serviceAccountName"),
+			},
+			Attacks: []string{"I1-api-HelmRelease"}, Also: []string{"I13-api"},
+		},
+		singleControl(flag("notification-controller", "--no-cross-namespace-refs"), "N1-api", "N2-api"),
+		singleControl(policy("service-account-names"), "I13-api"),
+		singleControl(policy("git-sources"), "S9-api"),
+		singleControl(policy("other-sources"), "S9-api"),
+		singleControl(quotas(), "A2-api"),
+		singleControl(label("pod-security.kubernetes.io/enforce"), "W3-api"),
+
+		singleControl(role("bind", everywhere,
+			allow([]string{"get", "create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
+			allow([]string{"bind"}, rbacv1.GroupName, "clusterroles")), "I4-api", "I4-git", "I4-git-HelmRelease"),
+		singleControl(role("escalate", everywhere, allow([]string{"create", "escalate"}, rbacv1.GroupName, "roles")), "I4-api"),
+		singleControl(role("create rolebindings", within, allow([]string{"create"}, rbacv1.GroupName, "rolebindings")), "I4-api-RoleBinding"),
+		singleControl(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
+		singleControl(role("create serviceaccounts/token", within, allow([]string{"create"}, "", "serviceaccounts/token")), "I8-api"),
+		singleControl(role("patch its namespaces", within, allow([]string{"update", "patch"}, "", "namespaces")), "I6-api", "I18-api"),
+		singleControl(role("patch namespaces/status", within, allow([]string{"update", "patch"}, "", "namespaces/status")), "I6-api"),
+		singleControl(role("update namespaces/finalize", within, allow([]string{"update"}, "", "namespaces/finalize")), "I6-api"),
+		singleControl(role("patch quotas", within, allow([]string{"update", "patch"}, "", "resourcequotas")), "A5-api", "W1-api"),
+		singleControl(role("patch the status of Flux objects", within, allow([]string{"update", "patch"}, "source.toolkit.fluxcd.io", "gitrepositories/status")), "S4-api"),
+		singleControl(role("create externalartifacts", within, allow([]string{"create"}, "source.toolkit.fluxcd.io", "externalartifacts")), "S3-api"),
+		singleControl(role("create and patch namespaces of any name", everywhere, allow([]string{"get", "create", "patch", "delete"}, "", "namespaces")), "I5-api", "A2-api", "I5-git", "I5-git-HelmRelease", "I6-api", "I7-api", "I16-api", "I18-api", "I20-api", "I21-api-labels"),
+		singleControl(changeBindings(), "I17-api"),
+		singleControl(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
+
+		singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "I1-git", "I3-api", "I3-git", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W2-api"),
+		singleControl(bound("in the platform's namespace", platform), "I3-api", "W2-api"),
+		singleControl(bound("in another tenant's namespace", neighbour), "I12-api"),
+		singleControl(privileged(), "I2-api"),
+	}
+}
+
+// Excluded says, by key, why an attack is in no row.
+func Excluded() map[string]Exclusion {
+	plain := Exclusion{Reason: "no control on plain Flux", Through: true}
+	// The local cluster never gives these flags to a process of this machine.
+	never := Exclusion{Reason: "the flag is not given to local processes; a unit test switches it on"}
+	fixed := Exclusion{Reason: "a bug that Flux or Kubernetes has fixed: the attack shows that it stays so"}
+	absent := Exclusion{Reason: "the example has nothing of the kind"}
+	keys := Exclusion{Reason: "a key is a file of the fleet; TestVerifyExample shares one"}
+	images := Exclusion{Reason: "no image automation in the example; TestVerifyImageAutomation takes its controls away"}
+	proxy := Exclusion{Reason: "the example has no proxy"}
+	return map[string]Exclusion{
+		"A1-api":                       plain,
+		"A3-api":                       plain,
+		"A3-api-shard":                 {Reason: "the example has no shards"},
+		"A4-api":                       plain,
+		"A5-api-ServiceAccount":        plain,
+		"A6-api":                       fixed,
+		"A7-api":                       absent,
+		"A8-proxy":                     proxy,
+		"S2-api":                       absent,
+		"S5-api":                       plain,
+		"S5-api-HelmRelease":           plain,
+		"S8-git":                       fixed,
+		"S8-git-loop":                  fixed,
+		"S10-git":                      keys,
+		"S10-git-shared":               keys,
+		"S11-api":                      absent,
+		"S12-api":                      absent,
+		"I8-proxy":                     proxy,
+		"I9-api":                       plain,
+		"I24-api":                      absent,
+		"I15-api":                      absent,
+		"I15-api-TenantResource":       absent,
+		"I15-api-manager":              absent,
+		"I10-api":                      plain,
+		"I23-api":                      plain,
+		"I25-api":                      absent,
+		"I22-api":                      {Reason: "the example has none of Tenure's rules, which could warn"},
+		"I12-proxy":                    proxy,
+		"I13-proxy":                    proxy,
+		"I14-proxy":                    proxy,
+		"W2-proxy":                     proxy,
+		"I13-api-TLS":                  never,
+		"I13-api-exec":                 never,
+		"I19-api":                      plain,
+		"I19-api-Kustomization":        plain,
+		"N3-api":                       plain,
+		"N4-api":                       plain,
+		"N5-api":                       plain,
+		"N6-api":                       absent,
+		"S13-api":                      plain,
+		"S1-api-ImagePolicy":           images,
+		"S1-api-ImageUpdateAutomation": images,
+	}
+}
+
+// changeBindings is the tenant's role without a right on admission policies.
+func changeBindings() Control {
+	return role("patch bindings of admission policies", everywhere,
+		allow([]string{"patch"}, "admissionregistration.k8s.io", "validatingadmissionpolicybindings"))
+}
+
+func singleControl(c Control, attacks ...string) Row {
+	return Row{Controls: []Control{c}, Attacks: attacks}
+}
+
+func layer(c Control, name string) Control {
+	c.Layer = name
+	return c
+}
+
+func allow(verbs []string, group string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{group}, Resources: resources}
+}

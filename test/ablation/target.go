@@ -1,0 +1,123 @@
+package ablation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// target is the cluster from which controls are taken away.
+type target struct {
+	opts   Options
+	admin  client.WithWatch
+	tenant discovery.Tenant
+	// account is as whom the tenant attacks.
+	account discovery.Account
+	// neighbour is a namespace of another tenant, or empty.
+	neighbour string
+}
+
+func newTarget(ctx context.Context, opts Options) (*target, error) {
+	// What is wrong with a fleet without its controls is the point here, and
+	// not worth a warning.
+	opts.Attack.Config = rest.CopyConfig(opts.Attack.Config)
+	opts.Attack.Config.WarningHandlerWithContext = rest.NoWarnings{}
+	admin, err := client.NewWithWatch(opts.Attack.Config, client.Options{})
+	if err != nil {
+		return nil, err
+	}
+	found, err := discovery.Discover(ctx, admin, opts.Attack.Choice)
+	if err != nil {
+		return nil, err
+	}
+	all := found.Tenants
+	i := slices.IndexFunc(all, func(t discovery.Tenant) bool { return t.Name == opts.Attack.Tenant })
+	if i < 0 || len(all[i].Accounts) == 0 {
+		return nil, fmt.Errorf("there is no tenant %s with an account", opts.Attack.Tenant)
+	}
+	t := &target{opts: opts, admin: admin, tenant: all[i], account: opts.Attack.Account(all[i])}
+	for _, other := range all {
+		if other.Name != t.tenant.Name && len(other.Namespaces) > 0 {
+			t.neighbour = other.Namespaces[0]
+		}
+	}
+	return t, nil
+}
+
+// attack tries attacks as the tenant.
+func (t *target) attack(ctx context.Context, only func(catalog.Attack) bool) (catalog.Report, error) {
+	opts := t.opts.Attack
+	opts.Only, opts.Progress, opts.Keep = only, nil, true
+	return catalog.Run(ctx, opts)
+}
+
+// cleanUp removes what all rows share.
+func (t *target) cleanUp(ctx context.Context) error {
+	in := metav1.ObjectMeta{Name: sentinel}
+	var errs []error
+	for _, o := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: catalog.VictimNamespace}},
+		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: in},
+		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: in},
+	} {
+		errs = append(errs, client.IgnoreNotFound(t.admin.Delete(ctx, o)))
+	}
+	return errors.Join(errs...)
+}
+
+// suspend suspends the platform's own Kustomizations, which would put back what
+// is taken away. What it returns resumes them.
+func (t *target) suspend(ctx context.Context) (func(context.Context) error, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(flux.Kustomization.GroupVersionKind())
+	nothing := func(context.Context) error { return nil }
+	if err := t.admin.List(ctx, list, client.InNamespace(t.opts.Attack.Platform)); err != nil {
+		return nothing, fmt.Errorf("cannot list the platform's Kustomizations: %w", err)
+	}
+	set := func(ctx context.Context, suspend string) error {
+		var errs []error
+		for i := range list.Items {
+			patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"suspend":`+suspend+`}}`))
+			errs = append(errs, client.IgnoreNotFound(t.admin.Patch(ctx, list.Items[i].DeepCopy(), patch)))
+		}
+		return errors.Join(errs...)
+	}
+	return func(ctx context.Context) error { return set(ctx, "null") }, set(ctx, "true")
+}
+
+// patience bounds each wait for the cluster.
+const patience = time.Minute
+
+// poll waits until done says so. What it waits for is seen in the API server's
+// answers only, which cannot be watched.
+func poll(ctx context.Context, what string, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	var last error
+	for {
+		ok, err := done()
+		if ok {
+			return nil
+		}
+		last = err
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("still waiting after %s for %s", patience, what), last)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,365 @@
+package ablation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/verify/catalog"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TenureRows are Tenure's own rules and its proxy in a fleet that has them and the
+// manager, Tenure's role for tenants and Flux's lockdown: each rule by itself where it is what
+// stops an attack, and together with the flag or the role that stops the same. The
+// other controls of such a fleet, which have to do with Flux, are those of [Rows].
+func TenureRows() []Row {
+	both := func(other Control, name string, attacks ...string) Row {
+		return Row{Controls: []Control{other, rule(name)}, Attacks: attacks}
+	}
+	crossing := func(controller string) Control {
+		return layer(flag(controller, "--no-cross-namespace-refs"), "flag --no-cross-namespace-refs of "+controller)
+	}
+	return append([]Row{
+		singleControl(rule("accounts"), "I13-api", "I19-api-Kustomization"),
+		singleControl(rule("bounds"), "A1-api", "A3-api"),
+		singleControl(rule("charts"), "S13-api"),
+		singleControl(besideAShard(rule("shards")), "A3-api-shard"),
+		singleControl(rule("bindings"), "I4-api-RoleBinding"),
+		singleControl(rule("managed"), onManagedObjects...),
+		singleControl(rule("manager"), "I25-api"),
+		singleControl(rule("references"), "S5-api", "S5-api-HelmRelease"),
+		singleControl(rule("notifications"), "N3-api", "N4-api"),
+		singleControl(rule("notification-secrets"), "N5-api"),
+		singleControl(rule("pods"), "I9-api"),
+		singleControl(besideAnOwner(rule("owner-pods")), "I24-api"),
+		singleControl(besideAnOwner(rule("owner-accounts")), "I24-api"),
+		{Controls: []Control{rule("replicators"), rule("manager")}, Attacks: []string{"I15-api-manager"}, Also: []string{"I25-api"}},
+		singleControl(rule("sources"), "I19-api", "S9-api"),
+
+		both(crossing("kustomize-controller"), "references", "S1-api"),
+		withOwnCharts(both(crossing("helm-controller"), "references", "S1-api-HelmRelease")),
+		both(crossing("notification-controller"), "references", "N1-api", "N2-api"),
+		onManaged(both(role("patch the status of Flux objects", within, allow([]string{"update", "patch"}, "source.toolkit.fluxcd.io", "gitrepositories/status")), "status", "S4-api")),
+		both(role("create externalartifacts", within, allow([]string{"create"}, "source.toolkit.fluxcd.io", "externalartifacts")), "external-artifacts", "S3-api"),
+		// The attack asks for a token of any account of the namespace; the rule keeps
+		// those of accounts that Flux applies as, and internal/admission shows it.
+		singleControl(role("create serviceaccounts/token", within, allow([]string{"create"}, "", "serviceaccounts/token")), "I8-api"),
+		// Owners may patch namespaces: the rule is what says which, and what.
+		singleControl(rule("namespaces"), "I6-api", "I7-api", "I18-api"),
+		{Controls: []Control{countingWebhook(), rule("namespace-names")}, Attacks: []string{"I16-api", "I20-api", "I21-api-labels"}, Also: []string{"A2-api"}},
+		singleControl(rule("takeover"), "I20-api"),
+		singleControl(countingWebhook(), "A2-api"),
+		singleControl(secretPath(), "A7-api"),
+		singleControl(rule("contents"), "A4-api"),
+		singleControl(warning("protected"), "I22-api"),
+		singleControl(changeBindings(), "I17-api"),
+		singleControl(role("patch tenants", everywhere, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenants")), "I17-api"),
+		onManaged(both(role("patch tenantparameters", within, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenantparameters")), "parameters", "I17-api")),
+		singleControl(bound("in another tenant's namespace", neighbour), "I12-api"),
+		withAccounts("kustomize-controller", "I1-api"),
+		withOwnCharts(withAccounts("helm-controller", "I1-api-HelmRelease")),
+		{
+			Controls: []Control{privileged(), layer(rule("accounts"), "policy with a list of reconciler accounts")},
+			Attacks:  []string{"I2-api"}, Also: []string{"I13-api", "I19-api-Kustomization"},
+		},
+
+		singleControl(flag("kustomize-controller", "--no-remote-bases"), "S7-git"),
+		singleControl(takenBack(), "S11-api", "I25-api"),
+		singleControl(managedQuotas(), "A2-api"),
+		withOwnCharts(singleControl(role("bind", everywhere,
+			allow([]string{"get", "create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
+			allow([]string{"bind"}, rbacv1.GroupName, "clusterroles")), "I4-api", "I4-git", "I4-git-HelmRelease")),
+		singleControl(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
+		singleControl(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
+		// Who may write everywhere is taken for one of the platform's operators.
+		withOwnCharts(singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "A5-api", "A5-api-ServiceAccount", "I1-git", "I3-api", "I3-git", "I4-api-RoleBinding", "I15-api", "I24-api", "I10-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W1-api", "W2-api", "W2-proxy")),
+	}, proxyRows()...)
+}
+
+// onManagedObjects are the attacks on what the platform made in the tenant's namespaces.
+var onManagedObjects = []string{"A5-api", "A5-api-ServiceAccount", "I10-api", "I23-api", "W1-api"}
+
+// onManaged returns a row for an attack on an object that the manager made, which the rule
+// about these objects stops as well.
+func onManaged(row Row) Row {
+	row.Controls = append(row.Controls, rule("managed"))
+	row.Also = append(row.Also, onManagedObjects...)
+	return row
+}
+
+// withOwnCharts returns a row for attacks with charts from the tenant's own repository.
+// The rule for charts stops these before the row's own control does, so the row removes
+// that rule too.
+func withOwnCharts(r Row) Row {
+	charts := rule("charts")
+	for i, c := range r.Controls {
+		remove := c.remove
+		r.Controls[i].remove = func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			again, err := charts.remove(ctx, t)
+			if err != nil {
+				return again, err
+			}
+			restore, err := remove(ctx, t)
+			return func(ctx context.Context) error { return errors.Join(restore(ctx), again(ctx)) }, err
+		}
+		r.Controls[i].Away += ", and " + charts.Name + " is away meanwhile"
+	}
+	r.Also = append(r.Also, "S13-api")
+	return r
+}
+
+// countingWebhook is the webhook for owners' namespaces.
+func countingWebhook() Control {
+	return Control{
+		Name: "webhook " + admission.NamespaceWebhook,
+		Away: "its MutatingWebhookConfiguration is deleted",
+		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			again, err := t.unhook(ctx)
+			return func(ctx context.Context) error { return errors.Join(again(ctx), t.webhookCalled(ctx, true)) }, err
+		},
+	}
+}
+
+// unhook deletes the webhook's configuration. What it returns makes it again.
+func (t *target) unhook(ctx context.Context) (func(context.Context) error, error) {
+	c := &admissionv1.MutatingWebhookConfiguration{}
+	nothing := func(context.Context) error { return nil }
+	if err := t.admin.Get(ctx, client.ObjectKey{Name: admission.WebhookName}, c); err != nil {
+		return nothing, err
+	}
+	if err := t.admin.Delete(ctx, c); err != nil {
+		return nothing, err
+	}
+	again := func(ctx context.Context) error {
+		return t.admin.Create(ctx, &admissionv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: c.Labels, Annotations: c.Annotations}, Webhooks: c.Webhooks,
+		})
+	}
+	return again, t.webhookCalled(ctx, false)
+}
+
+// webhookCalled waits until the webhook is asked about the namespaces of the
+// tenant's first owner, or is not, which shows in the level of Pod Security that
+// it adds.
+func (t *target) webhookCalled(ctx context.Context, want bool) error {
+	if len(t.tenant.Owners) == 0 {
+		return errors.New("the tenant has no owner whose namespaces the webhook is asked about")
+	}
+	owner := rest.CopyConfig(t.opts.Attack.Config)
+	owner.Impersonate = rest.ImpersonationConfig{UserName: t.tenant.Owners[0].User(), Groups: t.tenant.Owners[0].Groups()}
+	as, err := client.New(owner, client.Options{})
+	if err != nil {
+		return err
+	}
+	return poll(ctx, "the webhook to be called, or not", func() (bool, error) {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.tenant.Name + "-" + sentinel, Labels: map[string]string{
+			v1alpha1.LabelTenant: t.tenant.Name, v1alpha1.LabelMadeBy: v1alpha1.MadeByOwner,
+		}}}
+		if err := as.Create(ctx, ns, client.DryRunAll); err != nil {
+			return false, err
+		}
+		_, called := ns.Labels[admission.PodSecurityLabel]
+		return called == want, nil
+	})
+}
+
+// managedQuotas are the bounds that the manager keeps: it is away meanwhile, or it
+// would write them again, and with it the webhook, or owners could try nothing.
+func managedQuotas() Control {
+	plain := quotas()
+	return Control{
+		Name: "quotas that the manager writes",
+		Away: "the manager is stopped, its webhook is taken away, and they are deleted",
+		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			scale := func(ctx context.Context, replicas string) error {
+				manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: t.opts.Attack.Platform, Name: "tenure-manager"}}
+				if err := t.admin.Patch(ctx, manager, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":`+replicas+`}}`))); err != nil {
+					return err
+				}
+				return t.rolledOut(ctx, client.ObjectKeyFromObject(manager))
+			}
+			again, err := t.unhook(ctx)
+			back := func(ctx context.Context) error {
+				// The manager is not ready before its webhook is there.
+				return errors.Join(again(ctx), scale(ctx, "1"), t.webhookCalled(ctx, true))
+			}
+			if err != nil {
+				return back, err
+			}
+			if err := scale(ctx, "0"); err != nil {
+				return back, err
+			}
+			restore, err := plain.remove(ctx, t)
+			return func(ctx context.Context) error { return errors.Join(restore(ctx), back(ctx)) }, err
+		},
+	}
+}
+
+// TenureExcluded are the attacks that neither [TenureRows] nor [Rows] are for:
+// what nothing of Flux stops, Tenure's rules do.
+func TenureExcluded() map[string]Exclusion {
+	excluded := Excluded()
+	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
+	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool {
+		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "A3-api-shard", "A7-api", "S11-api"}, key)
+	})
+	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(catalog.Proxy)) })
+	excluded["I15-api-TenantResource"] = Exclusion{Reason: "what is aimed outside is refused by the manager's own code, whoever applies; TestVerify of internal/manager/replication shows what it stops"}
+	return excluded
+}
+
+// withAccounts is a row of the account that a controller falls back to. The rule
+// beside it stops more than that, and by itself.
+func withAccounts(controller, attack string) Row {
+	const flagName = "--default-service-account"
+	return Row{
+		Controls: []Control{
+			layer(flag(controller, flagName), "flag "+flagName+" of "+controller),
+			layer(rule("accounts"), "policy that demands spec.serviceAccountName"),
+		},
+		Attacks: []string{attack},
+		Also:    []string{"I13-api", "I19-api-Kustomization"},
+	}
+}
+
+// rule is a rule of Tenure's, by its name without the prefix.
+func rule(name string) Control {
+	name = admission.Prefix + name
+	rules := admission.Rules()
+	i := slices.IndexFunc(rules, func(r admission.Rule) bool { return r.Name == name })
+	if i >= 0 && rules[i].Shares() {
+		return sharedRule(rules[i])
+	}
+	return Control{
+		Name: "rule " + name,
+		Away: "its ValidatingAdmissionPolicyBindings are deleted",
+		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			return t.unbind(ctx, name)
+		},
+	}
+}
+
+// warning returns the control that a rule denies, and does not only warn.
+func warning(name string) Control {
+	name = admission.Prefix + name
+	return Control{
+		Name: "rule " + name + " denies",
+		Away: "its ValidatingAdmissionPolicyBinding is set to warn",
+		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			set := func(ctx context.Context, actions string) error {
+				b := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+				patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"validationActions":[`+actions+`]}}`))
+				return errors.Join(t.admin.Patch(ctx, b, patch), t.policiesInForce(ctx))
+			}
+			return func(ctx context.Context) error { return set(ctx, `"Deny"`) }, set(ctx, `"Warn","Audit"`)
+		},
+	}
+}
+
+// besideAShard is a control that is taken away while somebody else's namespace is in a
+// shard. Nobody's has to be otherwise, and then there is nothing that could be taken.
+func besideAShard(c Control) Control {
+	remove := c.remove
+	c.remove = func(ctx context.Context, t *target) (func(context.Context) error, error) {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sentinel + "-shard", Labels: map[string]string{v1alpha1.LabelShard: sentinel}}}
+		gone := func(ctx context.Context) error { return client.IgnoreNotFound(t.admin.Delete(ctx, ns)) }
+		if err := t.admin.Create(ctx, ns); err != nil {
+			return gone, err
+		}
+		restore, err := remove(ctx, t)
+		return func(ctx context.Context) error { return errors.Join(restore(ctx), gone(ctx)) }, err
+	}
+	return c
+}
+
+// policiesOf are the two policies of a rule, of which the second reads the
+// TenantParameters.
+func policiesOf(policy string) []string { return []string{policy, policy + "-own"} }
+
+// unbind deletes all bindings of a rule that has policies of its own. What it
+// returns makes them again.
+func (t *target) unbind(ctx context.Context, policy string) (func(context.Context) error, error) {
+	var removed []admissionv1.ValidatingAdmissionPolicyBinding
+	restore := func(ctx context.Context) error {
+		var errs []error
+		for _, b := range removed {
+			errs = append(errs, t.admin.Create(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: b.Name, Labels: b.Labels, Annotations: b.Annotations}, Spec: b.Spec,
+			}))
+		}
+		return errors.Join(append(errs, t.policiesInForce(ctx))...)
+	}
+	var all admissionv1.ValidatingAdmissionPolicyBindingList
+	if err := t.admin.List(ctx, &all, client.MatchingLabels{"app.kubernetes.io/name": "tenure"}); err != nil {
+		return restore, err
+	}
+	for _, b := range all.Items {
+		if !slices.Contains(policiesOf(policy), b.Spec.PolicyName) {
+			continue
+		}
+		if err := t.admin.Delete(ctx, &b); err != nil {
+			return restore, err
+		}
+		removed = append(removed, b)
+	}
+	if len(removed) == 0 {
+		return restore, fmt.Errorf("no binding of %s is there", policy)
+	}
+	return restore, t.policiesInForce(ctx)
+}
+
+// sharedRule is a rule that shares its policies with others.
+func sharedRule(r admission.Rule) Control {
+	return Control{
+		Name: "rule " + r.Name,
+		Away: "its expression is taken out of the policies " + strings.Join(r.Policies(), " and "),
+		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			before := map[string]admissionv1.ValidatingAdmissionPolicySpec{}
+			change := func(ctx context.Context, name string, change func(*admissionv1.ValidatingAdmissionPolicy) error) error {
+				var p admissionv1.ValidatingAdmissionPolicy
+				if err := t.admin.Get(ctx, client.ObjectKey{Name: name}, &p); err != nil {
+					return err
+				}
+				if err := change(&p); err != nil {
+					return err
+				}
+				return t.admin.Update(ctx, &p)
+			}
+			restore := func(ctx context.Context) error {
+				var errs []error
+				for name, spec := range before {
+					errs = append(errs, change(ctx, name, func(p *admissionv1.ValidatingAdmissionPolicy) error {
+						p.Spec = spec
+						return nil
+					}))
+				}
+				return errors.Join(append(errs, t.policiesInForce(ctx))...)
+			}
+			for _, name := range r.Policies() {
+				if err := change(ctx, name, func(p *admissionv1.ValidatingAdmissionPolicy) error {
+					spec := *p.Spec.DeepCopy()
+					if !r.Without(p) {
+						return fmt.Errorf("policy %s does not have rule %s", name, r.Name)
+					}
+					before[name] = spec
+					return nil
+				}); err != nil {
+					return restore, err
+				}
+			}
+			return restore, t.policiesInForce(ctx)
+		},
+	}
+}

@@ -1,0 +1,138 @@
+package archtest
+
+// rooms are the parts of the repository from top to bottom: each imports only rooms below
+// it, and only these. CONTRIBUTING.md has the same table.
+var rooms = []room{
+	{
+		folder:  "cmd",
+		does:    "the programs `tenure` and `tenure-server`: stubs over `internal/cli` and `internal/server`",
+		imports: []string{"internal/server", "internal/cli", "internal/process", "internal/ui"},
+	},
+	{
+		folder:  "hack",
+		does:    "what builds, generates and checks the repository",
+		imports: []string{"test/corpus", "test/ablation", "internal/server", "internal/cli", "internal/verify", "internal/localcluster", "internal/admission", "internal/capsule", "internal/flux", "internal/ui"},
+	},
+	{
+		folder: "test/e2e",
+		does:   "tests of the built programs on local clusters",
+	},
+	{
+		folder: "test/load",
+		does:   "limits and times under load",
+	},
+	{
+		folder: "test/model",
+		does:   "a second, independent model of the rules, compared with the API server",
+	},
+	{
+		folder:  "test/corpus",
+		does:    "small fleets of public shapes, with verdicts written from reading them",
+		imports: []string{"test/ablation", "internal/verify"},
+	},
+	{
+		folder: "test/archtest",
+		does:   "holds the sources to the rules below, and the rooms to this table",
+	},
+	{
+		folder:  "test/fixtures",
+		does:    "what tests share: local clusters, a running manager, CRDs, generated fleets, waiting",
+		imports: []string{"internal/localcluster", "internal/manager", "internal/flux", "internal/process"},
+	},
+	{
+		folder:  "test/ablation",
+		does:    "takes each control away and says which attacks it stops",
+		imports: []string{"internal/verify", "internal/admission", "internal/discovery", "internal/tenancy", "internal/flux", "api"},
+	},
+	{
+		folder:  "internal/server",
+		does:    "the command tree of `tenure-server`",
+		imports: []string{"internal/cli", "internal/manager", "internal/proxy", "internal/ui"},
+	},
+	{
+		folder:  "internal/cli",
+		does:    "one package per command of `tenure`",
+		imports: []string{"internal/verify", "internal/localcluster", "internal/fleet", "internal/discovery", "internal/tenancy", "internal/images", "internal/flux", "internal/ui", "config", "api"},
+	},
+	{
+		folder:  "internal/verify",
+		does:    "the catalogue of attacks and its engine (`catalog`), accepted risks (`baseline`), patches (`autofix`)",
+		imports: []string{"internal/localcluster", "internal/fleet", "internal/admission", "internal/discovery", "internal/tenancy", "internal/flux", "internal/process", "api"},
+	},
+	{
+		folder:  "internal/localcluster",
+		does:    "starts, wires and stops the local cluster: control plane, node, network",
+		imports: []string{"internal/fleet", "internal/flux", "internal/process", "config"},
+	},
+	{
+		folder:  "internal/fleet",
+		does:    "the platform's repository: `layout`, `workspace`, `yamledit`, `yamlpath`, `lockdown`, `tenantrepo`, `bootstrap`, `scaffold`, `secrets`",
+		imports: []string{"internal/admission", "internal/tenancy", "internal/images", "internal/flux", "config", "api"},
+	},
+	{
+		folder:  "internal/manager",
+		does:    "the manager: wiring, and one package per reconciler",
+		imports: []string{"internal/admission", "internal/capsule", "internal/tenancy", "internal/ui", "api"},
+	},
+	{
+		folder:  "internal/proxy",
+		does:    "the proxy: authentication, filters, limits; `server` has its listeners and certificates, `fanout` reads all of a caller's namespaces",
+		imports: []string{"internal/capsule", "internal/tenancy", "internal/process", "internal/ui", "api"},
+	},
+	{
+		folder:  "internal/admission",
+		does:    "the rules, compiled to policies; `webhook` has the webhooks",
+		imports: []string{"internal/tenancy", "internal/process", "api"},
+	},
+	{
+		folder:  "internal/discovery",
+		does:    "finds the tenants of a cluster or fleet, however they were made",
+		imports: []string{"internal/tenancy", "internal/flux", "api"},
+	},
+	{
+		folder:  "internal/capsule",
+		does:    "translates Capsule's API into ours, and back for status",
+		imports: []string{"api"},
+	},
+	{
+		folder:  "internal/tenancy",
+		does:    "pure functions from Tenant and profile to desired objects; quotas, grants, replication, credentials",
+		imports: []string{"api"},
+	},
+	{
+		folder: "internal/images",
+		does:   "verifies who signed an image",
+	},
+	{
+		folder: "internal/flux",
+		does:   "the only room that knows Flux's APIs",
+	},
+	{
+		folder: "internal/process",
+		does:   "child processes that die with their parent; `certs` and `pki` make and rotate certificates",
+	},
+	{
+		folder: "internal/ui",
+		does:   "output for people: text, tables, progress, errors with hints",
+	},
+	{
+		folder: "config",
+		does:   "CRDs, RBAC, policies and workloads as manifests; embedded",
+	},
+	{
+		folder: "examples",
+		does:   "the example fleet, its tenants' repositories, and charts",
+	},
+	{
+		folder: "api",
+		does:   "the types of `tenure.dev` and `capsule.clastix.io`",
+	},
+	{
+		folder: "cluster",
+		does:   "a module: the control plane as one program; `cluster/flux` pins and builds Flux's programs",
+	},
+	{
+		folder: "sigstore",
+		does:   "a module: verifies keyless signatures, as a program",
+	},
+}
