@@ -355,7 +355,7 @@ func (v *authorizationCache) granted(who user.Info, q question) map[string]bool 
 		}
 	}
 	for _, key := range keysOf(who) {
-		for _, b := range rights.roleBindings(key, "") {
+		for _, b := range rights.bindings(key, "") {
 			add(b.Namespace)
 		}
 		if !ofNamespace {

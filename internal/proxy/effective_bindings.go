@@ -64,8 +64,8 @@ func (v *authorizationCache) tenantNamed(namespace string) (string, bool) {
 	return "", true
 }
 
-// roleBindings implements [grants].
-func (c effectiveBindings) roleBindings(key, namespace string) []*rbacv1.RoleBinding {
+// bindings implements [grants].
+func (c effectiveBindings) bindings(key, namespace string) []*rbacv1.RoleBinding {
 	all := c.authorizationCache.bindings(key, namespace)
 	if key == c.self {
 		return all

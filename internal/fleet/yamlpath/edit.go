@@ -381,6 +381,8 @@ func blockEnd(lines []string, first, indent int) int {
 	return end
 }
 
+// Indented returns the lines of content, each indented by a number of spaces. It does not
+// indent empty lines.
 func Indented(content string, by int) []string {
 	lines := strings.Split(strings.TrimRight(content, "\n"), "\n")
 	for i := range lines {
