@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// VictimNamespace is the namespace of a tenant that nobody is, made for the attacks.
+// VictimNamespace is the namespace of an invented tenant, created for the attacks.
 const VictimNamespace = "tenure-canary"
 
 // Victim is a namespace with things in it that a tenant must not reach.
@@ -29,8 +29,8 @@ type Victim struct {
 // fleet's, and must not be removed.
 const victimLabel = "tenure.dev/victim"
 
-// newVictim makes the namespace, and returns what removes it. One that an earlier
-// run has kept is used again.
+// newVictim creates the namespace, and returns a function that removes it. It reuses a
+// namespace that an earlier run kept.
 func newVictim(ctx context.Context, admin client.Client) (Victim, func(), error) {
 	there := &corev1.Namespace{}
 	err := admin.Get(ctx, client.ObjectKey{Name: VictimNamespace}, there)

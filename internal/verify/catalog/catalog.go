@@ -53,16 +53,16 @@ type Attack struct {
 	// Kind tells attacks of one ID and way apart that are tried with objects of
 	// different kinds, such as HelmRelease; empty for the usual one.
 	Kind string
-	// Title says what the tenant tries, in the present tense.
+	// Title describes the attack, in the present tense.
 	Title string
-	// Controls are what is meant to stop it.
+	// Controls are the controls that should stop the attack.
 	Controls []string
 	// References are published sources: advisories, documents, RFCs.
 	References []string
-	// Fix is what a platform admin can do when it gets through.
+	// Fix tells a platform admin how to stop the attack.
 	Fix Fix
-	// Layers are the controls that each stop it alone, if there are several:
-	// one that is missing is reported although another one holds.
+	// Layers are controls that each stop the attack alone, if there are several: a
+	// missing layer is reported although another layer stops the attack.
 	Layers []Layer
 	// Deep is set for an attack that waits for the answer of Flux, the manager or the
 	// proxy. Of several tenants with the same shape, only the first is attacked with it.
@@ -72,8 +72,8 @@ type Attack struct {
 	Slow bool
 	// Owners says whether the owners of a Tenant try it as well.
 	Owners Owners
-	// Files are what the attack needs in the tenant's repository, by path below
-	// a folder of its own; see [Scenario.folder].
+	// Files returns the files that the attack needs in the tenant's repository, by path
+	// below the attack's folder; see [Scenario.folder].
 	Files func(*Scenario) map[string]string
 	// Run tries it.
 	Run func(context.Context, *Scenario) Finding
@@ -88,7 +88,7 @@ func (a Attack) Key() string {
 	return a.ID + "-" + string(a.Via) + "-" + a.Kind
 }
 
-// Fix is what a platform admin can do about an attack that gets through.
+// Fix tells a platform admin how to stop an attack that got through.
 type Fix struct {
 	// Advice says it in words, always.
 	Advice string
@@ -99,7 +99,7 @@ type Fix struct {
 	// Denied are the rules that the tenant's role must not have any part of.
 	// Where it is known which they are, Rights is set as well.
 	Denied []rbacv1.PolicyRule
-	// Labels are what the tenant's namespaces need, if that is enough.
+	// Labels are the labels that the tenant's namespaces need, if labels are enough.
 	Labels map[string]string
 }
 
@@ -107,8 +107,7 @@ type Fix struct {
 type Flag struct {
 	// Controller is the name of its Deployment.
 	Controller string
-	// Flag is the argument as it is written, such as
-	// --no-cross-namespace-refs=true.
+	// Flag is the whole argument, such as --no-cross-namespace-refs=true.
 	Flag string
 }
 
@@ -120,7 +119,7 @@ type Finding struct {
 	// Message is the error that the tenant got, unchanged; for an attack on a part that
 	// is not installed, the name of the missing part.
 	Message string
-	// Evidence says what was touched.
+	// Evidence names the object that the attack created, changed or read.
 	Evidence string
 	// Reason says why nothing is proven.
 	Reason string

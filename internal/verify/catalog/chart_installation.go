@@ -16,8 +16,8 @@ func (e *Scenario) installsChart(ctx context.Context, id string, canary, own *un
 	return e.delivered(ctx, e.release, id, canary, own, change)
 }
 
-// charts are the files of an attack by a HelmRelease: a chart that makes the
-// object outside of what the tenant owns, and one for the same within.
+// charts returns the files of an attack by a HelmRelease: a chart with an object outside of
+// the tenant's namespaces, and a chart with the positive control.
 func charts(aimed, own *unstructured.Unstructured) map[string]string {
 	const chart = "apiVersion: v2\nname: canary\nversion: 1.0.0\n"
 	return map[string]string{
@@ -91,8 +91,8 @@ func (e *Scenario) removeRelease(u *unstructured.Unstructured) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupPatience)
-	// Helm uninstalls with the rights of the release. Where these do not reach
-	// what it was told to make, it would try until somebody gives up.
+	// Helm uninstalls with the rights of the release's account. If the account may not
+	// delete the objects, Helm would retry without end.
 	_ = e.Admin.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)))
 	cancel()
 	e.remove(u)

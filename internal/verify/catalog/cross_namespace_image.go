@@ -108,8 +108,7 @@ func (r imageReference) try(ctx context.Context, e *Scenario, id, namespace, tar
 	return notProven("the answer is neither yes nor a refusal: " + firstLine(said.message))
 }
 
-// foreignRepository refers to an ImageRepository of the victim's, which grants
-// access to nobody.
+// foreignRepository refers to an ImageRepository of the victim, which grants no access.
 func (r imageReference) foreignRepository(ctx context.Context, e *Scenario) Finding {
 	at := func(id, namespace string) Finding {
 		repository := object(imageAPI, "ImageRepository", namespace, name(id), map[string]any{"spec": map[string]any{

@@ -64,10 +64,10 @@ func init() {
 	})
 }
 
-// crossNamespaceChart tries both ways to name a chart of another namespace. To a
-// chart of a foreign source helm-controller says nothing at all when it refuses,
-// so its words are those for a reference to a foreign HelmChart, and what is
-// looked for is the HelmChart that it would make in the foreign namespace.
+// crossNamespaceChart tries both ways to name a chart of another namespace. helm-controller
+// reports nothing when it refuses a chart of a foreign source. So the message comes from a
+// reference to a foreign HelmChart, and the evidence is the HelmChart that helm-controller
+// would create in the foreign namespace.
 func crossNamespaceChart(ctx context.Context, e *Scenario) Finding {
 	const key = "S1-api-HelmRelease"
 	template := e.release(key, missingFolder, e.foreignChart)
@@ -106,8 +106,8 @@ func crossNamespaceChart(ctx context.Context, e *Scenario) Finding {
 	return f
 }
 
-// refusedByFlux turns Flux's answer into the error that it stands for: none when
-// it did what it was told, or tried and found nothing.
+// refusedByFlux returns the error that Flux's condition reports. It returns nil if Flux
+// applied the object, or looked for the source and did not find it.
 func refusedByFlux(said readiness) error {
 	refusal := errors.New(firstLine(said.message))
 	switch _, known := controlOf(said.message); {

@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// delivering is the Scenario for what a tenant commits to its repository. The platform
-// applies that whatever the tenant may do itself, so where RBAC keeps it from
-// making a Kustomization, one is made for it. The copy also knows how the
-// tenant's own Kustomization applies. If the platform keeps the tenant's account in a
-// namespace of its own, that is where Kustomizations can name it.
+// delivering returns the Scenario for attacks by a commit to the tenant's repository. The
+// platform applies the repository whatever the tenant's own rights are, so an admin creates
+// the Kustomization if RBAC does not let the tenant create it. The Kustomization has the
+// settings of the tenant's own one. It is in the namespace of the tenant's account, which may
+// be the platform's.
 func (e *Scenario) delivering(ctx context.Context) (*Scenario, error) {
 	sync := object(flux.Kustomization.GroupVersionKind().GroupVersion().String(), string(flux.Kustomization),
 		e.Repository.Kustomization.Namespace, e.Repository.Kustomization.Name, nil)

@@ -25,7 +25,7 @@ func init() {
 	})
 }
 
-// syncPatches are what a tenant would change, for each kind of a sync.
+// syncPatches are the changes that a tenant would make, for each kind of a sync.
 var syncPatches = map[flux.Kind]map[string]string{
 	flux.Kustomization: {
 		"spec.path":               `{"spec":{"path":"./` + missingFolder + `"}}`,

@@ -51,10 +51,10 @@ func (e *Scenario) chartless(id, folder string, change func(spec map[string]any)
 	return object("helm.toolkit.fluxcd.io/v2", "HelmRelease", e.Namespace, name(id), map[string]any{"spec": spec})
 }
 
-// dependsOn makes a suspended canary of the kind in the victim's namespace, and
-// an object of the tenant's that depends on it under a condition on what is in
-// the canary. The object leads nowhere: it fails behind its dependencies, which
-// shows that the canary was read and the condition is met.
+// dependsOn creates a suspended canary of the kind in the victim's namespace, and an object
+// of the tenant that depends on it under a condition on the canary's content. The object
+// names a missing path. If it fails at the path, the controller has read the canary and
+// found the condition to be true.
 func (e *Scenario) dependsOn(ctx context.Context, make delivery, past func(readiness) bool) Finding {
 	canary := make("s5-canary", "nowhere", func(spec map[string]any) { spec["suspend"] = true })
 	foreign, own := canary, canary.DeepCopy()

@@ -36,8 +36,8 @@ func init() {
 	})
 }
 
-// unless is the finding of an attack that was stopped, if the same steps aimed
-// at what the tenant owns get through.
+// unless returns the finding of a stopped attack if the positive control, the same steps with
+// the tenant's own objects, succeeded.
 func (e *Scenario) unless(ctx context.Context, aimed, own Finding) Finding {
 	switch {
 	case own.Outcome == GotThrough:
@@ -48,8 +48,7 @@ func (e *Scenario) unless(ctx context.Context, aimed, own Finding) Finding {
 	return notProven("the same with what is the tenant's own does not work either: " + own.Reason + own.Message)
 }
 
-// sinkHost is where Providers of attacks send to. Nobody can have the name
-// (RFC 2606).
+// sinkHost is the host to which the attacks' Providers send. RFC 2606 reserves the name.
 const sinkHost = "sink.tenure-canary.example"
 
 // notificationsReceived makes an Alert of the tenant's for an object in a namespace, lets an
@@ -58,7 +57,7 @@ func (e *Scenario) notificationsReceived(ctx context.Context, id, namespace stri
 	if e.outside == nil {
 		return notProven(errNoOutside.Error())
 	}
-	// Whoever sends the word knows it, and nobody else.
+	// Only the sender of the event knows the random word.
 	word := rand.Text()
 	received := make(chan struct{}, 1)
 	path := "/" + name(id)
@@ -91,8 +90,8 @@ func (e *Scenario) notificationsReceived(ctx context.Context, id, namespace stri
 	var said string
 	var told bool
 	err := pollUntil(ctx, outsidePatience, func(ctx context.Context) (_ bool, err error) {
-		// Flux drops repeated events, and one that is there before the Alert
-		// is known finds nobody: each try is an event of its own.
+		// Flux drops repeated events, and events before it knows the Alert. So each
+		// try sends a new event.
 		if err := e.emitEvent(ctx, namespace, name(id), word+" "+rand.Text()); err != nil {
 			return false, err
 		}
@@ -122,7 +121,7 @@ func (e *Scenario) notificationsReceived(ctx context.Context, id, namespace stri
 // emitEvent tells notification-controller of an event of a Kustomization, as
 // kustomize-controller does.
 func (e *Scenario) emitEvent(ctx context.Context, namespace, name, message string) error {
-	// What is made of maps and strings can be written.
+	// Marshalling maps and strings cannot fail.
 	body, _ := json.Marshal(map[string]any{
 		"involvedObject":      map[string]any{"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "namespace": namespace, "name": name},
 		"severity":            "info",
@@ -135,9 +134,9 @@ func (e *Scenario) emitEvent(ctx context.Context, namespace, name, message strin
 	return err
 }
 
-// failedAlert returns what notification-controller has said about an Alert that
-// it could not serve, or nothing. It says so in Events alone, which stay when the
-// Alert is gone: those of an earlier one of the same name say nothing.
+// failedAlert returns the message of notification-controller about an Alert that it could not
+// serve, or "". The controller writes it only into Events, which outlive the Alert. So
+// failedAlert ignores the Events of earlier Alerts with the same name.
 func (e *Scenario) failedAlert(ctx context.Context, alert *unstructured.Unstructured) (string, error) {
 	var events corev1.EventList
 	err := e.Admin.List(ctx, &events, client.InNamespace(e.Namespace), client.MatchingFields{

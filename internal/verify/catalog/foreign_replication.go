@@ -44,13 +44,13 @@ const (
 	replicated = "Replicated"
 	// replicationPatience bounds each wait for the manager.
 	replicationPatience = time.Minute
-	// byTheManager is the control that refuses what is aimed outside before anybody
-	// is asked.
+	// byTheManager is the control that refuses foreign targets before the manager sends a
+	// request.
 	byTheManager = "manager"
 )
 
-// replicator is what one attack has replicated: what is aimed outside, and the
-// tenant's own beside it.
+// replicator holds the objects that one attack has replicated: the foreign object and the
+// tenant's own object.
 type replicator struct {
 	// private is another tenant's, of which the tenant is to get a copy.
 	private *unstructured.Unstructured
@@ -74,7 +74,7 @@ func (e *Scenario) newReplicator(id string) replicator {
 	}
 }
 
-// items are what a declaration lists.
+// items returns the items of the declaration.
 func (r replicator) items() []any {
 	return []any{r.outside[0].Object, r.outside[1].Object, r.own.Object}
 }
@@ -84,15 +84,14 @@ func (e *Scenario) ownNamespaceSelector() map[string]any {
 	return map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: e.Namespace}}
 }
 
-// removeReplicated takes away what is left of an attack.
+// removeReplicated deletes the remaining objects of an attack.
 func (e *Scenario) removeReplicated(r replicator) {
 	for _, u := range append([]*unstructured.Unstructured{r.private, r.own}, r.outside...) {
 		e.remove(u)
 	}
 }
 
-// cameOf says what came of what was replicated, when the manager has said what it
-// thinks of it.
+// cameOf returns the finding, after the manager has reported on the declaration.
 func (e *Scenario) cameOf(ctx context.Context, r replicator, said readiness) Finding {
 	for _, u := range r.outside {
 		there, err := e.exists(ctx, u)
@@ -161,9 +160,9 @@ func replicatesElsewhere(ctx context.Context, e *Scenario) Finding {
 	return e.cameOf(ctx, r, said)
 }
 
-// awaitReplicatorCondition waits for a condition about an object as it is now, once that is decided and the
-// tenant's own has come about: what is refused is said at once, while the rest may wait
-// until the API server knows of a right of the manager's.
+// awaitReplicatorCondition waits until the condition of an object's current generation is
+// final and the tenant's own object exists. The manager reports a refusal at once, while the
+// own object may have to wait until the API server knows a right of the manager.
 func (e *Scenario) awaitReplicatorCondition(ctx context.Context, u *unstructured.Unstructured, condition string, r replicator) (readiness, error) {
 	var last readiness
 	decided := false
@@ -186,8 +185,8 @@ func (e *Scenario) awaitReplicatorCondition(ctx context.Context, u *unstructured
 	return last, err
 }
 
-// movesTheManager asks for the right to act as the accounts of a foreign namespace,
-// as the manager itself: whoever could make it do so would be stopped by this alone.
+// movesTheManager requests, as the manager, the right to impersonate the accounts of a foreign
+// namespace. Only this control would stop a tenant that could make the manager do so.
 func movesTheManager(ctx context.Context, e *Scenario) Finding {
 	role := object(rbacv1.SchemeGroupVersion.String(), "ClusterRole", "", tenancy.ReplicatorRole, nil)
 	there, err := e.exists(ctx, role)

@@ -26,8 +26,7 @@ func init() {
 		// Credentials of Git hosts and decryption keys are here.
 		{what: "list the Secrets of the platform", aimed: listing(&corev1.SecretList{}, platform)},
 	}
-	// What is asked for is not asked for by name, so a right to one Secret alone
-	// does not show here.
+	// The reviews name no object, so that a right to a single Secret does not count.
 	for _, right := range []struct {
 		what, verb, resource string
 		namespace            func(*Scenario) string

@@ -26,7 +26,7 @@ func init() {
 	})
 }
 
-// lists are those of the whole cluster.
+// lists returns list requests for the whole cluster.
 func (c *proxyClient) lists() []rawRequest {
 	var all []rawRequest
 	for _, path := range []string{
@@ -78,8 +78,8 @@ func (c *proxyClient) forms(uids []types.UID) []rawRequest {
 	return all
 }
 
-// spellings are addresses of what is the victim's, in as many ways as a proxy and an
-// API server may read in two.
+// spellings returns requests for the victim's objects, with paths that a proxy and an API
+// server may parse differently.
 func (c *proxyClient) spellings(uids []types.UID) []rawRequest {
 	victim, own := c.scenario.Victim.Namespace, c.who.Namespace
 	secret := "/secrets/" + c.scenario.Victim.Secret

@@ -31,8 +31,8 @@ func leavesItsShard(ctx context.Context, e *Scenario) Finding {
 	if err != nil {
 		return notProven("cannot read the namespaces: " + firstLine(err.Error()))
 	}
-	// Without any shard there is nobody whose time it could take. The rule is tried
-	// all the same.
+	// Without shards there is no other controller whose time the tenant could use. The rule
+	// is tried all the same.
 	none := len(others) == 0
 	if none {
 		others = []string{name("shard")}
@@ -59,7 +59,7 @@ func leavesItsShard(ctx context.Context, e *Scenario) Finding {
 			landed := try.u.GetLabels()[v1alpha1.LabelShard]
 			switch f := judge(try.err, ""); {
 			case try.err == nil && landed == own:
-				// Somebody wrote the right label: as good as a refusal.
+				// A policy wrote the right label, which stops the attack as a refusal does.
 				refused = stopped("policy that writes the label "+v1alpha1.LabelShard, "the object is in "+inWords(own))
 			case try.err == nil && none:
 				return stopped(noShards, "no namespace is in a shard")
@@ -99,9 +99,9 @@ func inWords(shard string) string {
 	return "shard " + shard
 }
 
-// shards returns the shard of the tenant's namespace, and those of the others, sorted;
-// the empty text is the cluster's own controllers, and not among the others where the
-// tenant's namespace is in no shard.
+// shards returns the shard of the tenant's namespace and the sorted other shards. "" stands
+// for the controllers without a shard; it is not among the other shards if the tenant's
+// namespace has no shard.
 func (e *Scenario) shards(ctx context.Context) (own string, others []string, err error) {
 	var all corev1.NamespaceList
 	if err := e.Admin.List(ctx, &all); err != nil {

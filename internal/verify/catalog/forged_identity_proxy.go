@@ -38,11 +38,11 @@ func init() {
 	})
 }
 
-// lookalikeTenant is what another tenant has: a Tenant, and a right by RBAC, both for
-// accounts that are easily mistaken for those of the tenant that attacks.
+// lookalikeTenant is another tenant: a Tenant and a right by RBAC for accounts whose names
+// resemble the attacking tenant's accounts.
 type lookalikeTenant struct {
 	env *Scenario
-	// home is the namespace of the witness, who really is one of those accounts.
+	// home is the namespace of the witness, a real account of the other tenant.
 	home    *corev1.Namespace
 	witness discovery.Account
 	tenant  *unstructured.Unstructured
@@ -98,7 +98,7 @@ func (m *lookalikeTenant) remove() {
 	m.env.remove(m.tenant) // which may take longer than the rest may
 }
 
-// knocks are requests as the attackers, for what the witness is shown.
+// knocks returns the attackers' requests for the objects that the witness may see.
 func (m *lookalikeTenant) knocks(ctx context.Context, c *proxyClient) ([]rawRequest, error) {
 	if err := m.make(ctx); err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ func init() {
 	})
 }
 
-// proxyAdvice is what is wrong whenever a proxy lets something through that the API
-// server would not.
+// proxyAdvice is the advice for all attacks that a proxy lets through and the API server
+// would stop.
 const proxyAdvice = "lead tenants to the proxy as config/proxy installs it, and let nothing that stands before or behind it pass requests on with rights of its own"
 
 func actingAsVictim(_ context.Context, c *proxyClient) ([]rawRequest, error) {

@@ -11,9 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Layer is a control that stops an attack by itself, where another one does too:
-// what is refused by the first never reaches the second, so each is looked at by
-// itself.
+// Layer is one of several controls that each stop an attack alone. A request that the first
+// control refuses never reaches the second, so each layer is checked separately.
 type Layer struct {
 	// Name is the control's, such as "flag --no-cross-namespace-refs".
 	Name string
@@ -49,7 +48,7 @@ func (e *Scenario) runsWith(ctx context.Context, f Flag) (bool, error) {
 	return err == nil && sets(args, f.Flag), err
 }
 
-// arguments are what a controller is started with.
+// arguments returns the command-line arguments of a controller.
 func (e *Scenario) arguments(ctx context.Context, controller string) ([]string, error) {
 	deployment := &appsv1.Deployment{}
 	if err := e.Admin.Get(ctx, client.ObjectKey{Namespace: e.Platform, Name: controller}, deployment); err != nil {

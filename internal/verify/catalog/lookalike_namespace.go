@@ -29,8 +29,8 @@ func init() {
 // nameCheck is what stops names that no object can have.
 const nameCheck = "Kubernetes' check of names"
 
-// readsLikeAnother makes namespaces whose names and labels differ from what is
-// forbidden by case, or that use what the tenant may have as a pattern.
+// readsLikeAnother creates namespaces whose names and labels differ from forbidden ones in
+// case only, or that use an allowed name as a pattern.
 func readsLikeAnother(ctx context.Context, e *Scenario) Finding {
 	names, err := e.keptNames(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func checkedName(try func(context.Context, *Scenario) error) func(context.Contex
 	}
 }
 
-// invalidNameError is that a name is one that no object can have.
+// invalidNameError is the error for a name that Kubernetes does not allow.
 type invalidNameError struct{ error }
 
 func (e *invalidNameError) Unwrap() error { return e.error }
@@ -100,8 +100,8 @@ func labelsOfOwners(tenant string) map[string]string {
 	return map[string]string{v1alpha1.LabelTenant: tenant, v1alpha1.LabelMadeBy: v1alpha1.MadeByOwner}
 }
 
-// keptNames are names of namespaces that the platform keeps, and that no namespace
-// has: one that does would be refused for that alone.
+// keptNames returns reserved namespace names that no namespace has: the API server would
+// refuse the name of an existing namespace for that reason alone.
 func (e *Scenario) keptNames(ctx context.Context) ([]string, error) {
 	names := []string{"kube-" + name("i16")}
 	profile := object(v1alpha1.GroupVersion.String(), "TenancyProfile", "", v1alpha1.ProfileName, nil)

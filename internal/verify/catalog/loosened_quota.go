@@ -21,8 +21,8 @@ func init() {
 	})
 }
 
-// boundingKinds are those of the objects that bound what a namespace may use and
-// reach.
+// boundingKinds are the kinds of the objects that limit the resources and the network of a
+// namespace.
 var boundingKinds = []string{"ResourceQuota", "LimitRange", "NetworkPolicy"}
 
 func loosensItsBounds(ctx context.Context, e *Scenario) Finding {

@@ -18,8 +18,8 @@ func init() {
 	})
 }
 
-// usesTheManager tries the first step of each escalation from the manager's rights to
-// those of a cluster-admin, as the manager.
+// usesTheManager tries, as the manager, the first step of each escalation from the manager's
+// rights to cluster-admin.
 func usesTheManager(ctx context.Context, e *Scenario) Finding {
 	account := object("v1", "ServiceAccount", e.Platform, tenancy.ManagerAccount, nil)
 	there, err := e.exists(ctx, account)

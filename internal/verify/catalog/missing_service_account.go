@@ -77,8 +77,8 @@ func init() {
 	}, canary(func(e *Scenario) string { return e.Victim.Namespace }), canary(func(e *Scenario) string { return e.Namespace })))
 }
 
-// defaultServiceAccount is the flag that says as whom Flux applies where nobody
-// is named.
+// defaultServiceAccount is the flag for the account that Flux impersonates when an object
+// names none.
 func defaultServiceAccount(controller string) Flag {
 	return Flag{Controller: controller, Flag: "--default-service-account=default"}
 }

@@ -45,8 +45,8 @@ func claims(namespace func(*Scenario) string, subresource string) func(context.C
 	}
 }
 
-// refers makes the tenant the owner of a namespace, as Capsule's namespaces have
-// one. The reference is to what is not there: nobody looks it up in a dry run.
+// refers sets an owner reference to the tenant on a namespace, as Capsule does. The reference
+// names a missing object, which a dry run does not look up.
 func refers(namespace func(*Scenario) string) func(context.Context, *Scenario) error {
 	return func(ctx context.Context, e *Scenario) error {
 		patch := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"capsule.clastix.io/v1beta2","kind":"Tenant","name":%q,"uid":"00000000-0000-0000-0000-000000000000"}]}}`, e.Tenant.Name)

@@ -90,9 +90,9 @@ func floods(ctx context.Context, e *Scenario) Finding {
 	return stopped(strings.Join(append(controls, namespaces.Control), ", "), message)
 }
 
-// boundedNamespaces says what keeps the tenant from making namespaces without end.
-// An owner may make some: then the webhook has to have seen the request, which
-// shows in what it added, and the Tenant has to have a quota for it to count by.
+// boundedNamespaces returns the control that limits the number of the tenant's namespaces. If
+// an owner may create namespaces, the webhook must have changed the request, and the Tenant
+// must have a quota.
 func (e *Scenario) boundedNamespaces(ctx context.Context) Finding {
 	ns := object("v1", "Namespace", "", name("a2-"+e.Tenant.Name), nil)
 	tenant := object(v1alpha1.GroupVersion.String(), "Tenant", "", e.Tenant.Name, nil)
@@ -149,9 +149,8 @@ func (e *Scenario) creatable(ctx context.Context, namespace string) ([]string, e
 	return resources, nil
 }
 
-// boundOn finds the quota that bounds a resource most, and how many objects it
-// allows; its name is empty if there is none. The status counts: that is what is
-// enforced.
+// boundOn returns the lowest limit on a resource and the name of its quota, or "" if there is
+// none. It reads the status of the quotas, which the API server enforces.
 func boundOn(quotas []corev1.ResourceQuota, resource string) (int64, string) {
 	var least int64
 	var by string

@@ -28,7 +28,7 @@ type Outside interface {
 	Client() *http.Client
 }
 
-// errNoOutside is why nothing is proven where nobody plays the outside.
+// errNoOutside is the error if the outside of the cluster cannot be simulated.
 var errNoOutside = errors.New("nobody outside of the cluster can be played here")
 
 // outsidePatience bounds the wait for what Flux does for a caller or an event,
@@ -38,8 +38,8 @@ const (
 	look            = 50 * time.Millisecond
 )
 
-// pollUntil calls try until it has an answer, an error or no time left. What is not
-// answered in time is errNoAnswer.
+// pollUntil calls try until it returns an answer or an error. It returns errNoAnswer after
+// the patience.
 func pollUntil(ctx context.Context, patience time.Duration, try func(context.Context) (answered bool, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -83,11 +83,11 @@ func (e *Scenario) post(ctx context.Context, service, path string, body []byte, 
 	return response.StatusCode, nil
 }
 
-// maxLog bounds what is read of a log or an answer, in bytes.
+// maxLog is the maximum number of bytes that are read of a log or an answer.
 const maxLog = 1 << 20
 
-// controllerErrors returns the errors that a controller has logged about an object of a
-// name in the last minute: some refusals are told to nobody else.
+// controllerErrors returns the errors that a controller logged about an object in the last
+// minute: the log is the only place of some refusals.
 func (e *Scenario) controllerErrors(ctx context.Context, controller, namespace, name string) ([]string, error) {
 	deployment := &appsv1.Deployment{}
 	if err := e.Admin.Get(ctx, client.ObjectKey{Namespace: e.Platform, Name: controller}, deployment); err != nil {

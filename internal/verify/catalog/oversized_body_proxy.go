@@ -21,7 +21,7 @@ func init() {
 	})
 }
 
-// large is a question that the proxy has to read to answer it.
+// large returns a review that the proxy has to read to answer it.
 //
 // The bounds for one user and in total are not attacked here: while they are full, the
 // proxy refuses the tenant's other requests and other users, who may be attacks that run at

@@ -76,9 +76,8 @@ func (e *Scenario) tryApply(ctx context.Context, u *unstructured.Unstructured) e
 	return e.As.Apply(ctx, client.ApplyConfigurationFromUnstructured(mine), client.ForceOwnership, client.FieldOwner("tenure-attack"), client.DryRunAll)
 }
 
-// guardrails are the objects in the tenant's namespace that keep it in bounds and
-// that somebody else put there: whatever carries the tenant's label, or was
-// applied by Flux for another namespace.
+// guardrails returns the platform's limiting objects in the tenant's namespace: objects with
+// the tenant's label, and objects that a sync of another namespace applied.
 func (e *Scenario) guardrails(ctx context.Context) ([]unstructured.Unstructured, error) {
 	var found []unstructured.Unstructured
 	for _, kind := range []struct{ version, kind string }{
@@ -95,7 +94,7 @@ func (e *Scenario) guardrails(ctx context.Context) ([]unstructured.Unstructured,
 			return nil, fmt.Errorf("cannot list the objects of kind %s: %w", kind.kind, err)
 		}
 		for _, u := range list.Items {
-			// The manager's own right comes and goes with what it replicates: I15.
+			// The manager adds and removes its own right with the objects that it replicates: I15.
 			if role, _, _ := unstructured.NestedString(u.Object, "roleRef", "name"); role == tenancy.ReplicatorRole {
 				continue
 			}

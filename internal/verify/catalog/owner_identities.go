@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// Owners says whether the owners that a Tenant names try an attack too, each as
-// who they are, beside the account that Flux applies the tenant's objects as.
+// Owners selects the owners of a Tenant that try an attack with their own identities, in
+// addition to the account that Flux impersonates for the tenant.
 type Owners string
 
 // What owners try.
@@ -28,12 +28,12 @@ const (
 	OwnersWithin Owners = "within"
 	// OwnersAnywhere is for attacks on what lies outside.
 	OwnersAnywhere Owners = "anywhere"
-	// OwnersAccounts is for attacks with a token: of the owners, service accounts
-	// that are there have one that can be made.
+	// OwnersAccounts is for attacks with a token: tokens can be created for owners that are
+	// existing service accounts.
 	OwnersAccounts Owners = "accounts"
 )
 
-// identity is who makes the requests of an attack.
+// identity is the user that sends the requests of an attack.
 type identity struct {
 	// name is what reports call it, empty for the tenant's account.
 	name   string
@@ -41,8 +41,8 @@ type identity struct {
 	groups []string
 }
 
-// asIdentity returns a client with somebody's identity. Whoever has their
-// credentials is, to every check of the API server, just that.
+// asIdentity returns a client that impersonates an identity. All checks of the API server
+// treat it like a client with the identity's own credentials.
 func asIdentity(config *rest.Config, who identity) (client.WithWatch, error) {
 	config = rest.CopyConfig(config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: who.user, Groups: who.groups}
@@ -64,8 +64,8 @@ func createWithRetry(ctx context.Context, c client.WithWatch, o client.Object, o
 	return retry.RetryOnConflict(conflictBackoff, func() error { return c.Create(ctx, o, opts...) })
 }
 
-// prepareOwners adds the owners as whom the tenant is attacked: of those that are
-// of one kind and have the same roles, the first.
+// prepareOwners adds the owners that attack: the first of all owners with the same kind and
+// the same roles.
 func (e *Scenario) prepareOwners() error {
 	var shapes []string
 	for _, o := range e.Tenant.Owners {
@@ -85,7 +85,7 @@ func (e *Scenario) prepareOwners() error {
 	return nil
 }
 
-// appliesTo says whether there is anybody of the tenant's who tries an attack.
+// appliesTo reports whether the tenant has an identity that tries an attack.
 func (e *Scenario) appliesTo(a Attack) bool {
 	if e.hasAccount() {
 		return true
@@ -139,7 +139,7 @@ func (a Attack) run(ctx context.Context, e *Scenario) Finding {
 	return f
 }
 
-// by says of a finding who came to it.
+// by adds the name of the attacking identity to a finding.
 func (f Finding) by(who string) Finding {
 	for _, text := range []*string{&f.Evidence, &f.Reason} {
 		if *text != "" {

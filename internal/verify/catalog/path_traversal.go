@@ -72,8 +72,7 @@ func init() {
 	register(loop)
 }
 
-// outsideDir is a folder of this machine that is in no artifact, and that nobody
-// can guess.
+// outsideDir is a folder of this machine with an unguessable name, outside of all artifacts.
 var outsideDir = sync.OnceValue(func() string {
 	return filepath.Join(os.TempDir(), "tenure-attack-"+strings.ToLower(rand.Text()))
 })
@@ -88,8 +87,8 @@ func outsideFile(e *Scenario) string {
 	return filepath.Join(outsideDir(), fmt.Sprintf("%x", sha256.Sum256([]byte(cluster+" "+e.Namespace))), "canary.yaml")
 }
 
-// writeOutsideFile writes the canary. What it returns removes it, and is not nil even if
-// there is an error.
+// writeOutsideFile writes the canary, and returns a function that removes it. The function is
+// not nil even if there is an error.
 func writeOutsideFile(file, content string) (func(), error) {
 	remove := func() {
 		_ = os.RemoveAll(filepath.Dir(file))

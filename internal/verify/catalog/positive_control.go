@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// simulated makes an attack with an object whose controller does not run on a
-// local cluster: what the API server refuses is stopped, and what it accepts
-// proves nothing, because nobody answers.
+// simulated returns an attack with an object whose controller does not run on a local
+// cluster. The attack is stopped if the API server refuses the object, and not proven if the
+// API server accepts it.
 func simulated(controller string, aimed, own func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) Finding {
 	return func(ctx context.Context, e *Scenario) Finding {
 		f := judge(e.tryCreate(ctx, aimed(e)), "")
@@ -73,9 +73,8 @@ func (e *Scenario) positiveControl(ctx context.Context, f Finding, own *unstruct
 	return f
 }
 
-// reachesTheServer says whether an honest delivery came to where RBAC refuses what
-// a tenant without rights delivers. What is stopped before, by another control, is
-// stopped all the same.
+// reachesTheServer reports whether the positive control of a tenant without rights was
+// refused by RBAC. An attack that another control stopped before is stopped all the same.
 func reachesTheServer(f Finding, honest readiness) bool {
 	control, _ := controlOf(honest.message)
 	return f.Control != rbac && control == rbac && honest.ready == metav1.ConditionFalse
@@ -84,7 +83,8 @@ func reachesTheServer(f Finding, honest readiness) bool {
 // isReady is what an honest object ends in.
 func isReady(said readiness) bool { return said.ready == "True" }
 
-// messageMatches is what an object ends in that fails on purpose, behind what is attacked.
+// messageMatches returns a test for the message of an object that fails on purpose, after the
+// step that is attacked.
 func messageMatches(words *regexp.Regexp) func(readiness) bool {
 	return func(said readiness) bool { return words.MatchString(said.message) }
 }

@@ -12,8 +12,8 @@ func init() {
 	binding := func(e *Scenario) *unstructured.Unstructured {
 		return object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", name("i4"), map[string]any{
 			"roleRef": map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-			// Nobody's account: with the rights of its own the tenant would be
-			// refused nothing in the attacks beside this one.
+			// The account does not exist: rights of the tenant's own account would make
+			// concurrent attacks succeed.
 			"subjects": []any{map[string]any{"kind": "ServiceAccount", "name": name("i4"), "namespace": e.Account.Namespace}},
 		})
 	}

@@ -59,9 +59,9 @@ type privilegedAccount struct {
 	because string
 }
 
-// privilegedAccounts are the accounts in the tenant's namespaces that are bound
-// in the whole cluster or in a namespace of somebody else's. The one that attacks
-// is not among them: what it can do elsewhere, other attacks show.
+// privilegedAccounts returns the accounts in the tenant's namespaces that are bound in the
+// whole cluster or in a foreign namespace, without the attacking account, whose rights other
+// attacks try.
 func (e *Scenario) privilegedAccounts(ctx context.Context) ([]privilegedAccount, error) {
 	var accounts corev1.ServiceAccountList
 	var everywhere rbacv1.ClusterRoleBindingList
@@ -103,8 +103,8 @@ func privilegesIn(t discovery.Tenant, as discovery.Account, accounts []corev1.Se
 	return found
 }
 
-// bindsAccount says whether an account is among the subjects of a binding by its name;
-// what is bound to all accounts is no privilege of one.
+// bindsAccount reports whether a binding names an account. A binding to a group of accounts
+// does not count.
 func bindsAccount(subjects []rbacv1.Subject, account discovery.Account) bool {
 	return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
 		switch s.Kind {

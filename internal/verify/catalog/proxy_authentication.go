@@ -81,8 +81,8 @@ func (c *proxyClient) impersonating() []rawRequest {
 	return all
 }
 
-// frontProxied are requests with the headers by which a front proxy says who calls.
-// They mean nothing of a client, so the caller stays who it is.
+// frontProxied returns requests with the headers in which a front proxy names the caller. The
+// proxy must ignore them in a client's request.
 func (c *proxyClient) frontProxied(shows func(context.Context, rawResponse) (bool, error)) []rawRequest {
 	header := [][2]string{{"X-Remote-User", "system:admin"}, {"x-remote-group", "system:masters"}, {"X-Remote-Extra-Scopes", "all"}, {"X-Forwarded-User", "system:admin"}}
 	const what = "be somebody else by the headers of a front proxy"
@@ -92,7 +92,7 @@ func (c *proxyClient) frontProxied(shows func(context.Context, rawResponse) (boo
 	}
 }
 
-// badTokens are requests of nobody: they show nothing, or what is not valid.
+// badTokens returns requests without a valid credential.
 func (c *proxyClient) badTokens(ctx context.Context) ([]rawRequest, error) {
 	elsewhere, err := c.scenario.tokenOf(ctx, c.who, authenticationv1.TokenRequestSpec{Audiences: []string{"https://elsewhere.example.com"}})
 	if err != nil {
@@ -131,9 +131,9 @@ func (c *proxyClient) badTokens(ctx context.Context) ([]rawRequest, error) {
 	return all, nil
 }
 
-// endedToken makes a token of the victim's that has ended before it was ever used:
-// what it was bound to is gone. One that has just expired cannot be had, since none
-// is made for less than ten minutes.
+// endedToken returns a token of the victim that is no longer valid, because the object to
+// which it was bound is deleted. An expired token is no option: the minimum lifetime is ten
+// minutes.
 func (c *proxyClient) endedToken(ctx context.Context) (string, error) {
 	e := c.scenario
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.Victim.Namespace, GenerateName: name("i14-")}}

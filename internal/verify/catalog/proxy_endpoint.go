@@ -70,8 +70,8 @@ type rawRequest struct {
 	what string
 	// method is GET if it is empty; body is JSON.
 	method, body string
-	// path goes onto the wire as it is, with the query. An absolute address begins
-	// with two slashes.
+	// path is the path and query that are sent unchanged. An absolute address begins with
+	// two slashes.
 	path string
 	// token is the bearer token, "" for none.
 	token string
@@ -84,7 +84,7 @@ type rawRequest struct {
 	breach func(context.Context, rawResponse) (bool, error)
 }
 
-// rawResponse is what the proxy answered.
+// rawResponse is an answer of the proxy.
 type rawResponse struct {
 	code int
 	body []byte
@@ -95,10 +95,10 @@ func (r rawResponse) ok() bool {
 	return r.code >= 200 && r.code < 300 || r.code == http.StatusSwitchingProtocols
 }
 
-// maxRawResponse bounds what is read of an answer of the proxy, in bytes.
+// maxRawResponse is the maximum number of bytes that are read of an answer.
 const maxRawResponse = 16 << 20
 
-// proxyClient makes requests to the proxy as somebody who has a token.
+// proxyClient sends requests to the proxy with a token.
 type proxyClient struct {
 	scenario *Scenario
 	who      discovery.Account
@@ -199,10 +199,10 @@ func (c *proxyClient) send(ctx context.Context, k rawRequest) (rawResponse, erro
 	return rawResponse{response.StatusCode, body}, err
 }
 
-// initialEvents is in the bookmark that ends what a watch begins with.
+// initialEvents is the annotation of the bookmark that ends the initial events of a watch.
 const initialEvents = "k8s.io/initial-events-end"
 
-// readRawResponse reads an answer to its end; a watch to the end of what was there.
+// readRawResponse reads an answer to its end, and a watch to the end of its initial events.
 func readRawResponse(from io.Reader) ([]byte, error) {
 	var body []byte
 	buffer := make([]byte, 32<<10)

@@ -18,13 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// byProxy is the control that refuses where nobody says more.
+// byProxy is the control of a refusal without a more specific reason.
 const byProxy = "proxy"
 
 // noToken is what stops an owner that is an account which is not there.
 const noToken = "no token"
 
-// reviewPath is where whoever asks is told who they are.
+// reviewPath is the path of SelfSubjectReviews, whose answer names the caller.
 const reviewPath = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 // reviewBody is the question.
@@ -32,9 +32,9 @@ const reviewBody = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubject
 
 const namespacesPath = "/api/v1/namespaces"
 
-// onProxy makes the attack that tries requests on the fleet's proxy with a token of
-// who attacks. Where there is no proxy it is not installed; where it does not work
-// for who attacks, nothing is proven.
+// onProxy returns an attack that sends requests to the fleet's proxy with a token of the
+// attacker. It is not installed if there is no proxy, and not proven if the proxy does not
+// serve the attacker's ordinary requests.
 func onProxy(requests func(context.Context, *proxyClient) ([]rawRequest, error)) func(context.Context, *Scenario) Finding {
 	return func(ctx context.Context, e *Scenario) Finding {
 		if e.proxyEndpoint == nil {
@@ -130,7 +130,7 @@ func (k rawRequest) judge(ctx context.Context, r rawResponse, err error) Finding
 	return stopped(byProxy, r.message())
 }
 
-// message is what a refusal says.
+// message returns the message of a refusal.
 func (r rawResponse) message() string {
 	var status metav1.Status
 	if json.Unmarshal(r.body, &status) == nil && status.Message != "" {
@@ -142,8 +142,8 @@ func (r rawResponse) message() string {
 	return http.StatusText(r.code)
 }
 
-// isSomebodyElse says whether the answer to a SelfSubjectReview names somebody else
-// than the caller, or a group that the caller is not in.
+// isSomebodyElse reports whether the answer to a SelfSubjectReview names another user than
+// the caller, or a group without the caller.
 func (c *proxyClient) isSomebodyElse(_ context.Context, r rawResponse) (bool, error) {
 	if !r.ok() {
 		return false, nil
@@ -156,8 +156,8 @@ func (c *proxyClient) isSomebodyElse(_ context.Context, r rawResponse) (bool, er
 	return info.Username != c.who.User() || slices.ContainsFunc(info.Groups, func(g string) bool { return !slices.Contains(c.who.Groups(), g) }), nil
 }
 
-// victimUIDs are those of the victim's namespace and of what is in it: whatever
-// form an answer has, they are in it if the objects are, and nowhere else.
+// victimUIDs returns the UIDs of the victim's namespace and its objects. An answer that
+// contains one of the objects contains its UID, in any media type.
 func (c *proxyClient) victimUIDs(ctx context.Context) ([]types.UID, error) {
 	v, in := c.scenario.Victim, metav1.ObjectMeta{Namespace: c.scenario.Victim.Namespace}
 	ns, secret, configMap, account := &corev1.Namespace{}, &corev1.Secret{ObjectMeta: in}, &corev1.ConfigMap{ObjectMeta: in}, &corev1.ServiceAccount{ObjectMeta: in}
@@ -179,8 +179,7 @@ func shows(uids []types.UID) func(context.Context, rawResponse) (bool, error) {
 	}
 }
 
-// showsBeyondRights is shows for attacks that are not about the rights that RBAC
-// gives: who may do it anyhow may see it.
+// showsBeyondRights is like shows, but does not count objects that RBAC lets the caller read.
 func (c *proxyClient) showsBeyondRights(right authorizationv1.ResourceAttributes, uids ...types.UID) func(context.Context, rawResponse) (bool, error) {
 	return func(ctx context.Context, r rawResponse) (bool, error) {
 		if found, _ := shows(uids)(ctx, r); !found {
@@ -197,9 +196,9 @@ func (c *proxyClient) showsBeyondRights(right authorizationv1.ResourceAttributes
 	}
 }
 
-// showsForeign makes the judge of whether a list in JSON has anything of another
-// tenant's: what is neither in the tenant's namespaces nor where the API server
-// lets the tenant read it.
+// showsForeign returns a function that reports whether a JSON list contains a foreign object:
+// an object outside of the tenant's namespaces that the API server does not let the tenant
+// read.
 func (c *proxyClient) showsForeign(group, resource string) func(context.Context, rawResponse) (bool, error) {
 	return func(ctx context.Context, r rawResponse) (bool, error) {
 		var list metav1.PartialObjectMetadataList

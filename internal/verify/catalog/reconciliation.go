@@ -14,10 +14,9 @@ import (
 // the change.
 type delivery func(id, folder string, change func(spec map[string]any)) *unstructured.Unstructured
 
-// reconciles runs an attack by a Kustomization of the tenant's. The folder of
-// the attack has two subfolders: aimed holds a canary outside of what the tenant
-// owns, own the same within. The Kustomization for aimed is changed as the
-// attack wants; that for own is an honest one.
+// reconciles runs an attack by a Kustomization of the tenant. The attack's folder has two
+// subfolders: aimed holds a foreign canary, own the positive control. change is applied to the
+// Kustomization for aimed; the Kustomization for own stays unchanged.
 func (e *Scenario) reconciles(ctx context.Context, id string, canary, own *unstructured.Unstructured, change func(spec map[string]any)) Finding {
 	return e.delivered(ctx, e.kustomization, id, canary, own, change)
 }
@@ -27,7 +26,7 @@ func (e *Scenario) delivered(ctx context.Context, by delivery, id string, canary
 	if e.Repository == nil {
 		return e.noRepository()
 	}
-	// What somebody else has left there would be taken for a success.
+	// A canary that exists already would be taken for a success.
 	if there, err := e.exists(ctx, canary); err != nil || there {
 		return notProven(fmt.Sprintf("the canary %s %s cannot be told from what is there already (%v)", canary.GetKind(), keyOf(canary), err))
 	}
@@ -52,8 +51,7 @@ func (e *Scenario) delivered(ctx context.Context, by delivery, id string, canary
 	return e.confirm(ctx, by, id, own, stopped(control, firstLine(said.message)))
 }
 
-// confirm runs the honest delivery: what was stopped is only stopped if that one
-// works.
+// confirm delivers the positive control. A stopped attack counts only if that succeeds.
 func (e *Scenario) confirm(ctx context.Context, by delivery, id string, own *unstructured.Unstructured, f Finding) Finding {
 	if f.Outcome != Stopped {
 		return f
@@ -94,11 +92,10 @@ func (e *Scenario) refusesOwnCharts(ctx context.Context, release *unstructured.U
 	return unstructured.SetNestedField(other.Object, "HelmRepository", "spec", "chart", "spec", "sourceRef", "kind") == nil && e.tryCreate(ctx, other) == nil
 }
 
-// withPositiveControl is the finding when a tenant is refused the same with what is its own,
-// by the same control: the way is closed if the tenant has no right to it or the
-// cluster does not have it, and the tenant's identity works otherwise. Any other
-// control may refuse both for a reason that an attacker would not give it, as a
-// quota does that is used up or a policy that is broken.
+// withPositiveControl returns the finding of an attack whose positive control was refused by
+// the same control. The attack is stopped if RBAC or a missing kind refused both and the
+// tenant's identity works otherwise. Other controls, such as an exceeded quota or a broken
+// policy, may refuse both for a reason that an attacker could avoid.
 func (e *Scenario) withPositiveControl(ctx context.Context, f Finding) Finding {
 	if f.Control != rbac && f.Control != notInstalled {
 		return notProven("the tenant cannot do it to its own either: " + f.Message)
@@ -112,9 +109,8 @@ func (e *Scenario) withPositiveControl(ctx context.Context, f Finding) Finding {
 	return f
 }
 
-// deliversManifests makes the attack that commits a canary to the tenant's repository and
-// has it applied by a Kustomization that is honest otherwise: own says what the
-// same would be within what the tenant owns.
+// deliversManifests returns an attack that commits a canary to the tenant's repository, and
+// has an ordinary Kustomization apply it. own is the positive control.
 func deliversManifests(a Attack, canary, own func(*Scenario) *unstructured.Unstructured) Attack {
 	a.Via, a.Deep = Git, true
 	a.Files = func(e *Scenario) map[string]string {
@@ -130,7 +126,7 @@ func deliversManifests(a Attack, canary, own func(*Scenario) *unstructured.Unstr
 	return a
 }
 
-// ownConfigMap is what a tenant may deliver in any case.
+// ownConfigMap returns a ConfigMap that every tenant may deliver.
 func ownConfigMap(id string) func(*Scenario) *unstructured.Unstructured {
 	return func(e *Scenario) *unstructured.Unstructured { return configMap(e.Namespace, name(id+"-own")) }
 }

@@ -16,9 +16,8 @@ const rbac = "RBAC"
 // quotaControl begins the names of quotas, as controls.
 const quotaControl = "quota "
 
-// The words in which the API server and Flux refuse. They are matched in
-// messages because that is where Flux, which passes on what it was told, has
-// them.
+// refusals are patterns of the refusals of the API server and of Flux. They are matched
+// against messages, because Flux passes the API server's refusals on as text.
 var refusals = []struct {
 	words   *regexp.Regexp
 	control func(match []string) string
@@ -77,8 +76,7 @@ func absent(control string) bool {
 	return slices.Contains([]string{notInstalled, noShards, noGuardrails}, control)
 }
 
-// judge says what the answer to a request means: for an attack, that it was
-// accepted means that it got through.
+// judge returns the finding for the answer to a request: an accepted request got through.
 func judge(err error, evidence string) Finding {
 	if err == nil {
 		return gotThrough(evidence)
@@ -110,7 +108,7 @@ func judge(err error, evidence string) Finding {
 	return notProven("the answer is neither yes nor a refusal: " + message)
 }
 
-// maxMessage bounds what is quoted from a cluster.
+// maxMessage is the maximum length of a quoted message.
 const maxMessage = 400
 
 func firstLine(s string) string {

@@ -42,14 +42,14 @@ func init() {
 	register(insecureKubeconfig("TLS", "has a Flux controller skip the check of certificates, with a kubeconfig of its own making", insecureTLS))
 }
 
-// insecureFlag is what a kubeconfig can ask of a controller that trusts it.
+// insecureFlag is a flag by which a controller trusts a part of kubeconfigs.
 type insecureFlag struct {
 	// flag lets the controllers do it.
 	flag string
 	// kubeconfig asks for it; a program that it runs makes the file canary.
 	kubeconfig func(e *Scenario, canary string) *clientcmdapi.Config
-	// refused are the words of a controller that did not do it: its request
-	// went out without what the kubeconfig offered, or not at all.
+	// refused matches the message of a controller that ignored this part of the
+	// kubeconfig.
 	refused *regexp.Regexp
 }
 
@@ -120,9 +120,9 @@ func insecureKubeconfig(kind, title string, what insecureFlag) Attack {
 	return a
 }
 
-// insecureKubeconfig asks the API server first. What it accepts is given to
-// Flux, unless a controller is told to do as the kubeconfig says: the local
-// cluster does not run such a controller on this machine, and need not.
+// insecureKubeconfig first sends a dry run. If the API server accepts it, Flux gets the
+// object, unless a controller has the flag that trusts kubeconfigs: such a flag is evidence
+// enough, and the local cluster does not execute kubeconfigs on this machine.
 func (e *Scenario) insecureKubeconfig(ctx context.Context, key, kind string, what insecureFlag) Finding {
 	u := e.kustomization(key, folder(key)+"/aimed", func(spec map[string]any) { withKubeConfig(spec, name(key)) })
 	err := e.tryCreate(ctx, u)
@@ -172,7 +172,7 @@ func (e *Scenario) givesKubeconfig(ctx context.Context, u *unstructured.Unstruct
 	return notProven("the answer is neither yes nor a refusal: " + firstLine(said.message))
 }
 
-// whoRunsWith names a controller for which a flag is switched on, or nobody.
+// whoRunsWith returns the name of a controller with a flag switched on, or "".
 func (e *Scenario) whoRunsWith(ctx context.Context, flag string) (string, error) {
 	for _, controller := range kubeconfigControllers {
 		args, err := e.arguments(ctx, controller)

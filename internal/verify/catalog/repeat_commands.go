@@ -23,7 +23,7 @@ import (
 // maxRepeated is the maximum size of a request's body in a command for people, in bytes.
 const maxRepeated = 32 << 10
 
-// sentRequest is a request to the API server with the identity of who attacks.
+// sentRequest is a request to the API server with the attacker's identity.
 type sentRequest struct {
 	who                 identity
 	method, contentType string
@@ -71,7 +71,7 @@ func (t *recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	if r.GetBody != nil {
 		body, err := r.GetBody()
 		if err == nil {
-			// What is too long is not shown, and not kept.
+			// A longer body is not shown, and not kept.
 			s.body, _ = io.ReadAll(io.LimitReader(body, maxRepeated+1))
 			_ = body.Close()
 		}
@@ -86,10 +86,10 @@ func (t *recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	return answer, err
 }
 
-// repeat returns the command that repeats the request by which an attack came to its
-// finding, or "": of an attack that was stopped the first that was refused, or else the
-// first that wrote what a controller then refused; of one that got through, the last that
-// was accepted. A request as somebody whom the attack made for itself has no command.
+// repeat returns a command that repeats the decisive request of an attack, or "". For a
+// stopped attack this is the first refused request, or else the first request for an object
+// that a controller refused. For an attack that got through it is the last accepted request.
+// Requests with an identity that the attack created have no command.
 func (r *recorder) repeat(f Finding, who identity) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +113,8 @@ func (r *recorder) repeat(f Finding, who identity) string {
 	return chosen.command()
 }
 
-// refused reports whether the API server refused a request, not for what is there or not.
+// refused reports whether the API server refused a request, for another reason than a missing
+// or existing object.
 func (s *sentRequest) refused() bool {
 	return s.status == http.StatusForbidden || s.status == http.StatusUnprocessableEntity || s.status == http.StatusBadRequest || s.status == http.StatusUnauthorized
 }

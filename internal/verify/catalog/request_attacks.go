@@ -11,16 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// request is a request of the tenant's at what is not its own, and the same at
-// what is.
+// request is a request for a foreign object, with its positive control.
 type request struct {
 	// what completes "it could …".
 	what string
 	// aimed makes the request, as a dry run if it would write.
 	aimed func(context.Context, *Scenario) error
-	// own makes the same at what the tenant owns. Where a tenant owns nothing
-	// of the kind, it is nil, and that the identity works shows elsewhere; so it
-	// does where RBAC keeps the tenant from doing it at all.
+	// own sends the same request for an object of the tenant. It is nil if a tenant owns
+	// no such object. Then, and if RBAC does not allow the request at all, another
+	// request shows that the identity works.
 	own func(context.Context, *Scenario) error
 }
 
@@ -63,9 +62,8 @@ func requests(all ...request) func(context.Context, *Scenario) Finding {
 	}
 }
 
-// confirmRequest is the finding of a request that was refused, after the same
-// with what is the tenant's own. A kind that is not there cannot be had as one's
-// own, and what a tenant has no right to at all is not done to others either.
+// confirmRequest returns the finding of a refused request, after its positive control. A
+// positive control may fail for a missing kind and for a missing right.
 func (e *Scenario) confirmRequest(ctx context.Context, f Finding, own error) Finding {
 	if own == nil {
 		return f
@@ -76,9 +74,8 @@ func (e *Scenario) confirmRequest(ctx context.Context, f Finding, own error) Fin
 	return e.withPositiveControl(ctx, f)
 }
 
-// identityWorks shows that the tenant's identity is one that the API server
-// serves: otherwise everything would be refused. An account that may not even
-// make a ConfigMap may still ask who it is, as everybody may.
+// identityWorks checks that the API server serves the tenant's identity, since it would refuse
+// every request otherwise. All identities may create a SelfSubjectReview.
 func identityWorks(ctx context.Context, e *Scenario) error {
 	err := e.tryCreate(ctx, configMap(e.Namespace, name("control")))
 	if control, _ := controlOf(fmt.Sprint(err)); !apierrors.IsForbidden(err) || control != rbac {

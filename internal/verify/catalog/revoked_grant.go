@@ -21,8 +21,8 @@ func init() {
 	})
 }
 
-// grantPatience bounds each wait for the manager to look at the grants, endPatience how
-// long what was given may be there when it has looked: it takes it away before it says so.
+// grantPatience is the maximum wait for the manager to reconcile the grants. endPatience is
+// how long a copy may exist after that: the manager removes the copy before it reports.
 const (
 	grantPatience = time.Minute
 	endPatience   = 30 * time.Second
@@ -76,9 +76,9 @@ func keepsWhatWasGranted(ctx context.Context, e *Scenario) Finding {
 	return e.takenAway(ctx, source, shared, has(""))
 }
 
-// takenAway looks what becomes of a copy after its grant was taken back. Who is late has
-// let nothing through: one more grant, to nobody, shows when the manager has looked at
-// the grants again, which it hears of in order.
+// takenAway returns the finding about a copy after its grant was revoked. A busy manager must
+// not count as an attack that got through. The manager receives the grants in order, so the
+// status of one more grant without consumers shows that it has reconciled the revocation.
 func (e *Scenario) takenAway(ctx context.Context, source, shared *unstructured.Unstructured, gone func(context.Context) (bool, error)) Finding {
 	later := grantOf(source, source.GetName()+"-later", map[string]any{"tenant": name("s11")})
 	if err := e.Admin.Create(ctx, later); err != nil {

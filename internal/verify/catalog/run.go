@@ -14,29 +14,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Options say what is attacked.
+// Options configures a run of the catalogue.
 type Options struct {
 	// Config is an admin's, for a local cluster: attacks write.
 	Config *rest.Config
 	// Git serves the repositories of the tenants.
 	Git *githost.Host
-	// Network plays whom Flux sends notifications to, who calls its webhooks, and
-	// who calls the fleet's proxy; nil where that cannot be done.
+	// Network simulates the receivers of Flux's notifications, the callers of its webhooks
+	// and the clients of the fleet's proxy; nil if that is not possible.
 	Network Outside
 	// Platform is the namespace of Flux, Root the platform's own source.
 	Platform string
 	Root     flux.Ref
 	// Only picks attacks; nil takes the whole catalogue.
 	Only func(Attack) bool
-	// Choice says who the tenants are, where people know better than the evidence.
+	// Choice overrides the discovery of tenants.
 	Choice discovery.Choice
-	// Tenant names the only one that attacks; empty for all of them.
+	// Tenant is the name of the only attacking tenant; empty for all tenants.
 	Tenant string
-	// Keep leaves the namespace that is attacked for another run, which is
-	// quicker: one that is deleted takes five seconds to go. It is
-	// [VictimNamespace].
+	// Keep keeps [VictimNamespace] for the next run, which saves the five seconds of its
+	// deletion.
 	Keep bool
-	// Progress is told of each attack that has ended; nil means nobody is.
+	// Progress is called with each result; nil is allowed.
 	Progress func(Result)
 }
 
@@ -54,7 +53,7 @@ type Result struct {
 // Report is what came of all attacks.
 type Report struct {
 	Tenants []discovery.Tenant
-	// Platform are the namespaces in which Flux delivers and as which nobody attacked.
+	// Platform are the namespaces with deliveries of Flux that belong to no tenant.
 	Platform []discovery.Platform
 	Results  []Result
 	// Like says, for a tenant that was not attacked in full, which tenant of
@@ -156,7 +155,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	return report, err
 }
 
-// cleanupPatience bounds what is done after the attacks.
+// cleanupPatience is the maximum duration of the clean-up after the attacks.
 const cleanupPatience = 10 * time.Second
 
 // inFull picks, for each shape, the tenant that is attacked in full: the first

@@ -27,36 +27,34 @@ import (
 
 // Scenario is what an attack works with: one tenant on one cluster.
 type Scenario struct {
-	// Tenant is who attacks, Account as which account, Namespace from where. A
-	// tenant without a namespace has no account, and its name stands for the
-	// namespace that it does not have.
+	// Tenant is the attacking tenant, Account its account, and Namespace the namespace of
+	// its objects. A tenant without a namespace has no account, and Namespace is its name.
 	Tenant    discovery.Tenant
 	Account   discovery.Account
 	Namespace string
 	// Owner is the owner that attacks in the account's place; nil for the account.
 	Owner *discovery.Owner
-	// As is a client with the identity of who attacks, Admin one that may all.
+	// As is a client with the attacker's identity, Admin a client with all rights.
 	As, Admin client.WithWatch
-	// Victim is whom it must not reach.
+	// Victim is the tenant that is attacked.
 	Victim Victim
 	// Platform is the namespace of Flux.
 	Platform string
 	// Root is the source that the platform itself is delivered from.
 	Root flux.Ref
-	// Repository is the tenant's, as it is served to Flux; nil when it is
-	// not mapped.
+	// Repository is the tenant's repository on the local Git host; nil if it is not
+	// mapped.
 	Repository *discovery.Repository
 
 	config *rest.Config
-	// who is behind As.
+	// who is the identity of As.
 	who identity
 	// owners are those that attack beside the account; see [Scenario.prepareOwners].
 	owners []*Scenario
 	// tenants are all of the cluster's.
 	tenants []discovery.Tenant
 	git     *githost.Host
-	// outside is how the world outside of the cluster is played; nil when
-	// nobody can.
+	// outside simulates the world outside of the cluster; nil if that is not possible.
 	outside Outside
 	// proxyEndpoint is the fleet's proxy for tenants; nil when it has none.
 	proxyEndpoint *proxyEndpoint
@@ -69,8 +67,8 @@ type Scenario struct {
 	// deliverIn is the namespace of the tenant's Kustomization, if that is not Namespace
 	// and the tenant commits to its repository; see [Scenario.delivering].
 	deliverIn string
-	// unplanted says why the tenant's repository does not hold what the
-	// attacks need in it; nil if it does.
+	// unplanted is the error of the commit with the attacks' files; nil if the tenant's
+	// repository has them.
 	unplanted error
 	// sync is the spec of the tenant's own Kustomization; see [Scenario.delivering].
 	sync map[string]any
@@ -100,9 +98,9 @@ func newScenario(config *rest.Config, admin client.WithWatch, git *githost.Host,
 	}, nil
 }
 
-// attacksFrom returns the namespace from where a tenant attacks: its account's, or the
-// tenant's first one if the platform keeps the account in a namespace of its own. There the
-// account has no rights, and what it could do would not be seen.
+// attacksFrom returns the namespace of the attacks' objects: the account's namespace, or the
+// tenant's first namespace if the account is in a namespace of the platform, where the account
+// has no rights.
 func attacksFrom(t discovery.Tenant, account discovery.Account) string {
 	if account.Namespace == "" || slices.Contains(t.Namespaces, account.Namespace) || len(t.Namespaces) == 0 {
 		return cmp.Or(account.Namespace, t.Name)
@@ -117,8 +115,8 @@ func (o Options) Account(t discovery.Tenant) discovery.Account {
 	return account
 }
 
-// attacker picks the account of a tenant to attack as, and its repository: the
-// first whose namespace delivers from one that is mapped.
+// attacker returns the account of a tenant that attacks, and its repository: the first account
+// whose namespace delivers from a mapped repository.
 func attacker(git *githost.Host, t discovery.Tenant) (discovery.Account, *discovery.Repository) {
 	for _, account := range t.Accounts {
 		for i, r := range t.Repositories {
@@ -171,8 +169,8 @@ func (e *Scenario) tryCreate(ctx context.Context, u *unstructured.Unstructured) 
 	return e.As.Create(ctx, u.DeepCopy(), client.DryRunAll)
 }
 
-// fluxPatience bounds the wait for Flux's answer to one object. Only who gets none waits
-// for so long, since Flux says something of whatever it stops.
+// fluxPatience is the maximum wait for Flux's condition on one object. The wait ends with the
+// condition, which Flux sets also if it refuses the object.
 const fluxPatience = 2 * time.Minute
 
 // apply creates a Flux object as the tenant, waits for Flux's answer, looks at
@@ -193,13 +191,13 @@ func (e *Scenario) apply(ctx context.Context, u *unstructured.Unstructured, look
 func (e *Scenario) create(ctx context.Context, u *unstructured.Unstructured) error {
 	err := e.As.Create(ctx, u)
 	if err != nil && ctx.Err() != nil {
-		// Who is interrupted does not know whether it was made.
+		// After an interruption the object may exist.
 		e.remove(u)
 	}
 	// Attacks run side by side, so that one may get the last room and another
 	// none: that is no control of either.
 	if control, _ := controlOf(fmt.Sprint(err)); err != nil && strings.HasPrefix(control, quotaControl) {
-		// Not wrapped, so that nobody takes it for a refusal.
+		// The error is not wrapped, so that it is not taken for a refusal.
 		return errors.New("the tenant's quota has no room for the attack: " + err.Error())
 	}
 	return err
@@ -284,8 +282,8 @@ func (e *Scenario) awaitCondition(ctx context.Context, u *unstructured.Unstructu
 	}
 }
 
-// readyCondition reads the condition Ready. It is final when Flux has looked at the
-// object as it is now and is not at work on it.
+// readyCondition reads the condition Ready. It is final when Flux has observed the object's
+// generation and does not reconcile it.
 func readyCondition(u *unstructured.Unstructured) (readiness, bool) { return conditionOf(u, "Ready") }
 
 // conditionOf is readyCondition for a condition of any type.
@@ -308,8 +306,8 @@ func conditionOf(u *unstructured.Unstructured, kind string) (readiness, bool) {
 	return readiness{}, false
 }
 
-// exists says whether an object is there. One that is on its way out is not:
-// namespaces of an earlier run take seconds to go.
+// exists reports whether an object exists. It returns false for an object that is being
+// deleted: the namespaces of an earlier run need seconds for that.
 func (e *Scenario) exists(ctx context.Context, u *unstructured.Unstructured) (bool, error) {
 	current := u.DeepCopy()
 	err := e.Admin.Get(ctx, client.ObjectKeyFromObject(u), current)
@@ -322,7 +320,7 @@ func (e *Scenario) exists(ctx context.Context, u *unstructured.Unstructured) (bo
 // name makes the name of an object of an attack.
 func name(id string) string { return "tenure-attack-" + strings.ToLower(id) }
 
-// configMap is the canary of most attacks: an object that nobody else makes.
+// configMap returns the canary of most attacks: an object that no other program creates.
 func configMap(namespace, name string) *unstructured.Unstructured {
 	return object("v1", "ConfigMap", namespace, name, map[string]any{"data": map[string]any{"touched": "by tenure verify"}})
 }
@@ -383,7 +381,7 @@ func keyOf(u *unstructured.Unstructured) client.ObjectKey { return client.Object
 func manifest(objects ...*unstructured.Unstructured) string {
 	var out strings.Builder
 	for _, u := range objects {
-		// What is made of maps, strings and numbers can be written.
+		// Marshalling maps, strings and numbers cannot fail.
 		content, _ := yaml.Marshal(u.Object)
 		fmt.Fprintf(&out, "---\n%s", content)
 	}

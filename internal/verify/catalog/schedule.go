@@ -21,8 +21,8 @@ const (
 	plantedAtATime = 4
 )
 
-// tenantRun is what is tried as one tenant, with a place for each result; nil is
-// the result of what was not tried.
+// tenantRun holds the attacks of one tenant and their results. The result of an attack that
+// was not tried is nil.
 type tenantRun struct {
 	scenario *Scenario
 	attacks  []Attack
@@ -65,8 +65,8 @@ func (s *scheduler) run(ctx context.Context, all []*tenantRun) error {
 	return nil
 }
 
-// rounds parts tenants that deliver from the same branch of a repository: what is
-// planted for one would replace what is planted for the other.
+// rounds puts tenants that deliver from the same branch of a repository into different rounds,
+// because the files for one tenant would replace the files for the other.
 func rounds(all []*tenantRun) [][]*tenantRun {
 	var parts [][]*tenantRun
 	next := map[string]int{}
@@ -85,13 +85,13 @@ func rounds(all []*tenantRun) [][]*tenantRun {
 	return parts
 }
 
-// runRound plants what the attacks need in the tenants' repositories, in all of
-// them in one go, tries the attacks, and takes it out again.
+// runRound commits the attacks' files to the repositories of all tenants, runs the attacks,
+// and removes the files.
 func (s *scheduler) runRound(ctx context.Context, all []*tenantRun) error {
 	defer func() {
 		var group errgroup.Group
 		group.SetLimit(plantedAtATime)
-		// The cluster may be what has ended.
+		// The cluster may have ended.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
 		defer cancel()
 		for _, a := range all {
@@ -99,7 +99,7 @@ func (s *scheduler) runRound(ctx context.Context, all []*tenantRun) error {
 				group.Go(func() error { return a.restore(ctx) })
 			}
 		}
-		// What stays does harm to nobody: the cluster is a copy.
+		// Remaining files do no harm: the cluster works with a copy.
 		_ = group.Wait()
 	}()
 	var group errgroup.Group
@@ -216,8 +216,7 @@ func (s *scheduler) runAttack(ctx context.Context, a *tenantRun, at int) {
 	}
 	began := time.Now()
 	r := Result{Attack: attack, Tenant: e.Tenant.Name, Finding: e.try(ctx, attack)}
-	// What fails while everything is being given up says nothing; what has
-	// got through by then, has.
+	// After a cancellation only attacks that got through have a result.
 	if ctx.Err() != nil && r.Finding.Outcome != GotThrough {
 		return
 	}
@@ -230,7 +229,7 @@ func (s *scheduler) runAttack(ctx context.Context, a *tenantRun, at int) {
 	}
 }
 
-// try runs one attack, if the tenant has what it needs.
+// try runs one attack, if the tenant meets its requirements.
 func (e *Scenario) try(ctx context.Context, a Attack) Finding {
 	switch {
 	case a.Files != nil && e.Repository == nil:
@@ -255,9 +254,9 @@ func (e *Scenario) try(ctx context.Context, a Attack) Finding {
 	return f
 }
 
-// withDoubts turns what got through into what is not proven, if it is an attack that
-// an admission policy may stop, and a part of the fleet that may have one is not
-// really there.
+// withDoubts returns a finding that is not proven for an attack that got through, if an
+// admission policy may stop the attack and a part of the fleet that may have such a policy is
+// simulated or missing.
 func (e *Scenario) withDoubts(a Attack, f Finding) Finding {
 	if len(e.doubts) == 0 || !a.admission() {
 		return f

@@ -21,11 +21,11 @@ import (
 // opens a file.
 var decryptionKeyMissing = regexp.MustCompile(`cannot get sops data key|no identity matched any of the recipients`)
 
-// noKeyControl is what stops who has not got the key.
+// noKeyControl is the control that stops a tenant without the key.
 const noKeyControl = "keys per tenant"
 
-// globalKeyFlag names a Secret whose keys kustomize-controller uses for whoever
-// names no key.
+// globalKeyFlag names a Secret whose keys kustomize-controller uses for Kustomizations
+// without keys of their own.
 const globalKeyFlag = "--sops-age-secret"
 
 func init() {
@@ -98,8 +98,7 @@ func (e *Scenario) keys(ctx context.Context, in func(namespace string) bool) ([]
 	return keys, nil
 }
 
-// keysOf are the keys of a Secret; there are none if it is not there. What is
-// kept of them is public.
+// keysOf returns the public parts of the keys in a Secret, and none if it does not exist.
 func (e *Scenario) keysOf(ctx context.Context, secret client.ObjectKey) ([]decryptionKey, error) {
 	s := &corev1.Secret{}
 	err := e.Admin.Get(ctx, secret, s)
@@ -126,8 +125,7 @@ func (e *Scenario) keysOf(ctx context.Context, secret client.ObjectKey) ([]decry
 	return keys, nil
 }
 
-// foreignKeys are those of everybody else: of the controller, of the platform
-// and of other tenants.
+// foreignKeys returns the keys of the controller, of the platform and of other tenants.
 func (e *Scenario) foreignKeys(ctx context.Context) ([]decryptionKey, error) {
 	keys, err := e.keys(ctx, func(namespace string) bool { return !slices.Contains(e.Tenant.Namespaces, namespace) })
 	if err != nil {
@@ -150,9 +148,9 @@ func (e *Scenario) foreignKeys(ctx context.Context) ([]decryptionKey, error) {
 // sealPatience bounds the search for keys.
 const sealPatience = 30 * time.Second
 
-// sealedFiles are a canary for the keys of everybody else and for one that
-// nobody has, so that there always is a canary; and the same for the tenant's
-// own keys, in clear if it has none.
+// sealedFiles returns a canary that is encrypted for all foreign keys and for one unknown key,
+// so that there is always a canary, and the positive control, which is encrypted for the
+// tenant's own keys, or in clear if the tenant has none.
 func (e *Scenario) sealedFiles(id string) map[string]string {
 	ctx, cancel := context.WithTimeout(context.Background(), sealPatience)
 	defer cancel()
@@ -189,9 +187,9 @@ func (e *Scenario) sealedFiles(id string) map[string]string {
 	return files
 }
 
-// decrypts tries to have the canary decrypted with each of the tenant's Secrets;
-// an empty name stands for none. It is stopped if the key is what is wanting, and
-// the tenant's own key, if it has one, does open what was encrypted for it.
+// decrypts tries to have the canary decrypted with each of the tenant's Secrets; an empty name
+// stands for no Secret. The attack is stopped if Flux lacks the key, and the tenant's own key,
+// if it has one, decrypts the positive control.
 func (e *Scenario) decrypts(ctx context.Context, id string, secrets []string) Finding {
 	foreign, err := e.foreignKeys(ctx)
 	if err != nil {

@@ -24,8 +24,8 @@ const nothingHere = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomiz
 // folder is the path of an attack's own folder in the tenant's repository.
 func folder(key string) string { return path.Join(attackFolder, strings.ToLower(key)) }
 
-// commit changes the tenant's repository as it is served, and asks the source
-// to look. It returns the revision.
+// commit adds a commit to the tenant's repository on the local Git host, and requests a
+// reconciliation of the source. It returns the revision.
 func (e *Scenario) commit(ctx context.Context, message string, edit func(*githost.Tree) error) (string, error) {
 	revision, err := e.git.Commit(ctx, e.Repository.URL, e.Repository.Branch, message, edit)
 	if err != nil {
@@ -34,8 +34,8 @@ func (e *Scenario) commit(ctx context.Context, message string, edit func(*githos
 	return revision, flux.RequestReconcile(ctx, e.Admin, e.Repository.Source)
 }
 
-// plant puts the files of the attacks into the tenant's repository and waits
-// until Flux has fetched them. What it returns takes them out again.
+// plant commits the files of the attacks to the tenant's repository and waits until Flux has
+// fetched them. It returns a function that removes them.
 func (e *Scenario) plant(ctx context.Context, attacks []Attack) (func(context.Context) error, error) {
 	files := map[string]string{}
 	for _, a := range attacks {
@@ -139,8 +139,8 @@ func (e *Scenario) makeSlimSources(ctx context.Context) (slim, near *unstructure
 	return slim, near, nil
 }
 
-// fetchPatience bounds the wait for a commit to be fetched: a repository may be
-// large, and those of all tenants are fetched in one go.
+// fetchPatience is the maximum wait until Flux has fetched a commit: a repository may be
+// large, and Flux fetches the repositories of all tenants at the same time.
 const fetchPatience = 2 * time.Minute
 
 // awaitSource waits until a source has the revision.
