@@ -51,15 +51,15 @@ type Rule struct {
 	Title string
 	// Rows are the rows of the catalogue of attacks that it stops.
 	Rows []string
-	// resources are what it looks at.
+	// resources are the resources and operations that the rule matches.
 	resources []admissionregistrationv1.NamedRuleWithOperations
-	// conditions are CEL; the rule is asked if all hold. One that does not hold
-	// is the last to be looked at, so the cheap ones come first.
+	// conditions are CEL expressions; the rule is evaluated if all are true. The API
+	// server stops at the first false one, so cheap conditions come first.
 	conditions []string
 	// variables are CEL, in order.
 	variables []admissionregistrationv1.Variable
-	// validations are what must hold, in order: who breaks several is told the
-	// first.
+	// validations are evaluated in order; a refusal has the message of the first one that
+	// is false.
 	validations []validation
 	// refusal is CEL in the place of validations: the message, or the empty
 	// string.
@@ -89,10 +89,9 @@ type Rule struct {
 	everyKind bool
 	// own rules read TenantParameters only, and deny nothing in a namespace without them.
 	own bool
-	// ofNamespaces are rules for the namespaces of tenants themselves, by our
-	// label. They read the profile: before a namespace is there, it has no
-	// parameters. Without a profile they hold nobody back: admins must be able to
-	// make namespaces then.
+	// ofNamespaces marks a rule about tenants' Namespace objects, selected by Tenure's
+	// label. It reads the profile, because a namespace has no parameters before it exists.
+	// Without a profile the rule refuses nothing, so that admins can create namespaces.
 	ofNamespaces bool
 	// profiled rules hold in every namespace and read the profile. Without a profile they
 	// deny nothing.
@@ -172,8 +171,7 @@ func Rules() []Rule {
 	return rules
 }
 
-// Policies returns the policies and bindings of all rules, that deny what the
-// rules forbid.
+// Policies returns the policies of all rules, and bindings that deny.
 func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 	policies, bindings := objectPolicies()
 	for _, r := range enforced() {
@@ -242,8 +240,8 @@ func where(operator metav1.LabelSelectorOperator, labels ...string) *metav1.Labe
 	return s
 }
 
-// paramRef names the parameters. Without them nothing is allowed: a profile that
-// somebody deleted opens no door.
+// paramRef refers to the parameters. Without parameters the API server denies the request, so
+// that deleting the profile allows nothing.
 func paramRef(name string) *admissionregistrationv1.ParamRef {
 	deny := admissionregistrationv1.DenyAction
 	return &admissionregistrationv1.ParamRef{Name: name, ParameterNotFoundAction: &deny}
@@ -265,10 +263,10 @@ func (r Rule) binding(policy, name string, params *admissionregistrationv1.Param
 	return b
 }
 
-// narrowed returns the bindings of a rule about shards in the place of one: for the
-// namespaces that are in a shard, and for objects in others that say they are in one.
-// The API server makes nothing ready for a policy before a binding has been found, so
-// that the rule costs nothing where nobody has shards.
+// narrowed returns the bindings of a rule about shards: one for the namespaces that are in a
+// shard, and one for objects in other namespaces with a shard label. The API server prepares
+// the evaluation of a policy only after a binding has matched, so that the rule costs nothing
+// in a cluster without shards.
 func (r Rule) narrowed(b admissionregistrationv1.ValidatingAdmissionPolicyBinding) []admissionregistrationv1.ValidatingAdmissionPolicyBinding {
 	if !r.sharded {
 		return []admissionregistrationv1.ValidatingAdmissionPolicyBinding{b}
@@ -316,7 +314,7 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 			Name: "applies" + strings.Repeat("-further", i), Expression: join(together, " && "),
 		})
 	}
-	// The API server makes the message of what is not refused, too.
+	// The API server also evaluates the message of a request that it allows.
 	holds, message := "variables.refusal == ''", "variables.refusal"
 	if r.objects {
 		holds = "!variables.refused"
@@ -361,9 +359,9 @@ func (r Rule) policy(name string, params *admissionregistrationv1.ParamKind, nam
 	return p
 }
 
-// firstOf is CEL for the message of the first validation that does not hold, and
-// for the empty string if all do. One expression costs the API server less than
-// ten: what it makes ready for each takes longer than most of them.
+// firstOf returns CEL for the message of the first false validation, or an empty string if all are true.
+// One expression costs the API server less than ten, because preparing an expression takes
+// longer than evaluating most of them.
 func firstOf(validations []validation) string {
 	refusal := "''"
 	for _, v := range slices.Backward(validations) {
@@ -372,7 +370,8 @@ func firstOf(validations []validation) string {
 	return refusal
 }
 
-// breaksGlass is CEL that holds for who is in a group that no rule holds back.
+// breaksGlass is CEL that is true for users in a break-glass group, which is exempt from all
+// rules.
 const breaksGlass = "has(params.spec.breakGlass) && has(request.userInfo.groups) && request.userInfo.groups.exists(g, g in params.spec.breakGlass)"
 
 // exempt is CEL for the names of the rules that the object is exempt from.

@@ -66,9 +66,9 @@ const specChanged = "oldObject == null || !has(object.spec) || !has(oldObject.sp
 	" && !(has(oldObject.metadata.annotations) && '" + reconcileEvery + "' in oldObject.metadata.annotations" +
 	" && oldObject.metadata.annotations['" + reconcileEvery + "'] == object.metadata.annotations['" + reconcileEvery + "'])"
 
-// isAdmin is CEL that holds if the user may update the profile; such a user is exempt
-// from the rules for tenants. It asks RBAC, so that nobody has to keep a list of users.
-// No RoleBinding can give this right.
+// isAdmin is CEL that is true if the user may update the profile; such a user is exempt from
+// the rules for tenants. It asks the authorizer, so that admins need no list of users. No
+// RoleBinding can give this right, because the profile is cluster-scoped.
 var isAdmin = fmt.Sprintf("authorizer.group('%s').resource('tenancyprofiles').check('update').allowed()", v1alpha1.GroupVersion.Group)
 
 // isManager is CEL that holds if the manager sent the request. Rules that do not read the
@@ -136,14 +136,14 @@ func below(parent string, parts []string, expression string, depth int) string {
 // quote writes a CEL string.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `\'`) + "'" }
 
-// cleanURL is what an address has to look like before it is compared with a
-// pattern: no user name but that of SSH, nothing encoded, no query, so that it
-// is read by every library as it is read here. Dots are looked at by themselves.
+// cleanURL is the syntax that an address must have before it is compared with a pattern: a
+// user name for SSH only, no percent-encoding and no query, so that all libraries parse it in
+// the same way. Another expression checks dots.
 const cleanURL = `^(https?|ssh|oci)://([a-z0-9_-]+@)?[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?$`
 
-// maxAddress bounds how long an address may be, in bytes. With patterns as long
-// and as many as the profile may have, comparing stays within what the API server
-// lets a policy cost.
+// maxAddress is the maximum length of an address, in bytes. With the longest and the most
+// patterns that a profile may have, comparing stays within the API server's limit on the cost
+// of a policy.
 const maxAddress = 256
 
 // matchesAny is CEL that holds if an address is clean and one of the patterns
@@ -168,10 +168,10 @@ func matchesHelm(address, patterns string) string {
 		address, matchesAny(address, patterns), quote(cleanURL), patterns, maxAddress, host)
 }
 
-// outside is CEL that holds if one of the patterns matches an address or, without
-// any, if it is an https address whose host is no name or address of a cluster. The
-// resolver of a Pod also finds Services by names that end in a namespace, so the last
-// label has to be one that the world may have, and no namespace of the platform's.
+// outside returns CEL that is true if one of the patterns matches an address. Without patterns
+// it is true for an https address whose host is neither an IP address nor a cluster-internal
+// name. The resolver of a Pod also finds Services by names that end in a namespace, so the
+// last label must look like a public domain and must not be a namespace of the platform.
 func outside(address, patterns string) string {
 	const (
 		world   = `^https://[a-z0-9][a-z0-9-]*([.][a-z0-9-]+)*[.]([a-z]{2,}|xn--[a-z0-9-]*[a-z0-9])(:[0-9]{1,5})?(/.*)?$`

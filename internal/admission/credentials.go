@@ -10,10 +10,10 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// credentialRights: the manager may give itself the rights to keep the credentials
-// of an account, in the account's own namespace and in those of its tenant. Nobody
-// gives them to anybody else, and in no other namespace. RBAC can say which roles
-// somebody may give, but not where.
+// credentialRights lets the manager give itself the rights to write the credentials of an
+// account, in the account's own namespace and in its tenant's namespaces. The rule refuses
+// these rights for all other users and namespaces. RBAC can limit the roles that a user may
+// bind, but not the namespaces.
 func credentialRights() Rule {
 	owner := "authorizer.serviceAccount(variables.account[0], variables.account[1]).group('" + v1alpha1.GroupVersion.Group + "')"
 	only := func(expression string) string { return "!variables.known || (" + expression + ")" }

@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ownsTenant returns CEL that holds if an account in the request's namespace owns a
-// tenant; RBAC answers that in one check. The rights of an owner reach beyond the
-// namespace: whoever acts as its account creates namespaces. Text that cannot be an
-// account's name never owns a tenant.
+// ownsTenant returns CEL that is true if an account in the request's namespace owns a tenant,
+// by one check of the authorizer. An owner's rights reach beyond the namespace: a client with
+// the account's identity can create namespaces. Text that cannot be an account's name owns no
+// tenant.
 func ownsTenant(account string) string {
 	return fmt.Sprintf("(%[1]s.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$') && authorizer.serviceAccount(request.namespace, %[1]s).group('%[2]s').resource('%[3]s').check('create').allowed())",
 		account, v1alpha1.GroupVersion.Group, v1alpha1.OwnersResource)
@@ -99,9 +99,9 @@ func tokens() Rule {
 	}
 }
 
-// ownerAccounts returns the rule that protects the service account of an owner. The
-// metadata of the account decides who may use it: annotations create credentials for it,
-// here and in clouds. Nobody gets a token of it.
+// ownerAccounts returns the rule that protects the service account of an owner. Annotations on
+// the account create credentials for it, in the cluster and in clouds. The rule refuses such
+// annotations and all tokens of the account.
 func ownerAccounts() Rule {
 	const account = "(" + asksToken + " || " + keepsToken + " ? " + tokenAccount + " : " + objectName + ")"
 	different := []string{changed("labels"), changed("annotations"), changed("finalizers"), changed("ownerReferences")}

@@ -8,9 +8,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// images: in the platform's namespaces run the images that somebody checked, and
-// no others, whoever asks: the account that makes Pods of Deployments is the same
-// for everybody.
+// images allows only verified images in the platform's namespaces, for all users: the
+// controller that creates the Pods of Deployments has the same account for all of them.
 func images() Rule {
 	const withTag = `^[^@]*:[^/@]*@` // no port: that is before a slash
 	without := fmt.Sprintf("(i.matches('%s') ? i.substring(0, i.substring(0, i.indexOf('@')).lastIndexOf(':')) + i.substring(i.indexOf('@')) : i)", withTag)

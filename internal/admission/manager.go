@@ -50,8 +50,8 @@ func managerRequests() Rule {
 			on(all, groupSource, "gitrepositories", "ocirepositories", "externalartifacts", "externalartifacts/status"),
 			on(all, groupWebhooks, "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
 		},
-		// Whoever creates these, the rule tenure-accounts checks the account that Flux
-		// applies them as.
+		// For all users, the rule tenure-accounts checks the account that Flux impersonates
+		// for these.
 		ungoverned: []admissionregistrationv1.NamedRuleWithOperations{
 			on(creates, groupKustomize, kustomizations...), on(creates, groupHelm, helmReleases...), on(creates, groupSource, "gitrepositories", "ocirepositories"),
 		},

@@ -15,8 +15,8 @@ import (
 // that applied an object.
 var AppliedBy = []string{groupKustomize + "/namespace", groupHelm + "/namespace"}
 
-// PodSecurityLabel is the label of a namespace with its Pod Security level; with
-// -version at the end, it is that of the level's version.
+// PodSecurityLabel is the label of a namespace with its Pod Security level. With the suffix
+// -version it is the label with the level's version.
 const PodSecurityLabel = "pod-security.kubernetes.io/enforce"
 
 // AdmissionMark is the annotation by which the webhook knows the namespaces that it has
@@ -50,19 +50,19 @@ func owns(tenant string) string {
 	return fmt.Sprintf("(%[1]s != '' && authorizer.group('%[2]s').resource('tenants').name(%[1]s).check('%[3]s').allowed())", tenant, v1alpha1.GroupVersion.Group, v1alpha1.VerbOwn)
 }
 
-// tenantOf is CEL for the tenant of a namespace that may be null or have no
-// labels, an empty text if it is nobody's.
+// tenantOf returns CEL for the tenant of a namespace, or an empty string if it has none. The namespace may
+// be null or have no labels.
 func tenantOf(namespace string) string {
 	return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata.labels) ? (%[2]s) : '')", namespace, tenantName(namespace, "''"))
 }
 
-// namespaces: the labels of a namespace say whose it is and what holds in it. The
-// selector of a binding looks at the labels as they would become, so this rule
-// is asked about every namespace, and reads no parameters.
+// namespaces protects the labels of a namespace that assign it to a tenant and choose its
+// rules. The selector of a binding matches the new labels, so this rule matches every
+// namespace and reads no parameters.
 //
-// Owners may make namespaces of their tenants, and delete them as far as RBAC
-// lets them. They need the right to patch each namespace, as Flux applies, so
-// unlike others they are held back from namespaces that are nobody's as well.
+// Owners may create namespaces of their tenants, and delete them if RBAC allows it. They have
+// the right to patch all namespaces, which Flux's apply needs, so this rule also refuses their
+// changes of namespaces without a tenant.
 func namespaces() Rule {
 	tenant := func(object string) string {
 		var any []string
@@ -89,7 +89,7 @@ func namespaces() Rule {
 			notAdmin[0],
 			notAdmin[1],
 			tenant("object") + " || " + tenant("oldObject") + " || " + isOwner,
-			// A patch that changes nothing shows what it did not change.
+			// The answer to a patch that changes nothing contains the object.
 			"request.operation == 'CREATE' || (request.operation == 'DELETE' ? " + isOwner + " : " +
 				"has(request.subResource) && request.subResource in ['status', 'finalize'] || object.spec != oldObject.spec" +
 				" || " + changed("labels") + " || " + changed("annotations") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
@@ -109,9 +109,9 @@ func isProtected(key string) string {
 	return fmt.Sprintf("%[1]s.matches(%[2]s) && !%[1]s.matches(%[3]s)", key, quote(tenancy.ProtectedKeys), quote(tenancy.FreeKeys))
 }
 
-// allowedLabel is CEL for the protected labels that a new namespace of an owner
-// may have: whose it is, and a Pod Security level that holds its Pods back. The
-// webhook adds them, and whoever gives them gives nothing away.
+// allowedLabel returns CEL for the protected labels that a new namespace of an owner may have:
+// the tenant's labels, and Pod Security levels of baseline or restricted. The webhook adds
+// them, and they give the owner no rights.
 func allowedLabel(key string) string {
 	return fmt.Sprintf("%[1]s in ['%[2]s', '%[4]s'] || %[1]s == '%[3]s' && variables.labels[%[1]s] in ['baseline', 'restricted'] || %[1]s == '%[3]s-version' && variables.labels[%[1]s] == 'latest'",
 		key, strings.Join(tenantLabels, "', '"), PodSecurityLabel, v1alpha1.LabelMadeBy)
@@ -126,7 +126,7 @@ func inline(expression string, variables []admissionregistrationv1.Variable) str
 	return strings.ReplaceAll(expression, "variables.name", objectName)
 }
 
-// newNamespace is what has to hold of a new namespace of an owner's.
+// newNamespace returns the validations of a new namespace of an owner.
 func newNamespace() []validation {
 	const (
 		subject = "'namespace ' + variables.name + ' '"

@@ -30,8 +30,8 @@ func status() Rule {
 	return r
 }
 
-// externalArtifacts: an artifact that nobody fetched would go around the rules
-// for sources.
+// externalArtifacts lets only the platform write ExternalArtifacts: an ExternalArtifact of a
+// tenant would bypass the rules for sources.
 func externalArtifacts() Rule {
 	return Rule{
 		Name: Prefix + "external-artifacts", Rows: []string{"S3"},
@@ -74,7 +74,7 @@ func managed() Rule {
 		Name: Prefix + "managed", Rows: []string{"I10", "I23", "A5", "W1"},
 		Title: "what the platform applied to a tenant's namespace is changed by the platform",
 		resources: append(fluxKinds(all),
-			// Kubernetes counts in a quota's status, and holds the tenant to what it says.
+			// Kubernetes enforces a quota by its status.
 			on(all, "", "serviceaccounts", "secrets", "configmaps", "resourcequotas", "resourcequotas/status", "limitranges"),
 			on(all, "rbac.authorization.k8s.io", "roles", "rolebindings"),
 			on(all, "networking.k8s.io", "networkpolicies"),

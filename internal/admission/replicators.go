@@ -8,9 +8,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// replicators: the manager may give itself the right to act as the accounts of a
-// namespace, since RBAC cannot say in which. This says so: in those of tenants. And
-// nobody gets the right for all namespaces at once.
+// replicators limits the manager's right to give itself impersonation of a namespace's
+// accounts to the namespaces of tenants, which RBAC cannot express. It refuses this right for
+// all namespaces at once, for every user.
 func replicators() Rule {
 	var ofTenant []string
 	for _, label := range tenantLabels {

@@ -66,8 +66,7 @@ func references() Rule {
 	return r
 }
 
-// sources: what is fetched comes from addresses that somebody approved, and with
-// the tenant's own credentials.
+// sources limits tenants' sources to approved addresses and the tenant's own credentials.
 func sources() Rule {
 	allowed := posture + ".sources"
 	r := Rule{

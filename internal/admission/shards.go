@@ -12,8 +12,8 @@ import (
 // into the namespace's shard.
 const Sharding = Prefix + "sharding"
 
-// shardedKinds are the kinds whose controllers `tenure profile --shard` copies,
-// which are those of Flux's own documentation about shards.
+// shardedKinds returns the kinds whose controllers `tenure profile --shard` copies: the kinds in
+// Flux's documentation about sharding.
 func shardedKinds() []admissionregistrationv1.NamedRuleWithOperations {
 	return []admissionregistrationv1.NamedRuleWithOperations{
 		on(writes, groupKustomize, kustomizations...), on(writes, groupHelm, helmReleases...), on(writes, groupSource, sourceKinds...),
@@ -38,8 +38,8 @@ func shards() Rule {
 		Title:     "Flux objects are in the shard of their namespace",
 		resources: shardedKinds(),
 		sharded:   true,
-		// That the object stays where it was is nobody's doing, also when the
-		// namespace has moved meanwhile.
+		// An update that keeps the object's shard is allowed, also after the namespace has
+		// moved to another shard.
 		conditions: []string{shardMoved},
 		validations: []validation{{
 			shardOf("object") + " == " + of,
@@ -48,14 +48,13 @@ func shards() Rule {
 	}
 }
 
-// ShardPolicy returns the policy, and its bindings, that gives Flux objects of
-// tenants the label of their namespace's shard, so that nobody has to write it: not
-// the tenant, and not helm-controller, which makes HelmCharts. It needs Kubernetes
-// 1.36, where MutatingAdmissionPolicies are stable. What a request says of the shard
-// itself stays, for the rule tenure-shards to refuse.
+// ShardPolicy returns the policy, and its bindings, that adds the label of the namespace's
+// shard to tenants' Flux objects. So neither the tenant nor helm-controller, which creates
+// HelmCharts, has to set it. It needs Kubernetes 1.36, where MutatingAdmissionPolicies are
+// stable. It keeps a shard label in the request, which the rule tenure-shards may refuse.
 //
-// An object that is older than the shard comes into it with the next request that
-// changes it; so does one whose namespace has moved.
+// An object that is older than the shard, or whose namespace has moved, gets the label with
+// its next change.
 func ShardPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, []admissionregistrationv1.MutatingAdmissionPolicyBinding) {
 	const (
 		add   = "[JSONPatch{op: 'add', path: '/metadata/labels', value: {}}]"

@@ -8,10 +8,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// Shared is the policy of the rules about what Flux objects ask for in their spec.
-// Nearly every request about such an object is one for several of these rules,
-// and what the API server makes ready for a policy, the request and the object
-// and the parameters four times over, costs it more than the rule.
+// Shared is the policy of the rules about the spec of Flux objects. Nearly every request for
+// such an object matches several of these rules. The API server converts the request, the
+// object and the parameters four times for each policy, which costs more than a rule.
 const Shared = Prefix + "flux-objects"
 
 // shared returns the rules about the specs of Flux objects as one.
@@ -24,8 +23,8 @@ func shared() Rule {
 		variables:  []admissionregistrationv1.Variable{reconcilers},
 		shared:     true,
 	}
-	// All that is wrong is told at once, so that nobody is sent away five times.
-	// Whoever shows it leaves out the first two characters.
+	// The message contains all refusals, so that the user can correct them at once. It
+	// leaves out the first two characters.
 	refusals := []string{"(has(object.spec) ? '' : '; ' + " + objectPhrase + " + 'needs a spec')"}
 	for _, r := range Rules() {
 		if !r.shared {
@@ -39,12 +38,11 @@ func shared() Rule {
 	return one
 }
 
-// allowed is CEL for a match condition: it holds if no shared rule has anything to
-// say. Before the API server looks at validations and messages, it converts the
-// request, the object, the parameters and the namespace three times more, and of what
-// is allowed it makes the message as well. So it finds out first, by expressions
-// without messages, whether there is anything to say. What, and who is exempt, is
-// the validation's to say: whatever that refuses must not be allowed here.
+// allowed returns CEL for a match condition: it is true if no shared rule refuses the request.
+// Before the API server evaluates validations and messages, it converts the request, the
+// object, the parameters and the namespace three more times, and it also evaluates the message
+// of a request that it allows. So this condition decides first, by expressions without
+// messages and exemptions. It must not allow any request that the validation refuses.
 func allowed(params *admissionregistrationv1.ParamKind) string {
 	all := []string{"has(object.spec)"}
 	for _, r := range Rules() {
@@ -71,8 +69,7 @@ func holding(validations []validation) string {
 	return join(all, " && ")
 }
 
-// variable is the name of the variable of a shared policy that holds what the
-// rule has to say.
+// variable returns the name of the shared policy's variable that holds the rule's refusal.
 func (r Rule) variable() string {
 	return strings.ReplaceAll(strings.TrimPrefix(r.Name, Prefix), "-", "_")
 }
@@ -92,8 +89,8 @@ func (r Rule) Without(policy *admissionregistrationv1.ValidatingAdmissionPolicy)
 	return true
 }
 
-// kinds is CEL for the resources that a rule is about, by their names alone:
-// those of Flux and Flagger are all different.
+// kinds returns CEL for the resources of a rule, by their names alone: the resource names of
+// Flux and Flagger are all different.
 func (r Rule) kinds() string {
 	var names []string
 	for _, on := range r.resources {

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// everywhere is CEL: whoever may do the same in every namespace has the right from
-// the platform, by a ClusterRoleBinding, and not from a tenant: nodes, the scheduler,
-// controllers of the platform's in namespaces of their own.
+// everywhere is CEL for a check of the same right in all namespaces. Only the platform gives
+// such a right, by a ClusterRoleBinding: to nodes, to the scheduler, and to the platform's
+// controllers.
 const everywhere = "authorizer.group(request.resource.group).resource(request.resource.resource)" +
 	".subresource(has(request.subResource) ? request.subResource : '')"
 
@@ -42,10 +42,10 @@ const (
 		" !(f in " + allowedFinalizers + ") && !(oldObject != null && has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers)))"
 )
 
-// templatesHoldUp is that a template gets a finalizer that it did not have.
-// Kubernetes' controllers, which no rule holds back, copy it to each Pod and volume
-// claim that they make. The kinds are those of Kubernetes: fields of the same name in
-// others may be anything.
+// templatesHoldUp is CEL that is true if a template gets a new finalizer. Kubernetes'
+// controllers, which are exempt, copy it to each Pod and volume claim that they create. It
+// covers Kubernetes' own kinds only: in other kinds, fields with the same names may mean
+// something else.
 var templatesHoldUp = "(request.operation in ['CREATE', 'UPDATE'] && request.resource.group in ['', 'apps', 'batch'] && request.resource.resource in" +
 	" ['controllerrevisions', 'cronjobs', 'daemonsets', 'deployments', 'jobs', 'podtemplates', 'replicasets', 'replicationcontrollers', 'statefulsets']" +
 	" && " + templateFinalizers("object") + ".exists(f, !(f in " + allowedFinalizers + ") && !(oldObject != null && f in " + templateFinalizers("oldObject") + ")))"
@@ -64,13 +64,12 @@ func templateFinalizers(object string) string {
 	return "(" + strings.Join(all, " + ") + ")"
 }
 
-// contents: what a tenant puts into its namespaces can be removed again, and a
-// tenant that is cordoned changes nothing. What runs goes on running: its leases and
-// events are not held back.
+// contents refuses finalizers that block the deletion of a tenant's objects, and all changes
+// of a cordoned tenant. Running workloads go on: the rule exempts leases and events.
 //
-// Both are about every kind, so they are one policy: what the API server makes ready
-// for one costs more than the rule. Who has rights beyond the tenant is not asked:
-// controllers of the platform's put finalizers on tenants' objects.
+// Both rules match every kind, so they are one policy, because a policy costs more than a
+// rule. Users with rights beyond the tenant are exempt: the platform's controllers set
+// finalizers on tenants' objects.
 func contents() Rule {
 	return Rule{
 		Name: Prefix + "contents", Rows: []string{"A4"},
@@ -81,8 +80,8 @@ func contents() Rule {
 			},
 			Rule: admissionregistrationv1.Rule{
 				APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"},
-				// There are no parameters for what is in no namespace, and the API
-				// server would refuse all of it.
+				// Cluster-scoped objects have no parameters, so the API server would
+				// refuse all of them.
 				Scope: new(admissionregistrationv1.NamespacedScope),
 			},
 		}}, on([]admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}, "", "namespaces", "namespaces/*")},
@@ -101,8 +100,8 @@ func contents() Rule {
 	}
 }
 
-// protected: a Tenant is not deleted by mistake. That holds for everybody: who may
-// change the Tenant can take the protection off.
+// protected refuses the deletion of a protected Tenant, for all users: a user who may change
+// the Tenant can remove the protection.
 func protected() Rule {
 	return Rule{
 		Name:  Prefix + "protected",

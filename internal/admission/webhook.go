@@ -95,9 +95,9 @@ func webhookClient() admissionregistrationv1.WebhookClientConfig {
 	}}
 }
 
-// Webhook returns the configuration of the webhook. It is called for namespaces
-// that owners of tenants make and for nothing else, so that nobody else waits for
-// it or is refused when it is away.
+// Webhook returns the configuration of the webhook. The API server calls it only for
+// namespaces that tenants' owners create, so that other requests neither wait for it nor fail
+// while it is down.
 func Webhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	scope := admissionregistrationv1.ClusterScope
 	rules := on(creates, "", "namespaces").RuleWithOperations

@@ -10,10 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Cluster returns the cluster-scoped objects of a Tenant, that has these
-// namespaces: the right to make namespaces for its owners, and the ClusterRoles
-// that owners and the tenant's accounts share. A Tenant that is cordoned or being
-// deleted gives nobody the right to make namespaces.
+// Cluster returns the cluster-scoped objects of a Tenant with these namespaces: the owners'
+// right to create namespaces, and the ClusterRoles of the owners and the tenant's accounts. A
+// Tenant that is cordoned or being deleted gives no right to create namespaces.
 func Cluster(t *v1alpha1.Tenant, namespaces []string) []client.Object {
 	if len(validation.IsDNS1123Label(t.Name)) > 0 {
 		return nil
@@ -70,9 +69,9 @@ func ownersClusterRole(t *v1alpha1.Tenant, name string) *rbacv1.ClusterRole {
 	if !t.Spec.Cordoned && t.DeletionTimestamp.IsZero() {
 		verbs := []string{"create"}
 		if slices.ContainsFunc(t.Spec.Owners, func(o v1alpha1.Owner) bool { return o.Kind == rbacv1.ServiceAccountKind }) {
-			// To apply one from Git takes the right to patch; a rule in the API server
-			// holds it to the owner's tenants. What a refused patch says of the object
-			// is said before any rule is asked, so that people do without.
+			// Flux needs the right to patch in order to apply a namespace. An admission
+			// policy limits it to the owner's tenants. But a refused patch can reveal an
+			// object before admission, so users and groups do not get this right.
 			verbs = append(verbs, "patch")
 		}
 		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: verbs})

@@ -56,8 +56,8 @@ func UpToDate(existing, desired client.Object) bool {
 	return false
 }
 
-// sameSync compares the fields of Flux's objects that the manager writes; the
-// others have defaults, or are somebody else's.
+// sameSync compares the fields of Flux objects that the manager writes. Other fields have
+// defaults or other field managers.
 func sameSync(have, want *unstructured.Unstructured) bool {
 	if have.GetKind() != want.GetKind() {
 		return false

@@ -11,20 +11,19 @@ import (
 // maxKubeConfigs and maxReconcilers are how many names the schema lets parameters have.
 const maxKubeConfigs, maxReconcilers = 16, 16
 
-// Credentials are what the manager keeps in a namespace for accounts to apply with.
+// Credentials are the manager's objects in a namespace with which accounts apply.
 type Credentials struct {
 	// KubeConfigs are the names of the Secrets, in order.
 	KubeConfigs []string
 	// Accounts are the namespace's own accounts that have credentials, in order:
 	// to Flux they are like the tenant's, and so Pods may not run as them.
 	Accounts []string
-	// Stands are those of them that were made for credentials of an account of the
-	// same name elsewhere, in order. They have the role of tenants.
+	// Stands are the sorted accounts that the manager created for the credentials of an
+	// account with the same name in another namespace. They have the role of tenants.
 	Stands []string
 }
 
-// CredentialsIn reads from the RoleBindings of a namespace what the manager keeps
-// there.
+// CredentialsIn returns the credentials that the RoleBindings of a namespace record.
 func CredentialsIn(namespace string, bindings []*rbacv1.RoleBinding) Credentials {
 	var c Credentials
 	for _, b := range bindings {
@@ -49,8 +48,8 @@ func CredentialsIn(namespace string, bindings []*rbacv1.RoleBinding) Credentials
 	return c
 }
 
-// Allow returns the parameters of a namespace in which the manager keeps these
-// credentials: a Kustomization may use them, and nobody else writes them.
+// Allow returns the parameters of a namespace with these credentials: a Kustomization may use
+// them, and only the manager may write them.
 func (c Credentials) Allow(spec v1alpha1.TenantParametersSpec) v1alpha1.TenantParametersSpec {
 	spec = *spec.DeepCopy()
 	c.allow(&spec)

@@ -5,8 +5,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// The API server fills in what is left out. What is wanted has to have the same,
-// or it would differ from what is there for ever, and be written again and again.
+// The API server sets defaults. Desired objects need the same values, or they would always
+// differ from the existing objects and be written again and again.
 
 // defaultLimits is SetDefaults_LimitRangeItem of Kubernetes' core/v1.
 func defaultLimits(spec *corev1.LimitRangeSpec) {
@@ -20,7 +20,7 @@ func defaultLimits(spec *corev1.LimitRangeSpec) {
 	}
 }
 
-// filled is the list with what it lacks from another one.
+// filled returns the list with its missing resources from another list.
 func filled(list, from corev1.ResourceList) corev1.ResourceList {
 	if list == nil {
 		list = corev1.ResourceList{}

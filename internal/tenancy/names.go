@@ -8,8 +8,8 @@ import (
 // maxName is how long the name of an object may be, in bytes.
 const maxName = 253
 
-// The beginnings of names of objects that are made for a Tenant. Those of RBAC have
-// a colon, so that what somebody else makes is unlikely to have the same.
+// Prefixes of the names of a Tenant's objects. RBAC objects have a colon in their names, so that
+// they seldom collide with objects of others.
 const (
 	// OwnersPrefix and the tenant's name is the ClusterRole, and the
 	// ClusterRoleBinding, with which owners make namespaces.

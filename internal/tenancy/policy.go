@@ -83,9 +83,9 @@ func Exemptions(namespace string, profile *v1alpha1.TenancyProfile) []v1alpha1.E
 	return own
 }
 
-// withAddress adds an address to patterns. One that cannot be a pattern is left
-// out: parameters that the schema refuses would leave the namespace to the profile.
-// Its source is then refused, which the Tenant says.
+// withAddress adds an address to patterns, if it is a valid pattern: the schema would refuse
+// parameters with an invalid one, and the profile alone would apply to the namespace. The policy
+// then refuses the source, which the Tenant's condition reports.
 func withAddress(patterns []v1alpha1.AddressPattern, address string) []v1alpha1.AddressPattern {
 	pattern := v1alpha1.AddressPattern(address)
 	if len(patterns) >= maxPatterns || slices.Contains(patterns, pattern) || strings.Contains(address, "..") || !cleanAddress.MatchString(address) {
@@ -107,7 +107,7 @@ func refused(objects []client.Object, posture v1alpha1.Posture) []client.Object 
 	return found
 }
 
-// allows is what the rules tenure-sources and tenure-bounds say of a sync's object.
+// allows reports whether the rules tenure-sources and tenure-bounds allow a sync's object.
 func allows(posture v1alpha1.Posture, o *unstructured.Unstructured) bool {
 	text := func(field string) string {
 		value, _, _ := unstructured.NestedString(o.Object, "spec", field)

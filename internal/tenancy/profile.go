@@ -18,10 +18,9 @@ var ErrInvalid = errors.New("the TenancyProfile is not valid")
 // to have none.
 var everybody = []string{"system:authenticated", "system:unauthenticated", "system:serviceaccounts"}
 
-// ReadProfile reads a TenancyProfile from what the API server has, which may be
-// older than the schema, and looks for what a schema cannot say. The rules are
-// the names that exemptions may name; home is the namespace that Tenure runs in.
-// The error wraps [ErrInvalid] and names the field.
+// ReadProfile decodes a TenancyProfile, which may be older than the schema, and makes the checks
+// that a schema cannot make. rules are the names that exemptions may name; home is Tenure's
+// namespace. The error wraps [ErrInvalid] and names the field.
 func ReadProfile(content *unstructured.Unstructured, rules []string, home string) (*v1alpha1.TenancyProfile, error) {
 	profile := &v1alpha1.TenancyProfile{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, profile); err != nil {

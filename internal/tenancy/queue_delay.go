@@ -16,16 +16,16 @@ const (
 	shortestTimeout = 30 * time.Second
 )
 
-// MaxQueueDelay returns how much longer than on a quiet cluster a tenant's Kustomization waits
-// for one of so many workers, at most, while a namespace of others is as full as the
-// bounds let it be, of Kustomizations that wait as long as they may. The queue serves
-// who came first, and an object is in it once, beside being worked on: so what the
-// workers are at is waited for, and then each of the objects once. A second such
-// namespace adds to the latter alone. Workers below one count as [Workers]; what is
-// longer than a Duration holds is the longest Duration.
+// MaxQueueDelay returns the maximum time that a tenant's Kustomization waits for a worker while
+// another namespace holds as many Kustomizations as the bounds allow, each of which occupies a
+// worker until its maximum timeout. The queue is first in, first out, and contains an object at
+// most once in addition to its running reconciliation. So the Kustomization waits for the running
+// reconciliations and then for each queued object once. A second such namespace adds only to the
+// queued objects. Fewer than one worker count as [Workers]. The result is at most the longest
+// Duration.
 //
-// It does not count the work itself, nor the sources' wait, for which the same holds
-// with source-controller's own workers.
+// It does not include the work itself, nor the wait of the sources, which depends on
+// source-controller's workers in the same way.
 func MaxQueueDelay(b v1alpha1.Bounds, workers int) time.Duration {
 	if workers < 1 {
 		workers = Workers

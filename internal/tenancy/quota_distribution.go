@@ -15,9 +15,8 @@ import (
 type Share struct {
 	// Namespace is its name.
 	Namespace string
-	// Exists says that its ResourceQuota is there, Leaving that the namespace is
-	// being deleted: it gets nothing more, and what it has is counted until it is
-	// gone.
+	// Exists reports that the ResourceQuota exists. Leaving reports that the namespace is
+	// being deleted: it gets no more quota, and its part counts until the namespace is gone.
 	Exists, Leaving bool
 	// Hard is spec.hard of the ResourceQuota, Enforced status.hard, and Used
 	// status.used.
@@ -72,8 +71,9 @@ func DistributeQuota(limit corev1.ResourceList, shares []Share, rebalance bool) 
 // escrow divides one resource, counted in units.
 type escrow struct {
 	name corev1.ResourceName
-	// coarse is how many of what Kubernetes counts are a unit, or of thousandths of
-	// it. Limits are rounded down to units, and what is used or may be is rounded up.
+	// coarse is the number of Kubernetes units, or thousandths of them, in one unit of the
+	// distribution. Limits are rounded down to units; used and enforced amounts are rounded
+	// up.
 	coarse int64
 	limit  int64
 	parts  []part
@@ -85,10 +85,10 @@ type escrow struct {
 type part struct {
 	exists, leaving            bool
 	hard, enforced, used, next int64
-	// wants are what the waiting requests want, and wanted is their sum.
+	// wants are the needs of the waiting requests, and wanted is their sum.
 	wants  []want
 	wanted int64
-	// served is what the namespace uses plus what the requests want that serve has served.
+	// served is the namespace's usage plus the needs of the requests that serve has served.
 	served int64
 }
 
@@ -98,10 +98,10 @@ type want struct {
 	since  time.Time
 }
 
-// needed returns what the namespace uses plus what its waiting requests want.
+// needed returns the namespace's usage plus the needs of its waiting requests.
 func (p part) needed() int64 { return p.used + p.wanted }
 
-// largest is what the namespace may use, or does.
+// largest returns the largest of the namespace's limits and its usage.
 func (p part) largest() int64 { return max(p.hard, p.enforced, p.used) }
 
 func newEscrow(name corev1.ResourceName, bound resource.Quantity, shares []Share) *escrow {
@@ -145,8 +145,8 @@ func (e *escrow) units(q resource.Quantity, up bool) int64 {
 	return min(value/e.coarse, maxUnits)
 }
 
-// quantity is what a part is to be now, in the format of the limit. One that stays as it
-// is, and is no whole number of units, is not rounded up: others may have the rest.
+// quantity returns the new size of a part, in the format of the limit. A part that does not
+// change is not rounded up to whole units, because the rest may belong to other parts.
 func (e *escrow) quantity(i int, hard, like resource.Quantity) resource.Quantity {
 	p := e.parts[i]
 	if e.coarse > 1 && p.exists && p.next == p.hard {
@@ -194,7 +194,7 @@ func (e *escrow) divide() (over bool) {
 	return used > room
 }
 
-// shrink gives each namespace the same part of what it uses.
+// shrink gives each namespace the same fraction of its usage.
 func (e *escrow) shrink(room, used int64) {
 	for i := range e.parts {
 		p := &e.parts[i]

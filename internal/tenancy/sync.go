@@ -18,16 +18,15 @@ const (
 	syncTimeout = 5 * time.Minute
 )
 
-// The kinds of a sync. Their types are Flux's; what is written here is little
-// enough to do without them.
+// The kinds of a sync. The manager writes few of their fields, so it needs no types of Flux.
 var (
 	GitRepositoryKind = schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "GitRepository"}
 	OCIRepositoryKind = schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "OCIRepository"}
 	KustomizationKind = schema.GroupVersionKind{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Kind: "Kustomization"}
 )
 
-// syncFields are the fields of spec that the manager writes; one that is not
-// wanted must not be there.
+// syncFields are the fields of spec that the manager writes. It removes a field that is not
+// desired.
 var syncFields = map[string][]string{
 	GitRepositoryKind.Kind: {"interval", "url", "ref", "secretRef"},
 	OCIRepositoryKind.Kind: {"interval", "url", "ref", "secretRef"},

@@ -1,8 +1,8 @@
-// Package tenancy says what belongs to a tenant: a pure function from a namespace's
-// labels, the TenancyProfile and, if there is one, the Tenant to the objects in the
-// namespace, and another one from the Tenant to the objects of the whole cluster.
-// Whatever the first returns lies in the namespace; without a Tenant it gives no
-// right beyond the role of tenants, with one none beyond what the Tenant says.
+// Package tenancy computes the desired objects of a tenant. One pure function returns the objects
+// of a namespace, from its labels, the TenancyProfile and, if there is one, the Tenant. Another
+// one returns the cluster-scoped objects of a Tenant. All objects of the first function are in
+// the namespace. Without a Tenant they give no rights beyond the role of tenants, and with a
+// Tenant no rights beyond the Tenant's spec.
 package tenancy
 
 import (
@@ -23,13 +23,13 @@ const (
 	// Role is the ClusterRole that a tenant's account has in its namespaces:
 	// see config/rbac/roles.yaml.
 	Role = "tenure-tenant"
-	// BindingName is the name of the RoleBinding in a tenant's namespace. It is
-	// not that of [FluxBindingName]: the role of a binding cannot be changed, so
-	// a fleet that brings its own in the same commit would be refused.
+	// BindingName is the name of the RoleBinding in a tenant's namespace. It differs from
+	// [FluxBindingName], because the role of a binding cannot be changed: the API server would
+	// refuse a fleet that brings its own binding in the same commit.
 	BindingName = "tenure-reconciler"
 	// QuotaName is the name of the ResourceQuota in a tenant's namespace.
 	QuotaName = "tenure"
-	// LabelManaged marks what the manager made, and may remove.
+	// LabelManaged marks the objects that the manager created and may delete.
 	LabelManaged = "tenure.dev/managed-by"
 	// ManagedValue is the value of [LabelManaged].
 	ManagedValue = "manager"
@@ -53,8 +53,8 @@ const (
 // labelFluxNamespace says which Kustomization applied an object.
 const labelFluxNamespace = "kustomize.toolkit.fluxcd.io/namespace"
 
-// tenantLabels name the tenant; the first one that is there counts, as in the
-// policies.
+// tenantLabels are the labels that name a namespace's tenant. The first existing one counts, as
+// in the policies.
 var tenantLabels = []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant}
 
 // OfPlatform says whether a namespace of that name is the platform's or Kubernetes'
@@ -63,7 +63,7 @@ func OfPlatform(namespace string, profile *v1alpha1.TenancyProfile) bool {
 	return slices.Contains(profile.Spec.PlatformNamespaces, namespace) || strings.HasPrefix(namespace, "kube-")
 }
 
-// Namespace is what the function is told of a tenant's namespace.
+// Namespace holds the properties of a tenant's namespace that the desired objects depend on.
 type Namespace struct {
 	// Name and Labels are the namespace's.
 	Name   string
@@ -82,19 +82,19 @@ type Namespace struct {
 	// that belong to it, this one included.
 	Tenant   *v1alpha1.Tenant
 	Siblings []string
-	// Credentials are what the manager keeps there.
+	// Credentials are the credentials that the manager keeps in the namespace.
 	Credentials Credentials
 	// OwnerAccounts are the namespace's own accounts that own a tenant, sorted: see
 	// [OwnerAccounts].
 	OwnerAccounts []string
-	// Manager is who deletes the namespace when its Tenant is deleted, and acts as its
-	// accounts to replicate objects.
+	// Manager is the manager's subject, which deletes the namespace when its Tenant is
+	// deleted, and impersonates its accounts to replicate objects.
 	Manager *rbacv1.Subject
 	// Replicates says that objects may be replicated that are not the Tenant's own.
 	Replicates bool
 }
 
-// Objects are what belongs into a namespace. What is nil does not.
+// Objects are the desired objects of a namespace; nil fields are not desired.
 type Objects struct {
 	// Tenant is the name of the tenant.
 	Tenant string
@@ -103,16 +103,15 @@ type Objects struct {
 	// `flux create tenant` does.
 	Account *corev1.ServiceAccount
 	Binding *rbacv1.RoleBinding
-	// Parameters are what the policies of the namespace read.
+	// Parameters are the parameters of the policies in the namespace.
 	Parameters *v1alpha1.TenantParameters
 	// Quota bounds the number of Flux's objects.
 	Quota *corev1.ResourceQuota
-	// Bounds, Bindings and Sync are what a Tenant says: quotas of this namespace,
-	// limit ranges and network policies; who has which role; sources and
-	// Kustomizations.
+	// Bounds, Bindings and Sync come from the Tenant: quotas of this namespace, limit ranges
+	// and network policies; RoleBindings; sources and Kustomizations.
 	Bounds, Bindings, Sync []client.Object
-	// Later are those of Sync that the rules refuse for as long as the posture of all
-	// tenants holds in the namespace, and not its own: see [v1alpha1.LabelParameters].
+	// Later are the objects of Sync that the policies refuse while the profile applies to the
+	// namespace instead of its own parameters: see [v1alpha1.LabelParameters].
 	Later []client.Object
 	// Labels and Annotations are those that a Tenant puts on the namespace itself.
 	Labels, Annotations map[string]string
@@ -137,9 +136,8 @@ func (o *Objects) List() []client.Object {
 	return slices.Concat(list, o.Bindings, o.Sync)
 }
 
-// TenantOf returns the name of the tenant that a namespace with these labels
-// belongs to, and whether it belongs to one. The name may be one that no object
-// can have.
+// TenantOf returns the name of the tenant of a namespace with these labels, and whether it has
+// one. The name may be invalid for an object.
 func TenantOf(labels map[string]string) (string, bool) {
 	name, label := LabelledTenant(labels)
 	return name, label != ""
@@ -189,7 +187,7 @@ func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 	}
 	objects.keepLevel(ns, profile)
 	if ns.OwnAccount {
-		// Whoever brings the account says what it may do.
+		// The fleet brings the account, and so decides its rights.
 		return objects, nil
 	}
 	objects.Account = &corev1.ServiceAccount{
@@ -242,9 +240,9 @@ func meta(namespace, name, tenant string) metav1.ObjectMeta {
 	}}
 }
 
-// Brought says whether an object in a tenant's namespace that has the name of
-// one of ours is somebody else's: it was not made by the manager, or the
-// platform's repository has it now.
+// Brought reports whether an object in a tenant's namespace with the name of a managed object
+// belongs to another client: the manager did not create it, or the platform's repository contains
+// it now.
 func Brought(object client.Object, platform []string) bool {
 	labels := object.GetLabels()
 	return labels[LabelManaged] != ManagedValue || slices.Contains(platform, labels[labelFluxNamespace])

@@ -27,8 +27,8 @@ const (
 	// QuotaFinalizer keeps a namespace's part of a Tenant's quota for as long as it
 	// is used: a namespace that is being deleted still uses it.
 	QuotaFinalizer = "tenure.dev/quota"
-	// DeleterRole is the ClusterRole with which who has it may delete the namespace
-	// that it is bound in.
+	// DeleterRole is the ClusterRole with the right to delete the namespace in which it is
+	// bound.
 	DeleterRole = "tenure-namespace-deleter"
 	// ReplicatorRole is the ClusterRole with which the manager acts as the accounts
 	// of the namespace that it is bound in.
@@ -41,7 +41,7 @@ const (
 	labelPodSecurityVersion = "pod-security.kubernetes.io/enforce-version"
 )
 
-// addTenant adds what the Tenant says to what every tenant's namespace has.
+// addTenant adds the Tenant's objects to the objects of every tenant's namespace.
 func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
 	o.Labels, o.Annotations, _ = Metadata(ns.Tenant)
 	maps.Copy(o.Labels, dividedLabels(ns.Tenant.Spec.Quotas))
@@ -160,8 +160,8 @@ func bindings(ns Namespace) []client.Object {
 	return append(objects, others(ns)...)
 }
 
-// others are the RoleBindings of spec.roleBindings, those of a role and the same
-// labels and annotations in one.
+// others returns the RoleBindings of spec.roleBindings. Entries with the same role, labels and
+// annotations share a RoleBinding.
 func others(ns Namespace) []client.Object {
 	merged := map[string]*rbacv1.RoleBinding{}
 	for _, b := range ns.Tenant.Spec.RoleBindings {
@@ -245,8 +245,8 @@ func ShareQuota(tenant, namespace string, q v1alpha1.TenantQuota, hard corev1.Re
 	return o
 }
 
-// Leaves says whether a namespace goes with its Tenant. One that the platform's
-// repository brings stays: Flux would bring it back.
+// Leaves reports whether a namespace is deleted with its Tenant. A namespace from the platform's
+// repository is not deleted, because Flux would create it again.
 func Leaves(labels map[string]string, profile *v1alpha1.TenancyProfile) bool {
 	return !slices.Contains(profile.Spec.PlatformNamespaces, labels[labelFluxNamespace])
 }

@@ -52,7 +52,7 @@ func (h *Handler) admit(ctx context.Context, name string, q *question, last **lo
 	return nil, fmt.Errorf("cannot admit the namespace %s: the ledger of tenant %s changes all the time; try again", q.namespace.Name, name)
 }
 
-// byCache decides by the cache and by what is known of the ledger.
+// byCache decides by the cache and the last known reservations.
 func (h *Handler) byCache(ctx context.Context, name string, q *question, before *reservations.Record) (*v1alpha1.Tenant, *reservations.Record, *Decision, error) {
 	t := &v1alpha1.Tenant{}
 	err := h.Client.Get(ctx, client.ObjectKey{Name: name}, t)

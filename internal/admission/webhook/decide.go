@@ -1,8 +1,8 @@
-// Package webhook decides about the namespaces that owners of tenants make: for
-// which tenant a namespace is, whether the tenant may have one more of that name,
-// and what it is born with. It is asked what the API server cannot decide by
-// itself, because it needs a search, a count or the Tenant; the API server's own
-// rules, which are in internal/admission, hold after it and without it.
+// Package webhook decides about the namespaces that tenants' owners create: the tenant of a
+// namespace, whether the tenant may have another namespace with this name, and the labels that
+// it gets. It makes only the decisions that the policies in internal/admission cannot make,
+// because they need a search, a count or the Tenant. The API server evaluates these policies
+// after the webhook, and also while the webhook is down.
 package webhook
 
 import (
@@ -27,8 +27,7 @@ const (
 	maxListed = 10
 )
 
-// Refusal is a decision that a namespace must not be made. Its text is for the
-// owner who wants it, and says what would be allowed.
+// Refusal is the decision to deny a namespace. Its text tells the owner what would be allowed.
 type Refusal struct{ message string }
 
 // Error implements error.
@@ -36,9 +35,9 @@ func (r *Refusal) Error() string { return r.message }
 
 func refuse(format string, args ...any) *Refusal { return &Refusal{fmt.Sprintf(format, args...)} }
 
-// Situation is what a decision depends on.
+// Situation is the input of a decision.
 type Situation struct {
-	// Tenant is for whom the namespace is to be made.
+	// Tenant is the tenant that gets the namespace.
 	Tenant *v1alpha1.Tenant
 	// Profile is the cluster's.
 	Profile *v1alpha1.TenancyProfile
@@ -58,14 +57,14 @@ type Situation struct {
 
 // Decision is what becomes of a namespace that may be made.
 type Decision struct {
-	// Namespace is as it is to be made.
+	// Namespace is the namespace with all changes of the webhook.
 	Namespace *corev1.Namespace
 	// Ledger must be written before the request is allowed.
 	Ledger reservations.Reservations
 }
 
-// Decide says whether an owner may make a namespace, and what it is born with. It
-// changes nothing of what it is given. An error is always a [*Refusal].
+// Decide decides whether an owner may create a namespace, and returns it with the labels that
+// it gets. It does not change its arguments. An error is always a [*Refusal].
 func Decide(s Situation, wanted *corev1.Namespace) (*Decision, error) {
 	for _, step := range []func(Situation, *corev1.Namespace) *Refusal{mayAsk, mayBeNamed, mayBelong, mayHave} {
 		if r := step(s, wanted); r != nil {
@@ -213,10 +212,10 @@ func metadataOf(t *v1alpha1.Tenant) (labels, annotations map[string]string) {
 	return labels, annotations
 }
 
-// bornWith returns the namespace with what the tenant's namespaces have. What is
-// protected and gives rights, which is anything but a Pod Security level that
-// holds Pods back, is left to the manager: if owners could bring it, the API
-// server's rules could not tell it from what they made up.
+// bornWith returns the namespace with the labels and annotations of the tenant's namespaces.
+// Of the protected keys it adds only Pod Security levels of baseline or restricted. The manager
+// adds the other protected keys later: if requests of owners contained them, the policies could
+// not distinguish them from values that the owners chose.
 func bornWith(t *v1alpha1.Tenant, wanted *corev1.Namespace) *corev1.Namespace {
 	born := wanted.DeepCopy()
 	labels, annotations := metadataOf(t)

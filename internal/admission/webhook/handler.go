@@ -64,16 +64,15 @@ type Handler struct {
 	// Now is the time.
 	Now func() time.Time
 
-	// turns let the namespaces of one tenant be decided about one after the other:
-	// they would only take each other's version of the ledger away. Whoever has taken
-	// what is in the channel has the turn.
+	// turns serialize the decisions for one tenant, which would conflict with each other when
+	// they write the reservations. A goroutine that has received from the channel has the
+	// turn.
 	turns [shards]chan *look
 	// limits bound the rate of requests of each tenant's owners.
 	limits *limits
 }
 
-// look is what was last read of a tenant from the API server, and since when. Nil is
-// nothing.
+// look is the last state of a tenant that was read from the API server, with its time.
 type look struct {
 	tenant string
 	began  time.Time
@@ -90,7 +89,7 @@ func NewHandler(c client.Reader, live client.Reader, ledgers *reservations.Keepe
 	return h
 }
 
-// Index adds what the handler looks up to a cache.
+// Index adds the indexes that the handler uses to a cache.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := indexer.IndexField(ctx, &v1alpha1.Tenant{}, indexOwner, func(o client.Object) []string {
 		return TenantKeys(o.(*v1alpha1.Tenant))
@@ -162,7 +161,7 @@ type question struct {
 	another bool
 }
 
-// decide returns the namespace as it is to be made.
+// decide returns the namespace with the changes of the webhook.
 func (h *Handler) decide(ctx context.Context, q *question) (*corev1.Namespace, error) {
 	profile, err := h.Profiles.Profile(ctx)
 	if err != nil {
@@ -241,9 +240,9 @@ func (h *Handler) another(ctx context.Context, namespace, tenant string) (bool, 
 	return false, nil
 }
 
-// tenant returns the name of the tenant that a namespace is for: that of its
-// labels, or the only one that its maker owns. Somebody who owns none is refused only
-// when the API server says so, as the cache may not know yet of one made a moment ago.
+// tenant returns the name of a new namespace's tenant: the tenant in its labels, or the only
+// tenant that the user owns. It refuses a user without a tenant only after reading the API
+// server, because the cache may not show a new tenant yet.
 func (h *Handler) tenant(ctx context.Context, owner []string, ns *corev1.Namespace) (string, error) {
 	for _, label := range tenantLabels {
 		if tenant, ok := ns.Labels[label]; ok {
@@ -272,7 +271,7 @@ func (h *Handler) tenant(ctx context.Context, owner []string, ns *corev1.Namespa
 	return "", refuse("namespace %s: you own several tenants%s; put the name of one into the label %s", ns.Name, listed(owned), v1alpha1.LabelTenant)
 }
 
-// ownedBy adds the names of the tenants that somebody owns, see [OwnerKeys].
+// ownedBy adds the names of the tenants that a user owns, see [OwnerKeys].
 func ownedBy(ctx context.Context, from client.Reader, owner []string, owned map[string]bool, which ...client.ListOption) error {
 	var list v1alpha1.TenantList
 	if err := from.List(ctx, &list, which...); err != nil {

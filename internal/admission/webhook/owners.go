@@ -39,7 +39,7 @@ func TenantKeys(t *v1alpha1.Tenant) []string {
 	return keys
 }
 
-// owns says whether somebody who goes by these names is an owner of a tenant.
+// owns reports whether one of these subjects owns a tenant.
 func owns(owner []string, t *v1alpha1.Tenant) bool {
 	return slices.ContainsFunc(TenantKeys(t), func(key string) bool { return slices.Contains(owner, key) })
 }

@@ -37,7 +37,7 @@ type Options struct {
 	Address string
 	// Namespace is where the Secret with the certificate and the ledgers are.
 	Namespace string
-	// Names are what the API server calls the webhook by: see [ServiceNames].
+	// Names are the DNS names by which the API server calls the webhook: see [ServiceNames].
 	Names []string
 	// Profiles is what holds for all tenants.
 	Profiles Profiles
@@ -201,8 +201,8 @@ func clientCertificates(file, name string) (func(*tls.Config), error) {
 	}, nil
 }
 
-// directClient reads and writes without a cache, which would need the right to
-// list what it reads.
+// directClient returns a client without a cache: a cache would need the right to list the
+// objects.
 func directClient(mgr ctrlmanager.Manager) (client.Client, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, admissionregistrationv1.AddToScheme} {

@@ -344,8 +344,8 @@ func (l *requestQueue) judge(w *waitingRequest, states []*state, now time.Time) 
 	return nil
 }
 
-// wish returns the patch to write to a part, or nil: what the waiters need, or that they
-// no longer need anything.
+// wish returns the patch for a part's annotation, or nil: the needs of the waiting requests, or
+// their removal.
 func (l *requestQueue) wish(h *Handler, s *state, now time.Time) (*wish, error) {
 	before, asked := l.written[s.part.Name]
 	switch {

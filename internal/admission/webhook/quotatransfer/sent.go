@@ -14,8 +14,8 @@ const maxCountDelay = time.Second
 // passedRequests are the requests that passed and that the used amount does not include yet. The
 // zero value is empty.
 type passedRequests struct {
-	// used is the used amount at the last call of see. counted is what was counted since
-	// and matches none of the entries.
+	// used is the used amount at the last call of observe. counted is the amount that was
+	// counted since and matches none of the entries.
 	used, counted corev1.ResourceList
 	entries       []entry
 }
@@ -57,7 +57,7 @@ func (s *passedRequests) observe(used corev1.ResourceList, now time.Time) corev1
 	return nil
 }
 
-// rest returns what is free in a part.
+// rest returns the free amount of a part.
 func rest(part *corev1.ResourceQuota) corev1.ResourceList {
 	enforced := corev1.ResourceList{}
 	for name, quantity := range part.Spec.Hard {

@@ -57,7 +57,7 @@ func (h *Handler) total(ctx context.Context, part *corev1.ResourceQuota) (*total
 	return t, nil
 }
 
-// rest returns what the tenant has left.
+// rest returns the tenant's free amount.
 func (t *total) rest() corev1.ResourceList {
 	left := t.limit
 	for _, used := range t.used {

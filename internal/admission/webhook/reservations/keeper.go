@@ -18,20 +18,21 @@ import (
 )
 
 const (
-	// content is the annotation of the Lease with the ledger. A Lease is the least
-	// that can hold it: who may write all Leases of a namespace can read nothing secret
-	// and change nothing that is applied, which is not so for ConfigMaps.
+	// content is the annotation of the Lease with the reservations. Leases need the fewest
+	// rights: unlike ConfigMaps, the Leases of a namespace hold neither configuration nor
+	// secrets.
 	content = "tenure.dev/ledger"
 	// prefix begins the names of the Leases; the tenant's name follows.
 	prefix = "tenure-ledger-"
-	// fieldOwner is who writes them.
+	// fieldOwner is the field manager of the Leases.
 	fieldOwner = "tenure-webhook"
 	// remembered is how long the mark of a namespace is known after it was seen, at
 	// least. It only has to be longer than an admission counts.
 	remembered = 5 * Lifetime
 )
 
-// ErrChanged says that somebody else has changed a ledger meanwhile: read it again.
+// ErrChanged is returned if another replica has changed the reservations since they were read.
+// Read them again.
 var ErrChanged = errors.New("the ledger was changed by somebody else")
 
 // Record is a ledger as it was read or written.
@@ -104,8 +105,8 @@ func (k *Keeper) Read(ctx context.Context, tenant string) (*Record, error) {
 	return r, nil
 }
 
-// Write writes a ledger in the place of the one that was read. The error is
-// [ErrChanged] if that is not there any more.
+// Write replaces the reservations that were read. It returns [ErrChanged] if they have changed
+// since.
 func (k *Keeper) Write(ctx context.Context, t *v1alpha1.Tenant, before *Record, l Reservations) error {
 	encoded, err := l.Encode()
 	if err != nil {
@@ -118,8 +119,8 @@ func (k *Keeper) Write(ctx context.Context, t *v1alpha1.Tenant, before *Record, 
 		write = func() error { return k.Client.Update(ctx, lease, client.FieldOwner(fieldOwner)) }
 	}
 	if len(lease.ManagedFields) > 0 {
-		// One writer needs no account of who wrote which field. An empty entry ends it,
-		// for good, and each write is cheaper then.
+		// There is one field manager, so managed fields are not needed. An empty entry
+		// removes them, which makes each write cheaper.
 		lease.ManagedFields = []metav1.ManagedFieldsEntry{{}}
 	}
 	annotations := maps.Clone(lease.Annotations)
@@ -131,7 +132,7 @@ func (k *Keeper) Write(ctx context.Context, t *v1alpha1.Tenant, before *Record, 
 	lease.Labels = map[string]string{tenancy.LabelManaged: tenancy.ManagedValue, v1alpha1.LabelTenant: t.Name}
 	lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Tenant", Name: t.Name, UID: t.UID}}
 	if err := write(); err != nil {
-		// Also when nobody knows whether it was written.
+		// The write may have succeeded in spite of the error.
 		k.Forget(t.Name)
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 			return ErrChanged
@@ -142,7 +143,7 @@ func (k *Keeper) Write(ctx context.Context, t *v1alpha1.Tenant, before *Record, 
 	return nil
 }
 
-// Over says whether the request of an admission has ended. What is over stays so.
+// Over reports whether the request of an admission has ended. An ended admission stays ended.
 func (k *Keeper) Over(a Admission) bool {
 	if !k.Now().Before(a.At.Add(Lifetime)) {
 		return true
@@ -169,15 +170,16 @@ func (k *Keeper) Saw(namespace client.Object) {
 	k.seen[0][mark] = true
 }
 
-// Close lets no more namespaces be admitted for a Tenant that is being deleted, also
-// by replicas that do not know of that yet. It returns the name of one that was
-// admitted and may still come, or an empty text if there is none.
+// Close stops the admission of namespaces for a Tenant that is being deleted, also by replicas
+// that do not know of the deletion yet. It returns the name of an admitted namespace that may
+// still appear, or "".
 func (k *Keeper) Close(ctx context.Context, t *v1alpha1.Tenant) (string, error) {
 	r, err := k.Read(ctx, t.Name)
 	if err != nil {
 		return "", err
 	}
-	// Without a ledger one is made, so that nobody else makes it.
+	// If there are no reservations yet, an empty object prevents other replicas from
+	// creating it.
 	settled := r.Settle(k.Over)
 	if !r.Closed || r.Tenant != t.UID {
 		settled = settled.For(t)

@@ -1,14 +1,13 @@
-// Package reservations keeps count of the namespaces that owners of a tenant make, so that
-// there are never more than its quota.
+// Package reservations counts the namespaces that a tenant's owners create, so that their number
+// never exceeds the tenant's quota.
 //
-// Each Tenant with a quota has a ledger: the names that may be there, and the
-// admissions of which nobody knows yet what became of them. A name is written down
-// before its namespace is admitted, by compare and swap, so that of two replicas that
-// count the same, one writes and the other counts again. An admission is over when its
-// request has ended: when its namespace was seen, which carries the admission's mark,
-// or after two minutes. A name goes when no admission of it is left and the API server
-// then says that the namespace is not there. So whatever a cache does not show yet, the
-// ledger does, and what it does not show is not there: see docs/design/tenancy.md.
+// Each Tenant with a quota has reservations: the names of namespaces that may exist, and the
+// admissions whose result is not known yet. The webhook reserves a name before it admits the
+// namespace, by compare and swap, so that of two replicas with the same count one writes and the
+// other counts again. An admission ends when its namespace appears, which carries the
+// admission's mark, or after two minutes. A name is released when it has no open admission and
+// the API server reports that the namespace does not exist. So the reservations hold every
+// namespace that a cache does not show yet: see docs/design/tenancy.md.
 package reservations
 
 import (
@@ -46,9 +45,10 @@ type Admission struct {
 	At time.Time `json:"at"`
 }
 
-// Reservations is what was written down about a Tenant. Its methods leave it as it is.
+// Reservations are the reserved names and open admissions of a Tenant. The methods do not change
+// their receiver.
 type Reservations struct {
-	// Tenant and Generation are those of the Tenant that the last decision was made by.
+	// Tenant and Generation are the UID and generation of the Tenant at the last decision.
 	Tenant     types.UID `json:"tenant"`
 	Generation int64     `json:"generation"`
 	// Closed says that the Tenant is being deleted and gets no more namespaces.
@@ -59,13 +59,13 @@ type Reservations struct {
 	Admitted []Admission `json:"admitted,omitempty"`
 }
 
-// Of says whether the ledger is a Tenant's as it is now.
+// Of reports whether the reservations were written for the current version of a Tenant.
 func (l Reservations) Of(t *v1alpha1.Tenant) bool {
 	return l.Tenant == t.UID && l.Generation == t.Generation && !l.Closed
 }
 
-// For returns the ledger as that of a Tenant as it is now. What was admitted for one of
-// the same name before counts, since it may still come.
+// For returns the reservations for the current version of a Tenant. Admissions for an earlier
+// Tenant with the same name still count, because their namespaces may still appear.
 func (l Reservations) For(t *v1alpha1.Tenant) Reservations {
 	l.Tenant, l.Generation, l.Closed = t.UID, t.Generation, false
 	return l
@@ -101,8 +101,8 @@ func (l Reservations) Admit(a Admission) Reservations {
 	return l
 }
 
-// Counted returns all names that count: those of the ledger, and others that are
-// known.
+// Counted returns all names that count against the quota: the reserved names and the known
+// namespaces.
 func (l Reservations) Counted(known []string) map[string]bool {
 	counted := make(map[string]bool, len(l.Names)+len(l.Admitted)+1)
 	for _, name := range l.Names {
