@@ -129,17 +129,20 @@ func verify(r run) (through []string, report catalog.Report) {
 	return through, report
 }
 
-// expectSample compares the report that README.md shows of the example with what came
-// of the attacks: how many there are, and what stopped which.
+// expectSample compares the report of the example in docs/how-to/verify.md, and its verdict
+// in README.md, with the results: the number of attacks, and the control that stopped each.
 func expectSample(t *testing.T, report catalog.Report) {
 	t.Helper()
 	root, err := testcluster.Repository()
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
+	page := func(name string) string {
+		content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(strings.Fields(string(content)), " ")
 	}
 	repeated := 0 // what got through for one of a shape is reported for all
 	for _, r := range report.Results {
@@ -163,10 +166,13 @@ func expectSample(t *testing.T, report catalog.Report) {
 	for control, ids := range stoppedBy {
 		want = append(want, control+" "+strings.Join(ids, " "))
 	}
-	shown := strings.Join(strings.Fields(string(content)), " ")
+	if verdict := want[0]; !strings.Contains(page("README.md"), verdict) {
+		t.Errorf("the verdict in README.md is out of date: it lacks %q", verdict)
+	}
+	shown := page("docs/how-to/verify.md")
 	for _, line := range want {
 		if !strings.Contains(shown, line) {
-			t.Errorf("the report in README.md is out of date, copy that of a run of tenure verify: it lacks %q", line)
+			t.Errorf("the report in docs/how-to/verify.md is out of date, copy the report of a run of tenure verify: it lacks %q", line)
 		}
 	}
 }
