@@ -21,7 +21,7 @@ type admission struct {
 	name string
 	// selectors all have to fit a namespace's labels.
 	selectors []*metav1.LabelSelector
-	// spec is what it says, for names in it.
+	// spec is searched for names of tenants.
 	spec any
 	// params are the objects of a namespace that it is bound with; nil if it
 	// takes none from there.
@@ -113,8 +113,7 @@ func (a admission) shape(t *Tenant, ns corev1.Namespace) []string {
 	return lines
 }
 
-// withName are the labels of a namespace with that of its name, which the API
-// server adds.
+// withName returns the labels of a namespace with the name label, which the API server adds.
 func withName(ns corev1.Namespace) map[string]string {
 	all := map[string]string{corev1.LabelMetadataName: ns.Name}
 	for key, value := range ns.Labels {
@@ -123,7 +122,7 @@ func withName(ns corev1.Namespace) map[string]string {
 	return all
 }
 
-// selects says whether a selector fits. One that cannot be read fits nothing.
+// selects reports whether a selector matches the labels. An invalid selector matches nothing.
 func selects(s *metav1.LabelSelector, all map[string]string) bool {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	return err == nil && selector.Matches(labels.Set(all))
@@ -131,7 +130,7 @@ func selects(s *metav1.LabelSelector, all map[string]string) bool {
 
 // mentions says whether one of the names stands in a value, as a whole word.
 func mentions(value any, names []string) bool {
-	// What comes from an API server can be written.
+	// Marshalling an object of the API server cannot fail.
 	content, _ := json.Marshal(value)
 	words := strings.FieldsFunc(string(content), func(r rune) bool {
 		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')

@@ -1,7 +1,7 @@
-// Package discovery finds out who the tenants of a cluster with Flux are, whoever
-// onboarded them and however: by the labels that `flux create tenant`, Tenure and
-// Capsule write, by Flux objects outside the platform's namespaces and the accounts as
-// which those reconcile, and by Tenant objects, which say who owns the tenant.
+// Package discovery finds the tenants of a cluster with Flux, however they were onboarded: by the
+// labels of `flux create tenant`, Tenure and Capsule, by Flux objects outside of the platform's
+// namespaces and the accounts that these objects name, and by Tenant objects, which list the
+// owners.
 package discovery
 
 import (
@@ -38,7 +38,7 @@ type Tenant struct {
 	// in the platform's namespace last.
 	// It has none if it is a Tenant without a namespace.
 	Accounts []Account
-	// Owners are those whom its Tenant object names, in that order.
+	// Owners are the owners of its Tenant object, in the same order.
 	Owners []Owner
 	// Repositories are the Git repositories that the tenant delivers from.
 	Repositories []Repository
@@ -52,11 +52,11 @@ type Tenant struct {
 	// accounts, of the groups that these are in, of the user that older
 	// releases of Flux impersonate, and of its owners; sorted by binding.
 	Rights []Right
-	// Shape is equal for tenants that, names aside, have the same rights in
-	// namespaces with the same labels, quotas, limits and network policies,
-	// and that are bound by the same admission policies and webhooks with the
-	// same parameters. A policy that names a tenant makes it differ from all
-	// others. What is decided by a part of a name is not seen.
+	// Shape is equal for tenants that, apart from names, have the same rights in
+	// namespaces with the same labels, quotas, limits and network policies, and to which
+	// the same admission policies and webhooks with the same parameters apply. A policy
+	// that names a tenant gives it a shape of its own. Shape does not detect decisions by
+	// a part of a name.
 	Shape string
 	// Why is the evidence that it is a tenant, in words.
 	Why []string
@@ -88,7 +88,7 @@ func (a Account) Groups() []string {
 type Repository struct {
 	// Source is the GitRepository object.
 	Source flux.Ref
-	// URL and Branch are what it fetches.
+	// URL and Branch are the address and branch of its source.
 	URL, Branch string
 	// Path is the folder that a Kustomization of the tenant applies, with a
 	// slash at its end; and Kustomization is that object.
@@ -154,10 +154,10 @@ type discovery struct {
 	// is.
 	roots         map[flux.Ref]bool
 	rootAddresses map[string]bool
-	// trusted are the Kustomizations that apply what the platform wrote.
+	// trusted are the Kustomizations that apply the platform's own manifests.
 	trusted map[string]bool
 	found   []Platform
-	// owners are those of the Tenant objects, by the tenant's name.
+	// owners are the owners in the Tenant objects, by the tenant's name.
 	owners map[string][]Owner
 
 	tenants     map[string]*Tenant
@@ -223,8 +223,8 @@ func (d *discovery) assign(namespace, name, why string) {
 	}
 }
 
-// assignNamespaces finds the tenants: first by the choice, then by label, which is what an
-// admin said, then by Flux objects in namespaces that nobody said anything about.
+// assignNamespaces finds the tenants: first by the choice, then by the labels, which an admin
+// set, and then by the Flux objects in the remaining namespaces.
 func (d *discovery) assignNamespaces() error {
 	for _, ns := range d.namespaces {
 		if d.platform[ns.Name] {
@@ -274,16 +274,16 @@ func (d *discovery) assignNamespaces() error {
 	return nil
 }
 
-// delegates says whether an object in the platform's namespace applies what is
-// not the platform's: it names an account that is not a controller's.
+// delegates reports whether an object in the platform's namespace applies a tenant's manifests:
+// it names an account that is not a controller's.
 func (d *discovery) delegates(u unstructured.Unstructured) bool {
 	account := nested(u, "spec", "serviceAccountName")
 	return d.platform[u.GetNamespace()] && account != "" && !strings.HasSuffix(account, "-controller")
 }
 
-// owner is the tenant that a Flux object delivers for, or nil: that of its
-// namespace, and of an object that the platform keeps in its own, that of the
-// namespace where it is aimed, or where its account may do something.
+// owner returns the tenant for which a Flux object delivers, or nil. This is the tenant of its
+// namespace or, for an object in the platform's namespace, the tenant of its target namespace or
+// of a namespace in which its account has rights.
 func (d *discovery) owner(u unstructured.Unstructured) *Tenant {
 	if t := d.byNamespace[u.GetNamespace()]; t != nil || !d.delegates(u) {
 		return t
@@ -352,8 +352,8 @@ func (d *discovery) guessAccounts(t *Tenant) {
 	}
 }
 
-// fallbackAccount is in every namespace, and what the lockdown's
-// --default-service-account usually names.
+// fallbackAccount exists in every namespace, and is the usual value of the lockdown's
+// --default-service-account.
 const fallbackAccount = "default"
 
 func (d *discovery) assignRepositories() {

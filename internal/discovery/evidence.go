@@ -117,9 +117,8 @@ func (d *discovery) addresses(namespace string) []string {
 	return slices.DeleteFunc(all, func(a string) bool { return a == "" })
 }
 
-// findRoots finds the sources of the platform's own repository: those of the
-// Kustomizations in the platform's namespaces that apply themselves, or that nobody
-// applies.
+// findRoots finds the sources of the platform's own repository: the sources of the Kustomizations
+// in the platform's namespaces that apply themselves, or that no other Kustomization applies.
 func (d *discovery) findRoots() {
 	d.roots, d.rootAddresses = map[flux.Ref]bool{}, map[string]bool{}
 	for _, k := range d.kustomizations {
@@ -145,9 +144,9 @@ func (d *discovery) fromRoot(u unstructured.Unstructured) bool {
 	return d.roots[source] || d.rootAddresses[d.address(source)]
 }
 
-// findTrusted finds the Kustomizations that apply what the platform wrote: those in the
-// platform's namespaces that do not act for tenants, and those that one of them applied,
-// from the platform's repository, and that no account limits.
+// findTrusted finds the Kustomizations that apply the platform's own manifests: the Kustomizations
+// in the platform's namespaces that do not deliver for tenants, and the Kustomizations that one of
+// these applied from the platform's repository without the limits of an account.
 func (d *discovery) findTrusted() {
 	d.trusted = map[string]bool{}
 	for added := true; added; {

@@ -16,8 +16,7 @@ import (
 // accountPrefix begins the user name of a service account.
 const accountPrefix = "system:serviceaccount:"
 
-// Owner is somebody whom a Tenant names as its owner: a person, everybody of a
-// group, or a program.
+// Owner is an owner of a Tenant: a user, a group, or a service account.
 type Owner struct {
 	// Kind is User, Group or ServiceAccount; Namespace is the latter's.
 	Kind, Namespace, Name string
@@ -33,10 +32,10 @@ func (o Owner) String() string {
 	return o.Kind + " " + o.Name
 }
 
-// member is the name of somebody who is in a group, and in nothing else.
+// member is the name of an invented user, who is a member of one group only.
 const member = "tenure-attack-member"
 
-// User is the owner's user name; of a group, that of somebody who is in it.
+// User returns the owner's user name or, for a group, the name of an invented member.
 func (o Owner) User() string {
 	switch o.Kind {
 	case rbacv1.ServiceAccountKind:
@@ -113,8 +112,8 @@ func ownersOf(tenant unstructured.Unstructured) []Owner {
 	return owners
 }
 
-// assignOwners gives the tenants their owners. One that has no namespace yet is a
-// tenant all the same: its owners can make some.
+// assignOwners adds the owners to the tenants. A Tenant without a namespace is also a tenant,
+// because its owners can create namespaces.
 func (d *discovery) assignOwners() {
 	for name, owners := range d.owners {
 		t := d.tenants[name]

@@ -47,7 +47,7 @@ type grant struct {
 	role      rbacv1.RoleRef
 	subjects  []rbacv1.Subject
 	applied   string
-	// tenant is the one that the binding's labels name.
+	// tenant is the tenant in the binding's labels.
 	tenant string
 }
 
@@ -84,8 +84,8 @@ func appliedBy(o metav1.Object) string {
 	return namespace + "/" + name
 }
 
-// subject says whom of the tenant's a binding names, or nobody: an account
-// before the users and groups that stand for it.
+// subject returns the subject of a binding that belongs to the tenant, and whether there is one.
+// It prefers an account to the users and groups that stand for the account.
 func (t *Tenant) subject(subjects []rbacv1.Subject) (string, bool) {
 	last := func(s rbacv1.Subject) int {
 		if s.Kind == rbacv1.ServiceAccountKind {
@@ -131,7 +131,7 @@ func (d *discovery) assignRights() {
 	}
 }
 
-// addRight notes that a binding names somebody of the tenant's.
+// addRight adds the right of a binding to one of the tenant's subjects.
 func (t *Tenant) addRight(g grant, subject string) {
 	right := Right{
 		Role: g.role.Kind + "/" + g.role.Name, Namespace: g.namespace,

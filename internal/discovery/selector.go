@@ -65,8 +65,7 @@ func (s Selector) key() string {
 	return key
 }
 
-// selects reports whether the selector selects a namespace from which, or into which, Flux
-// delivers what is at the addresses.
+// selects reports whether the selector matches a namespace with deliveries from the addresses.
 func (s Selector) selects(ns corev1.Namespace, addresses []string) bool {
 	switch s.by {
 	case byNamespace:

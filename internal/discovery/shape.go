@@ -33,8 +33,7 @@ type bounds struct {
 	unread bool
 }
 
-// readBounds reads the bounds. Who may not read them all may still see the
-// tenants.
+// readBounds reads the bounds. A user without the right to read them all still gets the tenants.
 func readBounds(ctx context.Context, c client.Reader) (*bounds, error) {
 	b := &bounds{}
 	var roles rbacv1.RoleList
@@ -105,10 +104,9 @@ func (d *discovery) assignShapes() {
 	}
 }
 
-// rightsShape writes who has which role in a namespace of a tenant: the account
-// that attacks, other accounts that reconcile, and the accounts that are only
-// there, such as default, which Flux falls back to. For no namespace it writes
-// who has which role elsewhere or everywhere.
+// rightsShape returns the roles in a namespace of a tenant: of the attacking account, of other
+// reconciler accounts, and of accounts without deliveries, such as default, to which Flux falls
+// back. For no namespace it returns the roles in foreign namespaces and in the whole cluster.
 func (d *discovery) rightsShape(t *Tenant, namespace string) []string {
 	var lines []string
 	for _, g := range d.grants {
@@ -130,7 +128,7 @@ func (d *discovery) rightsShape(t *Tenant, namespace string) []string {
 	return lines
 }
 
-// who says which of the tenant's a subject is, names aside, or nothing.
+// who returns the part of a subject in the tenant without names, or "".
 func (t *Tenant) who(s rbacv1.Subject) string {
 	account := Account{s.Namespace, s.Name}
 	_, named := t.subject([]rbacv1.Subject{s})
@@ -196,7 +194,7 @@ func applyShape(u unstructured.Unstructured) string {
 // digest is a short form of a value. Names in it that are the tenant's own are
 // left out.
 func digest(value any, names ...string) string {
-	// What comes from an API server can be written.
+	// Marshalling an object of the API server cannot fail.
 	content, _ := json.Marshal(value)
 	text := string(content)
 	for _, name := range names {
@@ -212,8 +210,8 @@ var namingLabels = []string{
 	corev1.LabelMetadataName, v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant, v1alpha1.LabelParameters,
 }
 
-// labelShape writes the labels of a namespace that decide about rights: not
-// those that name the namespace, its tenant, or who applied it.
+// labelShape returns the labels of a namespace that decide about rights, without the labels that
+// name the namespace, its tenant, or the sync that applied it.
 func labelShape(labels map[string]string) string {
 	var kept []string
 	for key, value := range labels {

@@ -12,10 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// trimForCache keeps the cache small: of Flux's objects few fields are read, of those that
-// the manager made all but the inventory, of what Kubernetes writes down about
-// who set which field little, though it can be half of an object, and what objects
-// have in common is kept once.
+// trimForCache keeps the cache small. It keeps the few fields of Flux objects that the manager
+// reads, drops inventories, drops most of the managed fields, which can be half of an object, and
+// shares equal values between objects.
 func trimForCache(object any) (any, error) {
 	if o, ok := object.(metav1.Object); ok {
 		o.SetManagedFields(managedFields(object, o.GetManagedFields()))
@@ -31,7 +30,7 @@ func trimForCache(object any) (any, error) {
 	return object, err
 }
 
-// fluxFields leaves of Flux's objects what is read of them.
+// fluxFields keeps the fields of Flux objects that the manager reads.
 func fluxFields(object any) (any, error) {
 	if u, ok := object.(*unstructured.Unstructured); ok && u.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue {
 		unstructured.RemoveNestedField(u.Object, "status", "inventory")
@@ -44,8 +43,8 @@ func fluxFields(object any) (any, error) {
 	return failureevents.Trim(object)
 }
 
-// onlyCounted leaves of what a quota of objects counts only what it does not count yet:
-// nobody reads the rest, of which there is a number for each kind, twice.
+// onlyCounted keeps the resources that a quota does not count yet. The manager does not read the
+// others, which are two numbers for each kind.
 func onlyCounted(status corev1.ResourceQuotaStatus) corev1.ResourceQuotaStatus {
 	var left corev1.ResourceQuotaStatus
 	for name, bound := range status.Hard {
@@ -60,9 +59,9 @@ func onlyCounted(status corev1.ResourceQuotaStatus) corev1.ResourceQuotaStatus {
 	return left
 }
 
-// managedFields returns what is read of them: which labels and annotations of a
-// namespace are the manager's, who wrote a RoleBinding when, and of other objects who
-// else applies them, not what.
+// managedFields returns the entries that the manager reads: the manager's labels and annotations
+// of a namespace, the managers and times of a RoleBinding, and the names of the field managers
+// of other objects.
 func managedFields(object any, entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var kept []metav1.ManagedFieldsEntry
 	switch object.(type) {

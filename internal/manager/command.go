@@ -37,11 +37,11 @@ type Options struct {
 	EventsAddr string
 	// LeaderElection lets one of several managers work at a time.
 	LeaderElection bool
-	// Capsule makes Tenants of those of Capsule, and refuses to run beside
-	// Capsule itself.
+	// Capsule translates Capsule's Tenants. The manager then refuses to run beside Capsule
+	// itself.
 	Capsule bool
-	// ProxyURL is where tenants' kubeconfigs lead to, and ProxyCA the ConfigMap in
-	// Namespace, with key ca.crt, that says whom they trust.
+	// ProxyURL is the server in tenants' kubeconfigs, and ProxyCA the ConfigMap in Namespace
+	// whose key ca.crt holds the trusted certificates.
 	ProxyURL, ProxyCA string
 	// TokenLifetime is how long tenants' tokens live: see [credentials.Lifetime].
 	TokenLifetime time.Duration
@@ -60,10 +60,9 @@ type Options struct {
 	another bool
 }
 
-// gcPercent is how much the heap may grow, in percent of what is in use, before
-// garbage is collected, where GOGC does not say otherwise. Nearly all of the heap is the
-// cache, which stays: half of it again is a third less memory than Go's default, for
-// processor time that is small beside the API server's.
+// gcPercent is the growth of the heap, in percent of the live heap, that starts a garbage
+// collection, unless GOGC is set. Nearly all of the heap is the cache, which stays. 50 percent
+// need a third less memory than Go's default, for little processor time.
 const gcPercent = 50
 
 // NewCommand returns `manager`.
@@ -114,7 +113,7 @@ kubeconfig of KUBECONFIG or the Pod's own account.`,
 	return cmd
 }
 
-// complete checks the options and adds what the process knows itself.
+// complete checks the options and adds the values of the environment.
 func (o *Options) complete() error {
 	if o.Namespace == "" {
 		return ui.WithHint(errors.New("cannot run the manager: RUNTIME_NAMESPACE is not set"), "set it to the namespace that the manager runs in")

@@ -88,7 +88,7 @@ func managerOptions(o Options) ctrlmanager.Options {
 		GracefulShutdownTimeout:       new(shutdownTimeout),
 		Controller:                    ctrlconfig.Controller{SkipNameValidation: &o.another},
 		Cache: cache.Options{
-			// For all kinds, as one that is not served cannot be named here.
+			// It is for all kinds, because kinds that are not served cannot be named here.
 			DefaultTransform: trimForCache,
 			ByObject: map[client.Object]cache.ByObject{
 				&rbacv1.ClusterRole{}:        {Label: ours},
@@ -104,10 +104,10 @@ func managerOptions(o Options) ctrlmanager.Options {
 	}
 }
 
-// ours selects what the manager made, of kinds of which it reads nothing else.
+// ours selects the manager's own objects, for kinds of which it reads no others.
 var ours = labels.SelectorFromSet(labels.Set{tenancy.LabelManaged: tenancy.ManagedValue})
 
-// newScheme knows what the controllers read and write.
+// newScheme returns a scheme with the kinds that the controllers read and write.
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -239,8 +239,8 @@ func addRefusals(ctx context.Context, mgr ctrlmanager.Manager, profiles failuree
 	return nil
 }
 
-// addCapsule wires the layer for Capsule's API, when the cluster serves it: who
-// installs its kinds later has to have removed Capsule itself as well.
+// addCapsule adds the reconcilers for Capsule's API, if the cluster serves it. If its CRDs are
+// installed later, Capsule itself must not run either.
 func addCapsule(ctx context.Context, mgr ctrlmanager.Manager, engine *replication.Engine, profiles capsule.Profiles) error {
 	var kinds []schema.GroupVersionKind
 	for _, kind := range []string{"Tenant", "CapsuleConfiguration", "TenantResource", "GlobalTenantResource"} {

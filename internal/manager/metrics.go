@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/manager/profile"
 )
 
-// What the manager found last; controller-runtime adds what it does itself.
+// Metrics of the last reconciliations, beside the metrics of controller-runtime.
 var (
 	profileValid = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tenure_profile_valid",

@@ -16,13 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// valuePool lets objects of the cache have in common what is equal in them: the manager
-// makes the same quotas, limits, parameters and labels in thousands of namespaces, and
-// each object comes from the API server with a copy of its own. What is in the cache
-// is never changed in place, so that it may be shared.
+// valuePool shares equal values between the objects of the cache: the manager creates the same
+// quotas, limits, parameters and labels in thousands of namespaces, and each object comes from the
+// API server with its own copy. Cached objects are never changed in place, so they may share
+// values.
 //
-// A pool keeps what it saw last, at most twice its size: what is forgotten is only not
-// shared any more. It may be used from many goroutines.
+// A pool keeps the latest values, at most twice its size; a dropped value is no longer shared. It
+// is safe for concurrent use.
 type valuePool struct {
 	size int
 
@@ -90,8 +90,8 @@ func (p *valuePool) share(object any) {
 	}
 }
 
-// metadata shares the labels, which objects of a tenant have in common, and names.
-// Those of unstructured objects are in a map: see [compact].
+// metadata shares names and labels, which are equal for many objects of a tenant. [compact] does
+// the same for unstructured objects.
 func (p *valuePool) metadata(o metav1.Object) {
 	accessor, ok := o.(metav1.ObjectMetaAccessor)
 	if !ok {
@@ -114,7 +114,7 @@ func (p *valuePool) metadata(o metav1.Object) {
 	m.Labels = same(p, key.String(), m.Labels)
 }
 
-// fields shares what is written down of who set which field.
+// fields shares the values of a managed fields entry.
 func (p *valuePool) fields(e *metav1.ManagedFieldsEntry) {
 	if e.FieldsV1 != nil {
 		e.FieldsV1 = same(p, "fields\x00"+e.FieldsV1.GetRawString(), e.FieldsV1)

@@ -64,7 +64,7 @@ func (t *tree) hadCapsule() bool {
 	return there || slices.Contains(args, capsuleFlag)
 }
 
-// noRights is the account that every namespace has, and that nobody should give rights.
+// noRights is an account that every namespace has, and that should have no rights.
 const noRights = "default"
 
 // defaultAccount returns the account that Flux uses for a Kustomization or HelmRelease

@@ -29,11 +29,11 @@ const minKubernetes = "1.33.0"
 
 // Result is what one check found.
 type Result struct {
-	// Name is what was looked at.
+	// Name is the name of the check.
 	Name string
 	// OK says whether it is as it should be.
 	OK bool
-	// Message says what was found and, if it is wrong, the way out.
+	// Message describes the result and, if it is wrong, how to correct it.
 	Message string
 }
 
@@ -41,7 +41,7 @@ type Result struct {
 type Cluster struct {
 	// Client reads it. Nothing is written.
 	Client client.Reader
-	// Discovery says what the API server serves.
+	// Discovery reads the kinds that the API server serves.
 	Discovery discovery.DiscoveryInterface
 	// Namespace is Flux's.
 	Namespace string
@@ -50,8 +50,8 @@ type Cluster struct {
 	Warn bool
 }
 
-// Prerequisites checks what has to be there before the lockdown. An error means
-// that the cluster could not be asked.
+// Prerequisites checks the requirements of the lockdown. It returns an error if the cluster does
+// not answer.
 func (c Cluster) Prerequisites(ctx context.Context) ([]Result, error) {
 	info, err := c.Discovery.ServerVersion()
 	if err != nil {
@@ -204,8 +204,8 @@ func rolloutDelay(posture *unstructured.Unstructured, deployments []*unstructure
 	return tenancy.MaxQueueDelay(p.Spec.Tenants.Bounds, workers)
 }
 
-// manager says whether the manager runs: the rules hold without it, but nobody
-// writes what a new namespace needs.
+// manager checks that the manager runs. The rules hold without it, but new namespaces do not get
+// their objects.
 func (c Cluster) manager(ctx context.Context) ([]Result, error) {
 	var d appsv1.Deployment
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: managerName}, &d)

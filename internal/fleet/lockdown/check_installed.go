@@ -80,8 +80,8 @@ func isShard(d *unstructured.Unstructured) bool {
 	return d.GetAnnotations()["sharding.fluxcd.io/role"] == "shard"
 }
 
-// readInstalled returns the objects in the manifests that decide what a user may do:
-// rules, webhooks, roles and kinds.
+// readInstalled returns the objects in the manifests that decide about requests: policies,
+// webhooks, roles and CRDs.
 func readInstalled(manifests []string) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for _, m := range manifests {

@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// Flag is one that a controller of Flux has to run with.
+// Flag is a flag that a controller of Flux needs.
 type Flag struct {
 	// Controller is the name of its Deployment.
 	Controller string
 	// Name is the flag's with its dashes; a feature gate is written
 	// --feature-gates=NAME.
 	Name string
-	// Value is what it has to be; empty for any but none.
+	// Value is the required value; empty requires any value.
 	Value string
 }
 
@@ -52,8 +52,8 @@ var minimum = map[string]string{
 // FlagState is how a flag is set on a controller.
 type FlagState struct {
 	Flag
-	// Deployment is the name of the Deployment, which differs from the controller's
-	// if it is that of a shard.
+	// Deployment is the name of the Deployment. The Deployment of a shard has another name
+	// than its controller.
 	Deployment string
 	// Got is the value in force, empty when the flag is missing.
 	Got string
@@ -65,7 +65,7 @@ type FlagState struct {
 // OK says whether the flag is in force.
 func (s FlagState) OK() bool { return s.Got != "" && (s.Value == "" || s.Got == s.Value) }
 
-// String says what is the matter.
+// String describes the state of the flag for people.
 func (s FlagState) String() string {
 	switch {
 	case s.OK():
@@ -78,8 +78,7 @@ func (s FlagState) String() string {
 	return "missing"
 }
 
-// FlagStates says how the flags are set on those of Flux's controllers that are
-// among the objects.
+// FlagStates returns the states of the flags for the controllers of Flux among the objects.
 func FlagStates(objects []*unstructured.Unstructured) []FlagState {
 	var all []FlagState
 	for _, o := range objects {
@@ -104,7 +103,7 @@ func FlagStates(objects []*unstructured.Unstructured) []FlagState {
 	return all
 }
 
-// arguments are those of a Deployment's first container, where Flux's are.
+// arguments returns the arguments of a Deployment's first container, which is Flux's.
 func arguments(o *unstructured.Unstructured) []string {
 	containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 	if len(containers) == 0 {

@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Image is one that Flux's manifests name.
+// Image is an image that Flux's manifests name.
 type Image struct {
 	// Name is its repository as gotk-components.yaml has it.
 	Name string
-	// Reference is what would run without any pins: what the fleet's own
-	// kustomization makes of the name, with tag or digest.
+	// Reference is the image without pins, with tag or digest, after the fleet's own
+	// kustomization.
 	Reference string
 }
 
@@ -37,8 +37,7 @@ func (p Pin) Listed() string { return p.Repository + "@" + p.Digest }
 // ErrNoManifests says that there are no images in the fleet that could be pinned.
 var ErrNoManifests = errors.New("the fleet does not hold Flux's manifests: commit gotk-components.yaml first, as `flux bootstrap` does")
 
-// Images are those of everything that runs among Flux's manifests, by name, as it
-// is without any pins.
+// Images returns the images of all workloads in Flux's manifests without pins, by name.
 func Images(f *layout.Fleet) ([]Image, error) {
 	if _, missing := f.Overlay[path.Join(f.System, componentsFile)]; missing {
 		return nil, fmt.Errorf("cannot pin images: %w", ErrNoManifests)
@@ -64,7 +63,7 @@ func ComponentImages(components []byte) ([]Image, error) {
 	return imagesOf(objects, objects)
 }
 
-// componentsFile is what a bootstrap writes Flux's manifests to.
+// componentsFile is the file with Flux's manifests that a bootstrap writes.
 const componentsFile = "gotk-components.yaml"
 
 // surveyBefore is the fleet without the component.
@@ -88,7 +87,7 @@ func (t *tree) images(plain *survey) ([]Image, error) {
 	return imagesOf(plain.system(), written)
 }
 
-// imagesOf takes names from what is written and references from what is built.
+// imagesOf takes the names from the written manifests and the references from the build.
 func imagesOf(built, written []*unstructured.Unstructured) ([]Image, error) {
 	names := map[string]string{}
 	for _, c := range containers(written) {
@@ -117,7 +116,7 @@ func imagesOf(built, written []*unstructured.Unstructured) ([]Image, error) {
 // container is one of a workload.
 type container struct{ id, image string }
 
-// containers are those of all workloads among the objects.
+// containers returns the containers of all workloads among the objects.
 func containers(objects []*unstructured.Unstructured) []container {
 	var all []container
 	for _, o := range objects {
@@ -169,7 +168,7 @@ type ImageState struct {
 	Image string
 	// Pinned is what runs in its place; empty if it is not pinned.
 	Pinned string
-	// Message says what is wrong; empty if nothing is.
+	// Message describes the error; empty if there is none.
 	Message string
 }
 
@@ -232,8 +231,8 @@ func ImageStates(f *layout.Fleet) ([]ImageState, error) {
 	return imageStates(images, pins, locked.system()), nil
 }
 
-// checkPins refuses new pins that are not in force, and says what is wrong with
-// those of before.
+// checkPins returns an error for new pins that have no effect, and messages for earlier pins that
+// have none.
 func (t *tree) checkPins(pins []Pin, plain, locked *survey, fresh bool) ([]string, error) {
 	if len(pins) == 0 {
 		return nil, nil

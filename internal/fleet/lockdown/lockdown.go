@@ -45,12 +45,12 @@ const (
 	// managerDir is where the manager is: Flux applies it by itself, so that an
 	// image that cannot be pulled holds up no tenant.
 	managerDir = Infrastructure + "/manager"
-	// marker begins the files that are ours, so that nobody else's are taken
-	// for it.
+	// marker is in the first line of the files that the lockdown writes, so that other
+	// files are not taken for them.
 	marker = "tenure profile"
 )
 
-// Options say what the fleet should be.
+// Options configures the lockdown of a fleet.
 type Options struct {
 	// Tenants says whether the cluster has several: multi-tenant or
 	// single-tenant.
@@ -60,21 +60,20 @@ type Options struct {
 	// Allow are additional addresses that tenants may fetch from, as KIND=PATTERN with
 	// the kinds git, helm and oci. They are added to the profile if it lacks them.
 	Allow []string
-	// ManagerImage is the image of `tenure-server`. Empty keeps the one that the
-	// fleet names, and takes that of [config.Manager] if it names none.
+	// ManagerImage is the image of `tenure-server`. If it is empty, the fleet keeps its image,
+	// or gets the image of [config.Manager] if it has none.
 	ManagerImage string
-	// Proxy says whether the proxy is installed beside the manager, with its image.
-	// Nil keeps what the fleet has, which at first is none.
+	// Proxy reports whether the proxy is installed beside the manager, with its image. Nil
+	// keeps the fleet's choice, which at first is no proxy.
 	Proxy *bool
 	// Capsule sets whether the layer for Capsule's kinds is installed. Nil keeps the
 	// state of the fleet; a new fleet does not have the layer.
 	Capsule *bool
-	// Pins are the images that may run in Flux's namespace. Nil keeps those of
-	// before; without any in a slice, images are not pinned any more.
+	// Pins are the images that may run in Flux's namespace. Nil keeps the earlier pins; an
+	// empty slice removes them.
 	Pins []Pin
-	// Shards are the names of shards, each with controllers of its own for the
-	// tenants whose namespaces are labelled for it. Nil keeps those of before;
-	// without any in a slice, there are none any more.
+	// Shards are the names of shards. Each shard has its own controllers for the tenants whose
+	// namespaces have its label. Nil keeps the earlier shards; an empty slice removes them.
 	Shards []string
 	// ClusterRanges are the CIDRs of Pods, Services, nodes and all other addresses that
 	// notifications must not reach. Nil keeps the ranges of the fleet; a new fleet has
@@ -82,7 +81,7 @@ type Options struct {
 	ClusterRanges []string
 }
 
-// Plan is what has to change.
+// Plan holds the changes to a fleet.
 type Plan struct {
 	// Changes are by path.
 	Changes []Change
@@ -98,7 +97,7 @@ type Change struct {
 	Before, After *string
 }
 
-// Make works out what has to change in a fleet. It writes nothing.
+// Make computes the changes to a fleet. It writes nothing.
 func Make(f *layout.Fleet, o Options) (*Plan, error) {
 	if _, missing := f.Overlay[path.Join(f.System, "gotk-sync.yaml")]; missing {
 		return nil, fmt.Errorf("cannot lock down a fleet without a root: %s has no GitRepository and no Kustomization in gotk-sync.yaml: bootstrap it with Flux first", f.System)
@@ -145,13 +144,13 @@ func (t *tree) single() (*Plan, error) {
 	return plan, nil
 }
 
-// farewell is what is left to do in the cluster once single-tenant is applied.
+// farewell returns the remaining steps in the cluster after single-tenant is applied.
 func (t *tree) farewell() ([]string, error) {
 	plain, err := t.survey()
 	if err != nil {
 		return nil, err
 	}
-	// What a bootstrap applied belongs to it, and Flux does not take it away.
+	// Flux does not prune the objects that a bootstrap applied.
 	var leftover []string
 	if !plain.root.has("spec", "patches") {
 		leftover = append(leftover, `"patches":null`)
@@ -173,8 +172,8 @@ func (t *tree) farewell() ([]string, error) {
 	return notes, nil
 }
 
-// releases are the commands that take the manager's finalizers off all objects; capsule adds
-// those of Capsule's kinds.
+// releases returns the commands that remove the manager's finalizers from all objects; capsule
+// adds the commands for Capsule's kinds.
 func releases(capsule bool) []string {
 	const patch = ` | xargs -r -L1 kubectl patch --type=merge -p '{"metadata":{"finalizers":null}}'`
 	cluster := []string{"tenants.tenure.dev"}
@@ -289,8 +288,8 @@ func cannotEdit(file string, err error) error {
 	return fmt.Errorf("cannot edit %s: %w", file, err)
 }
 
-// Drift says how the flags of the lockdown are set in the fleet as it is, whether
-// by the profile or by hand.
+// Drift returns the states of the lockdown's flags in the fleet, whether the profile or a person
+// set them.
 func Drift(f *layout.Fleet) ([]FlagState, error) {
 	t, err := open(f)
 	if err != nil {

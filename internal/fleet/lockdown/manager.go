@@ -45,8 +45,8 @@ func (t *tree) writeManager(c *component, o Options, capsule bool) error {
 	return err
 }
 
-// managerManifests is the manager in a namespace, with an image: the one that is
-// wanted, or the one that a person chose before, by its repository or its digest.
+// managerManifests returns the manager's manifests for a namespace, with the wanted image, or with
+// the image that a person chose before by repository or digest.
 func managerManifests(namespace, before, wanted string) (string, error) {
 	manifests := string(config.Manager())
 	ours := managerImageLine.FindStringSubmatch(manifests)[2]
@@ -73,8 +73,8 @@ func moved(manifests, namespace string) string {
 	).Replace(manifests)
 }
 
-// managerImage is the image of the manager in what the fleet holds; empty when
-// there is none. What does not parse is written anew.
+// managerImage returns the manager's image in the fleet's manifests; empty if there is none or the
+// manifests cannot be parsed.
 func managerImage(manifests string) string {
 	image, _ := managerContainer(manifests)["image"].(string)
 	return image
@@ -111,7 +111,7 @@ func pinnedManager(manifests string) (string, error) {
 	return Pin{Pin: pin}.Listed(), nil
 }
 
-// repository is an image without its tag and digest, or all of what is no image.
+// repository returns an image without its tag and digest, or the whole text if it is no image.
 func repository(image string) string {
 	if parts := imageReference.FindStringSubmatch(image); parts != nil {
 		return parts[1]

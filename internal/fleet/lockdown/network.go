@@ -19,7 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// sourceController serves all artifacts, of all tenants, to whoever reaches it.
+// sourceController are the labels of source-controller, which serves the artifacts of all tenants
+// to every client that reaches it.
 var sourceController = labels.Set{"app": "source-controller", "app.kubernetes.io/component": "source-controller"}
 
 // artifactPort is where it serves them, by number and by name.
@@ -142,7 +143,7 @@ func notificationsReach(policies []networkingv1.NetworkPolicy, addresses map[str
 	return ""
 }
 
-// forAnything reports whether ports include others than those of DNS and of the API
+// forAnything reports whether the ports include others than the ports of DNS and of the API
 // server.
 func forAnything(ports []networkingv1.NetworkPolicyPort) bool {
 	known := []intstr.IntOrString{intstr.FromInt32(53), intstr.FromInt32(443), intstr.FromInt32(6443)}
@@ -188,14 +189,13 @@ func artifactsOpen(policies []networkingv1.NetworkPolicy) string {
 	return ""
 }
 
-// incoming says whether a policy holds back what comes in, which is what one
-// without types does.
+// incoming reports whether a policy limits incoming traffic, which is the default of policies
+// without types.
 func incoming(spec networkingv1.NetworkPolicySpec) bool {
 	return len(spec.PolicyTypes) == 0 || slices.Contains(spec.PolicyTypes, networkingv1.PolicyTypeIngress)
 }
 
-// fromOutside says whether a rule lets somebody of another namespace reach the
-// artifacts.
+// fromOutside reports whether a rule lets Pods of other namespaces reach the artifacts.
 func fromOutside(rule networkingv1.NetworkPolicyIngressRule) bool {
 	reaches := len(rule.Ports) == 0 || slices.ContainsFunc(rule.Ports, func(p networkingv1.NetworkPolicyPort) bool {
 		if p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP {

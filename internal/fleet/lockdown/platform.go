@@ -17,13 +17,13 @@ import (
 //go:embed files/*.yaml
 var files embed.FS
 
-// component is what the files of the component are made of.
+// component holds the values for the files of the component.
 type component struct {
 	Namespace, Source, SourceKind string
 	// Root is the name of the root Kustomization; empty for an installation
 	// without a fleet.
 	Root string
-	// RootAccount is what a patch of the fleet's own named as the root's.
+	// RootAccount is the root's account that a patch of the fleet itself set.
 	RootAccount string
 	// HasPatches says that the root has patches of its own.
 	HasPatches bool
@@ -31,7 +31,7 @@ type component struct {
 	Platform []patched
 	// Pins are the images that may run in the namespace; none if every image may.
 	Pins []Pin
-	// Manager is the manager's image as it is listed, if there are pins.
+	// Manager is the manager's image in the list of pins, if there are pins.
 	Manager string
 	// Shards are the names of the shards, sorted.
 	Shards []string
@@ -107,8 +107,8 @@ func (s *survey) component(sync layout.Sync, o Options) (*component, error) {
 	return c, nil
 }
 
-// unclear says why nobody but a person can say as whom an object is to be
-// applied; empty if it is clear.
+// unclear returns why a person has to choose the account that applies an object; empty if the
+// account is clear.
 func (s *survey) unclear(o object, sync layout.Sync) string {
 	switch {
 	case o.GetNamespace() != sync.Namespace:
@@ -161,7 +161,7 @@ func dependsOn(o object, name string) bool {
 // render fills a file in.
 func (c *component) render(name string) (string, error) { return renderFile(name, c) }
 
-// renderFile fills a file in with what it is made of.
+// renderFile renders a template.
 func renderFile(name string, from any) (string, error) {
 	t, err := template.ParseFS(files, "files/"+name)
 	if err != nil {
@@ -229,7 +229,7 @@ func (s *survey) system() []*unstructured.Unstructured {
 	return all
 }
 
-// check says what of the lockdown is not in force in what was planned.
+// check returns an error if a part of the lockdown has no effect in the planned fleet.
 func (s *survey) check(sync layout.Sync) error {
 	var wrong []string
 	for _, f := range FlagStates(s.system()) {

@@ -126,7 +126,7 @@ func isSource(kind string) bool {
 	return slices.Contains([]string{"GitRepository", "HelmRepository", "OCIRepository", "Bucket", "ImageRepository"}, kind)
 }
 
-// add puts the strings into a map, once each; none leave it as it is.
+// add sets a key of a map to the strings without duplicates; it does nothing without strings.
 func add[T ~string](m map[string]any, key string, values []T) {
 	if len(values) == 0 {
 		return

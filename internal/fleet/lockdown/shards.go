@@ -20,13 +20,14 @@ const shardPrefix = "shard-"
 // little for each object, and notification-controller knows no shards.
 var shardControllers = []string{"source-controller", "kustomize-controller", "helm-controller"}
 
-// shardName is what a shard may be called: its controllers' names end in it.
+// shardName is the syntax of a shard's name, which its controllers' names end with.
 var shardName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$`)
 
-// unshardedSelector is what the controllers of the cluster leave to the shards.
+// unshardedSelector selects the objects without a shard, for the controllers of the cluster.
 const unshardedSelector = "!" + v1alpha1.LabelShard
 
-// shardsFrom are the shards of the options, sorted, or those of before without any.
+// shardsFrom returns the sorted shards of the options, or the earlier shards if the options have
+// none.
 func shardsFrom(wanted, before []string) ([]string, error) {
 	if wanted == nil {
 		return before, nil
@@ -81,7 +82,7 @@ func (t *tree) inComponent(name string) bool {
 	return dir == own || path.Dir(dir) == own && strings.HasPrefix(path.Base(dir), shardPrefix)
 }
 
-// checkShards says which objects nobody would work on, or two would.
+// checkShards returns the objects that no controller, or two controllers, would reconcile.
 func (s *survey) checkShards() []string {
 	served := map[string][]string{}
 	for _, o := range s.system() {
@@ -113,8 +114,8 @@ func (s *survey) checkShards() []string {
 	return wrong
 }
 
-// controllerOf is which of Flux's controllers a Deployment runs, the copy of a shard
-// included: Flux's manifests say it in a label, also those of older fleets.
+// controllerOf returns the name of the Flux controller that a Deployment runs, also for the copy
+// of a shard: Flux's manifests have it in a label, in older versions too.
 func controllerOf(o *unstructured.Unstructured) string {
 	const component = "app.kubernetes.io/component"
 	if name := o.GetLabels()[component]; name != "" && strings.HasPrefix(o.GetName(), name+"-") && o.GetLabels()["app.kubernetes.io/part-of"] == "flux" {

@@ -41,12 +41,12 @@ func (o object) String() string {
 	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
 }
 
-// survey is what the fleet delivers to the cluster.
+// survey holds the objects that the fleet delivers to the cluster.
 type survey struct {
 	objects []object
 	// root is the root Kustomization.
 	root *object
-	// rootAccount is what the root names as its account.
+	// rootAccount is the account that the root names.
 	rootAccount string
 	// tenants are the names of tenants by their namespaces.
 	tenants map[string]string
@@ -102,7 +102,7 @@ func (t *tree) survey() (*survey, error) {
 	return s, nil
 }
 
-// follow reads what a Kustomization delivers.
+// follow reads the objects that a Kustomization delivers.
 func (w *surveyor) follow(o object, root string) error {
 	at := path.Clean(strings.TrimPrefix(path.Join("/", o.text("spec", "path")), "/"))
 	if at == "" {

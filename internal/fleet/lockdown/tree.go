@@ -16,14 +16,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What is read of a fleet at most.
+// The limits on reading a fleet.
 const (
 	maxFiles = 5000
 	maxSize  = 8 << 20 // bytes of a file: Flux's manifests have half a megabyte
 )
 
-// tree is a fleet's folder as it is and as it is meant to be. Links are no part
-// of it: neither read through nor written through.
+// tree is the current and the planned state of a fleet's folder. It neither reads nor writes
+// through symbolic links.
 type tree struct {
 	fleet       *layout.Fleet
 	root        *os.Root
@@ -70,7 +70,8 @@ func (t *tree) system(name string) string { return path.Join(t.fleet.System, nam
 // component is a file of the component.
 func (t *tree) component(name string) string { return path.Join(t.fleet.System, Own, name) }
 
-// checkOwn refuses what is in the way of our files: somebody else's, and links.
+// checkOwn returns an error if a file of the lockdown exists that the lockdown did not write, or
+// is a link.
 func (t *tree) checkOwn() error {
 	file := t.system("kustomization.yaml")
 	if _, ok := t.now[file]; !ok {
@@ -94,7 +95,7 @@ func (t *tree) checkOwn() error {
 	return nil
 }
 
-// rememberedAccount is what the component says the root was applied as before.
+// rememberedAccount returns the root's account before the lockdown, which the component records.
 func (t *tree) rememberedAccount() string {
 	var component struct {
 		Metadata struct {
@@ -106,7 +107,7 @@ func (t *tree) rememberedAccount() string {
 	return component.Metadata.Annotations["tenure.dev/root-account"]
 }
 
-// dropComponent leaves the component out of what is built.
+// dropComponent removes the component from the build.
 func (t *tree) dropComponent() {
 	maps.DeleteFunc(t.now, func(name, _ string) bool { return t.inComponent(name) })
 }
@@ -207,7 +208,7 @@ func (t *tree) disk() (dir string, remove func(), err error) {
 	remove = func() { _ = os.RemoveAll(dir) }
 	all := maps.Clone(t.now)
 	for name, content := range t.fleet.Overlay {
-		// The kustomization file is the one that is edited.
+		// Only the kustomization file is edited.
 		if _, edited := all[name]; !edited || path.Base(name) != "kustomization.yaml" {
 			all[name] = string(content)
 		}
@@ -219,7 +220,7 @@ func (t *tree) disk() (dir string, remove func(), err error) {
 	return dir, remove, nil
 }
 
-// fill writes files into a temporary folder, which nobody else writes to.
+// fill writes files into a temporary folder, to which no other program writes.
 func fill(dir string, files map[string]string) error {
 	for name, content := range files {
 		file := filepath.Join(dir, filepath.FromSlash(name))
