@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func init() {
+func addApplyingAccountPod(register func(...Attack)) {
 	own := func(e *Scenario) string { return e.Account.Name }
 	as := func(account func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {

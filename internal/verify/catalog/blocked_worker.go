@@ -1,6 +1,6 @@
 package catalog
 
-func init() {
+func addBlockedWorker(register func(...Attack)) {
 	register(Attack{
 		ID: "A3", Via: API,
 		Title:    "holds a worker of a controller for a day, by an object of any kind",

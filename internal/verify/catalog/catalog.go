@@ -15,9 +15,7 @@
 package catalog
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 )
@@ -129,21 +127,6 @@ type Finding struct {
 	// Repeat are the commands of a shell by which people can repeat it, of an attack that
 	// was stopped or got through; empty if it was no request to the API server.
 	Repeat string
-}
-
-var catalogue []Attack
-
-// register adds attacks to the catalogue. It is called when the package is
-// initialized.
-func register(attacks ...Attack) { catalogue = append(catalogue, attacks...) }
-
-// Catalogue returns all attacks, by group, number and way.
-func Catalogue() []Attack {
-	sorted := slices.Clone(catalogue)
-	slices.SortStableFunc(sorted, func(a, b Attack) int {
-		return cmp.Or(cmp.Compare(a.ID[0], b.ID[0]), cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Via, b.Via), cmp.Compare(a.Kind, b.Kind))
-	})
-	return sorted
 }
 
 // denied is shorthand for a rule of [Fix.Denied].

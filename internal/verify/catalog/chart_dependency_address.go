@@ -2,7 +2,7 @@ package catalog
 
 import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-func init() {
+func addChartDependencyAddress(register func(...Attack)) {
 	release := func(kind string) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
 			return e.suspendedRelease("s13", func(spec map[string]any) {

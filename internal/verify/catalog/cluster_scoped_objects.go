@@ -4,7 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func init() {
+func addClusterScopedObjects(register func(...Attack)) {
 	namespace := func(*Scenario) *unstructured.Unstructured { return object("v1", "Namespace", "", name("i5"), nil) }
 	webhook := func(*Scenario) *unstructured.Unstructured {
 		return object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", name("i5"), map[string]any{"webhooks": []any{}})

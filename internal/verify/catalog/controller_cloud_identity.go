@@ -10,7 +10,7 @@ import (
 // for an account of the object's namespace.
 const objectIdentity = "ObjectLevelWorkloadIdentity"
 
-func init() {
+func addControllerCloudIdentity(register func(...Attack)) {
 	sources := ownIdentity("source-controller", "--default-service-account")
 	policy := admissionLayer("policy on spec.provider", func(e *Scenario) *unstructured.Unstructured { return gitSource(e, "azure") })
 	register(Attack{

@@ -13,7 +13,7 @@ const (
 	crossing = "policy on references to other namespaces"
 )
 
-func init() {
+func addCrossNamespaceImage(register func(...Attack)) {
 	policy := imageReference{
 		kind: "ImagePolicy", to: "ImageRepository",
 		make: func(e *Scenario, id, namespace, target string) *unstructured.Unstructured {

@@ -16,7 +16,7 @@ import (
 // and does not find the path in it.
 var pathNotFound = regexp.MustCompile(`path not found|no such file or directory`)
 
-func init() {
+func addCrossNamespaceSource(register func(...Attack)) {
 	register(Attack{
 		ID: "S1", Via: API,
 		Title:      "uses a source of another namespace",
@@ -37,7 +37,7 @@ func init() {
 	})
 }
 
-func init() {
+func addCrossNamespaceSourceByRelease(register func(...Attack)) {
 	register(Attack{
 		ID: "S1", Via: API, Kind: "HelmRelease",
 		Title:      "takes a chart from a source of another namespace",

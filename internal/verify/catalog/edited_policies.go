@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addEditedPolicies(register func(...Attack)) {
 	register(Attack{
 		ID: "I17", Via: API, Owners: OwnersAnywhere,
 		Title:      "edits what says who it is and what it may do: its Tenant, the profile, parameters, policies",

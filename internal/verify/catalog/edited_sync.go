@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addEditedSync(register func(...Attack)) {
 	register(Attack{
 		ID: "I10", Via: API,
 		Title:      "edits the sync that the platform made for it",

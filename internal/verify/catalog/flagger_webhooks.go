@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func init() {
+func addFlaggerWebhooks(register func(...Attack)) {
 	flagger := func(kind string, spec func(*Scenario) map[string]any) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
 			return object("flagger.app/v1beta1", kind, e.Namespace, name("n6"), map[string]any{"spec": spec(e)})

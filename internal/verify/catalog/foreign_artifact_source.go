@@ -2,7 +2,7 @@ package catalog
 
 import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-func init() {
+func addForeignArtifactSource(register func(...Attack)) {
 	generator := func(namespace func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
 			return object("source.extensions.fluxcd.io/v1beta1", "ArtifactGenerator", e.Namespace, name("s2"), map[string]any{"spec": map[string]any{

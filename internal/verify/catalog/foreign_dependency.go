@@ -12,7 +12,7 @@ import (
 // release and does not find its chart.
 var noChart = regexp.MustCompile(`could not get Source object`)
 
-func init() {
+func addForeignDependency(register func(...Attack)) {
 	attack := Attack{
 		ID: "S5", Via: API,
 		Title:      "lets a Kustomization of its own depend on another tenant's, and so learns what that one is",

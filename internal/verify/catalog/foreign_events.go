@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addForeignEvents(register func(...Attack)) {
 	register(Attack{
 		ID: "N1", Via: API,
 		Title:      "is notified of another tenant's events",

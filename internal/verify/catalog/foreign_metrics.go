@@ -2,7 +2,7 @@ package catalog
 
 import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-func init() {
+func addForeignMetrics(register func(...Attack)) {
 	canary := func(namespace func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
 			return object("flagger.app/v1beta1", "Canary", e.Namespace, name("s12"), map[string]any{"spec": map[string]any{

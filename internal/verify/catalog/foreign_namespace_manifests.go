@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func init() {
+func addForeignNamespaceManifests(register func(...Attack)) {
 	attack := Attack{
 		ID:         "I11",
 		Title:      "delivers manifests for another tenant's namespace",

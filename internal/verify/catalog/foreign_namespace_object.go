@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addForeignNamespaceObject(register func(...Attack)) {
 	kustomizationIn := func(namespace func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
 			return object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", namespace(e), name("i3"), map[string]any{"spec": map[string]any{

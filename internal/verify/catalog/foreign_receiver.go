@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func init() {
+func addForeignReceiver(register func(...Attack)) {
 	register(Attack{
 		ID: "N2", Via: API,
 		Title:      "makes another tenant's object reconcile from outside, by a webhook of its own",

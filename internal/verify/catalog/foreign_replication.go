@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addForeignReplication(register func(...Attack)) {
 	attack := Attack{
 		ID: "I15", Via: API, Deep: true,
 		Title:      "has objects replicated that are not its own: of no namespace, into a foreign one, copied from a foreign one",

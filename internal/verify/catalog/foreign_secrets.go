@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addForeignSecrets(register func(...Attack)) {
 	victim, platform := func(e *Scenario) string { return e.Victim.Namespace }, func(e *Scenario) string { return e.Platform }
 	everywhere := func(*Scenario) string { return "" }
 	all := []request{

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func init() {
+func addForeignSecretsProxy(register func(...Attack)) {
 	register(Attack{
 		ID: "W2", Via: Proxy, Owners: OwnersAccounts,
 		Title:      "reads what belongs to another tenant through the proxy: lists across all namespaces, watches, and addresses in unusual spellings",

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addForeignShard(register func(...Attack)) {
 	register(Attack{
 		ID: "A3", Via: API, Kind: "shard",
 		Title:      "has controllers work for it that are another tenant's or the platform's",

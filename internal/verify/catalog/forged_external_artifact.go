@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func init() {
+func addForgedExternalArtifact(register func(...Attack)) {
 	register(Attack{
 		ID: "S3", Via: API,
 		Title:    "makes an ExternalArtifact of its own",

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addForgedIdentity(register func(...Attack)) {
 	register(Attack{
 		ID: "I12", Via: API, Owners: OwnersAnywhere,
 		Title:      "passes for an account of another tenant that has the same name, or one that reads the same",

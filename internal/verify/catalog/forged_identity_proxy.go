@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addForgedIdentityProxy(register func(...Attack)) {
 	register(Attack{
 		// It waits for the proxy, and for the manager to let go of a Tenant.
 		ID: "I12", Via: Proxy, Deep: true,

@@ -24,7 +24,7 @@ import (
 // webhookCallers is the control that only the API server calls the webhooks.
 const webhookCallers = "webhook " + admission.NamespaceWebhook + ", which only the API server can call"
 
-func init() {
+func addForgedWebhookCall(register func(...Attack)) {
 	register(Attack{
 		ID: "A7", Via: API,
 		Title:    "calls the webhook for owners' namespaces itself, as an owner of another tenant, to use up that tenant's count of namespaces",

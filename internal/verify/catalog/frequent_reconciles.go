@@ -1,6 +1,6 @@
 package catalog
 
-func init() {
+func addFrequentReconciles(register func(...Attack)) {
 	register(Attack{
 		ID: "A1", Via: API,
 		Title:    "asks for a reconciliation every second, of an object of any kind",

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addImpersonation(register func(...Attack)) {
 	register(Attack{
 		ID: "I8", Via: API, Owners: OwnersWithin,
 		Title:      "acts as another account, by impersonation or with a token made for it",

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-func init() {
+func addImpersonationProxy(register func(...Attack)) {
 	register(Attack{
 		ID: "I8", Via: Proxy, Owners: OwnersAccounts,
 		Title:    "acts as another account at the proxy, by impersonation or with a token made for it",

@@ -2,7 +2,7 @@ package catalog
 
 import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-func init() {
+func addInternalNotificationAddress(register func(...Attack)) {
 	provider := func(address func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
 			return object("notification.toolkit.fluxcd.io/v1beta3", "Provider", e.Namespace, name("n4"), map[string]any{"spec": map[string]any{

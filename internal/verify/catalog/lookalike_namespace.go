@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addLookalikeNamespace(register func(...Attack)) {
 	register(Attack{
 		ID: "I16", Via: API, Owners: OwnersAnywhere,
 		Title:      "makes a namespace with a name or a label that reads like what it may have, or like nothing that is forbidden",

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addLoosenedQuota(register func(...Attack)) {
 	register(Attack{
 		ID: "W1", Via: API, Owners: OwnersWithin,
 		Title:      "changes or deletes the platform's quota, limit range or network policy, by itself or with all others of the kind",

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func init() {
+func addManagerToken(register func(...Attack)) {
 	register(Attack{
 		ID: "I25", Via: API,
 		Title:    "takes the cluster with the manager's token: by a binding, a namespace, a Kustomization or a role of everybody's",

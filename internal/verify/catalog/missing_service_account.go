@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func init() {
+func addMissingServiceAccount(register func(...Attack)) {
 	register(Attack{
 		ID: "I1", Via: API,
 		Title:      "applies with the rights of the controller, by naming no service account",
@@ -35,7 +35,7 @@ func init() {
 	})
 }
 
-func init() {
+func addMissingServiceAccountByRelease(register func(...Attack)) {
 	const key = "I1-api-HelmRelease"
 	canary := func(e *Scenario) *unstructured.Unstructured { return configMap(e.Victim.Namespace, name("i1-release")) }
 	register(Attack{
@@ -61,7 +61,7 @@ func init() {
 	})
 }
 
-func init() {
+func addMissingServiceAccountByCommit(register func(...Attack)) {
 	canary := func(namespace func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured { return configMap(namespace(e), name("i1-git")) }
 	}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addNamespaceLabels(register func(...Attack)) {
 	register(Attack{
 		ID: "I6", Via: API, Owners: OwnersWithin,
 		Title:      "changes the labels of its own namespace that keep it in bounds",

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addNamespaceTakeover(register func(...Attack)) {
 	register(Attack{
 		ID: "I7", Via: API, Owners: OwnersAnywhere,
 		Title:      "takes over a namespace that is nobody's, or one of the system's",

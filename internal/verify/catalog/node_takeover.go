@@ -2,7 +2,7 @@ package catalog
 
 import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-func init() {
+func addNodeTakeover(register func(...Attack)) {
 	privileged := pod(map[string]any{}, map[string]any{"privileged": true})
 	onNode := pod(map[string]any{"hostNetwork": true, "hostPID": true}, nil)
 	mounting := pod(map[string]any{"volumes": []any{map[string]any{"name": "host", "hostPath": map[string]any{"path": "/"}}}}, nil)

@@ -39,7 +39,7 @@ var fluxKinds = []schema.GroupKind{
 	{Group: "image.toolkit.fluxcd.io", Kind: "ImageUpdateAutomation"},
 }
 
-func init() {
+func addObjectFlood(register func(...Attack)) {
 	register(Attack{
 		ID: "A2", Via: API, Owners: OwnersAnywhere,
 		Title:    "makes as many Flux objects or namespaces as it likes",

@@ -9,7 +9,7 @@ import (
 // oversized is the size of a body that no API server reads, in bytes: its limit is 3 MiB.
 const oversized = 3<<20 + 1024
 
-func init() {
+func addOversizedBodyProxy(register func(...Attack)) {
 	register(Attack{
 		ID: "A8", Via: Proxy,
 		Title:    "makes the proxy hold a body that is larger than any object, in memory that other tenants need",

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addOverwrittenGuardrails(register func(...Attack)) {
 	attack := Attack{
 		ID: "A5", Via: API, Owners: OwnersWithin,
 		Title:      "overwrites what the platform put into its namespace, by server-side apply with force, or deletes it with all others of the kind",

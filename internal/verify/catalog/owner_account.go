@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addOwnerAccount(register func(...Attack)) {
 	register(Attack{
 		ID: "I24", Via: API, Owners: OwnersWithin,
 		Title:      "wears the account of an owner that lives in its namespace: in a Pod, by a token, by what is written on the account",

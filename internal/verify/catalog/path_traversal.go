@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func init() {
+func addPathTraversal(register func(...Attack)) {
 	canary := func(e *Scenario) *unstructured.Unstructured { return configMap(e.Namespace, name("s8")) }
 	attack := Attack{
 		ID: "S8", Via: Git,

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func init() {
+func addPlatformAccount(register func(...Attack)) {
 	register(Attack{
 		ID: "I23", Via: API,
 		Title:    "overwrites what the platform put into its namespace, as an account of the platform's namespace that applies its repository",

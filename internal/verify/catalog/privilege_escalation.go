@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func init() {
+func addPrivilegeEscalation(register func(...Attack)) {
 	binding := func(e *Scenario) *unstructured.Unstructured {
 		return object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", name("i4"), map[string]any{
 			"roleRef": map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},

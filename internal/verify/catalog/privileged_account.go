@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func init() {
+func addPrivilegedAccount(register func(...Attack)) {
 	register(Attack{
 		ID: "I2", Via: API,
 		Title:      "has Flux apply with the rights of a privileged account that lives in its namespace",

@@ -1,6 +1,6 @@
 package catalog
 
-func init() {
+func addPrivilegedNamespaceLabels(register func(...Attack)) {
 	label := func(what, key string) request {
 		return request{what: what, aimed: patchNamespace("", `{"metadata":{"labels":{"`+key+`":"true"}}}`)}
 	}

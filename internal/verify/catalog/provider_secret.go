@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addProviderSecret(register func(...Attack)) {
 	register(Attack{
 		ID: "N5", Via: API,
 		Title:      "has notifications sent elsewhere by the Secret of a Provider: its address, proxy, headers or GitHub",

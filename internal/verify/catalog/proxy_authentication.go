@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func init() {
+func addProxyAuthentication(register func(...Attack)) {
 	register(Attack{
 		ID: "I14", Via: Proxy, Owners: OwnersAccounts,
 		Title:      "is nobody, somebody else or one of system:masters at the proxy, by what it leaves out, forges or has taken off on the way",

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-func init() {
+func addRedirectedProxy(register func(...Attack)) {
 	register(Attack{
 		ID: "I13", Via: Proxy,
 		Title:      "leads the proxy to another server, by an address or a host in the request",

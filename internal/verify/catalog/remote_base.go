@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func init() {
+func addRemoteBase(register func(...Attack)) {
 	noRemoteBases := Flag{Controller: "kustomize-controller", Flag: "--no-remote-bases=true"}
 	canary := func(namespace string) *unstructured.Unstructured { return configMap(namespace, name("s7")) }
 	attack := Attack{

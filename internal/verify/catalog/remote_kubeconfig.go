@@ -15,7 +15,7 @@ import (
 
 const kubeConfigPolicy = "policy on spec.kubeConfig"
 
-func init() {
+func addRemoteKubeconfig(register func(...Attack)) {
 	honest := func(e *Scenario) *unstructured.Unstructured { return e.suspended("i13", nil) }
 	honestRelease := func(e *Scenario) *unstructured.Unstructured { return e.suspendedRelease("i13", nil) }
 	elsewhere := func(spec map[string]any) { withKubeConfig(spec, "any") }

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addReservedNamespaceNames(register func(...Attack)) {
 	register(Attack{
 		ID: "I20", Via: API, Owners: OwnersAnywhere,
 		Title:      "makes a namespace that others take for theirs: an internet domain, a component's to come, another tenant's; then the platform moves in",

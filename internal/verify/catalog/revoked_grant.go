@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addRevokedGrant(register func(...Attack)) {
 	register(Attack{
 		ID: "S11", Via: API, Deep: true,
 		Title:    "goes on using another namespace's source after the grant was revoked",

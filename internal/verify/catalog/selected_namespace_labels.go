@@ -4,7 +4,7 @@ import (
 	"context"
 )
 
-func init() {
+func addSelectedNamespaceLabels(register func(...Attack)) {
 	register(Attack{
 		ID: "I21", Via: API, Kind: "labels", Owners: OwnersAnywhere,
 		Title:      "makes a namespace with labels and annotations that others select by",

@@ -28,7 +28,7 @@ const noKeyControl = "keys per tenant"
 // without keys of their own.
 const globalKeyFlag = "--sops-age-secret"
 
-func init() {
+func addSharedDecryptionKey(register func(...Attack)) {
 	attack := Attack{
 		ID: "S10", Via: Git,
 		Title:      "has secrets of others decrypted by a key that the controller has for everyone",

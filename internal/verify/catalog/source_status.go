@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func init() {
+func addSourceStatus(register func(...Attack)) {
 	register(Attack{
 		ID: "S4", Via: API,
 		Title:      "writes the status of its own source, which says where the artifact is",

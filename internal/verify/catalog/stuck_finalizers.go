@@ -2,7 +2,7 @@ package catalog
 
 import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-func init() {
+func addStuckFinalizers(register func(...Attack)) {
 	finalized := func(e *Scenario) *unstructured.Unstructured {
 		u := configMap(e.Namespace, name("a4"))
 		u.SetFinalizers([]string{"tenure.example.com/attack"})

@@ -2,7 +2,7 @@ package catalog
 
 import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-func init() {
+func addUnapprovedSourceAddress(register func(...Attack)) {
 	source := func(apiVersion, kind string, where map[string]any) request {
 		return request{
 			what: "have a " + kind + " fetch from an address that nobody approved",

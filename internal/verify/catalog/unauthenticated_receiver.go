@@ -2,7 +2,7 @@ package catalog
 
 import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-func init() {
+func addUnauthenticatedReceiver(register func(...Attack)) {
 	receiver := func(kind string) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
 			return object("notification.toolkit.fluxcd.io/v1", "Receiver", e.Namespace, name("n3"), map[string]any{"spec": map[string]any{

@@ -15,7 +15,7 @@ var schemaRefusal = regexp.MustCompile(`should match '|must be of type`)
 // schemas is the control that CVE-2022-39272 added.
 const schemas = "schema of the kind"
 
-func init() {
+func addUnreadableValues(register func(...Attack)) {
 	register(Attack{
 		ID: "A6", Via: API,
 		Title:      "writes a value that its controller cannot read, which could stop it for everyone",
