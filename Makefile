@@ -23,10 +23,10 @@ TESTED := $(filter-out cluster,$(MODULES))
 # The race detector needs a C compiler; without one the tests run all the same.
 RACE = $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && echo -race)
 
-# Packages that are tested without the race detector, which makes them a quarter to a
-# half slower and finds little there: test/e2e runs the built programs, internal/fleet/lockdown
-# starts no goroutines. `make test UNRACED=` tests them with it.
-UNRACED ?= ./test/e2e ./internal/fleet/lockdown
+# Packages that are tested without the race detector, which makes them slower, up to five
+# times, and finds little there: test/e2e runs the built programs, and the others start no
+# goroutines. `make test UNRACED=` tests them with it.
+UNRACED ?= ./test/e2e ./internal/fleet/lockdown ./internal/verify/autofix
 
 # How long the tests of one package may take: those of test/e2e take some 25 minutes
 # beside others, and all of .ci/run is to end within an hour.

@@ -16,12 +16,15 @@ func TestRepository(t *testing.T) {
 	if _, err := os.Stat(root + "/go.mod"); err != nil {
 		t.Fatalf("cannot find the root of the repository: %v", err)
 	}
-	violations, err := Check(os.DirFS(root))
+	result, err := Check(os.DirFS(root))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range violations {
+	for _, v := range result.Violations {
 		t.Error(v)
+	}
+	for _, a := range result.Advice {
+		t.Log(a)
 	}
 }
 
@@ -40,6 +43,7 @@ func TestCheck(t *testing.T) {
 		name   string
 		text   string
 		want   []string
+		advice []string
 	}{
 		"Clean": {
 			reason: "An ordinary file breaks no rule.",
@@ -101,7 +105,7 @@ func TestCheck(t *testing.T) {
 			reason: "A file of the limit's length is too long already.",
 			name:   "internal/p/p.go",
 			text:   "// Package p is documented.\npackage p\n" + lines(398, ""),
-			want:   []string{"internal/p/p.go:1: the file has 400 lines, which is not under 400: split it by subject"},
+			advice: []string{"internal/p/p.go:1: the file has 400 lines: does it have one subject?"},
 		},
 		"LongestFile": {
 			reason: "One line less is not.",
@@ -112,7 +116,7 @@ func TestCheck(t *testing.T) {
 			reason: "A function of the limit's length is too long already.",
 			name:   "internal/p/p.go",
 			text:   "// Package p is documented.\npackage p\n\nfunc f() {\n" + lines(98, "") + "}\n",
-			want:   []string{"internal/p/p.go:4: the function f has 100 lines, which is not under 100: make it a list of steps"},
+			advice: []string{"internal/p/p.go:4: the function f has 100 lines: is it a list of steps?"},
 		},
 		"LongTest": {
 			reason: "Tables in tests may be long.",
@@ -179,7 +183,7 @@ func TestCheck(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s\nCheck(): %v", tc.reason, err)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := cmp.Diff(Result{Violations: tc.want, Advice: tc.advice}, got); diff != "" {
 				t.Errorf("%s\nCheck(): -want, +got:\n%s", tc.reason, diff)
 			}
 		})
