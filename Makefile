@@ -68,16 +68,28 @@ up: build ## start a local cluster and reconcile the example fleet, until Ctrl-C
 		--map 'https://charts.example.com=examples/charts' \
 		--apply examples/fleet/bootstrap
 
+# Packages whose tests start no cluster and no built program.
+UNIT = $(shell $(GO) list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | grep -vE 'test/fixtures/test(cluster|manager|program)' | cut -d' ' -f1)
+
+.PHONY: format
+format: ## fail if a Go file is not formatted
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	if [ -n "$$unformatted" ]; then \
+		echo "✗ not formatted (gofmt -w them):" >&2; echo "$$unformatted" >&2; exit 1; \
+	fi
+
+.PHONY: check
+check: format $(BIN)/golangci-lint | check-tools ## format, vet, lint and unit tests of the root module, in some two minutes
+	@$(GO) vet ./...
+	@$(BIN)/golangci-lint run --config .golangci.yml ./...
+	@$(GO) test $(UNIT)
+
 .PHONY: test
 test: build clients generate-check ## run every test: unit, script and integration tests of all modules
 	@GO='$(GO)' TIMEOUT='$(TIMEOUT)' RACE='$(RACE)' UNRACED='$(UNRACED)' hack/test.sh $(TESTED)
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## check formatting and style
-	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
-	if [ -n "$$unformatted" ]; then \
-		echo "✗ not formatted (gofmt -w them):" >&2; echo "$$unformatted" >&2; exit 1; \
-	fi
+lint: format $(BIN)/golangci-lint ## check formatting and style
 	@set -e; for module in $(MODULES); do \
 		echo "go vet and golangci-lint in $$module"; \
 		(cd $$module && $(GO) vet ./... && $(CURDIR)/$(BIN)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); \
