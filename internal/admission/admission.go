@@ -22,7 +22,7 @@
 //     write, and then with the selector of namespaces in the binding.
 //
 // TestPoliciesOfRequest counts the policies that frequent requests match. See
-// docs/design/tenancy.md, What a rule costs.
+// docs/design/rules.md, What a rule costs.
 package admission
 
 import (

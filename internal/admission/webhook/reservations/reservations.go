@@ -7,7 +7,7 @@
 // other counts again. An admission ends when its namespace appears, which carries the
 // admission's mark, or after two minutes. A name is released when it has no open admission and
 // the API server reports that the namespace does not exist. So the reservations hold every
-// namespace that a cache does not show yet: see docs/design/tenancy.md.
+// namespace that a cache does not show yet: see docs/design/owners-namespaces.md.
 package reservations
 
 import (

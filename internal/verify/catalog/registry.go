@@ -1,0 +1,106 @@
+package catalog
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+)
+
+// The catalogue, which is built once: the parts of an attack may share state.
+var (
+	buildCatalogue sync.Once
+	catalogue      []Attack
+)
+
+// Catalogue returns all attacks, by area, number, way and kind.
+func Catalogue() []Attack {
+	buildCatalogue.Do(func() {
+		register := func(attacks ...Attack) { catalogue = append(catalogue, attacks...) }
+		for _, add := range registry() {
+			add(register)
+		}
+		slices.SortStableFunc(catalogue, func(a, b Attack) int {
+			return cmp.Or(cmp.Compare(a.ID[0], b.ID[0]), cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Via, b.Via), cmp.Compare(a.Kind, b.Kind))
+		})
+	})
+	return slices.Clone(catalogue)
+}
+
+// registry returns the functions that add attacks, by area. A new attack needs a line here.
+func registry() []func(register func(...Attack)) {
+	return []func(register func(...Attack)){
+		// Identity and rights.
+		addMissingServiceAccount,
+		addMissingServiceAccountByRelease,
+		addMissingServiceAccountByCommit,
+		addPrivilegedAccount,
+		addForeignNamespaceObject,
+		addPrivilegeEscalation,
+		addRightsForEverybody,
+		addClusterScopedObjects,
+		addNamespaceLabels,
+		addNamespaceTakeover,
+		addImpersonation,
+		addImpersonationProxy,
+		addApplyingAccountPod,
+		addEditedSync,
+		addForeignNamespaceManifests,
+		addForgedIdentity,
+		addForgedIdentityProxy,
+		addRedirectedProxy,
+		addRemoteKubeconfig,
+		addProxyAuthentication,
+		addForeignReplication,
+		addLookalikeNamespace,
+		addEditedPolicies,
+		addPrivilegedNamespaceLabels,
+		addControllerCloudIdentity,
+		addReservedNamespaceNames,
+		addSelectedNamespaceLabels,
+		addWarnModeBypass,
+		addPlatformAccount,
+		addOwnerAccount,
+		addManagerToken,
+
+		// Sources.
+		addCrossNamespaceImage,
+		addCrossNamespaceSource,
+		addCrossNamespaceSourceByRelease,
+		addForeignArtifactSource,
+		addForgedExternalArtifact,
+		addSourceStatus,
+		addForeignDependency,
+		addRemoteBase,
+		addPathTraversal,
+		addUnapprovedSourceAddress,
+		addSharedDecryptionKey,
+		addRevokedGrant,
+		addForeignMetrics,
+		addChartDependencyAddress,
+
+		// Notifications.
+		addForeignEvents,
+		addForeignReceiver,
+		addUnauthenticatedReceiver,
+		addInternalNotificationAddress,
+		addProviderSecret,
+		addFlaggerWebhooks,
+
+		// Availability.
+		addFrequentReconciles,
+		addObjectFlood,
+		addBlockedWorker,
+		addForeignShard,
+		addStuckFinalizers,
+		addOverwrittenGuardrails,
+		addUnreadableValues,
+		addForgedWebhookCall,
+		addOversizedBodyProxy,
+
+		// Workloads.
+		addLoosenedQuota,
+		addForeignSecrets,
+		addForeignSecretsProxy,
+		addNodeTakeover,
+	}
+}
