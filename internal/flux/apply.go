@@ -121,8 +121,8 @@ func applyStage(ctx context.Context, c client.Client, objects []*unstructured.Un
 	return group.Wait()
 }
 
-// applyObject tries again while the server does not know the kind or the
-// namespace: both take a moment to get from the object to those who check.
+// applyObject retries while the API server does not know the kind or the namespace: its caches
+// learn of both a moment after their creation.
 func applyObject(ctx context.Context, c client.Client, obj *unstructured.Unstructured) error {
 	desired := obj.DeepCopy()
 	desired.SetManagedFields(nil)

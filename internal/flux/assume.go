@@ -27,8 +27,8 @@ const (
 )
 
 const (
-	// assumePolicy is the name of the admission policy and of its binding,
-	// and the field manager of what is written here.
+	// assumePolicy is the name of the admission policy and of its binding, and the field
+	// manager of all objects that this file writes.
 	assumePolicy = "tenure-assume"
 	// policyTimeout bounds the wait for the policy, which the API server
 	// reads about a second after it was written.

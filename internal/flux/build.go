@@ -50,7 +50,7 @@ func build(root, dir string) (_ resmap.ResMap, err error) {
 	building.Lock()
 	defer building.Unlock()
 	builtin := openapi.GetSchemaVersion()
-	// A schema of the kustomization's own adds to what is read already.
+	// The schema of a kustomization adds to the schema that is loaded already.
 	_ = openapi.Schema()
 	defer func() {
 		if openapi.GetSchemaVersion() != builtin {

@@ -30,9 +30,9 @@ var blockedReasons = map[string]bool{
 	"SourceUnavailable":           true,
 }
 
-// pathMissing begins the message of a Kustomization whose path is not in its
-// source (kustomize-controller v1.9, reconcile). The reason is that of a source
-// that is not ready, but here nothing is left to wait for.
+// pathMissing is the prefix of the message of a Kustomization whose path is not in its source
+// (kustomize-controller v1.9, reconcile). The condition has the same reason as for a source that is
+// not ready, but waiting does not help.
 const pathMissing = "kustomization path not found"
 
 func isPathMissing(ready *metav1.Condition) bool {
@@ -167,7 +167,7 @@ func (r *Row) setStatus(conditions []metav1.Condition, static bool) {
 		// condition says which generation it is about.
 		observed = cmp.Or(ready.ObservedGeneration, observed)
 	case r.Kind == ExternalArtifact && r.Revision != "":
-		// Nobody has to set conditions on these, and consumers ask for none.
+		// Controllers may omit conditions on these, and consumers do not read them.
 		r.Ready, r.Message = string(metav1.ConditionTrue), ""
 	}
 	r.State = stateOf(*r, conditions, ready, static || r.Kind == ExternalArtifact || observed >= r.generation)

@@ -55,8 +55,7 @@ func SourceKinds() []Kind {
 // installation of Flux, unlike image and notification objects.
 func DeployKinds() []Kind { return append(SourceKinds(), HelmRelease, Kustomization) }
 
-// kindInfo is what the package must know about a kind. What its rows say is in
-// describe.
+// kindInfo holds the properties of a kind. describe computes its rows.
 type kindInfo struct {
 	kind    Kind
 	version schema.GroupVersion

@@ -77,10 +77,9 @@ func SourcesOf(ctx context.Context, c client.Reader, address string) ([]Ref, err
 var defaultPorts = map[string]string{"http": "80", "https": "443", "ssh": "22", "git": "9418"}
 
 // NormalizeURL reduces a Git repository's address to host/path, so that
-// different ways to write it compare equal: scheme, user, default port, query,
-// trailing slashes and the suffix .git are dropped, the host is lower case. The
-// short form of SSH, user@host:path, is understood. What is no address is
-// returned without surrounding space.
+// different spellings compare equal: it drops scheme, user, default port, query,
+// trailing slashes and the suffix .git, and lowers the case of the host. It parses the
+// short form of SSH, user@host:path. It returns other text without surrounding space.
 func NormalizeURL(address string) string {
 	address = strings.TrimSpace(address)
 	if !strings.Contains(address, "://") {

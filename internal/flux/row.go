@@ -37,8 +37,8 @@ func ParseRef(s string) (Ref, error) {
 	return Ref{}, fmt.Errorf("cannot read %q as an object of flux: %q is none of its kinds", s, parts[0])
 }
 
-// State is what an object's own status says about it. [Assess] also looks at
-// what the object depends on.
+// State is the state in an object's own status. [Assess] also considers the object's
+// dependencies.
 type State int
 
 const (
@@ -65,8 +65,8 @@ type Row struct {
 	Namespace string
 	Kind      Kind
 	Name      string
-	// Source is what the object takes its content from, as
-	// Kind/namespace/name; for an ImagePolicy it is the image.
+	// Source is the source of the object, as Kind/namespace/name; for an ImagePolicy it is
+	// the image.
 	Source string
 	// Revision is the whole revision that was fetched or applied; tables
 	// show [ShortRevision]. It is the tag of an ImagePolicy and the time of
@@ -77,8 +77,8 @@ type Row struct {
 	// Ready is the status of the condition Ready: True, False or Unknown.
 	// As in Flux, an object without the condition says False.
 	Ready string
-	// Message is the condition's message. It is not to be trusted: it can
-	// quote what a tenant wrote, line breaks and terminal sequences included.
+	// Message is the condition's message. It is untrusted: it can quote text of a tenant,
+	// including line breaks and terminal sequences.
 	Message string
 	// State sums up the status.
 	State State

@@ -55,9 +55,9 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 	return discovering{c, d}, nil
 }
 
-// discovering is a client that can tell a kind that is not served from one that may
-// not be listed: to whoever has no rights in all namespaces the API server says of
-// both that they are forbidden.
+// discovering is a client that distinguishes a kind that is not served from a kind that the user
+// may not list: the API server answers both with Forbidden to a user without rights in all
+// namespaces.
 type discovering struct {
 	client.WithWatch
 	discovery discovery.ServerResourcesInterface

@@ -10,8 +10,7 @@ import (
 
 // Assessment is the state of a fleet.
 type Assessment struct {
-	// Awaited are the objects that are going to change by themselves, each
-	// with what is awaited.
+	// Awaited are the objects that will change by themselves, each with the awaited change.
 	Awaited []Finding
 	// Failed are the objects that will not become ready before something is
 	// changed or Flux tries again: those that say so themselves, and those
@@ -19,8 +18,8 @@ type Assessment struct {
 	Failed []Finding
 }
 
-// Finding is an object and what is to be said about it, in one sentence
-// without a full stop. The reason can quote what a tenant wrote.
+// Finding is an object with a reason, in one sentence without a full stop. The reason can quote
+// text of a tenant.
 type Finding struct {
 	Row    Row
 	Reason string
@@ -29,15 +28,14 @@ type Finding struct {
 // Settled says whether nothing is awaited any more.
 func (a Assessment) Settled() bool { return len(a.Awaited) == 0 }
 
-// Assess judges the objects of a fleet by their rows. The rows should be all
-// those of [DeployKinds] at least, since an object that is not among them is
-// taken as one that does not exist.
+// Assess assesses the objects of a fleet by their rows. The rows should include all objects of
+// [DeployKinds], since Assess treats other objects as missing.
 //
 // An object has settled when it is suspended, ready at its current generation
-// and at its source's current revision, or failed. One that waits for another
-// is awaited only as long as the other can still become ready: it has failed
-// when what it needs has failed, is suspended without being ready, or does not
-// exist while nothing is left that could bring it.
+// and at its source's current revision, or failed. An object that waits for another
+// one is awaited only as long as the other can still become ready: it has failed
+// when a dependency has failed, is suspended without being ready, or does not
+// exist and no object is left that could create it.
 //
 // Failures may pass: Flux retries at intervals, and a caller that expects
 // transient ones (a webhook that is not up yet) should look again a little
@@ -147,7 +145,7 @@ func (a assessor) canStillMove(row Row, awaited map[Ref]bool, working bool) bool
 	return true
 }
 
-// isArtifact says whether consumers of the kind need its artifact. Those of a
+// isArtifact reports whether consumers of the kind need its artifact. Consumers of a
 // HelmRepository of type oci do not.
 func isArtifact(kind Kind) bool {
 	switch kind {

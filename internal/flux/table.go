@@ -29,8 +29,8 @@ type TableOptions struct {
 	Source bool
 }
 
-// Table lays out rows of one kind in the columns that `flux get` has for it.
-// Cells are as the objects have them: whoever prints must clean and cut them.
+// Table lays out rows of one kind in the columns that `flux get` has for it. The cells are
+// untrusted values of the objects: clean and cut them before printing.
 func Table(kind Kind, rows []Row, opts TableOptions) (header []string, cells [][]string) {
 	columns := columnsOf(kind, opts)
 	for _, c := range columns {

@@ -18,9 +18,9 @@ func WakeDependents(ctx context.Context, c client.WithWatch) error {
 	asked := map[Ref]string{}
 	return Watch(ctx, c, Selection{Kinds: DeployKinds()}, func(rows []Row) error {
 		for _, row := range unblocked(rows) {
-			// Once for each state of what it needs: Flux may see reasons to
-			// wait that are not seen here. What could not be asked is asked
-			// at the next change, or looks by itself.
+			// Wake an object once for each state of its dependencies: Flux may
+			// have other reasons to wait. After an error, the next change or the
+			// object's interval wakes it.
 			state := needsOf(row, rows)
 			if asked[row.Ref()] != state && RequestReconcile(ctx, c, row.Ref()) == nil {
 				asked[row.Ref()] = state

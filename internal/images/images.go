@@ -1,13 +1,12 @@
-// Package images checks who signed a container image, and says by which digest
-// it can be pinned (row F10 of the mission).
+// Package images verifies the signatures of container images, and returns the digests with which
+// they can be pinned (row F10 of the mission).
 //
-// A signature is looked for where cosign leaves it beside the image: under the tag
-// sha256-<digest>.sig (cosign 2, a "simple signing" document), and among the
-// referrers of OCI 1.1 (cosign 3, a Sigstore bundle with an in-toto statement).
-// Nobody is asked but the image's registry.
+// It looks for signatures in the places to which cosign writes them: the tag sha256-<digest>.sig
+// (cosign 2, a "simple signing" document), and the referrers of OCI 1.1 (cosign 3, a Sigstore
+// bundle with an in-toto statement). It sends requests to the image's registry only.
 //
-// The tag is read once. What is checked afterwards, and what is pinned, is the
-// digest that it named then: that of the index, if the image has several platforms.
+// It reads the tag once. It then verifies and pins the digest that the tag named: the digest of
+// the index, if the image has several platforms.
 package images
 
 import (
@@ -22,12 +21,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// What a check can end with, beside success.
+// The errors of a check.
 var (
 	// ErrUnsigned says that the registry has no signature of the image.
 	ErrUnsigned = errors.New("it has no signature")
-	// ErrUntrusted says that there are signatures, and none is of whom it
-	// should be, and of this image.
+	// ErrUntrusted is returned if no signature is a trusted signer's signature of this
+	// image.
 	ErrUntrusted = errors.New("no signature of it can be trusted")
 	// ErrRegistry says that the registry could not be asked.
 	ErrRegistry = errors.New("the registry does not answer")
@@ -35,23 +34,23 @@ var (
 	ErrAccess = errors.New("the registry refuses access")
 )
 
-// Signature is one that a registry has beside an image. It is not verified.
+// Signature is an unverified signature that a registry has beside an image.
 type Signature struct {
 	// Bundle is a Sigstore bundle in JSON. It holds everything, and the other
 	// fields are empty.
 	Bundle []byte
 	// Payload is the simple signing document.
 	Payload []byte
-	// Signature is that of the payload.
+	// Signature is the signature of the payload.
 	Signature []byte
 	// Certificate and Chain are in PEM, empty for a signature by a key alone.
 	Certificate, Chain string
-	// Log is what the transparency log said of the signature, in cosign's JSON;
-	// empty if it was not asked.
+	// Log is the entry of the transparency log about the signature, in cosign's JSON; empty
+	// if there is none.
 	Log string
 }
 
-// Statement is what somebody signed, verified.
+// Statement is the content of a verified signature.
 type Statement struct {
 	// Payload is a simple signing document or, with InToto, an in-toto
 	// statement.
@@ -63,16 +62,16 @@ type Statement struct {
 	Source string
 }
 
-// Verifier knows whom to trust.
+// Verifier verifies signatures against trusted signers.
 type Verifier interface {
-	// Verify returns what the signature is of, or an error if it is not valid
-	// or is not of somebody that is trusted.
+	// Verify returns the signed statement, or an error if the signature is not valid or the
+	// signer is not trusted.
 	Verify(ctx context.Context, s Signature) (Statement, error)
 }
 
 // Image is one to check.
 type Image struct {
-	// Reference is the image as it is fetched, such as
+	// Reference is the reference with which the image is fetched, such as
 	// registry.example.com/fluxcd/source-controller:v1.9.4.
 	Reference string
 	// SignedAs is the repository that the signature has to name. A copy in a
@@ -100,7 +99,7 @@ func (p Pin) String() string {
 
 // Checker checks images.
 type Checker struct {
-	// Verifier says who is trusted.
+	// Verifier verifies the signatures.
 	Verifier Verifier
 	// Keychain has the credentials for registries; nil for docker's.
 	Keychain authn.Keychain
@@ -150,7 +149,7 @@ func (c *Checker) check(ctx context.Context, image Image) (Pin, error) {
 	return Pin{}, fmt.Errorf("%w: %w", ErrUntrusted, errors.Join(wrong...))
 }
 
-// Split takes an image's reference apart. The repository is as it is written.
+// Split splits an image's reference. It does not normalize the repository.
 func Split(reference string) (Pin, error) {
 	if _, err := name.ParseReference(reference); err != nil {
 		return Pin{}, fmt.Errorf("it is not the name of an image: %w", err)
@@ -163,7 +162,7 @@ func Split(reference string) (Pin, error) {
 	return p, nil
 }
 
-// The types of what is signed.
+// The types of signed content.
 const (
 	simpleType    = "cosign container image signature"
 	statementType = "https://in-toto.io/Statement/v1"
@@ -232,8 +231,8 @@ func (s Statement) statementOf(digest, repository string) error {
 	return errors.New("the signature is of another image")
 }
 
-// sameRepository compares what a signature names, which may have a tag or a digest,
-// with a repository.
+// sameRepository compares the reference in a signature, which may have a tag or a digest, with a
+// repository.
 func sameRepository(reference, repository string) bool {
 	a, err := name.ParseReference(reference)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 // minRSA is how long an RSA key has to be, in bits.
 const minRSA = 2048
 
-// Key verifies signatures by one public key, as `cosign sign --key` makes them. The
-// transparency log is not looked at: who has the key is trusted at any time.
+// Key verifies the signatures of `cosign sign --key` with one public key. It ignores the
+// transparency log: the key is trusted at any time.
 type Key struct{ public crypto.PublicKey }
 
 // ReadKey reads a public key in PEM: ECDSA, Ed25519, or RSA of 2048 bits or more.
@@ -67,7 +67,7 @@ func (k *Key) Verify(_ context.Context, s Signature) (Statement, error) {
 	if e.PayloadType != "application/vnd.in-toto+json" {
 		return Statement{}, fmt.Errorf("the bundle has no statement but %q", e.PayloadType)
 	}
-	// What is signed of an envelope, by version 1 of the DSSE protocol.
+	// The signed bytes of an envelope, by version 1 of the DSSE protocol.
 	signed := fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(e.PayloadType), e.PayloadType, len(e.Payload), e.Payload)
 	for _, signature := range e.Signatures {
 		if k.valid(signed, signature.Sig) {

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Who signs Flux's own images: workflows of Flux's repositories.
+// The signers of Flux's own images: workflows of Flux's repositories.
 const (
-	// FluxIssuer is who vouches for the workflows.
+	// FluxIssuer is the issuer of the workflows' identities.
 	FluxIssuer = "https://token.actions.githubusercontent.com"
 	// FluxIdentity is a regular expression for their names.
 	FluxIdentity = `^https://github\.com/fluxcd/[A-Za-z0-9._-]+/\.github/workflows/`
@@ -39,9 +39,9 @@ type Keyless struct {
 	trustedRoot               []byte
 }
 
-// NewKeyless trusts who an issuer, given exactly, says to have a name that matches a
-// regular expression, as far as Sigstore's trusted root, as trusted_root.json,
-// knows the certificate and the log. The program is in the folder bin.
+// NewKeyless returns a verifier that trusts identities of one issuer that match a regular
+// expression, with certificates and logs in Sigstore's trusted root (trusted_root.json). The
+// program that verifies them is in the folder bin.
 func NewKeyless(bin string, trustedRoot []byte, issuer, identity string) (*Keyless, error) {
 	program := filepath.Join(bin, KeylessProgram)
 	if info, err := os.Stat(program); err != nil || info.Mode()&0o111 == 0 {

@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// What is read of a registry at most, so that nobody who can write to it can keep
-// us busy.
+// The limits on reading a registry, so that a user who can write to it cannot exhaust memory or
+// time.
 const (
 	maxSignatures = 32
 	maxSignature  = 1 << 20 // bytes
@@ -61,8 +61,8 @@ func (r *repository) with(ctx context.Context, more ...remote.Option) []remote.O
 	return append(append([]remote.Option{remote.WithContext(ctx)}, r.options...), more...)
 }
 
-// digest is that of the index or, without one, of the image. It is computed from
-// what the registry sends.
+// digest returns the digest of the index or, without an index, of the image. It is computed from
+// the registry's answer.
 func (r *repository) digest(ctx context.Context) (string, error) {
 	image, err := remote.Get(r.reference, r.with(ctx)...)
 	if err != nil {
@@ -111,7 +111,7 @@ func (r *repository) simple(ctx context.Context, digest string) ([]Signature, er
 		if err != nil {
 			return nil, err
 		}
-		// One that is not base64 is empty, and so not valid.
+		// A signature that is not base64 is empty, and so not valid.
 		signature, _ := base64.StdEncoding.DecodeString(layer.Annotations[signatureAnnotation])
 		found = append(found, Signature{
 			Payload: payload, Signature: signature, Log: layer.Annotations[logAnnotation],
@@ -191,7 +191,7 @@ func missing(err error) bool {
 	return errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound
 }
 
-// explain tells what a person can do about an error of a registry.
+// explain adds a hint to an error of a registry.
 func explain(err error, host string) error {
 	var answer *transport.Error
 	var syntax *json.SyntaxError

@@ -30,7 +30,7 @@ const (
 type difference struct {
 	cluster, key, tenant, title string
 	before, now                 string
-	// why is what the attack found, and fix the advice against it.
+	// why is the evidence or the reason of the attack, and fix the advice against it.
 	why, fix string
 }
 

@@ -33,7 +33,7 @@ type manifestFile struct {
 	}
 }
 
-// files knows where in a fleet's folder what is written.
+// files finds the files of objects in a fleet's folder.
 type files struct {
 	fleet     *layout.Fleet
 	prefix    string
@@ -73,7 +73,7 @@ func readFiles(f *layout.Fleet) files {
 	return all
 }
 
-// add notes the documents of a file that say who a tenant is.
+// add records the documents of a file that define a tenant.
 func (f *files) add(file string, content []byte) {
 	line := 1
 	for i, document := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
@@ -95,8 +95,8 @@ func (f *files) add(file string, content []byte) {
 	}
 }
 
-// prefixInRepository is the path of a folder in its Git work tree, since that is
-// what whoever reads a report has checked out.
+// prefixInRepository returns the path of a folder in its Git work tree, from which readers of a
+// report start.
 func prefixInRepository(dir string) string {
 	for top := dir; ; top = filepath.Dir(top) {
 		if _, err := os.Stat(filepath.Join(top, ".git")); err == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
-// The form that Jenkins, GitLab and others read as JUnit's. Nobody owns it, and
-// what its libraries add to encoding/xml is less than these types.
+// The format that Jenkins, GitLab and others read as JUnit's. It has no specification, and
+// libraries for it add less to encoding/xml than these types.
 type junitSuites struct {
 	XMLName  xml.Name     `xml:"testsuites"`
 	Name     string       `xml:"name,attr"`

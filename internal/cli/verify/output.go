@@ -73,8 +73,8 @@ func parseOutputs(values []string) (outputs, error) {
 	return all, nil
 }
 
-// writable finds the common mistakes before a run of a minute. The file itself
-// is not made yet: it may lie in the fleet, whose files are what is verified.
+// writable finds common mistakes before a run of a minute. It does not create the file, which may
+// be in the fleet that is verified.
 func writable(file string) error {
 	if file == "" {
 		return errors.New("the name of the file is missing")
@@ -88,8 +88,7 @@ func writable(file string) error {
 	return nil
 }
 
-// write writes the report in every form that is asked for. One that fails does
-// not keep the others from being written.
+// write writes the report in every requested form. It goes on after an error.
 func (o outputs) write(r report, streams ui.IO, all bool) error {
 	var errs []error
 	for _, out := range o {
@@ -107,7 +106,7 @@ func (o outputs) write(r report, streams ui.IO, all bool) error {
 			errs = append(errs, fmt.Errorf("cannot write the report %s: %w", out.file, err))
 		}
 	}
-	// A report that nobody gets is no answer, whatever it says.
+	// A verdict without its report is no answer.
 	return ui.WithExitCode(errors.Join(errs...), exitUnjudged)
 }
 

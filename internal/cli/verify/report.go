@@ -19,7 +19,7 @@ const (
 	verdictUnjudged = "not judged"
 )
 
-// report is what is written, in every form; as it is, as JSON.
+// report is the content of a report in every form. Its JSON encoding is the form json.
 type report struct {
 	// Verdict is the worst of the clusters': unsafe, then not judged.
 	Verdict  string          `json:"verdict"`
@@ -55,10 +55,10 @@ type clusterReport struct {
 	Path    string  `json:"path"`
 	Verdict string  `json:"verdict"`
 	Seconds float64 `json:"seconds"`
-	// Error says why the run broke off; what it found before is there.
+	// Error is the reason why the run broke off; the earlier results are kept.
 	Error   string   `json:"error,omitempty"`
 	Tenants []tenant `json:"tenants"`
-	// Platform are the namespaces in which Flux delivers and as which nobody attacked.
+	// Platform are the namespaces with deliveries of Flux that belong to no tenant.
 	Platform []platform `json:"platform,omitempty"`
 	NotReady []notReady `json:"notReady,omitempty"`
 	// Read reports which manifests in the cluster's folder were applied; nil if the fleet
@@ -107,8 +107,8 @@ type attackMade struct {
 	Via    string `json:"via"`
 	Kind   string `json:"kind,omitempty"`
 	Tenant string `json:"tenant"`
-	// Like names the tenant as whom it got through, for one of the same shape
-	// as whom it was therefore not tried again.
+	// Like names the attacked tenant with the same shape, if the attack was not tried as
+	// this tenant.
 	Like     string `json:"like,omitempty"`
 	Title    string `json:"title"`
 	Outcome  string `json:"outcome"`
@@ -142,7 +142,7 @@ type acceptance struct {
 	Expires string `json:"expires"`
 }
 
-// String returns who accepts the risk, until when and why, or "" for nil.
+// String returns the person who accepts the risk, the last day and the reason, or "" for nil.
 func (a *acceptance) String() string {
 	if a == nil {
 		return ""
@@ -301,7 +301,7 @@ func newAttackMade(tried catalog.Result) attackMade {
 	return made
 }
 
-// err is what the exit code says.
+// err returns the error with the exit code.
 func (r report) err() error {
 	switch r.Verdict {
 	case verdictUnsafe:
@@ -319,8 +319,7 @@ func (r report) writeJSON(w io.Writer) error {
 	return encoder.Encode(r)
 }
 
-// sentence puts what was found of an attack into one line for a machine's
-// message, where there is no room for a layout.
+// sentence returns the finding of an attack in one line, for messages in machine formats.
 func (a attackMade) sentence() string {
 	parts := []string{"tenant " + a.Tenant + " " + a.Title}
 	if a.Expired != nil {

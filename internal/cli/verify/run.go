@@ -27,7 +27,7 @@ type verification struct {
 	all       bool
 	display   *local.Display
 	judgement judgement
-	// choice says who the tenants are, where people know better than the evidence.
+	// choice overrides the discovery of tenants.
 	choice discovery.Choice
 	// before is the report to compare with; nil without one.
 	before *report

@@ -194,9 +194,8 @@ func (s *sarifRun) suppress(accepted *acceptance) {
 	}
 }
 
-// add adds a result. What tells it apart makes its fingerprint together with the
-// cluster and the rule, and nothing else does: not what a file looks like, nor
-// words that change with the weather.
+// add adds a result. Its fingerprint depends only on the cluster, the rule and apart, and not on
+// the content of files or on messages.
 func (s *sarifRun) add(c clusterReport, index map[string]int, rule, level, text string, at location, apart ...string) {
 	if at.file == "" {
 		at = c.location

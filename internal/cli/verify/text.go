@@ -181,8 +181,8 @@ func (p *page) expired(a attackMade) {
 	}
 }
 
-// patch prints one patch for everything, as it is applied and so not wrapped:
-// several for the same file could not be applied one after the other.
+// patch prints one patch for all findings, without wrapping: several patches of one file could
+// not be applied one after the other.
 func (p *page) patch(c clusterReport) {
 	if c.Patch == "" {
 		return
@@ -192,8 +192,8 @@ func (p *page) patch(c clusterReport) {
 	p.WriteString("\n" + c.Patch)
 }
 
-// notProven lists what was not proven, once for each reason: one that is not
-// mapped can be the reason for half of the catalogue.
+// notProven lists the attacks that are not proven, grouped by reason: one missing map can be the
+// reason for half of the catalogue.
 func (p *page) notProven(c clusterReport) {
 	for _, groups := range c.unproven() {
 		a := groups[0].first
@@ -331,7 +331,7 @@ func (p *page) stopped(c clusterReport) {
 	}
 }
 
-// tenants says who was attacked, and which of them were in full.
+// tenants lists the tenants, and those that were attacked in full.
 func (p *page) tenants(c clusterReport) {
 	if len(c.Tenants) == 0 {
 		return
@@ -357,7 +357,8 @@ func (p *page) tenants(c clusterReport) {
 	}
 }
 
-// platform lists the namespaces as which nobody attacked, and what may hold more tenants.
+// platform lists the namespaces that were not attacked, and the Kustomizations that may hold more
+// tenants.
 func (p *page) platform(c clusterReport) {
 	if len(c.Platform) > 0 {
 		p.WriteString("\n")

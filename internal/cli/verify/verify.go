@@ -136,8 +136,8 @@ func (o *options) complete(streams ui.IO) (*verification, error) {
 	if commented := slices.ContainsFunc(outputs, func(out output) bool { return out.form == formMarkdown }); commented != (before != nil) {
 		return nil, ui.WithHint(errors.New("-o markdown and --compare need each other"), "write a report on the main branch with -o json=main.json, and then --compare main.json -o markdown=comment.md")
 	}
-	// A slip in the last cluster's path shows before the first one has run. The
-	// address is that of nobody: a fleet that does not say its own may be mapped.
+	// This finds a mistake in the last cluster's path before the first cluster runs. It
+	// uses an invented address, because a fleet without an address may be mapped.
 	for _, path := range o.fleet.Paths {
 		if _, err := layout.Load(o.fleet.Cluster.Fleet, path, layout.Options{URL: "https://fleet.invalid", Branch: "main"}); err != nil {
 			return nil, err
@@ -150,7 +150,7 @@ func (o *options) complete(streams ui.IO) (*verification, error) {
 	}, nil
 }
 
-// choiceFile is the file in a fleet's folder that says who the tenants are.
+// choiceFile is the file in a fleet's folder that overrides the discovery of tenants.
 const choiceFile = ".tenure.yaml"
 
 // readChoice reads the fleet's file, if it has one, and adds what flags say.
@@ -174,8 +174,8 @@ func readChoice(dir string, asTenants, asPlatform []string) (discovery.Choice, e
 	return choice.With(flags), nil
 }
 
-// readBaseline reads the file of accepted risks, if there is one. Attacks that
-// nobody knows are errors: the risk that was meant would not be accepted.
+// readBaseline reads the file of accepted risks, if there is one. It returns an error for an
+// unknown attack, because the entry would accept nothing.
 func readBaseline(file string) (baseline.Baseline, error) {
 	if file == "" {
 		return nil, nil

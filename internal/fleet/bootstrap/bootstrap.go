@@ -2,11 +2,9 @@
 // (rows F4 and R1 of the mission): it commits Flux's manifests, locked down, to a
 // branch, installs them, and waits until the cluster follows the branch.
 //
-// It is a list of steps, each of which looks at what is there before it does
-// something: running it again completes what was left half-finished, and changes
-// nothing where all is done. Everything that can refuse does so before the first
-// push. What the folder of the fleet gets beside Flux's own manifests is what
-// internal/fleet/lockdown writes.
+// It is a list of steps. Each step checks the current state first, so that another run completes
+// an interrupted one, and changes nothing after a complete one. All checks that can refuse run
+// before the first push. internal/fleet/lockdown writes the files beside Flux's own manifests.
 package bootstrap
 
 import (
@@ -28,12 +26,11 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet/secrets/gitauth"
 )
 
-// Namespace is Flux's, and the name of its root objects. Those of a bootstrap
-// have no other.
+// Namespace is the namespace of Flux and the name of its root objects, in every bootstrap.
 const Namespace = "flux-system"
 
-// ErrRefused says that manifests of somebody else are in the repository, and are not
-// overwritten.
+// ErrRefused is returned if the repository has manifests that bootstrap did not write. It does not
+// overwrite them.
 var ErrRefused = errors.New("is not overwritten")
 
 // ErrFollows says that the cluster follows something else, or has another Flux.
@@ -54,28 +51,27 @@ type Options struct {
 	Components []string
 	// Profile is what `tenure profile` is told.
 	Profile lockdown.Options
-	// Author is who the commit is by, and Appendix a text below its message.
+	// Author is the author of the commit, and Appendix a text below its message.
 	Author   gitrepo.Author
 	Appendix string
 
 	// URL is the repository as the cluster reaches it.
 	URL string
-	// Credentials are what the cluster reads it with. With ssh and without a
-	// Key, one is made by Key's options, if the cluster has none yet.
+	// Credentials are the credentials with which the cluster reads the repository. For ssh
+	// without a Key, Run creates a key by Key's options, if the cluster has none yet.
 	Credentials gitauth.Credentials
 	Key         gitauth.KeyOptions
 	// SecretName is the Secret they are in.
 	SecretName string
-	// Interval is how often the cluster looks; 0 means what the fleet says, and
-	// a minute in a new one.
+	// Interval is the interval at which the cluster fetches; 0 keeps the fleet's interval, or
+	// is a minute in a new fleet.
 	Interval time.Duration
 	// Timeout bounds the wait for the cluster at the end.
 	Timeout time.Duration
 
-	// Step is told of a step and returns what is told of how far it is and of
-	// its end.
+	// Step is called when a step begins, and returns functions for its progress and its end.
 	Step func(name string) (progress func(string), done func(error))
-	// Note is told what a person should know.
+	// Note is called with messages for the user.
 	Note func(string)
 	// DeployKey is told a public key that the Git host has to know for reading,
 	// and returns when it does.
@@ -94,17 +90,17 @@ type bootstrapper struct {
 	clone    *gitrepo.Clone
 	planned  planned
 	revision string
-	// live is what the cluster has of the root.
+	// live are the root objects in the cluster.
 	live root
-	// objects are what the fleet's folder of Flux builds.
+	// objects are the objects that the fleet's folder of Flux builds.
 	objects manifests
 	// newKey is the public key that the host has to be told of.
 	newKey   string
 	progress func(string)
 }
 
-// Run bootstraps the cluster. An error says which step failed; what was done
-// before it stays.
+// Run bootstraps the cluster. The error names the step that failed; the results of earlier steps
+// stay.
 func Run(ctx context.Context, config *rest.Config, o Options) (err error) {
 	b := &bootstrapper{Options: o, config: config}
 	if b.kube, err = client.New(rest.CopyConfig(config), client.Options{Scheme: scheme.Scheme}); err != nil {
@@ -163,8 +159,8 @@ func (b *bootstrapper) open(ctx context.Context) error {
 	return err
 }
 
-// publish commits and pushes what was planned. When somebody else was faster, it
-// plans anew on top of that, once.
+// publish commits and pushes the planned files. If another client pushed first, it plans again on
+// top of that commit, once.
 func (b *bootstrapper) publish(ctx context.Context) error {
 	err := b.push(ctx)
 	if errors.Is(err, gitrepo.ErrOutrun) {

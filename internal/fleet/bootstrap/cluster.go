@@ -21,8 +21,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 )
 
-// ErrCluster says that the cluster cannot be bootstrapped as it is, or not by this
-// user.
+// ErrCluster is returned if the cluster cannot be bootstrapped in its current state, or not by
+// this user.
 var ErrCluster = errors.New("the cluster cannot be bootstrapped")
 
 // root are the objects that make Flux look at a repository; nil where they are not
@@ -37,7 +37,7 @@ func text(o *unstructured.Unstructured, fields ...string) string {
 	return s
 }
 
-// other names what the root follows, if that is neither nothing nor this.
+// other returns the repository that the root follows, if it follows another one.
 func (r root) other(url, branch, folder string) string {
 	address, at := text(r.source, "spec", "url"), text(r.kustomization, "spec", "path")
 	if address == "" && at == "" {
@@ -57,7 +57,8 @@ func (r root) applied() bool { return text(r.kustomization, "status", "lastAppli
 // checkCluster refuses a cluster in which the later steps would fail or overwrite
 // something.
 func (b *bootstrapper) checkCluster(ctx context.Context) error {
-	// First of all, as who has no right to install has none to be told the rest.
+	// This is the first check: a user without the right to install must not learn the
+	// results of the others.
 	if err := b.checkRights(ctx); err != nil {
 		return err
 	}
@@ -97,8 +98,8 @@ func (b *bootstrapper) get(ctx context.Context, kind flux.Kind) (*unstructured.U
 	return o, nil
 }
 
-// checkRights asks whether the user is an admin: nobody else may give Flux's
-// accounts their rights.
+// checkRights checks that the user is an admin: only an admin may give Flux's accounts their
+// rights.
 func (b *bootstrapper) checkRights(ctx context.Context) error {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"},

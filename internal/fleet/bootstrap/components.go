@@ -61,8 +61,8 @@ func first(expression *regexp.Regexp, text string) string {
 	return ""
 }
 
-// components writes Flux's manifests with these controllers: what is labelled as
-// a part of another one is left out.
+// components returns Flux's manifests with these controllers, without the objects that are
+// labelled as parts of other controllers.
 func components(names []string) string {
 	if slices.Equal(names, DefaultComponents()) {
 		return string(config.FluxComponents())
@@ -106,9 +106,8 @@ func sorted(names []string) []string {
 	return all
 }
 
-// chooseComponents decides what the file of Flux's manifests should be. A file
-// that is there is replaced only if this version wrote it or if it holds nothing
-// but comments.
+// chooseComponents returns the content of the file with Flux's manifests. It replaces an existing
+// file only if this version wrote it or if it holds only comments.
 func chooseComponents(file, before string, wanted []string) (string, error) {
 	if wanted != nil {
 		wanted = sorted(wanted)

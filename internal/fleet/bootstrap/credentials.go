@@ -45,7 +45,7 @@ func (b *bootstrapper) giveCredentials(ctx context.Context) error {
 	if same {
 		return nil
 	}
-	// Encoded here: what is applied as stringData cannot be taken away again.
+	// The values are encoded here, because applied stringData cannot be removed again.
 	delete(secret, "stringData")
 	secret["data"] = encoded
 	if err := b.clearSecret(ctx, there, live, encoded); err != nil {
@@ -57,8 +57,8 @@ func (b *bootstrapper) giveCredentials(ctx context.Context) error {
 	return nil
 }
 
-// clearSecret takes out keys that the credentials do not have any more, whoever
-// wrote them: a source refuses a Secret with two kinds of credentials.
+// clearSecret removes obsolete keys from the Secret, whichever client wrote them: a source refuses
+// a Secret with two kinds of credentials.
 func (b *bootstrapper) clearSecret(ctx context.Context, there bool, live corev1.Secret, wanted map[string]any) error {
 	before := live.DeepCopy()
 	for key := range before.Data {
@@ -96,8 +96,8 @@ func (b *bootstrapper) tellKey(ctx context.Context) error {
 	if b.newKey == "" {
 		return nil
 	}
-	// What the cluster reads now is what it had before this run, so the address
-	// must be the same too.
+	// The cluster reads with the credentials from before this run, so the address must
+	// be the same too.
 	if b.live.source != nil && text(b.live.source, "spec", "url") == b.URL && ready(b.live.source) {
 		return nil
 	}

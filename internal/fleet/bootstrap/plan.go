@@ -29,7 +29,7 @@ const (
 	kustomizationFile = "kustomization.yaml"
 )
 
-// planned is what the clone has that the branch does not have yet.
+// planned holds the files of the clone that the branch does not have yet.
 type planned struct {
 	// files are by path, sorted.
 	files []string
@@ -157,8 +157,8 @@ func (b *bootstrapper) ownFiles(system string, before map[string]string) (map[st
 	return after, nil
 }
 
-// sync is the file with the root objects. One that is there keeps what people have
-// added to it, unless it is another repository's.
+// sync returns the file with the root objects. It keeps the additions of people in an existing
+// file, unless the file is for another repository.
 func (b *bootstrapper) sync(file, before string) (string, error) {
 	objects, err := flux.ReadObjects([]byte(before))
 	if err != nil {
@@ -207,7 +207,7 @@ func (b *bootstrapper) sync(file, before string) (string, error) {
 	return text, nil
 }
 
-// rootField is a field of a root object and what it has to be.
+// rootField is a field of a root object and its required value.
 type rootField struct {
 	of    *unstructured.Unstructured
 	path  []string
@@ -233,7 +233,7 @@ func (b *bootstrapper) rootFields(source, kustomization *unstructured.Unstructur
 	return fields
 }
 
-// newRoot is a root object, but for what the options say.
+// newRoot returns a root object without the values of the options.
 func newRoot(kind string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": flux.Kind(kind).GroupVersionKind().GroupVersion().String(), "kind": kind,

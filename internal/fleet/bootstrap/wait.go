@@ -13,8 +13,8 @@ import (
 // errReady ends the watch.
 var errReady = errors.New("ready")
 
-// wait waits until the cluster has fetched and applied what was pushed, the rules
-// for tenants included.
+// wait waits until the cluster has fetched and applied the pushed commit, including the rules for
+// tenants.
 func (b *bootstrapper) wait(ctx context.Context) error {
 	kube, err := flux.NewClient(b.config)
 	if err != nil {
@@ -57,7 +57,7 @@ func (b *bootstrapper) wait(ctx context.Context) error {
 // wanted is the revision that was pushed, as Flux writes it.
 func (b *bootstrapper) wanted() string { return b.Remote.Branch + "@sha1:" + b.revision }
 
-// missing says what is not ready yet, or "", and what has failed with that.
+// missing returns the first object that is not ready, or "", and a failure of it.
 func (b *bootstrapper) missing(rows []flux.Row, before string) (missing, failed string) {
 	byRef := map[flux.Ref]flux.Row{}
 	for _, row := range rows {
@@ -85,8 +85,8 @@ func (b *bootstrapper) missing(rows []flux.Row, before string) (missing, failed 
 		case row.State != flux.Ready:
 			return fmt.Sprintf("%s is %s", ref, row.State), ""
 		case row.Revision != source.Revision || row.Revision == before && before != b.wanted():
-			// A revision that is neither the one before nor the pushed one is of
-			// somebody who has pushed since.
+			// Another revision than the previous and the pushed one means that another
+			// client has pushed since.
 			return fmt.Sprintf("%s is at %s", ref, flux.ShortRevision(row.Revision)), ""
 		}
 	}

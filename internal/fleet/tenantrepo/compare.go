@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// defaults are fields that a person may have set to something else, unless the
-// flag beside them was given: what this program writes there is only a choice
-// where nobody has made one.
+// defaults are fields that may differ from the generated value, because a person may have changed
+// them, unless the flag beside them is given.
 var defaults = map[string]string{
 	"spec.interval":                       "interval",
 	"spec.retryInterval":                  "",
@@ -21,8 +20,8 @@ var defaults = map[string]string{
 	"metadata.labels." + podSecurityLabel: "pod-security",
 }
 
-// differences are the fields in which an object contradicts what is wanted. What
-// it has beside that does not matter.
+// differences returns the fields in which an object contradicts the wanted object. Additional
+// fields do not count.
 func differences(have, want map[string]any, chosen map[string]bool) []string {
 	var found []string
 	var walk func(where string, have, want any)

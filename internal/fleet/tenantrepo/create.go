@@ -31,9 +31,9 @@ type Options struct {
 	DecryptionSecret func(file string) string
 }
 
-// Plan is what a change comes to.
+// Plan holds the files of a change.
 type Plan struct {
-	// Notes are for the person: what was found, and what is left to do.
+	// Notes tell the user about findings and remaining steps.
 	Notes []string
 }
 
@@ -41,8 +41,8 @@ func (p *Plan) note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
-// Create plans the files of a new tenant. What is there already stays; the plan
-// is empty when all of it is.
+// Create plans the files of a new tenant. It keeps existing files; the plan is empty if all files
+// exist.
 func Create(s *workspace.Set, o Options) (*Plan, error) {
 	if err := o.Tenant.Validate(); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (c *creation) ownObjects() []object {
 	return objects
 }
 
-// checkOwners refuses namespaces that the fleet gives to somebody else.
+// checkOwners returns an error for namespaces that the fleet gives to another tenant.
 func (c *creation) checkOwners() error {
 	return eachFile(c.FS(), c.layout.base, func(name string, content []byte) error {
 		for _, doc := range documents(content) {
@@ -120,8 +120,8 @@ func (c *creation) checkOwners() error {
 	})
 }
 
-// checkRole says when the role is not made by this fleet: a RoleBinding to a
-// role that is not there gives nothing, and nobody complains.
+// checkRole adds a note if the fleet does not create the role: a RoleBinding to a missing role
+// gives no rights, and reports no error.
 func (c *creation) checkRole() error {
 	if slices.Contains([]string{"cluster-admin", "admin", "edit", "view"}, c.Tenant.ClusterRole) {
 		return nil // Kubernetes' own
@@ -237,8 +237,8 @@ func (c *creation) appendObjects(name string, objects []object) error {
 
 func (c *creation) authFile() string { return path.Join(c.dir, "auth.yaml") }
 
-// writeAuth writes the credentials. They cannot be compared with what is there,
-// and a new key would lock out the one that the Git host knows.
+// writeAuth writes the credentials, unless they exist: encrypted credentials cannot be compared,
+// and a new key would not be the key that the Git host knows.
 func (c *creation) writeAuth() error {
 	if c.Seal == nil {
 		return c.writeKustomization()
@@ -268,7 +268,7 @@ func (c *creation) writeKustomization() error {
 	if !c.Exists(name) {
 		head := kustomizationHead
 		if len(c.Tenant.Namespaces) == 1 {
-			// What a person adds later lands in the tenant's namespace.
+			// It applies to the objects that a person adds later.
 			head += "namespace: " + c.Tenant.Namespaces[0] + "\n"
 		}
 		if err := c.Write(name, []byte(head)); err != nil {

@@ -17,14 +17,13 @@ import (
 
 // Delete plans that a tenant leaves the fleet, in two commits.
 //
-// Flux takes away what a tenant has delivered as the tenant's own account. When
-// one commit removes that account, its role binding and the namespaces together
-// with the tenant's Kustomization, all of them are deleted at the same moment:
-// Flux is refused until the account is gone, and then gives up: Helm releases are
-// not uninstalled, and what lies in namespaces that stay is left behind. So the
-// first commit removes the tenant's Flux objects, and the second one, when these
-// are gone from the cluster, all the rest. Which of the two it is shows in the
-// fleet. With atOnce there is one: for fleets that no cluster runs yet.
+// Flux prunes a tenant's objects with the tenant's own account. If one commit removed the account,
+// its RoleBinding and the namespaces together with the tenant's Kustomization, all of them would be
+// deleted at the same moment: the API server would refuse Flux's requests, and Flux would give up.
+// Helm releases would stay installed, and objects in remaining namespaces would stay. So the first
+// commit removes the tenant's Flux objects, and the second one all other objects, once the cluster
+// has no Flux objects of the tenant. The content of the fleet shows which commit is next. With
+// atOnce there is one commit, for fleets that no cluster runs yet.
 func Delete(s *workspace.Set, name string, atOnce bool) (*Plan, error) {
 	if err := CheckName("tenant name", name); err != nil {
 		return nil, err
@@ -53,7 +52,7 @@ type deletion struct {
 	syncs      []sync              // the platform's Kustomizations that apply the tenant alone
 }
 
-// metadata is what a deletion looks at in an object.
+// metadata are the fields of an object that a deletion reads.
 type metadata struct {
 	APIVersion, Kind string
 	Metadata         struct {

@@ -165,8 +165,8 @@ func findBase(s *workspace.Set, tenantsDir string, overlays []overlay, syncs []s
 	return found[0], nil
 }
 
-// resourceDirs are the folders that a kustomization includes. One that cannot be
-// read includes none: whoever edits it will say so.
+// resourceDirs returns the folders that a kustomization includes, and none if it cannot be parsed:
+// the later edit returns that error.
 func resourceDirs(s *workspace.Set, dir string) []string {
 	raw, err := s.Read(path.Join(dir, kustomizationFile))
 	if err != nil {

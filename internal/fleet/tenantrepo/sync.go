@@ -68,9 +68,9 @@ func (o overlay) syncOf(tenant string) object {
 // syncFile is the file of the Kustomization that applies the tenant in an environment.
 func (c *creation) syncFile(o overlay) string { return path.Join(o.dir, c.Tenant.Name+".yaml") }
 
-// chooseSyncs decides which environments apply the tenant by a Kustomization of its own.
-// The others apply it together with all tenants: where it is already, where nothing says
-// what to copy, and where a copy would lack what the fleet does with all tenants.
+// chooseSyncs decides which environments apply the tenant by a Kustomization of its own. An
+// environment applies the tenant together with all others if the tenant is there already, if there
+// is no Kustomization to copy, and if the copy would lack a setting for all tenants.
 func (c *creation) chooseSyncs() error {
 	for i := range c.layout.overlays {
 		o := &c.layout.overlays[i]
@@ -142,7 +142,7 @@ func (c *creation) writeSync(o overlay) error {
 			return err
 		}
 	}
-	// What was copied may have been changed since, in either place.
+	// The copied fields may have changed since, in either place.
 	wanted.content["spec"] = map[string]any{"path": wanted.content["spec"].(map[string]any)["path"]}
 	if err := c.compare(name, wanted); err != nil {
 		return err

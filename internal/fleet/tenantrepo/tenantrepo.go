@@ -13,11 +13,10 @@
 // An environment that does something with the objects of all its tenants keeps them in
 // one Kustomization: TENANT-patch.yaml, and entries for the base and the patch.
 //
-// Where these folders are is found in the fleet, not assumed. What is there is
-// kept: an object that a person has written or changed is compared with what
-// would be written, and where they contradict each other the change is refused.
-// A finished change is built as kustomize-controller would, and refused when it
-// does anything to another tenant.
+// The package finds these folders in the fleet. It keeps existing objects: it compares an object
+// that a person wrote or changed with the generated one, and refuses the change if they contradict
+// each other. It builds the finished change as kustomize-controller does, and refuses it if it
+// changes another tenant.
 package tenantrepo
 
 import (
@@ -58,17 +57,17 @@ const PodSecurityNone = "none"
 // reserved are namespaces that no tenant can have.
 var reserved = []string{"default", "flux-system", "kube-system", "kube-public", "kube-node-lease"}
 
-// Tenant is what is to be written for a tenant.
+// Tenant holds the options of a tenant.
 type Tenant struct {
 	// Name is a DNS label.
 	Name string
 	// Namespaces are the tenant's; the first one holds the sync.
 	Namespaces []string
-	// ClusterRole is what the tenant may do in its namespaces.
+	// ClusterRole is the role of the tenant in its namespaces.
 	ClusterRole string
 	// Account is the service account's name, or "" for the tenant's.
 	Account string
-	// SkipNamespace leaves the Namespaces out: somebody else makes them.
+	// SkipNamespace omits the Namespaces, which another process creates.
 	SkipNamespace bool
 	// Labels go on everything, beside the tenant's own.
 	Labels map[string]string
@@ -80,8 +79,8 @@ type Tenant struct {
 	Interval time.Duration
 	// SecretName is the Secret with the repository's credentials, or "".
 	SecretName string
-	// Chosen are the fields, by their flags' names, that a person has set:
-	// what is written already may differ in the others.
+	// Chosen are the names of the flags that the user has set. Existing objects may differ
+	// in the fields of other flags.
 	Chosen map[string]bool
 }
 
@@ -217,8 +216,7 @@ func validBranch(name string) bool {
 		!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("~^:?*[\\", r) })
 }
 
-// CheckName checks that a name is a DNS label (RFC 1123), as what it is called in the
-// error.
+// CheckName checks that a name is a DNS label (RFC 1123). The error calls the name what.
 func CheckName(what, name string) error {
 	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
 		return fmt.Errorf("the %s %q %w: use lower case letters, digits and '-', at most %d", what, name, ErrInvalid, validation.DNS1123LabelMaxLength)
