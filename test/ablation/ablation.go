@@ -56,7 +56,7 @@ type Row struct {
 // tries says whether an attack is tried without the controls of the row.
 func (r Row) tries(a catalog.Attack, whole bool) bool {
 	switch {
-	case len(r.Controls) == 0 || slices.Contains(r.Attacks, a.Key()):
+	case len(r.Controls) == 0 || slices.Contains(r.Through(), a.Key()):
 		return true
 	case r.Via != "":
 		return a.Via == r.Via
