@@ -79,7 +79,7 @@ format: ## fail if a Go file is not formatted
 	fi
 
 .PHONY: check
-check: format $(BIN)/golangci-lint | check-tools ## format, vet, lint and unit tests of the root module, in some two minutes
+check: format $(BIN)/golangci-lint | check-tools ## format, vet, lint and unit tests of the root module, for use while working
 	@$(GO) vet ./...
 	@$(BIN)/golangci-lint run --config .golangci.yml ./...
 	@$(GO) test $(UNIT)
