@@ -18,7 +18,7 @@ import (
 	"github.com/sigstore/sigstore-go/pkg/verify"
 )
 
-// request is a signature and who is trusted, as internal/images writes it.
+// request holds a signature and the trusted signers, in the format of internal/images.
 type request struct {
 	// TrustedRoot is Sigstore's trusted_root.json.
 	TrustedRoot []byte `json:"trustedRoot"`

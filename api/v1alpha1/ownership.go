@@ -7,9 +7,9 @@ const (
 	// VerbOwn on resource tenants of this group, with a tenant's name, makes a user
 	// an owner of that tenant.
 	VerbOwn = "own"
-	// OwnersResource is a resource of this group without objects. A user who may create
-	// it owns at least one tenant. RBAC cannot be asked for "any name", and policies apply
-	// some rules to owners only.
+	// OwnersResource is a resource of this group without objects. The right to create it
+	// marks the owners of at least one tenant. RBAC cannot be asked for "any name", and
+	// policies apply some rules to owners only.
 	OwnersResource = "tenantnamespaces"
 	// VerbName on a tenant lets its owners give namespaces names without the tenant's
 	// prefix: see TenantNamespaces.

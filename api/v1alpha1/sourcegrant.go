@@ -7,8 +7,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Kustomizations and HelmReleases there name it in sourceRef or chartRef. The source's
 // credentials stay in its namespace.
 //
-// A user who may write SourceGrants in a namespace shares its sources. The role of tenants
-// does not include this right.
+// The right to write SourceGrants in a namespace is the right to share its sources. The role
+// of tenants does not include it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:categories=tenure

@@ -28,7 +28,7 @@ import (
 	"github.com/tenure-dev/tenure/test/corpus"
 )
 
-// attackers are the tenants as whom the fleets are mutated.
+// attackers are the attacking tenants, by fleet.
 var attackers = map[string]string{"company": "atlas", "by-hand": "orders", "all-teams": "red"}
 
 // patience bounds the wait for a fleet.

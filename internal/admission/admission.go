@@ -58,8 +58,8 @@ type Rule struct {
 	conditions []string
 	// variables are CEL, in order.
 	variables []admissionregistrationv1.Variable
-	// validations are evaluated in order; a refusal has the message of the first one that
-	// is false.
+	// validations are evaluated in order; a refusal has the message of the first false
+	// validation.
 	validations []validation
 	// refusal is CEL in the place of validations: the message, or the empty
 	// string.

@@ -100,8 +100,8 @@ func contents() Rule {
 	}
 }
 
-// protected refuses the deletion of a protected Tenant, for all users: a user who may change
-// the Tenant can remove the protection.
+// protected refuses the deletion of a protected Tenant, for all users. Users with the right to
+// change the Tenant can remove the protection first.
 func protected() Rule {
 	return Rule{
 		Name:  Prefix + "protected",

@@ -32,7 +32,7 @@ func (o Owner) String() string {
 	return o.Kind + " " + o.Name
 }
 
-// member is the name of an invented user, who is a member of one group only.
+// member is the name of an invented user. The user is a member of one group only.
 const member = "tenure-attack-member"
 
 // User returns the owner's user name or, for a group, the name of an invented member.

@@ -284,8 +284,8 @@ func subjectsOf(o any) []string {
 	return keys
 }
 
-// notifiedChanges returns the subjects with which tenants share objects. What they may see depends on
-// several objects.
+// notifiedChanges returns the subjects with which tenants share objects. Their visible objects
+// depend on several objects.
 func (v *authorizationCache) notifiedChanges() []string {
 	if v.settings == nil {
 		return nil

@@ -45,7 +45,7 @@ type inlineTransport struct {
 	dialer  tls.Dialer
 
 	mu   sync.Mutex
-	idle []*inlineConn // the one that was used last is at the end
+	idle []*inlineConn // the last used connection is at the end
 }
 
 // newInlineTransport makes a way to a host that is reached by TLS. Other hosts, and those

@@ -14,7 +14,7 @@ type question struct {
 	verb, group, resource, subresource, name string
 }
 
-// grants returns the RBAC objects of subjects. The keys are those of [keysOf].
+// grants returns the RBAC objects of subjects, by the keys of [keysOf].
 type grants interface {
 	// clusterBindings are the ClusterRoleBindings of a subject, bindings its
 	// RoleBindings: in one namespace, or in all for "".

@@ -24,7 +24,7 @@ type watchGate struct {
 	users map[string]*queue
 }
 
-// queue is what one user has before the gate.
+// queue holds the running and waiting requests of one user.
 type queue struct {
 	in   chan struct{}
 	size int // those in it and those who wait

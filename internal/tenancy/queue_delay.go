@@ -11,8 +11,8 @@ const (
 	// Workers is how many Kustomizations kustomize-controller works on at a time
 	// unless its flag --concurrent says otherwise.
 	Workers = 4
-	// shortestTimeout is what kustomize-controller makes of every shorter spec.timeout
-	// (GetTimeout in the API of kustomize-controller 1.9).
+	// shortestTimeout is the timeout that kustomize-controller uses for every shorter
+	// spec.timeout (GetTimeout in the API of kustomize-controller 1.9).
 	shortestTimeout = 30 * time.Second
 )
 

@@ -21,8 +21,8 @@ type Share struct {
 	// Hard is spec.hard of the ResourceQuota, Enforced status.hard, and Used
 	// status.used.
 	Hard, Enforced, Used corev1.ResourceList
-	// Wanted is what waiting requests in the namespace need beyond Used, for each replica
-	// of the webhook.
+	// Wanted are the needs of waiting requests in the namespace beyond Used, for each
+	// replica of the webhook.
 	Wanted []Wanted
 }
 

@@ -17,7 +17,7 @@ const quotaRequestLifetime = 5 * time.Second
 // QuotaRequest is the size that a namespace's part of a quota needs for the requests that wait at
 // one replica of the webhook.
 type QuotaRequest struct {
-	// At is when the replica wrote the wish, and Since when the oldest request began to
+	// At is the time of the write, and Since the time at which the oldest request began to
 	// wait.
 	At    time.Time `json:"at"`
 	Since time.Time `json:"since"`
@@ -60,11 +60,11 @@ func ReadQuotaRequests(q *corev1.ResourceQuota, now time.Time) (wishes QuotaRequ
 	return wishes, ended
 }
 
-// Wanted is what the requests that wait at one replica need beyond what is used.
+// Wanted holds the needs of the waiting requests at one replica, beyond the used amount.
 type Wanted struct {
-	// Since is when the oldest request began to wait.
+	// Since is the time at which the oldest request began to wait.
 	Since time.Time
-	// Resources is what they need.
+	// Resources are the needed amounts.
 	Resources corev1.ResourceList
 }
 

@@ -26,9 +26,8 @@ type Control struct {
 	Name string
 	// Away says how it is taken away.
 	Away string
-	// Layer is what [catalog.Finding.Missing] calls it, of a control beside
-	// which another one stops the same. It is empty if the attack does not
-	// look for it.
+	// Layer is the name of the control in [catalog.Finding.Missing], if another control stops
+	// the same attacks. It is empty if the attack does not check for it.
 	Layer string
 
 	// remove takes it away and waits until that shows. What it returns puts it

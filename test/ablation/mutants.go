@@ -17,7 +17,7 @@ import (
 // Mutant is a fleet with one control taken away or weakened.
 type Mutant struct {
 	Control Control
-	// Effect is what is different.
+	// Effect is the change.
 	Effect Effect
 }
 
@@ -34,20 +34,21 @@ type Effect struct {
 	Label string
 	// Quota is a key of spec.hard that is missing.
 	Quota string
-	// Rules are what the tenant's account may do in its namespaces, Everywhere in all.
+	// Rules are the rights of the tenant's account in its namespaces, Everywhere its rights
+	// in all namespaces.
 	Rules, Everywhere []rbacv1.PolicyRule
 }
 
-// Controls are those of a fleet, read from a running cluster.
+// Controls are the controls of a fleet, read from a running cluster.
 type Controls struct {
 	// Flags are the security flags of Flux's controllers, by controller.
 	Flags map[string][]string
 	// Policies are the ValidatingAdmissionPolicies that have a binding of their name.
 	Policies []admissionv1.ValidatingAdmissionPolicy
-	// Labels are those of the tenant's namespaces that admission goes by, Quotas the keys
-	// of spec.hard in them.
+	// Labels are the labels of the tenant's namespaces that decide about admission, Quotas
+	// the keys of spec.hard in them.
 	Labels, Quotas []string
-	// Rules are those of the tenant's ClusterRole, which Role names.
+	// Rules are the rules of the tenant's ClusterRole, which Role names.
 	Role  string
 	Rules []rbacv1.PolicyRule
 }
@@ -226,8 +227,8 @@ func withoutHard(key string) Control {
 	}}
 }
 
-// setHard writes the bounds of a quota and waits until they are in its status, which is what
-// is enforced.
+// setHard writes the limits of a quota and waits until they are in its status, which the API
+// server enforces.
 func (t *target) setHard(ctx context.Context, key client.ObjectKey, hard corev1.ResourceList) error {
 	quota := &corev1.ResourceQuota{}
 	if err := t.admin.Get(ctx, key, quota); err != nil {

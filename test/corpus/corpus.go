@@ -1,8 +1,9 @@
 // Package corpus holds small fleets of the shapes that public repositories have, each with
-// the verdicts of all attacks, which people wrote from reading the fleet and not from
-// running verify. A folder is a fleet: platform is the platform's repository, the other
-// folders are those of tenants, and expected.yaml holds the verdicts. File facts.yaml says
-// which verdicts follow from what a fleet leaves open or lacks.
+// the verdicts of all attacks. The verdicts were written from reading the fleet, before the first
+// run of verify; docs/design/verify.md lists the corrections. A folder is a fleet: platform is the
+// platform's repository, the other folders are the tenants' repositories, and expected.yaml holds
+// the verdicts. The file facts.yaml lists the verdicts that follow from a missing control or a
+// missing target.
 package corpus
 
 import (
@@ -20,7 +21,7 @@ import (
 
 // Fleet is a fleet of the corpus.
 type Fleet struct {
-	// Name is that of its folder, and Dir the folder.
+	// Dir is the fleet's folder, and Name the folder's name.
 	Name, Dir string `json:"-"`
 	// Path is the cluster's folder in the platform's repository.
 	Path string `json:"path"`
@@ -175,7 +176,7 @@ func (t Tenant) Verdicts() map[string]Verdict {
 type Found struct {
 	Tenant, Key string
 	Outcome     catalog.Outcome
-	// Said is what the report says about it.
+	// Said is the message in the report.
 	Said string
 }
 

@@ -8,9 +8,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// state is what the model knows of a fleet: what its controls leave open to a tenant whose
-// account, source and sync are in its own namespace. It is computed from the controls alone
-// and shares nothing with the attacks.
+// state holds the controls of a fleet, for a tenant whose account, source and sync are in its own
+// namespace. The model computes the open attacks from the controls alone, and shares nothing with
+// the attacks.
 type state struct {
 	flags    map[string]bool // CONTROLLER FLAG
 	policies map[string]bool // POLICY/VALIDATION/RESOURCE
@@ -96,9 +96,9 @@ var countedResources = map[string][]string{
 	notificationGroup: {"alerts", "providers", "receivers"},
 }
 
-// open says, by attack, whether nothing stops it. An attack is listed if mutants of the
-// corpus can turn it. The policies are those of fleet company, by what they are for: which
-// attack a validation stops was written down from reading it.
+// open returns, by attack, whether no control stops it, for all attacks that mutants of the corpus
+// can turn. The policies are the policies of the fleet company; the table of the attacks that a
+// validation stops was written from reading the validations.
 func (s state) open() map[string]bool {
 	in := func(verb, group, resource string) bool { return may(s.rules, verb, group, resource) }
 	out := func(verb, group, resource string) bool { return may(s.everywhere, verb, group, resource) }

@@ -36,8 +36,9 @@ func Survivors(dir string) ([]Survivor, error) {
 
 // Score counts mutants.
 type Score struct {
-	// Mutants were made; Killed turned just what they must, and Redundant, of these, nothing,
-	// since another control stops the same; Explained survived with a reason.
+	// Mutants is the number of all mutants, and Killed the number of mutants that turned exactly
+	// the predicted attacks. Redundant counts the killed mutants that had to turn no attack,
+	// because another control stops the same attacks. Explained survived with a reason.
 	Mutants, Killed, Redundant, Explained int
 	// Survived are the others, with what differs.
 	Survived []string

@@ -204,7 +204,7 @@ func (f *Fleet) findDeclared() {
 func (f *Fleet) bases(folder string) []string {
 	content, err := os.ReadFile(filepath.Join(f.Dir, filepath.FromSlash(folder), kustomizeFile))
 	if err != nil {
-		return nil // whoever builds the folder reports it
+		return nil // the build of the folder reports the error
 	}
 	var kustomization struct {
 		Resources []string `json:"resources"`

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestReleases runs the commands that take the manager's finalizers away, with a kubectl
-// that has one object of each kind and writes down what it is asked to patch.
+// TestReleases runs the commands that remove the manager's finalizers, with a fake kubectl that
+// has one object of each kind and records the patched objects.
 func TestReleases(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 )
 
-// The Kustomization of a single tenant gets the platform's account only where the one that
-// applies it does, and only for the platform's own source.
+// The Kustomization of a single tenant gets the platform's account only if the Kustomization
+// that applies it gets the account too, and only for the platform's own source.
 func TestTenantSyncs(t *testing.T) {
 	t.Parallel()
 	kustomization := func(name, path, more string) string {

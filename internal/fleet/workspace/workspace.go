@@ -152,8 +152,8 @@ func (s *Set) Diff() string {
 	return out.String()
 }
 
-// Unified is the change of one file as a unified diff that `git apply` understands.
-// Before is nil for a new file, after for one that goes. A name is quoted as git quotes it.
+// Unified returns the change of one file as a unified diff for `git apply`. before is nil for a
+// new file, after for a deleted file. It quotes names by git's rules.
 func Unified(name string, before, after []byte) string {
 	from, to, mode := quoted("a/"+name), quoted("b/"+name), ""
 	header := fmt.Sprintf("diff --git %s %s\n", from, to)

@@ -210,8 +210,8 @@ func (s *Stream) Set(doc int, value string, path ...any) error {
 	return s.commit(lines, doc, func(v any) any { return with(v, func(any) any { return value }, path...) })
 }
 
-// Add puts a key with what it says, as lines without indentation, into a mapping
-// that does not have it: last, or first into one that is written in one line.
+// Add adds a key with its content, as lines without indentation, to a mapping without this key:
+// as the last key, or as the first key of a mapping in flow style.
 func (s *Stream) Add(doc int, key, content string, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.MappingNode || len(n.Content) == 0 || valueOf(n, key) != nil {

@@ -38,7 +38,7 @@ const (
 type timeout = time.Duration
 
 const (
-	// requeueDelay is when to look again after somebody else was faster.
+	// requeueDelay is the requeue delay after a conflict with another client.
 	requeueDelay = 200 * time.Millisecond
 	// maxNotes bounds the notes in a message.
 	maxNotes = 16

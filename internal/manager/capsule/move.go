@@ -22,8 +22,8 @@ import (
 const (
 	// bindingPrefix begins the names of Capsule's RoleBindings.
 	bindingPrefix = "capsule:managed:"
-	// retryInterval is when to look again at what is left: what takes its place may be on
-	// its way, and nobody says when it has come.
+	// retryInterval is the retry interval while objects of Capsule remain: no event
+	// announces that Tenure's replacements exist.
 	retryInterval = 5 * time.Second
 )
 

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// requeueDelay is when to look after something was said about a definition: the API
-	// server begins to serve a kind a moment later.
+	// requeueDelay is the delay after an event about a definition: the API server begins to
+	// serve the kind a moment later.
 	requeueDelay = 500 * time.Millisecond
 	// lookAgain is the longest time between two looks.
 	lookAgain = time.Minute

@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	// requeueDelay is when something is tried again that needs rights which were given a
-	// moment ago.
+	// requeueDelay is the requeue delay for a request that needs new rights: the API server
+	// learns of them a moment later.
 	requeueDelay = 500 * time.Millisecond
 	// retryInterval is the retry interval for a problem that a person has to fix.
 	retryInterval = time.Minute

@@ -1,7 +1,6 @@
-// Package failureevents tells tenants why what they delivered was not applied, when
-// the Kustomization or HelmRelease that applies it lives in a namespace of the
-// platform, where they cannot look: the failure appears as an event in the tenant's namespace,
-// and goes to the tenant's Alerts. It is row R4, from RFC-0003.
+// Package failureevents reports failures of a Kustomization or HelmRelease in a namespace of the
+// platform, which tenants cannot read, to the tenant whose objects it applies: as an event in the
+// tenant's namespace, which also reaches the tenant's Alerts. It is row R4, from RFC-0003.
 package failureevents
 
 import (

@@ -26,7 +26,7 @@ import (
 // Finalizer keeps a Tenant that is being deleted until all that it has is gone.
 const Finalizer = "tenure.dev/tenant"
 
-// requeueDelay is when something is looked at again that no event tells of.
+// requeueDelay is the requeue delay for changes that cause no event.
 const requeueDelay = 500 * time.Millisecond
 
 // Profiles reads the posture of the cluster: see [tenantnamespace.Profiles].

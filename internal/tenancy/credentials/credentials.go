@@ -1,6 +1,6 @@
-// Package credentials says which credentials an account that owns a Tenant gets:
-// a kubeconfig in a Secret, with a token that ends soon and is replaced before. It
-// is pure: package manager/credentials writes what it says.
+// Package credentials computes the credentials of an account that owns a Tenant: a kubeconfig in
+// a Secret, with a short-lived token that is replaced before it expires. The package is pure:
+// package manager/credentials writes the objects.
 //
 // In other namespaces of its tenants the Secret of the same name is not the account's.
 // It is that of an account of the same name there, which is made for it and has the

@@ -10,7 +10,7 @@ import (
 // expectation reports whether what Flux applies has what an edit is for.
 type expectation func(built) bool
 
-// state is what edits of a tree change.
+// state is the part of a tree that edits change.
 type state struct {
 	now       map[string]string
 	namespace map[string][]string
@@ -60,8 +60,8 @@ func (t *tree) attempt(edits ...func()) error {
 	return nil
 }
 
-// holds compares what is built before and after edits. Narrower rights add roles and
-// bindings, and take ClusterRoleBindings away; all other objects stay.
+// holds compares the builds before and after edits. Narrower rights add roles and bindings,
+// and remove ClusterRoleBindings; all other objects stay.
 func (t *tree) holds(before, after built) bool {
 	for r, objects := range before {
 		now, ok := after[r]
@@ -72,7 +72,7 @@ func (t *tree) holds(before, after built) bool {
 	return !slices.ContainsFunc(t.expects, func(e expectation) bool { return !e(after) })
 }
 
-// within reports whether all objects, but those of some kinds, are among others.
+// within reports whether others contain all objects, except objects of some kinds.
 func within(objects, others []*unstructured.Unstructured, but ...string) bool {
 	id := func(o *unstructured.Unstructured) string {
 		return o.GetAPIVersion() + " " + o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()

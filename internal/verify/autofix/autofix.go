@@ -9,10 +9,9 @@
 //     roles of the fleet that these refer to;
 //   - the labels of the tenant's Namespaces.
 //
-// Everything else has the advice in words. The folder is read and never written
-// to, and nothing outside of it is read. Comments, order and layout of the files
-// stay; a file that is written in a way that cannot be edited safely is left
-// alone.
+// All other findings have advice in words. The package reads the folder, never writes to it, and
+// reads no file outside of it. Patches keep the comments, order and layout of the files. The
+// package does not edit a file whose style it cannot edit safely.
 package autofix
 
 import (

@@ -62,7 +62,7 @@ type workbench struct {
 	clusters []cluster
 }
 
-// result is what a root builds, if it does.
+// result is the build of a root.
 type result struct {
 	objects []*unstructured.Unstructured
 	ok      bool
@@ -141,9 +141,9 @@ func (w *workbench) prepare(t *tree) error {
 
 func (w *workbench) file(name string) string { return filepath.Join(w.dir, filepath.FromSlash(name)) }
 
-// copy copies the fleet without links, which Flux's artifacts do not have either, and
-// with the overlay's manifests. The overlay's kustomization file is left out: a patch is
-// for the fleet's own.
+// copy copies the fleet with the overlay's manifests. It omits links, which Flux's artifacts do
+// not contain either, and the overlay's kustomization file, because a patch is for the fleet's
+// own file.
 func (w *workbench) copy() error {
 	dir, err := os.MkdirTemp("", "tenure-patch-")
 	if err != nil {

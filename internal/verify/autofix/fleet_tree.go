@@ -18,22 +18,20 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// What is read of a fleet at most: beyond it, a patch would be a guess.
+// The limits on reading a fleet. A patch for a larger fleet would be a guess.
 const (
 	maxFiles = 5000
 	maxSize  = 1 << 20 // bytes of a file
 )
 
-// tree is what a fleet's folder says about one cluster: the manifests that are
-// reached from the cluster's folder by kustomization files and by Flux's
-// Kustomizations of the platform's own source.
+// tree holds the manifests of one cluster in a fleet's folder: the files that kustomization files
+// and Flux Kustomizations of the platform's own source include, from the cluster's folder on.
 type tree struct {
 	fleet *layout.Fleet
-	// before and now are files by path in the folder, as they are and as they
-	// are meant to be.
+	// before and now are the current and the planned files, by path in the folder.
 	before, now map[string]string
-	// namespace lists what kustomize puts the objects of a file into, once for each
-	// way that leads to the file; "" is what they say themselves.
+	// namespace lists the namespaces into which kustomize puts the objects of a file, one for
+	// each include of the file; "" keeps the objects' own namespaces.
 	namespace map[string][]string
 	// manifests are the paths of the files with objects, in the order in which
 	// they were reached.
@@ -46,7 +44,7 @@ type tree struct {
 	bench *workbench
 	// expects are for the edits of the attempt that runs.
 	expects []expectation
-	// notes are what a reader of the patch has to know.
+	// notes are remarks for the reader of the patch.
 	notes []string
 }
 
@@ -95,8 +93,8 @@ type loader struct {
 	seen map[string]bool
 }
 
-// read reads a file, once. What is not there, too large, or no file of the
-// folder's own is left out.
+// read reads a file, once. It returns false for a missing file, a file that is too large, and a
+// link.
 func (l *loader) read(name string) (string, bool) {
 	if content, ok := l.tree.before[name]; ok {
 		return content, true
@@ -273,8 +271,7 @@ func (t *tree) objects(kinds ...string) []object {
 	return all
 }
 
-// edit changes a file. One that is written in a way that cannot be edited stays
-// as it is.
+// edit changes a file, or returns false if it cannot edit the file's style.
 func (t *tree) edit(file string, change func(*yamlpath.Stream) error) bool {
 	s, err := yamlpath.Parse(t.now[file])
 	if err != nil || change(s) != nil {
@@ -284,7 +281,7 @@ func (t *tree) edit(file string, change func(*yamlpath.Stream) error) bool {
 	return true
 }
 
-// untouched is the fleet as it is, for another patch.
+// untouched returns the fleet without edits, for another patch.
 func (t *tree) untouched() *tree {
 	return &tree{
 		fleet: t.fleet, before: t.before, now: maps.Clone(t.before), namespace: maps.Clone(t.namespace),

@@ -359,7 +359,7 @@ func buildOf(t *testing.T, dir, cluster string) built {
 	return all
 }
 
-// checkFix checks that what is built has what a fix is for.
+// checkFix checks that the build contains the fix.
 func checkFix(t *testing.T, a catalog.Attack, b built) {
 	t.Helper()
 	kind := func(kind string) func(*unstructured.Unstructured) bool {

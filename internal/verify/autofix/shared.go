@@ -21,8 +21,8 @@ type cluster struct {
 	files map[string]string
 }
 
-// clusters reads the fleet's other clusters: the folders that have a folder flux-system,
-// or one with a gotk-sync.yaml for them. One that cannot be read is left out.
+// clusters returns the fleet's other clusters: the folders with a folder flux-system, or with a
+// gotk-sync.yaml for them. It omits clusters that it cannot read.
 func clusters(f *layout.Fleet) []cluster {
 	var all []cluster
 	_ = filepath.WalkDir(f.Dir, func(file string, d fs.DirEntry, err error) error {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A narrower role keeps what a tenant delivers, whatever kind it is; what no tenant may
-// have is left out, and the patch says so.
+// A narrower role keeps the rights to all kinds that a tenant delivers. It omits the rights that
+// no tenant may have, and the patch names them.
 func TestPatchKeepsUsedRights(t *testing.T) {
 	t.Parallel()
 	odd := []schema.GroupResource{

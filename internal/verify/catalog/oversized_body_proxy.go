@@ -23,9 +23,8 @@ func addOversizedBodyProxy(register func(...Attack)) {
 
 // large returns a review that the proxy has to read to answer it.
 //
-// The bounds for one user and in total are not attacked here: while they are full, the
-// proxy refuses the tenant's other requests and other users, who may be attacks that run at
-// the same time. The tests of slow clients and of memory in internal/proxy fill them.
+// No attack fills the bounds for one user and in total: the proxy would then refuse the requests
+// of concurrent attacks. The tests of slow clients and of memory in internal/proxy fill them.
 func (c *proxyClient) large() rawRequest {
 	const review = `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","metadata":{"annotations":{"a8":"`
 	return rawRequest{

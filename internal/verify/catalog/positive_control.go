@@ -80,7 +80,7 @@ func reachesTheServer(f Finding, honest readiness) bool {
 	return f.Control != rbac && control == rbac && honest.ready == metav1.ConditionFalse
 }
 
-// isReady is what an honest object ends in.
+// isReady reports whether Flux reconciled an object with success.
 func isReady(said readiness) bool { return said.ready == "True" }
 
 // messageMatches returns a test for the message of an object that fails on purpose, after the

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Scenario is what an attack works with: one tenant on one cluster.
+// Scenario is the environment of an attack: one tenant on one cluster.
 type Scenario struct {
 	// Tenant is the attacking tenant, Account its account, and Namespace the namespace of
 	// its objects. A tenant without a namespace has no account, and Namespace is its name.
@@ -47,7 +47,7 @@ type Scenario struct {
 	Repository *discovery.Repository
 
 	config *rest.Config
-	// who is the identity of As.
+	// who holds the identity of As.
 	who identity
 	// owners are those that attack beside the account; see [Scenario.prepareOwners].
 	owners []*Scenario
@@ -242,7 +242,7 @@ func (e *Scenario) remove(u *unstructured.Unstructured) {
 // finalizers. Without them, what Flux has applied for it stays.
 const removePatience = time.Minute
 
-// readiness is what Flux says about an object.
+// readiness is the condition Ready of an object.
 type readiness struct {
 	// ready is the status of the condition Ready, message its message; empty
 	// when Flux has said nothing in time.

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// decryptionKeyMissing is what kustomize-controller says when none of the keys that it may use
-// opens a file.
+// decryptionKeyMissing matches the message of kustomize-controller if none of its keys decrypts a
+// file.
 var decryptionKeyMissing = regexp.MustCompile(`cannot get sops data key|no identity matched any of the recipients`)
 
 // noKeyControl is the control that stops a tenant without the key.

@@ -35,8 +35,8 @@ const (
 	// viewDelay is how long after this replica the API server may learn of a changed
 	// quota.
 	viewDelay = 250 * time.Millisecond
-	// kept is how long a namespace keeps what it got for a dry run, even if requests in
-	// other namespaces need it: the API server's quota still has to check the dry run.
+	// kept is the time for which a namespace keeps the quota of a dry run, even if requests
+	// in other namespaces need it: the API server's quota still has to check the dry run.
 	kept = 2 * viewDelay
 	// maxWaiting is the maximum number of waiting requests in a namespace. Further
 	// requests do not wait: the namespace's part decides them.
