@@ -47,6 +47,11 @@ func asIdentity(config *rest.Config, who identity) (client.WithWatch, error) {
 	config = rest.CopyConfig(config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: who.user, Groups: who.groups}
 	recording(config, who)
+	return newClient(config)
+}
+
+// newClient returns a client that repeats a request to create an object after a conflict.
+func newClient(config *rest.Config) (client.WithWatch, error) {
 	c, err := client.NewWithWatch(config, client.Options{})
 	if err != nil {
 		return nil, err

@@ -2,8 +2,11 @@ package catalog
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -169,5 +172,46 @@ func TestCreateAgain(t *testing.T) {
 				t.Errorf("got %v after %d requests, want %v after %d", err, asked, tc.want, len(tc.answers))
 			}
 		})
+	}
+}
+
+// The client of the platform repeats such requests too: it prepares what the attacks need
+// while they create objects in the same namespace.
+func TestNewClientCreatesAgain(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "tenure", errors.New("modified")).Status()
+	conflict.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		var answer any
+		switch {
+		case r.Method == http.MethodPost:
+			if asked++; asked == 1 {
+				w.WriteHeader(http.StatusConflict)
+				answer = conflict
+				break
+			}
+			answer = configMap("team", "x")
+		case r.URL.Path == "/api":
+			answer = metav1.APIVersions{Versions: []string{"v1"}}
+		case r.URL.Path == "/apis":
+			answer = metav1.APIGroupList{}
+		case r.URL.Path == "/api/v1":
+			answer = metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}}}
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	c, err := newClient(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), configMap("team", "x")); err != nil || asked != 2 {
+		t.Errorf("got %v after %d requests, want none after 2", err, asked)
 	}
 }

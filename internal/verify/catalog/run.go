@@ -11,7 +11,6 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Options configures a run of the catalogue.
@@ -79,7 +78,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if opts.Progress == nil {
 		opts.Progress = func(Result) {}
 	}
-	admin, err := client.NewWithWatch(opts.Config, client.Options{})
+	admin, err := newClient(opts.Config)
 	if err != nil {
 		return Report{}, err
 	}

@@ -215,27 +215,30 @@ func (w *watcher) refreshOne(ctx context.Context, x *watched) {
 			w.limited(x, err)
 		}
 	}
-	changes, err := w.look(ctx, x)
+	changes, failing, err := w.look(ctx, x)
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
 		w.host.log.Warn("cannot follow a mapped folder", "error", err)
 	}
+	// A folder that is away may have had no watch yet, and come back as the same one.
+	x.stale = x.stale || failing
 	w.host.feed.send(changes...)
 	w.deliver()
 	if err := x.repository.keep(ctx, x.source); err != nil && ctx.Err() == nil {
 		// Nothing is lost as long as the folder stays.
 		w.host.log.Debug("cannot keep a copy of a mapped folder", "error", err)
 	}
-	if x.scanned {
+	if x.scanned || failing {
 		w.mark(x, max(scanInterval, scanShare*time.Since(start)))
 	}
 }
 
-// look refreshes a source and turns a new complaint, or its end, into a Change.
-// The error is returned only when it is a new one.
-func (w *watcher) look(ctx context.Context, x *watched) ([]Change, error) {
+// look refreshes a source and turns a new error, or its end, into a Change. It reports
+// whether the refresh failed, and returns the error only if the last refresh did not
+// return the same.
+func (w *watcher) look(ctx context.Context, x *watched) (_ []Change, failing bool, _ error) {
 	r, s := x.repository, x.source
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,15 +249,15 @@ func (w *watcher) look(ctx context.Context, x *watched) ([]Change, error) {
 	if err != nil {
 		s.said = err.Error()
 		if s.said == said {
-			return nil, nil
+			return nil, true, nil
 		}
 		state.Err = err
-		return []Change{state}, err
+		return []Change{state}, true, err
 	}
 	if said != "" && len(changes) == 0 {
 		changes = append(changes, state)
 	}
-	return changes, nil
+	return changes, false, nil
 }
 
 // limited reports, once for each source, that it is scanned.

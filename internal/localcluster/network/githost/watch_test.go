@@ -206,6 +206,44 @@ func TestWatchReportsRecoveryWithoutAChange(t *testing.T) {
 	}
 }
 
+// TestVanishedBeforeItsWatch is of a folder that goes between the moment when Watch finds
+// it and the moment when it asks for events, and that comes back as the same folder: no
+// event tells of it.
+func TestVanishedBeforeItsWatch(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "folder")
+	write(t, dir, files{"app.yaml": "one"})
+	f := newFixture(t)
+	f.add(t, Mapping{URL: fleetURL, Branch: "main", Dir: dir})
+	var got []Change
+	w := &watcher{host: f.Host, watched: map[*source]*watched{}, notify: func(c Change) { got = append(got, c) }}
+	defer w.close()
+	if _, ok := f.feed.open(); !ok {
+		t.Fatal("the feed is open")
+	}
+	defer f.feed.close()
+	x := &watched{repository: f.onlyRepository(t), source: f.onlySource(t), stale: true}
+	w.watched[x.source] = x
+	before, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rename(t, dir, dir+".away")
+	w.refreshOne(t.Context(), x)
+	x.rootIs, x.folders = before, map[string]bool{}
+	rename(t, dir+".away", dir)
+	if x.due.IsZero() {
+		t.Fatal("no further look is planned")
+	}
+	w.refreshOne(t.Context(), x)
+	if len(got) != 2 || got[0].Err == nil || got[1].Revision != f.head(t, fleetURL, "main") {
+		t.Errorf("changes: want the error and then the revision, got %+v", got)
+	}
+	if !x.folders[dir] {
+		t.Errorf("%s is not watched, only %v", dir, x.folders)
+	}
+}
+
 func TestWatchFollowsFoldersAddedLater(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
