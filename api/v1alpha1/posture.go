@@ -2,8 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Posture limits the Flux objects of one tenant or of all tenants, where RBAC cannot. The
-// default of each field is the strictest value.
+// Posture limits the objects of one tenant or of all tenants, where RBAC cannot. The default
+// of each field about Flux objects is the strictest value.
 type Posture struct {
 	// accounts says as which service accounts the tenant's Kustomizations and
 	// HelmReleases are applied.
@@ -38,6 +38,18 @@ type Posture struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=253
 	KubeConfigs []string `json:"kubeConfigs,omitempty"`
+
+	// workloads limits the tenant's Pods.
+	// +optional
+	Workloads Workloads `json:"workloads,omitempty,omitzero"`
+
+	// network limits the tenant's Services and the routes that lead to them.
+	// +optional
+	Network Network `json:"network,omitempty,omitzero"`
+
+	// storage limits the tenant's volumes.
+	// +optional
+	Storage Storage `json:"storage,omitempty,omitzero"`
 }
 
 // Accounts are service accounts of a tenant's namespace.

@@ -113,6 +113,21 @@ type TenantSpec struct {
 	// +optional
 	Policy TenantPolicy `json:"policy,omitempty,omitzero"`
 
+	// workloads limits the tenant's Pods. Each field that is set replaces the same field of
+	// the TenancyProfile.
+	// +optional
+	Workloads Workloads `json:"workloads,omitempty,omitzero"`
+
+	// network limits the tenant's Services and the routes that lead to them. Each field
+	// that is set replaces the same field of the TenancyProfile.
+	// +optional
+	Network Network `json:"network,omitempty,omitzero"`
+
+	// storage limits the tenant's volumes. Each field that is set replaces the same field
+	// of the TenancyProfile.
+	// +optional
+	Storage Storage `json:"storage,omitempty,omitzero"`
+
 	// cordoned stops the tenant from making changes: only the platform may create, change
 	// or delete objects in its namespaces, and create namespaces for it. Running
 	// workloads are not affected.

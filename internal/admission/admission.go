@@ -140,11 +140,13 @@ func Rules() []Rule {
 		bindings(),
 		bounds(),
 		charts(),
+		claims(),
 		contents(),
 		credentialRights(),
 		credentialSecrets(),
 		externalArtifacts(),
 		flagger(),
+		hosts(),
 		images(),
 		kubeConfigs(),
 		managed(),
@@ -161,11 +163,13 @@ func Rules() []Rule {
 		protected(),
 		references(),
 		replicators(),
+		services(),
 		shards(),
 		sources(),
 		status(),
 		takeover(),
 		tokens(),
+		workloads(),
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
 	return rules

@@ -1,0 +1,191 @@
+package v1alpha1
+
+// AllowedNames are the names that an object may refer to, such as the names of classes. A
+// name is allowed if an entry of allowed or the expression matches it.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.expression) || 'x'.matches(self.expression) || !'x'.matches(self.expression)",message="expression is not a regular expression in the syntax of RE2",fieldPath=".expression"
+type AllowedNames struct {
+	// allowed lists names. A * matches any characters.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	Allowed []ValuePattern `json:"allowed,omitempty"`
+	// expression is a regular expression in the syntax of RE2. It matches a name if it
+	// matches a part of the name: begin it with ^ and end it with $ to match the whole
+	// name.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Expression string `json:"expression,omitempty"`
+}
+
+// Workloads limits the Pods of a tenant. The rule reads the Pods and the templates of all
+// kinds of workloads, so that a Deployment is refused and not only its Pods. An update that
+// does not change a limited field is never refused.
+type Workloads struct {
+	// images limits the images of all containers and image volumes.
+	// +optional
+	Images *Images `json:"images,omitempty"`
+
+	// priorityClasses are the priority classes that Pods may have. If it is unset, Pods
+	// may have every class except those of Kubernetes, which begin with system-. A Pod
+	// without a class is always allowed.
+	// +optional
+	PriorityClasses *AllowedNames `json:"priorityClasses,omitempty"`
+
+	// runtimeClasses are the runtime classes that Pods may have. If it is unset, Pods may
+	// have every class. A Pod without a class is always allowed.
+	// +optional
+	RuntimeClasses *AllowedNames `json:"runtimeClasses,omitempty"`
+
+	// deviceClasses are the device classes that ResourceClaims may request. If it is
+	// unset, they may request every class.
+	// +optional
+	DeviceClasses *AllowedNames `json:"deviceClasses,omitempty"`
+
+	// schedulers are the schedulers that Pods may name in spec.schedulerName, in addition
+	// to default-scheduler. No Pod may name a node in spec.nodeName, which bypasses the
+	// scheduler and with it the taints of the node.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	Schedulers []string `json:"schedulers,omitempty"`
+
+	// tolerations are the keys of the taints that Pods may tolerate, in addition to keys
+	// that begin with node.kubernetes.io/. A * matches any characters; a toleration
+	// without a key, which tolerates every taint, needs the entry *.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	Tolerations []ValuePattern `json:"tolerations,omitempty"`
+}
+
+// Images limits the images of Pods.
+type Images struct {
+	// registries are patterns of repositories, without tags and digests, such as
+	// registry.example.com/dev-team/*. A * matches any characters except a slash, and a
+	// final /** matches everything below. Images of Docker Hub match with their full
+	// name, such as docker.io/library/nginx. If it is unset, images may come from every
+	// repository.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	Registries []ImagePattern `json:"registries,omitempty"`
+
+	// pullPolicies are the values that imagePullPolicy may have. If it is unset, it may
+	// have every value.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:items:Enum=Always;IfNotPresent;Never
+	PullPolicies []string `json:"pullPolicies,omitempty"`
+
+	// digests is Required if each image must have a digest, such as @sha256:…, and
+	// Optional, the default, if not.
+	// +optional
+	// +kubebuilder:validation:Enum=Optional;Required
+	Digests string `json:"digests,omitempty"`
+}
+
+// DigestsRequired is the value of digests that demands a digest.
+const DigestsRequired = "Required"
+
+// ImagePattern is a pattern of repositories that begins with the name of the registry. A *
+// matches any characters except a slash, and a final /** matches everything below.
+//
+// +kubebuilder:validation:MaxLength=512
+// +kubebuilder:validation:Pattern=`^[a-z0-9*]([a-z0-9.*-]*[a-z0-9*])?(:[0-9]{1,5})?(/[a-z0-9._*-]+)+$`
+// +kubebuilder:validation:XValidation:rule="!self.matches('^[^/]*[*][^/.:]*[:/]')",message="a pattern has no * in the last label of its registry: everything under a top-level domain would match"
+// +kubebuilder:validation:XValidation:rule="!self.matches('[*][*].') && !self.matches('[^/][*][*]')",message="a pattern has ** at its end only, as /**"
+type ImagePattern string
+
+// Network limits the Services and the routes from outside of a tenant. A controller of the
+// platform, which may write such objects in every namespace, is not limited.
+type Network struct {
+	// services limits Services.
+	// +optional
+	Services *Services `json:"services,omitempty"`
+
+	// hosts are the names that Ingresses, HTTPRoutes, GRPCRoutes, TLSRoutes and Gateways
+	// may have. If it is unset, they may have every name that does not begin with *. If
+	// it is set, each of them needs a name, because an object without one matches all
+	// names.
+	// +optional
+	Hosts *AllowedNames `json:"hosts,omitempty"`
+
+	// ingressClasses are the classes that Ingresses may have. If it is unset, they may
+	// have every class. If it is set, each Ingress needs a class.
+	// +optional
+	IngressClasses *AllowedNames `json:"ingressClasses,omitempty"`
+
+	// gatewayClasses are the classes that Gateways may have. If it is unset, they may
+	// have every class.
+	// +optional
+	GatewayClasses *AllowedNames `json:"gatewayClasses,omitempty"`
+
+	// gateways are the Gateways of other namespaces, as NAMESPACE/NAME, that routes may
+	// attach to. If it is unset, they may attach to every Gateway that admits them.
+	// +optional
+	Gateways *AllowedNames `json:"gateways,omitempty"`
+}
+
+// Services limits Services.
+type Services struct {
+	// types are the types that Services may have. If it is unset, they may be ClusterIP
+	// and LoadBalancer: a NodePort opens a port on every node, and an ExternalName can
+	// lead a proxy of the platform to any address.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:Enum=ClusterIP;NodePort;LoadBalancer;ExternalName
+	Types []string `json:"types,omitempty"`
+
+	// externalIPs are the ranges of addresses, such as 203.0.113.0/24, that Services may
+	// have in spec.externalIPs and spec.loadBalancerIP. If it is unset, they may have
+	// none: a Service takes the traffic of every Pod to such an address
+	// (CVE-2020-8554).
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	ExternalIPs []AddressRange `json:"externalIPs,omitempty"`
+
+	// loadBalancerClasses are the values that spec.loadBalancerClass may have. If it is
+	// unset, it may have every value.
+	// +optional
+	LoadBalancerClasses *AllowedNames `json:"loadBalancerClasses,omitempty"`
+
+	// deniedLabels are the names of labels that Services may not have. A * matches any
+	// characters.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	DeniedLabels []ValuePattern `json:"deniedLabels,omitempty"`
+
+	// deniedAnnotations are the names of annotations that Services may not have. A *
+	// matches any characters. Cloud controllers read annotations of Services.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	DeniedAnnotations []ValuePattern `json:"deniedAnnotations,omitempty"`
+}
+
+// AddressRange is a range of IP addresses in CIDR notation.
+//
+// +kubebuilder:validation:MaxLength=43
+// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="a range of addresses is an address and the length of its prefix, such as 203.0.113.0/24 or 203.0.113.7/32"
+type AddressRange string
+
+// Storage limits the volumes of a tenant.
+type Storage struct {
+	// classes are the storage classes that claims may have. If it is unset, they may have
+	// every class. If it is set, each claim needs a class.
+	// +optional
+	Classes *AllowedNames `json:"classes,omitempty"`
+
+	// existingVolumes allows claims to choose a PersistentVolume by spec.volumeName, by
+	// spec.selector or by an empty class. The default is false: the volume could be
+	// another tenant's. Claims of a class always get a new volume from its provisioner.
+	// +optional
+	ExistingVolumes *bool `json:"existingVolumes,omitempty"`
+}

@@ -1,0 +1,67 @@
+package admission
+
+import (
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+const groupResource = "resource.k8s.io"
+
+// claims returns the rule about PersistentVolumeClaims and ResourceClaims. Controllers of
+// Kubernetes create the claims of StatefulSets and of Pods, so the rule checks these too.
+func claims() Rule {
+	const (
+		isClaim    = "request.resource.resource == 'persistentvolumeclaims'"
+		isStateful = "request.resource.resource == 'statefulsets'"
+		isDevice   = "request.resource.resource in ['resourceclaims', 'resourceclaimtemplates']"
+		existing   = "storage.existingVolumes"
+		elsewhere  = "c.?dataSourceRef.?namespace.orValue(request.namespace) != request.namespace"
+	)
+	specs := func(object string) string {
+		return fmt.Sprintf("(%[2]s ? [%[1]s.?spec.orValue({})] : %[3]s ? %[1]s.?spec.?volumeClaimTemplates.orValue([]).map(t, t.?spec.orValue({})) : [])", object, isClaim, isStateful)
+	}
+	devices := func(object string) string {
+		return fmt.Sprintf("(%[2]s ? %[1]s.?spec.?devices.or(%[1]s.?spec.?spec.?devices).?requests.orValue([]).map(r,"+
+			" [r.?deviceClassName.orValue(''), r.?exactly.?deviceClassName.orValue('')] + r.?firstAvailable.orValue([]).map(s, s.?deviceClassName.orValue(''))).flatten().filter(d, d != '') : [])", object, isDevice)
+	}
+	// A claim that already was as it is may stay, whatever the limits are now.
+	each := func(holds string) string {
+		return specs("object") + ".all(c, oldObject != null && c in " + specs("oldObject") + " || " + holds + ")"
+	}
+	chooses := "(c.?volumeName.orValue('') != '' || has(c.selector) || c.?storageClassName.orValue('unset') == '')"
+	wrongDevices := devices("object") + ".filter(d, !(oldObject != null && d in " + devices("oldObject") + ") && !" + permits("workloads.deviceClasses", "d") + ")"
+	return Rule{
+		Name: Prefix + "claims", Rows: []string{"W6", "W11"},
+		Title: "claims have the classes that the tenant may have, and choose no existing volume",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			on(writes, "", "persistentvolumeclaims"), on(writes, "apps", "statefulsets"), on(writes, groupResource, "resourceclaims", "resourceclaimtemplates"),
+		},
+		objects: true,
+		early:   true,
+		conditions: []string{
+			"request.operation == 'CREATE' && !(" + isStateful + ") || (" + notKubernetes + ")",
+			"!(" + isListed + ")",
+			"!(" + notKubernetes + ") || " + notEverywhere,
+			"!" + isAdmin,
+		},
+		validations: []validation{
+			{
+				optional(existing) + ".orValue(false) || " + each("!"+chooses),
+				objectPhrase + " + 'must not choose an existing volume, by spec.volumeName, spec.selector or an empty storageClassName: name a storage class, or ask the platform team for storage.existingVolumes'",
+			},
+			{
+				each("!(" + elsewhere + ")"),
+				objectPhrase + " + 'must not take its data from another namespace in spec.dataSourceRef'",
+			},
+			{
+				each(permits("storage.classes", "c.?storageClassName.orValue('')")),
+				objectPhrase + " + 'must not have storage class \\'' + " + short(specs("object")+".map(c, c.?storageClassName.orValue('')).join(', ')") + " + '\\' (allowed: ' + " + short(named("storage.classes")) + " + ')'",
+			},
+			{
+				wrongDevices + ".size() == 0",
+				objectPhrase + " + 'must not request device class ' + " + short(wrongDevices+".join(', ')") + " + ' (allowed: ' + " + short(named("workloads.deviceClasses")) + " + ')'",
+			},
+		},
+	}
+}

@@ -1,0 +1,140 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// optional returns CEL for a field of the tenant's limits, as an optional value.
+func optional(field string) string {
+	return posture + ".?" + strings.ReplaceAll(field, ".", ".?")
+}
+
+// permits returns CEL that is true if a field of type AllowedNames is unset or matches a
+// name.
+func permits(field, name string) string {
+	names := optional(field)
+	return fmt.Sprintf("(!%[1]s.hasValue() || %[2]s)", names, permitsIfSet(field, name))
+}
+
+// permitsIfSet returns CEL that is true if a field of type AllowedNames is set and matches a
+// name.
+func permitsIfSet(field, name string) string {
+	return fmt.Sprintf("(%[1]s.?allowed.orValue([]).exists(e, %[2]s) || %[1]s.?expression.hasValue() && (%[3]s).matches(%[1]s.expression.value()))",
+		optional(field), matchesName("e", "("+name+")"), name)
+}
+
+// named returns CEL for the text of a field of type AllowedNames.
+func named(field string) string {
+	return fmt.Sprintf("(%[1]s.?allowed.orValue([]).map(p, string(p)) + (%[1]s.?expression.hasValue() ? ['names that match ' + %[1]s.expression.value()] : [])).join(', ')", optional(field))
+}
+
+// podSpec returns CEL for the spec of a Pod, or of the Pods that a controller creates from
+// the template of an object. It is empty if there is none.
+func podSpec(object string) string {
+	return fmt.Sprintf("(request.resource.resource == 'pods' ? %[1]s.?spec : %[1]s.?spec.?template.?spec.or(%[1]s.?spec.?jobTemplate.?spec.?template.?spec).or(%[1]s.?template.?spec)).orValue({})", object)
+}
+
+// ofPod returns CEL that is true if an expression about the specs p, the new one, and q, the
+// old one, holds. Without an old object, q is empty.
+func ofPod(expression string) string {
+	return fmt.Sprintf("[%s].all(p, [oldObject == null ? {} : %s].all(q, %s))", podSpec("object"), podSpec("oldObject"), expression)
+}
+
+// containersOf returns CEL for all containers in the spec of a Pod.
+func containersOf(spec string) string {
+	return fmt.Sprintf("(%[1]s.?containers.orValue([]) + %[1]s.?initContainers.orValue([]) + %[1]s.?ephemeralContainers.orValue([]))", spec)
+}
+
+// imagesIn returns CEL for the images of all containers and image volumes in the spec of a
+// Pod.
+func imagesIn(spec string) string {
+	return fmt.Sprintf("(%s.map(c, c.?image.orValue('')) + %s.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?reference.orValue('')))", containersOf(spec), spec)
+}
+
+// repository returns CEL for the repository of an image, with its registry and without tag
+// and digest. An image without a registry is of Docker Hub, and there in the repositories of
+// library if it has no user.
+func repository(image string) string {
+	const (
+		named = "(r.contains('/') && (r.split('/')[0].contains('.') || r.split('/')[0].contains(':') || r.split('/')[0] == 'localhost'))"
+		full  = named + " ? r : r.contains('/') ? 'docker.io/' + r : 'docker.io/library/' + r"
+	)
+	return fmt.Sprintf("[%s.split('@')[0]].map(r, r.lastIndexOf(':') > r.lastIndexOf('/') ? r.substring(0, r.lastIndexOf(':')) : r).map(r, %s)"+
+		".map(r, r.matches('^docker[.]io/[^/]+$') ? 'docker.io/library/' + r.substring(10) : r)[0]", image, full)
+}
+
+// fromRegistries returns CEL that is true if an image comes from an allowed repository. A
+// name with other characters than these could mean another registry to a container runtime.
+func fromRegistries(image string) string {
+	const (
+		clean  = `^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)+$`
+		regexp = "'^' + p.replace('.', '[.]').replace('/**', '/<>').replace('*', '[^/]*').replace('/<>', '/.+') + '$'"
+	)
+	return fmt.Sprintf("[%s].all(n, size(n) <= %d && n.matches('%s') && %s.orValue([]).exists(p, n.startsWith(p.split('*')[0]) && n.matches(%s)))",
+		repository(image), maxAddress, clean, optional("workloads.images.registries"), regexp)
+}
+
+// workloads returns the rule about what Pods ask for: images, classes, schedulers and nodes.
+// Controllers of Kubernetes create the Pods of tenants' workloads, so the rule checks their
+// Pods too, and not the templates that they write.
+func workloads() Rule {
+	registries, policies := optional("workloads.images.registries"), optional("workloads.images.pullPolicies")
+	const digest = "i.matches('@sha256:[0-9a-f]{64}$')"
+	mustNot := func(what string) string { return objectPhrase + " + 'must not " + what }
+	newImages := func(refused string) string {
+		return "[" + podSpec("object") + "].map(p, [oldObject == null ? {} : " + podSpec("oldObject") + "].map(q, " + imagesIn("p") + ".filter(i, !(i in " + imagesIn("q") + ") && " + refused + ").join(', '))[0])[0]"
+	}
+	text := func(field, none string) string {
+		return podSpec("object") + ".?" + field + ".orValue('" + none + "')"
+	}
+	pullPolicies := "(" + containersOf("p") + ".map(c, c.?imagePullPolicy.orValue('')) + p.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?pullPolicy.orValue('')))"
+	tolerated := fmt.Sprintf("(t in q.?tolerations.orValue([]) || t.?key.orValue('').startsWith('node.kubernetes.io/') || %s.orValue([]).exists(k, %s))",
+		optional("workloads.tolerations"), matchesName("k", "t.?key.orValue('')"))
+	return Rule{
+		Name: Prefix + "workloads", Rows: []string{"W7", "W10"},
+		Title:      "Pods have images, classes, schedulers and tolerations that the tenant may have, and choose no node",
+		resources:  append([]admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "pods", "pods/ephemeralcontainers")}, templated...),
+		objects:    true,
+		early:      true,
+		conditions: []string{"request.resource.resource == 'pods' || (" + notKubernetes + ")", "!(" + isListed + ")", "!" + isAdmin},
+		validations: []validation{
+			{
+				ofPod("p.?nodeName.orValue('') == '' || p.?nodeName == q.?nodeName"),
+				mustNot("choose node ' + ") + short(text("nodeName", "")) + " + ' in spec.nodeName, which bypasses the scheduler: leave it out'",
+			},
+			{
+				ofPod("p.?schedulerName.orValue('default-scheduler') == 'default-scheduler' || p.?schedulerName == q.?schedulerName || p.schedulerName in " + optional("workloads.schedulers") + ".orValue([])"),
+				mustNot("have scheduler ' + ") + short(text("schedulerName", "")) + " + ' (allowed: default-scheduler' + " + optional("workloads.schedulers") + ".orValue([]).map(s, ', ' + s).join('') + ')'",
+			},
+			{
+				ofPod("p.?tolerations.orValue([]).all(t, " + tolerated + ")"),
+				mustNot("tolerate taints ' + ") + short("["+podSpec("object")+"].map(p, [oldObject == null ? {} : "+podSpec("oldObject")+"].map(q, p.?tolerations.orValue([]).filter(t, !"+tolerated+
+					").map(t, t.?key.orValue('of every key')).join(', '))[0])[0]") + " + ' (allowed: node.kubernetes.io/*' + " + optional("workloads.tolerations") + ".orValue([]).map(k, ', ' + string(k)).join('') + ')'",
+			},
+			{
+				ofPod("p.?priorityClassName.orValue('') == '' || p.?priorityClassName == q.?priorityClassName || (" + optional("workloads.priorityClasses") +
+					".hasValue() ? " + permitsIfSet("workloads.priorityClasses", "p.priorityClassName") + " : !p.priorityClassName.startsWith('system-'))"),
+				mustNot("have priority class ' + ") + short(text("priorityClassName", "")) + " + ' (allowed: ' + (" + optional("workloads.priorityClasses") + ".hasValue() ? " + short(named("workloads.priorityClasses")) + " : 'all but system-*') + ')'",
+			},
+			{
+				ofPod("p.?runtimeClassName.orValue('') == '' || p.?runtimeClassName == q.?runtimeClassName || " + permits("workloads.runtimeClasses", "p.runtimeClassName")),
+				mustNot("have runtime class ' + ") + short(text("runtimeClassName", "")) + " + ' (allowed: ' + " + short(named("workloads.runtimeClasses")) + " + ')'",
+			},
+			{
+				"!" + registries + ".hasValue() || " + ofPod(imagesIn("p")+".all(i, i in "+imagesIn("q")+" || "+fromRegistries("i")+")"),
+				mustNot("use image ' + ") + short(newImages("!"+fromRegistries("i"))) + " + ' (allowed: ' + " + short(registries+".orValue([]).map(p, string(p)).join(', ')") + " + ')'",
+			},
+			{
+				optional("workloads.images.digests") + ".orValue('') != 'Required' || " + ofPod(imagesIn("p")+".all(i, i in "+imagesIn("q")+" || "+digest+")"),
+				mustNot("use image ' + ") + short(newImages("!"+digest)) + " + ' without a digest: write it as REPOSITORY@sha256:DIGEST'",
+			},
+			{
+				"!" + policies + ".hasValue() || " + ofPod(containersOf("p")+" == "+containersOf("q")+" && p.?volumes == q.?volumes || "+pullPolicies+".all(y, y in "+policies+".value())"),
+				mustNot("have imagePullPolicy ' + ") + short("["+podSpec("object")+"].map(p, "+pullPolicies+".filter(y, !(y in "+policies+".value())).join(', '))[0]") + " + ' (allowed: ' + " + policies + ".value().join(', ') + ')'",
+			},
+		},
+	}
+}

@@ -1,0 +1,317 @@
+package admission_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A tenant with limits of its own, and one with the limits of the profile.
+const limitedTenant = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: limited, labels: {tenure.dev/tenant: limited, tenure.dev/parameters: "true"}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: unlimited, labels: {toolkit.fluxcd.io/tenant: unlimited}}
+---
+apiVersion: tenure.dev/v1alpha1
+kind: TenantParameters
+metadata: {name: tenure, namespace: limited}
+spec:
+  tenant: limited
+  platformNamespaces: [flux-system]
+  tenants:
+    workloads:
+      images:
+        registries: ["registry.example.com/acme/*", "registry.example.com:5000/**", "docker.io/library/nginx", "*.mirror.example.com/**"]
+        pullPolicies: [Always]
+        digests: Required
+      priorityClasses: {allowed: ["standard*"]}
+      runtimeClasses: {expression: "^sandbox-[a-z]+$"}
+      deviceClasses: {allowed: [gpu]}
+      schedulers: [batch]
+      tolerations: [dedicated]
+    network:
+      services: {types: [ClusterIP, NodePort], externalIPs: ["203.0.113.0/24", "2001:db8::/32"], loadBalancerClasses: {allowed: [public]}, deniedLabels: [cloud.example.com/*], deniedAnnotations: ["*/internal-ip"]}
+      hosts: {allowed: ["*.acme.example.com", "acme.example.com"]}
+      ingressClasses: {allowed: [public]}
+      gatewayClasses: {allowed: [public]}
+      gateways: {allowed: [gateways/shared]}
+    storage: {classes: {allowed: [fast]}, existingVolumes: true}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: tenant, namespace: limited, labels: {tenure.dev/managed-by: manager}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: tenant, namespace: limited}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: tenant, namespace: unlimited, labels: {tenure.dev/managed-by: manager}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: tenant, namespace: unlimited}]
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: standard-jobs}
+value: 1000
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: urgent}
+value: 100000
+---
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: sandbox-gvisor}
+handler: runsc
+---
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: plain}
+handler: runc`
+
+const digest = "@sha256:0123456789012345678901234567890123456789012345678901234567890123"
+
+// limitCase is an object, and what the rules say to it in a namespace with limits and in a
+// namespace with the defaults. An empty text stands for acceptance.
+type limitCase struct{ what, manifest, limited, unlimited string }
+
+// ofPods returns cases with the spec of a Pod, as a Pod and as a template.
+func ofPods(what, image, pod, limited, unlimited string) []limitCase {
+	spec := "containers: [{name: app, image: '" + image + "', imagePullPolicy: Always}], " + pod
+	if strings.HasPrefix(pod, "containers:") {
+		spec = pod
+	}
+	return []limitCase{
+		{what + " of a Pod", "{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {serviceAccountName: default, " + spec + "}}", limited, unlimited},
+		{what + " of a Deployment", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {" + spec + "}}}}", limited, unlimited},
+	}
+}
+
+func podCases() []limitCase {
+	const good = "registry.example.com/acme/app" + digest
+	var all []limitCase
+	for _, c := range []struct{ what, image, pod, limited, unlimited string }{
+		{"an allowed image", good, "", "", ""},
+		{"a registry with a port", "registry.example.com:5000/deep/er/app:1" + digest, "", "", ""},
+		{"an image of Docker Hub", "nginx:1.29" + digest, "", "", ""},
+		{"an image of Docker Hub by its full name", "docker.io/nginx" + digest, "", "", ""},
+		{"a registry by a star", "eu.mirror.example.com/app" + digest, "", "", ""},
+		{"an image of another user of Docker Hub", "other/nginx" + digest, "", "must not use image other/nginx", ""},
+		{"an image below the allowed ones", "registry.example.com/acme/deep/app" + digest, "", "must not use image registry.example.com/acme/deep/app", ""},
+		{"a registry that begins alike", "registry.example.com.evil.example/acme/app" + digest, "", "must not use image registry.example.com.evil.example", ""},
+		{"a registry in the place of a tag", "evil.example/registry.example.com/acme/app" + digest, "", "must not use image evil.example", ""},
+		{"an address of version 6", "[::1]:5000/acme/app" + digest, "", "must not use image [::1]:5000", ""},
+		{"an image without a digest", "registry.example.com/acme/app:1", "", "without a digest", ""},
+		{"another pull policy", "", "containers: [{name: app, image: '" + good + "', imagePullPolicy: Never}]", "must not have imagePullPolicy Never (allowed: Always)", ""},
+		{"an init container", "", "containers: [{name: app, image: '" + good + "', imagePullPolicy: Always}], initContainers: [{name: i, image: 'evil.example/a" + digest + "', imagePullPolicy: Always}]", "must not use image evil.example/a", ""},
+		{"an image volume", "", "containers: [{name: app, image: '" + good + "', imagePullPolicy: Always}], volumes: [{name: v, image: {reference: 'evil.example/v" + digest + "', pullPolicy: Always}}]", "must not use image evil.example/v", ""},
+		{"an allowed priority class", good, "priorityClassName: standard-jobs", "", ""},
+		{"another priority class", good, "priorityClassName: urgent", "must not have priority class urgent (allowed: standard*)", ""},
+		{"a priority class of Kubernetes", good, "priorityClassName: system-cluster-critical", "must not have priority class system-cluster-critical", "must not have priority class system-cluster-critical (allowed: all but system-*)"},
+		{"an allowed runtime class", good, "runtimeClassName: sandbox-gvisor", "", ""},
+		{"another runtime class", good, "runtimeClassName: plain", "must not have runtime class plain (allowed: names that match ^sandbox-[a-z]+$)", ""},
+		{"an allowed scheduler", good, "schedulerName: batch", "", "must not have scheduler batch (allowed: default-scheduler)"},
+		{"another scheduler", good, "schedulerName: mine", "must not have scheduler mine (allowed: default-scheduler, batch)", "must not have scheduler mine"},
+		{"a node", good, "nodeName: control-plane-1", "must not choose node control-plane-1", "must not choose node control-plane-1"},
+		{"an allowed toleration", good, "tolerations: [{key: dedicated, operator: Exists}]", "", "must not tolerate taints dedicated (allowed: node.kubernetes.io/*)"},
+		{"a toleration of Kubernetes", good, "tolerations: [{key: node.kubernetes.io/unreachable, operator: Exists}]", "", ""},
+		{"a toleration of the control plane", good, "tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists}]", "must not tolerate taints node-role.kubernetes.io/control-plane (allowed: node.kubernetes.io/*, dedicated)", "must not tolerate"},
+		{"a toleration of everything", good, "tolerations: [{operator: Exists}]", "must not tolerate taints of every key", "must not tolerate taints of every key"},
+	} {
+		all = append(all, ofPods(c.what, c.image, c.pod, c.limited, c.unlimited)...)
+	}
+	return append(all,
+		limitCase{"an image of a CronJob", "{apiVersion: batch/v1, kind: CronJob, metadata: {name: x}, spec: {schedule: '0 0 1 1 *', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: evil.example/a}]}}}}}}", "CronJob x must not use image evil.example/a", ""},
+		limitCase{"a node of a PodTemplate", "{apiVersion: v1, kind: PodTemplate, metadata: {name: x}, template: {spec: {nodeName: node-1, containers: [{name: a, image: a}]}}}", "PodTemplate x must not choose node node-1", "PodTemplate x must not choose node node-1"},
+	)
+}
+
+func networkCases() []limitCase {
+	service := func(what, spec, limited, unlimited string) limitCase {
+		return limitCase{what, "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {" + spec + ", ports: [{port: 80}]}}", limited, unlimited}
+	}
+	ingress := func(what, spec, limited, unlimited string) limitCase {
+		return limitCase{what, "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: x}, spec: {" + spec + "}}", limited, unlimited}
+	}
+	rule := func(host string) string {
+		return "ingressClassName: public, rules: [{" + host + "http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: x, port: {number: 80}}}}]}}]"
+	}
+	route := func(what, spec, limited, unlimited string) limitCase {
+		return limitCase{what, "{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: x}, spec: {" + spec + "}}", limited, unlimited}
+	}
+	gateway := func(what, spec, limited, unlimited string) limitCase {
+		return limitCase{what, "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: x}, spec: {" + spec + "}}", limited, unlimited}
+	}
+	const backend = "{service: {name: x, port: {number: 80}}}"
+	return []limitCase{
+		service("a Service", "selector: {a: b}", "", ""),
+		service("a headless Service", "clusterIP: None", "", ""),
+		service("a NodePort", "type: NodePort", "", "must not have type NodePort (allowed: ClusterIP, LoadBalancer)"),
+		service("a LoadBalancer", "type: LoadBalancer", "must not have type LoadBalancer (allowed: ClusterIP, NodePort)", ""),
+		{"an ExternalName", "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {type: ExternalName, externalName: internal.example.com}}", "must not have type ExternalName", "must not have type ExternalName"},
+		service("an external address", "externalIPs: [203.0.113.7, '2001:db8::1']", "", "must not take the address 203.0.113.7, 2001:db8::1"),
+		service("another external address", "externalIPs: [203.0.113.7, 10.0.0.1]", "must not take the address 10.0.0.1 in spec.externalIPs or spec.loadBalancerIP (allowed: 203.0.113.0/24, 2001:db8::/32)", "must not take the address"),
+		service("an address of a load balancer", "type: LoadBalancer, loadBalancerIP: 10.0.0.1", "must not", "must not take the address 10.0.0.1"),
+		{"a denied label", "{apiVersion: v1, kind: Service, metadata: {name: x, labels: {cloud.example.com/a: b}}, spec: {ports: [{port: 80}]}}", "must not have the label cloud.example.com/a", ""},
+		{"a denied annotation", "{apiVersion: v1, kind: Service, metadata: {name: x, annotations: {lb.example.com/internal-ip: b}}, spec: {ports: [{port: 80}]}}", "must not have the annotation lb.example.com/internal-ip", ""},
+
+		ingress("an allowed host", rule("host: shop.acme.example.com, "), "", ""),
+		ingress("another tenant's host", rule("host: shop.other.example.com, "), "must not have host shop.other.example.com (allowed: *.acme.example.com, acme.example.com)", ""),
+		ingress("a host that ends alike", rule("host: shop.evilacme.example.com, "), "must not have host shop.evilacme.example.com", ""),
+		ingress("an allowed wildcard", rule("host: '*.acme.example.com', "), "", "must not have host *.acme.example.com (allowed: names without *)"),
+		ingress("a wildcard above", rule("host: '*.example.com', "), "must not have host *.example.com", "must not have host *.example.com"),
+		ingress("no host", rule(""), "must not have no host, which matches every name", ""),
+		ingress("a default backend", "ingressClassName: public, defaultBackend: "+backend, "must not have no host", ""),
+		ingress("a host of a certificate", "tls: [{hosts: [shop.other.example.com]}], "+rule("host: shop.acme.example.com, "), "must not have host shop.other.example.com", ""),
+		ingress("another class", strings.Replace(rule("host: shop.acme.example.com, "), "public", "internal", 1), "must not have ingress class 'internal' (allowed: public)", ""),
+		ingress("no class", strings.Replace(rule("host: shop.acme.example.com, "), "ingressClassName: public, ", "", 1), "must not have ingress class ''", ""),
+		{"a class in an annotation", "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: x, annotations: {kubernetes.io/ingress.class: internal}}, spec: {" + strings.TrimPrefix(rule("host: shop.acme.example.com, "), "ingressClassName: public, ") + "}}", "must not have ingress class 'internal'", ""},
+
+		route("an allowed route", "hostnames: [shop.acme.example.com], parentRefs: [{name: shared, namespace: gateways}]", "", ""),
+		route("a route of another tenant's host", "hostnames: [shop.acme.example.com, shop.other.example.com]", "must not have host shop.other.example.com", ""),
+		route("a route without a host", "parentRefs: [{name: shared, namespace: gateways}]", "must not have no host", ""),
+		route("a Gateway of another namespace", "hostnames: [shop.acme.example.com], parentRefs: [{name: mine}, {name: other, namespace: gateways}]", "must not attach to Gateway gateways/other", ""),
+		gateway("a Gateway", "gatewayClassName: public, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]", "", ""),
+		gateway("a Gateway of another class", "gatewayClassName: internal, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]", "must not have gateway class internal (allowed: public)", ""),
+		gateway("a Gateway of every name", "gatewayClassName: public, listeners: [{name: a, port: 80, protocol: HTTP}]", "must not have no host", ""),
+	}
+}
+
+func storageCases() []limitCase {
+	claim := func(what, spec, limited, unlimited string) limitCase {
+		return limitCase{what, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: x}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}" + spec + "}}", limited, unlimited}
+	}
+	return []limitCase{
+		claim("an allowed class", ", storageClassName: fast", "", ""),
+		claim("another class", ", storageClassName: slow", "must not have storage class 'slow' (allowed: fast)", ""),
+		claim("the default class", "", "must not have storage class 'standard'", ""),
+		claim("a volume by name", ", storageClassName: fast, volumeName: theirs", "", "must not choose an existing volume"),
+		claim("a volume by labels", ", storageClassName: fast, selector: {matchLabels: {a: b}}", "", "must not choose an existing volume"),
+		claim("a volume without a class", ", storageClassName: ''", "must not have storage class ''", "must not choose an existing volume"),
+		{"the class of a StatefulSet", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: x}, spec: {serviceName: x, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: 'registry.example.com/acme/app" + digest + "', imagePullPolicy: Always}]}}, volumeClaimTemplates: [{metadata: {name: d}, spec: {storageClassName: slow, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}}", "StatefulSet x must not have storage class 'slow'", ""},
+		{"an allowed device", "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x}, spec: {devices: {requests: [{name: a, exactly: {deviceClassName: gpu}}]}}}", "", ""},
+		{"another device", "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x}, spec: {devices: {requests: [{name: a, exactly: {deviceClassName: fpga}}]}}}", "must not request device class fpga (allowed: gpu)", ""},
+		{"another device as an alternative", "{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: x}, spec: {spec: {devices: {requests: [{name: a, firstAvailable: [{name: b, deviceClassName: gpu}, {name: c, deviceClassName: fpga}]}]}}}}", "must not request device class fpga", ""},
+	}
+}
+
+// The limits hold for each kind, in a namespace with parameters and in one without.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	admin, _, restConfig := cluster(t)
+	serve(t, restConfig, testcrds.GatewayAPI())
+	makeAll(t, admin, strings.Split(limitedTenant, "---\n"))
+	tenants := map[string]client.Client{}
+	for _, namespace := range []string{"limited", "unlimited"} {
+		tenants[namespace] = inNamespace(t, restConfig, namespace, "tenant")
+		testwait.For(t, "the account of Pods in "+namespace, patience, func() (bool, string) {
+			u := parse(t, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}")
+			err := admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "default"}, u)
+			return err == nil, fmt.Sprint(err)
+		})
+		testwait.For(t, "the rules and the rights to be in force in "+namespace, patience, func() (bool, string) {
+			u := parse(t, "{apiVersion: v1, kind: PodTemplate, metadata: {name: x}, template: {spec: {nodeName: node-1, containers: [{name: a, image: a}]}}}")
+			u.SetNamespace(namespace)
+			err := tenants[namespace].Create(t.Context(), u, client.DryRunAll)
+			return err != nil && strings.Contains(err.Error(), "(rule tenure-workloads)"), fmt.Sprint(err)
+		})
+	}
+	var cases []limitCase
+	for _, some := range [][]limitCase{podCases(), networkCases(), storageCases()} {
+		cases = append(cases, some...)
+	}
+	for _, c := range cases {
+		for namespace, want := range map[string]string{"limited": c.limited, "unlimited": c.unlimited} {
+			t.Run(c.what+" in "+namespace, func(t *testing.T) {
+				t.Parallel()
+				u := parse(t, c.manifest)
+				u.SetNamespace(namespace)
+				err := tenants[namespace].Create(t.Context(), u, client.DryRunAll)
+				switch {
+				case want == "" && err != nil:
+					t.Errorf("refused: %v", err)
+				case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+					t.Errorf("got %v, want a refusal with %q", err, want)
+				}
+			})
+		}
+	}
+	t.Run("older objects", func(t *testing.T) { olderObjects(t, admin, tenants["limited"]) })
+	t.Run("controllers", func(t *testing.T) { controllers(t, restConfig) })
+}
+
+// An object that is older than a limit can be updated and deleted, as long as the update does
+// not change what the limit is about.
+func olderObjects(t *testing.T, admin, tenant client.Client) {
+	t.Helper()
+	for _, manifest := range []string{
+		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: older}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {tolerations: [{operator: Exists}], priorityClassName: urgent, containers: [{name: a, image: evil.example/a}]}}}}",
+		"{apiVersion: v1, kind: Service, metadata: {name: older, labels: {cloud.example.com/a: b}}, spec: {type: LoadBalancer, externalIPs: [10.0.0.1], ports: [{port: 80}]}}",
+		"{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: older}, spec: {ingressClassName: internal, rules: [{host: shop.other.example.com}]}}",
+		"{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: older}, spec: {storageClassName: slow, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}",
+	} {
+		u := parse(t, manifest)
+		u.SetNamespace("limited")
+		if err := admin.Create(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+		patch := func(content string) error {
+			return tenant.Patch(t.Context(), u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(content)))
+		}
+		if err := patch(`{"metadata":{"labels":{"x":"y"}}}`); err != nil {
+			t.Errorf("%s: a change of a label: %v", u.GetKind(), err)
+		}
+		for kind, change := range map[string]struct{ content, want string }{
+			"Deployment": {`{"spec":{"template":{"spec":{"priorityClassName":"urgent","schedulerName":"mine"}}}}`, "scheduler mine"},
+			"Service":    {`{"spec":{"externalIPs":["10.0.0.1","10.0.0.2"]}}`, "address 10.0.0.2 in"},
+			"Ingress":    {`{"spec":{"rules":[{"host":"shop.other.example.com"},{"host":"two.other.example.com"}]}}`, "host two.other.example.com ("},
+		} {
+			if err := patch(change.content); kind == u.GetKind() && (err == nil || !strings.Contains(err.Error(), change.want)) {
+				t.Errorf("%s: got %v, want a refusal with %q", kind, err, change.want)
+			}
+		}
+		if err := tenant.Delete(t.Context(), u); err != nil {
+			t.Errorf("%s: its deletion: %v", u.GetKind(), err)
+		}
+	}
+}
+
+// Controllers of Kubernetes create Pods and claims for tenants, so the limits hold for these.
+// Controllers of the platform create Services and Ingresses as the platform.
+func controllers(t *testing.T, restConfig *rest.Config) {
+	t.Helper()
+	replicas := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:replicaset-controller", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}})
+	sets := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:statefulset-controller", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}})
+	admin := newClient(t, restConfig, rest.ImpersonationConfig{})
+	of := func(manifest string) *unstructured.Unstructured {
+		u := parse(t, manifest)
+		u.SetNamespace("limited")
+		return u
+	}
+	for what, c := range map[string]struct {
+		as       client.Client
+		manifest string
+		want     string
+	}{
+		"a Pod of a ReplicaSet":    {replicas, "{apiVersion: v1, kind: Pod, metadata: {name: c}, spec: {containers: [{name: a, image: evil.example/a}]}}", "Pod c must not use image evil.example/a"},
+		"a claim of a StatefulSet": {sets, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {storageClassName: slow, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}", "must not have storage class 'slow'"},
+		"a Service of an admin":    {admin, "{apiVersion: v1, kind: Service, metadata: {name: c}, spec: {externalIPs: [10.0.0.1], ports: [{port: 80}]}}", ""},
+		"a Pod of an admin":        {admin, "{apiVersion: v1, kind: Pod, metadata: {name: c}, spec: {nodeName: node-1, containers: [{name: a, image: evil.example/a}]}}", ""},
+	} {
+		err := c.as.Create(t.Context(), of(c.manifest), client.DryRunAll)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: got %v, want %q", what, err, c.want)
+		}
+	}
+}
