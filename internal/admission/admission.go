@@ -80,6 +80,9 @@ type Rule struct {
 	// early rules find out in the match condition whether they have anything to say:
 	// see [allowed]. Of variables, their validations use the name alone.
 	early bool
+	// together is CEL that is true if all validations of an early rule hold, for rules in
+	// which their parts are cheaper together.
+	together string
 	// sharded rules are asked only where a namespace or an object is in a shard: see
 	// [narrowed].
 	sharded bool

@@ -200,7 +200,7 @@ func TestCreateByAdversary(t *testing.T) {
 		{"another kubeconfig", in("hostile-own", kustomization(mine+", kubeConfig: {secretRef: {name: other}}")), "allowed Secrets: generated", nil},
 		{"exempt by its own parameters", in("hostile-own", strings.Replace(repository("https://any.example.net/x"), "name: x", "name: legacy", 1)), "", nil},
 		{"without its parameters nothing goes", in("hostile-lost", kustomization(mine)), "no params found", nil},
-		{"nor is anything looked at that no rule is about", "{apiVersion: v1, kind: Service, metadata: {name: x, namespace: hostile-lost}, spec: {clusterIP: None}}", "", nil},
+		{"nor is anything looked at that no rule is about", "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: x, namespace: hostile-lost}}", "", nil},
 		{"a namespace of Capsule's", in("hostile-capsule", kustomization("")), "tenant hostile: Kustomization x needs spec.serviceAccountName", nil},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {

@@ -70,7 +70,7 @@ func TestWithoutProfile(t *testing.T) {
 	}{
 		{"the admin's own namespace", admin.Create(t.Context(), parse(t, strings.Replace(good, "namespace: apps", "namespace: tools", 1)), client.DryRunAll)},
 		{"a tenant with parameters of its own", hostile(t, restConfig).Create(t.Context(), parse(t, in("hostile-own", good)), client.DryRunAll)},
-		{"a tenant's object that no rule is about", tenant.Create(t.Context(), parse(t, "{apiVersion: v1, kind: Service, metadata: {name: x, namespace: apps}, spec: {clusterIP: None}}"), client.DryRunAll)},
+		{"a tenant's object that no rule is about", tenant.Create(t.Context(), parse(t, "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: x, namespace: apps}}"), client.DryRunAll)},
 	} {
 		check(t, tc.err, "")
 	}

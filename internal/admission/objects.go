@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -69,16 +70,17 @@ func objects(own bool) Rule {
 // applies returns CEL for a match condition that holds if the rule may apply.
 func (r Rule) applies(own bool) string {
 	all := []string{r.looks(own)}
+	// Most requests do nothing that the rule refuses. So this comes first. Without
+	// parameters only the namespace names the tenant, and a match condition cannot read
+	// the namespace.
+	if r.early && own {
+		tenant := admissionregistrationv1.Variable{Name: "tenant", Expression: "params.spec.tenant"}
+		all = append(all, "!("+inline(cmp.Or(r.together, holding(r.validations)), append([]admissionregistrationv1.Variable{tenant}, r.variables...))+")")
+	}
 	for _, condition := range r.conditions {
 		if authorizerChecks(condition) == 0 {
 			all = append(all, condition)
 		}
-	}
-	// Without parameters only the namespace names the tenant, and a match condition
-	// cannot read the namespace.
-	if r.early && own {
-		tenant := admissionregistrationv1.Variable{Name: "tenant", Expression: "params.spec.tenant"}
-		all = append(all, "!("+inline(holding(r.validations), append([]admissionregistrationv1.Variable{tenant}, r.variables...))+")")
 	}
 	return join(all, " && ")
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
@@ -77,64 +78,90 @@ func fromRegistries(image string) string {
 		repository(image), maxAddress, clean, optional("workloads.images.registries"), regexp)
 }
 
+// podCheck is an expression about the specs p and q of [ofPod], and the end of the message if it
+// is false: CEL that gives a string.
+type podCheck struct{ holds, message string }
+
+// fromPod returns CEL for a text that an expression makes of the specs p and q of [ofPod].
+func fromPod(expression string) string {
+	return short(fmt.Sprintf("[%s].map(p, [oldObject == null ? {} : %s].map(q, %s)[0])[0]", podSpec("object"), podSpec("oldObject"), expression))
+}
+
+// scheduling returns the checks of nodes, schedulers, tolerations and classes.
+func scheduling() []podCheck {
+	schedulers, tolerations, priority := optional("workloads.schedulers"), optional("workloads.tolerations"), optional("workloads.priorityClasses")
+	tolerated := fmt.Sprintf("(t in q.?tolerations.orValue([]) || t.?key.orValue('').startsWith('node.kubernetes.io/') || %s.orValue([]).exists(k, %s))",
+		tolerations, matchesName("k", "t.?key.orValue('')"))
+	return []podCheck{
+		{
+			"p.?nodeName.orValue('') == '' || p.?nodeName == q.?nodeName",
+			"'choose node ' + " + fromPod("p.?nodeName.orValue('')") + " + ' in spec.nodeName, which bypasses the scheduler: leave it out'",
+		},
+		{
+			"p.?schedulerName.orValue('default-scheduler') == 'default-scheduler' || p.?schedulerName == q.?schedulerName || p.schedulerName in " + schedulers + ".orValue([])",
+			"'have scheduler ' + " + fromPod("p.?schedulerName.orValue('')") + " + ' (allowed: default-scheduler' + " + schedulers + ".orValue([]).map(s, ', ' + s).join('') + ')'",
+		},
+		{
+			"p.?tolerations.orValue([]).all(t, " + tolerated + ")",
+			"'tolerate taints ' + " + fromPod("p.?tolerations.orValue([]).filter(t, !"+tolerated+").map(t, t.?key.orValue('of every key')).join(', ')") +
+				" + ' (allowed: node.kubernetes.io/*' + " + tolerations + ".orValue([]).map(k, ', ' + string(k)).join('') + ')'",
+		},
+		{
+			"p.?priorityClassName.orValue('') == '' || p.?priorityClassName == q.?priorityClassName || (" + priority + ".hasValue() ? " +
+				permitsIfSet("workloads.priorityClasses", "p.priorityClassName") + " : !p.priorityClassName.startsWith('system-'))",
+			"'have priority class ' + " + fromPod("p.?priorityClassName.orValue('')") + " + ' (allowed: ' + (" + priority + ".hasValue() ? " + short(named("workloads.priorityClasses")) + " : 'all but system-*') + ')'",
+		},
+		{
+			"p.?runtimeClassName.orValue('') == '' || p.?runtimeClassName == q.?runtimeClassName || " + permits("workloads.runtimeClasses", "p.runtimeClassName"),
+			"'have runtime class ' + " + fromPod("p.?runtimeClassName.orValue('')") + " + ' (allowed: ' + " + short(named("workloads.runtimeClasses")) + " + ')'",
+		},
+	}
+}
+
+// tenantImages returns the checks of images. An image that the old object has may stay.
+func tenantImages() []podCheck {
+	registries, policies := optional("workloads.images.registries"), optional("workloads.images.pullPolicies")
+	const digest = "i.matches('@sha256:[0-9a-f]{64}$')"
+	added := func(holds string) (all, wrong string) {
+		images := imagesIn("p") + ".filter(i, !(i in " + imagesIn("q") + ") && !" + holds + ")"
+		return images + ".size() == 0", fromPod(images + ".join(', ')")
+	}
+	unlisted, unlistedImages := added(fromRegistries("i"))
+	undigested, undigestedImages := added(digest)
+	pullPolicies := "(" + containersOf("p") + ".map(c, c.?imagePullPolicy.orValue('')) + p.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?pullPolicy.orValue('')))"
+	return []podCheck{
+		{
+			"!" + registries + ".hasValue() || " + unlisted,
+			"'use image ' + " + unlistedImages + " + ' (allowed: ' + " + short(registries+".orValue([]).map(r, string(r)).join(', ')") + " + ')'",
+		},
+		{
+			optional("workloads.images.digests") + ".orValue('') != '" + v1alpha1.DigestsRequired + "' || " + undigested,
+			"'use image ' + " + undigestedImages + " + ' without a digest: write it as REPOSITORY@sha256:DIGEST'",
+		},
+		{
+			"!" + policies + ".hasValue() || " + containersOf("p") + " == " + containersOf("q") + " && p.?volumes == q.?volumes || " + pullPolicies + ".all(y, y in " + policies + ".value())",
+			"'have imagePullPolicy ' + " + fromPod(pullPolicies+".filter(y, !(y in "+policies+".value())).join(', ')") + " + ' (allowed: ' + " + policies + ".value().join(', ') + ')'",
+		},
+	}
+}
+
 // workloads returns the rule about what Pods ask for: images, classes, schedulers and nodes.
 // Controllers of Kubernetes create the Pods of tenants' workloads, so the rule checks their
 // Pods too, and not the templates that they write.
 func workloads() Rule {
-	registries, policies := optional("workloads.images.registries"), optional("workloads.images.pullPolicies")
-	const digest = "i.matches('@sha256:[0-9a-f]{64}$')"
-	mustNot := func(what string) string { return objectPhrase + " + 'must not " + what }
-	newImages := func(refused string) string {
-		return "[" + podSpec("object") + "].map(p, [oldObject == null ? {} : " + podSpec("oldObject") + "].map(q, " + imagesIn("p") + ".filter(i, !(i in " + imagesIn("q") + ") && " + refused + ").join(', '))[0])[0]"
-	}
-	text := func(field, none string) string {
-		return podSpec("object") + ".?" + field + ".orValue('" + none + "')"
-	}
-	pullPolicies := "(" + containersOf("p") + ".map(c, c.?imagePullPolicy.orValue('')) + p.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?pullPolicy.orValue('')))"
-	tolerated := fmt.Sprintf("(t in q.?tolerations.orValue([]) || t.?key.orValue('').startsWith('node.kubernetes.io/') || %s.orValue([]).exists(k, %s))",
-		optional("workloads.tolerations"), matchesName("k", "t.?key.orValue('')"))
-	return Rule{
+	r := Rule{
 		Name: Prefix + "workloads", Rows: []string{"W7", "W10"},
 		Title:      "Pods have images, classes, schedulers and tolerations that the tenant may have, and choose no node",
 		resources:  append([]admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "pods", "pods/ephemeralcontainers")}, templated...),
 		objects:    true,
 		early:      true,
 		conditions: []string{"request.resource.resource == 'pods' || (" + notKubernetes + ")", "!(" + isListed + ")", "!" + isAdmin},
-		validations: []validation{
-			{
-				ofPod("p.?nodeName.orValue('') == '' || p.?nodeName == q.?nodeName"),
-				mustNot("choose node ' + ") + short(text("nodeName", "")) + " + ' in spec.nodeName, which bypasses the scheduler: leave it out'",
-			},
-			{
-				ofPod("p.?schedulerName.orValue('default-scheduler') == 'default-scheduler' || p.?schedulerName == q.?schedulerName || p.schedulerName in " + optional("workloads.schedulers") + ".orValue([])"),
-				mustNot("have scheduler ' + ") + short(text("schedulerName", "")) + " + ' (allowed: default-scheduler' + " + optional("workloads.schedulers") + ".orValue([]).map(s, ', ' + s).join('') + ')'",
-			},
-			{
-				ofPod("p.?tolerations.orValue([]).all(t, " + tolerated + ")"),
-				mustNot("tolerate taints ' + ") + short("["+podSpec("object")+"].map(p, [oldObject == null ? {} : "+podSpec("oldObject")+"].map(q, p.?tolerations.orValue([]).filter(t, !"+tolerated+
-					").map(t, t.?key.orValue('of every key')).join(', '))[0])[0]") + " + ' (allowed: node.kubernetes.io/*' + " + optional("workloads.tolerations") + ".orValue([]).map(k, ', ' + string(k)).join('') + ')'",
-			},
-			{
-				ofPod("p.?priorityClassName.orValue('') == '' || p.?priorityClassName == q.?priorityClassName || (" + optional("workloads.priorityClasses") +
-					".hasValue() ? " + permitsIfSet("workloads.priorityClasses", "p.priorityClassName") + " : !p.priorityClassName.startsWith('system-'))"),
-				mustNot("have priority class ' + ") + short(text("priorityClassName", "")) + " + ' (allowed: ' + (" + optional("workloads.priorityClasses") + ".hasValue() ? " + short(named("workloads.priorityClasses")) + " : 'all but system-*') + ')'",
-			},
-			{
-				ofPod("p.?runtimeClassName.orValue('') == '' || p.?runtimeClassName == q.?runtimeClassName || " + permits("workloads.runtimeClasses", "p.runtimeClassName")),
-				mustNot("have runtime class ' + ") + short(text("runtimeClassName", "")) + " + ' (allowed: ' + " + short(named("workloads.runtimeClasses")) + " + ')'",
-			},
-			{
-				"!" + registries + ".hasValue() || " + ofPod(imagesIn("p")+".all(i, i in "+imagesIn("q")+" || "+fromRegistries("i")+")"),
-				mustNot("use image ' + ") + short(newImages("!"+fromRegistries("i"))) + " + ' (allowed: ' + " + short(registries+".orValue([]).map(p, string(p)).join(', ')") + " + ')'",
-			},
-			{
-				optional("workloads.images.digests") + ".orValue('') != 'Required' || " + ofPod(imagesIn("p")+".all(i, i in "+imagesIn("q")+" || "+digest+")"),
-				mustNot("use image ' + ") + short(newImages("!"+digest)) + " + ' without a digest: write it as REPOSITORY@sha256:DIGEST'",
-			},
-			{
-				"!" + policies + ".hasValue() || " + ofPod(containersOf("p")+" == "+containersOf("q")+" && p.?volumes == q.?volumes || "+pullPolicies+".all(y, y in "+policies+".value())"),
-				mustNot("have imagePullPolicy ' + ") + short("["+podSpec("object")+"].map(p, "+pullPolicies+".filter(y, !(y in "+policies+".value())).join(', '))[0]") + " + ' (allowed: ' + " + policies + ".value().join(', ') + ')'",
-			},
-		},
 	}
+	var together []string
+	for _, c := range append(scheduling(), tenantImages()...) {
+		r.validations = append(r.validations, validation{ofPod(c.holds), objectPhrase + " + 'must not ' + " + c.message})
+		together = append(together, c.holds)
+	}
+	r.together = ofPod(join(together, " && "))
+	return r
 }
