@@ -1,8 +1,8 @@
 package archtest
 
-// rooms are the parts of the repository from top to bottom: each imports only rooms below
+// layers are the layers of the repository from top to bottom: each imports only layers below
 // it, and only these. CONTRIBUTING.md has the same table.
-var rooms = []room{
+var layers = []layer{
 	{
 		folder:  "cmd",
 		does:    "the programs `tenure` and `tenure-server`: stubs over `internal/cli` and `internal/server`",
@@ -10,7 +10,7 @@ var rooms = []room{
 	},
 	{
 		folder:  "hack",
-		does:    "what builds, generates and checks the repository",
+		does:    "builds, generates and checks the repository",
 		imports: []string{"test/corpus", "test/ablation", "internal/server", "internal/cli", "internal/verify", "internal/localcluster", "internal/admission", "internal/capsule", "internal/flux", "internal/ui"},
 	},
 	{
@@ -23,25 +23,25 @@ var rooms = []room{
 	},
 	{
 		folder: "test/model",
-		does:   "a second, independent model of the rules, compared with the API server",
+		does:   "a second, independent model of the rules, which a test compares with the API server",
 	},
 	{
 		folder:  "test/corpus",
-		does:    "small fleets of public shapes, with verdicts written from reading them",
+		does:    "small fleets in the shapes of public repositories, with hand-written verdicts",
 		imports: []string{"test/ablation", "internal/verify"},
 	},
 	{
 		folder: "test/archtest",
-		does:   "holds the sources to the rules below, and the rooms to this table",
+		does:   "tests the rules below, and the imports in this table",
 	},
 	{
 		folder:  "test/fixtures",
-		does:    "what tests share: local clusters, a running manager, CRDs, generated fleets, waiting",
+		does:    "shared by tests: local clusters, a running manager, CRDs, generated fleets, polling",
 		imports: []string{"internal/localcluster", "internal/manager", "internal/flux", "internal/process"},
 	},
 	{
 		folder:  "test/ablation",
-		does:    "takes each control away and says which attacks it stops",
+		does:    "removes each control and reports the attacks that it stops",
 		imports: []string{"internal/verify", "internal/admission", "internal/discovery", "internal/tenancy", "internal/flux", "api"},
 	},
 	{
@@ -86,12 +86,12 @@ var rooms = []room{
 	},
 	{
 		folder:  "internal/discovery",
-		does:    "finds the tenants of a cluster or fleet, however they were made",
+		does:    "discovers the tenants of a cluster or fleet, however they were created",
 		imports: []string{"internal/tenancy", "internal/flux", "api"},
 	},
 	{
 		folder:  "internal/capsule",
-		does:    "translates Capsule's API into ours, and back for status",
+		does:    "translates Capsule's API into Tenure's, and the status back",
 		imports: []string{"api"},
 	},
 	{
@@ -101,11 +101,11 @@ var rooms = []room{
 	},
 	{
 		folder: "internal/images",
-		does:   "verifies who signed an image",
+		does:   "verifies the signatures of images",
 	},
 	{
 		folder: "internal/flux",
-		does:   "the only room that knows Flux's APIs",
+		does:   "the only code that imports Flux's APIs",
 	},
 	{
 		folder: "internal/process",

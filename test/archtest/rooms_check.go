@@ -11,24 +11,24 @@ import (
 	"strings"
 )
 
-// room is a part of the repository: a folder and all folders below it.
-type room struct {
+// layer is a layer of the repository: a folder and all folders below it.
+type layer struct {
 	folder  string
 	does    string   // one line for CONTRIBUTING.md
-	imports []string // the other rooms that its code may import; tests are free
+	imports []string // the other layers that its code may import; tests are free
 }
 
-// CheckRooms returns every import between rooms that the table does not allow, every arrow of
+// CheckLayers returns every import between layers that the table does not allow, every arrow of
 // the table that no import uses, every arrow that goes up, and every package outside of all
-// rooms, one line each. An error means that a file could not be read or parsed.
-func CheckRooms(tree fs.FS) ([]string, error) { return checkRooms(tree, rooms) }
+// layers, one line each. An error means that a file could not be read or parsed.
+func CheckLayers(tree fs.FS) ([]string, error) { return checkLayers(tree, layers) }
 
-func checkRooms(tree fs.FS, rooms []room) ([]string, error) {
+func checkLayers(tree fs.FS, layers []layer) ([]string, error) {
 	var violations []string
 	report := func(format string, args ...any) { violations = append(violations, fmt.Sprintf(format, args...)) }
-	for i, r := range rooms {
+	for i, r := range layers {
 		for _, to := range r.imports {
-			if at := slices.IndexFunc(rooms, func(other room) bool { return other.folder == to }); at <= i {
+			if at := slices.IndexFunc(layers, func(other layer) bool { return other.folder == to }); at <= i {
 				report("%s may not import %s: it is not below it in the table", r.folder, to)
 			}
 		}
@@ -48,9 +48,9 @@ func checkRooms(tree fs.FS, rooms []room) ([]string, error) {
 		if !strings.HasSuffix(base, ".go") {
 			return nil
 		}
-		from, ok := roomOf(rooms, name)
+		from, ok := layerOf(layers, name)
 		if !ok {
-			report("%s: is in no room", name)
+			report("%s: is in no layer", name)
 			return nil
 		}
 		if strings.HasSuffix(base, "_test.go") {
@@ -61,10 +61,10 @@ func checkRooms(tree fs.FS, rooms []room) ([]string, error) {
 			return err
 		}
 		for _, folder := range imported {
-			to, ok := roomOf(rooms, folder)
+			to, ok := layerOf(layers, folder)
 			switch {
 			case !ok:
-				report("%s: imports %s, which is in no room", name, folder)
+				report("%s: imports %s, which is in no layer", name, folder)
 			case to.folder == from.folder:
 			case !slices.Contains(from.imports, to.folder):
 				report("%s: imports %s: %s may not import %s", name, folder, from.folder, to.folder)
@@ -74,9 +74,9 @@ func checkRooms(tree fs.FS, rooms []room) ([]string, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cannot check the rooms: %w", err)
+		return nil, fmt.Errorf("cannot check the layers: %w", err)
 	}
-	for _, r := range rooms {
+	for _, r := range layers {
 		for _, to := range r.imports {
 			if !used[r.folder+" "+to] {
 				report("%s does not import %s: take it out of the table", r.folder, to)
@@ -87,14 +87,14 @@ func checkRooms(tree fs.FS, rooms []room) ([]string, error) {
 	return violations, nil
 }
 
-// roomOf returns the room of a file or folder.
-func roomOf(rooms []room, name string) (room, bool) {
-	for _, r := range rooms {
+// layerOf returns the layer of a file or folder.
+func layerOf(layers []layer, name string) (layer, bool) {
+	for _, r := range layers {
 		if within(name, r.folder) {
 			return r, true
 		}
 	}
-	return room{}, false
+	return layer{}, false
 }
 
 // importsOf returns the folders of this module that a file imports.
@@ -120,11 +120,11 @@ func importsOf(tree fs.FS, name string) ([]string, error) {
 	return folders, nil
 }
 
-// Layout returns the table of rooms as CONTRIBUTING.md has it.
+// Layout returns the table of layers as CONTRIBUTING.md has it.
 func Layout() string {
 	var b strings.Builder
-	b.WriteString("| Room | What it does | Imports |\n|---|---|---|\n")
-	for _, r := range rooms {
+	b.WriteString("| Folder | Task | Imports |\n|---|---|---|\n")
+	for _, r := range layers {
 		var names []string
 		for _, to := range r.imports {
 			names = append(names, strings.TrimPrefix(to, "internal/"))
