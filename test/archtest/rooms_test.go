@@ -41,40 +41,40 @@ func TestCheckLayers(t *testing.T) {
 	table := []layer{{folder: "a", imports: []string{"b"}}, {folder: "b"}}
 	cases := map[string]struct {
 		reason string
-		layers  []layer
+		layers []layer
 		tree   fstest.MapFS
 		want   []string
 	}{
 		"Down": {
 			reason: "An arrow of the table is allowed, and imports within a layer are its own business.",
-			layers:  table,
+			layers: table,
 			tree:   fstest.MapFS{"a/x/p.go": source("b/y"), "b/y/p.go": source("b/z")},
 		},
 		"Up": {
 			reason: "A lower layer must not know an upper one.",
-			layers:  table,
+			layers: table,
 			tree:   fstest.MapFS{"a/p.go": source("b"), "b/p.go": source("a/x")},
 			want:   []string{"b/p.go: imports a/x: b may not import a"},
 		},
 		"UpInTable": {
 			reason: "The table itself has no arrow that goes up.",
-			layers:  []layer{{folder: "a"}, {folder: "b", imports: []string{"a"}}},
+			layers: []layer{{folder: "a"}, {folder: "b", imports: []string{"a"}}},
 			tree:   fstest.MapFS{"b/p.go": source("a")},
 			want:   []string{"b may not import a: it is not below it in the table"},
 		},
 		"Unused": {
 			reason: "The table is a picture of the code, so an arrow that nothing uses goes.",
-			layers:  table,
+			layers: table,
 			want:   []string{"a does not import b: take it out of the table"},
 		},
 		"Test": {
 			reason: "Tests may import every layer.",
-			layers:  []layer{{folder: "a"}, {folder: "b"}},
+			layers: []layer{{folder: "a"}, {folder: "b"}},
 			tree:   fstest.MapFS{"b/p_test.go": source("a")},
 		},
 		"Outside": {
 			reason: "A new package is put into a layer, or gets one.",
-			layers:  []layer{{folder: "a"}},
+			layers: []layer{{folder: "a"}},
 			tree:   fstest.MapFS{"ab/p.go": source("a"), "a/p.go": source("c")},
 			want:   []string{"a/p.go: imports c, which is in no layer", "ab/p.go: is in no layer"},
 		},
