@@ -62,21 +62,33 @@ type Workloads struct {
 }
 
 // Images limits the images of Pods.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.registryExpression) || 'x'.matches(self.registryExpression) || !'x'.matches(self.registryExpression)",message="registryExpression is not a regular expression in the syntax of RE2",fieldPath=".registryExpression"
 type Images struct {
 	// registries are patterns of repositories, without tags and digests, such as
 	// registry.example.com/dev-team/*. A * matches any characters except a slash, and a
 	// final /** matches everything below. Images of Docker Hub match with their full
-	// name, such as docker.io/library/nginx. If it is unset, images may come from every
-	// repository.
+	// name, such as docker.io/library/nginx. If this list and registryExpression are
+	// unset, images may come from every repository.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Registries []ImagePattern `json:"registries,omitempty"`
+
+	// registryExpression is a regular expression in the syntax of RE2, such as
+	// ^(docker|quay)[.]io$. Images may also come from the registries whose names it
+	// matches, ports included. It matches a name if it matches a part of the name.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	RegistryExpression string `json:"registryExpression,omitempty"`
 
 	// pullPolicies are the values that imagePullPolicy may have. If it is unset, it may
 	// have every value.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=3
 	// +kubebuilder:validation:items:Enum=Always;IfNotPresent;Never
 	PullPolicies []string `json:"pullPolicies,omitempty"`
@@ -110,7 +122,8 @@ type Network struct {
 	// hosts are the names that Ingresses, HTTPRoutes, GRPCRoutes, TLSRoutes and Gateways
 	// may have. If it is unset, they may have every name that does not begin with *. If
 	// it is set, each of them needs a name, because an object without one matches all
-	// names.
+	// names. A name that begins with * is allowed by an entry of the list only, and not
+	// by the expression.
 	// +optional
 	Hosts *AllowedNames `json:"hosts,omitempty"`
 
@@ -137,6 +150,7 @@ type Services struct {
 	// lead a proxy of the platform to any address.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:items:Enum=ClusterIP;NodePort;LoadBalancer;ExternalName
 	Types []string `json:"types,omitempty"`
@@ -185,7 +199,7 @@ type Storage struct {
 
 	// existingVolumes allows claims to choose a PersistentVolume by spec.volumeName, by
 	// spec.selector or by an empty class. The default is false: the volume could be
-	// another tenant's. Claims of a class always get a new volume from its provisioner.
+	// another tenant's. The provisioner of a class makes a new volume for each claim.
 	// +optional
 	ExistingVolumes *bool `json:"existingVolumes,omitempty"`
 }

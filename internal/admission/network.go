@@ -77,7 +77,7 @@ func hosts() Rule {
 			" : %[1]s.?spec.?hostnames.orValue([]).size() == 0 ? [''] : %[1]s.spec.hostnames.map(h, string(h)))", object, isIngress, isGateway)
 	}
 	list := optional("network.hosts")
-	refused := names("object") + ".filter(h, !(oldObject != null && h in " + names("oldObject") + ") && !(" + list + ".hasValue() ? " + permitsIfSet("network.hosts", "h") + " : !h.startsWith('*')))"
+	refused := names("object") + ".filter(h, !(oldObject != null && h in " + names("oldObject") + ") && !(" + list + ".hasValue() ? (h.startsWith('*') ? " + list + ".?allowed.orValue([]).exists(e, " + matchesName("e", "h") + ") : " + permitsIfSet("network.hosts", "h") + ") : !h.startsWith('*')))"
 	class := func(object string) string {
 		return fmt.Sprintf("%[1]s.?spec.?ingressClassName.orValue(%[1]s.metadata.?annotations[?'%[2]s'].orValue(''))", object, classAnnotation)
 	}

@@ -67,6 +67,9 @@ func repository(image string) string {
 		".map(r, r.matches('^docker[.]io/[^/]+$') ? 'docker.io/library/' + r.substring(10) : r)[0]", image, full)
 }
 
+// registryExpression is the field with an expression for the names of registries.
+const registryExpression = "workloads.images.registryExpression"
+
 // fromRegistries returns CEL that is true if an image comes from an allowed repository. A
 // name with other characters than these could mean another registry to a container runtime.
 func fromRegistries(image string) string {
@@ -74,8 +77,8 @@ func fromRegistries(image string) string {
 		clean  = `^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)+$`
 		regexp = "'^' + p.replace('.', '[.]').replace('/**', '/<>').replace('*', '[^/]*').replace('/<>', '/.+') + '$'"
 	)
-	return fmt.Sprintf("[%s].all(n, size(n) <= %d && n.matches('%s') && %s.orValue([]).exists(p, n.startsWith(p.split('*')[0]) && n.matches(%s)))",
-		repository(image), maxAddress, clean, optional("workloads.images.registries"), regexp)
+	return fmt.Sprintf("[%s].all(n, size(n) <= %d && n.matches('%s') && (%s.orValue([]).exists(p, n.startsWith(p.split('*')[0]) && n.matches(%s)) || %[6]s.hasValue() && n.split('/')[0].matches(%[6]s.value())))",
+		repository(image), maxAddress, clean, optional("workloads.images.registries"), regexp, optional(registryExpression))
 }
 
 // podCheck is an expression about the specs p and q of [ofPod], and the end of the message if it
@@ -121,6 +124,7 @@ func scheduling() []podCheck {
 // tenantImages returns the checks of images. An image that the old object has may stay.
 func tenantImages() []podCheck {
 	registries, policies := optional("workloads.images.registries"), optional("workloads.images.pullPolicies")
+	expression := optional(registryExpression)
 	const digest = "i.matches('@sha256:[0-9a-f]{64}$')"
 	added := func(holds string) (all, wrong string) {
 		images := imagesIn("p") + ".filter(i, !(i in " + imagesIn("q") + ") && !" + holds + ")"
@@ -131,8 +135,8 @@ func tenantImages() []podCheck {
 	pullPolicies := "(" + containersOf("p") + ".map(c, c.?imagePullPolicy.orValue('')) + p.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?pullPolicy.orValue('')))"
 	return []podCheck{
 		{
-			"!" + registries + ".hasValue() || " + unlisted,
-			"'use image ' + " + unlistedImages + " + ' (allowed: ' + " + short(registries+".orValue([]).map(r, string(r)).join(', ')") + " + ')'",
+			"!" + registries + ".hasValue() && !" + expression + ".hasValue() || " + unlisted,
+			"'use image ' + " + unlistedImages + " + ' (allowed: ' + " + short("("+registries+".orValue([]).map(r, string(r)) + ("+expression+".hasValue() ? ['registries that match ' + "+expression+".value()] : [])).join(', ')") + " + ')'",
 		},
 		{
 			optional("workloads.images.digests") + ".orValue('') != '" + v1alpha1.DigestsRequired + "' || " + undigested,

@@ -107,30 +107,35 @@ func tenantFields() []Field {
 const patternsOnly = "for expressions that say the same as names in which * stands for any characters: text, anchors, alternatives and `.*`; others are refused unless accepted"
 
 func workloadFields() []Field {
-	const notEnforced = "not enforced yet"
+	const (
+		notEnforced = "not enforced yet"
+		byName      = "by `allowed` and `allowedRegex`. With `matchLabels` or `matchExpressions` it is refused unless accepted"
+	)
 	return []Field{
-		{"spec.containerRegistries", Unenforced, notEnforced},
-		{"spec.imagePullPolicies", Unenforced, notEnforced},
-		{"spec.ingressOptions.allowedClasses", Unenforced, notEnforced},
+		{"spec.containerRegistries", Different, "also for templates, so that a Deployment is refused at once. An image without a registry is of `docker.io`. `allowedRegex` matches the name of the registry"},
+		{"spec.imagePullPolicies", Honoured, "also for templates and image volumes"},
+		{"spec.ingressOptions.allowedClasses", Different, byName},
 		{"spec.ingressOptions.allowedClasses.default", Reported, "there is no default for the tenant"},
-		{"spec.ingressOptions.allowedHostnames", Unenforced, notEnforced},
+		{"spec.ingressOptions.allowedHostnames", Different, "also for HTTPRoutes, GRPCRoutes, TLSRoutes and Gateways"},
 		{"spec.ingressOptions.hostnameCollisionScope", Unenforced, notEnforced + "; `Disabled` is honoured"},
-		{"spec.ingressOptions.allowWildcardHostnames", Reported, "hosts that begin with an asterisk are never refused. Said only for a Tenant that has ingressOptions, although Capsule refuses them for every Tenant"},
-		{"spec.gatewayOptions.allowedClasses", Unenforced, notEnforced},
+		{"spec.ingressOptions.allowWildcardHostnames", Different, "with `allowedHostnames`, hosts that begin with an asterisk are always refused"},
+		{"spec.gatewayOptions.allowedClasses", Different, byName},
 		{"spec.gatewayOptions.allowedClasses.default", Reported, "there is no default for the tenant"},
 		{"spec.serviceOptions.additionalMetadata", Reported, "Services do not get it"},
-		{"spec.serviceOptions.allowedServices", Unenforced, notEnforced + "; true is honoured"},
-		{"spec.serviceOptions.externalIPs", Unenforced, notEnforced},
-		{"spec.serviceOptions.forbiddenLabels", Unenforced, notEnforced},
-		{"spec.serviceOptions.forbiddenAnnotations", Unenforced, notEnforced},
+		{"spec.serviceOptions.allowedServices", Different, "without it, the TenancyProfile decides; its default is ClusterIP and LoadBalancer"},
+		{"spec.serviceOptions.externalIPs", Different, "also for `spec.loadBalancerIP`. Without it, the TenancyProfile decides; its default is none"},
+		{"spec.serviceOptions.forbiddenLabels.denied", Honoured, "exactly, case matters"},
+		{"spec.serviceOptions.forbiddenLabels.deniedRegex", Different, patternsOnly},
+		{"spec.serviceOptions.forbiddenAnnotations.denied", Honoured, "exactly, case matters"},
+		{"spec.serviceOptions.forbiddenAnnotations.deniedRegex", Different, patternsOnly},
 		{"spec.podOptions.additionalMetadata", Reported, "Pods do not get it"},
-		{"spec.storageClasses", Unenforced, notEnforced},
+		{"spec.storageClasses", Different, byName + ". The templates of StatefulSets are checked too"},
 		{"spec.storageClasses.default", Reported, "there is no default for the tenant"},
-		{"spec.priorityClasses", Unenforced, notEnforced},
+		{"spec.priorityClasses", Different, byName + ". Without it, the TenancyProfile decides; its default is every class but those of Kubernetes"},
 		{"spec.priorityClasses.default", Reported, "there is no default for the tenant"},
-		{"spec.runtimeClasses", Unenforced, notEnforced},
+		{"spec.runtimeClasses", Different, byName},
 		{"spec.runtimeClasses.default", Reported, "there is no default for the tenant"},
-		{"spec.deviceClasses", Unenforced, notEnforced},
+		{"spec.deviceClasses", Different, byName},
 		{"spec.rules", Unenforced, "newer than what Tenure understands"},
 	}
 }

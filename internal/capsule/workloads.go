@@ -2,32 +2,38 @@ package capsule
 
 import (
 	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 )
 
-// workloads are fields about what the tenant runs. They hold it back, and are
-// not enforced yet; those that only add something are reported.
+// maxAllowed is the maximum number of entries of a list in [v1alpha1.AllowedNames].
+const maxAllowed = 64
+
+// maxAllowedExpression is the maximum length of an expression in [v1alpha1.AllowedNames], in
+// bytes.
+const maxAllowedExpression = 512
+
+// workloads translates the fields about Pods, Services, routes and volumes.
 func (t *translation) workloads() {
 	spec := &t.tenant.Spec
-	if l := spec.ContainerRegistries; l != nil && (len(l.Allowed) > 0 || l.AllowedRegex != "") {
-		t.unenforced("spec.containerRegistries", "images may come from anywhere")
-	}
-	t.regex("spec.containerRegistries.allowedRegex", spec.ContainerRegistries)
-	if len(spec.ImagePullPolicies) > 0 {
-		t.unenforced("spec.imagePullPolicies", "Pods may have every pull policy")
-	}
+	t.images()
 	t.ingress()
 	if g := spec.GatewayOptions; g != nil {
-		t.classes("spec.gatewayOptions.allowedClasses", "Gateways may name every class", g.AllowedClasses)
+		t.spec.Network.GatewayClasses = t.classes("spec.gatewayOptions.allowedClasses", g.AllowedClasses)
 	}
 	t.services()
 	t.added("spec.podOptions.additionalMetadata", "Pods do not get it", spec.PodOptions != nil && isSet(spec.PodOptions.AdditionalMetadata))
-	t.classes("spec.storageClasses", "claims may name every class", spec.StorageClasses)
-	t.classes("spec.priorityClasses", "Pods may name every class", spec.PriorityClasses)
-	t.classes("spec.runtimeClasses", "Pods may name every class", spec.RuntimeClasses)
+	t.spec.Storage.Classes = t.classes("spec.storageClasses", spec.StorageClasses)
+	t.spec.Workloads.PriorityClasses = t.classes("spec.priorityClasses", spec.PriorityClasses)
+	t.spec.Workloads.RuntimeClasses = t.classes("spec.runtimeClasses", spec.RuntimeClasses)
 	if d := spec.DeviceClasses; d != nil {
-		t.selected("spec.deviceClasses", "resource claims may name every class", *d)
+		t.spec.Workloads.DeviceClasses = t.selected("spec.deviceClasses", *d)
 	}
 	if len(spec.Rules) > 0 {
 		t.unenforced("spec.rules", "rules are not understood")
@@ -48,33 +54,94 @@ func isSet(m *v1beta2.Metadata) bool {
 	return m != nil && (len(m.Labels) > 0 || len(m.Annotations) > 0)
 }
 
-// regex refuses what does not compile, also where it is not enforced: it is a
-// mistake that would come to light the day it is.
-func (t *translation) regex(field string, l *v1beta2.AllowedList) {
-	if l == nil || l.AllowedRegex == "" {
-		return
+// registry is the syntax of a registry's name, with a repository or without one.
+var registry = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9._-]+)*$`)
+
+// images translates the registries and the pull policies. Capsule compares the name of the
+// registry, so an entry allows all repositories of the registry.
+func (t *translation) images() {
+	spec := &t.tenant.Spec
+	images := &v1alpha1.Images{}
+	if l := spec.ContainerRegistries; l != nil {
+		images.RegistryExpression = t.expression("spec.containerRegistries.allowedRegex", l.AllowedRegex)
+		for i, name := range l.Allowed {
+			if !registry.MatchString(name) {
+				t.note(Refused, fmt.Sprintf("spec.containerRegistries.allowed[%d]", i), "%q is not the name of a registry", name)
+				continue
+			}
+			images.Registries = append(images.Registries, v1alpha1.ImagePattern(name+"/**"))
+		}
+		t.bounded("spec.containerRegistries.allowed", len(images.Registries))
 	}
-	if err := compiles(l.AllowedRegex); err != nil {
+	for _, policy := range spec.ImagePullPolicies {
+		images.PullPolicies = append(images.PullPolicies, string(policy))
+	}
+	if len(images.Registries)+len(images.PullPolicies) > 0 || images.RegistryExpression != "" {
+		t.spec.Workloads.Images = images
+	}
+}
+
+func (t *translation) bounded(field string, entries int) {
+	if entries > maxAllowed {
+		t.note(Refused, field, "there are %d entries, and at most %d can be kept", entries, maxAllowed)
+	}
+}
+
+// expression returns a regular expression, after a check. Capsule and the API server use the
+// same syntax.
+func (t *translation) expression(field, regex string) string {
+	if regex == "" {
+		return ""
+	}
+	if err := compiles(regex); err != nil {
 		t.note(Refused, field, "%v", err)
+		return ""
 	}
+	if len(regex) > maxAllowedExpression {
+		t.note(Refused, field, "it is longer than %d bytes", maxAllowedExpression)
+		return ""
+	}
+	return regex
 }
 
-func (t *translation) selected(field, effect string, l v1beta2.SelectorAllowedList) {
-	// A list that allows nothing allows nothing: it holds back all the more.
-	t.unenforced(field, effect)
-	t.regex(field+".allowedRegex", &l.AllowedList)
+// names translates a list of names. An entry that cannot be a name is left out: it would
+// allow nothing.
+func (t *translation) names(field string, l v1beta2.AllowedList) *v1alpha1.AllowedNames {
+	names := &v1alpha1.AllowedNames{Expression: t.expression(field+".allowedRegex", l.AllowedRegex)}
+	for i, name := range l.Allowed {
+		switch pattern := v1alpha1.ValuePattern(name); {
+		case strings.Contains(name, anything) || !validPattern(name):
+			t.note(Different, fmt.Sprintf("%s.allowed[%d]", field, i), "%q allows nothing: no class and no host has this name", name)
+		case !slices.Contains(names.Allowed, pattern):
+			names.Allowed = append(names.Allowed, pattern)
+		}
+	}
+	t.bounded(field+".allowed", len(names.Allowed))
+	return names
 }
 
-func (t *translation) classes(field, effect string, l *v1beta2.DefaultAllowedList) {
+// selected translates a list of classes. Classes that are allowed by their labels are not
+// translated, so a list with a selector holds back nobody, and the Tenant is refused.
+func (t *translation) selected(field string, l v1beta2.SelectorAllowedList) *v1alpha1.AllowedNames {
+	names := t.names(field, l.AllowedList)
+	if len(l.MatchLabels) > 0 || len(l.MatchExpressions) > 0 {
+		t.unenforced(field, "classes are not selected by their labels, name them in allowed")
+		return nil
+	}
+	return names
+}
+
+func (t *translation) classes(field string, l *v1beta2.DefaultAllowedList) *v1alpha1.AllowedNames {
 	if l == nil {
-		return
+		return nil
 	}
 	if l.Default != "" {
 		t.note(Reported, field+".default", "there is no default for the tenant")
 	}
-	if len(l.Allowed) > 0 || l.AllowedRegex != "" || len(l.MatchLabels) > 0 || len(l.MatchExpressions) > 0 || l.Default == "" {
-		t.selected(field, effect, l.SelectorAllowedList)
+	if len(l.Allowed) == 0 && l.AllowedRegex == "" && len(l.MatchLabels) == 0 && len(l.MatchExpressions) == 0 && l.Default != "" {
+		return nil
 	}
+	return t.selected(field, l.SelectorAllowedList)
 }
 
 func (t *translation) ingress() {
@@ -82,16 +149,18 @@ func (t *translation) ingress() {
 	if o == nil {
 		return
 	}
-	t.classes("spec.ingressOptions.allowedClasses", "Ingresses may name every class", o.AllowedClasses)
-	if o.AllowedHostnames != nil {
-		t.unenforced("spec.ingressOptions.allowedHostnames", "Ingresses may have every host")
-		t.regex("spec.ingressOptions.allowedHostnames.allowedRegex", o.AllowedHostnames)
+	t.spec.Network.IngressClasses = t.classes("spec.ingressOptions.allowedClasses", o.AllowedClasses)
+	switch {
+	case o.AllowedHostnames != nil:
+		t.spec.Network.Hosts = t.names("spec.ingressOptions.allowedHostnames", *o.AllowedHostnames)
+		if o.AllowWildcardHostnames {
+			t.note(Different, "spec.ingressOptions.allowWildcardHostnames", "hosts that begin with an asterisk are refused, since allowedHostnames is set")
+		}
+	case o.AllowWildcardHostnames:
+		t.spec.Network.Hosts = &v1alpha1.AllowedNames{Allowed: []v1alpha1.ValuePattern{anything}}
 	}
 	if s := o.HostnameCollisionScope; s != "" && s != "Disabled" {
 		t.unenforced("spec.ingressOptions.hostnameCollisionScope", "two Ingresses may have one host")
-	}
-	if !o.AllowWildcardHostnames {
-		t.note(Reported, "spec.ingressOptions.allowWildcardHostnames", "hosts that begin with an asterisk are not refused")
 	}
 }
 
@@ -101,28 +170,52 @@ func (t *translation) services() {
 		return
 	}
 	t.added("spec.serviceOptions.additionalMetadata", "Services do not get it", isSet(o.AdditionalMetadata))
+	out := &v1alpha1.Services{}
 	if a := o.AllowedServices; a != nil {
+		out.Types = []string{string(corev1.ServiceTypeClusterIP)}
 		for _, part := range []struct {
-			field, kind string
-			allowed     *bool
-		}{{"nodePort", "NodePort", a.NodePort}, {"externalName", "ExternalName", a.ExternalName}, {"loadBalancer", "LoadBalancer", a.LoadBalancer}} {
-			if part.allowed != nil && !*part.allowed {
-				t.unenforced("spec.serviceOptions.allowedServices."+part.field, fmt.Sprintf("Services may be of type %s", part.kind))
+			allowed *bool
+			kind    corev1.ServiceType
+		}{{a.NodePort, corev1.ServiceTypeNodePort}, {a.LoadBalancer, corev1.ServiceTypeLoadBalancer}, {a.ExternalName, corev1.ServiceTypeExternalName}} {
+			if part.allowed == nil || *part.allowed {
+				out.Types = append(out.Types, string(part.kind))
 			}
 		}
 	}
 	if o.ExternalIPs != nil {
-		t.unenforced("spec.serviceOptions.externalIPs", "Services may have every external address")
+		out.ExternalIPs = t.ranges(o.ExternalIPs.Allowed)
 	}
 	for _, part := range []struct {
 		field string
 		list  *v1beta2.ForbiddenList
-	}{{"forbiddenLabels", o.ForbiddenLabels}, {"forbiddenAnnotations", o.ForbiddenAnnotations}} {
-		if l := part.list; l != nil && (len(l.Denied) > 0 || l.DeniedRegex != "") {
-			t.unenforced("spec.serviceOptions."+part.field, "Services may have them")
-			if err := compiles(l.DeniedRegex); err != nil {
-				t.note(Refused, "spec.serviceOptions."+part.field+".deniedRegex", "%v", err)
-			}
+		out   *[]v1alpha1.ValuePattern
+	}{{"forbiddenLabels", o.ForbiddenLabels, &out.DeniedLabels}, {"forbiddenAnnotations", o.ForbiddenAnnotations, &out.DeniedAnnotations}} {
+		if part.list == nil {
+			continue
+		}
+		field := "spec.serviceOptions." + part.field
+		t.deny(part.out, part.list.Denied, part.list.DeniedRegex, field+".denied", field+".deniedRegex")
+		t.bounded(field, len(*part.out))
+	}
+	t.spec.Network.Services = out
+}
+
+// ranges translates addresses and networks.
+func (t *translation) ranges(addresses []string) []v1alpha1.AddressRange {
+	var all []v1alpha1.AddressRange
+	for i, text := range addresses {
+		prefix, err := netip.ParsePrefix(text)
+		if address, single := netip.ParseAddr(text); single == nil {
+			prefix, err = address.Prefix(address.BitLen())
+		}
+		if err != nil {
+			t.note(Refused, fmt.Sprintf("spec.serviceOptions.externalIPs.allowed[%d]", i), "%q is neither an address nor a network", text)
+			continue
+		}
+		if r := v1alpha1.AddressRange(prefix.Masked().String()); !slices.Contains(all, r) {
+			all = append(all, r)
 		}
 	}
+	t.bounded("spec.serviceOptions.externalIPs.allowed", len(all))
+	return all
 }

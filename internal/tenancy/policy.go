@@ -1,7 +1,6 @@
 package tenancy
 
 import (
-	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -62,9 +61,9 @@ func Parameters(name string, t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfil
 	if policy.KubeConfigs != nil {
 		own.KubeConfigs = policy.KubeConfigs
 	}
-	replaceWorkloads(&own.Workloads, t.Spec.Workloads)
-	replaceNetwork(&own.Network, t.Spec.Network)
-	replaceStorage(&own.Storage, t.Spec.Storage)
+	own.Workloads = workloads(t.Spec.Workloads, own.Workloads)
+	own.Network = network(t.Spec.Network, own.Network)
+	own.Storage = storage(t.Spec.Storage, own.Storage)
 	for _, s := range t.Spec.Sync {
 		switch {
 		case s.Git != nil:
@@ -74,38 +73,6 @@ func Parameters(name string, t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfil
 		}
 	}
 	return spec
-}
-
-// replaceWorkloads puts the fields that a Tenant sets in the place of the profile's.
-func replaceWorkloads(own *v1alpha1.Workloads, set v1alpha1.Workloads) {
-	set = *set.DeepCopy()
-	own.Images = cmp.Or(set.Images, own.Images)
-	own.PriorityClasses = cmp.Or(set.PriorityClasses, own.PriorityClasses)
-	own.RuntimeClasses = cmp.Or(set.RuntimeClasses, own.RuntimeClasses)
-	own.DeviceClasses = cmp.Or(set.DeviceClasses, own.DeviceClasses)
-	if set.Schedulers != nil {
-		own.Schedulers = set.Schedulers
-	}
-	if set.Tolerations != nil {
-		own.Tolerations = set.Tolerations
-	}
-}
-
-// replaceNetwork puts the fields that a Tenant sets in the place of the profile's.
-func replaceNetwork(own *v1alpha1.Network, set v1alpha1.Network) {
-	set = *set.DeepCopy()
-	own.Services = cmp.Or(set.Services, own.Services)
-	own.Hosts = cmp.Or(set.Hosts, own.Hosts)
-	own.IngressClasses = cmp.Or(set.IngressClasses, own.IngressClasses)
-	own.GatewayClasses = cmp.Or(set.GatewayClasses, own.GatewayClasses)
-	own.Gateways = cmp.Or(set.Gateways, own.Gateways)
-}
-
-// replaceStorage puts the fields that a Tenant sets in the place of the profile's.
-func replaceStorage(own *v1alpha1.Storage, set v1alpha1.Storage) {
-	set = *set.DeepCopy()
-	own.Classes = cmp.Or(set.Classes, own.Classes)
-	own.ExistingVolumes = cmp.Or(set.ExistingVolumes, own.ExistingVolumes)
 }
 
 // Exemptions returns the exemptions of objects in a namespace.

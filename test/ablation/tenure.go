@@ -47,6 +47,10 @@ func TenureRows() []Row {
 		singleControl(besideAnOwner(rule("owner-accounts")), "I24-api"),
 		{Controls: []Control{rule("replicators"), rule("manager")}, Attacks: []string{"I15-api-manager"}, Also: []string{"I25-api"}},
 		singleControl(rule("sources"), "I19-api", "S9-api"),
+		singleControl(rule("services"), "W4-api"),
+		singleControl(rule("hosts"), "W5-api"),
+		singleControl(rule("claims"), "W6-api"),
+		singleControl(rule("workloads"), "W7-api", "W10-api"),
 
 		both(crossing("kustomize-controller"), "references", "S1-api"),
 		withOwnCharts(both(crossing("helm-controller"), "references", "S1-api-HelmRelease")),
@@ -55,6 +59,7 @@ func TenureRows() []Row {
 		both(role("create externalartifacts", within, allow([]string{"create"}, "source.toolkit.fluxcd.io", "externalartifacts")), "external-artifacts", "S3-api"),
 		// The attack asks for a token of any account of the namespace; the rule keeps
 		// those of accounts that Flux applies as, and internal/admission shows it.
+		singleControl(role("create endpointslices", within, allow([]string{"create"}, "discovery.k8s.io", "endpointslices")), "W9-api"),
 		singleControl(role("create serviceaccounts/token", within, allow([]string{"create"}, "", "serviceaccounts/token")), "I8-api"),
 		// Owners may patch namespaces: the rule is what says which, and what.
 		singleControl(rule("namespaces"), "I6-api", "I7-api", "I18-api"),
@@ -84,7 +89,7 @@ func TenureRows() []Row {
 		singleControl(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
 		singleControl(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
 		// Who may write everywhere is taken for one of the platform's operators.
-		withOwnCharts(singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "A5-api", "A5-api-ServiceAccount", "I1-git", "I3-api", "I3-git", "I4-api-RoleBinding", "I15-api", "I24-api", "I10-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W1-api", "W2-api", "W2-proxy")),
+		withOwnCharts(singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "A5-api", "A5-api-ServiceAccount", "I1-git", "I3-api", "I3-git", "I4-api-RoleBinding", "I15-api", "I24-api", "I10-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W1-api", "W2-api", "W2-proxy", "W4-api", "W5-api", "W6-api", "W9-api")),
 	}, proxyRows()...)
 }
 

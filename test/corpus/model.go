@@ -117,6 +117,12 @@ func (s state) open() map[string]bool {
 	}
 	namespace := in("patch", "", "namespaces")
 	flagged := "--no-cross-namespace-refs"
+	runs := false
+	for _, w := range [][2]string{
+		{"", "pods"}, {"", "replicationcontrollers"}, {"apps", "deployments"}, {"apps", "replicasets"}, {"apps", "statefulsets"}, {"apps", "daemonsets"}, {"batch", "jobs"}, {"batch", "cronjobs"},
+	} {
+		runs = runs || in("create", w[0], w[1])
+	}
 	account := writes("", "serviceaccounts")
 	return map[string]bool{
 		"I1-api":             syncs && !flag("kustomize-controller", "--default-service-account") && !held("accounts", 0, "kustomizations"),
@@ -134,7 +140,13 @@ func (s state) open() map[string]bool {
 		"N3-api":             receivers && !held("receivers", 0, "receivers"),
 
 		"W3-api": in("create", "", "pods") && !s.labels["pod-security.kubernetes.io/enforce"],
-		"A2-api": s.uncounted(),
+		"W4-api": in("create", "", "services"),
+		"W5-api": in("create", "networking.k8s.io", "ingresses"),
+		"W6-api": in("create", "", "persistentvolumeclaims"),
+		"W7-api": runs,
+		"W9-api":  in("create", "discovery.k8s.io", "endpointslices") || in("create", "", "endpoints"),
+		"W10-api": runs,
+		"A2-api":  s.uncounted(),
 
 		"A5-api":                writes("", "resourcequotas") && len(s.quotas) > 0 || writes(rbacv1.GroupName, "rolebindings"),
 		"W1-api":                writes("", "resourcequotas") && len(s.quotas) > 0,

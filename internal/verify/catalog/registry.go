@@ -102,5 +102,11 @@ func registry() []func(register func(...Attack)) {
 		addForeignSecrets,
 		addForeignSecretsProxy,
 		addNodeTakeover,
+		addForeignAddress,
+		addForeignHosts,
+		addForeignVolume,
+		addSystemPriority,
+		addForgedEndpoints,
+		addForeignNodes,
 	}
 }

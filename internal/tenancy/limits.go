@@ -1,0 +1,77 @@
+package tenancy
+
+import (
+	"cmp"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+)
+
+// replaced returns a list that a Tenant sets, which may be empty, or the profile's.
+func replaced[T any](set, profile []T) []T {
+	if set != nil {
+		return set
+	}
+	return profile
+}
+
+// workloads returns the limits of Pods: the profile's, in which each field that the Tenant
+// sets replaces the same field.
+func workloads(set, profile v1alpha1.Workloads) v1alpha1.Workloads {
+	limits := v1alpha1.Workloads{
+		Images:          profile.Images,
+		PriorityClasses: cmp.Or(set.PriorityClasses, profile.PriorityClasses),
+		RuntimeClasses:  cmp.Or(set.RuntimeClasses, profile.RuntimeClasses),
+		DeviceClasses:   cmp.Or(set.DeviceClasses, profile.DeviceClasses),
+		Schedulers:      replaced(set.Schedulers, profile.Schedulers),
+		Tolerations:     replaced(set.Tolerations, profile.Tolerations),
+	}
+	if set.Images != nil {
+		given := v1alpha1.Images{}
+		if profile.Images != nil {
+			given = *profile.Images
+		}
+		// Both say from where images come.
+		if set.Images.Registries != nil || set.Images.RegistryExpression != "" {
+			given.Registries, given.RegistryExpression = set.Images.Registries, set.Images.RegistryExpression
+		}
+		given.PullPolicies = replaced(set.Images.PullPolicies, given.PullPolicies)
+		given.Digests = cmp.Or(set.Images.Digests, given.Digests)
+		limits.Images = &given
+	}
+	return *limits.DeepCopy()
+}
+
+// network returns the limits of Services and routes: the profile's, in which each field that
+// the Tenant sets replaces the same field.
+func network(set, profile v1alpha1.Network) v1alpha1.Network {
+	limits := v1alpha1.Network{
+		Services:       profile.Services,
+		Hosts:          cmp.Or(set.Hosts, profile.Hosts),
+		IngressClasses: cmp.Or(set.IngressClasses, profile.IngressClasses),
+		GatewayClasses: cmp.Or(set.GatewayClasses, profile.GatewayClasses),
+		Gateways:       cmp.Or(set.Gateways, profile.Gateways),
+	}
+	if set.Services != nil {
+		given := v1alpha1.Services{}
+		if profile.Services != nil {
+			given = *profile.Services
+		}
+		given.Types = replaced(set.Services.Types, given.Types)
+		given.ExternalIPs = replaced(set.Services.ExternalIPs, given.ExternalIPs)
+		given.LoadBalancerClasses = cmp.Or(set.Services.LoadBalancerClasses, given.LoadBalancerClasses)
+		given.DeniedLabels = replaced(set.Services.DeniedLabels, given.DeniedLabels)
+		given.DeniedAnnotations = replaced(set.Services.DeniedAnnotations, given.DeniedAnnotations)
+		limits.Services = &given
+	}
+	return *limits.DeepCopy()
+}
+
+// storage returns the limits of volumes: the profile's, in which each field that the Tenant
+// sets replaces the same field.
+func storage(set, profile v1alpha1.Storage) v1alpha1.Storage {
+	limits := v1alpha1.Storage{
+		Classes:         cmp.Or(set.Classes, profile.Classes),
+		ExistingVolumes: cmp.Or(set.ExistingVolumes, profile.ExistingVolumes),
+	}
+	return *limits.DeepCopy()
+}

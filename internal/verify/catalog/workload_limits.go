@@ -1,0 +1,162 @@
+package catalog
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// hardenedPod returns a Pod that Pod Security admission accepts at every level, with fields in
+// its spec.
+func hardenedPod(id string, fields map[string]any) func(*Scenario) *unstructured.Unstructured {
+	return func(e *Scenario) *unstructured.Unstructured {
+		spec := map[string]any{
+			"automountServiceAccountToken": false,
+			"securityContext":              map[string]any{"runAsNonRoot": true, "runAsUser": int64(65532), "seccompProfile": map[string]any{"type": "RuntimeDefault"}},
+			"containers": []any{map[string]any{
+				"name": "canary", "image": "images.example.com/canary:1", "resources": fewResources(),
+				"securityContext": map[string]any{"allowPrivilegeEscalation": false, "capabilities": map[string]any{"drop": []any{"ALL"}}},
+			}},
+		}
+		for key, value := range fields {
+			spec[key] = value
+		}
+		return object("v1", "Pod", e.Namespace, name(id), map[string]any{"spec": spec})
+	}
+}
+
+// runs returns an attack that creates Pods, each with one of the fields that what describes.
+func runs(id string, what []string, fields []map[string]any) func(context.Context, *Scenario) Finding {
+	var pods []func(*Scenario) *unstructured.Unstructured
+	var all []request
+	for i := range fields {
+		pods = append(pods, hardenedPod(id, fields[i]))
+		all = append(all, request{what: what[i], aimed: creating(pods[i]), own: creating(hardenedPod(id, nil))})
+	}
+	return runsPods(pods, all...)
+}
+
+func addSystemPriority(register func(...Attack)) {
+	register(Attack{
+		ID: "W7", Via: API, Owners: OwnersWithin,
+		Title:    "runs a Pod with a priority of Kubernetes' own components, which evicts the Pods of others",
+		Controls: []string{"policy on Pods"},
+		Fix:      Fix{Advice: "allow tenants only the priority classes that are meant for them, with a ValidatingAdmissionPolicy on Pods and their templates, or with a quota that counts the classes system-node-critical and system-cluster-critical"},
+		Run: runs("w7", []string{"run a Pod before the components of every node", "run a Pod before the components of the cluster"},
+			[]map[string]any{{"priorityClassName": "system-node-critical"}, {"priorityClassName": "system-cluster-critical"}}),
+	})
+}
+
+func addForeignNodes(register func(...Attack)) {
+	register(Attack{
+		ID: "W10", Via: API, Owners: OwnersWithin,
+		Title:    "runs a Pod on nodes that are kept for others",
+		Controls: []string{"policy on Pods"},
+		Fix:      Fix{Advice: "refuse Pods of tenants with spec.nodeName and with tolerations of taints that are not meant for them, with a ValidatingAdmissionPolicy on Pods and their templates"},
+		Run: runs("w10", []string{"run a Pod on a node of its choice, whatever the taints of the node", "run a Pod that tolerates every taint", "run a Pod on the nodes of the control plane"},
+			[]map[string]any{
+				{"nodeName": "control-plane"},
+				{"tolerations": []any{map[string]any{"operator": "Exists"}}},
+				{"tolerations": []any{map[string]any{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}}},
+			}),
+	})
+}
+
+func addForeignAddress(register func(...Attack)) {
+	service := func(fields map[string]any) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			spec := map[string]any{"ports": []any{map[string]any{"port": int64(443)}}, "selector": map[string]any{"app": "canary"}}
+			for key, value := range fields {
+				spec[key] = value
+			}
+			return object("v1", "Service", e.Namespace, name("w4"), map[string]any{"spec": spec})
+		}
+	}
+	own := creating(service(nil))
+	register(Attack{
+		ID: "W4", Via: API, Owners: OwnersWithin,
+		Title:      "takes an address of others with a Service, or opens a port on every node",
+		Controls:   []string{"policy on Services"},
+		References: []string{"CVE-2020-8554", "MTB CPI-5"},
+		Fix:        Fix{Advice: "allow tenants the types of Services that they need and no spec.externalIPs, with a ValidatingAdmissionPolicy on Services or, for the addresses alone, with the admission plugin DenyServiceExternalIPs"},
+		Run: requests(
+			request{what: "take the traffic of all Pods to an address outside of the cluster", aimed: creating(service(map[string]any{"externalIPs": []any{"198.51.100.7"}})), own: own},
+			request{what: "open a port on every node", aimed: creating(service(map[string]any{"type": "NodePort"})), own: own},
+			request{what: "lead a proxy of the platform to any name", aimed: creating(service(map[string]any{"type": "ExternalName", "externalName": "metadata.tenure-canary.example"})), own: own},
+		),
+	})
+}
+
+func addForeignHosts(register func(...Attack)) {
+	ingress := func(host string) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			backend := map[string]any{"service": map[string]any{"name": "canary", "port": map[string]any{"number": int64(80)}}}
+			path := map[string]any{"path": "/", "pathType": "Prefix", "backend": backend}
+			return object("networking.k8s.io/v1", "Ingress", e.Namespace, name("w5"), map[string]any{"spec": map[string]any{
+				"rules": []any{map[string]any{"host": host, "http": map[string]any{"paths": []any{path}}}},
+			}})
+		}
+	}
+	register(Attack{
+		ID: "W5", Via: API, Owners: OwnersWithin,
+		Title:    "takes the requests for the hosts of other tenants, with a wildcard",
+		Controls: []string{"policy on Ingresses"},
+		Fix:      Fix{Advice: "give each tenant a list of hosts, without a wildcard that matches the hosts of others, with a ValidatingAdmissionPolicy on Ingresses and HTTPRoutes"},
+		Run: requests(request{
+			what:  "take the requests for all hosts below a domain that it shares with others",
+			aimed: creating(ingress("*.tenure-canary.example")), own: creating(ingress("w5.tenure-canary.example")),
+		}),
+	})
+}
+
+func addForeignVolume(register func(...Attack)) {
+	claim := func(fields map[string]any) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			spec := map[string]any{"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Mi"}}}
+			for key, value := range fields {
+				spec[key] = value
+			}
+			return object("v1", "PersistentVolumeClaim", e.Namespace, name("w6"), map[string]any{"spec": spec})
+		}
+	}
+	own := creating(claim(nil))
+	register(Attack{
+		ID: "W6", Via: API, Owners: OwnersWithin,
+		Title:    "claims a volume that was made for another tenant",
+		Controls: []string{"policy on PersistentVolumeClaims"},
+		Fix:      Fix{Advice: "refuse claims of tenants with spec.volumeName, spec.selector and an empty storageClassName, with a ValidatingAdmissionPolicy on PersistentVolumeClaims"},
+		Run: requests(
+			request{what: "claim a volume by its name", aimed: creating(claim(map[string]any{"volumeName": "other-tenants-volume"})), own: own},
+			request{what: "claim a volume by its labels", aimed: creating(claim(map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"team": "other"}}})), own: own},
+			request{what: "claim a volume that has no class", aimed: creating(claim(map[string]any{"storageClassName": ""})), own: own},
+		),
+	})
+}
+
+func addForgedEndpoints(register func(...Attack)) {
+	slice := func(e *Scenario) *unstructured.Unstructured {
+		u := object("discovery.k8s.io/v1", "EndpointSlice", e.Namespace, name("w9"), map[string]any{
+			"addressType": "IPv4",
+			"endpoints":   []any{map[string]any{"addresses": []any{"198.51.100.7"}}},
+			"ports":       []any{map[string]any{"port": int64(443)}},
+		})
+		u.SetLabels(map[string]string{"kubernetes.io/service-name": name("w9")})
+		return u
+	}
+	endpoints := func(e *Scenario) *unstructured.Unstructured {
+		return object("v1", "Endpoints", e.Namespace, name("w9"), map[string]any{"subsets": []any{map[string]any{
+			"addresses": []any{map[string]any{"ip": "198.51.100.7"}}, "ports": []any{map[string]any{"port": int64(443)}},
+		}}})
+	}
+	register(Attack{
+		ID: "W9", Via: API, Owners: OwnersWithin,
+		Title:      "leads a Service to an address of others, past their network policies",
+		Controls:   []string{"RBAC"},
+		References: []string{"CVE-2021-25740"},
+		Fix:        Fix{Advice: "give the tenant's role no write verb on endpoints and endpointslices", Rights: true},
+		Run: requests(
+			request{what: "lead a Service to any address with an EndpointSlice", aimed: creating(slice)},
+			request{what: "lead a Service to any address with Endpoints", aimed: creating(endpoints)},
+		),
+	})
+}
