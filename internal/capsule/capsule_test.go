@@ -267,28 +267,14 @@ var examples = map[string]string{
 	"spec.permissions.matchOwners":                                     `permissions: {matchOwners: [{matchLabels: {a: b}}]}`,
 	"spec.namespaceOptions.additionalMetadataList[].namespaceSelector": `namespaceOptions: {additionalMetadataList: [{labels: {a: b}, namespaceSelector: {}}]}`,
 	"spec.namespaceOptions.managedMetadataOnly":                        `namespaceOptions: {managedMetadataOnly: true}`,
-	"spec.containerRegistries":                                         `containerRegistries: {allowed: [registry.example.com]}`,
-	"spec.imagePullPolicies":                                           `imagePullPolicies: [Always]`,
-	"spec.ingressOptions.allowedClasses":                               `ingressOptions: {allowWildcardHostnames: true, allowedClasses: {matchLabels: {a: b}}}`,
 	"spec.ingressOptions.allowedClasses.default":                       `ingressOptions: {allowWildcardHostnames: true, allowedClasses: {default: a}}`,
-	"spec.ingressOptions.allowedHostnames":                             `ingressOptions: {allowWildcardHostnames: true, allowedHostnames: {allowed: [a.example.com]}}`,
 	"spec.ingressOptions.hostnameCollisionScope":                       `ingressOptions: {allowWildcardHostnames: true, hostnameCollisionScope: Cluster}`,
-	"spec.ingressOptions.allowWildcardHostnames":                       `ingressOptions: {hostnameCollisionScope: Disabled}`,
-	"spec.gatewayOptions.allowedClasses":                               `gatewayOptions: {allowedClasses: {allowed: [a]}}`,
 	"spec.gatewayOptions.allowedClasses.default":                       `gatewayOptions: {allowedClasses: {default: a}}`,
 	"spec.serviceOptions.additionalMetadata":                           `serviceOptions: {additionalMetadata: {labels: {a: b}}}`,
-	"spec.serviceOptions.allowedServices":                              `serviceOptions: {allowedServices: {nodePort: false, externalName: true}}`,
-	"spec.serviceOptions.externalIPs":                                  `serviceOptions: {externalIPs: {allowed: []}}`,
-	"spec.serviceOptions.forbiddenLabels":                              `serviceOptions: {forbiddenLabels: {denied: [a]}}`,
-	"spec.serviceOptions.forbiddenAnnotations":                         `serviceOptions: {forbiddenAnnotations: {deniedRegex: a}}`,
 	"spec.podOptions.additionalMetadata":                               `podOptions: {additionalMetadata: {annotations: {a: b}}}`,
-	"spec.storageClasses":                                              `storageClasses: {allowedRegex: a}`,
 	"spec.storageClasses.default":                                      `storageClasses: {default: a}`,
-	"spec.priorityClasses":                                             `priorityClasses: {allowed: [a]}`,
 	"spec.priorityClasses.default":                                     `priorityClasses: {default: a}`,
-	"spec.runtimeClasses":                                              `runtimeClasses: {}`,
 	"spec.runtimeClasses.default":                                      `runtimeClasses: {default: a}`,
-	"spec.deviceClasses":                                               `deviceClasses: {}`,
 	"spec.rules":                                                       `rules: [{enforce: {}}]`,
 	"CapsuleConfiguration spec.ignoreUserWithGroups":                   `ignoreUserWithGroups: [a]`,
 	"CapsuleConfiguration spec.administrators":                         `administrators: [{kind: User, name: a}]`,
@@ -379,5 +365,85 @@ func TestDocument(t *testing.T) {
 	}
 	if diff := cmp.Diff(Document(), string(have)); diff != "" {
 		t.Errorf("run go generate (-want +have):\n%s", diff)
+	}
+}
+
+// The limits of workloads are those of the Tenant of Tenure.
+func TestTranslateWorkloads(t *testing.T) {
+	t.Parallel()
+	names := func(expression string, allowed ...v1alpha1.ValuePattern) *v1alpha1.AllowedNames {
+		return &v1alpha1.AllowedNames{Allowed: allowed, Expression: expression}
+	}
+	for name, tc := range map[string]struct {
+		tenant  string
+		want    func(*v1alpha1.TenantSpec)
+		refused string
+	}{
+		"all fields": {
+			tenant: `
+containerRegistries: {allowed: [docker.io, "registry.example.com:5000/team"], allowedRegex: "^quay[.]io$"}
+imagePullPolicies: [Always]
+ingressOptions: {allowedClasses: {allowed: [public], allowedRegex: ^team-}, allowedHostnames: {allowed: [a.example.com], allowedRegex: "^.*[.]oil[.]example[.]com$"}}
+gatewayOptions: {allowedClasses: {allowed: [shared]}}
+serviceOptions: {allowedServices: {nodePort: false, externalName: false}, externalIPs: {allowed: [192.0.2.1, 198.51.100.7/24, "2001:db8::1"]}, forbiddenLabels: {denied: [a]}, forbiddenAnnotations: {deniedRegex: "^b/"}}
+storageClasses: {allowed: [fast]}
+priorityClasses: {allowed: [high]}
+runtimeClasses: {allowedRegex: sandbox}
+deviceClasses: {allowed: [gpu]}`,
+			want: func(s *v1alpha1.TenantSpec) {
+				s.Workloads = v1alpha1.Workloads{
+					Images:          &v1alpha1.Images{Registries: []v1alpha1.ImagePattern{"docker.io/**", "registry.example.com:5000/team/**"}, RegistryExpression: "^quay[.]io$", PullPolicies: []string{"Always"}},
+					PriorityClasses: names("", "high"), RuntimeClasses: names("sandbox"), DeviceClasses: names("", "gpu"),
+				}
+				s.Network = v1alpha1.Network{
+					Services: &v1alpha1.Services{
+						Types: []string{"ClusterIP", "LoadBalancer"}, ExternalIPs: []v1alpha1.AddressRange{"192.0.2.1/32", "198.51.100.0/24", "2001:db8::1/128"},
+						DeniedLabels: []v1alpha1.ValuePattern{"a"}, DeniedAnnotations: []v1alpha1.ValuePattern{"b/*"},
+					},
+					Hosts: names("^.*[.]oil[.]example[.]com$", "a.example.com"), IngressClasses: names("^team-", "public"), GatewayClasses: names("", "shared"),
+				}
+				s.Storage.Classes = names("", "fast")
+			},
+		},
+		"a name with an asterisk allows no more than it does in Capsule": {
+			tenant: `storageClasses: {allowed: ["*"]}`,
+			want:   func(s *v1alpha1.TenantSpec) { s.Storage.Classes = names("") },
+		},
+		"wildcards are allowed": {
+			tenant: `ingressOptions: {allowWildcardHostnames: true}`,
+			want:   func(s *v1alpha1.TenantSpec) { s.Network.Hosts = names("", "*") },
+		},
+		"a default alone limits nothing":     {tenant: `runtimeClasses: {default: a}`, want: func(*v1alpha1.TenantSpec) {}},
+		"an empty list allows nothing":       {tenant: `priorityClasses: {}`, want: func(s *v1alpha1.TenantSpec) { s.Workloads.PriorityClasses = names("") }},
+		"classes are selected by labels":     {tenant: `storageClasses: {allowed: [a], matchLabels: {b: c}}`, refused: "spec.storageClasses"},
+		"a registry is no name":              {tenant: `containerRegistries: {allowed: ["https://a.example.com"]}`, refused: "spec.containerRegistries.allowed[0]"},
+		"an address is none":                 {tenant: `serviceOptions: {externalIPs: {allowed: [a]}}`, refused: "spec.serviceOptions.externalIPs.allowed[0]"},
+		"an expression does not compile":     {tenant: `ingressOptions: {allowedHostnames: {allowedRegex: "a("}}`, refused: "spec.ingressOptions.allowedHostnames.allowedRegex"},
+		"an expression of registries either": {tenant: `containerRegistries: {allowedRegex: "a("}`, refused: "spec.containerRegistries.allowedRegex"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tenant := &v1beta2.Tenant{}
+			tenant.Name = "oil"
+			if err := yaml.Unmarshal([]byte(tc.tenant), &tenant.Spec); err != nil {
+				t.Fatal(err)
+			}
+			got := Translate(Input{Tenant: tenant})
+			if refusals := got.Refusals(); tc.refused != "" {
+				if len(refusals) != 1 || refusals[0].Field != tc.refused {
+					t.Errorf("got %v, want %s refused", refusals, tc.refused)
+				}
+				return
+			} else if len(refusals) > 0 {
+				t.Fatalf("refused: %v", refusals)
+			}
+			var want v1alpha1.TenantSpec
+			tc.want(&want)
+			for _, diff := range []string{cmp.Diff(want.Workloads, got.Spec.Workloads), cmp.Diff(want.Network, got.Spec.Network), cmp.Diff(want.Storage, got.Spec.Storage)} {
+				if diff != "" {
+					t.Errorf("-want +got:\n%s", diff)
+				}
+			}
+		})
 	}
 }
