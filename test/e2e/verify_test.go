@@ -39,6 +39,8 @@ var plain = []string{
 	// No flag of Flux governs dependencies, and the example has no policy on them.
 	"S5-api", "S5-api-HelmRelease",
 	"S13-api", // charts come from wherever a tenant likes
+	// The example has no policy on Services, Ingresses, claims and Pods.
+	"W4-api", "W5-api", "W6-api", "W7-api", "W10-api",
 }
 
 // foreignDependencies refuse what no flag of Flux does.

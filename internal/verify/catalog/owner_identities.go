@@ -50,8 +50,11 @@ func asIdentity(config *rest.Config, who identity) (client.WithWatch, error) {
 	return newClient(config)
 }
 
-// newClient returns a client that repeats a request to create an object after a conflict.
+// newClient returns a client that repeats a request to create an object after a conflict. It
+// drops the warnings of the API server, which are about the objects of attacks.
 func newClient(config *rest.Config) (client.WithWatch, error) {
+	config = rest.CopyConfig(config)
+	config.WarningHandlerWithContext = rest.NoWarnings{}
 	c, err := client.NewWithWatch(config, client.Options{})
 	if err != nil {
 		return nil, err

@@ -151,7 +151,7 @@ func addForgedEndpoints(register func(...Attack)) {
 	register(Attack{
 		ID: "W9", Via: API, Owners: OwnersWithin,
 		Title:      "leads a Service to an address of others, past their network policies",
-		Controls:   []string{"RBAC"},
+		Controls:   []string{"RBAC", "policy on Endpoints and EndpointSlices"},
 		References: []string{"CVE-2021-25740"},
 		Fix:        Fix{Advice: "give the tenant's role no write verb on endpoints and endpointslices", Rights: true},
 		Run: requests(
