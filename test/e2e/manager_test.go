@@ -177,14 +177,16 @@ func TestManager(t *testing.T) {
 		"chart/Chart.yaml":       "apiVersion: v2\nname: chart\nversion: 1.0.0\n",
 		"chart/templates/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: released}\ndata: {value: chart}\n",
 	})
+	large := newFolder(t, map[string]string{"claim.yaml": largeClaim, "deployment.yaml": largeDeployment})
 	greedy := newFolder(t, map[string]string{"greedy.yaml": greedyManifest})
 	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test", Maps: parseMaps(t,
-		"https://git.example.com/acme/app#main="+app, "https://git.example.com/acme/common#main="+common, "https://git.example.com/acme/greedy#main="+greedy)})
+		"https://git.example.com/acme/app#main="+app, "https://git.example.com/acme/common#main="+common, "https://git.example.com/acme/greedy#main="+greedy, "https://git.example.com/acme/large#main="+large)})
 	expectNothing(t, "everything is ready", failed)
 
 	t.Run("onboarding", func(t *testing.T) { testOnboarding(r.with(t)) })
 	t.Run("refusal", func(t *testing.T) { testRefusal(r.with(t), hooks, server.URL) })
 	t.Run("shared source", func(t *testing.T) { testSharedSource(r.with(t), common) })
+	t.Run("quota moves", func(t *testing.T) { testQuotaMoves(r.with(t)) })
 	t.Run("cluster-scoped kinds", func(t *testing.T) { testClusterScoped(r.with(t)) })
 	t.Run("killed", func(t *testing.T) { testKilledManager(r.with(t)) })
 	t.Run("owners' namespaces", func(t *testing.T) { testOwnersNamespaces(r.with(t)) })
