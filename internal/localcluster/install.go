@@ -48,8 +48,10 @@ func (c *Cluster) loadFleet() error {
 	if options.Branch == "" {
 		options.Branch = "main"
 	}
-	c.Fleet, err = layout.Load(dir, c.opts.Path, options)
-	if err != nil {
+	if c.Fleet, err = layout.Load(dir, c.opts.Path, options); err != nil {
+		if operator := layout.CheckOperator(dir, c.opts.Path); operator != nil {
+			return operator // which explains what is missing
+		}
 		return err
 	}
 	address, err := githost.Address(c.Fleet.Sync.URL)

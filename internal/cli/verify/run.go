@@ -70,14 +70,7 @@ func (v *verification) cluster(ctx context.Context, path string) clusterReport {
 	opts.Path, opts.Maps = path, slices.Clone(opts.Maps)
 	opts.Name = fmt.Sprintf("verify-%d", os.Getpid())
 	f := findings{path: path}
-	cluster, err := v.display.Start(ctx, opts)
-	if err == nil {
-		f.fleet = cluster.Fleet
-		err = v.attack(ctx, cluster, &f)
-		if stopErr := v.display.Stop(cluster); err == nil {
-			err = stopErr
-		}
-	}
+	err := v.runCluster(ctx, opts, &f)
 	switch {
 	case err != nil && interrupted.Err() != nil:
 		f.err = errInterrupted
@@ -89,6 +82,24 @@ func (v *verification) cluster(ctx context.Context, path string) clusterReport {
 	}
 	f.took = time.Since(began)
 	return v.judgement.cluster(f)
+}
+
+// runCluster starts the cluster, attacks it and stops it. It refuses a fleet whose Flux would
+// not be the cluster's: the verdict would be about other flags.
+func (v *verification) runCluster(ctx context.Context, opts localcluster.Options, f *findings) error {
+	if err := layout.CheckOperator(opts.Fleet, opts.Path); err != nil {
+		return err
+	}
+	cluster, err := v.display.Start(ctx, opts)
+	if err != nil {
+		return err
+	}
+	f.fleet = cluster.Fleet
+	err = v.attack(ctx, cluster, f)
+	if stopErr := v.display.Stop(cluster); err == nil {
+		err = stopErr
+	}
+	return err
 }
 
 // errInterrupted is said of a cluster whose run a signal ended.

@@ -50,6 +50,9 @@ func Create(s *workspace.Set, o Options) (*Plan, error) {
 	if err := o.Tenant.validateRepository(); err != nil {
 		return nil, err
 	}
+	if o.Tenant.Name+".yaml" == kustomizationFile {
+		return nil, fmt.Errorf("the tenant name %q %w: the tenant's file in an environment's folder would be %s, which kustomize reads as its own: choose another name", o.Tenant.Name, ErrInvalid, kustomizationFile)
+	}
 	if len(o.Environments) == 0 {
 		return nil, errors.New("no environment is named: say where the tenant is delivered to with --environment NAME=PATH, such as staging=./staging")
 	}
