@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +20,8 @@ import (
 // A fragment is a block of the documentation that is a part of an object or a file.
 type fragment struct {
 	page, begins string
+	// tenant is set if a tenant applies the objects, and not the platform.
+	tenant bool
 	// parts are the objects that the block is a part of.
 	parts []part
 	// read reads a block that is not a part of an object.
@@ -36,8 +40,8 @@ type part struct {
 const (
 	documentedProfile       = "{apiVersion: tenure.dev/v1alpha1, kind: TenancyProfile, metadata: {name: default}}"
 	documentedTenantObject  = "{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: dev-team}, spec: {owners: [{kind: Group, name: dev-team}]}}"
-	documentedKustomization = "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: fragment, namespace: dev-team}, spec: {interval: 1h, prune: true, suspend: true, sourceRef: {kind: GitRepository, name: fragment}}}"
-	documentedRelease       = "{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: fragment, namespace: dev-team}, spec: {interval: 1h, suspend: true}}"
+	documentedKustomization = "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: fragment, namespace: dev-team}, spec: {interval: 1h, prune: true, targetNamespace: dev-team, sourceRef: {kind: GitRepository, name: fragment}}}"
+	documentedRelease       = "{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: fragment, namespace: dev-team}, spec: {interval: 1h, serviceAccountName: gitops-reconciler}}"
 )
 
 // fragments are all blocks of YAML in the documentation that are no complete manifests.
@@ -45,13 +49,13 @@ func fragments() []fragment {
 	return []fragment{
 		{page: "docs/how-to/exempt-warn-break-glass.md", begins: "patches:", read: warns},
 		{page: "docs/how-to/exempt-warn-break-glass.md", begins: "spec:\n  breakGlass:", parts: []part{{object: documentedProfile}}},
-		{page: "docs/how-to/kubeconfig.md", begins: "spec:\n  serviceAccountName:", parts: []part{{object: documentedKustomization}}},
+		{page: "docs/how-to/kubeconfig.md", begins: "spec:\n  serviceAccountName:", tenant: true, parts: []part{{object: documentedKustomization}}},
 		{page: "docs/how-to/limit-workloads.md", begins: "spec:\n  tenants:", parts: []part{{object: documentedProfile}}},
 		{page: "docs/how-to/move-from-capsule.md", begins: "metadata:\n     annotations:", parts: []part{{object: documentedTenantObject}}},
 		{page: "docs/how-to/move-from-capsule.md", begins: "spec:\n     tenants:", parts: []part{{object: documentedProfile}}},
 		{page: "docs/how-to/proxy.md", begins: "spec:\n  clusterResources:", parts: []part{{object: documentedTenantObject}}},
 		{page: "docs/how-to/replicate-objects.md", begins: "spec:\n  objects:", parts: []part{{object: documentedTenantObject}}},
-		{page: "docs/how-to/share-sources.md", begins: "spec:\n  sourceRef:", parts: []part{
+		{page: "docs/how-to/share-sources.md", begins: "spec:\n  sourceRef:", tenant: true, parts: []part{
 			{object: documentedKustomization, fields: []string{"sourceRef"}}, {object: documentedRelease, fields: []string{"chartRef"}},
 		}},
 		{page: "docs/how-to/tenant-object.md", begins: "namespaces:", parts: []part{{object: documentedTenantObject, at: []string{"spec"}}}},
@@ -144,11 +148,20 @@ func (f fragment) objects(block string) ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
+// merge adds fields to an object. It adds to lists what they lack.
 func merge(to, from map[string]any) {
 	for key, value := range from {
-		inner, ok := to[key].(map[string]any)
-		if more, also := value.(map[string]any); ok && also && key != "sourceRef" {
-			merge(inner, more)
+		switch before := to[key].(type) {
+		case map[string]any:
+			if more, ok := value.(map[string]any); ok && key != "sourceRef" {
+				merge(before, more)
+				continue
+			}
+		case []any:
+			more, _ := value.([]any)
+			to[key] = append(before, slices.DeleteFunc(slices.Clone(more), func(item any) bool {
+				return slices.ContainsFunc(before, func(known any) bool { return reflect.DeepEqual(known, item) })
+			})...)
 			continue
 		}
 		to[key] = value
@@ -191,13 +204,14 @@ func pageBlocks(t *testing.T) map[string][]string {
 	return pages
 }
 
-// documentedFragments returns the objects of all fragments, by page, and fails for a block
-// that is neither a complete manifest nor a fragment, and for a fragment without a block.
-func documentedFragments(t *testing.T) map[string][]*unstructured.Unstructured {
+// documentedFragments returns the objects of all fragments, by page: those that the platform
+// applies, and those that a tenant applies. It fails for a block that is neither a complete
+// manifest nor a fragment, and for a fragment without a block.
+func documentedFragments(t *testing.T) (platform, tenant map[string][]*unstructured.Unstructured) {
 	t.Helper()
 	known := fragments()
 	used := make([]bool, len(known))
-	all := map[string][]*unstructured.Unstructured{}
+	platform, tenant = map[string][]*unstructured.Unstructured{}, map[string][]*unstructured.Unstructured{}
 	for page, texts := range pageBlocks(t) {
 		for _, block := range texts {
 			found := strings.HasPrefix(block, "apiVersion:")
@@ -213,6 +227,10 @@ func documentedFragments(t *testing.T) map[string][]*unstructured.Unstructured {
 				if err != nil {
 					t.Errorf("%s: a block cannot be read: %v\n%s", page, err, block)
 				}
+				all := platform
+				if f.tenant {
+					all = tenant
+				}
 				all[page] = append(all[page], objects...)
 			}
 			if !found {
@@ -225,14 +243,14 @@ func documentedFragments(t *testing.T) map[string][]*unstructured.Unstructured {
 			t.Errorf("%s has no block that begins with %q", f.page, f.begins)
 		}
 	}
-	return all
+	return platform, tenant
 }
 
 // TestDocumentedBlocks finds every block of YAML in a list, and reads those that are not
 // for a cluster.
 func TestDocumentedBlocks(t *testing.T) {
 	t.Parallel()
-	if all := documentedFragments(t); len(all) == 0 {
+	if platform, tenant := documentedFragments(t); len(platform) == 0 || len(tenant) == 0 {
 		t.Error("the documentation has no fragments")
 	}
 }

@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,13 +28,14 @@ metadata: {name: tenants, namespace: flux-system}
 spec: {interval: 1h, retryInterval: 2s, path: ./tenants, prune: true, sourceRef: {kind: GitRepository, name: flux-system}}
 `
 
-// TestDocumentedManifests applies every manifest of the README, the tutorial and the
-// how-to pages, and every part of one, to a cluster with the multi-tenant profile, page
-// by page.
+// TestDocumentedManifests applies every manifest that the README, the tutorial and the
+// how-to pages have for the platform, and every part of one, to a cluster with the
+// multi-tenant profile, page by page. TestDocumentedTenant applies those for tenants.
 func TestDocumentedManifests(t *testing.T) {
 	t.Parallel()
 	pages := documentation(t)
-	for page, objects := range documentedFragments(t) {
+	fragments, _ := documentedFragments(t)
+	for page, objects := range fragments {
 		pages[page] = append(pages[page], objects...)
 	}
 	dir, _ := newFleet(t, nil)
@@ -64,8 +68,8 @@ func TestDocumentedManifests(t *testing.T) {
 	}
 }
 
-// besideDocumented is a second Tenant with a quota. Its owner is an account
-// of a namespace that belongs to no tenant.
+// besideDocumented is a second Tenant with a quota, whose owner is an account of a namespace
+// that belongs to no tenant, and what the pages expect to be in the cluster.
 const besideDocumented = `apiVersion: v1
 kind: Namespace
 metadata: {name: home}
@@ -75,45 +79,161 @@ kind: Tenant
 metadata: {name: billing}
 spec:
   owners: [{kind: ServiceAccount, name: robot, namespace: home}]
-  namespaces: {create: [billing-apps, billing-jobs], quota: 3}
+  namespaces: {create: [billing-apps, billing-jobs], quota: 4}
   quotas: [{name: compute, hard: {requests.cpu: "4", pods: "20"}}]
   sync: [{name: apps, git: {url: "https://github.com/acme/billing", branch: main}, path: ./staging}]
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: dev-team, labels: {toolkit.fluxcd.io/tenant: dev-team}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: platform}
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: common, namespace: platform}
+spec: {interval: 1h, url: "https://github.com/acme/common", ref: {branch: main}}
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: HelmChart
+metadata: {name: chart, namespace: platform}
+spec: {interval: 1h, chart: ./chart, sourceRef: {kind: GitRepository, name: common}}
+---
+apiVersion: tenure.dev/v1alpha1
+kind: SourceGrant
+metadata: {name: chart, namespace: platform}
+spec: {to: [{kind: HelmChart, name: chart}], from: [{tenant: dev-team}]}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: platform-shared}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: registry, namespace: platform-shared}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reads-registry, namespace: platform-shared}
+rules: [{apiGroups: [""], resources: [secrets], resourceNames: [registry], verbs: [get]}]
 `
 
-// TestDocumentedTenant runs the fleet of docs/how-to/tenant-object.md beside another
-// Tenant, with the proxy, a home namespace and Flagger's kinds: it is safe, and every
-// attack is judged.
-func TestDocumentedTenant(t *testing.T) {
-	t.Parallel()
-	objects := documentation(t)["docs/how-to/tenant-object.md"]
-	var manifests strings.Builder
-	for _, o := range objects {
-		content, err := yaml.Marshal(o.Object)
+// documentedFleet returns all objects that the documentation has for the platform: the
+// TenancyProfile, and the manifests of the others.
+func documentedFleet(t *testing.T) (profile map[string]any, manifests string) {
+	t.Helper()
+	pages, _ := documentedFragments(t)
+	for page, objects := range documentation(t) {
+		pages[page] = append(objects, pages[page]...)
+	}
+	var text strings.Builder
+	for _, object := range together(t, pages) {
+		if object["kind"] == "TenancyProfile" {
+			profile = object
+			continue
+		}
+		content, err := yaml.Marshal(object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&manifests, "---\n%s", content)
+		fmt.Fprintf(&text, "---\n%s", content)
 	}
+	return profile, text.String()
+}
+
+// together returns the objects of all pages. It merges what several pages say of an object.
+func together(t *testing.T, pages map[string][]*unstructured.Unstructured) []map[string]any {
+	t.Helper()
+	all := map[string]map[string]any{}
+	for _, page := range slices.Sorted(maps.Keys(pages)) {
+		for _, o := range pages[page] {
+			name := strings.Join([]string{o.GetKind(), o.GetNamespace(), o.GetName()}, "/")
+			if all[name] == nil {
+				all[name] = map[string]any{}
+			}
+			merge(all[name], o.Object)
+		}
+	}
+	var objects []map[string]any
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		objects = append(objects, all[name])
+	}
+	return objects
+}
+
+// addToProfile adds fields to the TenancyProfile of a fleet.
+func addToProfile(t *testing.T, dir string, fields map[string]any) {
+	t.Helper()
+	file := filepath.Join(dir, filepath.FromSlash(lockdown.Infrastructure), "profile.yaml")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var profile map[string]any
+	if err := yaml.Unmarshal(content, &profile); err != nil {
+		t.Fatal(err)
+	}
+	merge(profile, fields)
+	if content, err = yaml.Marshal(profile); err != nil {
+		t.Fatal(err)
+	}
+	write(t, string(content), file)
+}
+
+// TestDocumentedTenant runs one fleet of all that the documentation has for the platform,
+// beside another Tenant, with the proxy, a shard, a home namespace and Flagger's kinds: it
+// is safe, and every attack is judged. What the documentation has for tenants, a tenant
+// applies. The patch of exempt-warn-break-glass.md that makes the rules warn is left out: it
+// opens what it says.
+func TestDocumentedTenant(t *testing.T) {
+	t.Parallel()
+	profile, others := documentedFleet(t)
 	dir, _ := newFleet(t, map[string]string{
 		"clusters/test/tenants.yaml": documentedTenants,
-		"tenants/documented.yaml":    manifests.String(),
+		"tenants/documented.yaml":    others,
 		"tenants/beside.yaml":        besideDocumented,
 		"clusters/test/flagger.yaml": string(testcrds.Flagger()),
 	})
-	lockDown(t, dir, lockdown.Options{Tenants: true, Proxy: new(true)})
+	lockDown(t, dir, lockdown.Options{Tenants: true, Proxy: new(true), Shards: []string{"gold"}})
+	addToProfile(t, dir, profile)
 	files := map[string]string{"staging/app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n"}
+	common := map[string]string{
+		"common.yaml":            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: common}\n",
+		"kustomization.yaml":     "resources: [common.yaml]\n",
+		"chart/Chart.yaml":       "apiVersion: v2\nname: chart\nversion: 1.0.0\n",
+		"chart/templates/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: released}\n",
+	}
 	r, failed := start(t, localcluster.Options{
 		Fleet: dir, Path: "clusters/test",
-		Maps: parseMaps(t, "https://github.com/acme/dev-team#main="+newFolder(t, files), "https://github.com/acme/billing#main="+newFolder(t, files)),
+		Maps: parseMaps(t, "https://github.com/acme/dev-team#main="+newFolder(t, files), "https://github.com/acme/billing#main="+newFolder(t, files), "https://github.com/acme/common#main="+newFolder(t, common)),
 	})
 	expectNothing(t, "the fleet is ready", failed)
 	testwait.For(t, "both Tenants to be ready", patience, func() (bool, string) {
 		out := r.kubectl("", "get", "tenants", "-o", `jsonpath={range .items[*].status.conditions[*]}{.type}={.status} {.message}{"\n"}{end}`)
 		return strings.Count(out, "Ready=True") == 2, out
 	})
-	through, report := verify(r)
+	r.applyDocumented("system:serviceaccount:dev-team:gitops-reconciler")
+	through, report := verify(r, "namespace=platform")
 	if len(through) > 0 || len(report.Results) == 0 {
 		t.Errorf("of %d attacks these get through: %v", len(report.Results), through)
+	}
+}
+
+// applyDocumented applies as a tenant's account what the documentation has for tenants, and
+// waits until Flux has done it.
+func (r run) applyDocumented(account string) {
+	r.t.Helper()
+	_, fragments := documentedFragments(r.t)
+	for _, content := range together(r.t, fragments) {
+		o := unstructured.Unstructured{Object: content}
+		text, err := yaml.Marshal(content)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.kubectl(string(text), "apply", "-f", "-", "--as="+account)
+		r.until(o.GetKind()+"/"+o.GetNamespace()+"/"+o.GetName(), "to be ready", func(row flux.Row) bool { return row.State == flux.Ready })
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
@@ -105,10 +106,16 @@ func attackOptions(r run) catalog.Options {
 }
 
 // verify attacks a running fleet and returns which attacks got through, and that
-// every other one was stopped.
-func verify(r run) (through []string, report catalog.Report) {
+// every other one was stopped. The platform's namespaces are those that it finds, and those
+// that are named as for the flag --platform.
+func verify(r run, platform ...string) (through []string, report catalog.Report) {
 	r.t.Helper()
-	report, err := catalog.Run(r.t.Context(), attackOptions(r))
+	options := attackOptions(r)
+	var err error
+	if options.Choice, err = discovery.NewChoice(nil, platform); err != nil {
+		r.t.Fatal(err)
+	}
+	report, err = catalog.Run(r.t.Context(), options)
 	if err != nil {
 		r.t.Fatal(err)
 	}
