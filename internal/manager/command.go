@@ -40,6 +40,9 @@ type Options struct {
 	// Capsule translates Capsule's Tenants. The manager then refuses to run beside Capsule
 	// itself.
 	Capsule bool
+	// Release removes the manager's finalizers from all objects, and does nothing else, so
+	// that the manager can be uninstalled.
+	Release bool
 	// ProxyURL is the server in tenants' kubeconfigs, and ProxyCA the ConfigMap in Namespace
 	// whose key ca.crt holds the trusted certificates.
 	ProxyURL, ProxyCA string
@@ -106,6 +109,7 @@ kubeconfig of KUBECONFIG or the Pod's own account.`,
 	flags.StringVar(&o.EventsAddr, "events-addr", "", "notification-controller's address for events; without it, Alerts of tenants hear nothing of syncs in the platform's namespaces")
 	flags.BoolVar(&o.LeaderElection, "enable-leader-election", false, "let one of several managers work at a time")
 	flags.BoolVar(&o.Capsule, "capsule", false, "make Tenants of Capsule's (capsule.clastix.io); needs config/capsule, and that Capsule itself is gone")
+	flags.BoolVar(&o.Release, "release", false, "remove the manager's finalizers from all objects and do nothing else, before it is uninstalled; ready when no object has one")
 	flags.StringVar(&o.ProxyURL, "proxy-url", "", "address that the kubeconfigs of tenants' accounts lead to (default https://tenure-proxy.NAMESPACE.svc:9001)")
 	flags.StringVar(&o.ProxyCA, "proxy-ca", "tenure-proxy-ca", "`ConfigMap` beside the manager whose key ca.crt holds the authority of --proxy-url's certificate")
 	flags.DurationVar(&o.TokenLifetime, "token-lifetime", time.Hour, "life of the tokens in those kubeconfigs, which are replaced after two thirds of it; at least three times the longest timeout of the TenancyProfile")

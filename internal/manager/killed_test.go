@@ -115,6 +115,7 @@ func TestKilled(t *testing.T) {
 		t.Errorf("the last manager: %v", err)
 	}
 	proxyMoves(t, admin, restConfig, lowest, options)
+	released(t, restConfig, lowest, options, []string{name(count - 1), name(count)})
 }
 
 // killed runs a manager that dies after some writes, or is ended when it has nothing

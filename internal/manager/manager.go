@@ -60,6 +60,9 @@ const (
 func Run(ctx context.Context, config *rest.Config, o Options) error {
 	config = rest.CopyConfig(config)
 	config.QPS = unlimited
+	if o.Release {
+		return runReleaser(ctx, config, o)
+	}
 	mgr, err := ctrl.NewManager(config, managerOptions(o))
 	if err != nil {
 		return fmt.Errorf("cannot make the manager: %w", err)
