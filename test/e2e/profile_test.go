@@ -65,6 +65,17 @@ func TestProfileThereAndBack(t *testing.T) {
 		}
 	}
 
+	// In two steps: the manager removes its finalizers, and then it goes.
+	r.kubectl(leavingTenant, "apply", "-f", "-")
+	r.kubectl("", "wait", "tenants.tenure.dev/leaving", "--for=condition=Ready", atMost)
+	switchTo(t, e, false)
+	r.kubectl("", "-n", "flux-system", "wait", "deployment/tenure-manager", "--for=jsonpath={.spec.strategy.rollingUpdate.maxSurge}=0", atMost)
+	r.kubectl("", "-n", "flux-system", "rollout", "status", "deployment/tenure-manager", atMost)
+	for _, kind := range []string{"tenants.tenure.dev", "tenantparameters.tenure.dev", "resourcequotas"} {
+		if left := r.kubectl("", "get", kind, "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.metadata.finalizers}{"\n"}{end}`); left == "" || strings.Contains(left, "tenure.dev/") {
+			t.Errorf("once the manager is ready, these have its finalizers, or are gone:\n%s", left)
+		}
+	}
 	switchTo(t, e, false)
 	testwait.For(t, "the lockdown to be gone", patience, func() (bool, string) {
 		left := r.kubectl("", "get", "validatingadmissionpolicies,clusterroles", "--selector=app.kubernetes.io/name=tenure", "--output=name")
@@ -82,7 +93,15 @@ func TestProfileThereAndBack(t *testing.T) {
 		failed := r.settle()
 		return len(failed) == 0, fmt.Sprint(failed)
 	})
+	r.kubectl("", "delete", "tenants.tenure.dev/leaving", "namespace/leaving", atMost)
 }
+
+// leavingTenant has objects with each of the manager's finalizers.
+const leavingTenant = `apiVersion: tenure.dev/v1alpha1
+kind: Tenant
+metadata: {name: leaving}
+spec: {namespaces: {create: [leaving]}, quotas: [{name: compute, hard: {requests.cpu: "4"}}]}
+`
 
 // checks runs `tenure check` on a cluster until its exit code and what it says are as
 // they should be: some of it is said by the manager, which may have just started.

@@ -52,7 +52,9 @@ func NewCommand(streams ui.IO) *cobra.Command {
 locks every controller down and cuts its rights, and ` + lockdown.Infrastructure + ` holds the
 rules for tenants and the manager. What changes is shown as a diff first. Running it again
 changes nothing; single-tenant takes out what multi-tenant put in, and nothing
-else. Without an argument it shows what is missing.
+else. It needs two runs: after the first one the manager removes its finalizers, and
+once that is applied, the second one takes the rest out. Without an argument it shows
+what is missing.
 
 With --verify-images it asks the registry who signed Flux's images, pins those that
 are signed as they should be, and keeps all others out of Flux's namespace. Pins stay

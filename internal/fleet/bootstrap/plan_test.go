@@ -156,8 +156,11 @@ func TestPlan(t *testing.T) {
 		t.Errorf("planned again: %v, %v", b.planned.files, err)
 	}
 	b.Profile.Tenants = false
-	if err := b.plan(t.Context()); err != nil || !slices.Contains(b.planned.files, system+"tenure/sync.yaml") {
-		t.Errorf("planned as single-tenant: %v, %v", b.planned.files, err)
+	if err := b.plan(t.Context()); err != nil || !slices.Equal(b.planned.files, []string{system + "tenure/sync.yaml"}) {
+		t.Errorf("planned the first step to single-tenant: %v, %v", b.planned.files, err)
+	}
+	if err := b.plan(t.Context()); err != nil || !slices.Contains(b.planned.files, system+"tenure/rights.yaml") {
+		t.Errorf("planned the second step to single-tenant: %v, %v", b.planned.files, err)
 	}
 	if _, err := os.Stat(b.file(lockdown.Infrastructure)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the lockdown stays when it is taken out: %v", err)

@@ -83,7 +83,7 @@ func TestPins(t *testing.T) {
 		t.Errorf("not all pins were taken out (-before +after):\n%s", diff)
 	}
 	dir = fleetOf(t, pinned)
-	apply(t, dir, "clusters/one", lockdown.Options{})
+	back(t, dir, "clusters/one")
 	if diff := cmp.Diff(before, read(t, dir)); diff != "" {
 		t.Errorf("not all was taken out (-before +after):\n%s", diff)
 	}

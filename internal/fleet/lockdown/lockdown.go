@@ -116,8 +116,12 @@ func Make(f *layout.Fleet, o Options) (*Plan, error) {
 	return t.multi(o)
 }
 
-// single takes out what multi put in.
+// single takes out what multi put in. While the manager runs in the cluster, single first
+// lets it release its objects, and the next call removes it.
 func (t *tree) single() (*Plan, error) {
+	if plan, err := t.release(); plan != nil || err != nil {
+		return plan, err
+	}
 	if err := t.disconnect(); err != nil {
 		return nil, err
 	}
@@ -162,35 +166,13 @@ func (t *tree) farewell() ([]string, error) {
 	notes := []string{fmt.Sprintf("the account %s stays in the cluster, since what is deleted now is deleted as it; once all is ready: kubectl delete clusterrolebinding/%s-%s; kubectl -n %s delete serviceaccount/%s",
 		RootAccount, RootAccount, in, in, RootAccount)}
 	notes = append(notes,
-		"what the manager made stays: its accounts and role bindings are what tenants deliver with. No program serves its finalizers any more; once its Deployment is gone, take them away, or Tenants and tenants' namespaces cannot be deleted: "+strings.Join(releases(t.hadCapsule()), "; "),
-		"after that, its quotas and parameters are taken away with: kubectl delete resourcequotas -A -l "+tenancy.LabelManaged+"="+tenancy.ManagedValue+"; kubectl delete tenantparameters.tenure.dev -A --all",
+		"what the manager made stays: its accounts and role bindings are what tenants deliver with. Its quotas and parameters are taken away with: kubectl delete resourcequotas -A -l "+tenancy.LabelManaged+"="+tenancy.ManagedValue+"; kubectl delete tenantparameters.tenure.dev -A --all",
 		"Tenure's kinds and the posture stay too, so that nothing is refused while the rules go; after all else: kubectl delete customresourcedefinitions tenancyprofiles.tenure.dev tenantparameters.tenure.dev")
 	if len(leftover) > 0 {
 		notes = append(notes, fmt.Sprintf("a cluster that was bootstrapped while it was multi-tenant keeps fields of the root; once this is applied: kubectl -n %s patch kustomizations.kustomize.toolkit.fluxcd.io/%s --type=merge -p '{\"spec\":{%s}}'",
 			in, t.fleet.Sync.Kustomization, strings.Join(leftover, ",")))
 	}
 	return notes, nil
-}
-
-// releases returns the commands that remove the manager's finalizers from all objects; capsule
-// adds the commands for Capsule's kinds.
-func releases(capsule bool) []string {
-	const patch = ` | xargs -r -L1 kubectl patch --type=merge -p '{"metadata":{"finalizers":null}}'`
-	cluster := []string{"tenants.tenure.dev"}
-	namespaced := []string{"tenantparameters.tenure.dev", "resourcequotas -l " + tenancy.LabelQuotaScope + "=" + tenancy.QuotaScopeTenant}
-	if capsule {
-		cluster = append(cluster, "tenants.capsule.clastix.io", "globaltenantresources.capsule.clastix.io")
-		namespaced = append(namespaced, "tenantresources.capsule.clastix.io")
-	}
-	var commands []string
-	for _, kind := range cluster {
-		commands = append(commands, "kubectl get "+kind+" -o name"+patch)
-	}
-	for _, kind := range namespaced {
-		name, _, _ := strings.Cut(kind, " ")
-		commands = append(commands, "kubectl get "+kind+` -A -o jsonpath='{range .items[*]}-n {.metadata.namespace} `+name+`/{.metadata.name}{"\n"}{end}'`+patch)
-	}
-	return commands
 }
 
 // disconnect takes the component out of Flux's kustomization file, and gives the
