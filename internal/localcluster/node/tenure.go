@@ -20,6 +20,7 @@ func TenureServer(binDir string) []Program {
 			{Name: "capsule", Kind: KindBool},
 			{Name: "proxy-url", Kind: KindURL},
 			{Name: "proxy-ca", Kind: KindString},
+			{Name: "release", Kind: KindBool},
 			{Name: "token-lifetime", Kind: KindDuration},
 			eventsURL,
 			// Unlike Flux's it works on a host: the namespace is in the
