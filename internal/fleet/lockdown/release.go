@@ -49,7 +49,7 @@ func (t *tree) release() (*Plan, error) {
 	t.now[file] = after
 	in := t.fleet.Sync.Namespace
 	return &Plan{Changes: t.changes(), Notes: []string{fmt.Sprintf(
-		"this is the first of two steps: the manager removes its finalizers, so that Tenants and tenants' namespaces can be deleted without it; nothing else changes. Once this is applied, wait for the manager: kubectl -n %[1]s wait deployment/%[2]s --for=jsonpath='{.spec.strategy.rollingUpdate.maxSurge}'=0 --timeout=10m && kubectl -n %[1]s rollout status deployment/%[2]s; then run the command again, which removes the profile",
+		"this is the first of two steps: the manager removes its finalizers, so that Tenants and tenants' namespaces can be deleted without it; until the second step, owners create no namespaces. Once this is applied, wait for the manager: kubectl -n %[1]s wait deployment/%[2]s --for=jsonpath='{.spec.strategy.rollingUpdate.maxSurge}'=0 --timeout=10m && kubectl -n %[1]s rollout status deployment/%[2]s; then run the command again, which removes the profile",
 		in, managerName)}}, nil
 }
 
