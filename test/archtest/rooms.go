@@ -52,7 +52,7 @@ var layers = []layer{
 	{
 		folder:  "internal/cli",
 		does:    "one package per command of `tenure`",
-		imports: []string{"internal/verify", "internal/localcluster", "internal/fleet", "internal/discovery", "internal/tenancy", "internal/images", "internal/flux", "internal/ui", "config", "api"},
+		imports: []string{"internal/verify", "internal/localcluster", "internal/fleet", "internal/discovery", "internal/tenancy", "internal/images", "internal/release", "internal/flux", "internal/ui", "config", "api"},
 	},
 	{
 		folder:  "internal/verify",
@@ -67,7 +67,7 @@ var layers = []layer{
 	{
 		folder:  "internal/fleet",
 		does:    "the platform's repository: `layout`, `workspace`, `yamledit`, `yamlpath`, `lockdown`, `tenantrepo`, `bootstrap`, `scaffold`, `secrets`",
-		imports: []string{"internal/admission", "internal/tenancy", "internal/images", "internal/flux", "config", "api"},
+		imports: []string{"internal/admission", "internal/tenancy", "internal/images", "internal/release", "internal/flux", "config", "api"},
 	},
 	{
 		folder:  "internal/manager",
@@ -102,6 +102,10 @@ var layers = []layer{
 	{
 		folder: "internal/images",
 		does:   "verifies the signatures of images",
+	},
+	{
+		folder: "internal/release",
+		does:   "which version a program is, and which image belongs to it",
 	},
 	{
 		folder: "internal/flux",

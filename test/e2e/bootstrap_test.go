@@ -88,7 +88,8 @@ func TestBootstrap(t *testing.T) {
 			ca = file
 		}
 	}
-	token := []string{"GIT_PASSWORD=t0ken", "--url=" + fleetURL, "--token-auth", "--ca-file", ca}
+	const image = "registry.example.com/acme/tenure-server:v9"
+	token := []string{"GIT_PASSWORD=t0ken", "--url=" + fleetURL, "--token-auth", "--ca-file", ca, "--manager-image", image}
 
 	r.bootstrap("GIT_PASSWORD=t0ken", "--url=https://git.example.com/acme/none", "--token-auth").
 		fails("a repository that is not there", patience, "repository is not found", "check --url")
@@ -123,6 +124,12 @@ func TestBootstrap(t *testing.T) {
 		failed := r.settle()
 		return len(failed) == 0, fmt.Sprint(failed)
 	})
+	manager := func(r run) string {
+		return r.field("flux-system", "deployment/tenure-manager", ".spec.template.spec.containers[0].image")
+	}
+	if got := manager(r); got != image {
+		t.Errorf("the manager has the image %s, want %s", got, image)
+	}
 	if strings.Contains(killed.out.String()+completed.out.String(), "t0ken") {
 		t.Error("the token is printed")
 	}
@@ -138,6 +145,9 @@ func TestBootstrap(t *testing.T) {
 		fails("the cluster follows another repository", patience, "it follows", fleetURL)
 	t.Run("Drift", func(t *testing.T) { testBootstrapDrift(r.with(t)) })
 	t.Run("SSH", func(t *testing.T) { testBootstrapSSH(r.with(t)) })
+	if got := manager(r); got != image {
+		t.Errorf("a bootstrap without --manager-image took the image %s, want that it keeps %s", got, image)
+	}
 }
 
 // testBootstrapDrift looks at what was bootstrapped with the commands for that.

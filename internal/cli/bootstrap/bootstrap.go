@@ -34,6 +34,7 @@ type options struct {
 	capsule                 bool
 	capsuleGiven            *bool // nil keeps the fleet's setting
 	allow                   []string
+	image                   string // of tenure-server
 	components, extra       []string
 	author                  gitrepo.Author
 	appendix, secretName    string
@@ -99,6 +100,7 @@ func (o *options) add(cmd *cobra.Command) {
 	flags.StringVar(&o.mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
 	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from beside those that the fleet shows, as `KIND=PATTERN` with git, helm or oci; repeatable")
 	flags.BoolVar(&o.capsule, "capsule", false, "with Capsule's kinds, which the manager translates (default: as the fleet has it)")
+	flags.StringVar(&o.image, "manager-image", "", "image of tenure-server for the manager and the proxy, as `REPOSITORY:TAG`, or with @sha256:… (default: the fleet's, or the image of this version)")
 	flags.StringSliceVar(&o.components, "components", bootstrap.DefaultComponents(), "the controllers of Flux")
 	flags.StringSliceVar(&o.extra, "components-extra", nil, "further controllers: image-reflector-controller, image-automation-controller")
 	flags.StringVar(&o.author.Name, "author-name", "Flux", "author of the commit")
@@ -125,7 +127,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	opts := bootstrap.Options{
 		Path:    path.Clean(filepath.ToSlash(o.path)),
-		Profile: lockdown.Options{Tenants: o.security == "multi-tenant", Warn: o.mode == "warn", Allow: o.allow, Capsule: o.capsuleGiven},
+		Profile: lockdown.Options{Tenants: o.security == "multi-tenant", Warn: o.mode == "warn", Allow: o.allow, ManagerImage: o.image, Capsule: o.capsuleGiven},
 		Author:  o.author, Appendix: o.appendix, SecretName: o.secretName,
 		Interval: o.interval, Timeout: o.timeout, Key: o.access.key,
 		DeployKey: o.deployKey,
@@ -194,6 +196,11 @@ func (o *options) check() error {
 		return fmt.Errorf("--mode is enforce or warn, not %q", o.mode)
 	case o.interval < 0 || o.timeout <= 0:
 		return errors.New("--interval and --timeout are longer than nothing")
+	}
+	if o.image != "" {
+		if err := lockdown.CheckImage(o.image); err != nil {
+			return err
+		}
 	}
 	if err := bootstrap.CheckPath(o.path); err != nil {
 		return err

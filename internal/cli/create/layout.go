@@ -40,7 +40,7 @@ there already is kept; run it again to add a cluster.`,
 	flags.StringVar(&f.AgeRecipient, "age-recipient", "", "age public key to encrypt the tenants' credentials for")
 	flags.StringVar(&security, "security-profile", "multi-tenant", "multi-tenant or single-tenant")
 	flags.StringArrayVar(&f.Profile.Allow, "allow", nil, "an address that tenants may fetch from, as `KIND=PATTERN` with git, helm or oci; repeatable")
-	flags.StringVar(&f.Profile.ManagerImage, "manager-image", "", "image of tenure-server for the manager, as `REPOSITORY:TAG` (default: the one of this version)")
+	flags.StringVar(&f.Profile.ManagerImage, "manager-image", "", "image of tenure-server for the manager and the proxy, as `REPOSITORY:TAG`, or with @sha256:… (default: the image of this version)")
 	confirm.Add(cmd)
 	return cmd
 }

@@ -60,6 +60,9 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 			if err != nil {
 				return err
 			}
+			if note := lockdown.Unreleased(image); note != "" && security == "multi-tenant" {
+				fmt.Fprintf(streams.Err, "warning: %s\n", note)
+			}
 			_, err = streams.Out.Write(manifests)
 			return err
 		},
@@ -74,6 +77,6 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 	flags.StringVar(&mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
 	flags.StringArrayVar(&allow, "allow", nil, "an address that tenants may fetch from, as `KIND=PATTERN` with git, helm or oci; repeatable")
 	flags.StringArrayVar(&shards, "shard", nil, "`NAME` of a shard: controllers of its own for tenants whose namespaces have the label sharding.fluxcd.io/key: NAME; repeatable")
-	flags.StringVar(&image, "manager-image", "", "image of tenure-server for the manager, as `REPOSITORY:TAG` (default: the one of this version)")
+	flags.StringVar(&image, "manager-image", "", "image of tenure-server for the manager and the proxy, as `REPOSITORY:TAG`, or with @sha256:… (default: the image of this version)")
 	return cmd
 }

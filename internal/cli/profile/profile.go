@@ -90,7 +90,7 @@ until the next --verify-images; after an update of Flux it has to be run again.`
 	flags.StringVar(&o.path, "path", "", "the cluster's folder in the fleet, such as clusters/staging")
 	flags.StringVar(&o.mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
 	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from beside those that the fleet shows, as `KIND=PATTERN` with git, helm or oci; repeatable")
-	flags.StringVar(&o.managerImage, "manager-image", "", "image of tenure-server for the manager, as `REPOSITORY:TAG` (default: the fleet's, or the one of this version)")
+	flags.StringVar(&o.managerImage, "manager-image", "", "image of tenure-server for the manager and the proxy, as `REPOSITORY:TAG`, or with @sha256:… (default: the fleet's, or the image of this version)")
 	flags.BoolVar(&o.proxy, "proxy", false, "with the proxy, which shows tenants their part of the cluster (default: as the fleet has it)")
 	flags.BoolVar(&o.capsule, "capsule", false, "with Capsule's kinds, which the manager translates (default: as the fleet has it)")
 	flags.StringArrayVar(&o.shards, shardFlag, nil, "`NAME` of a shard: controllers of its own for tenants whose namespaces have the label sharding.fluxcd.io/key: NAME; repeatable, and empty takes all out (default: the fleet's)")

@@ -4,10 +4,10 @@ package version
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenure-dev/tenure/internal/release"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
@@ -24,12 +24,6 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	}
 }
 
-// Version is the version of the module that the program was built from, such as
-// v0.1.0, or "(devel)" for a build of a working tree without a tag.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version
-}
+// Version is the version that the program was built as, such as v0.1.0, or "(devel)" for
+// a build that records none.
+func Version() string { return release.Current().Version }

@@ -61,7 +61,7 @@ type Options struct {
 	// the kinds git, helm and oci. They are added to the profile if it lacks them.
 	Allow []string
 	// ManagerImage is the image of `tenure-server`. If it is empty, the fleet keeps its image,
-	// or gets the image of [config.Manager] if it has none.
+	// or gets the image of this build (package release) if a person chose none.
 	ManagerImage string
 	// Proxy reports whether the proxy is installed beside the manager, with its image. Nil
 	// keeps the fleet's choice, which at first is no proxy.
@@ -257,6 +257,9 @@ func (t *tree) multi(o Options) (*Plan, error) {
 		return nil, err
 	}
 	plan := &Plan{Changes: t.changes(), Notes: append(locked.notes(), notes...)}
+	if note := Unreleased(managerImage(t.now[managerFile])); note != "" {
+		plan.Notes = append(plan.Notes, note)
+	}
 	if len(t.fleet.Overlay) > 0 {
 		plan.Notes = append(plan.Notes, "the fleet does not hold Flux's manifests yet: what was planned was tried with those that Tenure carries")
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/images"
+	"github.com/tenure-dev/tenure/internal/release"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -45,23 +46,60 @@ func (t *tree) writeManager(c *component, o Options, capsule bool) error {
 	return err
 }
 
-// managerManifests returns the manager's manifests for a namespace, with the wanted image, or with
-// the image that a person chose before by repository or digest.
+// managerManifests returns the manager's manifests for a namespace, with the image that
+// [chooseImage] returns.
 func managerManifests(namespace, before, wanted string) (string, error) {
 	manifests := string(config.Manager())
-	ours := managerImageLine.FindStringSubmatch(manifests)[2]
-	image := wanted
-	if image == "" {
-		image = ours
-		if chosen := managerImage(before); chosen != "" && (repository(chosen) != repository(ours) || strings.Contains(chosen, "@")) {
-			image = chosen
-		}
-	}
-	if !imageReference.MatchString(image) {
-		return "", fmt.Errorf("cannot take %q as the manager's image: write HOST/REPOSITORY:TAG, or with @sha256:… in the tag's place", image)
+	image := chooseImage(managerImage(before), wanted, release.Current())
+	if err := CheckImage(image); err != nil {
+		return "", err
 	}
 	manifests = managerImageLine.ReplaceAllString(manifests, "${1}"+image)
 	return moved(manifests, namespace), nil
+}
+
+// CheckImage returns an error if the text is no image with a host and a tag or digest.
+func CheckImage(image string) error {
+	if !imageReference.MatchString(image) {
+		return fmt.Errorf("cannot take %q as the manager's image: write HOST/REPOSITORY:TAG, or with @sha256:… in the tag's place", image)
+	}
+	return nil
+}
+
+// formerRepository is the repository that fleets name which were locked down before the
+// first release. No image was ever there.
+const formerRepository = "tenure.dev/tenure-server"
+
+// chooseImage returns the image of the manager: the wanted one; or else the one that the fleet
+// names, if a person chose it by repository or digest; or else the image of this build. A
+// development build, which has no image, keeps whatever image the fleet names.
+func chooseImage(before, wanted string, build release.Build) string {
+	ours := build.Image()
+	switch at := repository(before); {
+	case wanted != "":
+		return wanted
+	case before == "":
+		return ours
+	case strings.Contains(before, "@"):
+		return before
+	case at == formerRepository:
+		return ours
+	case at != repository(ours) || !build.Released():
+		return before
+	}
+	return ours
+}
+
+// Unreleased returns a warning if the image does not exist, because this program is a
+// development build and the image is its default; otherwise it returns nothing. An empty
+// image is the default.
+func Unreleased(image string) string {
+	build := release.Current()
+	if build.Released() || image != "" && image != build.Image() {
+		return ""
+	}
+	return fmt.Sprintf("there is no released image of this development build (%s), so the manager cannot start on a cluster whose nodes pull images: "+
+		"name an image with --manager-image, or build and push one with `make image PUSH=REPOSITORY:TAG` in Tenure's repository", build.Version)
 }
 
 // moved returns manifests of [config] for another namespace of Flux, in which the manager

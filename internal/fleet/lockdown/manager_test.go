@@ -13,7 +13,7 @@ const managerFile = "infrastructure/tenure/manager/manager.yaml"
 // follows Tenure's version.
 func TestManagerImage(t *testing.T) {
 	t.Parallel()
-	const ours, mirror = "image: tenure.dev/tenure-server:v", "registry.example.com:5000/mirror/tenure-server:v1"
+	const ours, mirror = "image: ghcr.io/tenure-dev/tenure-server:unreleased", "registry.example.com:5000/mirror/tenure-server:v1"
 	digest := "registry.example.com/tenure-server@sha256:" + strings.Repeat("a", 64)
 	plain := small(t, nil)
 	apply(t, plain, "clusters/one", lockdown.Options{Tenants: true, ManagerImage: "registry.example.com/x:1"})
@@ -24,7 +24,7 @@ func TestManagerImage(t *testing.T) {
 		{reason: "a digest is named", wanted: digest, want: digest},
 		{reason: "it was named before", before: mirror, want: mirror},
 		{reason: "another was named before", before: mirror, wanted: digest, want: digest},
-		{reason: "an older one of ours follows", before: "tenure.dev/tenure-server:v0.0.1", want: ours},
+		{reason: "the name from before the first release follows", before: "tenure.dev/tenure-server:v0.1.0", want: ours},
 		{reason: "neither a tag nor a digest says which", wanted: "registry.example.com/tenure-server", fails: "HOST/REPOSITORY:TAG"},
 		{reason: "YAML in it would be written", wanted: "a/b:c\n  x: y", fails: "as the manager's image"},
 	} {

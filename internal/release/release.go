@@ -1,0 +1,69 @@
+// Package release says which version of Tenure a program is, and which image of
+// tenure-server belongs to that version.
+//
+// The build sets both variables (go build -ldflags "-X …"); `make build VERSION=… REPOSITORY=…`
+// and `make image` do it. Without them the version is the module's, as the go command
+// records it, and the repository is [DefaultRepository].
+package release
+
+import (
+	"regexp"
+	"runtime/debug"
+)
+
+// DefaultRepository is where releases of Tenure publish the image of tenure-server.
+const DefaultRepository = "ghcr.io/tenure-dev/tenure-server"
+
+// Unreleased is the tag in manifests of a development build. No image has it.
+const Unreleased = "unreleased"
+
+// The variables that the linker sets: -X github.com/tenure-dev/tenure/internal/release.version=v1.2.3
+var (
+	version    = ""
+	repository = DefaultRepository
+)
+
+// Build describes a program.
+type Build struct {
+	// Version is a version such as v0.1.0, or "(devel)" if the build recorded none.
+	Version string
+	// Repository is the repository of the image, without a tag.
+	Repository string
+}
+
+// Current returns the build of this program.
+func Current() Build {
+	b := Build{Version: version, Repository: repository}
+	if b.Version != "" {
+		return b
+	}
+	b.Version = "(devel)"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		b.Version = info.Main.Version
+	}
+	return b
+}
+
+var (
+	// tagged matches the semantic versions that can be a tag of Git and of an image: with a
+	// pre-release, and without build metadata such as +dirty.
+	tagged = regexp.MustCompile(`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$`)
+	// pseudo matches the versions that the go command makes of a commit without a tag:
+	// https://go.dev/ref/mod#pseudo-versions.
+	pseudo = regexp.MustCompile(`[-.][0-9]{14}-[0-9a-f]{12}$`)
+)
+
+// Released reports whether the program was built as a version that a tag names. Only for
+// such a version an image is published.
+func (b Build) Released() bool {
+	return tagged.MatchString(b.Version) && !pseudo.MatchString(b.Version)
+}
+
+// Image returns the image of tenure-server of this version. For a development build it is
+// a name with the tag [Unreleased], under which no image exists.
+func (b Build) Image() string {
+	if !b.Released() {
+		return b.Repository + ":" + Unreleased
+	}
+	return b.Repository + ":" + b.Version
+}

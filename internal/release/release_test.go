@@ -1,0 +1,46 @@
+package release_test
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/tenure-dev/tenure/internal/release"
+)
+
+func TestImage(t *testing.T) {
+	t.Parallel()
+	const repository = "registry.example.com/tenure-server"
+	for _, tt := range []struct{ reason, version, want string }{
+		{"a version has an image", "v0.1.0", "v0.1.0"},
+		{"a pre-release is a tag, too", "v1.0.0-rc.1", "v1.0.0-rc.1"},
+		{"a build without a version", "(devel)", release.Unreleased},
+		{"a commit without a tag before it", "v0.0.0-20261123113520-30b471d9abcd", release.Unreleased},
+		{"a commit after a version", "v0.1.1-0.20261123113520-30b471d9abcd", release.Unreleased},
+		{"a commit after a pre-release", "v0.1.0-rc.1.0.20261123113520-30b471d9abcd", release.Unreleased},
+		{"changes that are not committed", "v0.1.0+dirty", release.Unreleased},
+		{"a tag of an image cannot have it", "v0.1.0/../x", release.Unreleased},
+	} {
+		b := release.Build{Version: tt.version, Repository: repository}
+		if got, want := b.Image(), repository+":"+tt.want; got != want {
+			t.Errorf("%s: %s has the image %s, want %s", tt.reason, tt.version, got, want)
+		}
+		if got := b.Released(); got != (tt.want != release.Unreleased) {
+			t.Errorf("%s: released is %t", tt.reason, got)
+		}
+	}
+}
+
+// TestLinker sets the variables as the build does: a name that the linker does not find
+// would be ignored without an error.
+func TestLinker(t *testing.T) {
+	t.Parallel()
+	const pkg = "github.com/tenure-dev/tenure/internal/release"
+	flags := "-X " + pkg + ".version=v1.2.3 -X " + pkg + ".repository=registry.example.com/x"
+	out, err := exec.CommandContext(t.Context(), "go", "run", "-ldflags", flags, "./testdata/print").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if got, want := string(out), "v1.2.3 registry.example.com/x:v1.2.3 true\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
