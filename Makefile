@@ -24,13 +24,18 @@ TESTED := $(filter-out cluster,$(MODULES))
 RACE = $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && echo -race)
 
 # Packages that are tested without the race detector, which makes them slower, up to five
-# times, and finds little there: test/e2e runs the built programs, and the others start no
-# goroutines. `make test UNRACED=` tests them with it.
-UNRACED ?= ./test/e2e ./internal/fleet/lockdown ./internal/verify/autofix
+# times or, where they compress a program, thirty, and finds little there: test/e2e runs the
+# built programs, and the others start no goroutines. `make test UNRACED=` tests them with it.
+UNRACED ?= ./test/e2e ./hack/image ./internal/fleet/lockdown ./internal/verify/autofix
 
 # How long the tests of one package may take: those of test/e2e take some 25 minutes
 # beside others, and all of .ci/run is to end within an hour.
 TIMEOUT ?= 55m
+
+# The version as which the programs are built, and the repository of the image that belongs
+# to it: `make build VERSION=v0.1.0 REPOSITORY=registry.example.com/tenure-server`. Without
+# them it is a development build, or the commit's tag.
+STAMP = $(if $(VERSION),-version '$(VERSION)') $(if $(REPOSITORY),-repository '$(REPOSITORY)')
 
 # The go command uses every core by itself: programs are built one by one.
 .NOTPARALLEL:
@@ -41,7 +46,7 @@ help: ## list the targets
 
 .PHONY: build
 build: $(BIN)/tenure-cluster $(FLUX) | check-tools ## build every program into bin/
-	@$(GO) run ./hack/build -o $(BIN) tenure tenure-server tenure-sigstore
+	@$(GO) run ./hack/build $(STAMP) -o $(BIN) tenure tenure-server tenure-sigstore
 
 # Unlike our own programs, Kubernetes and Flux change only with their versions,
 # so make's timestamps decide, and an unchanged program costs nothing.
@@ -147,9 +152,20 @@ fuzz: check-tools ## let each fuzz test look for input that breaks it, for FUZZT
 bench: build ## run the benchmarks
 	@$(GO) test -run '^$$' -bench . -benchmem -timeout $(TIMEOUT) ./...
 
+# What an image is built from, and where it goes: docs/how-to/release.md.
+IMAGE = $(GO) run ./hack/image $(STAMP) $(if $(KEY),-key '$(KEY)') $(if $(PUSH),-push '$(PUSH)') $(if $(BUILDER),-builder '$(BUILDER)')
+
+.PHONY: image
+image: check-tools ## build the image of tenure-server into dist/, without Docker; KEY=cosign.key signs it, PUSH=REPOSITORY:TAG pushes it
+	@$(IMAGE)
+
+.PHONY: release
+release: check-tools ## the same from a tagged commit without changes, signed with KEY=cosign.key
+	@$(IMAGE) -release
+
 .PHONY: clean
 clean: ## remove what was built (the go command keeps its cache)
-	@rm -rf $(BIN)
+	@rm -rf $(BIN) dist
 
 .PHONY: check-tools
 check-tools:

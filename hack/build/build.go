@@ -22,6 +22,7 @@ const stopTimeout = 5 * time.Second
 type builder struct {
 	root     string
 	bin      string // absolute
+	stamp    string // flags of the linker for Tenure's own programs
 	progress *progress
 }
 
@@ -62,6 +63,7 @@ func (b builder) build(ctx context.Context, p program) error {
 	vcs := "-buildvcs=false"
 	if p.module == "." {
 		vcs = "-buildvcs=auto"
+		flags += b.stamp
 	}
 	if err := b.goCommand(ctx, dir, func(string) {}, "build", "-v", vcs, "-ldflags="+flags, "-o", file, p.pkg); err != nil {
 		return err

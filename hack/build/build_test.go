@@ -252,6 +252,33 @@ func TestRunCopied(t *testing.T) {
 	}
 }
 
+// TestRunStamped builds Tenure's own program and one of others as a version.
+func TestRunStamped(t *testing.T) {
+	root := sources(t, `echo "$all" >"$out"`)
+	if err := os.MkdirAll(filepath.Join(root, "cmd/tenure"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	var errOut bytes.Buffer
+	args := []string{"-C", root, "-version", "v0.1.0", "-repository", "registry.example.com/tenure-server", "tenure", "tenure-cluster"}
+	if code := run(t.Context(), args, os.Stdout, &errOut); code != 0 {
+		t.Fatalf("run(): got %d: %s", code, &errOut)
+	}
+	const pkg = "-X github.com/tenure-dev/tenure/internal/release."
+	got := contents(t, filepath.Join(root, "bin"))
+	for _, want := range []string{pkg + "version=v0.1.0", pkg + "repository=registry.example.com/tenure-server"} {
+		if !strings.Contains(got["tenure"], want) {
+			t.Errorf("tenure is built without %q: %s", want, got["tenure"])
+		}
+	}
+	if strings.Contains(got["tenure-cluster"], pkg) {
+		t.Errorf("Kubernetes is built as a version of Tenure: %s", got["tenure-cluster"])
+	}
+	args[3] = "v0.1.0 -X main.a=b"
+	if code := run(t.Context(), args, os.Stdout, &errOut); code != 2 || !strings.Contains(errOut.String(), "as the version") {
+		t.Errorf("a flag of the linker in the version: got %d: %s", code, &errOut)
+	}
+}
+
 func TestRunUsage(t *testing.T) {
 	t.Parallel()
 	var errOut bytes.Buffer
@@ -276,6 +303,7 @@ func sources(t *testing.T, script string) string {
 root='` + root + `'
 [ "$1" != mod ] || { printf '{\n"Dir": "%s/module"\n}\n' "$root"; exit; }
 [ "$1" = build ] || { echo example.com/pkg; exit; }
+all="$*"
 while [ $# -gt 0 ]; do [ "$1" = -o ] && out=$2; shift; done
 ` + script + "\n",
 	}

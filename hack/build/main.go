@@ -1,6 +1,6 @@
 // Build compiles Tenure's programs into a folder and shows how far it is:
 //
-//	go run ./hack/build [-C ROOT] [-o bin] tenure tenure-cluster source-controller …
+//	go run ./hack/build [-C ROOT] [-o bin] [-version v0.1.0] tenure tenure-cluster source-controller …
 //
 // Most of the time of a first build goes into Kubernetes and Flux, a few
 // thousand packages, and the go command says nothing while it compiles them.
@@ -41,12 +41,19 @@ func run(ctx context.Context, args []string, out *os.File, errOut io.Writer) int
 	flags := flag.NewFlagSet("build", flag.ContinueOnError)
 	flags.SetOutput(errOut)
 	root := flags.String("C", ".", "root of the repository")
+	version := flags.String("version", "", "version as which Tenure's programs are built, such as v0.1.0 (default: as the go command records it)")
+	repository := flags.String("repository", "", "repository of the image that their manifests name")
 	dir := flags.String("o", "bin", "folder that the programs go to, relative to the root")
 	flags.Usage = func() {
-		fmt.Fprintf(errOut, "usage: build [-C ROOT] [-o DIR] PROGRAM…\nprograms: %s\n", strings.Join(names(), " "))
+		fmt.Fprintf(errOut, "usage: build [-C ROOT] [-o DIR] [-version VERSION] [-repository REPOSITORY] PROGRAM…\nprograms: %s\n", strings.Join(names(), " "))
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	stamp, err := stampFlags(*version, *repository)
+	if err != nil {
+		fmt.Fprintf(errOut, "✗ %v\n", err)
 		return 2
 	}
 	programs, err := selected(flags.Args())
@@ -69,7 +76,7 @@ func run(ctx context.Context, args []string, out *os.File, errOut io.Writer) int
 		return 1
 	}
 	for _, p := range programs {
-		err := build(ctx, builder{root: *root, bin: bin, progress: newProgress(out, p.name)}, p)
+		err := build(ctx, builder{root: *root, bin: bin, stamp: stamp, progress: newProgress(out, p.name)}, p)
 		if ctx.Err() != nil {
 			fmt.Fprintln(errOut, "✗ interrupted: the next build goes on where this one stopped")
 			return 130

@@ -104,6 +104,26 @@ func (p program) ldflags(root string) (string, error) {
 	return flags, nil
 }
 
+// word matches a version or a repository, which have no blanks: the linker would take what
+// follows one as another flag.
+var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/+-]*$`)
+
+// stampFlags returns the flags of the linker that set the variables of internal/release.
+func stampFlags(version, repository string) (string, error) {
+	const pkg = "github.com/tenure-dev/tenure/internal/release"
+	flags := ""
+	for _, v := range []struct{ name, value string }{{"version", version}, {"repository", repository}} {
+		if v.value == "" {
+			continue
+		}
+		if !word.MatchString(v.value) {
+			return "", fmt.Errorf("cannot take %q as the %s", v.value, v.name)
+		}
+		flags += " -X " + pkg + "." + v.name + "=" + v.value
+	}
+	return flags, nil
+}
+
 // release matches a version without a pre-release or build suffix; others are
 // no Kubernetes release, and a server that claimed to be one would be lying.
 var release = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)

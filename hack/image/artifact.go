@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// The types and annotations of cosign.
+const (
+	bundleType          = "application/vnd.dev.sigstore.bundle.v0.3+json"
+	simpleType          = "application/vnd.dev.cosign.simplesigning.v1+json"
+	signatureAnnotation = "dev.cosignproject.cosign/signature"
+	contentAnnotation   = "dev.sigstore.bundle.content"
+	predicateAnnotation = "dev.sigstore.bundle.predicateType"
+
+	// signPredicate is the type of the statement that approves of an image. Statements of other
+	// types say something about it and approve of nothing.
+	signPredicate = "https://sigstore.dev/cosign/sign/v1"
+	statementType = "https://in-toto.io/Statement/v1"
+	statementMIME = "application/vnd.in-toto+json"
+)
+
+// document is a text about the image.
+type document struct {
+	file      string          // its name in the folder of the image
+	mediaType string          // also the type of the artifact
+	predicate string          // type of the statement that is signed
+	content   []byte          // as it is published
+	says      json.RawMessage // predicate of the statement that is signed
+}
+
+// bundle is an image with everything that belongs to it.
+type bundle struct {
+	*built
+	documents []document
+	// artifacts are the referrers of the index.
+	artifacts []v1.Image
+	// simple is the signature as cosign 2 looks for it, or nil without a key.
+	simple v1.Image
+}
+
+// simpleTag is the tag under which cosign 2 looks for signatures of a digest.
+func simpleTag(digest v1.Hash) string { return strings.Replace(digest.String(), ":", "-", 1) + ".sig" }
+
+// attach makes the referrers: the documents and, with a signer, the signatures of the index
+// and of the documents. The signature names the repository.
+func attach(b *built, documents []document, s *signer, repository string) (*bundle, error) {
+	subject, err := partial.Descriptor(b.index)
+	if err != nil {
+		return nil, fmt.Errorf("cannot describe the index: %w", err)
+	}
+	all := &bundle{built: b, documents: documents}
+	for _, d := range documents {
+		artifact, err := newArtifact(d.mediaType, d.content, nil, subject)
+		if err != nil {
+			return nil, err
+		}
+		all.artifacts = append(all.artifacts, artifact)
+	}
+	if s == nil {
+		return all, nil
+	}
+	statements := []document{{predicate: signPredicate, says: json.RawMessage("{}")}}
+	for _, d := range append(statements, documents...) {
+		signed, err := s.envelope(b.digest, d)
+		if err != nil {
+			return nil, err
+		}
+		artifact, err := newArtifact(bundleType, signed, map[string]string{contentAnnotation: "dsse-envelope", predicateAnnotation: d.predicate}, subject)
+		if err != nil {
+			return nil, err
+		}
+		all.artifacts = append(all.artifacts, artifact)
+	}
+	all.simple, err = s.simple(b.digest, repository)
+	return all, err
+}
+
+// statement returns an in-toto statement about a digest.
+func statement(digest v1.Hash, name, predicateType string, predicate json.RawMessage) ([]byte, error) {
+	type subject struct {
+		Name   string            `json:"name,omitempty"`
+		Digest map[string]string `json:"digest"`
+	}
+	return json.Marshal(struct {
+		Type          string          `json:"_type"`
+		Subject       []subject       `json:"subject"`
+		PredicateType string          `json:"predicateType"`
+		Predicate     json.RawMessage `json:"predicate"`
+	}{statementType, []subject{{name, map[string]string{digest.Algorithm: digest.Hex}}}, predicateType, predicate})
+}
+
+// envelope returns a Sigstore bundle with a signed statement, as cosign 3 makes it.
+func (s *signer) envelope(digest v1.Hash, d document) ([]byte, error) {
+	payload, err := statement(digest, "", d.predicate, d.says)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the statement: %w", err)
+	}
+	// The signed bytes of an envelope, by version 1 of the DSSE protocol.
+	signature, err := s.sign(fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(statementMIME), statementMIME, len(payload), payload))
+	if err != nil {
+		return nil, err
+	}
+	hint, err := s.hint()
+	if err != nil {
+		return nil, err
+	}
+	type object = map[string]any
+	return json.Marshal(object{
+		"mediaType":            bundleType,
+		"verificationMaterial": object{"publicKey": object{"hint": hint}},
+		"dsseEnvelope": object{
+			"payload": payload, "payloadType": statementMIME,
+			"signatures": []object{{"sig": signature}},
+		},
+	})
+}
+
+// simple returns an image that holds the signature of the digest, as cosign 2 makes it.
+func (s *signer) simple(digest v1.Hash, repository string) (v1.Image, error) {
+	type object = map[string]any
+	payload, err := json.Marshal(object{
+		"critical": object{
+			"identity": object{"docker-reference": repository},
+			"image":    object{"docker-manifest-digest": digest.String()},
+			"type":     "cosign container image signature",
+		},
+		"optional": nil,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the signature: %w", err)
+	}
+	signature, err := s.sign(payload)
+	if err != nil {
+		return nil, err
+	}
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	return addSimple(image, static.NewLayer(payload, simpleType), base64.StdEncoding.EncodeToString(signature))
+}
+
+func addSimple(to v1.Image, payload v1.Layer, signature string) (v1.Image, error) {
+	return mutate.Append(to, mutate.Addendum{Layer: payload, Annotations: map[string]string{signatureAnnotation: signature}})
+}
+
+// merge adds the signatures of an image of signatures to another one, except those that it
+// has. It returns the same image if there is nothing to add.
+func merge(into, from v1.Image) (v1.Image, error) {
+	there, err := into.Manifest()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the signatures: %w", err)
+	}
+	has := map[string]bool{}
+	for _, l := range there.Layers {
+		has[l.Annotations[signatureAnnotation]] = true
+	}
+	manifest, err := from.Manifest()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the signatures: %w", err)
+	}
+	for _, l := range manifest.Layers {
+		signature := l.Annotations[signatureAnnotation]
+		if has[signature] {
+			continue
+		}
+		payload, err := from.LayerByDigest(l.Digest)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the signatures: %w", err)
+		}
+		if into, err = addSimple(into, payload, signature); err != nil {
+			return nil, fmt.Errorf("cannot add a signature: %w", err)
+		}
+	}
+	return into, nil
+}
+
+// artifact is a manifest with one blob that refers to another manifest.
+type artifact struct {
+	manifest []byte
+	blobs    map[v1.Hash]v1.Layer
+}
+
+// newArtifact makes an artifact of OCI 1.1. Its type is also the type of its configuration,
+// where registries look that do not know artifactType.
+func newArtifact(kind string, content []byte, annotations map[string]string, subject *v1.Descriptor) (v1.Image, error) {
+	a := &artifact{blobs: map[v1.Hash]v1.Layer{}}
+	describe := func(content []byte) (v1.Descriptor, error) {
+		layer := static.NewLayer(content, types.MediaType(kind))
+		digest, size, err := v1.SHA256(bytes.NewReader(content))
+		a.blobs[digest] = layer
+		return v1.Descriptor{MediaType: types.MediaType(kind), Digest: digest, Size: size}, err
+	}
+	config, err := describe([]byte("{}"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot make an artifact: %w", err)
+	}
+	blob, err := describe(content)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make an artifact: %w", err)
+	}
+	a.manifest, err = json.Marshal(v1.Manifest{
+		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: kind,
+		Config: config, Layers: []v1.Descriptor{blob}, Annotations: annotations,
+		Subject: &v1.Descriptor{MediaType: subject.MediaType, Digest: subject.Digest, Size: subject.Size},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make an artifact: %w", err)
+	}
+	return partial.CompressedToImage(a)
+}
+
+// RawManifest implements [partial.CompressedImageCore].
+func (a *artifact) RawManifest() ([]byte, error) { return a.manifest, nil }
+
+// RawConfigFile implements [partial.CompressedImageCore].
+func (*artifact) RawConfigFile() ([]byte, error) { return []byte("{}"), nil }
+
+// MediaType implements [partial.CompressedImageCore].
+func (*artifact) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
+
+// LayerByDigest implements [partial.CompressedImageCore].
+func (a *artifact) LayerByDigest(digest v1.Hash) (partial.CompressedLayer, error) {
+	layer, found := a.blobs[digest]
+	if !found {
+		return nil, errors.New("the artifact has no such blob")
+	}
+	return compressed{layer}, nil
+}
+
+// compressed hides what a layer says about its content without compression: it has none.
+type compressed struct{ layer v1.Layer }
+
+func (c compressed) Digest() (v1.Hash, error)            { return c.layer.Digest() }
+func (c compressed) Compressed() (io.ReadCloser, error)  { return c.layer.Compressed() }
+func (c compressed) Size() (int64, error)                { return c.layer.Size() }
+func (c compressed) MediaType() (types.MediaType, error) { return c.layer.MediaType() }

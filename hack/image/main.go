@@ -1,0 +1,167 @@
+// Image builds the container image of tenure-server, without Docker:
+//
+//	go run ./hack/image [-o dist] [-version v0.1.0] [-key cosign.key] [-push REPOSITORY:TAG]
+//
+// It compiles the program for each architecture and writes an OCI image layout to
+// DIR/image: an index with one image per architecture, each with one layer that holds the
+// static binary and the user that runs it. The same sources, version and Go give the same
+// bytes, wherever they are built; times are those of the commit, or of SOURCE_DATE_EPOCH.
+//
+// Beside the index are a list of what the program is made of (SPDX 2.3) and its provenance
+// (in-toto, SLSA 1), as OCI referrers of the index, and as files in DIR. With a key they
+// are signed, and so is the index, in both formats of cosign.
+//
+// -push writes all of it to a registry, with docker's credentials. The tag is written last:
+// an interrupted push leaves no image under it.
+//
+// -release is for a release: it wants a key, a tag of Git and a clean working tree.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/tenure-dev/tenure/internal/release"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// options are the flags.
+type options struct {
+	root, dir           string
+	repository, version string
+	architectures       string
+	key, builder        string
+	push                string
+	release             bool
+}
+
+// run returns the exit code: 0, 1 if the image could not be built or pushed, 2 for wrong usage.
+// The standard output gets one line: the pushed image by tag and digest, or the layout.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	var o options
+	flags := flag.NewFlagSet("image", flag.ContinueOnError)
+	flags.SetOutput(errOut)
+	flags.StringVar(&o.root, "C", ".", "root of the repository")
+	flags.StringVar(&o.dir, "o", "dist", "folder for the image and its documents, relative to the root")
+	flags.StringVar(&o.repository, "repository", release.DefaultRepository, "repository of the image, which signatures name, unless -push names another one")
+	flags.StringVar(&o.version, "version", "", "version, such as v0.1.0 (default: the commit's tag, or a version made of the commit)")
+	flags.StringVar(&o.architectures, "arch", "amd64,arm64", "architectures")
+	flags.StringVar(&o.key, "key", "", "private key of cosign's that signs; its password is in COSIGN_PASSWORD")
+	flags.StringVar(&o.builder, "builder", localBuilder, "address that the provenance names as the builder")
+	flags.StringVar(&o.push, "push", "", "push to `REPOSITORY:TAG`, with docker's credentials")
+	flags.BoolVar(&o.release, "release", false, "refuse what is no release: a commit without a tag, changes that are not committed, no key")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(errOut, "✗ image takes no arguments, but was given %q\n", flags.Arg(0))
+		return 2
+	}
+	line, err := o.run(ctx, errOut)
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(errOut, "✗ interrupted")
+		return 130
+	case err != nil:
+		fmt.Fprintf(errOut, "✗ %v\n", err)
+		return 1
+	}
+	fmt.Fprintln(out, line)
+	return 0
+}
+
+// run builds, signs, writes and pushes, and returns the line for the standard output.
+func (o *options) run(ctx context.Context, log io.Writer) (string, error) {
+	// What can be wrong is found before minutes of compiling.
+	var target *target
+	if o.push != "" {
+		var err error
+		if target, err = parseTarget(o.push, authn.DefaultKeychain); err != nil {
+			return "", err
+		}
+		o.repository = target.tag.Repository.Name()
+	}
+	signer, err := o.signer()
+	if err != nil {
+		return "", err
+	}
+	s, err := o.source(ctx)
+	if err != nil {
+		return "", err
+	}
+	dir := o.dir
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(o.root, dir)
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return "", fmt.Errorf("cannot make the folder of the image: %w", err)
+	}
+	b, err := s.build(ctx, log)
+	if err != nil {
+		return "", err
+	}
+	if err := b.check(log); err != nil {
+		return "", err
+	}
+	documents, err := s.documents(ctx, b, o.builder)
+	if err != nil {
+		return "", err
+	}
+	bundle, err := attach(b, documents, signer, o.repository)
+	if err != nil {
+		return "", err
+	}
+	if err := bundle.write(dir, o.repository+":"+s.tag()); err != nil {
+		return "", err
+	}
+	if target == nil {
+		return filepath.Join(dir, layoutDir) + " " + b.digest.String(), nil
+	}
+	if err := target.push(ctx, bundle); err != nil {
+		return "", err
+	}
+	return target.tag.String() + "@" + b.digest.String(), nil
+}
+
+// signer reads the key, or returns nil if none is given.
+func (o *options) signer() (*signer, error) {
+	if o.key == "" {
+		if o.release {
+			return nil, errors.New("cannot release without a signature: name a key with -key (make release KEY=cosign.key); `cosign generate-key-pair` makes one")
+		}
+		return nil, nil
+	}
+	text, err := os.ReadFile(o.key)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the key: %w", err)
+	}
+	password, given := os.LookupEnv("COSIGN_PASSWORD")
+	signer, err := readSigner(text, []byte(password))
+	if errors.Is(err, errPassword) && !given {
+		return nil, fmt.Errorf("cannot read the key %s: it is encrypted, and COSIGN_PASSWORD is not set", o.key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the key %s: %w", o.key, err)
+	}
+	return signer, nil
+}
+
+// list splits a list with commas, and leaves out empty items.
+func list(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
+}

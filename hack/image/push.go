@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+)
+
+// target is where an image is pushed to.
+type target struct {
+	tag     name.Tag
+	options []remote.Option
+}
+
+// parseTarget reads REPOSITORY:TAG.
+func parseTarget(text string, keychain authn.Keychain) (*target, error) {
+	tag, err := name.NewTag(text, name.StrictValidation)
+	if err != nil {
+		return nil, fmt.Errorf("cannot push to %q: write HOST/REPOSITORY:TAG: %w", text, err)
+	}
+	return &target{tag: tag, options: []remote.Option{remote.WithAuthFromKeychain(keychain), remote.WithUserAgent("tenure")}}, nil
+}
+
+// push pushes the images, their documents and signatures, and then the index with the tag,
+// so that what the tag names is complete.
+func (t *target) push(ctx context.Context, b *bundle) error {
+	pusher, err := remote.NewPusher(t.options...)
+	if err != nil {
+		return t.explain(err)
+	}
+	repository := t.tag.Repository
+	images := make([]v1.Image, 0, len(b.platforms)+len(b.artifacts))
+	for _, p := range b.platforms {
+		images = append(images, p.image)
+	}
+	for _, image := range append(images, b.artifacts...) {
+		digest, err := image.Digest()
+		if err != nil {
+			return fmt.Errorf("cannot push %s: %w", t.tag, err)
+		}
+		if err := pusher.Push(ctx, repository.Digest(digest.String()), image); err != nil {
+			return t.explain(err)
+		}
+	}
+	if b.simple != nil {
+		if err := t.pushSimple(ctx, pusher, b); err != nil {
+			return err
+		}
+	}
+	if err := pusher.Push(ctx, t.tag, b.index); err != nil {
+		return t.explain(err)
+	}
+	return nil
+}
+
+// pushSimple adds the signature to those that the registry has of the same digest, as cosign
+// does: others may have signed the same bytes.
+func (t *target) pushSimple(ctx context.Context, pusher *remote.Pusher, b *bundle) error {
+	at := t.tag.Tag(simpleTag(b.digest))
+	signatures := b.simple
+	there, err := remote.Image(at, append([]remote.Option{remote.WithContext(ctx)}, t.options...)...)
+	var answer *transport.Error
+	switch {
+	case err == nil:
+		if signatures, err = merge(there, b.simple); err != nil {
+			return fmt.Errorf("cannot push %s: %w", t.tag, err)
+		}
+	case !errors.As(err, &answer) || answer.StatusCode != http.StatusNotFound:
+		return t.explain(err)
+	}
+	if err := pusher.Push(ctx, at, signatures); err != nil {
+		return t.explain(err)
+	}
+	return nil
+}
+
+// explain says which image was not pushed, and what to do about it.
+func (t *target) explain(err error) error {
+	host := t.tag.RegistryStr()
+	var answer *transport.Error
+	if !errors.As(err, &answer) {
+		return fmt.Errorf("cannot push %s: the registry %s does not answer: check its name and the network, and run the same command again: %w", t.tag, host, err)
+	}
+	switch answer.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fmt.Errorf("cannot push %s: the registry refuses access: log in with `docker login %s` as a user who may write to %s: %w", t.tag, host, t.tag.RepositoryStr(), err)
+	case http.StatusNotFound:
+		return fmt.Errorf("cannot push %s: the registry has no place for it: create %s there first, or check the name: %w", t.tag, strings.Split(t.tag.RepositoryStr(), "/")[0], err)
+	}
+	return fmt.Errorf("cannot push %s: the registry %s refuses it: %w", t.tag, host, err)
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/internal/release"
+)
+
+// source is what an image is built from. Together with the version of Go it decides every
+// byte of the image.
+type source struct {
+	root          string // folder of the module; its path is in no byte of the image
+	pkg           string // main package, as the module sees it
+	program       string // name of the program
+	version       string // such as v0.1.0
+	revision      string // commit, or "" without Git
+	repository    string // of the image
+	created       time.Time
+	architectures []string
+}
+
+// The annotations of an image about its sources.
+const (
+	sourceURL = "https://github.com/tenure-dev/tenure"
+	licence   = "Apache-2.0"
+)
+
+// known are the architectures that tenure-server is built for.
+var known = []string{"amd64", "arm64"}
+
+var versionPattern = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+dirty)?$`)
+
+// source reads what the flags do not say from Git.
+func (o *options) source(ctx context.Context) (*source, error) {
+	s := &source{root: o.root, pkg: "./cmd/tenure-server", program: "tenure-server", version: o.version, repository: o.repository, architectures: list(o.architectures)}
+	for _, arch := range s.architectures {
+		if !slices.Contains(known, arch) {
+			return nil, fmt.Errorf("cannot build for %q: the architectures are %s", arch, strings.Join(known, " and "))
+		}
+	}
+	slices.Sort(s.architectures)
+	if s.architectures = slices.Compact(s.architectures); len(s.architectures) == 0 {
+		return nil, fmt.Errorf("cannot build for no architecture: the architectures are %s", strings.Join(known, " and "))
+	}
+	c, err := readCommit(ctx, o.root)
+	if err != nil && (o.release || o.version == "" || os.Getenv("SOURCE_DATE_EPOCH") == "") {
+		return nil, fmt.Errorf("cannot read the commit: %w; without Git, name -version and set SOURCE_DATE_EPOCH", err)
+	}
+	s.revision, s.created = c.hash, c.time
+	if epoch := os.Getenv("SOURCE_DATE_EPOCH"); epoch != "" {
+		seconds, err := strconv.ParseInt(epoch, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("cannot take SOURCE_DATE_EPOCH %q: it is a number of seconds", epoch)
+		}
+		s.created = time.Unix(seconds, 0).UTC()
+	}
+	if s.version == "" {
+		s.version = c.version()
+	}
+	if !versionPattern.MatchString(s.version) {
+		return nil, fmt.Errorf("cannot take %q as the version: write it as v0.1.0", s.version)
+	}
+	if o.release {
+		return s, c.releasable(s.version)
+	}
+	return s, nil
+}
+
+// tag is the version as the tag of an image.
+func (s *source) tag() string { return strings.ReplaceAll(s.version, "+", "-") }
+
+// ldflags are the flags of the linker: without symbol tables and an identifier of the
+// build, and with the version for package release. The repository is not among them, so
+// that the image has one digest in all registries.
+func (s *source) ldflags() string {
+	return "-s -w -buildid= -X github.com/tenure-dev/tenure/internal/release.version=" + s.version
+}
+
+// commit is the state of a working tree.
+type commit struct {
+	hash  string
+	time  time.Time
+	tags  []string // versions, of this commit
+	dirty bool     // files are changed that Git knows, or there are files that it does not
+}
+
+func readCommit(ctx context.Context, root string) (commit, error) {
+	var c commit
+	head, err := git(ctx, root, "log", "-1", "--format=%H %ct")
+	if err != nil {
+		return c, err
+	}
+	hash, seconds, _ := strings.Cut(head, " ")
+	at, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return c, fmt.Errorf("git said %q", head)
+	}
+	c.hash, c.time = hash, time.Unix(at, 0).UTC()
+	tags, err := git(ctx, root, "tag", "--points-at", "HEAD", "--list", "v*", "--sort=-version:refname")
+	if err != nil {
+		return c, err
+	}
+	for _, tag := range strings.Fields(tags) {
+		if (release.Build{Version: tag}).Released() {
+			c.tags = append(c.tags, tag)
+		}
+	}
+	changed, err := git(ctx, root, "status", "--porcelain")
+	c.dirty = changed != ""
+	return c, err
+}
+
+// version is the newest tag, or a version made of the commit, as the go command makes it.
+func (c commit) version() string {
+	version := "v0.0.0-" + c.time.Format("20060102150405") + "-" + c.hash[:12]
+	if len(c.tags) > 0 {
+		version = c.tags[0]
+	}
+	if c.dirty {
+		version += "+dirty"
+	}
+	return version
+}
+
+// releasable returns an error if the commit cannot be released as the version.
+func (c commit) releasable(version string) error {
+	switch {
+	case c.dirty:
+		return errors.New("cannot release: the working tree has changes that are not committed: commit them, or build without releasing with `make image`")
+	case !slices.Contains(c.tags, version):
+		return fmt.Errorf("cannot release: the commit %s has no tag %s: tag it with `git tag -s vMAJOR.MINOR.PATCH`, or build without releasing with `make image`", c.hash[:12], version)
+	}
+	return nil
+}
+
+func git(ctx context.Context, root string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", root}, args...)...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(said.String()))
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// environment returns the environment of the go command for an architecture. Settings of
+// this machine that change the program are overridden.
+func environment(arch string) []string {
+	return append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0",
+		"GOFLAGS=-mod=readonly", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off")
+}
