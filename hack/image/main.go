@@ -104,6 +104,11 @@ func (o *options) run(ctx context.Context, log io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if target != nil {
+		if err := target.check(); err != nil {
+			return "", err
+		}
+	}
 	dir := o.dir
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(o.root, dir)

@@ -16,8 +16,9 @@ import (
 
 // target is where an image is pushed to.
 type target struct {
-	tag     name.Tag
-	options []remote.Option
+	tag      name.Tag
+	keychain authn.Keychain
+	options  []remote.Option
 }
 
 // parseTarget reads REPOSITORY:TAG.
@@ -26,7 +27,16 @@ func parseTarget(text string, keychain authn.Keychain) (*target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot push to %q: write HOST/REPOSITORY:TAG: %w", text, err)
 	}
-	return &target{tag: tag, options: []remote.Option{remote.WithAuthFromKeychain(keychain), remote.WithUserAgent("tenure")}}, nil
+	return &target{tag: tag, keychain: keychain, options: []remote.Option{remote.WithAuthFromKeychain(keychain), remote.WithUserAgent("tenure")}}, nil
+}
+
+// check begins an upload and cancels it, so that a wrong registry or user is found before the
+// program is compiled.
+func (t *target) check() error {
+	if err := remote.CheckPushPermission(t.tag, t.keychain, remote.DefaultTransport); err != nil {
+		return t.explain(err)
+	}
+	return nil
 }
 
 // push pushes the images, their documents and signatures, and then the index with the tag,

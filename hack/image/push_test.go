@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -60,23 +61,24 @@ func TestPushCredentials(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		err := to.push(t.Context(), all)
-		if !tt.fails {
-			if err != nil {
-				t.Errorf("%s: %v", tt.reason, err)
+		for step, err := range map[string]error{"check": to.check(), "push": to.push(t.Context(), all)} {
+			if !tt.fails {
+				if err != nil {
+					t.Errorf("%s: %s: %v", tt.reason, step, err)
+				}
+				continue
 			}
-			continue
-		}
-		if err == nil {
-			t.Fatalf("%s: the image was pushed", tt.reason)
-		}
-		for _, want := range []string{"cannot push " + to.tag.String(), "docker login " + h.name} {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: the error is\n%v\nwant %q in it", tt.reason, err, want)
+			if err == nil {
+				t.Fatalf("%s: %s has no error", tt.reason, step)
 			}
-		}
-		if strings.Contains(err.Error(), tt.password) && tt.password != "" {
-			t.Errorf("%s: the error shows the password", tt.reason)
+			for _, want := range []string{"cannot push " + to.tag.String(), "docker login " + h.name} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: %s: the error is\n%v\nwant %q in it", tt.reason, step, err, want)
+				}
+			}
+			if strings.Contains(err.Error(), tt.password) && tt.password != "" {
+				t.Errorf("%s: %s: the error shows the password", tt.reason, step)
+			}
 		}
 	}
 }
@@ -96,9 +98,15 @@ func TestPushNowhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = to.push(t.Context(), tinyBundle(t, newSigner(t), to.tag.Repository.Name()))
-	if want := "cannot push " + address + "/acme/tiny:v0.1.0: the registry " + address + " does not answer: check its name"; err == nil || !strings.Contains(err.Error(), want) {
+	want := "cannot push " + address + "/acme/tiny:v0.1.0: the registry " + address + " does not answer: check its name"
+	if err := to.push(t.Context(), tinyBundle(t, newSigner(t), to.tag.Repository.Name())); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got error %v, want %q", err, want)
+	}
+	// The command does not compile first.
+	var out, errOut bytes.Buffer
+	args := []string{"-C", commitTiny(t), "-push", to.tag.String()}
+	if code := run(t.Context(), args, &out, &errOut); code != 1 || !strings.Contains(errOut.String(), want) || strings.Contains(errOut.String(), "compiling") {
+		t.Errorf("got code %d and\n%s\nwant %q", code, &errOut, want)
 	}
 }
 

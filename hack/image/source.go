@@ -137,6 +137,8 @@ func (c commit) releasable(version string) error {
 	switch {
 	case c.dirty:
 		return errors.New("cannot release: the working tree has changes that are not committed: commit them, or build without releasing with `make image`")
+	case len(c.tags) == 0:
+		return fmt.Errorf("cannot release: the commit %s has no tag with a version: tag it with `git tag -s vMAJOR.MINOR.PATCH`, or build without releasing with `make image`", c.hash[:12])
 	case !slices.Contains(c.tags, version):
 		return fmt.Errorf("cannot release: the commit %s has no tag %s: tag it with `git tag -s vMAJOR.MINOR.PATCH`, or build without releasing with `make image`", c.hash[:12], version)
 	}

@@ -98,8 +98,8 @@ func Unreleased(image string) string {
 	if build.Released() || image != "" && image != build.Image() {
 		return ""
 	}
-	return fmt.Sprintf("there is no released image of this development build (%s), so the manager cannot start on a cluster whose nodes pull images: "+
-		"name an image with --manager-image, or build and push one with `make image PUSH=REPOSITORY:TAG` in Tenure's repository", build.Version)
+	return "there is no released image of this development build, so the manager cannot start on a cluster whose nodes pull images: " +
+		"name an image with --manager-image, or build and push one with `make image PUSH=REPOSITORY:TAG` in Tenure's repository"
 }
 
 // moved returns manifests of [config] for another namespace of Flux, in which the manager
