@@ -23,11 +23,13 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testprogram"
 )
 
-// tinySource writes a module with a program that imports nothing into a folder.
+// tinySource writes a module with a program that prints its version into a folder.
 func tinySource(dir string) (*source, error) {
 	for name, content := range map[string]string{
 		"go.mod":           "module github.com/tenure-dev/tenure\n\ngo 1.26.0\n",
-		"cmd/tiny/main.go": "// Tiny says that it runs.\npackage main\n\nfunc main() { println(\"it runs\") }\n",
+		"cmd/tiny/main.go": "package main\n\nimport \"github.com/tenure-dev/tenure/internal/release\"\n\nfunc main() { println(release.Version()) }\n",
+
+		"internal/release/release.go": "package release\n\nvar version = \"\"\n\nfunc Version() string { return version }\n",
 	} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
@@ -94,6 +96,9 @@ func TestReproducible(t *testing.T) {
 			t.Fatal(err)
 		}
 		digests = append(digests, b.digest.String())
+	}
+	if program, err := tinyProgram(); err != nil || !bytes.Contains(program, []byte("v0.1.0")) {
+		t.Errorf("the program does not know its version: %v", err)
 	}
 	if digests[0] != digests[1] {
 		t.Errorf("the same sources give the images %s and %s", digests[0], digests[1])
