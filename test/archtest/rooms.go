@@ -105,7 +105,7 @@ var layers = []layer{
 	},
 	{
 		folder: "internal/release",
-		does:   "which version a program is, and which image belongs to it",
+		does:   "the version of a program, and the image of this version",
 	},
 	{
 		folder: "internal/flux",
