@@ -157,6 +157,7 @@ func Rules() []Rule {
 		managerRequests(),
 		namespaceNames(),
 		namespaces(),
+		nodes(),
 		notifications(),
 		ownerAccounts(),
 		ownerPods(),

@@ -169,3 +169,18 @@ func workloads() Rule {
 	r.together = ofPod(join(together, " && "))
 	return r
 }
+
+// nodes returns the rule that only a scheduler binds Pods to nodes. A Binding bypasses the
+// scheduler as spec.nodeName does.
+func nodes() Rule {
+	return Rule{
+		Name: Prefix + "nodes", Rows: []string{"W10"},
+		Title:      "Pods are bound to nodes by a scheduler of the platform",
+		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "pods/binding", "bindings")},
+		objects:    true,
+		conditions: append([]string{"request.userInfo.username != 'system:kube-scheduler'"}, notOperator...),
+		validations: []validation{{
+			"false", "'Pod ' + variables.name + ' must not be bound to a node, which bypasses the scheduler: leave this to the scheduler'",
+		}},
+	}
+}

@@ -293,7 +293,8 @@ func controllers(t *testing.T, restConfig *rest.Config) {
 	t.Helper()
 	replicas := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:replicaset-controller", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}})
 	sets := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:statefulset-controller", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}})
-	admin := newClient(t, restConfig, rest.ImpersonationConfig{})
+	admin, tenant := newClient(t, restConfig, rest.ImpersonationConfig{}), inNamespace(t, restConfig, "limited", "tenant")
+	scheduler := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:kube-scheduler", Groups: []string{"system:authenticated"}})
 	of := func(manifest string) *unstructured.Unstructured {
 		u := parse(t, manifest)
 		u.SetNamespace("limited")
@@ -307,6 +308,9 @@ func controllers(t *testing.T, restConfig *rest.Config) {
 		"a Pod of a ReplicaSet":    {replicas, "{apiVersion: v1, kind: Pod, metadata: {name: c}, spec: {containers: [{name: a, image: evil.example/a}]}}", "Pod c must not use image evil.example/a"},
 		"a claim of a StatefulSet": {sets, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {storageClassName: slow, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}", "must not have storage class 'slow'"},
 		"a Service of an admin":    {admin, "{apiVersion: v1, kind: Service, metadata: {name: c}, spec: {externalIPs: [10.0.0.1], ports: [{port: 80}]}}", ""},
+		"a Binding of an admin":    {admin, "{apiVersion: v1, kind: Binding, metadata: {name: c}, target: {kind: Node, name: node-1}}", "not found"},
+		"a Binding of the tenant":  {tenant, "{apiVersion: v1, kind: Binding, metadata: {name: c}, target: {kind: Node, name: node-1}}", "must not be bound to a node"},
+		"a Binding of a scheduler": {scheduler, "{apiVersion: v1, kind: Binding, metadata: {name: c}, target: {kind: Node, name: node-1}}", "not found"},
 		"a Pod of an admin":        {admin, "{apiVersion: v1, kind: Pod, metadata: {name: c}, spec: {nodeName: node-1, containers: [{name: a, image: evil.example/a}]}}", ""},
 	} {
 		err := c.as.Create(t.Context(), of(c.manifest), client.DryRunAll)

@@ -210,9 +210,10 @@ func TestDocumentedTenant(t *testing.T) {
 		Maps: parseMaps(t, "https://github.com/acme/dev-team#main="+newFolder(t, files), "https://github.com/acme/billing#main="+newFolder(t, files), "https://github.com/acme/common#main="+newFolder(t, common)),
 	})
 	expectNothing(t, "the fleet is ready", failed)
-	testwait.For(t, "both Tenants to be ready", patience, func() (bool, string) {
+	// The tenants dev-team, billing and shop.
+	testwait.For(t, "all three Tenants to be ready", patience, func() (bool, string) {
 		out := r.kubectl("", "get", "tenants", "-o", `jsonpath={range .items[*].status.conditions[*]}{.type}={.status} {.message}{"\n"}{end}`)
-		return strings.Count(out, "Ready=True") == 2, out
+		return strings.Count(out, "Ready=True") == 3, out
 	})
 	r.applyDocumented("system:serviceaccount:dev-team:gitops-reconciler")
 	through, report := verify(r, "namespace=platform")
