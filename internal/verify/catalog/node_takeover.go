@@ -23,7 +23,7 @@ func addNodeTakeover(register func(...Attack)) {
 // pod makes a Pod that a tenant's account may not run.
 func pod(spec, securityContext map[string]any) func(*Scenario) *unstructured.Unstructured {
 	return func(e *Scenario) *unstructured.Unstructured {
-		container := map[string]any{"name": "canary", "image": "images.example.com/canary:1", "resources": fewResources()}
+		container := e.container()
 		if securityContext != nil {
 			container["securityContext"] = securityContext
 		}

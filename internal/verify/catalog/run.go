@@ -128,6 +128,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 		}
 		e.Root, e.outside, e.proxyEndpoint, e.doubts, e.tenants = opts.Root, opts.Network, proxy, doubts, report.Tenants
 		e.lacks = lacks(t, namespaces.Items, missing)
+		e.readLimits(ctx)
 		if err := e.prepareOwners(); err != nil {
 			return report, fmt.Errorf("cannot attack as the owners of tenant %s: %w", t.Name, err)
 		}

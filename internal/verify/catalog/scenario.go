@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
@@ -78,6 +79,8 @@ type Scenario struct {
 	// lacks says why the tenant may lack rights here that the fleet gives it; "" if it
 	// has them.
 	lacks string
+	// limits are the limits of the tenant's workloads; only these fields are read.
+	limits v1alpha1.Posture
 }
 
 // newScenario prepares the attacks of one tenant.

@@ -2,21 +2,59 @@ package catalog
 
 import (
 	"context"
+	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 )
+
+// imageDigest is the digest of the images of attacks, which no node runs.
+const imageDigest = "@sha256:0000000000000000000000000000000000000000000000000000000000000000"
+
+// readLimits reads the limits of the tenant's workloads. The objects of attacks keep all limits
+// but the limit that the attack is about, so that no other limit refuses them.
+func (e *Scenario) readLimits(ctx context.Context) {
+	for field, into := range map[string]any{"workloads": &e.limits.Workloads, "network": &e.limits.Network, "storage": &e.limits.Storage} {
+		if content, set := e.policy(ctx, field); set {
+			// A field of a later version is left out.
+			_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, into)
+		}
+	}
+}
+
+// container returns a container that keeps the limits of images.
+func (e *Scenario) container() map[string]any {
+	repository, policy := "images.example.com/canary", "IfNotPresent"
+	if images := e.limits.Workloads.Images; images != nil {
+		if len(images.Registries) > 0 {
+			repository = strings.NewReplacer("**", "canary", "*", "canary").Replace(string(images.Registries[0]))
+		}
+		if len(images.PullPolicies) > 0 {
+			policy = images.PullPolicies[0]
+		}
+	}
+	return map[string]any{"name": "canary", "image": repository + ":1" + imageDigest, "imagePullPolicy": policy, "resources": fewResources()}
+}
+
+// firstOf returns a name that a list allows, or another one if the list is not set.
+func firstOf(names *v1alpha1.AllowedNames, otherwise string) string {
+	if names == nil || len(names.Allowed) == 0 {
+		return otherwise
+	}
+	return strings.ReplaceAll(string(names.Allowed[0]), "*", "canary")
+}
 
 // hardenedPod returns a Pod that Pod Security admission accepts at every level, with fields in
 // its spec.
 func hardenedPod(id string, fields map[string]any) func(*Scenario) *unstructured.Unstructured {
 	return func(e *Scenario) *unstructured.Unstructured {
+		container := e.container()
+		container["securityContext"] = harmlessContainer()
 		spec := map[string]any{
 			"automountServiceAccountToken": false,
 			"securityContext":              map[string]any{"runAsNonRoot": true, "runAsUser": int64(65532), "seccompProfile": map[string]any{"type": "RuntimeDefault"}},
-			"containers": []any{map[string]any{
-				"name": "canary", "image": "images.example.com/canary:1", "resources": fewResources(),
-				"securityContext": map[string]any{"allowPrivilegeEscalation": false, "capabilities": map[string]any{"drop": []any{"ALL"}}},
-			}},
+			"containers":                   []any{container},
 		}
 		for key, value := range fields {
 			spec[key] = value
@@ -88,15 +126,19 @@ func addForeignAddress(register func(...Attack)) {
 }
 
 func addForeignHosts(register func(...Attack)) {
-	ingress := func(host string) func(*Scenario) *unstructured.Unstructured {
+	ingress := func(host func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
 			backend := map[string]any{"service": map[string]any{"name": "canary", "port": map[string]any{"number": int64(80)}}}
 			path := map[string]any{"path": "/", "pathType": "Prefix", "backend": backend}
-			return object("networking.k8s.io/v1", "Ingress", e.Namespace, name("w5"), map[string]any{"spec": map[string]any{
-				"rules": []any{map[string]any{"host": host, "http": map[string]any{"paths": []any{path}}}},
-			}})
+			spec := map[string]any{"rules": []any{map[string]any{"host": host(e), "http": map[string]any{"paths": []any{path}}}}}
+			if class := firstOf(e.limits.Network.IngressClasses, ""); class != "" {
+				spec["ingressClassName"] = class
+			}
+			return object("networking.k8s.io/v1", "Ingress", e.Namespace, name("w5"), map[string]any{"spec": spec})
 		}
 	}
+	wildcard := func(*Scenario) string { return "*.tenure-canary.example" }
+	own := func(e *Scenario) string { return firstOf(e.limits.Network.Hosts, "w5.tenure-canary.example") }
 	register(Attack{
 		ID: "W5", Via: API, Owners: OwnersWithin,
 		Title:    "takes the requests for the hosts of other tenants, with a wildcard",
@@ -104,7 +146,7 @@ func addForeignHosts(register func(...Attack)) {
 		Fix:      Fix{Advice: "give each tenant a list of hosts, without a wildcard that matches the hosts of others, with a ValidatingAdmissionPolicy on Ingresses and HTTPRoutes"},
 		Run: requests(request{
 			what:  "take the requests for all hosts below a domain that it shares with others",
-			aimed: creating(ingress("*.tenure-canary.example")), own: creating(ingress("w5.tenure-canary.example")),
+			aimed: creating(ingress(wildcard)), own: creating(ingress(own)),
 		}),
 	})
 }
@@ -113,6 +155,9 @@ func addForeignVolume(register func(...Attack)) {
 	claim := func(fields map[string]any) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
 			spec := map[string]any{"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Mi"}}}
+			if class := firstOf(e.limits.Storage.Classes, ""); class != "" {
+				spec["storageClassName"] = class
+			}
 			for key, value := range fields {
 				spec[key] = value
 			}
