@@ -1,14 +1,14 @@
-// Tenure-cluster is a Kubernetes control plane in one program: etcd,
-// kube-apiserver, kube-controller-manager, kube-scheduler and kubectl, each
-// upstream's own command, unmodified. The first argument, or the name under
-// which the program was called, says which of them it is:
+// Tenure-cluster is a Kubernetes control plane in one program: etcd, kube-apiserver,
+// kube-controller-manager, kube-scheduler and kubectl, each with upstream's own
+// command, unmodified. The first argument names the component to run; a program that
+// is called kubectl runs kubectl:
 //
 //	tenure-cluster kube-apiserver --etcd-servers=…
 //	ln -s tenure-cluster kubectl && ./kubectl get pods
 //
-// The components cannot share one process (each installs its signal handlers
-// and its logging once per process), so whoever wants a control plane starts
-// this program once per component.
+// The components cannot share one process, because each installs its signal handlers
+// and its logging once per process. A control plane needs one process of this
+// program per component.
 package main
 
 import (
@@ -49,9 +49,9 @@ func main() {
 	}
 }
 
-// component returns the component that argv asks for and its arguments: the
-// name of the program when it was called by a component's name, otherwise the
-// first argument ("" when there is none).
+// component returns the component that argv asks for and its arguments. The
+// component is kubectl if the program was called by that name, otherwise the first
+// argument, or "" without arguments.
 func component(argv []string) (string, []string) {
 	if name := filepath.Base(argv[0]); name == "kubectl" {
 		return name, argv[1:]
