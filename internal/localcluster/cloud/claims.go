@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// DefaultClass is the storage class that a cluster without one gets.
+	// DefaultClass is the name of the storage class that a cluster without any class
+	// gets.
 	DefaultClass = "standard"
-	// Provisioner is its provisioner, and the one that volumes made here are
-	// marked with.
+	// Provisioner is the provisioner of the default class. Simulated volumes carry
+	// its name in an annotation.
 	Provisioner = "local.tenure.dev/simulated"
 
-	// Annotations of the contract between the volume controller and
-	// provisioners.
+	// The volume controller and provisioners communicate with these annotations.
 	annDefaultClass   = "storageclass.kubernetes.io/is-default-class"
 	annProvisionedBy  = "pv.kubernetes.io/provisioned-by"
 	annProvisioner    = "volume.kubernetes.io/storage-provisioner"
@@ -29,8 +29,8 @@ const (
 	simulatedHostPath = "/var/empty/tenure-simulated-volume"
 )
 
-// ensureClass makes the default class when the cluster has no class. A
-// simulated volume can be made anywhere, so binding need not wait.
+// ensureClass creates the default class when the cluster has no class. Binding need
+// not wait for a consumer, because a simulated volume is available on every node.
 func (c *cloud) ensureClass(ctx context.Context) error {
 	classes, err := c.client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *cloud) ensureClass(ctx context.Context) error {
 	return nil
 }
 
-// serveClaim makes the volume that a claim waits for.
+// serveClaim creates the volume that a claim waits for.
 func (c *cloud) serveClaim(ctx context.Context, namespace, name string) error {
 	claim, err := c.claims.PersistentVolumeClaims(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
@@ -79,9 +79,9 @@ func (c *cloud) serveClaim(ctx context.Context, namespace, name string) error {
 	return nil
 }
 
-// wantsVolume says whether a provisioner would act now. The volume controller
-// asks for it with an annotation, after it looked for a volume that exists;
-// it does not ask for provisioners that were once part of Kubernetes.
+// wantsVolume reports whether a provisioner would act now. The volume controller
+// requests a volume with an annotation, after it has looked for an existing volume.
+// For provisioners that were once part of Kubernetes it sets no annotation.
 func wantsVolume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) bool {
 	if claim.DeletionTimestamp != nil || claim.Spec.VolumeName != "" || claim.Status.Phase == corev1.ClaimBound {
 		return false
@@ -96,7 +96,7 @@ func wantsVolume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageCl
 	return claim.Annotations[annProvisioner] != "" || strings.HasPrefix(class.Provisioner, inTreePrefix)
 }
 
-// volumeFor is the volume of a claim. Its path is never used: simulated Pods
+// volumeFor returns the volume for a claim. Nothing uses its path: simulated Pods
 // mount nothing.
 func volumeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) *corev1.PersistentVolume {
 	policy := corev1.PersistentVolumeReclaimDelete
@@ -127,7 +127,7 @@ func volumeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClas
 	}
 }
 
-// reclaim deletes a volume whose claim is gone, if its policy says so.
+// reclaim deletes a released volume if its reclaim policy is Delete.
 func (c *cloud) reclaim(ctx context.Context, name string) error {
 	volume, err := c.volumes.Get(name)
 	if apierrors.IsNotFound(err) {

@@ -1,6 +1,6 @@
-// Package cloud does for a local cluster what a cloud provider would do: it
-// gives volumes to claims and addresses to load balancers. Nothing stands
-// behind them; they let Pods be scheduled and waits end.
+// Package cloud simulates a cloud provider for a local cluster: it creates volumes
+// for claims and assigns addresses to load balancers. No storage and no load
+// balancer exists behind them; they let the scheduler place Pods and let waits end.
 package cloud
 
 import (
@@ -21,15 +21,15 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Config says what the cloud works with.
+// Config configures the cloud.
 type Config struct {
-	// Client is an administrator's, without client-side limits.
+	// Client is the client of an administrator, without client-side limits.
 	Client kubernetes.Interface
-	// Log is told about failures; nil means silence.
+	// Log receives failures; nil discards them.
 	Log *slog.Logger
 }
 
-// kind is what a key in the queue names.
+// kind is the kind of an object in the queue.
 type kind string
 
 const (
@@ -57,13 +57,12 @@ type cloud struct {
 	addresses map[string]string // address → namespace/name of its Service
 }
 
-// workers is how many objects are handled at a time.
+// workers is the number of objects that are handled at the same time.
 const workers = 4
 
-// Run makes the default storage class if the cluster has no class at all, and
-// serves claims, volumes and load balancers until the context ends. Failures
-// that concern one object are logged and tried again; the error is about the
-// start.
+// Run creates the default storage class if the cluster has no class, and serves
+// claims, volumes and load balancers until the context ends. It logs and retries
+// failures of single objects. The returned error is an error of the start.
 func Run(ctx context.Context, cfg Config) error {
 	if cfg.Client == nil {
 		return errors.New("cannot run the cloud: Client is missing")
@@ -113,8 +112,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// watch puts what changes into the queue. A class that comes makes claims
-// worth another look.
+// watch adds changed objects to the queue. A new storage class adds all claims.
 func (c *cloud) watch(factory informers.SharedInformerFactory) error {
 	core, storage := factory.Core().V1(), factory.Storage().V1()
 	c.claims = core.PersistentVolumeClaims().Lister()
@@ -156,7 +154,7 @@ func (c *cloud) enqueue(k kind) cache.ResourceEventHandler {
 	}
 }
 
-// next handles one item; it returns false when the queue is shut down.
+// next handles one item. It returns false after the queue is shut down.
 func (c *cloud) next(ctx context.Context) bool {
 	it, shutdown := c.queue.Get()
 	if shutdown {

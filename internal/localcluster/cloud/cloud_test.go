@@ -20,7 +20,7 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// start runs a cloud over the objects until the test ends.
+// start runs a cloud on the objects until the test ends.
 func start(t *testing.T, objects ...runtime.Object) *fake.Clientset {
 	t.Helper()
 	client := fake.NewClientset(objects...)
@@ -42,7 +42,7 @@ func run(t *testing.T, client kubernetes.Interface) {
 	})
 }
 
-// poll waits for something with a reason and a deadline.
+// poll waits for a condition, with a reason and a deadline.
 func poll(t *testing.T, reason string, ok func() bool) {
 	t.Helper()
 	testwait.For(t, reason, time.Minute, func() (bool, string) { return ok(), "it did not happen" })
@@ -82,8 +82,8 @@ func TestLoadBalancers(t *testing.T) {
 	}
 }
 
-// TestFailuresAreTriedAgain refuses the first write, as an API server that is
-// restarted does.
+// TestFailuresAreTriedAgain lets the first write fail, as with an API server that
+// restarts.
 func TestFailuresAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset(service("new", func(*corev1.Service) {}))

@@ -16,12 +16,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// loadBalancers is TEST-NET-3 of RFC 5737, which nobody routes.
+// loadBalancers is TEST-NET-3 of RFC 5737, which is not routed on the Internet.
 var loadBalancers = netip.MustParsePrefix("203.0.113.0/24")
 
 var errNoAddress = errors.New("all 254 addresses of the local cluster's load balancers are taken")
 
-// adopt takes over the addresses that Services have from an earlier run.
+// adopt records the addresses that Services have from an earlier run.
 func (c *cloud) adopt() error {
 	services, err := c.services.List(labels.Everything())
 	if err != nil {
@@ -35,13 +35,13 @@ func (c *cloud) adopt() error {
 	return nil
 }
 
-// ours says whether the Service wants a load balancer from the cloud: one with
+// ours reports whether the cloud serves the Service's load balancer. A Service with
 // a class belongs to the controller of that class.
 func ours(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.LoadBalancerClass == nil && s.DeletionTimestamp == nil
 }
 
-// ourAddress is the address that the Service has from here, if any.
+// ourAddress returns the address that the cloud has assigned to the Service, or "".
 func ourAddress(s *corev1.Service) string {
 	for _, in := range s.Status.LoadBalancer.Ingress {
 		if ip, err := netip.ParseAddr(in.IP); err == nil && loadBalancers.Contains(ip) {
@@ -51,7 +51,7 @@ func ourAddress(s *corev1.Service) string {
 	return ""
 }
 
-// serveService gives a Service its address, or takes it back.
+// serveService assigns an address to a Service, or takes it back.
 func (c *cloud) serveService(ctx context.Context, namespace, name string) error {
 	key := cache.ObjectName{Namespace: namespace, Name: name}.String()
 	service, err := c.services.Services(namespace).Get(name)
@@ -80,8 +80,8 @@ func (c *cloud) serveService(ctx context.Context, namespace, name string) error 
 	return c.setStatus(ctx, service, ip)
 }
 
-// allocate returns the address of a Service: the one it holds, one of those it
-// would like, or the first free one.
+// allocate returns the address of a Service: the address it holds, else a free
+// wanted address, else the first free address.
 func (c *cloud) allocate(key string, wanted ...string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
