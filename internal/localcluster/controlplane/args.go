@@ -16,8 +16,8 @@ func (c *ControlPlane) apiServerArgs(port int) []string {
 		"--etcd-servers=unix://" + c.socket("etcd"),
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", port),
-		// The API server would publish its address as an endpoint of the
-		// Service kubernetes, where loopback addresses are not allowed.
+		// The API server would publish its address as an endpoint of the Service
+		// kubernetes, where loopback addresses are not allowed.
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + ServiceCIDR,
 		"--authorization-mode=Node,RBAC",
@@ -63,11 +63,12 @@ func (c *ControlPlane) controllerManagerArgs() []string {
 		"--leader-elect=false",
 		"--secure-port=0",
 		"--profiling=false",
-		// A quota that counts objects of a kind refuses all of them until
-		// its status says so, which for a new kind waits for this.
+		// A ResourceQuota that counts objects of a kind refuses all of them until
+		// its status holds a count. A new kind waits up to this period for its
+		// count.
 		"--resource-quota-sync-period=15s",
-		// The defaults are meant for clusters whose API server must be
-		// spared; here they would make a start wait.
+		// The defaults protect the API servers of large clusters; here they would
+		// delay the start.
 		"--kube-api-qps=300",
 		"--kube-api-burst=500",
 	}
@@ -87,7 +88,7 @@ func (c *ControlPlane) schedulerArgs() []string {
 	}
 }
 
-// readyProbe returns a function that asks the API server whether it is ready.
+// readyProbe returns a function that returns nil if the API server is ready.
 func (c *ControlPlane) readyProbe() (func() error, error) {
 	transport, err := rest.TransportFor(c.RESTConfig())
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package controlplane runs a Kubernetes control plane as plain processes:
-// etcd, kube-apiserver, kube-controller-manager and kube-scheduler, each
-// upstream's own, out of the one program of the module cluster/.
+// Package controlplane runs a Kubernetes control plane as plain processes: etcd,
+// kube-apiserver, kube-controller-manager and kube-scheduler, each upstream's own,
+// out of the one program of the module cluster/.
 //
-// The API server listens on a loopback port that was free; etcd on a Unix
-// socket; the other two listen nowhere. Authorization is RBAC (with the Node
-// authorizer), certificates are real, admission plugins are the defaults.
+// The API server listens on a free loopback port, etcd on a Unix socket; the other
+// two do not listen. Authorization is RBAC with the Node authorizer, certificates
+// are real, admission plugins are the defaults.
 package controlplane
 
 import (
@@ -24,36 +24,35 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ServiceCIDR is where Services get their cluster IPs from.
+// ServiceCIDR is the range of the cluster IPs of Services.
 const ServiceCIDR = "10.96.0.0/16"
 
-// Config says what to start and where.
+// Config configures a control plane.
 type Config struct {
 	// Program is the path of tenure-cluster.
 	Program string
-	// Dir holds sockets, certificates, kubeconfigs and logs. It must be
-	// enterable by its owner alone, and its path at most 80 bytes long, for
-	// the sake of the sockets in it.
+	// Dir holds sockets, certificates, kubeconfigs and logs. Only its owner may be
+	// able to enter it. Its path may be at most 80 bytes long, because it contains
+	// sockets.
 	Dir string
-	// Data holds what outlives the processes: etcd's data and the keys that
-	// sign tokens and certificates. When it is in Dir the cluster is
-	// ephemeral.
+	// Data holds the data that outlives the processes: etcd's data and the keys that
+	// sign tokens and certificates. If Data is in Dir, the cluster is ephemeral.
 	Data string
 	// Durable makes etcd write through to the disk.
 	Durable bool
 	// Group runs the processes.
 	Group *process.Group
-	// EgressConfig is an EgressSelectorConfiguration; empty means that the
-	// API server dials for itself.
+	// EgressConfig is an EgressSelectorConfiguration. If it is empty, the API server
+	// dials directly.
 	EgressConfig []byte
-	// BeforeControllers, when set, is called when the API server is ready and
-	// before the controllers start: they learn the kinds that there are when
-	// they start, and after that only every half a minute.
+	// BeforeControllers, when set, is called when the API server is ready and before
+	// the controllers start. The controllers discover kinds at their start, and
+	// later only every 30 seconds.
 	BeforeControllers func(context.Context, *rest.Config) error
-	// OnCrash is told when a component ends without having been stopped.
+	// OnCrash is called when a component ends without having been stopped.
 	OnCrash func(*process.CrashError)
-	// Step is called when a part of the start begins; what it returns is
-	// called when that part has ended.
+	// Step is called at the start of each step, and its result at the end of the
+	// step.
 	Step func(name string) func(error)
 }
 
@@ -65,7 +64,7 @@ type ControlPlane struct {
 	Server string
 
 	cfg Config
-	// started are the components until all have started; then they are kept.
+	// started are the components during the start; afterwards kept holds them.
 	started []component
 	kept    []*process.Kept
 	// reservePort is [port.Reserve].
@@ -74,9 +73,9 @@ type ControlPlane struct {
 	releasePort func()
 }
 
-// Start starts the components in the order in which they need each other and
-// returns when the API server says that it is ready and the other two run.
-// When it fails, whatever it started is still in the Group: close that.
+// Start starts the components in the order of their dependencies. It returns when
+// the API server is ready and the controllers run. After an error, the started
+// components still run in the Group, which the caller must close.
 func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
 	c := &ControlPlane{cfg: cfg, reservePort: port.Reserve, releasePort: func() {}}
 	steps := []struct {
@@ -101,7 +100,7 @@ func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
 	return c, nil
 }
 
-// RESTConfig returns the configuration of a cluster admin's client, without a
+// RESTConfig returns the client configuration of a cluster admin, without a
 // client-side rate limit: the API server has its own.
 func (c *ControlPlane) RESTConfig() *rest.Config {
 	return &rest.Config{
@@ -131,7 +130,8 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 		"--data-dir=" + filepath.Join(c.cfg.Data, "etcd"),
 		"--listen-client-urls=unix://" + c.socket("etcd"),
 		"--listen-peer-urls=unix://" + c.socket("peer"),
-		// A single member tells nobody its addresses, but must have some.
+		// A single member announces its addresses to no other member, but must have
+		// some.
 		"--advertise-client-urls=http://127.0.0.1:2379",
 		"--initial-advertise-peer-urls=http://127.0.0.1:2380",
 		"--initial-cluster=tenure=http://127.0.0.1:2380",
@@ -149,13 +149,13 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	})
 }
 
-// component is a process that was started, and how.
+// component is a started process and its spec.
 type component struct {
 	*process.Process
 	spec process.Spec
 }
 
-// crash returns how a component has ended, or nil while it runs.
+// crash returns the reason why a component has ended, or nil while it runs.
 func (s component) crash() error {
 	select {
 	case <-s.Done():
@@ -165,8 +165,8 @@ func (s component) crash() error {
 	}
 }
 
-// keep restarts the components from now on. One that ends earlier is broken,
-// and another try would not mend it.
+// keep restarts the components from now on. A component that ends earlier is broken:
+// a restart would not repair it.
 func (c *ControlPlane) keep() {
 	for _, s := range c.started {
 		c.kept = append(c.kept, c.cfg.Group.KeepStarted(s.Process, s.spec, process.DefaultRestart, c.cfg.OnCrash))
@@ -188,8 +188,8 @@ func (c *ControlPlane) startReady(ctx context.Context, spec process.Spec, ready 
 	return nil
 }
 
-// portAttempts is how many loopback ports are tried: on macOS somebody else can take a
-// port before the API server listens on it.
+// portAttempts is the number of loopback ports to try: on macOS another program can
+// take a port before the API server listens on it.
 const portAttempts = 3
 
 func (c *ControlPlane) startAPIServer(ctx context.Context) error {
@@ -214,7 +214,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	return err
 }
 
-// errPortTaken says that somebody else listens on the chosen port.
+// errPortTaken reports that another program listens on the chosen port.
 var errPortTaken = errors.New("the port is taken")
 
 func (c *ControlPlane) tryAPIServer(ctx context.Context, number int) error {
@@ -232,8 +232,9 @@ func (c *ControlPlane) tryAPIServer(ctx context.Context, number int) error {
 	return err
 }
 
-// inUse is what the API server's last words say when somebody else listens on
-// its port. They name the port, so that those of an earlier try do not count.
+// inUse returns the text that the API server logs when another program listens on
+// its port. The text contains the port, so that logs of an earlier attempt do not
+// match.
 func inUse(number int) string {
 	return fmt.Sprintf("127.0.0.1:%d: bind: address already in use", number)
 }
@@ -281,8 +282,8 @@ func (c *ControlPlane) spec(component string, args []string) process.Spec {
 		Env:  []string{"HOME=" + c.cfg.Dir, "TMPDIR=" + c.cfg.Dir, "PATH=/usr/bin:/bin"},
 		Dir:  c.cfg.Dir,
 		Log:  filepath.Join(c.cfg.Dir, "log", component+".log"),
-		// A client of the API server that keeps a watch open would make
-		// a graceful end take a minute; there is nothing to lose in it.
+		// A client's open watch would delay a graceful end by a minute, and only
+		// etcd has data to lose.
 		StopTimeout: stopTimeout(c.cfg.Durable && component == "etcd"),
 	}
 }
@@ -294,12 +295,12 @@ func stopTimeout(hasData bool) time.Duration {
 	return 500 * time.Millisecond
 }
 
-// startPatience bounds how long one component may take to be ready on a slow
+// startPatience limits the time that one component may take to be ready on a slow
 // and busy machine.
 const startPatience = 2 * time.Minute
 
-// await waits until ready returns nil, the component or one that it needs ends,
-// or time is over.
+// await waits until ready returns nil. It returns an error when the component or one
+// of its dependencies ends, and after startPatience.
 func (c *ControlPlane) await(ctx context.Context, s component, ready func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
@@ -327,7 +328,8 @@ func (c *ControlPlane) await(ctx context.Context, s component, ready func() erro
 	}
 }
 
-// Stop stops the components, the API server's clients first.
+// Stop stops the components in the reverse order of their start: clients of the API
+// server first.
 func (c *ControlPlane) Stop(ctx context.Context) {
 	for i := len(c.kept) - 1; i >= 0; i-- {
 		c.kept[i].Stop(ctx)

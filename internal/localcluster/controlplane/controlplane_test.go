@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// plane returns a control plane whose program is a shell script. It sees the
-// component as $1 and the API server's port as $PORT.
+// plane returns a control plane whose program is a shell script. In the script, $1
+// is the component and $PORT the API server's port.
 func plane(t *testing.T, script string) *ControlPlane {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tenure-plane-") // short enough for sockets
@@ -57,8 +57,8 @@ func plane(t *testing.T, script string) *ControlPlane {
 	return c
 }
 
-// answer serves /readyz as the API server of the keys would, and returns the
-// port.
+// answer serves /readyz with a certificate of the keys, as the API server does, and
+// returns the port.
 func answer(t *testing.T, keys *Keys) int {
 	t.Helper()
 	pair, err := keys.CA.Issue(pki.Request{CommonName: "test", Hosts: []string{"127.0.0.1"}})
@@ -76,7 +76,8 @@ func answer(t *testing.T, keys *Keys) int {
 	return server.Listener.Addr().(*net.TCPAddr).Port
 }
 
-// ports returns a picker that gives one after the other and counts.
+// ports returns a function that returns the given ports in turn and counts its
+// calls.
 func ports(picked *int, all ...int) func() (int, func(), error) {
 	return func() (int, func(), error) {
 		*picked++
@@ -116,7 +117,7 @@ exec sleep 300`
 		if err := c.startAPIServer(t.Context()); !errors.Is(err, exhausted) {
 			t.Errorf("got %v, want %v", err, exhausted)
 		}
-		c.Stop(t.Context()) // it releases nothing, and does not panic
+		c.Stop(t.Context()) // Stop releases nothing, and does not panic
 	})
 	t.Run("AnotherReason", func(t *testing.T) {
 		t.Parallel()
@@ -134,8 +135,8 @@ exec sleep 300`
 	})
 }
 
-// A start that fails is not mended by another one: it is reported once, as the
-// start's error.
+// TestEtcdEndsAtOnce checks that a failed start is not retried: the error of the
+// start reports it once.
 func TestEtcdEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	c := plane(t, `echo no space left on device; exit 1`)
@@ -145,7 +146,8 @@ func TestEtcdEndsAtOnce(t *testing.T) {
 	}
 }
 
-// etcd listens before it has a place to write to.
+// TestEtcdEndsBehindTheAPIServer covers a crash of etcd after it has begun to
+// listen: etcd listens before it knows that it can write.
 func TestEtcdEndsBehindTheAPIServer(t *testing.T) {
 	t.Parallel()
 	c := plane(t, `if [ $1 = etcd ]; then echo no space left on device; exit 1; fi; exec sleep 300`)

@@ -17,8 +17,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// KubeletClientName is the common name of the certificate with which the API
-// server calls the node.
+// KubeletClientName is the common name of the client certificate that the API server
+// uses for the node.
 const KubeletClientName = "kube-apiserver-kubelet-client"
 
 const (
@@ -30,19 +30,20 @@ const (
 
 // Keys are a cluster's certificates.
 type Keys struct {
-	// CA signs clients and servers of the cluster.
+	// CA signs the client and server certificates of the cluster.
 	CA *pki.Authority
-	// Admin is a client in the group system:masters.
+	// Admin is a client certificate of the group system:masters.
 	Admin pki.Pair
-	// ControllerManager and Scheduler are those components' clients.
+	// ControllerManager and Scheduler are the client certificates of these
+	// components.
 	ControllerManager, Scheduler pki.Pair
 	// Node is the node's serving certificate, for 127.0.0.1.
 	Node pki.Pair
 }
 
-// loadKeys reads the cluster's lasting keys from the folder data, or makes
-// them, and writes into dir what the components read. Leaf certificates are
-// made anew at each start.
+// loadKeys reads the persistent keys of the cluster from the folder data, or creates
+// them there. It writes the files that the components read into dir. Leaf
+// certificates are new at each start.
 func loadKeys(data, dir string) (*Keys, error) {
 	for _, d := range []string{data, dir} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
@@ -105,7 +106,7 @@ func loadKeys(data, dir string) (*Keys, error) {
 	return keys, nil
 }
 
-// lastingAuthority loads an authority from the folder, or makes it and saves it
+// lastingAuthority loads an authority from the folder, or creates it and saves it
 // there, so that a durable cluster keeps its identity.
 func lastingAuthority(dir, name, commonName string) (*pki.Authority, error) {
 	certFile, keyFile := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
@@ -128,7 +129,7 @@ func lastingAuthority(dir, name, commonName string) (*pki.Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The key first: a certificate without its key would look complete.
+	// Write the key first: a certificate without its key would look complete.
 	if err := errors.Join(
 		os.WriteFile(keyFile, authority.KeyPEM, 0o600),
 		os.WriteFile(certFile, authority.CertPEM, 0o600),
@@ -138,7 +139,7 @@ func lastingAuthority(dir, name, commonName string) (*pki.Authority, error) {
 	return authority, nil
 }
 
-// lastingSigner returns the key pair that signs service account tokens.
+// lastingSigner loads or creates the key pair that signs service account tokens.
 func lastingSigner(dir string) (private, public []byte, err error) {
 	file := filepath.Join(dir, "sa.key")
 	private, err = os.ReadFile(file)
@@ -174,8 +175,8 @@ func lastingSigner(dir string) (private, public []byte, err error) {
 	return private, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
 }
 
-// WriteKubeconfig writes a kubeconfig for the control plane, readable by its
-// owner alone. The name is that of its cluster, user and context.
+// WriteKubeconfig writes a kubeconfig for the control plane that only its owner can
+// read. The cluster, the user and the context get the given name.
 func (c *ControlPlane) WriteKubeconfig(file, name string, client pki.Pair) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.Server, CertificateAuthorityData: c.Keys.CA.CertPEM}

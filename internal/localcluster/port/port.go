@@ -1,8 +1,9 @@
-// Package port reserves ports of 127.0.0.1 for programs that are about to listen on them.
+// Package port reserves ports of 127.0.0.1 for programs that are about to listen on
+// them.
 //
 // A program of the local cluster learns its port from a flag and listens a second or
-// more later. Without a reservation the system may give the port to another program or
-// to a client's connection meanwhile.
+// more later. Without a reservation the system may give the port to another program
+// or to a client's connection meanwhile.
 package port
 
 import (

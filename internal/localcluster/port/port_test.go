@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The system assigns a reserved port to no listener and no client, and a program can listen
-// on the port by its number.
+// TestReserve checks that the system assigns a reserved port to no listener and no
+// client, and that a program can listen on the port by its number.
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	const ports, others = 200, 2000
@@ -43,7 +43,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// goesToNobody opens listeners and connections, and compares their ports with the reserved ones.
+// goesToNobody opens listeners and connections, and checks that none of them has a
+// reserved port.
 func goesToNobody(t *testing.T, reserved map[int]bool, others int) {
 	t.Helper()
 	server, err := net.Listen("tcp", "127.0.0.1:0")
@@ -69,7 +70,7 @@ func goesToNobody(t *testing.T, reserved map[int]bool, others int) {
 	}
 }
 
-// A port is free again after its release.
+// TestRelease checks that a released port is free again.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	number, release, err := Reserve()

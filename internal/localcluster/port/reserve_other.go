@@ -13,7 +13,8 @@ var reserved sync.Map
 // reserve finds a free port that no part of this process has reserved. Other processes may
 // still get the port: only Linux can keep it from them.
 func reserve() (int, func(), error) {
-	// Each listener stays open until a port is found, so that no round finds the same again.
+	// Each listener stays open until a port is found, so that no iteration gets the
+	// same port again.
 	for {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
