@@ -10,16 +10,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// controllersPatience bounds the wait for what kube-controller-manager makes, on a
-// slow and busy machine.
+// controllersPatience limits the wait for the objects that kube-controller-manager
+// creates, on a slow and busy machine.
 const controllersPatience = time.Minute
 
-// aggregatedRoles are the ClusterRoles of Kubernetes' own that have no rules until
-// kube-controller-manager has filled them.
+// aggregatedRoles are the built-in ClusterRoles whose rules kube-controller-manager
+// aggregates. Until then they have no rules.
 var aggregatedRoles = []string{"view", "edit", "admin"}
 
-// awaitControllers waits for what every cluster has that somebody uses: whoever is given
-// a role such as view may look at once, and a Pod has an account to run as.
+// awaitControllers waits for the objects that every cluster has and that users need
+// at once: the rules of roles such as view, and the default ServiceAccount, which
+// Pods run as.
 func (c *Cluster) awaitControllers(ctx context.Context) error {
 	missing := ""
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, controllersPatience, true, func(ctx context.Context) (bool, error) {
@@ -32,7 +33,8 @@ func (c *Cluster) awaitControllers(ctx context.Context) error {
 	return nil
 }
 
-// missingOf says what kube-controller-manager has not made yet, or "".
+// missingOf returns the name of an object that kube-controller-manager has not
+// created yet, or "".
 func missingOf(ctx context.Context, client kubernetes.Interface) string {
 	for _, name := range aggregatedRoles {
 		role, err := client.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// A role without rules is there, and gives nothing yet.
+// TestMissingOf covers a role that exists but has no rules yet.
 func TestMissingOf(t *testing.T) {
 	t.Parallel()
 	rules := []rbacv1.PolicyRule{{Verbs: []string{"get"}}}

@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// ErrDataInUse says that a running cluster keeps its objects in a folder.
+// ErrDataInUse reports that a running cluster keeps its objects in a folder.
 var ErrDataInUse = errors.New("a running cluster keeps its objects there")
 
-// acquireData makes and locks the folder that keeps a durable cluster's objects.
-// The lock is on the folder itself and leaves no file in it. It ends with the
-// processes that hold it: two clusters would ruin each other's objects.
+// acquireData creates and locks the folder with the objects of a durable cluster.
+// The lock is on the folder itself and leaves no file in it. The lock ends with the
+// processes that hold it. Two clusters would destroy each other's objects.
 func acquireData(dir string) (*os.File, error) {
 	if err := privateFolder(dir); err != nil {
 		return nil, fmt.Errorf("cannot use the data folder: %w; or choose another --data", err)
@@ -33,15 +33,15 @@ func acquireData(dir string) (*os.File, error) {
 	return nil, errors.Join(fmt.Errorf("cannot use the data folder %s: %w", dir, err), lock.Close())
 }
 
-// fullDisk are the ways in which the system, and programs that were told so by
-// the system, say that there is no room.
+// fullDisk are the texts with which the system and programs report that a disk is
+// full, read-only or limited.
 var fullDisk = []string{
 	syscall.ENOSPC.Error(), syscall.EDQUOT.Error(), syscall.EFBIG.Error(), syscall.EROFS.Error(),
 	"file size limit exceeded",
 }
 
-// explainFull adds the way out to the error of a start for which there was no
-// room. Most of it is written by programs of others, so it goes by the words.
+// explainFull adds advice to the error of a start that failed on a full disk. Other
+// programs write most of these errors, so explainFull compares their text.
 func (c *Cluster) explainFull(err error) error {
 	for _, words := range fullDisk {
 		if strings.Contains(strings.ToLower(err.Error()), words) {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
 )
 
-// mapWorld serves every mapped folder at its address.
+// mapWorld serves each mapped folder at its address.
 func (c *Cluster) mapWorld(ctx context.Context) error {
 	err := network.CheckMaps(c.opts.Maps)
 	if err != nil {
@@ -47,7 +47,7 @@ func (c *Cluster) mapWorld(ctx context.Context) error {
 	return nil
 }
 
-// protect makes the repositories private that need credentials.
+// protect requires credentials for the private repositories.
 func (c *Cluster) protect() error {
 	if err := network.CheckPrivate(c.opts.Private, c.opts.Maps); err != nil {
 		return err
@@ -68,8 +68,8 @@ func (c *Cluster) protect() error {
 	return nil
 }
 
-// mapOne serves a folder where its address says, so that one host may have
-// repositories of several kinds.
+// mapOne serves a folder at the host and path of its address, so that one host can
+// serve repositories of several kinds.
 func (c *Cluster) mapOne(ctx context.Context, m network.Map) error {
 	host, path, err := m.Place()
 	if err != nil {

@@ -22,8 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// loadFleet reads the fleet's folder and completes the maps with the fleet's
-// own address.
+// loadFleet reads the fleet's folder and adds the fleet's own address to the maps.
 func (c *Cluster) loadFleet() error {
 	if c.opts.Fleet == "" {
 		return nil
@@ -50,7 +49,7 @@ func (c *Cluster) loadFleet() error {
 	}
 	if c.Fleet, err = layout.Load(dir, c.opts.Path, options); err != nil {
 		if operator := layout.CheckOperator(dir, c.opts.Path); operator != nil {
-			return operator // which explains what is missing
+			return operator // it explains the missing parts
 		}
 		return err
 	}
@@ -63,8 +62,8 @@ func (c *Cluster) loadFleet() error {
 		return err == nil && other == address && (m.Branch == "" || m.Branch == c.Fleet.Sync.Branch)
 	})
 	if !mapped {
-		// As the branch that the cluster follows, whatever is checked out:
-		// what runs is the fleet as it would be after the merge.
+		// Map the branch that the cluster follows, whatever branch is checked out:
+		// the cluster runs the fleet as it will be after the merge.
 		c.opts.Maps = append(c.opts.Maps, network.Map{
 			Kind: network.KindGit, URL: c.Fleet.Sync.URL, Branch: c.Fleet.Sync.Branch, Dir: dir,
 		})
@@ -72,24 +71,25 @@ func (c *Cluster) loadFleet() error {
 	return nil
 }
 
-// fleetObjects are what is applied before Flux takes over.
+// fleetObjects are the objects that are applied before Flux takes over.
 type fleetObjects struct {
-	// kinds are the CRDs of Flux's manifests, system the rest of them, root
-	// the objects that make Flux look at the fleet.
+	// kinds are the CRDs in the system folder, root the Flux objects there, which
+	// sync the fleet, and system all other objects.
 	kinds, system, root []*unstructured.Unstructured
-	// manual is what the admin applies by hand, and the root source's Secret.
+	// manual are the objects that the admin applies by hand, and the root source's
+	// Secret.
 	manual []*unstructured.Unstructured
 }
 
-// readFleet builds the system folder as it is served, and reads what else there
-// is to apply: whatever is wrong with it shows before anything is started.
+// readFleet builds the system folder as Git serves it, and reads the other objects
+// to apply. Errors in them show before anything is started.
 func (c *Cluster) readFleet(ctx context.Context) error {
 	var err error
 	if c.objects.manual, err = c.readManual(); err != nil {
 		return err
 	}
 	if c.Fleet == nil {
-		// Whatever bootstraps the bare cluster puts Flux there.
+		// In a bare cluster, a bootstrap installs Flux in this namespace.
 		c.platforms = map[string]bool{"flux-system": true}
 		return nil
 	}
@@ -130,8 +130,8 @@ func (c *Cluster) installKinds(ctx context.Context, config *rest.Config) error {
 	return nil
 }
 
-// installFlux does what a bootstrap does: it applies Flux's manifests as the
-// fleet has them, then what the admin adds by hand, then the root objects.
+// installFlux does the work of a bootstrap: it applies Flux's manifests from the
+// fleet, then the objects that the admin applies by hand, then the root objects.
 func (c *Cluster) installFlux(ctx context.Context) error {
 	if err := flux.ApplyManifests(ctx, c.REST, c.objects.system); err != nil {
 		return fmt.Errorf("cannot install Flux: %w", err)
@@ -148,7 +148,7 @@ func (c *Cluster) installFlux(ctx context.Context) error {
 	return nil
 }
 
-// assume makes the API server take the objects of --assume as ready.
+// assume suspends the objects of --assume and keeps their status Ready.
 func (c *Cluster) assume(ctx context.Context) error {
 	if len(c.assumed) == 0 {
 		return nil
@@ -164,8 +164,8 @@ func (c *Cluster) assume(ctx context.Context) error {
 	return nil
 }
 
-// setPlatform remembers the namespaces in which Flux's own Deployments are: the
-// only ones whose Pods may become processes.
+// setPlatform stores the namespaces of Flux's own Deployments. Only Pods in these
+// namespaces may become processes.
 func (c *Cluster) setPlatform(objects []*unstructured.Unstructured) {
 	c.platformMu.Lock()
 	defer c.platformMu.Unlock()
@@ -215,8 +215,9 @@ func (c *Cluster) readManual() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// rootSecret makes the Secret that a bootstrap would have made for the root
-// source: it is never in Git. Any credential opens the mapped repositories.
+// rootSecret returns the Secret that a bootstrap creates for the root source, since
+// it is never in Git. It returns none if the root source needs no Secret or the
+// objects contain it. The mapped repositories accept any credentials.
 func (c *Cluster) rootSecret(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	sync := c.Fleet.Sync
 	if sync.SecretRef == "" || slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool {
@@ -235,7 +236,7 @@ func (c *Cluster) rootSecret(objects []*unstructured.Unstructured) ([]*unstructu
 	}}}, nil
 }
 
-// credentials returns what a Secret for a Git repository holds.
+// credentials returns the data of a Secret for a Git repository.
 func (c *Cluster) credentials(address string) (map[string]any, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "ssh" {
@@ -260,9 +261,9 @@ func (c *Cluster) credentials(address string) (map[string]any, error) {
 	}, nil
 }
 
-// preview makes a change in a mapped folder a new revision at once: the sources
-// that fetch it are asked to look, instead of at their next interval, and so is
-// what waits for a dependency.
+// preview makes the controllers see a change in a mapped folder at once. It requests
+// a reconcile of the sources that fetch the folder, instead of waiting for their
+// interval, and of the objects that wait for a dependency.
 func (c *Cluster) preview(context.Context) error {
 	if c.Fleet == nil {
 		return nil

@@ -1,8 +1,7 @@
-// Package localcluster runs a fleet on a Kubernetes and a Flux of its own, as
-// plain processes on this machine: the control plane, a node, a network that
-// maps the outside world to folders, and upstream's Flux controllers as the
-// fleet's own manifests ask for them. docs/design/local-cluster.md says why it
-// is built so.
+// Package localcluster runs a fleet on its own Kubernetes and its own Flux, as plain
+// processes on this machine: the control plane, a node, a network that maps outside
+// addresses to folders, and the upstream Flux controllers that the fleet's manifests
+// ask for. docs/design/local-cluster.md explains the design.
 package localcluster
 
 import (
@@ -30,36 +29,38 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Options say what to run.
+// Options configure a cluster.
 type Options struct {
-	// Name tells clusters that run side by side apart; "" is DefaultName.
+	// Name distinguishes clusters that run side by side; "" is DefaultName.
 	Name string
 	// Root is the folder for the state of running clusters; "" is Root().
 	Root string
-	// Data, when set, is a folder that keeps the cluster's objects and keys
-	// beyond its end. Without it the cluster is ephemeral and faster.
+	// Data, when set, is a folder that keeps the cluster's objects and keys after
+	// the cluster has ended. Without it the cluster is ephemeral and faster.
 	Data string
 	// BinDir holds the programs; "" is the folder of the running program.
 	BinDir string
 	// Fleet and Path are the platform's repository and the cluster's folder
 	// in it. Without a Fleet the cluster is a bare Kubernetes.
 	Fleet, Path string
-	// Maps say where the outside world is found on disk.
+	// Maps map outside addresses to folders.
 	Maps []network.Map
-	// Private are the mapped Git repositories that need credentials. If there are several
-	// for one repository, each grants access.
+	// Private are the mapped Git repositories that need credentials. If a repository
+	// has several entries, each grants access.
 	Private []network.Private
-	// Assume names Flux objects, as namespace/name, that are taken as ready.
+	// Assume names Flux objects, as namespace/name, that the cluster assumes to be
+	// ready.
 	Assume []string
 	// Apply are files and folders of manifests that the admin applies by
 	// hand, such as decryption keys, before the fleet is synced.
 	Apply []string
 	// Online lets requests for hosts that are not mapped through.
 	Online bool
-	// Step is told of the start's parts; nil means nobody is.
+	// Step is called at the start of each step, and its result at the end of the
+	// step; nil reports nothing.
 	Step func(name string) func(error)
-	// Report is told what happens to the cluster later: crashes, folders
-	// that vanish. It may be called from any goroutine.
+	// Report receives later problems of the cluster, such as crashes and vanished
+	// folders. It may be called from any goroutine.
 	Report func(error)
 }
 
@@ -73,9 +74,9 @@ type Cluster struct {
 	REST *rest.Config
 	// Git serves the mapped repositories.
 	Git *githost.Host
-	// Network is what the controllers see of the world.
+	// Network is the network of the controllers.
 	Network *network.Network
-	// Fleet is the fleet that runs, or nil.
+	// Fleet is the running fleet, or nil.
 	Fleet *layout.Fleet
 
 	// oci serves the mapped OCI artifacts.
@@ -95,7 +96,8 @@ type Cluster struct {
 	platformMu sync.Mutex
 	platforms  map[string]bool
 
-	// life ends when the cluster is stopped or its control plane given up.
+	// life ends when the cluster is stopped or when the control plane has failed for
+	// good.
 	life       context.Context
 	end        context.CancelCauseFunc
 	background sync.WaitGroup
@@ -103,18 +105,18 @@ type Cluster struct {
 	stopErr    error
 }
 
-// Start starts a cluster and returns when its API answers, Kubernetes' controllers
-// have made what every cluster has and, with a fleet, Flux's manifests and the root
-// objects have been applied. On an error nothing is left running. Stop the cluster
-// when it is not needed any more; when the process dies instead, the cluster goes with
-// it.
+// Start starts a cluster. It returns when the API server answers,
+// kube-controller-manager has created the objects that every cluster has and, with a
+// fleet, Flux's manifests and the root objects have been applied. After an error no
+// process is left. The caller must stop the cluster; if the caller's process dies
+// instead, the cluster ends with it.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	c := &Cluster{opts: opts}
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
 	c.life, c.end = context.WithCancelCause(context.Background())
-	// A control plane that is given up ends the start.
+	// A control plane that fails for good ends the start.
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	defer context.AfterFunc(c.life, func() { giveUp(context.Cause(c.life)) })()
@@ -139,7 +141,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		}
 		err := step.run(ctx)
 		if ctx.Err() != nil {
-			// What the step says then is a consequence.
+			// The error of the step is only a consequence of this cause.
 			err = context.Cause(ctx)
 		}
 		done(err)
@@ -181,7 +183,7 @@ func (c *Cluster) complete() error {
 		}
 		c.assumed = append(c.assumed, refs...)
 	}
-	// What is wrong with the input is said first: it is there on any machine.
+	// Report errors of the input first: they do not depend on the machine.
 	if err := c.loadFleet(); err != nil {
 		return err
 	}
@@ -302,11 +304,11 @@ func (c *Cluster) startNode(ctx context.Context) error {
 	}
 }
 
-// nodePatience bounds the wait for the node on a slow and busy machine.
+// nodePatience limits the wait for the node on a slow and busy machine.
 const nodePatience = time.Minute
 
-// run runs a part of the cluster in the background and reports its failure. What
-// a part says when the cluster has ended is a consequence.
+// run runs a part of the cluster in the background and reports its failure. It
+// ignores errors after the end of the cluster, which are a consequence of that end.
 func (c *Cluster) run(name string, part func() error) {
 	c.background.Go(func() {
 		if err := part(); err != nil && c.life.Err() == nil {
@@ -315,14 +317,14 @@ func (c *Cluster) run(name string, part func() error) {
 	})
 }
 
-// report tells the user, and the log for when nobody is looking.
+// report passes an error to the user and writes it to the log.
 func (c *Cluster) report(err error) {
 	c.log.Error("something happened to the cluster", "error", err)
 	c.opts.Report(err)
 }
 
-// onCrash reports a component that ended by itself. One that is given up is the
-// cluster's end, which is reported by Err.
+// onCrash reports a component that ended by itself. If the component will not be
+// restarted, onCrash ends the cluster and Err returns the error.
 func (c *Cluster) onCrash(crash *process.CrashError) {
 	if crash.GaveUp {
 		c.log.Error("the cluster ends", "error", crash)
@@ -332,16 +334,16 @@ func (c *Cluster) onCrash(crash *process.CrashError) {
 	c.report(crash)
 }
 
-// errStopped is why a cluster that was stopped has ended.
+// errStopped is the cause for the end of a cluster that was stopped.
 var errStopped = errors.New("the cluster was stopped")
 
 // Done is closed when the cluster has been stopped or has failed for good.
 func (c *Cluster) Done() <-chan struct{} { return c.life.Done() }
 
-// Err says why a cluster that has failed cannot go on: a [process.CrashError]
-// about a component of the control plane that was restarted in vain. It is nil
-// as long as the cluster works, and when it was stopped before it failed. A
-// failed cluster still has to be stopped.
+// Err returns the reason why a cluster has failed: a [process.CrashError] about a
+// component of the control plane whose restarts failed. Err returns nil while the
+// cluster works, and after a stop that came before any failure. A failed cluster
+// still has to be stopped.
 func (c *Cluster) Err() error {
 	if err := context.Cause(c.life); !errors.Is(err, errStopped) {
 		return err
@@ -351,11 +353,11 @@ func (c *Cluster) Err() error {
 
 func (c *Cluster) durable() bool { return filepath.Dir(c.opts.Data) != c.Dir }
 
-// stopPatience is how long processes without data may take to end.
+// stopPatience limits the time that processes without data may take to end.
 const stopPatience = time.Second
 
-// Stop stops everything and removes the state folder. It may be called more
-// than once.
+// Stop stops all processes and removes the state folder. It may be called more than
+// once.
 func (c *Cluster) Stop() error {
 	c.stopOnce.Do(func() { c.stopErr = c.stop() })
 	return c.stopErr

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// Logs returns the log files of everything that runs in the cluster.
+// Logs returns the log files of all processes of the cluster.
 func (c *Cluster) Logs() []string {
 	var files []string
 	for _, dir := range []string{filepath.Join(c.Dir, "log"), filepath.Join(c.opts.Data, "pods")} {

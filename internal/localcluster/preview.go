@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// askSources asks the sources that fetch from an address to look now.
+// askSources requests a reconcile of the sources that fetch from an address.
 func (c *Cluster) askSources(kube client.Client, address string) {
 	sources, err := flux.SourcesOf(c.life, kube, address)
 	for _, source := range sources {
@@ -22,24 +22,25 @@ func (c *Cluster) askSources(kube client.Client, address string) {
 	}
 }
 
-// Folders of charts and artifacts are looked through at this interval, and never
-// for more than a tenth of the time. They are small: a chart is at most a few
-// dozen files.
+// Folders of charts and artifacts are checked at this interval, or less often if a
+// check takes long: checks use less than a tenth of the time. The folders are small:
+// a chart has a few dozen files at most.
 const (
 	followInterval = 500 * time.Millisecond
 	followShare    = 10
 )
 
-// followFolders makes a change in a folder that is no Git repository known at
-// once, and reports a folder that cannot be read any more. It returns when the
-// cluster is stopped.
+// followFolders announces a change in a folder of charts or artifacts at once, and
+// reports a folder that it can no longer read. It returns when the cluster is
+// stopped.
 func (c *Cluster) followFolders(kube client.Client) error {
 	stamps := map[string]string{}
 	var folders []network.Map
 	for _, m := range c.opts.Maps {
 		if m.Kind == network.KindHelm || m.Kind == network.KindOCI {
 			folders = append(folders, m)
-			// One that cannot be read now is noticed when it can.
+			// A folder that cannot be read now has an empty stamp, which changes
+			// once the folder can be read.
 			stamps[m.Dir], _ = archive.Stamp(m.Dir)
 		}
 	}
@@ -57,7 +58,8 @@ func (c *Cluster) followFolders(kube client.Client) error {
 		began := time.Now()
 		changed := map[string]bool{}
 		for dir, before := range stamps {
-			// The stamp of what cannot be read is empty: reported once.
+			// The stamp of an unreadable folder is empty, so the error is reported
+			// only once.
 			stamp, err := archive.Stamp(dir)
 			if stamp == before {
 				continue

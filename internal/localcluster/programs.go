@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// fluxPrograms are the controllers that a fleet may ask for.
+// fluxPrograms are the Flux controllers that a fleet may use.
 var fluxPrograms = []string{
 	"source-controller", "kustomize-controller", "helm-controller",
 	"notification-controller", "image-reflector-controller", "image-automation-controller",
 }
 
-// ErrMissingProgram says that a program that the cluster consists of is not
-// there.
+// ErrMissingProgram reports that a program of the cluster is missing.
 var ErrMissingProgram = errors.New("a program is missing")
 
-// BinDir returns the folder of the running program, in which the others are.
+// BinDir returns the folder of the running program. The other programs are in the
+// same folder.
 func BinDir() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -31,8 +31,8 @@ func BinDir() (string, error) {
 	return filepath.Dir(self), nil
 }
 
-// checkPrograms makes sure that everything that will be started is there,
-// before anything is.
+// checkPrograms checks, before anything is started, that all programs of the cluster
+// exist.
 func checkPrograms(binDir string) error {
 	var missing []string
 	for _, name := range append([]string{"tenure", "tenure-cluster", "tenure-server"}, fluxPrograms...) {

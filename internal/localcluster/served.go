@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// checkServed makes sure that Flux serves the root objects: at a version that
-// it has removed they could never be applied, which the API server would only
-// say after everything has been started, and without the file's name. The
-// folder is where the objects were read, system its path in the fleet.
+// checkServed checks that Flux serves the versions of the root objects. The API
+// server rejects an object in a removed version, but only after everything has been
+// started, and without the name of the file. folder is the folder from which the
+// objects were read, system its path in the fleet.
 func checkServed(kinds, root []*unstructured.Unstructured, folder, system string) error {
 	versions := servedVersions(kinds)
 	var errs []error
@@ -37,7 +37,7 @@ func checkServed(kinds, root []*unstructured.Unstructured, folder, system string
 	return nil
 }
 
-// servedVersions reads from CRDs which versions of their kinds are served.
+// servedVersions returns the served versions of each kind that the CRDs define.
 func servedVersions(crds []*unstructured.Unstructured) map[schema.GroupKind][]string {
 	served := map[schema.GroupKind][]string{}
 	for _, crd := range crds {
@@ -56,8 +56,8 @@ func servedVersions(crds []*unstructured.Unstructured) map[schema.GroupKind][]st
 	return served
 }
 
-// fileOf finds the file of the folder in which the object is written. It is ""
-// when a kustomization has made the object what it is.
+// fileOf returns the path of the file in folder that contains the object. It returns
+// "" if a kustomization has changed the object.
 func fileOf(folder string, u *unstructured.Unstructured) string {
 	found := ""
 	_ = filepath.WalkDir(folder, func(file string, d fs.DirEntry, err error) error {

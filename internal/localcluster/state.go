@@ -14,25 +14,25 @@ import (
 	"time"
 )
 
-// DefaultName is the name of a cluster that is not given one.
+// DefaultName is the default name of a cluster.
 const DefaultName = "default"
 
-// maxSocketPath is the length that a Unix socket's path may have everywhere
-// (macOS: 104 bytes with the final zero).
+// maxSocketPath is the maximum length of a Unix socket's path on all systems (macOS:
+// 104 bytes with the final zero).
 const maxSocketPath = 103
 
 var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
 var (
-	// ErrRunning says that a cluster of that name runs already.
+	// ErrRunning reports that a cluster of this name runs already.
 	ErrRunning = errors.New("a cluster of that name is running")
-	// ErrNotRunning says that no cluster of that name runs.
+	// ErrNotRunning reports that no cluster of this name runs.
 	ErrNotRunning = errors.New("no cluster of that name is running")
 )
 
-// Root returns the folder in which the running clusters of this user keep
-// their state: $TENURE_HOME, or tenure in $XDG_RUNTIME_DIR, or tenure-UID in
-// the folder for temporary files.
+// Root returns the folder with the state of this user's running clusters:
+// $TENURE_HOME, or tenure in $XDG_RUNTIME_DIR, or tenure-UID in the folder for
+// temporary files.
 func Root() string {
 	if dir := os.Getenv("TENURE_HOME"); dir != "" {
 		return dir
@@ -45,18 +45,18 @@ func Root() string {
 	return filepath.Join(os.TempDir(), "tenure-"+strconv.Itoa(os.Getuid()))
 }
 
-// State is the folder of one running cluster, locked by the process that runs
-// it.
+// State is the folder of one running cluster. The process that runs the cluster
+// holds its lock.
 type State struct {
-	// Dir is the folder. It goes with the cluster.
+	// Dir is the folder. It is removed with the cluster.
 	Dir  string
 	lock *os.File
 }
 
-// AcquireState makes and locks the state folder of a cluster. What a cluster of
-// that name that was killed has left there is removed; while its processes are
-// still being killed this waits. It fails with an error that wraps ErrRunning
-// when the folder is in use.
+// AcquireState creates and locks the state folder of a cluster. It removes the files
+// of a killed cluster of the same name, and waits while that cluster's processes are
+// still being killed. It returns an error that wraps ErrRunning when the folder is
+// in use.
 func AcquireState(ctx context.Context, root, name string) (*State, error) {
 	if !validName.MatchString(name) {
 		return nil, fmt.Errorf("%q cannot be a cluster's name: use up to 32 of a-z, 0-9 and -", name)
@@ -80,14 +80,14 @@ func AcquireState(ctx context.Context, root, name string) (*State, error) {
 	return s, nil
 }
 
-// takeoverPatience is how long a lock may be held by nobody alive: by the reaper
-// of a cluster that was killed, which waits for its processes, clears its folder and
-// ends (two seconds or so, more on a busy machine), or for an instant by somebody who
-// looks whether it is held.
+// takeoverPatience limits the wait for a lock that no live cluster holds. The reaper
+// of a killed cluster holds the lock until it has killed the processes and removed
+// the folder, which takes about two seconds, more on a busy machine. [Stop] and
+// [Running] hold the lock for an instant when they test it.
 const takeoverPatience = time.Minute
 
-// lockFile opens and locks the cluster's file, which it makes if need be, in
-// the folder root, which it makes too: the last cluster to end removes both.
+// lockFile opens and locks the lock file of a cluster. It creates the file and the
+// folder root if they do not exist: the last cluster to end removes both.
 func lockFile(ctx context.Context, root, name string) (*os.File, error) {
 	deadline := time.Now().Add(takeoverPatience)
 	for {
@@ -113,9 +113,9 @@ func lockFile(ctx context.Context, root, name string) (*os.File, error) {
 	}
 }
 
-// tryLock returns the locked file, or ErrRunning and who holds it, or neither
-// when the file that was locked is not that of the name any more: a cluster that
-// ends removes its file, so one that was opened just before is locked in vain.
+// tryLock returns the locked file, or ErrRunning and the process ID of the lock's
+// holder. It returns neither if it locked a file that a cluster removed at its end,
+// after tryLock had opened it.
 func tryLock(file string) (*os.File, int, error) {
 	lock, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -134,7 +134,7 @@ func tryLock(file string) (*os.File, int, error) {
 	return lock, 0, nil
 }
 
-// names says whether the path still leads to the open file.
+// names reports whether the path still leads to the open file.
 func names(path string, f *os.File) bool {
 	opened, err := f.Stat()
 	if err != nil {
@@ -144,13 +144,13 @@ func names(path string, f *os.File) bool {
 	return err == nil && os.SameFile(opened, current)
 }
 
-// alive says whether a process exists. That of another user does.
+// alive reports whether a process exists, of this user or of another.
 func alive(pid int) bool {
 	return pid > 1 && !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
-// Paths are the folder and its lock, for whoever cleans up when the process
-// that holds the state dies.
+// Paths returns the paths of the folder and its lock file, for the reaper that
+// removes them when the process with the lock dies.
 func (s *State) Paths() []string { return []string{s.Dir, s.lock.Name()} }
 
 func (s *State) prepare() error {
@@ -169,16 +169,16 @@ func (s *State) prepare() error {
 	return nil
 }
 
-// Release removes the folder and gives up its lock, in this order: whoever gets
-// the lock finds nothing of ours.
+// Release removes the folder and then releases its lock. The next process with the
+// lock finds no files of this cluster.
 func (s *State) Release() error {
 	err := errors.Join(os.RemoveAll(s.Dir), os.Remove(s.lock.Name()), s.lock.Close())
-	// The last cluster takes the root with it; others keep it.
+	// This succeeds for the last cluster only: for others the folder is not empty.
 	_ = os.Remove(filepath.Dir(s.Dir))
 	return err
 }
 
-// stateFolder makes sure that there is a private folder for state.
+// stateFolder creates or checks the private folder for state.
 func stateFolder(dir string) error {
 	if err := privateFolder(dir); err != nil {
 		return fmt.Errorf("cannot use the state folder: %w; or set TENURE_HOME to another folder", err)
@@ -186,16 +186,16 @@ func stateFolder(dir string) error {
 	return nil
 }
 
-// privateFolder makes a folder that its owner alone can enter, or makes sure
-// that an existing one is: others on this machine could otherwise put their
-// own files in the place of ours. Its errors end in what to do.
+// privateFolder creates a folder that only its owner can enter, or checks that an
+// existing folder is one. In an open folder other users could replace our files. Its
+// errors end with advice.
 func privateFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("%w: choose a place that you can write to", err)
 	}
 	info, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return privateFolder(dir) // somebody who ended has just removed it
+		return privateFolder(dir) // a cluster that ended has just removed it
 	}
 	if err != nil {
 		return err
@@ -212,9 +212,9 @@ func privateFolder(dir string) error {
 	return nil
 }
 
-// Stop asks the process that runs the named cluster to end, waits until it
-// has, and kills it when the patience is over (its children die with it).
-// It fails with an error that wraps ErrNotRunning when there is none.
+// Stop sends SIGTERM to the process that runs the named cluster and waits until it
+// ends. After the patience it sends SIGKILL; the children die with the process. Stop
+// returns an error that wraps ErrNotRunning if no cluster runs.
 func Stop(root, name string, patience time.Duration) error {
 	lock, err := os.Open(filepath.Join(root, name+".lock"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -226,9 +226,9 @@ func Stop(root, name string, patience time.Duration) error {
 	defer lock.Close()
 	free := func() bool { return syscall.Flock(int(lock.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil }
 	if free() {
-		// Left by one that was killed, reaper and all. Whoever starts now
-		// finds the lock taken and waits; one that started before the lock
-		// was taken has a file of its own.
+		// The lock belongs to a cluster that was killed together with its reaper. A
+		// cluster that starts now finds the lock taken and waits. A cluster that
+		// started before has a lock file of its own.
 		if names(lock.Name(), lock) {
 			_ = os.RemoveAll(filepath.Join(root, name))
 			_ = os.Remove(lock.Name())
@@ -263,7 +263,7 @@ func Running(root string) ([]string, error) {
 	for _, file := range locks {
 		lock, err := os.Open(file)
 		if err != nil {
-			continue // it has just ended
+			continue // the cluster has just ended
 		}
 		if syscall.Flock(int(lock.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil {
 			names = append(names, strings.TrimSuffix(filepath.Base(file), ".lock"))

@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The test program is also a process that holds a state folder.
+// TestMain lets the test program also be a process that holds a state folder.
 func TestMain(m *testing.M) {
 	if root := os.Getenv("TENURE_TEST_HOLD"); root != "" {
 		os.Exit(hold(root))
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hold acquires a state folder, says so, and waits for SIGTERM.
+// hold acquires a state folder, prints "held", and waits for SIGTERM.
 func hold(root string) int {
 	s, err := AcquireState(context.Background(), root, "held")
 	if err != nil {
@@ -115,7 +115,7 @@ func TestAcquireStateRefuses(t *testing.T) {
 
 func TestAcquireStateOfAnotherUser(t *testing.T) {
 	t.Parallel()
-	dir := "/" // is root's, who alone can give a folder away
+	dir := "/" // root owns it, and only root can give a folder away
 	if os.Getuid() == 0 {
 		dir = t.TempDir()
 		if err := errors.Join(os.Chmod(dir, 0o700), os.Chown(dir, 65534, 65534)); err != nil {
@@ -165,7 +165,7 @@ func TestStopKillsWhatDoesNotListen(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "root")
 	holder := startHolder(t, root)
-	// A process that is stopped is deaf to all but SIGKILL.
+	// A stopped process reacts to SIGKILL only.
 	if err := holder.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,8 @@ func TestStopRemovesStaleState(t *testing.T) {
 	absent(t, root)
 }
 
-// The lock of a process that has died is held by its reaper for a while.
+// TestAcquireStateWaitsForTheDead covers the lock of a dead process, which the
+// reaper holds for a while.
 func TestAcquireStateWaitsForTheDead(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -241,7 +242,7 @@ func TestAcquireStateWaitsForTheDead(t *testing.T) {
 		t.Errorf("interrupted: got %v, want the cause", err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		// Never so long, not even on a busy machine.
+		// A reaper never holds the lock this long, not even on a busy machine.
 		time.AfterFunc(30*time.Second, func() { _ = lock.Close() })
 		s, err := AcquireState(t.Context(), root, "x")
 		if err != nil {
@@ -253,16 +254,17 @@ func TestAcquireStateWaitsForTheDead(t *testing.T) {
 	})
 }
 
-// noForks keeps other tests from starting processes until the test ends. A process has
-// the open files of this one, and their locks, until its own program begins.
+// noForks keeps other tests from starting processes until the test ends. A new
+// process holds the open files of this process, and their locks, until it executes
+// its own program.
 func noForks(t *testing.T) {
 	t.Helper()
 	syscall.ForkLock.RLock()
 	t.Cleanup(syscall.ForkLock.RUnlock)
 }
 
-// Clusters that come and go under one name never hold it together, and never
-// fail for the folder that another one takes away.
+// TestAcquireAndReleaseInTurns checks that two clusters of one name never hold the
+// state together, and that none fails because another one removes the folder.
 func TestAcquireAndReleaseInTurns(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "root")
