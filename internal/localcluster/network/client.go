@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// clientPatience bounds a request of [Network.Client], its body included.
+// clientPatience limits a request of [Network.Client], its body included.
 const clientPatience = 10 * time.Second
 
-// Client returns an HTTP client that sees the world as the processes of the
-// cluster do: mapped hosts, Services and nothing of this machine. It follows no
-// redirects. Requests take at most 10 s. Whoever is done with it closes its idle
-// connections.
+// Client returns an HTTP client with the network of the cluster's processes: it
+// reaches mapped hosts and Services, but nothing else on this machine. It follows no
+// redirects. Requests take at most 10 s. The caller should close its idle
+// connections after use.
 func (n *Network) Client() *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(n.cfg.CA.CertPEM)
@@ -30,8 +30,8 @@ func (n *Network) Client() *http.Client {
 	}
 }
 
-// Forget ends what [Network.Handle] began. A host of which nothing is left is
-// not mapped any more.
+// Forget removes a handler of [Network.Handle]. A host without any handler is no
+// longer mapped.
 func (n *Network) Forget(hostname, prefix string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A handler answers the network's own client as it answers a process, until it
-// is forgotten.
+// TestClientAndForget checks that a handler answers the network's own client as it
+// answers a process, until Forget removes it.
 func TestClientAndForget(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)

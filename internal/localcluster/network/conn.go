@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/process/pki"
 )
 
-// queue is a listener whose connections come from within the process.
+// queue is a listener that accepts connections from within the process.
 type queue struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -49,17 +49,17 @@ func (q *queue) Close() error {
 // Addr implements net.Listener.
 func (q *queue) Addr() net.Addr { return &net.UnixAddr{Name: "within", Net: "unix"} }
 
-// tracker knows the clients' connections, so that at the end none is left open:
-// http.Server forgets those that became tunnels.
+// tracker records the clients' connections, to close them all at the end:
+// http.Server does not track hijacked connections, which became tunnels.
 type tracker struct {
 	mu     sync.Mutex
 	closed bool
 	conns  map[*trackedConn]bool
-	// serving counts what still works for clients.
+	// serving counts the requests and connections that are being served.
 	serving sync.WaitGroup
 }
 
-// trackedListener hands out connections that the tracker knows.
+// trackedListener adds accepted connections to the tracker.
 type trackedListener struct {
 	net.Listener
 	tracker *tracker
@@ -98,10 +98,10 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite tells the other side that nothing more comes.
+// CloseWrite closes the writing side of the connection.
 func (c *trackedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// begin counts one more that serves, unless all is over.
+// begin adds one to serving. It returns false after close.
 func (t *tracker) begin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,8 +112,8 @@ func (t *tracker) begin() bool {
 	return true
 }
 
-// close closes all connections and waits, up to the patience, until nobody
-// serves any more.
+// close closes all connections and waits until nothing is being served, at most for
+// the patience.
 func (t *tracker) close(patience time.Duration) error {
 	t.mu.Lock()
 	t.closed = true
@@ -147,7 +147,7 @@ func closeWrite(c net.Conn) error {
 	return errNoHalfClose
 }
 
-// peekedConn is a connection some of whose bytes have been looked at.
+// peekedConn is a connection whose first bytes are in a buffer.
 type peekedConn struct {
 	net.Conn
 	r *bufio.Reader
@@ -156,14 +156,14 @@ type peekedConn struct {
 // Read implements net.Conn.
 func (c *peekedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 
-// CloseWrite tells the other side that nothing more comes.
+// CloseWrite closes the writing side of the connection.
 func (c *peekedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// peekPatience is how long a client may take to send its first byte.
+// peekPatience is the time in which a client must send its first byte.
 const peekPatience = 30 * time.Second
 
-// peek waits for the first byte of a connection and returns it together with a
-// connection on which it can be read again. On an error it closes the
+// peek waits for the first byte of a connection. It returns the byte and a
+// connection from which the byte can be read again. After an error it closes the
 // connection.
 func peek(c net.Conn) (net.Conn, byte, error) {
 	_ = c.SetReadDeadline(time.Now().Add(peekPatience))
@@ -177,16 +177,16 @@ func peek(c net.Conn) (net.Conn, byte, error) {
 	return &peekedConn{Conn: c, r: r}, first[0], nil
 }
 
-// certificates issues and keeps certificates for mapped hosts.
+// certificates issues and caches certificates for mapped hosts.
 type certificates struct {
 	ca *pki.Authority
 	mu sync.Mutex
 	by map[string]*tls.Certificate
 }
 
-// get implements tls.Config.GetCertificate. The name is that of the host that
-// the connection was made to, whatever the client asks for, so that a client
-// that checks the name notices a difference.
+// get implements tls.Config.GetCertificate. The certificate names the host to which
+// the connection was made, whatever name the client requests. A client that checks
+// the name notices a difference.
 func (c *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	conn, ok := hello.Conn.(*mappedConn)
 	if !ok {
@@ -213,8 +213,8 @@ func (c *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 	return &cert, nil
 }
 
-// systemRoots returns the system's trusted certificates, from the places where
-// Linux distributions and macOS keep them as one file.
+// systemRoots returns the system's trusted certificates, from the files in which
+// Linux distributions and macOS keep them.
 func systemRoots() []byte {
 	for _, file := range []string{
 		"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
@@ -227,13 +227,13 @@ func systemRoots() []byte {
 	return nil
 }
 
-// tunnel copies both ways until both sides have ended. A side that has ended
-// its stream is told to the other one (a half close).
+// tunnel copies in both directions until both sides have ended. It passes the end of
+// one side on to the other side as a half close.
 func tunnel(a, b net.Conn) {
 	var both sync.WaitGroup
 	pump := func(dst, src net.Conn) {
 		if _, err := io.Copy(dst, src); err != nil || closeWrite(dst) != nil {
-			// Nothing can be said any more, so the other way ends too.
+			// Nothing can be sent any more, so the other direction ends too.
 			_ = dst.Close()
 			_ = src.Close()
 		}

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// host is a mapped host: handlers by path prefix, and one for SSH. Its fields
-// are guarded by the network's mutex.
+// host is a mapped host: its handlers by path prefix, and its SSH handler. The
+// network's mutex guards the fields.
 type host struct {
 	handlers map[string]http.Handler
 	ssh      func(net.Conn, string)
@@ -26,24 +26,24 @@ func (n *Network) mapped(name string) *host {
 	return h
 }
 
-// Handle serves an outside host's paths that begin with prefix, over HTTP and
-// HTTPS. Of several prefixes that fit, the longest counts. The host is served on
-// every port: one in hostname is left out.
+// Handle serves the paths of an outside host that begin with prefix, over HTTP and
+// HTTPS. Of several matching prefixes, the longest counts. The host is served on
+// every port: Handle ignores a port in hostname.
 func (n *Network) Handle(hostname, prefix string, handler http.Handler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.mapped(hostname).handlers[strings.TrimSuffix(prefix, "/")] = handler
 }
 
-// HandleSSH serves SSH connections to an outside host. serve is told which one,
-// with the port unless it is 22.
+// HandleSSH serves SSH connections to an outside host. serve receives the host, with
+// the port unless it is 22.
 func (n *Network) HandleSSH(hostname string, serve func(conn net.Conn, host string)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.mapped(hostname).ssh = serve
 }
 
-// handler returns what serves a path of a mapped host, or nil.
+// handler returns the handler for a path of a mapped host, or nil.
 func (n *Network) handler(h *host, path string) http.Handler {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -58,9 +58,9 @@ func (n *Network) handler(h *host, path string) http.Handler {
 	return found
 }
 
-// serveMapped serves a request that leads to a mapped host. A request for
-// another host on the same connection is misdirected (RFC 9110, 15.5.20): the
-// certificate was not made out to it.
+// serveMapped serves a request to a mapped host. It answers a request for another
+// host on the same connection with 421 Misdirected Request (RFC 9110, 15.5.20): the
+// certificate does not name that host.
 func (n *Network) serveMapped(w http.ResponseWriter, r *http.Request, d destination) {
 	if asked := cleanHost(hostOnly(r.Host)); asked != d.name {
 		http.Error(w, fmt.Sprintf("this is %s, not %s", d.name, asked), http.StatusMisdirectedRequest)
@@ -71,7 +71,7 @@ func (n *Network) serveMapped(w http.ResponseWriter, r *http.Request, d destinat
 		return
 	}
 	if n.cfg.Online {
-		// The scheme that the client speaks with us.
+		// Use TLS if the client does.
 		n.forward(w, r, destination{name: d.name, port: d.port}, r.TLS != nil)
 		return
 	}
@@ -80,7 +80,7 @@ func (n *Network) serveMapped(w http.ResponseWriter, r *http.Request, d destinat
 	http.Error(w, fmt.Sprintf("%s%s is not mapped (add --map https://%s%s=DIR)", d.name, path, d.name, path), http.StatusNotFound)
 }
 
-// mappedConn remembers where a connection leads.
+// mappedConn is a connection with its destination.
 type mappedConn struct {
 	net.Conn
 	to destination
@@ -99,7 +99,7 @@ func rememberMapped(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// mappedHandler serves the connections of takeOver.
+// mappedHandler serves the HTTP and HTTPS connections of takeOver.
 func (n *Network) mappedHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		to, ok := r.Context().Value(mappedKey{}).(destination)
@@ -114,9 +114,9 @@ func (n *Network) mappedHandler() http.Handler {
 // tlsHandshake is the first byte of a TLS connection (RFC 8446, 5.1).
 const tlsHandshake = 0x16
 
-// takeOver serves a client's connection as the mapped host would. Which protocol
-// is spoken shows in the first byte that the client sends, for in all three it
-// may send first; port 22 is SSH in any case.
+// takeOver serves a client's connection as the mapped host. Port 22 is always SSH.
+// On other ports the first byte from the client shows the protocol, since the client
+// may send first in all three protocols.
 func (n *Network) takeOver(conn net.Conn, d destination) {
 	n.mu.RLock()
 	serveSSH := d.mapped.ssh

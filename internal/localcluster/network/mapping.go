@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
 )
 
-// Kind says as what a mapped folder is served.
+// Kind says how a mapped folder is served.
 type Kind string
 
 // The kinds of mapped folders.
@@ -24,29 +24,29 @@ const (
 	KindOCI  Kind = "OCI artifact"
 )
 
-// Map says where an outside address is found on this machine. It is the value
-// of --map.
+// Map maps an outside address to a folder of this machine. It is the value of --map.
 type Map struct {
 	Kind Kind
-	// URL is the address as the fleet writes it.
+	// URL is the address, as written in the fleet.
 	URL string
-	// Branch is the branch as which a plain folder is served; empty for a
-	// Git work tree, whose own branches are served.
+	// Branch is the name under which a plain folder is served as a branch. It is
+	// empty for a Git work tree, whose own branches are served.
 	Branch string
 	// Dir is the folder, as an absolute path.
 	Dir string
 }
 
-// ErrMap says that a value of --map cannot be used.
+// ErrMap reports that a value of --map cannot be used.
 var ErrMap = errors.New("cannot use --map")
 
-// ParseMap reads URL[#BRANCH]=DIR and looks at the folder to see what it is: with
-// oci:// an OCI artifact; with #BRANCH any folder, served as that branch of a Git
-// repository; the top of a Git work tree; or a folder of Helm charts, that is
-// one with a Chart.yaml, with subfolders that have one, or with *.tgz files.
+// ParseMap parses URL[#BRANCH]=DIR and derives the kind of the map. With oci:// it
+// is an OCI artifact. With #BRANCH it is a branch of a Git repository, whatever the
+// folder holds. Otherwise the folder must be the top of a Git work tree, or a folder
+// of Helm charts: a folder with a Chart.yaml, with subfolders that have one, or with
+// *.tgz files.
 //
-// The value is split at the first =, so that folders may have one in their names;
-// in an address it is written %3D. The error is ErrMap.
+// The first = splits the value, so that a folder's name may contain one; an address
+// must contain %3D instead. The error is ErrMap.
 func ParseMap(value string) (Map, error) {
 	m, err := parseMap(value)
 	if err != nil {
@@ -87,7 +87,8 @@ func parseMap(value string) (Map, error) {
 	return m, err
 }
 
-// isBranch accepts less than git-check-ref-format(1) and nothing else.
+// isBranch reports whether a name is a valid branch name. It accepts only a part of
+// the names that git-check-ref-format(1) accepts.
 func isBranch(name string) bool {
 	if name == "" || name == "@" || strings.ContainsAny(name, " ~^:?*[\\") || strings.Contains(name, "..") || strings.Contains(name, "@{") {
 		return false
@@ -116,8 +117,8 @@ func (m Map) kind() (Kind, error) {
 	return "", fmt.Errorf("%s is neither the top of a Git work tree nor a folder of Helm charts; to serve it as a branch of a Git repository, write %s#main=%s", m.Dir, m.URL, m.Dir)
 }
 
-// Place is where the folder is served: a host, which may have a port, and a path
-// without a slash at its end. It fails if the address is not one of its kind.
+// Place returns the host, possibly with a port, and the path without a final slash
+// where the folder is served. It fails if the address does not fit the kind.
 func (m Map) Place() (host, path string, err error) {
 	switch m.Kind {
 	case KindGit:
@@ -138,8 +139,8 @@ func (m Map) Place() (host, path string, err error) {
 	return cleanHost(u.Host), strings.TrimRight(u.Path, "/"), nil
 }
 
-// Source is the address as Flux's sources name it: an OCI artifact's tag stands in
-// a field of its own there.
+// Source returns the address as Flux's sources contain it. They have the tag of an
+// OCI artifact in a separate field.
 func (m Map) Source() string {
 	if address, err := ocihost.ParseAddress(m.URL); m.Kind == KindOCI && err == nil {
 		address.Tag = ""
@@ -148,8 +149,8 @@ func (m Map) Source() string {
 	return m.URL
 }
 
-// key is what no other map of the kind may have too. A Helm repository's has no
-// port, for a host is served on all of its ports.
+// key returns a text that must be unique among all maps. The text for a Helm
+// repository contains no port, because a host is served on all of its ports.
 func (m Map) key() (string, error) {
 	host, path, err := m.Place()
 	if err != nil {
@@ -165,9 +166,9 @@ func (m Map) key() (string, error) {
 	return "helm " + hostOnly(host) + path, nil
 }
 
-// CheckMaps returns an error, which names both folders, if two of the maps claim
-// the same address: as branches of the same name, as one and the same Helm
-// repository or OCI artifact, or as a Git and a Helm repository. It is ErrMap.
+// CheckMaps returns an error that names both folders if two maps have the same
+// address: two branches of the same name, the same Helm repository or OCI artifact
+// twice, or a Git and a Helm repository. The error is ErrMap.
 func CheckMaps(maps []Map) error {
 	taken := map[string]Map{}
 	places := map[string]Map{}

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
 )
 
-// write makes files below a folder.
+// write creates files in a folder.
 func write(t testing.TB, dir string, files ...string) string {
 	t.Helper()
 	for _, name := range files {
@@ -119,7 +119,8 @@ func TestCheckMaps(t *testing.T) {
 	}
 }
 
-// What ParseMap accepts has a place to be served at, and never panics.
+// FuzzParseMap checks that each address that ParseMap accepts can be served, and
+// that ParseMap never panics.
 func FuzzParseMap(f *testing.F) {
 	plain := write(f, f.TempDir(), "a.yaml")
 	charts := write(f, f.TempDir(), "Chart.yaml")

@@ -1,16 +1,16 @@
-// Package network is what the processes of a local cluster see of the world.
+// Package network is the network of the processes of a local cluster.
 //
-// Flux's controllers reach everything through two proxies, HTTP and SOCKS5, that
+// Flux's controllers reach all addresses through two proxies, HTTP and SOCKS5, which
 // their environment names (see [Network.Env]); the API server reaches webhooks,
-// aggregated APIs and the node through a third one on a Unix socket (see
-// [EgressConfig]). All three follow one rule for where a host leads:
+// aggregated APIs and the node through a third proxy on a Unix socket (see
+// [EgressConfig]). All three route a host by the same rules:
 //
-//  1. a mapped host is served here, by a handler;
-//  2. a Service name, cluster IP or Pod IP leads to the loopback port where the
+// 1. a mapped host is served here, by a handler; 2. a Service name, cluster IP or
+// Pod IP leads to the loopback port where the
 //     node serves that Pod;
-//  3. an address of this machine or of its link is refused: a fleet must not
-//     reach what else runs here;
-//  4. everything else fails at once, with the flag that would map it, unless the
+// 3. an address of this machine or of its link is refused: a fleet must not
+//     reach other programs on this machine;
+// 4. every other host fails at once, with the flag that would map it, unless the
 //     network is online.
 package network
 
@@ -32,29 +32,30 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Config says how a Network is set up.
+// Config configures a Network.
 type Config struct {
-	// CA issues certificates for mapped hosts. Its certificate is trusted by
-	// whoever has the environment of Env, so its key must not leave memory.
+	// CA issues certificates for mapped hosts. Every process with the environment of
+	// Env trusts its certificate, so the key must not leave memory.
 	CA *pki.Authority
 	// Dir is the folder for the CA bundle that Env names.
 	Dir string
 	// EgressSocket is the path of the API server's Unix socket.
 	EgressSocket string
-	// Online lets hosts that are not mapped through to the real network.
+	// Online lets connections to hosts that are not mapped through to the real
+	// network.
 	Online bool
 	// Log gets every refused request. It must not be nil.
 	Log *slog.Logger
 
-	// dialOutside connects to the real network; nil means [dialOutside]. A test
-	// has no network.
+	// dialOutside connects to the real network; nil means [dialOutside]. Tests
+	// replace it, since they have no network.
 	dialOutside dialer
 }
 
 // dialer connects to an address; see [net.Dialer.DialContext].
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Network is a set of proxies. It listens from New on and serves in Run.
+// Network is a set of proxies. New opens their listeners and Run serves them.
 type Network struct {
 	cfg    Config
 	certs  *certificates
@@ -69,15 +70,14 @@ type Network struct {
 	direct   map[string]bool
 	refused  map[string]*Refusal
 
-	// secret is what a client of the proxies must say: loopback is open to
-	// every user of the machine, the mapped folders are not.
+	// secret is the password of the proxies: every user of this machine can reach
+	// loopback, but must not read the mapped folders.
 	secret string
 
-	// plain and secure serve connections that were made to mapped hosts.
+	// plain and secure accept the connections to mapped hosts, without and with TLS.
 	plain, secure *queue
 	clients       tracker
-	// inside and outside forward requests: to the cluster, to the real
-	// network.
+	// inside forwards requests to the cluster, outside to the real network.
 	inside, outside *http.Transport
 }
 
@@ -131,28 +131,29 @@ func (n *Network) close() {
 	}
 }
 
-// SetServices sets what knows the cluster's addresses. Until then no Service can
-// be reached.
+// SetServices sets the resolver of the cluster's addresses. Before that, no Service
+// can be reached.
 func (n *Network) SetServices(r Resolver) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.resolver = r
 }
 
-// AllowEgress lets the API server reach an address of this machine, as
-// host:port: the node's endpoint.
+// AllowEgress lets the API server reach an address of this machine, as host:port.
+// The node's endpoint needs it.
 func (n *Network) AllowEgress(address string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.direct[address] = true
 }
 
-// proxyUser is the user name that goes with the secret.
+// proxyUser is the user name of the proxies.
 const proxyUser = "tenure"
 
-// Env is the environment that leads a process through the proxies. It trusts
-// the network's authority alone (online, the system's too). It holds the secret
-// of the proxies: whoever has it reads the mapped folders.
+// Env returns the environment that makes a process use the proxies. With it, the
+// process trusts only the network's CA, and the system's CAs too if the network is
+// online. It contains the proxies' secret: every process with it can read the mapped
+// folders.
 func (n *Network) Env() []string {
 	proxy := "http://" + proxyUser + ":" + n.secret + "@" + n.http.Addr().String()
 	socks := "socks5h://" + proxyUser + ":" + n.secret + "@" + n.socks.Addr().String()
@@ -163,15 +164,17 @@ func (n *Network) Env() []string {
 		"ALL_PROXY=" + socks, "all_proxy=" + socks,
 		"NO_PROXY=" + local, "no_proxy=" + local,
 		"SSL_CERT_FILE=" + n.bundle,
-		// Go reads the system's folders too unless this names another.
+		// Go also reads the system's folders unless this variable names another
+		// folder.
 		"SSL_CERT_DIR=" + filepath.Join(n.cfg.Dir, "no-certificates"),
 		"GIT_SSL_CAINFO=" + n.bundle,
 	}
 	return env
 }
 
-// Go clients may keep connections open for ever; headers must not take so, and
-// what is still served at the end must not hold up the cluster.
+// Go clients may keep connections open forever. Request headers must arrive within
+// headerPatience, and requests that are still served at the end delay the cluster by
+// at most stopPatience.
 const (
 	headerPatience = 30 * time.Second
 	stopPatience   = 2 * time.Second
@@ -216,7 +219,7 @@ func (n *Network) Run(ctx context.Context) error {
 	return err
 }
 
-// server makes a server whose requests end with the context.
+// server returns a server whose requests have the context ctx.
 func (n *Network) server(ctx context.Context, handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

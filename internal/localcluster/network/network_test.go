@@ -21,7 +21,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/process/pki"
 )
 
-// patience bounds every wait of the tests.
+// patience limits every wait of the tests.
 const patience = time.Minute
 
 // running is a network that runs until the test ends.
@@ -38,7 +38,7 @@ func start(t *testing.T, change func(*Config)) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not t.TempDir(), whose path can be too long for a socket.
+	// The path of t.TempDir() can be too long for a socket.
 	dir, err := os.MkdirTemp("", "net")
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func start(t *testing.T, change func(*Config)) *running {
 	return &running{Network: n, t: t, stop: stop}
 }
 
-// env is the value of a variable of Env.
+// env returns the value of a variable of Env.
 func (r *running) env(name string) string {
 	r.t.Helper()
 	for _, variable := range r.Env() {
@@ -87,7 +87,7 @@ func (r *running) env(name string) string {
 	return ""
 }
 
-// client is an HTTP client with the environment of Env, as Go reads it.
+// client returns an HTTP client with the environment of Env, as Go reads it.
 func (r *running) client() *http.Client {
 	r.t.Helper()
 	pem, err := os.ReadFile(r.env("SSL_CERT_FILE"))
@@ -121,8 +121,8 @@ func (r *running) get(address string) (*http.Response, string, error) {
 	return response, string(body), err
 }
 
-// tunnel opens a raw connection by CONNECT and returns what the status line says
-// if it is refused.
+// connect opens a raw connection with CONNECT. If it is refused, the error is the
+// status line.
 func (r *running) connect(network, proxy, address string) (net.Conn, error) {
 	r.t.Helper()
 	conn, err := net.DialTimeout(network, proxy, patience)
@@ -134,7 +134,7 @@ func (r *running) connect(network, proxy, address string) (net.Conn, error) {
 	if _, err := io.WriteString(conn, r.authorized("CONNECT "+address+" HTTP/1.1\r\nHost: "+address+"\r\n\r\n")); err != nil {
 		r.t.Fatal(err)
 	}
-	// Byte by byte: what follows the header belongs to the tunnel.
+	// Read byte by byte: the bytes after the header belong to the tunnel.
 	var head []byte
 	for one := make([]byte, 1); !strings.HasSuffix(string(head), "\r\n\r\n"); {
 		if _, err := conn.Read(one); err != nil {
@@ -175,7 +175,7 @@ func (f resolverFunc) Resolve(_ context.Context, host string, port int) (Answer,
 	return f(host, port)
 }
 
-// cluster is a Resolver that leads one name to one address.
+// cluster returns a Resolver that maps one name to one address.
 func cluster(name, address string) Resolver {
 	return resolverFunc(func(host string, _ int) (Answer, error) {
 		if host == name {
@@ -244,8 +244,8 @@ func TestMapped(t *testing.T) {
 	}
 }
 
-// The certificate is that of the host that the connection was made to, and only
-// that host is served on it.
+// TestCertificateNames checks that the certificate names the host to which the
+// connection was made, and that the connection serves only that host.
 func TestCertificateNames(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)
@@ -320,7 +320,8 @@ func TestRefusedIsBounded(t *testing.T) {
 	}
 }
 
-// After Run nothing listens, no connection is open, and nobody serves.
+// TestNothingIsLeft checks that after Run no listener, no connection and no
+// goroutine is left.
 func TestNothingIsLeft(t *testing.T) {
 	n := start(t, nil)
 	n.Handle("example.com", "", say("root"))
@@ -353,7 +354,7 @@ func TestNothingIsLeft(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("the SSH connection is still served")
 	}
-	// Somebody else may have their ports by now, so they are not dialed.
+	// Do not dial the ports: another program may listen on them by now.
 	for _, l := range []net.Listener{n.http, n.socks, n.egress} {
 		if err := l.(interface{ SetDeadline(time.Time) error }).SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s still listens (%v)", l.Addr(), err)

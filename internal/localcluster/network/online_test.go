@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// world is the network outside: one server for every host, and what was dialled
-// to reach it.
+// world is the network outside: one server for all hosts, and the dialled addresses.
 type world struct {
 	plain, secure *httptest.Server
 
@@ -29,8 +28,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// dial stands in for the real dialler: it leads each name of the outside world
-// to the server.
+// dial replaces the real dialler: it connects every outside name to the server.
 func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -42,9 +40,9 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 	return (&net.Dialer{}).DialContext(ctx, network, to.Listener.Addr().String())
 }
 
-// Online, what is not mapped leads outside, over every proxy, and what is mapped
-// still does not. The world is a server of the test; the real dialler's own rules
-// are TestForbiddenWhenDialled's.
+// TestOnline checks that, online, every proxy connects hosts that are not mapped to
+// the outside, and that mapped hosts are still served here. A server of the test is
+// the outside; TestForbiddenWhenDialled tests the rules of the real dialler.
 func TestOnline(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -78,7 +76,8 @@ func TestOnline(t *testing.T) {
 			t.Errorf("%s: a tunnel to a host that is not mapped: %v", name, err)
 			continue
 		}
-		// The tunnel leads to the server itself: its certificate is seen.
+		// The tunnel leads to the server itself: the client sees the server's
+		// certificate.
 		client := tls.Client(conn, &tls.Config{RootCAs: trusted, ServerName: "example.com", MinVersion: tls.VersionTLS12})
 		if _, err := io.WriteString(client, "GET /deep HTTP/1.0\r\nHost: git.elsewhere.net\r\n\r\n"); err != nil {
 			t.Errorf("%s: the tunnel does not lead to the server: %v", name, err)

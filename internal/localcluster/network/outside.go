@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// metadataAddresses are where clouds tell a machine its credentials, as far as
-// they are not link-local: of AWS (IPv6), Alibaba, Azure and Oracle.
+// metadataAddresses are the addresses of clouds' metadata services, which hold
+// credentials, as far as they are not link-local: of AWS (IPv6), Alibaba, Azure and
+// Oracle.
 var metadataAddresses = []netip.Addr{
 	netip.MustParseAddr("fd00:ec2::254"),
 	netip.MustParseAddr("100.100.100.200"),
@@ -21,7 +22,8 @@ var metadataAddresses = []netip.Addr{
 	netip.MustParseAddr("192.0.0.192"),
 }
 
-// checkOutside refuses the addresses of this machine and its link.
+// checkOutside returns an error for an address of this machine, its link or a
+// metadata service.
 func checkOutside(ip netip.Addr) error {
 	ip = ip.Unmap()
 	if !ip.IsGlobalUnicast() || slices.Contains(metadataAddresses, ip) || isOwn(ip) {
@@ -30,8 +32,8 @@ func checkOutside(ip netip.Addr) error {
 	return nil
 }
 
-// checkName refuses what names this machine on the face of it. Every other
-// spelling is found out when it is dialled.
+// checkName returns an error for names and addresses that obviously belong to this
+// machine. dialOutside detects every other spelling.
 func checkName(name string) error {
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
 		return fmt.Errorf("%w: %s", ErrForbidden, name)
@@ -42,12 +44,12 @@ func checkName(name string) error {
 	return nil
 }
 
-// outsidePatience bounds how long the real network may take to answer.
+// outsidePatience limits the wait for a connection to the real network.
 const outsidePatience = 30 * time.Second
 
-// dialOutside connects to the real network, except to addresses of this machine
-// and its link. The check is made on the address that is dialled, so that no
-// spelling and no name gets around it.
+// dialOutside connects to the real network, except to addresses of this machine and
+// its link. It checks the address that it dials, so that no spelling and no name can
+// avoid the check.
 func dialOutside(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := &net.Dialer{
 		Timeout: outsidePatience,
@@ -66,7 +68,7 @@ func dialOutside(ctx context.Context, network, address string) (net.Conn, error)
 	return conn, err
 }
 
-// isOwn says whether an address is one of this machine's interfaces.
+// isOwn reports whether an address belongs to an interface of this machine.
 func isOwn(ip netip.Addr) bool {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {

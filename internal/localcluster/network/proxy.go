@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// proxyHandler is the HTTP proxy of the processes: CONNECT, and requests in
-// absolute form (RFC 9110, 7.1 and 9.3.6).
+// proxyHandler returns the HTTP proxy of the processes. It serves CONNECT and
+// requests in absolute form (RFC 9110, 7.1 and 9.3.6).
 func (n *Network) proxyHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -33,7 +33,8 @@ func (n *Network) proxyHandler() http.Handler {
 	})
 }
 
-// knows says whether credentials (RFC 7617) are those of the proxies.
+// knows reports whether credentials (RFC 7617) contain the user name and the secret
+// of the proxies.
 func (n *Network) knows(credentials string) bool {
 	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(proxyUser+":"+n.secret))
 	return subtle.ConstantTimeCompare([]byte(credentials), []byte(want)) == 1
@@ -62,11 +63,11 @@ func (n *Network) absolute(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forward passes a request on to a destination that is not served here. The
-// client's own Host header names the server that it means.
+// forward passes a request on to a destination that is not served here. It keeps the
+// client's Host header.
 func (n *Network) forward(w http.ResponseWriter, r *http.Request, d destination, secure bool) {
-	// Without it an answer would begin only after the end of the request. Not
-	// every protocol needs or knows it.
+	// Without this the answer would begin only after the end of the request. Some
+	// protocols neither need nor support it.
 	_ = http.NewResponseController(w).EnableFullDuplex()
 	scheme, address, transport := "http", d.address(), n.outside
 	if secure {
@@ -90,7 +91,7 @@ func (n *Network) forward(w http.ResponseWriter, r *http.Request, d destination,
 	proxy.ServeHTTP(w, r)
 }
 
-// newTransport makes what forwards requests.
+// newTransport returns a transport that forwards requests.
 func newTransport(dial dialer) *http.Transport {
 	return &http.Transport{
 		DialContext:         dial,
@@ -100,7 +101,8 @@ func newTransport(dial dialer) *http.Transport {
 	}
 }
 
-// connector finds a destination and connects to it, unless it is served here.
+// connector finds a destination and connects to it, unless the destination is served
+// here.
 type connector func(ctx context.Context, host string, port int) (destination, net.Conn, error)
 
 // connectTo is the connector of the processes.
@@ -116,8 +118,8 @@ func (n *Network) connectTo(ctx context.Context, host string, port int) (destina
 	return d, there, nil
 }
 
-// egressHandler is the API server's proxy. Besides what processes may reach, it
-// leads to the addresses of AllowEgress.
+// egressHandler returns the API server's proxy. It reaches the addresses of
+// AllowEgress, and all addresses that processes may reach.
 func (n *Network) egressHandler() http.Handler {
 	to := func(ctx context.Context, host string, port int) (destination, net.Conn, error) {
 		d := destination{name: host, port: port}
@@ -139,8 +141,8 @@ func (n *Network) egressHandler() http.Handler {
 	})
 }
 
-// connect answers a CONNECT request. Of a refusal, clients made with Go show the
-// status line alone, so the reason stands there.
+// connect answers a CONNECT request. Go clients show only the status line of a
+// refusal, so it contains the reason.
 func (n *Network) connect(w http.ResponseWriter, r *http.Request, to connector) {
 	host, port, err := splitAddress(r.Host)
 	if err != nil {
@@ -170,14 +172,14 @@ func (n *Network) connect(w http.ResponseWriter, r *http.Request, to connector) 
 		n.cfg.Log.Debug("a proxy client is gone", "error", err)
 	}
 	_ = here.SetWriteDeadline(time.Time{})
-	// What the client has sent in advance belongs to the tunnel.
+	// Bytes that the client has sent in advance belong to the tunnel.
 	if buffered.Reader.Buffered() > 0 {
 		here = &peekedConn{Conn: here, r: buffered.Reader}
 	}
 	n.join(here, d, there)
 }
 
-// join leads a client's connection to where it belongs, and closes it in the
+// join connects a client's connection with its destination, and closes it in the
 // end.
 func (n *Network) join(here net.Conn, d destination, there net.Conn) {
 	if d.mapped != nil {
@@ -187,7 +189,8 @@ func (n *Network) join(here net.Conn, d destination, there net.Conn) {
 	tunnel(here, there)
 }
 
-// oneLine makes a text fit for a status line.
+// oneLine replaces control characters by spaces, to make a text fit for a status
+// line.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -209,7 +212,7 @@ func splitAddress(address string) (host string, port int, err error) {
 	return host, int(number), nil
 }
 
-// EgressConfig is the EgressSelectorConfiguration with which an API server
+// EgressConfig returns the EgressSelectorConfiguration with which an API server
 // reaches the cluster's Services and node through the socket.
 func EgressConfig(socket string) []byte {
 	return fmt.Appendf(nil, `apiVersion: apiserver.k8s.io/v1beta1

@@ -15,7 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What a client sends reaches the server while the request goes on, and back.
+// TestStreaming checks that bytes of a client reach the server during the request,
+// and the answer the client.
 func TestStreaming(t *testing.T) {
 	t.Parallel()
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,7 +43,7 @@ func TestStreaming(t *testing.T) {
 		{"a Service in absolute form", "http://echo.ns.svc/"},
 	} {
 		body, sent := io.Pipe()
-		// A client whose request never ends would wait for ever.
+		// A client whose request never ends would wait forever.
 		limit := time.AfterFunc(patience, func() { _ = sent.Close() })
 		t.Cleanup(func() { limit.Stop() })
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, tc.url, body)
@@ -67,7 +68,8 @@ func TestStreaming(t *testing.T) {
 	}
 }
 
-// A tunnel carries any protocol, and the end of one direction leaves the other.
+// TestTunnel checks that a tunnel carries any protocol, and that the end of one
+// direction does not end the other one.
 func TestTunnel(t *testing.T) {
 	t.Parallel()
 	backend := serve(t, func(conn net.Conn) {
@@ -93,7 +95,8 @@ func TestTunnel(t *testing.T) {
 	}
 }
 
-// What a client sends together with CONNECT belongs to the tunnel.
+// TestEagerClient checks that bytes that a client sends together with CONNECT belong
+// to the tunnel.
 func TestEagerClient(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)
@@ -111,7 +114,8 @@ func TestEagerClient(t *testing.T) {
 	}
 }
 
-// A protocol upgrade passes through a tunnel and in absolute form.
+// TestUpgrade checks that a protocol upgrade passes through a tunnel and in absolute
+// form.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -159,8 +163,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// Headers that are between client and proxy stay there; the others arrive as
-// they were sent, without additions.
+// TestForwardedHeaders checks that hop-by-hop headers do not reach the server, and
+// that all other headers arrive unchanged and without additions.
 func TestForwardedHeaders(t *testing.T) {
 	t.Parallel()
 	got := make(chan *http.Request, 1)
@@ -219,7 +223,8 @@ func TestProxyRefusesWhatIsNoProxyRequest(t *testing.T) {
 	}
 }
 
-// Whoever is asked for this machine refuses, in every spelling, online too.
+// TestForbidden checks that the proxies refuse this machine in every spelling,
+// online too.
 func TestForbidden(t *testing.T) {
 	t.Parallel()
 	reached := make(chan string, 100)
@@ -271,7 +276,7 @@ func TestForbidden(t *testing.T) {
 				t.Errorf("%s, online %v: GET %s got %v, %v, %q, want a refusal", tc.reason, online, address, response, err, body)
 			}
 		}
-		// The rule is the same when an ExternalName of the cluster hides it.
+		// An ExternalName of the cluster that leads to this machine is refused too.
 		n.SetServices(resolverFunc(func(host string, _ int) (Answer, error) {
 			if host == "hidden.ns.svc" {
 				return Answer{Alias: "LocalHost."}, nil
@@ -291,7 +296,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// What is dialled is checked, whatever name led there.
+// TestForbiddenWhenDialled checks that the dialler checks the address, whatever name
+// led to it.
 func TestForbiddenWhenDialled(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"127.0.0.1:1", "localhost:1", "[::ffff:127.0.0.1]:1", "169.254.169.254:80"} {
@@ -305,7 +311,8 @@ func TestForbiddenWhenDialled(t *testing.T) {
 	}
 }
 
-// Only the API server reaches what AllowEgress names, and nothing beside it.
+// TestEgress checks that the API server reaches the addresses of AllowEgress and no
+// other address of this machine, and that processes do not reach them.
 func TestEgress(t *testing.T) {
 	t.Parallel()
 	kubelet := serve(t, func(conn net.Conn) { _, _ = io.WriteString(conn, "kubelet") })
@@ -343,7 +350,8 @@ func TestEgress(t *testing.T) {
 	}
 }
 
-// A Service without a backend says so, as a sentence on the status line.
+// TestUnreachableService checks that the status line contains the error of a Service
+// without a backend, in one line.
 func TestUnreachableService(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)
@@ -352,7 +360,7 @@ func TestUnreachableService(t *testing.T) {
 	if _, err := n.viaEgress("web.ns.svc:443"); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %q", err, want)
 	}
-	// Two names that stand for each other come to an end.
+	// Two aliases that stand for each other do not loop forever.
 	n.SetServices(resolverFunc(func(host string, _ int) (Answer, error) {
 		return Answer{Alias: map[bool]string{true: "b.ns.svc", false: "a.ns.svc"}[host == "a.ns.svc"]}, nil
 	}))
@@ -361,7 +369,7 @@ func TestUnreachableService(t *testing.T) {
 	}
 }
 
-// A name of the cluster that stands for a mapped host leads there.
+// TestAliasOfMapped checks that an alias in the cluster can lead to a mapped host.
 func TestAliasOfMapped(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)
@@ -381,8 +389,8 @@ func TestAliasOfMapped(t *testing.T) {
 	}
 }
 
-// Whoever does not know the secret gets nothing from the proxies, whatever is
-// asked for and however it comes.
+// TestStrangersAreRefused checks that clients without the secret get nothing from
+// the HTTP proxy, with any form of request.
 func TestStrangersAreRefused(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)

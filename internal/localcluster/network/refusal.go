@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// ErrNotMapped says that a host of the outside world has no place here.
+// ErrNotMapped reports that an outside host is not mapped to a folder.
 var ErrNotMapped = errors.New("not mapped")
 
-// ErrForbidden says that an address belongs to this machine or its link.
+// ErrForbidden reports that an address belongs to this machine or its link.
 var ErrForbidden = errors.New("addresses of this machine cannot be reached from the local cluster")
 
-// NotMappedError names the host that was asked for and the way out.
+// NotMappedError names the requested host and the flag that would map it.
 type NotMappedError struct {
-	// Host is the host as it was asked for, without a port.
+	// Host is the requested host, without a port.
 	Host string
 }
 
@@ -26,29 +26,29 @@ func (e *NotMappedError) Error() string {
 // Is makes errors.Is(err, ErrNotMapped) true.
 func (e *NotMappedError) Is(target error) bool { return target == ErrNotMapped }
 
-// Refusal is an address that was asked for and is not mapped, or forbidden.
+// Refusal is a requested address that is not mapped, or forbidden.
 type Refusal struct {
-	// Address is host:port, or host and path if only the path of a mapped
-	// host is missing. A very long one is cut.
+	// Address is host:port, or host and path if only the path of a mapped host is
+	// missing. A long address is truncated.
 	Address string
-	// Count is how often it was asked for.
+	// Count is the number of requests for the address.
 	Count int
-	// First is when it was asked for first.
+	// First is the time of the first request.
 	First time.Time
-	// Err is the reason that was given last. It is ErrNotMapped or
-	// ErrForbidden.
+	// Err is the reason for the latest refusal. It is ErrNotMapped or ErrForbidden.
 	Err error
 }
 
-// What a process can make us remember is bounded: so many addresses of so many
-// bytes. More are refused and logged, but not counted.
+// These limits bound the memory that a process can make refuse use: the number of
+// addresses and the bytes of an address. Further addresses are refused and logged,
+// but not counted.
 const (
 	maxRefusals      = 1000
 	maxRefusedLength = 300
 )
 
-// Refused returns the addresses that were asked for in vain, in the order in
-// which they were asked for first; at most a thousand.
+// Refused returns the refused addresses, in the order of their first requests; at
+// most a thousand.
 func (n *Network) Refused() []Refusal {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -60,8 +60,8 @@ func (n *Network) Refused() []Refusal {
 	return all
 }
 
-// refuse notes that an address could not be reached. What may well work later,
-// such as a Service without a ready Pod, is logged alone.
+// refuse logs that an address could not be reached. It counts the address unless it
+// may be reachable later, such as a Service without a ready Pod.
 func (n *Network) refuse(address string, err error) {
 	if len(address) > maxRefusedLength {
 		address = address[:maxRefusedLength] + "..."

@@ -8,42 +8,43 @@ import (
 	"strings"
 )
 
-// Answer is where an address of the cluster leads. Of its fields one is set; if
-// none is, the host is no address of the cluster.
+// Answer is the destination of an address of the cluster. At most one field is set.
+// If none is set, the host is no address of the cluster.
 type Answer struct {
-	// Address is where it is served on this machine, as host:port.
+	// Address is the address on this machine that serves the host, as host:port.
 	Address string
-	// Alias is another host that it stands for (an ExternalName). The rules
-	// for that host apply.
+	// Alias is the host that an ExternalName stands for. The rules for that host
+	// apply.
 	Alias string
 }
 
-// Resolver answers where an address of the cluster is served.
+// Resolver finds the local address for an address of the cluster.
 type Resolver interface {
-	// Resolve finds a host, a lower case name without a final dot or an IP
-	// address. The error says why an address of the cluster leads nowhere.
+	// Resolve resolves a host, which is a lower case name without a final dot or an
+	// IP address. The error says why no destination serves an address of the
+	// cluster.
 	Resolve(ctx context.Context, host string, port int) (Answer, error)
 }
 
-// destination is where a connection leads: to a mapped host, to an address of
-// this machine where the cluster is, or, if both are not set, outside.
+// destination is the destination of a connection: a mapped host, an address of the
+// cluster on this machine or, if neither is set, an outside host.
 type destination struct {
-	// name and port are those of the host, after aliases.
+	// name and port are the name and the port of the host, after aliases.
 	name string
 	port int
-	// mapped is the host that is served here.
+	// mapped is the mapped host, which is served here.
 	mapped *host
-	// cluster is host:port on this machine.
+	// cluster is the address on this machine, as host:port.
 	cluster string
 }
 
-// address is the destination's name and port.
+// address returns the destination's name and port, as host:port.
 func (d destination) address() string { return net.JoinHostPort(d.name, strconv.Itoa(d.port)) }
 
-// maxAliases bounds how many ExternalNames may lead to each other.
+// maxAliases limits the length of a chain of ExternalNames.
 const maxAliases = 4
 
-// route finds out where a host leads, by the rules of the package's comment.
+// route returns the destination of a host, by the rules in the package comment.
 func (n *Network) route(ctx context.Context, hostname string, port int) (destination, error) {
 	d := destination{name: cleanHost(hostname), port: port}
 	for range maxAliases {
@@ -84,7 +85,7 @@ func (n *Network) dial(ctx context.Context, d destination) (net.Conn, error) {
 	return n.cfg.dialOutside(ctx, "tcp", d.address())
 }
 
-// cleanHost makes host names comparable: lower case, without a final dot.
+// cleanHost returns a host name in comparable form: lower case, without a final dot.
 func cleanHost(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }
 
 func hostOnly(hostport string) string {

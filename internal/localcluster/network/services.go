@@ -23,23 +23,23 @@ import (
 )
 
 var (
-	// ErrNoService says that a name has the form of a Service's and there is
-	// none of that name.
+	// ErrNoService reports that a name has the form of a Service's name, but no such
+	// Service exists.
 	ErrNoService = errors.New("no such Service")
-	// ErrNoPort says that the Service does not have the port.
+	// ErrNoPort reports that the Service does not have the port.
 	ErrNoPort = errors.New("the Service has no such port")
-	// ErrNoEndpoint says that no Pod behind the Service is ready.
+	// ErrNoEndpoint reports that no Pod behind the Service is ready.
 	ErrNoEndpoint = errors.New("no Pod behind the Service is ready")
 )
 
-// Pods answers at which loopback address a Pod's container port is served.
+// Pods returns the loopback address that serves a Pod's container port.
 type Pods interface {
 	HostAddress(podIP string, port int) (string, error)
 }
 
-// Services resolves the addresses of a cluster as Kubernetes does, from its
-// Services and EndpointSlices; the last step, from a Pod to a port of this
-// machine, is the node's. It implements [Resolver]. The cluster has IPv4 alone.
+// Services resolves the addresses of a cluster as Kubernetes does, from its Services
+// and EndpointSlices. The node resolves the last step, from a Pod to a port of this
+// machine. Services implements [Resolver]. The cluster has IPv4 alone.
 type Services struct {
 	pods      Pods
 	apiServer string
@@ -53,9 +53,9 @@ var (
 	podCIDR     = netip.MustParsePrefix("198.18.0.0/15")
 )
 
-// NewServices watches the cluster's Services until the context ends. It returns
-// when it knows those that are there. apiServer is host:port on this machine,
-// where the Service default/kubernetes leads: it has no Pods.
+// NewServices watches the cluster's Services until the context ends. It returns when
+// its caches are synced. apiServer is the API server's host:port on this machine.
+// The Service default/kubernetes, which has no Pods, leads there.
 func NewServices(ctx context.Context, client kubernetes.Interface, pods Pods, apiServer string) (*Services, error) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	s := &Services{
@@ -73,11 +73,11 @@ func NewServices(ctx context.Context, client kubernetes.Interface, pods Pods, ap
 	return s, nil
 }
 
-// Resolve implements [Resolver] for Pod IPs, cluster IPs and the names that the
-// cluster's DNS has (the DNS specification of Kubernetes, 2.3 and 2.4):
+// Resolve implements [Resolver] for Pod IPs, cluster IPs and the names in the
+// cluster's DNS (the DNS specification of Kubernetes, 2.3 and 2.4):
 // NAME.NAMESPACE.svc[.cluster.local], POD.NAME.NAMESPACE.svc[.cluster.local] of a
 // headless Service, and NAME.NAMESPACE, which Pods find through their search
-// domains, if there is such a Service.
+// domains, if such a Service exists.
 func (s *Services) Resolve(_ context.Context, host string, port int) (Answer, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		ip = ip.Unmap()
@@ -114,9 +114,10 @@ func located(address string, err error) (Answer, error) {
 
 // serviceName is a name in the cluster's DNS.
 type serviceName struct {
-	// pod is a Pod's host name, or empty.
+	// pod is the host name of a Pod, or empty.
 	pod, service, namespace string
-	// short names may as well be those of outside hosts.
+	// short is true for NAME.NAMESPACE, which can also be the name of an outside
+	// host.
 	short bool
 }
 
@@ -147,15 +148,14 @@ func (s *Services) byIP(ip string, port int) (Answer, error) {
 	return Answer{}, fmt.Errorf("%w: none has the cluster IP %s", ErrNoService, ip)
 }
 
-// service finds out where a Service leads.
+// service returns the destination of a Service.
 func (s *Services) service(service *corev1.Service, pod string, port int) (Answer, error) {
 	name := service.Namespace + "/" + service.Name
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
 		return Answer{Alias: service.Spec.ExternalName}, nil
 	}
 	var named *corev1.ServicePort
-	// A headless Service leads to its Pods' own ports: there is nothing that
-	// could translate them.
+	// A headless Service leads to its Pods' own ports: it translates no ports.
 	if headless := service.Spec.ClusterIP == corev1.ClusterIPNone; !headless {
 		i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
 			return int(p.Port) == port && isTCP(p.Protocol)
@@ -189,9 +189,9 @@ type endpoint struct {
 }
 
 // endpoints returns the ready endpoints of a Service in the order of their
-// addresses, and the number of the others. The EndpointSlices say that Pods are
-// ready which are not if the Service publishes them all the same. Without a
-// named port, the Pods' own port is meant.
+// addresses, and the number of other endpoints. If the Service publishes addresses
+// that are not ready, its EndpointSlices mark them as ready. Without a named port,
+// endpoints uses the given port of the Pods.
 func (s *Services) endpoints(service *corev1.Service, named *corev1.ServicePort, pod string, port int) (ready []endpoint, others int, err error) {
 	all, err := s.slices.EndpointSlices(service.Namespace).List(labels.SelectorFromSet(labels.Set{
 		discoveryv1.LabelServiceName: service.Name,
@@ -224,8 +224,8 @@ func (s *Services) endpoints(service *corev1.Service, named *corev1.ServicePort,
 	return ready, others, nil
 }
 
-// portOf returns the number that a Service's port has on the Pods of a slice:
-// targetPort, names resolved.
+// portOf returns the number of a Service's port on the Pods of a slice: the
+// targetPort, with names resolved.
 func portOf(slice *discoveryv1.EndpointSlice, name string) int {
 	for _, p := range slice.Ports {
 		tcp := p.Protocol == nil || isTCP(*p.Protocol)

@@ -18,7 +18,7 @@ import (
 
 var errSimulated = errors.New("nothing answers there: the Pod is simulated")
 
-// nodePods is a node on which every Pod but one is real.
+// nodePods is a node on which one Pod is simulated and all other Pods are real.
 type nodePods struct{}
 
 func (nodePods) HostAddress(ip string, port int) (string, error) {
@@ -35,8 +35,8 @@ func service(name, clusterIP string, ports ...corev1.ServicePort) *corev1.Servic
 	}
 }
 
-// slice is an EndpointSlice; an address with a ! is not ready, one with a name
-// and @ in front belongs to a Pod of that host name.
+// slice returns an EndpointSlice. An address with a final ! is not ready. An address
+// in the form NAME@IP belongs to a Pod with that host name.
 func slice(service string, family discoveryv1.AddressType, ports []discoveryv1.EndpointPort, addresses ...string) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -155,7 +155,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// Ready endpoints are taken in turn; others, and IPv6, never.
+// TestResolveInTurn checks that Resolve uses ready endpoints in turn, and never
+// endpoints that are not ready or IPv6 endpoints.
 func TestResolveInTurn(t *testing.T) {
 	t.Parallel()
 	s := newServices(t)

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// The parts of SOCKS 5 (RFC 1928) that go-git's SSH transport uses: a password
-// (RFC 1929), CONNECT, and the three forms of addresses. Libraries for the
-// server side bring a dialer and rules of their own, which here are the point.
+// These are the parts of SOCKS 5 (RFC 1928) that go-git's SSH transport uses: a
+// password (RFC 1929), CONNECT, and the three forms of addresses. Server libraries
+// have dialers and rules of their own, but this package needs its own.
 const (
 	socksVersion       = 5
 	socksPassword      = 2
@@ -30,11 +30,11 @@ const (
 	socksNoAddressType = 8
 )
 
-// socksPatience bounds the greeting.
+// socksPatience limits the time for the greeting and the request.
 const socksPatience = 10 * time.Second
 
-// acceptPause is how long to wait when the system has no more connections to
-// give, as http.Server does.
+// acceptPause is the delay after a failed Accept, for example when the system has no
+// more connections to give. http.Server waits too.
 const acceptPause = 50 * time.Millisecond
 
 func (n *Network) serveSOCKS(ctx context.Context, listener net.Listener) error {
@@ -60,7 +60,7 @@ func (n *Network) serveSOCKS(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// socksConn serves one client. It closes the connection or hands it on.
+// socksConn serves one client. It closes the connection or passes it on.
 func (n *Network) socksConn(ctx context.Context, conn net.Conn) {
 	_ = conn.SetDeadline(time.Now().Add(socksPatience))
 	host, port, err := socksRequest(conn, n.secret)
@@ -85,8 +85,8 @@ func (n *Network) socksConn(ctx context.Context, conn net.Conn) {
 
 var errSOCKS = errors.New("not a SOCKS 5 CONNECT request with the password of this proxy")
 
-// socksRequest reads the greeting and the request of a client and answers what
-// has to be answered in between, or when it is refused.
+// socksRequest reads the greeting and the request of a client. It writes the answers
+// that the protocol requires in between, and the answer to a refused request.
 func socksRequest(conn io.ReadWriter, secret string) (host string, port int, err error) {
 	head := make([]byte, 2)
 	if _, err := io.ReadFull(conn, head); err != nil || head[0] != socksVersion {
@@ -141,7 +141,8 @@ func socksRequest(conn io.ReadWriter, secret string) (host string, port int, err
 	return host, port, nil
 }
 
-// socksLogin reads a user name and a password and says whether they are right.
+// socksLogin reads a user name and a password and returns an error if they are
+// wrong.
 func socksLogin(conn io.ReadWriter, secret string) error {
 	version := make([]byte, 1)
 	if _, err := io.ReadFull(conn, version); err != nil || version[0] != socksAuthVersion {
@@ -166,8 +167,8 @@ func socksLogin(conn io.ReadWriter, secret string) error {
 	return err
 }
 
-// socksReply answers a request. The bound address that it has to name is of no
-// use to anybody here.
+// socksReply answers a request. The bound address in the answer is zero, because no
+// client here uses it.
 func socksReply(conn io.Writer, code byte) error {
 	_, err := conn.Write([]byte{socksVersion, code, 0, socksIPv4, 0, 0, 0, 0, 0, 0})
 	return err

@@ -15,7 +15,7 @@ type readWriter struct {
 	io.Writer
 }
 
-// greeting offers a password and says it, welcome is the answer.
+// greeting offers and sends a password, welcome is the answer.
 const (
 	greeting = "\x05\x01\x02\x01\x06tenure\x06secret"
 	welcome  = "\x05\x02\x01\x00"
@@ -94,9 +94,9 @@ func (r *running) viaSOCKS(host string, port uint16) (net.Conn, byte) {
 	return conn, answer[len(welcome)+1]
 }
 
-// SSH is served at port 22 before the client says a word, and at other ports to
-// whom begins with SSH's greeting; the handler is told the host, with a port that
-// is not 22.
+// TestSSH checks that port 22 serves SSH before the client sends a byte, and that
+// other ports serve SSH to clients that begin with SSH's greeting. The handler
+// receives the host, with the port unless it is 22.
 func TestSSH(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)
@@ -124,7 +124,7 @@ func TestSSH(t *testing.T) {
 		if _, err := io.WriteString(conn, tc.say); err != nil {
 			t.Fatal(err)
 		}
-		// A server that ends without having read all resets the connection.
+		// A server that ends before it has read everything resets the connection.
 		heard, _ := io.ReadAll(conn)
 		if !strings.HasSuffix(string(heard), tc.hear) || tc.hear == "" && len(heard) > 0 {
 			t.Errorf("%s: heard %q, want %q", tc.reason, heard, tc.hear)

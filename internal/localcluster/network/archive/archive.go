@@ -1,6 +1,6 @@
-// Package archive makes reproducible archives of folders: the same files give the
-// same bytes, wherever and whenever. Only regular files are taken: a symbolic link
-// of a fleet under review must not fetch what lies outside of its folder.
+// Package archive makes reproducible archives of folders: the same files always give
+// the same bytes. An archive holds regular files only. With a symbolic link, a fleet
+// under review could read files outside of its folder.
 package archive
 
 import (
@@ -20,18 +20,18 @@ import (
 	"time"
 )
 
-// MaxFile and MaxTotal bound what is read into memory, in bytes: one file, and
-// all files of a folder together. Helm's own limits are of this size.
+// MaxFile and MaxTotal limit the bytes that are read into memory: of one file, and
+// of all files of a folder. Helm has limits of this size too.
 const (
 	MaxFile  = 5 << 20
 	MaxTotal = 100 << 20
 )
 
-// ErrTooLarge says that a file or a folder is beyond the bounds.
+// ErrTooLarge reports that a file or a folder exceeds the limits.
 var ErrTooLarge = errors.New("too large")
 
 // walk visits the regular files of a folder in the order of their names, with
-// their slash-separated names relative to it. Git's own folder is left out.
+// slash-separated names relative to the folder. It skips .git.
 func walk(dir string, visit func(name, file string, info fs.FileInfo) error) error {
 	return filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -58,8 +58,8 @@ func walk(dir string, visit func(name, file string, info fs.FileInfo) error) err
 	})
 }
 
-// Stamp returns a text that changes when a file of the folder does, by name, size
-// or time. It reads no file.
+// Stamp returns a text that changes when the name, the size, the time or the mode of
+// a file in the folder changes. It reads no file.
 func Stamp(dir string) (string, error) {
 	sum := sha256.New()
 	err := walk(dir, func(name, _ string, info fs.FileInfo) error {
@@ -72,16 +72,17 @@ func Stamp(dir string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// Pack is a folder as a compressed archive.
+// Pack is a compressed archive of a folder.
 type Pack struct {
-	// Gzip is a tar stream, compressed.
+	// Gzip is the tar stream, compressed with gzip.
 	Gzip []byte
-	// TarDigest is the SHA-256 of the tar stream itself, hexadecimal.
+	// TarDigest is the SHA-256 of the uncompressed tar stream, hexadecimal.
 	TarDigest string
 }
 
-// New packs the files of a folder for whose relative name keep is true, below the
-// folder prefix of the archive. The error is ErrTooLarge beyond the bounds.
+// New packs the files of a folder for whose relative names keep returns true, below
+// the folder prefix of the archive. It returns ErrTooLarge when a file or the folder
+// exceeds the limits.
 func New(dir, prefix string, keep func(name string) bool) (*Pack, error) {
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)

@@ -27,8 +27,8 @@ func write(t *testing.T, dir, name, content string, mode os.FileMode) {
 
 func all(string) bool { return true }
 
-// The same files give the same bytes, whatever their times; links and Git's own
-// folder stay out.
+// TestReproducible checks that the same files give the same bytes, whatever their
+// times, without links and without .git.
 func TestReproducible(t *testing.T) {
 	t.Parallel()
 	var packs []*Pack

@@ -1,11 +1,11 @@
-// Package helmhost serves a folder of charts as a Helm repository: index.yaml
-// and one archive per chart version. Charts that are folders are packaged in
-// memory, reproducibly, so that the same files have the same digest; *.tgz files
-// are served as they are. The folder is read anew when a file in it has changed.
+// Package helmhost serves a folder of charts as a Helm repository: index.yaml and
+// one archive per chart version. It packages chart folders in memory, reproducibly,
+// so that the same files have the same digest, and serves *.tgz files unchanged. It
+// reads the folder again when a file in it has changed.
 //
-// The packaging is our own because it is small: an archive and an index are a
-// tar stream and a YAML file, while Helm's library would bring newer versions of
-// dozens of other modules. Files are not left out for .helmignore.
+// The package does its own packaging because it is small: an archive and an index
+// are a tar stream and a YAML file, while Helm's library would bring newer versions
+// of dozens of other modules. It ignores .helmignore.
 package helmhost
 
 import (
@@ -29,11 +29,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ErrNoCharts says that a folder holds no chart.
+// ErrNoCharts reports that a folder holds no chart.
 var ErrNoCharts = errors.New("no Helm charts in the folder")
 
-// created is the time that every chart version claims. Real times would make
-// the same charts look new after each checkout.
+// created is the creation time of every chart version in the index. Real times would
+// make the same charts look new after each checkout.
 const created = "2020-01-01T00:00:00Z"
 
 // Host is an http.Handler that serves one folder.
@@ -46,8 +46,9 @@ type Host struct {
 	files map[string][]byte
 }
 
-// New returns a Host for a folder, whose charts are found below the prefix of
-// the URL's path. It fails with ErrNoCharts, or when a chart cannot be read.
+// New returns a Host that serves the charts of a folder below prefix, a prefix of
+// the URL's path. It returns ErrNoCharts if the folder has none, or an error if a
+// chart cannot be read.
 func New(dir, prefix string) (*Host, error) {
 	h := &Host{dir: dir, prefix: strings.TrimSuffix(prefix, "/")}
 	if _, _, err := h.current(); err != nil {
@@ -83,7 +84,7 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(content)
 }
 
-// current returns the index and the archives as the folder is now.
+// current returns the index and the archives for the present content of the folder.
 func (h *Host) current() (index []byte, files map[string][]byte, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,7 +102,7 @@ func (h *Host) current() (index []byte, files map[string][]byte, err error) {
 	return index, files, nil
 }
 
-// build packages every chart of a folder and writes their index.
+// build packages every chart of a folder and returns the index and the archives.
 func build(dir string) (index []byte, files map[string][]byte, err error) {
 	files = map[string][]byte{}
 	entries := map[string][]any{}
@@ -149,8 +150,8 @@ func build(dir string) (index []byte, files map[string][]byte, err error) {
 	return index, files, err
 }
 
-// charts finds the folders and archives of charts in a folder. Links are not
-// followed: see package archive.
+// charts returns the chart folders and chart archives in a folder. It does not
+// follow links: see package archive.
 func charts(dir string) (folders, packed []string, err error) {
 	if IsChart(dir) {
 		return []string{dir}, nil, nil
@@ -171,21 +172,21 @@ func charts(dir string) (folders, packed []string, err error) {
 	return folders, packed, nil
 }
 
-// HasCharts says whether New finds charts in a folder, good or bad ones.
+// HasCharts reports whether New finds charts in a folder, valid or not.
 func HasCharts(dir string) bool {
 	folders, packed, err := charts(dir)
 	return err == nil && len(folders)+len(packed) > 0
 }
 
-// IsChart says whether a folder is a chart: whether it has a Chart.yaml.
+// IsChart reports whether a folder is a chart: whether it has a Chart.yaml.
 func IsChart(dir string) bool {
 	info, err := os.Lstat(filepath.Join(dir, "Chart.yaml"))
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Package makes the archive of the chart in a folder, and returns the content
-// of its Chart.yaml, of which name and version are there and can be part of a
-// file name. The same files give the same bytes.
+// Package returns the archive of the chart in a folder, and the content of its
+// Chart.yaml, whose name and version are checked to be usable in a file name. The
+// same files give the same bytes.
 func Package(dir string) (content []byte, metadata map[string]any, err error) {
 	description, err := os.ReadFile(filepath.Join(dir, "Chart.yaml"))
 	if err != nil {
@@ -217,8 +218,8 @@ func readPacked(file string) (content []byte, metadata map[string]any, err error
 	return content, metadata, err
 }
 
-// metadataOf reads Chart.yaml out of an archive. Nothing is unpacked, so the
-// names in it can do no harm here.
+// metadataOf reads Chart.yaml from an archive. It unpacks nothing, so the names in
+// the archive can do no harm.
 func metadataOf(content []byte) (map[string]any, error) {
 	zip, err := gzip.NewReader(bytes.NewReader(content))
 	if err != nil {
@@ -245,8 +246,9 @@ func metadataOf(content []byte) (map[string]any, error) {
 	}
 }
 
-// What may be part of a file name and a URL. Helm asks for lower case letters in
-// names and for semantic versions, but not everybody listens.
+// These are the names and versions that can be part of a file name and a URL. Helm
+// requires lower case letters in names and semantic versions, but not all charts
+// comply.
 var (
 	chartName    = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`)
 	chartVersion = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9.+-]*$`)

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// files makes a folder of files.
+// files creates a folder with files.
 func files(t *testing.T, content map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,7 +40,7 @@ func change(t *testing.T, dir, name, text string) {
 	}
 }
 
-// packed is a .tgz file of the given files.
+// packed returns the content of a .tgz file with the given files.
 func packed(t *testing.T, content map[string]string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -147,7 +147,8 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// A change shows at the next request, a mistake too, until it is mended.
+// TestChange checks that the next request shows a change, also a mistake and its
+// repair.
 func TestChange(t *testing.T) {
 	t.Parallel()
 	dir := files(t, map[string]string{"Chart.yaml": chart("app", "1.0.0"), "values.yaml": "a: 1\n"})
@@ -202,7 +203,7 @@ func TestBadCharts(t *testing.T) {
 	}
 }
 
-// Links out of the folder are not followed.
+// TestLinks checks that links out of the folder are not followed.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	outside := files(t, map[string]string{"Chart.yaml": chart("outside", "1.0.0"), "a.tgz": packed(t, map[string]string{"a/Chart.yaml": chart("a", "1.0.0")})})

@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster/network/helmhost"
 )
 
-// The media types of Flux (fluxcd/pkg/oci) and of Helm (HIP 6).
+// These are the media types of Flux (fluxcd/pkg/oci) and of Helm (HIP 6).
 const (
 	fluxConfig types.MediaType = "application/vnd.cncf.flux.config.v1+json"
 	fluxLayer  types.MediaType = "application/vnd.cncf.flux.content.v1.tar+gzip"
@@ -25,7 +25,7 @@ const (
 	helmLayer  types.MediaType = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 )
 
-// What the annotations are called (OCI image specification, annotations.md).
+// These are the annotations of the OCI image specification (annotations.md).
 const (
 	annotationCreated     = "org.opencontainers.image.created"
 	annotationSource      = "org.opencontainers.image.source"
@@ -35,11 +35,11 @@ const (
 	annotationDescription = "org.opencontainers.image.description"
 )
 
-// created is the time of every artifact, as `flux push artifact --reproducible`
-// has it.
+// created is the creation time of every artifact, as in `flux push artifact
+// --reproducible`.
 var created = time.Unix(0, 0).UTC()
 
-// artifact is a folder as it is served. It is never changed.
+// artifact is the served form of a folder. It is immutable.
 type artifact struct {
 	tag      string
 	manifest []byte
@@ -56,7 +56,7 @@ type source struct {
 	last  *artifact
 }
 
-// current returns the artifact that the folder is now.
+// current returns the artifact for the present content of the folder.
 func (s *source) current() (*artifact, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,9 +79,8 @@ func (s *source) current() (*artifact, error) {
 	return one, nil
 }
 
-// ignored says whether `flux push artifact` leaves out a file, by its
-// slash-separated name: what belongs to version control, and pictures and
-// archives.
+// ignored reports whether `flux push artifact` leaves out a file with this
+// slash-separated name: files of version control, pictures, videos and archives.
 func ignored(name string) bool {
 	switch base := path.Base(name); base {
 	case ".git", ".gitignore", ".gitmodules", ".gitattributes":
@@ -125,7 +124,7 @@ func (s *source) buildChart() (*artifact, error) {
 	version, _ := metadata["version"].(string)
 	tag := s.address.Tag
 	if tag == "" {
-		// Tags have no plus signs; Helm writes an underscore for them.
+		// Tags have no plus signs; Helm replaces them by underscores.
 		tag = strings.ReplaceAll(version, "+", "_")
 	}
 	if !tagForm.MatchString(tag) {

@@ -1,13 +1,13 @@
-// Package ocihost serves folders of this machine as OCI artifacts, to clients
-// such as Flux and Helm, by the read-only part of the OCI distribution
-// specification: manifests, blobs and lists of tags.
+// Package ocihost serves folders of this machine as OCI artifacts, to clients such
+// as Flux and Helm, by the read-only part of the OCI distribution specification:
+// manifests, blobs and lists of tags.
 //
-// A folder with a Chart.yaml is served as a Helm chart, any other as what `flux
-// push artifact` makes of it. The same files give the same digest, and a file that
-// changes shows at the next request.
+// A folder with a Chart.yaml is served as a Helm chart, any other folder as the
+// artifact that `flux push artifact` would build from it. The same files give the
+// same digest, and the next request shows a changed file.
 //
-// The handler is our own because upstream's registry for tests takes pushes and
-// keeps whatever it was ever given; the types are upstream's.
+// The package has its own handler because upstream's registry for tests accepts
+// pushes and keeps everything; the types are upstream's.
 package ocihost
 
 import (
@@ -25,13 +25,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Address is where an artifact is, as in oci://host/repository:tag.
+// Address is the address of an artifact: oci://host/repository:tag.
 type Address struct {
-	// Host is lower case; it keeps a port that is not 443 or 80.
+	// Host is lower case. It contains the port unless the port is 443 or 80.
 	Host string
 	// Repository is the path, without a slash at the ends.
 	Repository string
-	// Tag is empty if the address names none.
+	// Tag is empty if the address has none.
 	Tag string
 }
 
@@ -43,14 +43,14 @@ func (a Address) String() string {
 	return s
 }
 
-// The forms of the OCI distribution specification, and of host names.
+// These are the forms of the OCI distribution specification, and of host names.
 var (
 	hostForm       = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?$`)
 	repositoryForm = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
 	tagForm        = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 )
 
-// ParseAddress reads oci://host[:port]/repository[:tag].
+// ParseAddress parses oci://host[:port]/repository[:tag].
 func ParseAddress(raw string) (Address, error) {
 	rest, ok := strings.CutPrefix(raw, "oci://")
 	host, path, hasPath := strings.Cut(rest, "/")
@@ -62,8 +62,8 @@ func ParseAddress(raw string) (Address, error) {
 	return a, nil
 }
 
-// cleanHost makes hosts comparable. The default ports of both schemes are left
-// out, for an oci:// address does not say which it means.
+// cleanHost returns a host in comparable form. It leaves out the default ports of
+// both schemes, because an oci:// address does not say which scheme it means.
 func cleanHost(host string) string {
 	host = strings.ToLower(host)
 	if name, port, err := net.SplitHostPort(host); err == nil {
@@ -76,19 +76,19 @@ func cleanHost(host string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// Host is an http.Handler that serves any number of artifacts. Its methods may
-// be called at the same time.
+// Host is an http.Handler that serves any number of artifacts. Its methods may be
+// called concurrently.
 type Host struct {
 	mu           sync.RWMutex
 	repositories map[Address][]*source // by address without a tag
 }
 
-// New makes a Host without artifacts.
+// New returns a Host without artifacts.
 func New() *Host { return &Host{repositories: map[Address][]*source{}} }
 
-// Add begins to serve a folder. Without a tag in the address, it is latest or, of
-// a chart, the chart's version. The error names the folder that has the tag
-// already, or says what is wrong with this one.
+// Add starts to serve a folder. If the address has no tag, the tag is latest or, for
+// a chart, the chart's version. The error names the folder that has the tag already,
+// or says why this folder cannot be served.
 func (h *Host) Add(a Address, dir string) error {
 	s := &source{address: a, dir: dir}
 	one, err := s.current()
@@ -107,8 +107,8 @@ func (h *Host) Add(a Address, dir string) error {
 	return nil
 }
 
-// Hosts returns the names of the hosts that addresses name, sorted, with a port
-// where it is an unusual one.
+// Hosts returns the hosts of all addresses, sorted, with the port unless it is 443
+// or 80.
 func (h *Host) Hosts() []string {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -195,8 +195,8 @@ func serveBlob(w http.ResponseWriter, digest string, artifacts []*artifact) {
 	fail(w, http.StatusNotFound, "BLOB_UNKNOWN", fmt.Sprintf("there is no blob %s here; the folder may have changed", digest))
 }
 
-// serveTags lists tags, in pages of n after the tag last if the client asks for
-// that.
+// serveTags lists tags. If the client asks for pages, it returns n tags after the
+// tag last.
 func serveTags(w http.ResponseWriter, r *http.Request, repository string, artifacts []*artifact) {
 	tags := tagsOf(artifacts)
 	query := r.URL.Query()
@@ -229,11 +229,11 @@ func tagsOf(artifacts []*artifact) []string {
 func send(w http.ResponseWriter, mediaType string, content []byte) {
 	w.Header().Set("Content-Type", mediaType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
-	_, _ = w.Write(content) // the server leaves out the body of an answer to HEAD
+	_, _ = w.Write(content) // the server leaves out the body of a response to HEAD
 }
 
-// fail answers with an error in the form of the specification, whose message
-// clients show.
+// fail answers with an error in the form of the specification. Clients show the
+// message.
 func fail(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -53,7 +53,8 @@ func get(h http.Handler, url string) *httptest.ResponseRecorder {
 	return w
 }
 
-// pull fetches a manifest and its blobs, and checks that each is what it claims.
+// pull fetches a manifest and its blobs, and checks their digests, sizes and media
+// types.
 func pull(t *testing.T, h http.Handler, repository, reference string) (m v1.Manifest, config, layer []byte) {
 	t.Helper()
 	w := get(h, repository+"/manifests/"+reference)
