@@ -5,12 +5,12 @@
 // aggregated APIs and the node through a third proxy on a Unix socket (see
 // [EgressConfig]). All three route a host by the same rules:
 //
-// 1. a mapped host is served here, by a handler; 2. a Service name, cluster IP or
-// Pod IP leads to the loopback port where the
+//  1. a mapped host is served here, by a handler;
+//  2. a Service name, cluster IP or Pod IP leads to the loopback port where the
 //     node serves that Pod;
-// 3. an address of this machine or of its link is refused: a fleet must not
+//  3. an address of this machine or of its link is refused: a fleet must not
 //     reach other programs on this machine;
-// 4. every other host fails at once, with the flag that would map it, unless the
+//  4. every other host fails at once, with the flag that would map it, unless the
 //     network is online.
 package network
 

@@ -8,24 +8,25 @@ import (
 	"strings"
 )
 
-// address is what identifies a repository: where it is, not how it is reached.
-// https://github.com/acme/fleet.git and git@github.com:acme/fleet are one.
+// address identifies a repository by its location, not by the protocol or the user.
+// https://github.com/acme/fleet.git and git@github.com:acme/fleet have the same
+// address.
 type address struct {
-	// host is lower case; it keeps a port only when the URL names one that
-	// is not its scheme's default.
+	// host is lower case. It contains a port only if the URL has a port that is not
+	// the default of its scheme.
 	host string
-	// path has no leading or trailing slash and no .git at its end.
+	// path has no leading or trailing slash and no final .git.
 	path string
 }
 
 func (a address) String() string { return a.host + "/" + a.path }
 
-// flag is what a user adds to the command line to map the address.
+// flag returns the command line flag that maps the address.
 func (a address) flag() string { return "--map https://" + a.String() + "=DIR" }
 
-// Address returns the form of a repository's URL that is the same for every way
-// of writing it: host and path, without scheme, user, default port, slashes at
-// the ends and .git. With it a [Change] finds the Flux sources that it concerns.
+// Address returns the canonical form of a repository's URL: host and path, without
+// scheme, user, default port, slashes at the ends and .git. Callers compare it to
+// find the Flux sources that a [Change] concerns.
 //
 // It accepts https, http and ssh URLs and the scp-like form git@host:org/repo.
 func Address(raw string) (string, error) {
@@ -76,9 +77,8 @@ func parseAddress(raw string) (address, error) {
 	return address{host: host, path: path}, nil
 }
 
-// requestAddress is the address that a request is for. The port that a client
-// reached is dropped when it is a default one: which of them it was, is known
-// only to the network that terminated the connection.
+// requestAddress returns the address of a request. It drops a default port of any
+// scheme, because only the network that terminated the connection knows the scheme.
 func requestAddress(host, path string) (address, bool) {
 	if name, port, err := net.SplitHostPort(host); err == nil && (port == "443" || port == "80" || port == "22") {
 		host = name
@@ -105,9 +105,9 @@ func cleanHost(host string) (string, bool) {
 	return host, hostForm.MatchString(host)
 }
 
-// cleanPath returns the path's segments joined by single slashes, without .git
-// at the end. The result never becomes a name on disk; refusing what a file
-// system would treat specially is a second fence.
+// cleanPath returns the path's segments joined by single slashes, without a final
+// .git. The result never becomes a file name. As a second line of defence, cleanPath
+// still refuses segments and characters that file systems treat specially.
 func cleanPath(path string) (string, bool) {
 	var segments []string
 	for segment := range strings.SplitSeq(path, "/") {

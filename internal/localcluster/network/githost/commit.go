@@ -17,8 +17,8 @@ type Tree struct {
 	files map[string]string // path → blob ID, "" for a removed file
 }
 
-// ReadFile returns a file's content. The error is [fs.ErrNotExist] if the branch
-// has no such file.
+// ReadFile returns a file's content. The error is [fs.ErrNotExist] if the branch has
+// no such file.
 func (t *Tree) ReadFile(path string) ([]byte, error) {
 	if err := validPath(path); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (t *Tree) ReadFile(path string) ([]byte, error) {
 	return []byte(out), nil
 }
 
-// WriteFile makes or replaces a regular file.
+// WriteFile creates or replaces a regular file.
 func (t *Tree) WriteFile(path string, content []byte) error {
 	if err := validPath(path); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (t *Tree) WriteFile(path string, content []byte) error {
 	return nil
 }
 
-// Remove removes a file; it is no error if there is none.
+// Remove removes a file. It returns no error if the file does not exist.
 func (t *Tree) Remove(path string) error {
 	if err := validPath(path); err != nil {
 		return err
@@ -63,11 +63,11 @@ func (t *Tree) Remove(path string) error {
 	return nil
 }
 
-// Commit makes a commit on top of what is served for a branch, the way a push
-// would, and returns its revision. The folder behind the branch is not touched:
-// the next change in it that alters its own revision replaces the commit. edit
-// must not call the Host. Without an actual change no commit is made and the
-// revision is the present one.
+// Commit creates a commit on top of the served commit of a branch, as a push would,
+// and returns its revision. It does not change the folder behind the branch: the
+// next change in the folder that alters its revision replaces the commit. edit must
+// not call the Host. If edit changes nothing, Commit creates no commit and returns
+// the present revision.
 func (h *Host) Commit(ctx context.Context, url, branch, message string, edit func(*Tree) error) (revision string, err error) {
 	a, err := parseAddress(url)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Export writes the files of what is served as a branch into a folder, which is
-// made and must not hold anything yet: just what a client that clones it gets.
+// Export writes the files of the served branch into a folder, as a clone would. It
+// creates the folder, which must be empty if it exists.
 func (h *Host) Export(ctx context.Context, url, branch, dir string) error {
 	wrap := func(err error) error {
 		return fmt.Errorf("cannot export branch %s of %s: %w", branch, url, err)
@@ -31,7 +31,7 @@ func (h *Host) Export(ctx context.Context, url, branch, dir string) error {
 	}
 	defer os.Remove(index.Name())
 	_ = index.Close()
-	// git takes an empty file for a broken index, and no file for a new one.
+	// git rejects an empty file as a broken index, but creates a missing index.
 	if err := os.Remove(index.Name()); err != nil {
 		return wrap(err)
 	}

@@ -2,15 +2,14 @@ package githost
 
 import "sync"
 
-// feed carries changes to the one Watch that runs, from whoever made them.
-// Without a Watch they are dropped.
+// feed passes changes to the running Watch. Without a Watch it drops them.
 type feed struct {
 	mu      sync.Mutex
-	signal  chan struct{} // nil while nobody watches
+	signal  chan struct{} // nil while no Watch runs
 	waiting []Change
 }
 
-// open begins to collect. It returns false if somebody collects already.
+// open starts to collect changes. It returns false if a Watch collects them already.
 func (f *feed) open() (signal <-chan struct{}, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -27,7 +26,7 @@ func (f *feed) close() {
 	f.signal, f.waiting = nil, nil
 }
 
-// send never blocks.
+// send adds changes to the feed. It never blocks.
 func (f *feed) send(changes ...Change) {
 	if len(changes) == 0 {
 		return
@@ -40,7 +39,7 @@ func (f *feed) send(changes ...Change) {
 	f.wake()
 }
 
-// wake makes the watcher look whether anything is new: changes or sources.
+// wake makes the Watch check for new changes and new sources.
 func (f *feed) wake() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

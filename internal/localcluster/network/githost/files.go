@@ -10,7 +10,7 @@ import (
 )
 
 // AddFiles serves files as a branch of a repository without credentials. The keys of
-// files are paths. A folder of the Host holds them.
+// files are paths. The Host stores the files in a folder of its own.
 func (h *Host) AddFiles(ctx context.Context, url, branch string, files map[string]string) error {
 	a, err := parseAddress(url)
 	if err != nil {

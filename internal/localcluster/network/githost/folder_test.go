@@ -53,7 +53,7 @@ func TestAddErrors(t *testing.T) {
 	if hosts := f.Hosts(); len(hosts) > 0 {
 		t.Errorf("Hosts after errors: %v", hosts)
 	}
-	// Nothing of the failures is in the way.
+	// The refused mappings do not block others.
 	f.add(t, Mapping{URL: fleetURL, Dir: tree})
 	if err := f.Add(t.Context(), Mapping{URL: "git@git.example.com:acme/fleet.git", Dir: tree}); err == nil || !strings.Contains(err.Error(), "both") {
 		t.Errorf("two work trees for one address: want an error that names both, got: %v", err)
@@ -97,7 +97,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// asNobody runs the calling test again in a process without root's rights.
+// asNobody runs the calling test again in a process of the user nobody.
 func asNobody(t *testing.T) {
 	t.Helper()
 	const nobody = 65534
@@ -229,7 +229,7 @@ func TestCommit(t *testing.T) {
 	if err != nil || same != revision {
 		t.Errorf("a commit without a change: want %s, got %s, %v", revision, same, err)
 	}
-	// A look at the folder that finds nothing new leaves the commit alone.
+	// A refresh without changes in the folder keeps the commit.
 	if _, err := f.onlyRepository(t).refresh(t.Context(), f.onlySource(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestUnusualRepositories(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		make   func(t *testing.T) string
-		edited files // what the clone must hold after app.yaml is set to "two"
+		edited files // the files in the clone after app.yaml is set to "two"
 	}{
 		"Linked": {"in a linked work tree .git is a file", func(t *testing.T) string {
 			dir := filepath.Join(t.TempDir(), "linked")
@@ -335,7 +335,7 @@ func TestHostileRepositoryRunsNothing(t *testing.T) {
 	dir := workTreeOf(t, files{".gitattributes": "* filter=evil diff=evil merge=evil\n", "app.yaml": "one"})
 	sub := filepath.Join(dir, "sub")
 	git1(t, dir, "clone", "--quiet", dir, sub)
-	git1(t, dir, "add", "sub") // a gitlink, as a submodule has
+	git1(t, dir, "add", "sub") // a gitlink, as of a submodule
 	git1(t, dir, "commit", "--quiet", "-m", "submodule")
 	write(t, sub, files{"app.yaml": "changed"})
 	for _, repo := range []string{dir, sub} {
@@ -364,7 +364,7 @@ func TestHostileRepositoryRunsNothing(t *testing.T) {
 	if err := os.Symlink("/etc", filepath.Join(dir, "folder")); err != nil {
 		t.Fatal(err)
 	}
-	// A reference to an object that a partial clone would fetch.
+	// This reference leads to an object that a partial clone would fetch.
 	write(t, dir, files{".git/refs/heads/lazy": strings.Repeat("ab", 20) + "\n", "app.yaml": "two"})
 	f := newFixture(t)
 	f.add(t, Mapping{URL: fleetURL, Dir: dir})
@@ -385,7 +385,7 @@ func TestHostileRepositoryRunsNothing(t *testing.T) {
 	if ran, err := os.ReadFile(proof); err == nil {
 		t.Errorf("the repository made us run:\n%s", ran)
 	}
-	// The trap works: git with the repository's own configuration falls in.
+	// Positive control: git with the repository's own configuration runs the script.
 	_, _ = tryGit(t, dir, "status")
 	if _, err := os.ReadFile(proof); err != nil {
 		t.Errorf("the test proves nothing: not even git status runs the script: %v", err)

@@ -15,34 +15,34 @@ import (
 	"time"
 )
 
-// ErrNoGit says that git, or the part of it that serves HTTP, is not installed.
+// ErrNoGit reports that git, or its program that serves HTTP, is not installed.
 var ErrNoGit = errors.New("git is not installed")
 
-// The oldest git that reads its configuration from the environment alone
-// (GIT_CONFIG_COUNT 2.31, GIT_CONFIG_GLOBAL 2.32). An older one would silently
-// obey the user's configuration, and with it filters and credential helpers.
+// The oldest supported git reads its whole configuration from the environment
+// (GIT_CONFIG_COUNT 2.31, GIT_CONFIG_GLOBAL 2.32). An older git would silently use
+// the user's configuration, with its filters and credential helpers.
 const minMajor, minMinor = 2, 32
 
-// git runs the git program with nothing but our own configuration.
+// git runs the git program with our configuration alone.
 type git struct {
 	program string
 	env     []string
 }
 
 // settings apply to every git process. They are set in the environment, which
-// beats every file and reaches the processes that git itself starts.
+// overrides every file and reaches the processes that git itself starts.
 var settings = [][2]string{
-	{"safe.directory", "*"}, // only repositories of ours are opened for writing
+	{"safe.directory", "*"}, // git writes only to our own repositories
 	{"core.fsmonitor", "false"},
 	{"core.hooksPath", os.DevNull},
-	{"core.alternateRefsCommand", "true"}, // or receive-pack looks into the user's repository
+	{"core.alternateRefsCommand", "true"}, // otherwise receive-pack reads the user's repository
 	{"core.excludesFile", os.DevNull},
 	{"core.attributesFile", os.DevNull},
 	{"core.autocrlf", "false"},
 	{"core.untrackedCache", "false"},
 	{"core.splitIndex", "false"},
 	{"index.sparse", "false"},
-	{"core.fsync", "none"}, // all that we write can be made again
+	{"core.fsync", "none"}, // we can create again all that we write
 	{"core.pager", "cat"},
 	{"core.sshCommand", "false"},
 	{"credential.helper", ""},
@@ -52,17 +52,17 @@ var settings = [][2]string{
 	{"gc.auto", "0"},
 	{"maintenance.auto", "false"},
 	{"receive.autogc", "false"},
-	{"receive.unpackLimit", "1"}, // a pack is kept whole: unpacking may touch borrowed objects
+	{"receive.unpackLimit", "1"}, // keep packs whole: unpacking may touch borrowed objects
 	{"http.receivepack", "true"},
 	{"http.getanyfile", "false"},
-	// As on the large hosts: a commit can be asked for by its ID if some
-	// branch or tag leads to it.
+	// As on the large hosts, clients can fetch a commit by its ID if a branch or tag
+	// leads to it.
 	{"uploadpack.allowTipSHA1InWant", "true"},
 	{"uploadpack.allowReachableSHA1InWant", "true"},
 }
 
-// newGit finds git and checks that it is one that we can keep in bounds. home is
-// an empty folder that stands for the user's.
+// newGit finds git and checks that its version supports our settings. home is an
+// empty folder that replaces the user's home.
 func newGit(ctx context.Context, home string) (*git, error) {
 	program, err := exec.LookPath("git")
 	if err != nil {
@@ -111,7 +111,7 @@ func baseEnv(home string) []string {
 		"GIT_ASKPASS=false",
 		"GIT_SSH_COMMAND=false",
 		"GIT_OPTIONAL_LOCKS=0",
-		"GIT_ALLOW_PROTOCOL=none", // no protocol of that name: nothing is ever fetched
+		"GIT_ALLOW_PROTOCOL=none", // no such protocol exists, so git never fetches
 		"GIT_NO_LAZY_FETCH=1",
 		"GIT_NO_REPLACE_OBJECTS=1",
 		"GIT_PAGER=cat",
@@ -127,15 +127,16 @@ func baseEnv(home string) []string {
 // call is one run of git.
 type call struct {
 	args  []string
-	env   []string // beside the base environment
+	env   []string // in addition to the base environment
 	dir   string
 	stdin io.Reader
-	// strict makes a folder that git could not read an error. git itself
-	// only warns, and the files in it would be missing without a word.
+	// strict turns a folder that git cannot read into an error. git itself only
+	// warns, and would silently leave out the files in the folder.
 	strict bool
 }
 
-// run returns what git prints. The error holds what git complained about.
+// run returns git's standard output. The error contains the last lines of git's
+// standard error.
 func (g *git) run(ctx context.Context, c call) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := g.command(ctx, c)
@@ -160,9 +161,9 @@ func (g *git) command(ctx context.Context, c call) *exec.Cmd {
 	cmd.Env = append(append([]string{}, g.env...), c.env...)
 	cmd.Dir = c.dir
 	cmd.Stdin = c.stdin
-	// Asked to end, git takes its locks with it; killed, it leaves them.
+	// git removes its locks after SIGTERM, but not when it is killed.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	// A grandchild may keep the pipes open after git is gone.
+	// A child of git may keep the pipes open after git has ended.
 	cmd.WaitDelay = 2 * time.Second
 	return cmd
 }

@@ -1,34 +1,33 @@
 // Package githost serves folders of this machine as Git repositories, at the
-// addresses that a fleet names: over smart HTTP and SSH, by real git, to
+// addresses that a fleet contains: over smart HTTP and SSH, with the git program, to
 // unmodified clients such as Flux's source-controller.
 //
-// A [Mapping] names the address and the folder. The folder is either the top of
-// a Git work tree, which is served with all its branches and tags, the
-// checked-out branch as its files stand in the working tree, committed or not;
-// or any folder, which is served as one branch.
+// A [Mapping] contains the address and the folder. The folder is either the top of a
+// Git work tree or a plain folder. A work tree is served with all its branches and
+// tags, and its checked-out branch with the files of the working tree, committed or
+// not. A plain folder is served as one branch.
 //
-// # What is served
+// # Repositories
 //
 // Each address has a bare repository in the state folder. It borrows the user's
-// objects (objects/info/alternates, gitrepository-layout(5)); nothing is ever
-// written into a mapped folder, not even a lock. The Host takes a snapshot of the
-// working tree with its own index. If the snapshot equals the commit that is
-// checked out, the Host serves that commit, so that users see its known revision.
-// Otherwise it creates a commit on top, which depends only on the files, the
-// parent and the branch: the same files give the same revision everywhere.
+// objects (objects/info/alternates, gitrepository-layout(5)); the Host never writes
+// into a mapped folder, not even a lock. The Host takes a snapshot of the working
+// tree with its own index. If the snapshot equals the commit that is checked out,
+// the Host serves that commit, so that users see its known revision. Otherwise it
+// creates a commit on top, which depends only on the files, the parent and the
+// branch: the same files give the same revision everywhere.
 //
-// Clients may push, into the bare repository only. A pushed commit (or one made
-// with [Host.Commit]) stays until that branch changes in the folder, or until the
-// Host ends.
+// Clients may push, into the bare repository only. A commit from a push or from
+// [Host.Commit] stays until that branch changes in the folder, or until the Host
+// ends.
 //
 // A repository accepts any credentials, unless [Host.Protect] makes it private.
 //
 // # Untrusted folders
 //
-// A fleet under review is untrusted. git runs with a configuration of ours
-// alone; hooks, filters, file system monitors and credential helpers of a mapped
-// folder never run; symbolic links stay links; an address never becomes a file
-// name.
+// A fleet under review is untrusted. git runs with our configuration alone; hooks,
+// filters, file system monitors and credential helpers of a mapped folder never run;
+// symbolic links stay links; an address never becomes a file name.
 package githost
 
 import (
@@ -52,46 +51,46 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// Mapping says where a remote repository is found on this machine.
+// Mapping maps the address of a remote repository to a folder of this machine.
 type Mapping struct {
-	// URL is the repository's address as a fleet writes it: https, http,
-	// ssh, or git@host:path. The scheme does not matter: a repository is
-	// served over all of them.
+	// URL is the repository's address, as written in a fleet: https, http, ssh, or
+	// git@host:path. The scheme does not matter: a repository is served over HTTP
+	// and SSH.
 	URL string
-	// Branch is empty when Dir is the top of a Git work tree, which is then
-	// served with all its branches. Otherwise Dir is any folder, served as
-	// that branch. Several mappings may share a URL with different branches.
+	// Branch is empty if Dir is the top of a Git work tree, which is served with all
+	// its branches. Otherwise Dir is any folder, served as this branch. Several
+	// mappings may share a URL with different branches.
 	Branch string
-	// Dir is the folder. A relative one is taken from the working directory.
+	// Dir is the folder. A relative path starts at the working directory.
 	Dir string
 }
 
-// Change says that what a repository serves has changed, or that a mapped folder
-// cannot be followed at the moment.
+// Change reports a change of a served branch or tag, or that the Host cannot follow
+// a mapped folder at the moment.
 type Change struct {
-	// URL is the address as its mapping writes it; compare with [Address].
+	// URL is the address, as written in the mapping. Use [Address] to compare it.
 	URL string
-	// Branch is the branch that moved, empty for a tag.
+	// Branch is the branch that moved, or empty for a tag.
 	Branch string
-	// Revision is the commit that the branch is at, as hexadecimal digits;
-	// empty if the branch is gone.
+	// Revision is the present commit of the branch, as hexadecimal digits, or empty
+	// if the branch is gone.
 	Revision string
-	// Err says what is wrong with the folder and what to do. The last
-	// revision stays served. A Change without Err follows when it is well
-	// again.
+	// Err describes the problem with the folder and its solution. The Host still
+	// serves the last revision. A Change without Err follows when the problem is
+	// solved.
 	Err error
 }
 
-// Config says where a Host keeps its things.
+// Config configures a Host.
 type Config struct {
-	// Dir is a folder of the Host's own. What an earlier Host left there is
-	// removed.
+	// Dir is a folder for the Host alone. New removes the files of an earlier Host
+	// in it.
 	Dir string
-	// Log gets what a user need not see at once. It must not be nil.
+	// Log receives details that a user need not see at once. It must not be nil.
 	Log *slog.Logger
 }
 
-// Host serves mapped folders. Its methods may be called at the same time.
+// Host serves mapped folders. Its methods may be called concurrently.
 type Host struct {
 	dir    string
 	files  string // the folders of AddFiles
@@ -105,7 +104,7 @@ type Host struct {
 	mu           sync.RWMutex
 	repositories map[address]*repository
 	overlays     map[address][]overlay
-	// private are the repositories that need credentials.
+	// private are the grants of the repositories that need credentials.
 	private map[address][]grant
 }
 
@@ -114,7 +113,7 @@ type overlay struct {
 	content      []byte
 }
 
-// New makes a Host without repositories and a new SSH host key. The error is
+// New returns a Host without repositories, with a new SSH host key. The error is
 // [ErrNoGit] if git or its http-backend is missing.
 func New(ctx context.Context, c Config) (*Host, error) {
 	dir, err := filepath.Abs(c.Dir)
@@ -151,14 +150,14 @@ func New(ctx context.Context, c Config) (*Host, error) {
 	return h, nil
 }
 
-// KnownHosts returns the line of a known_hosts file (sshd(8)) with which a client
-// trusts this Host as host; host may have a port, as in example.com:2222.
+// KnownHosts returns the line of a known_hosts file (sshd(8)) that makes a client
+// trust this Host as host; host may have a port, as in example.com:2222.
 func (h *Host) KnownHosts(host string) []byte {
 	return []byte(knownhosts.Line([]string{knownhosts.Normalize(host)}, h.signer.PublicKey()) + "\n")
 }
 
-// Hosts returns the names of the hosts that mappings name, sorted, with a port
-// where a mapping's URL names an unusual one.
+// Hosts returns the hosts of all mappings, sorted, with the port if a mapping's URL
+// has a port that is not its scheme's default.
 func (h *Host) Hosts() []string {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -169,9 +168,9 @@ func (h *Host) Hosts() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Head returns the commit that a branch is served at, as hexadecimal digits. An
-// empty branch means the default one. ok is false if there is no such
-// repository or branch.
+// Head returns the served commit of a branch, as hexadecimal digits. An empty branch
+// means the default branch. ok is false if the repository or the branch does not
+// exist.
 func (h *Host) Head(url, branch string) (revision string, ok bool) {
 	a, err := parseAddress(url)
 	if err != nil {
@@ -196,8 +195,8 @@ func (h *Host) repository(a address) *repository {
 	return h.repositories[a]
 }
 
-// Add begins to serve a folder. On an error, which names the folder and says
-// what to do, nothing has changed.
+// Add starts to serve a folder. After an error the Host is unchanged. The error
+// names the folder and the solution.
 func (h *Host) Add(ctx context.Context, m Mapping) error {
 	h.adding.Lock()
 	defer h.adding.Unlock()
@@ -230,8 +229,8 @@ func (h *Host) Add(ctx context.Context, m Mapping) error {
 	return nil
 }
 
-// inspect checks that a folder can be served and returns its repository's object
-// format, empty for a plain folder.
+// inspect checks that a folder can be served. It returns the object format of the
+// folder's repository, or "" for a plain folder.
 func (h *Host) inspect(ctx context.Context, s *source) (format string, err error) {
 	if s.plain() {
 		if _, err := h.git.run(ctx, call{args: []string{"check-ref-format", branchPrefix + s.branch}}); err != nil {
@@ -279,7 +278,7 @@ func (h *Host) create(ctx context.Context, a address, format string) (*repositor
 	return r, nil
 }
 
-// add takes up one more source, or leaves the repository as it was.
+// add adds a source, or leaves the repository unchanged and returns an error.
 func (r *repository) add(ctx context.Context, s *source, format string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -312,8 +311,8 @@ func (r *repository) add(ctx context.Context, s *source, format string) error {
 	return errors.Join(err, undo, r.lend())
 }
 
-// clash refuses a plain folder for the very branch that a work tree has checked
-// out: both claim to be what is being edited.
+// clash returns an error if a plain folder and a work tree provide the same branch:
+// both would hold the files that the user edits.
 func (r *repository) clash(s *source) error {
 	for _, other := range r.sources {
 		if s != other && s.head == other.head {
@@ -323,9 +322,9 @@ func (r *repository) clash(s *source) error {
 	return nil
 }
 
-// Overlay replaces one file in every commit served for a branch, before the
-// folder is added or later. The path is slash-separated and relative to the top
-// of the repository; the file is made if the branch has none.
+// Overlay replaces one file in every served commit of a branch. It may be called
+// before or after the folder is added. The path is slash-separated and relative to
+// the top of the repository. If the branch has no such file, Overlay creates it.
 func (h *Host) Overlay(ctx context.Context, url, branch, path string, content []byte) error {
 	a, err := parseAddress(url)
 	if err != nil {
@@ -371,7 +370,8 @@ func (r *repository) overlay(ctx context.Context, o overlay) error {
 	return nil
 }
 
-// validPath refuses what git would refuse, and says so first.
+// validPath returns an error for a path that is not relative and slash-separated,
+// and for paths that belong to git, which git would refuse later.
 func validPath(path string) error {
 	if !fs.ValidPath(path) || path == "." || strings.ContainsRune(path, 0) {
 		return fmt.Errorf("%q is not a relative path with slashes", path)

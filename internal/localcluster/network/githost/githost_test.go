@@ -21,7 +21,7 @@ import (
 
 const fleetURL = "https://git.example.com/acme/fleet"
 
-// fixture is a Host of a test's own and an HTTP server in front of it.
+// fixture is a Host for one test, with an HTTP server.
 type fixture struct {
 	*Host
 	server *httptest.Server
@@ -64,7 +64,7 @@ func (f *fixture) head(t testing.TB, url, branch string) string {
 }
 
 // client runs git as a user would, but over the test's server: requests keep the
-// address's host in the Host header, as they do behind the cluster's proxy.
+// address's host in the Host header, as behind the cluster's proxy.
 func (f *fixture) client(t testing.TB, dir string, args ...string) (string, error) {
 	t.Helper()
 	u, err := url.Parse(f.server.URL)
@@ -75,7 +75,7 @@ func (f *fixture) client(t testing.TB, dir string, args ...string) (string, erro
 	return tryGit(t, dir, append(config, args...)...)
 }
 
-// plainHTTP is the address as a client without TLS asks for it.
+// plainHTTP returns the address with the scheme http, for clients without TLS.
 func plainHTTP(address string) string { return strings.Replace(address, "https://", "http://", 1) }
 
 func (f *fixture) clone(t testing.TB, address string, args ...string) string {
@@ -113,8 +113,8 @@ func git1(t testing.TB, dir string, args ...string) string {
 
 type files map[string]string
 
-// write writes files in a folder that may be served and watched: each appears with all
-// its content.
+// write writes files into a folder that may be served and watched. Each file appears
+// with its whole content at once.
 func write(t testing.TB, dir string, content files) {
 	t.Helper()
 	whole := filepath.Join(t.TempDir(), "whole")
@@ -138,7 +138,7 @@ func read(t testing.TB, path ...string) string {
 	return string(content)
 }
 
-// workTreeOf makes a repository with one commit on main.
+// workTreeOf creates a repository with one commit on main.
 func workTreeOf(t testing.TB, content files) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -149,7 +149,7 @@ func workTreeOf(t testing.TB, content files) string {
 	return dir
 }
 
-// noise does not compress.
+// noise returns n bytes that do not compress.
 func noise(n int) string {
 	bytes := make([]byte, n)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -159,7 +159,7 @@ func noise(n int) string {
 	return string(bytes)
 }
 
-// snapshotOf lists everything in a folder with what shows that it was touched.
+// snapshotOf returns the mode, size and time of all files in a folder, by path.
 func snapshotOf(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// protocolVersion is what a client may ask for in Git-Protocol
-// (gitprotocol-v2(5)); git ignores keys that it does not know.
+// protocolVersion is the form of the Git-Protocol header (gitprotocol-v2(5)) that is
+// passed on to git.
 var protocolVersion = regexp.MustCompile(`^version=[0-2]$`)
 
 // endpoints are the requests of smart HTTP (gitprotocol-http(5)).
@@ -22,10 +22,10 @@ var endpoints = []struct{ method, suffix string }{
 	{http.MethodPost, "/git-receive-pack"},
 }
 
-// ServeHTTP serves the repository that the request's host and path name, with or without
+// ServeHTTP serves the repository at the request's host and path, with or without
 // .git, over smart HTTP. It serves a private repository only to requests with its
-// credentials: see [Host.Protect]. For a repository that is not mapped it returns 404 and
-// names the flag that would map it.
+// credentials: see [Host.Protect]. For a repository that is not mapped it returns
+// 404 and names the flag that would map it.
 func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, e := range endpoints {
 		path, ok := strings.CutSuffix(r.URL.Path, e.suffix)
@@ -44,7 +44,7 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	// A browser, or git's old protocol that reads files.
+	// The client is a browser, or uses git's old protocol, which reads files.
 	if _, err := h.lookup(r.Host, r.URL.Path); err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
@@ -52,7 +52,7 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "this is a Git repository: use git clone", http.StatusNotFound)
 }
 
-// lookup finds a mapped repository. The name is only looked up, never opened.
+// lookup returns a mapped repository. It compares addresses and opens no file.
 func (h *Host) lookup(host, path string) (*repository, error) {
 	a, ok := requestAddress(host, path)
 	if !ok {
@@ -64,8 +64,8 @@ func (h *Host) lookup(host, path string) (*repository, error) {
 	return nil, fmt.Errorf("%s is not mapped (use %s)", a, a.flag())
 }
 
-// serveHTTP hands a request over to git http-backend (git-http-backend(1)) with
-// the headers that it knows and no others.
+// serveHTTP passes a request to git http-backend (git-http-backend(1)), with only
+// the headers that http-backend needs.
 func (r *repository) serveHTTP(w http.ResponseWriter, req *http.Request, endpoint string) {
 	ctx := req.Context()
 	query := url.Values{}
@@ -111,8 +111,8 @@ func (r *repository) serveHTTP(w http.ResponseWriter, req *http.Request, endpoin
 	}
 }
 
-// pushed spreads the word of a push. The client may be gone by now; its context
-// does not matter any more.
+// pushed announces the changes of a push. It uses no context of the client, which
+// may have hung up.
 func (r *repository) pushed() {
 	changes, err := r.absorb(context.Background())
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 // epoch is the date of a commit without a parent.
 const epoch = "0 +0000"
 
-// author signs the commits that are made here. The name is reserved to resolve
-// nowhere (RFC 2606).
+// author is the author of the Host's commits. The domain .invalid never resolves
+// (RFC 2606).
 const author = "tenure <tenure@tenure.invalid>"
 
-// readCommit returns what a commit made on top of id takes from it.
+// readCommit returns the parts of a commit that a commit on top of it needs.
 func (r *repository) readCommit(ctx context.Context, id string) (commitInfo, error) {
 	out, err := r.git(ctx, nil, "show", "--no-patch", "--format=%T %ct", id)
 	if err != nil {
@@ -27,7 +27,7 @@ func (r *repository) readCommit(ctx context.Context, id string) (commitInfo, err
 	return commitInfo{id: id, tree: tree, date: date + " +0000"}, nil
 }
 
-// writeCommit makes a commit that is a function of its arguments: the same tree,
+// writeCommit creates a commit that depends on its arguments alone: the same tree,
 // parent and message give the same ID everywhere.
 func (r *repository) writeCommit(ctx context.Context, tree string, parent commitInfo, message string) (string, error) {
 	text := &strings.Builder{}
@@ -56,8 +56,8 @@ func (r *repository) writeObject(ctx context.Context, kind, content string) (str
 	return strings.TrimSpace(out), nil
 }
 
-// edit returns the tree with some files replaced: path → blob ID, or "" to
-// remove the file.
+// edit returns a copy of the tree in which files are replaced: path → blob ID, or ""
+// to remove the file.
 func (r *repository) edit(ctx context.Context, tree string, files map[string]string) (string, error) {
 	index, err := os.CreateTemp(r.dir, "index-")
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *repository) edit(ctx context.Context, tree string, files map[string]str
 	index.Close()
 	defer os.Remove(index.Name())
 	env := []string{"GIT_INDEX_FILE=" + index.Name()}
-	// git takes an empty file for a broken index.
+	// git rejects an empty file as a broken index.
 	if err := os.Remove(index.Name()); err != nil {
 		return "", fmt.Errorf("cannot write to the state folder: %w", err)
 	}
@@ -95,10 +95,10 @@ func (r *repository) edit(ctx context.Context, tree string, files map[string]str
 	return strings.TrimSpace(out), nil
 }
 
-// keep copies the files of the commit that a work tree has checked out into our
-// own store, so that the last revision stays served when the folder, and with it
-// the objects that we borrow, vanishes. It costs time in proportion to what
-// changed since the last commit that was kept.
+// keep copies the files of the work tree's checked-out commit into our own store, so
+// that the last revision can be served after the folder, and with it the borrowed
+// objects, has vanished. It takes time in proportion to the changes since the last
+// copied commit.
 func (r *repository) keep(ctx context.Context, s *source) error {
 	r.mu.Lock()
 	commit, kept, gone := s.base.id, s.kept, s.gone

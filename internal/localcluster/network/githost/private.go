@@ -14,8 +14,8 @@ import (
 // Credentials grant access to a private repository: see [Host.Protect]. Each part that is
 // set grants access alone.
 type Credentials struct {
-	// Username and Password are for HTTP basic authentication. If Username is empty, the
-	// Password is valid for any user name.
+	// Username and Password are for HTTP basic authentication. If Username is empty,
+	// the Password is valid for any user name.
 	Username, Password string
 	// Token is for HTTP bearer authentication. It is also valid as the password of any
 	// user, as on Git hosts.
@@ -51,8 +51,8 @@ func (g *grant) opens(a access) bool {
 	return same(g.Password, a.password) && (g.Username == "" || same(g.Username, a.username))
 }
 
-// Protect makes a repository private: only clients with one of the credentials can read
-// it, and without credentials no client can. Call it before or after adding the
+// Protect makes a repository private: only clients with one of the credentials have
+// access, and without credentials no client has. Call it before or after adding the
 // repository's folder. A repository that was never protected accepts all clients.
 func (h *Host) Protect(url string, credentials ...Credentials) error {
 	a, err := parseAddress(url)
@@ -87,7 +87,7 @@ const (
 	readOnly                // the credentials do not allow a push
 )
 
-// decide returns the verdict on a request for a repository.
+// decide checks the access of a request to a repository.
 func (h *Host) decide(r *repository, service string, shown access) accessDecision {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -152,10 +152,10 @@ func (h *Host) askHTTP(w http.ResponseWriter, req *http.Request, r *repository, 
 	return false
 }
 
-// sshConfig returns the server configuration that decides who may log in to a host. A
-// host without private repositories accepts every client. A host with private and other
-// repositories accepts any key: whether the key grants access is decided when the client
-// names a repository.
+// sshConfig returns the configuration of the SSH server for a host. A host without
+// private repositories accepts every client. A host whose repositories are all
+// private accepts their keys alone. A host with private and other repositories
+// accepts any key: decide checks the key when the client names a repository.
 func (h *Host) sshConfig(host string) *ssh.ServerConfig {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -186,7 +186,7 @@ func (h *Host) sshConfig(host string) *ssh.ServerConfig {
 // keyExtension is the extension that holds the key of a login.
 const keyExtension = "key"
 
-// askSSH returns the error for a client that may not access the repository, or nil.
+// askSSH returns an error if the client may not access the repository.
 func (h *Host) askSSH(host string, r *repository, service string, permissions *ssh.Permissions) error {
 	shown := access{key: []byte{}}
 	if permissions != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// sshKey makes a key, and its public half as a line of authorized_keys.
+// sshKey returns a new key, and its public half as a line of authorized_keys.
 func sshKey(t testing.TB) (signer ssh.Signer, public string) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
@@ -142,7 +142,8 @@ func TestPrivateOverSSH(t *testing.T) {
 	}
 }
 
-// TestPrivateHost has nothing but private repositories: a strange key does not log in.
+// TestPrivateHost checks that an unknown key cannot log in to a host that has
+// private repositories only.
 func TestPrivateHost(t *testing.T) {
 	t.Parallel()
 	mine, public := sshKey(t)

@@ -65,7 +65,7 @@ func FuzzAddress(f *testing.F) {
 			t.Fatalf("%q became host %q, path %q", raw, a.host, a.path)
 		}
 		if strings.ContainsAny(a.path, "%?#") {
-			return // the canonical form is not written as a URL
+			return // the canonical form is not a valid URL
 		}
 		again, err := parseAddress("https://" + a.String())
 		if err != nil || again != (address{a.host, strings.TrimSuffix(a.path, ".git")}) {
@@ -83,8 +83,8 @@ func sound(path string) bool {
 	return !strings.ContainsAny(path, "\x00\n\\")
 }
 
-// FuzzRequestPath asks for any path. Only the one mapped repository may answer,
-// and no file may be opened on the way: the state folder is not even there.
+// FuzzRequestPath requests any path. Only the mapped repository may answer, and no
+// file may be opened: the state folder does not exist.
 func FuzzRequestPath(f *testing.F) {
 	for _, seed := range []string{"/acme/fleet", "/../../etc/passwd", "/acme/fleet.git/../../x", "//", "/acme/fleet/info/refs", "/acme/%2e%2e"} {
 		f.Add(seed)
@@ -160,7 +160,7 @@ func TestParseCommand(t *testing.T) {
 	}
 }
 
-// FuzzRevision makes the same files twice, in different folders, orders and at
+// FuzzRevision creates the same files twice, in different folders, orders and at
 // different times, and once with one file changed.
 func FuzzRevision(f *testing.F) {
 	f.Add("app.yaml", "one", "dir/other", "two")
@@ -196,7 +196,8 @@ func FuzzRevision(f *testing.F) {
 	})
 }
 
-// A revision is a promise beyond one run: this one must never change.
+// TestRevisionIsStable checks that revisions are the same in all runs: these must
+// never change.
 func TestRevisionIsStable(t *testing.T) {
 	t.Parallel()
 	plain := t.TempDir()

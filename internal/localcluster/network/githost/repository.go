@@ -12,20 +12,20 @@ import (
 	"sync"
 )
 
-// repository is what is served at one address: a bare repository of ours that
-// borrows the objects of the work trees behind it.
+// repository is the served repository of one address: a bare repository of the Host
+// that borrows the objects of the mapped work trees.
 type repository struct {
 	host    *Host
 	address address
-	dir     string // everything of this repository in the state folder
-	path    string // the bare repository itself
+	dir     string // the folder for all files of this repository in the state folder
+	path    string // the bare repository
 
 	mu       sync.Mutex
-	format   string // sha1 or sha256, by the first source
+	format   string // sha1 or sha256; the first source decides
 	sources  []*source
 	overlays map[string]map[string]string // branch → path → blob ID
-	folder   map[string]string            // what all sources said together: ref → object ID
-	served   map[string]string            // what is served: folder, and what was pushed on top
+	folder   map[string]string            // the references of all sources: ref → object ID
+	served   map[string]string            // the served references: folder, and pushed commits on top
 	head     string                       // the default branch
 }
 
@@ -35,7 +35,7 @@ func (r *repository) stores() stores {
 	return stores{all: filepath.Join(r.path, "objects"), own: filepath.Join(r.dir, "own")}
 }
 
-// writeEnv is env for what writes objects.
+// writeEnv is env for commands that write objects.
 func (r *repository) writeEnv() []string {
 	return append(r.env(), "GIT_OBJECT_DIRECTORY="+r.stores().own)
 }
@@ -64,8 +64,9 @@ func (r *repository) create(ctx context.Context, format string) error {
 	return r.lend()
 }
 
-// lend writes down where objects are borrowed and where history is cut off
-// (shallow clones, folders that vanished).
+// lend writes the list of folders with borrowed objects (alternates), and the list
+// of commits without history (shallow): those of shallow clones and of vanished
+// folders.
 func (r *repository) lend() error {
 	alternates, shallow := []string{r.stores().own}, []string{}
 	for _, s := range r.sources {
@@ -88,7 +89,7 @@ func (r *repository) lend() error {
 	return writeLines(filepath.Join(r.path, "shallow"), shallow)
 }
 
-// writeLines replaces a file in one step, since git may be reading it.
+// writeLines replaces a file atomically, since git may be reading it.
 func writeLines(path string, lines []string) error {
 	if len(lines) == 0 {
 		if err := os.RemoveAll(path); err != nil {
@@ -107,8 +108,8 @@ func writeLines(path string, lines []string) error {
 	return nil
 }
 
-// refresh looks at one folder again and serves what it finds. On an error what
-// was served stays.
+// refresh reads one folder again and serves its present content. After an error the
+// repository still serves the former content.
 func (r *repository) refresh(ctx context.Context, s *source) ([]Change, error) {
 	if err := s.locate(); err != nil {
 		if errors.Is(err, errVanished) && !s.plain() && s.refs != nil && !s.gone {
@@ -137,7 +138,7 @@ func (r *repository) refresh(ctx context.Context, s *source) ([]Change, error) {
 	return r.publish(ctx)
 }
 
-// refreshTree does refresh's work for a Git work tree.
+// refreshTree is the part of refresh for Git work trees.
 func (r *repository) refreshTree(ctx context.Context, s *source) (refs map[string]string, head string, err error) {
 	if refs, head, err = s.tree.readRefs(ctx, r.host.git); err != nil {
 		return nil, "", fmt.Errorf("cannot serve %s: %w", s.dir, err)
@@ -173,8 +174,8 @@ func (r *repository) refreshTree(ctx context.Context, s *source) (refs map[strin
 	return refs, head, nil
 }
 
-// synthesize returns the commit to serve for a branch: the parent itself when
-// the tree, overlays included, is the parent's.
+// synthesize returns the commit to serve for a branch. It returns the parent if the
+// tree, with its overlays, equals the parent's tree.
 func (r *repository) synthesize(ctx context.Context, s *source, branch, tree string, parent commitInfo) (string, error) {
 	if overlay := r.overlays[branch]; len(overlay) > 0 {
 		var err error
@@ -195,8 +196,8 @@ func (r *repository) synthesize(ctx context.Context, s *source, branch, tree str
 	return id, err
 }
 
-// letGo stops borrowing from a work tree that vanished. Its checked-out branch
-// stays served from what keep copied; the other references cannot.
+// letGo stops borrowing from a vanished work tree. The repository still serves its
+// checked-out branch, from the objects that keep copied, but no other references.
 func (r *repository) letGo(ctx context.Context, s *source) error {
 	s.gone = true
 	s.index = nil
@@ -209,12 +210,12 @@ func (r *repository) letGo(ctx context.Context, s *source) error {
 	return err
 }
 
-// publish moves the served references to what the folders say. A reference that
-// no folder has moved keeps what was pushed to it.
+// publish updates the served references to the references of the folders. A
+// reference that no folder has moved keeps its pushed commit.
 func (r *repository) publish(ctx context.Context) ([]Change, error) {
 	want := map[string]string{}
 	head := ""
-	for _, plain := range []bool{false, true} { // a folder named for a branch goes before a work tree's branch
+	for _, plain := range []bool{false, true} { // plain folders last: they replace a work tree's branch
 		for _, s := range r.sources {
 			if s.plain() == plain {
 				maps.Copy(want, s.refs)
@@ -247,8 +248,8 @@ func (r *repository) publish(ctx context.Context) ([]Change, error) {
 	return changes, nil
 }
 
-// move sets references, "" deletes one. Deletions go first: a branch a/b can
-// only be made when a is gone.
+// move updates references; "" deletes a reference. It deletes first, because git can
+// create a branch a/b only after a is gone.
 func (r *repository) move(ctx context.Context, moves map[string]string) ([]Change, error) {
 	deletions, updates := &strings.Builder{}, &strings.Builder{}
 	for ref, id := range moves {
@@ -265,8 +266,8 @@ func (r *repository) move(ctx context.Context, moves map[string]string) ([]Chang
 		if err := r.updateRefs(ctx, commands); err == nil {
 			continue
 		}
-		// One reference to an object that the folder does not have must
-		// not hold up the others.
+		// Update the references one by one: a reference to an object that is missing
+		// in the folder must not block the others.
 		for command := range strings.Lines(commands) {
 			ref := strings.Fields(command)[1]
 			err := r.updateRefs(ctx, command)
@@ -310,7 +311,7 @@ func (r *repository) change(ref string) Change {
 	return c
 }
 
-// absorb takes note of what clients pushed.
+// absorb reads the references that clients have pushed, and returns the changes.
 func (r *repository) absorb(ctx context.Context) ([]Change, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// The test binary stands for the ssh program when git calls it as such, so that
+// TestMain lets the test binary replace the ssh program when git runs it, so that
 // tests need no SSH client.
 func TestMain(m *testing.M) {
 	if address := os.Getenv("GITHOST_TEST_SSH"); address != "" {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// sshClient does what git wants of ssh: run a command on a host.
+// sshClient does the work of ssh for git: it runs a command on a host.
 func sshClient(address, knownHosts string, args []string) int {
 	check, err := knownhosts.New(knownHosts)
 	if err != nil {
@@ -61,7 +61,7 @@ func sshClient(address, knownHosts string, args []string) int {
 	return 0
 }
 
-// ssh serves SSH on a loopback port as git.example.com and returns its address.
+// ssh serves SSH as git.example.com on a loopback port and returns its address.
 func (f *fixture) ssh(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -152,7 +152,7 @@ func TestHTTPAnswers(t *testing.T) {
 	}
 }
 
-// request talks to the server itself, as git.example.com.
+// request sends a request for git.example.com to the test's server.
 func (f *fixture) request(t testing.TB, method, path string, header http.Header, body io.Reader) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, f.server.URL+path, body)
@@ -163,7 +163,7 @@ func (f *fixture) request(t testing.TB, method, path string, header http.Header,
 	for name, values := range header {
 		r.Header[name] = values
 	}
-	// The server's own mux would redirect what is not clean.
+	// RoundTrip follows no redirects.
 	response, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestPush(t *testing.T) {
 	settled(t, changes, dir)
 	before := snapshotOf(t, dir)
 	clone := f.clone(t, fleetURL)
-	// Larger than git's buffer, so that the request is chunked.
+	// A commit larger than git's buffer makes git send a chunked request.
 	write(t, clone, files{"app.yaml": "image: v2", "large": noise(3 << 20)})
 	git1(t, clone, "add", "-A")
 	git1(t, clone, "commit", "--quiet", "-m", "update image")
@@ -243,7 +243,7 @@ func TestPush(t *testing.T) {
 	if diff := cmp.Diff(before, snapshotOf(t, dir)); diff != "" {
 		t.Errorf("the user's folder changed: -before +after:\n%s", diff)
 	}
-	// A commit to another branch leaves the push alone, an edit replaces it.
+	// A commit to another branch keeps the push, an edit replaces it.
 	git1(t, dir, "branch", "other")
 	next(t, changes, "a branch", moved("other"))
 	if diff := cmp.Diff(want, f.head(t, fleetURL, "main")); diff != "" {
@@ -273,7 +273,7 @@ func TestSSH(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Set in the command itself, because git gets an environment of its own.
+	// The variables are in the command, because git gets an environment of its own.
 	client := fmt.Sprintf("env GITHOST_TEST_SSH=%s GITHOST_TEST_KNOWN_HOSTS=%s %s", address, known, self)
 	config := []string{"-c", "core.sshCommand=" + client, "-c", "ssh.variant=ssh"}
 	for _, url := range []string{"git@git.example.com:acme/fleet", "ssh://git@git.example.com/acme/fleet.git"} {

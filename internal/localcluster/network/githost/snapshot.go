@@ -12,23 +12,24 @@ import (
 	"strings"
 )
 
-// debris is what editors leave beside a file that is being edited. A generated
-// kustomization would take a lock such as .#app.yaml for a manifest. In a plain
-// folder, which has no ignored files, everything is taken.
+// debris are patterns of the files that editors create beside an edited file. Flux
+// would read a lock such as .#app.yaml as a manifest in a generated kustomization.
+// Plain folders have no ignored files, so they are served with such files.
 const debris = ".#*\n\\#*#\n*~\n.*.sw?\n4913\n.DS_Store\n"
 
-// stores are the two views of a repository's objects.
+// stores are the two object stores of a repository.
 type stores struct {
-	// all is for reading: ours, what was pushed, and what is borrowed.
+	// all is for reading. It contains our objects, pushed objects and borrowed
+	// objects.
 	all string
-	// own is for writing. Git renews the time of an object that it would
-	// write but finds already there; in all, that may be the user's file.
+	// own is for writing. Git updates the time of an existing object instead of
+	// writing it; in all, the object may be the user's file.
 	own string
 }
 
-// prepareStage makes the Git folder with which a source is snapshotted. Nothing
-// of the user's configuration takes part: git is run with this folder as its
-// repository and the user's as the work tree.
+// prepareStage creates the Git folder that takes snapshots of a source. git runs
+// with this folder as its repository and the user's folder as its work tree, so it
+// does not use the user's configuration.
 func (s *source) prepareStage(ctx context.Context, g *git, format string) error {
 	if err := os.RemoveAll(s.stage); err != nil {
 		return fmt.Errorf("cannot clear the state folder: %w", err)
@@ -43,8 +44,8 @@ func (s *source) prepareStage(ctx context.Context, g *git, format string) error 
 	if !s.plain() {
 		return nil
 	}
-	// A plain folder's bytes are served as they are, whatever a
-	// .gitattributes in it says.
+	// Serve the bytes of a plain folder unchanged, whatever its .gitattributes
+	// contain.
 	attributes := []byte("* -text -ident !filter !working-tree-encoding\n")
 	if err := os.WriteFile(filepath.Join(info, "attributes"), attributes, 0o600); err != nil {
 		return fmt.Errorf("cannot write to the state folder: %w", err)
@@ -52,8 +53,8 @@ func (s *source) prepareStage(ctx context.Context, g *git, format string) error 
 	return nil
 }
 
-// stageEnv makes git see the folder through our index. Objects are read from and
-// written to the store that is given.
+// stageEnv returns the environment in which git uses our index for the folder, and
+// the given store for objects.
 func (s *source) stageEnv(objects string) []string {
 	return []string{
 		"GIT_DIR=" + s.stage,
@@ -63,9 +64,8 @@ func (s *source) stageEnv(objects string) []string {
 	}
 }
 
-// snapshot returns the tree of the folder's files as they are now. git add is
-// not used: it would run git status inside nested repositories, which obeys
-// their configuration.
+// snapshot returns the tree of the folder's present files. It does not use git add,
+// which would run git status inside nested repositories, with their configuration.
 func (s *source) snapshot(ctx context.Context, g *git, st stores) (tree string, err error) {
 	if s.plain() {
 		return s.snapshotPlain(ctx, g, st)
@@ -81,8 +81,8 @@ func (s *source) snapshot(ctx context.Context, g *git, st stores) (tree string, 
 	if err == nil || !borrowed || ctx.Err() != nil {
 		return tree, err
 	}
-	// The user's index may be one that only their git can read, split in
-	// two for example. Begin from the commit then.
+	// Our git may be unable to read the user's index, for example a split index.
+	// Start from the commit instead.
 	index := filepath.Join(s.stage, "index")
 	if err := os.Remove(index); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("cannot write to the state folder: %w", err)
@@ -101,8 +101,8 @@ func (s *source) snapshotTree(ctx context.Context, g *git, st stores) (string, e
 	}
 	paths := &strings.Builder{}
 	for path := range strings.SplitSeq(list, "\x00") {
-		// A slash at the end marks a repository inside this one, which
-		// git would not commit either.
+		// A final slash marks a repository inside this one, which git would not
+		// commit either.
 		if path != "" && !strings.HasSuffix(path, "/") {
 			paths.WriteString(path)
 			paths.WriteByte(0)
@@ -111,8 +111,8 @@ func (s *source) snapshotTree(ctx context.Context, g *git, st stores) (string, e
 	return s.writeTree(ctx, g, st, strings.NewReader(paths.String()))
 }
 
-// snapshotPlain takes every file, also those of repositories inside the folder,
-// but nothing called .git.
+// snapshotPlain returns the tree of all files in the folder, also of files in nested
+// repositories, but without .git.
 func (s *source) snapshotPlain(ctx context.Context, g *git, st stores) (string, error) {
 	list, err := g.run(ctx, call{dir: s.dir, env: s.stageEnv(st.all), args: []string{"ls-files", "-z", "--cached"}})
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *source) snapshotPlain(ctx context.Context, g *git, st stores) (string, 
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && path != root:
-			return nil // removed while we looked
+			return nil // removed during the walk
 		case err != nil:
 			return err
 		case strings.EqualFold(entry.Name(), ".git") && path != root:
@@ -152,8 +152,8 @@ func (s *source) snapshotPlain(ctx context.Context, g *git, st stores) (string, 
 	return s.writeTree(ctx, g, st, strings.NewReader(paths.String()))
 }
 
-// writeTree brings the listed paths in the index up to date and returns the
-// tree. Files whose stat information has not changed are not read.
+// writeTree updates the listed paths in the index and returns the tree. It does not
+// read files whose stat information is unchanged.
 func (s *source) writeTree(ctx context.Context, g *git, st stores, paths io.Reader) (string, error) {
 	env := s.stageEnv(st.own)
 	update := []string{"update-index", "--add", "--remove", "--replace", "--ignore-skip-worktree-entries", "-z", "--stdin"}
@@ -164,10 +164,10 @@ func (s *source) writeTree(ctx context.Context, g *git, st stores, paths io.Read
 	return strings.TrimSpace(tree), err
 }
 
-// copyIndex takes over the user's index if it changed since the last time: it
-// says which files are tracked though ignored, which are left out of a sparse
-// checkout, and that files which a filter or a line-end setting of the user
-// altered are as they were committed.
+// copyIndex copies the user's index if it has changed since the last copy. Git needs
+// three facts from it: which ignored files are tracked, which files a sparse
+// checkout leaves out, and which files equal their committed content although a
+// filter or a line-end setting of the user altered them.
 func (s *source) copyIndex(ctx context.Context, g *git, st stores) (copied bool, err error) {
 	from, to := filepath.Join(s.tree.gitDir, "index"), filepath.Join(s.stage, "index")
 	info, err := os.Stat(from)
@@ -187,8 +187,8 @@ func (s *source) copyIndex(ctx context.Context, g *git, st stores) (copied bool,
 	if err := os.WriteFile(to, content, 0o600); err != nil {
 		return false, fmt.Errorf("cannot write to the state folder: %w", err)
 	}
-	// git compares a file's time with the index's to know whether the file
-	// may have changed after it was looked at.
+	// git compares the times of a file and of the index, to detect that a file may
+	// have changed after git has read it.
 	if err := os.Chtimes(to, info.ModTime(), info.ModTime()); err != nil {
 		return false, fmt.Errorf("cannot write to the state folder: %w", err)
 	}
@@ -202,7 +202,8 @@ func (s *source) copyIndex(ctx context.Context, g *git, st stores) (copied bool,
 	return true, nil
 }
 
-// copyExcludes takes over the repository's private list of ignored files.
+// copyExcludes writes the list of ignored files: debris, and the repository's
+// private list.
 func (s *source) copyExcludes() error {
 	own, err := os.ReadFile(filepath.Join(s.tree.commonDir, "info", "exclude"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

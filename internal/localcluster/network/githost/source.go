@@ -16,46 +16,46 @@ const (
 	tagPrefix    = "refs/tags/"
 )
 
-// errVanished says that a mapped folder is not there.
+// errVanished reports that a mapped folder does not exist.
 var errVanished = errors.New("is gone")
 
 // source is one mapped folder.
 type source struct {
 	url    string
 	branch string // "" for a Git work tree
-	dir    string // absolute, not resolved: a link may be turned elsewhere
-	stage  string // a Git folder of ours with the index of this folder
+	dir    string // absolute; links stay, because they may change their target
+	stage  string // our Git folder with the index for this folder
 
-	// What follows is guarded by the repository's lock.
+	// The repository's lock guards the following fields.
 
 	tree  *workTree         // nil for a plain folder
-	refs  map[string]string // what the folder last said, complete: ref → object ID
-	head  string            // the branch that follows the files
+	refs  map[string]string // all references of the folder at the last refresh: ref → object ID
+	head  string            // the branch that contains the files
 	index fs.FileInfo       // the user's index when it was last copied
-	kept  string            // the commit whose files are copied into our own store
-	gone  bool              // the folder vanished and what it lent was let go
-	said  string            // the last complaint, so that none is repeated
+	kept  string            // the commit with a copy of its files in our own store
+	gone  bool              // the folder has vanished, and letGo has run
+	said  string            // the last error, to report each error once
 
-	base    commitInfo // of the commit that is checked out
-	written commitKey  // the last synthetic commit and what it was made from
+	base    commitInfo // the checked-out commit
+	written commitKey  // the last synthetic commit and its inputs
 }
 
-// commitInfo is what a synthetic commit takes from its parent.
+// commitInfo is the part of a commit that a synthetic commit on top of it needs.
 type commitInfo struct{ id, tree, date string }
 
 type commitKey struct{ tree, parent, branch, id string }
 
-// workTree says where Git keeps its things for a work tree. In a linked work
-// tree and in a submodule they are not in the folder itself.
+// workTree contains the locations of Git's files for a work tree. Those of a linked
+// work tree and of a submodule are outside of the folder.
 type workTree struct {
 	gitDir    string // HEAD and the index
-	commonDir string // references and objects; gitDir unless the tree is linked
+	commonDir string // references and objects; equals gitDir unless the tree is linked
 }
 
 func (s *source) plain() bool { return s.branch != "" }
 
-// locate finds out what the folder is. Its errors name the folder and say what
-// to do.
+// locate checks the folder and finds its Git files. Its errors name the folder and
+// the solution.
 func (s *source) locate() error {
 	info, err := os.Stat(s.dir)
 	switch {
@@ -103,9 +103,9 @@ func isGitDir(dir string) bool {
 	return true
 }
 
-// findWorkTree reads the folder's .git, which is a folder or, in a linked work
-// tree or a submodule, a file that names one (gitrepository-layout(5)). It
-// returns nil when there is none.
+// findWorkTree reads the folder's .git, which is a folder or, in a linked work tree
+// or a submodule, a file with the path of one (gitrepository-layout(5)). It returns
+// nil if .git does not exist.
 func findWorkTree(dir string) (*workTree, error) {
 	gitDir := filepath.Join(dir, ".git")
 	info, err := os.Stat(gitDir)
@@ -143,10 +143,9 @@ func absolute(base, path string) string {
 	return filepath.Join(base, path)
 }
 
-// readRefs asks git for the branches and tags of a work tree and for the branch
-// that is checked out. It is the one run of git that opens the user's own
-// repository: it only lists references, and what the repository's configuration
-// could start is switched off in the environment.
+// readRefs returns the branches and tags of a work tree, and its checked-out branch.
+// Only here git opens the user's own repository: it only lists references, and the
+// environment disables all programs that the repository's configuration could start.
 func (t *workTree) readRefs(ctx context.Context, g *git) (refs map[string]string, head string, err error) {
 	env := []string{"GIT_DIR=" + t.gitDir}
 	out, err := g.run(ctx, call{env: env, args: []string{"for-each-ref", "--format=%(HEAD)%(objectname) %(refname)", branchPrefix, tagPrefix}})

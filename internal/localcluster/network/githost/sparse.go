@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// sparseIndex is the signature of the index extension that a sparse index has
+// sparseIndex is the signature of the extension that marks a sparse index
 // (gitformat-index(5)).
 const sparseIndex = "sdir"
 
-// spellOut replaces a copied sparse index, in which one entry stands for a whole
-// folder that is left out, by a full one. Left to itself git would do the same
-// and thereby renew the times of the user's objects.
+// spellOut replaces a copied sparse index by a full index. In a sparse index one
+// entry stands for a whole folder outside of the checkout. git could expand the
+// index itself, but would then update the times of the user's objects.
 func (s *source) spellOut(ctx context.Context, g *git, st stores) error {
-	// Without these, git spells out the index as soon as it reads it.
+	// Without these patterns git expands the index when it reads it.
 	patterns := filepath.Join("info", "sparse-checkout")
 	content, err := os.ReadFile(filepath.Join(s.tree.gitDir, patterns))
 	if err != nil {

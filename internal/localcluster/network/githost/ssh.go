@@ -20,17 +20,17 @@ const (
 	receivePack = "git-receive-pack"
 )
 
-// services are the programs that clients may ask for, over HTTP and SSH.
+// services are the git programs that clients may run, over HTTP and SSH.
 var services = map[string]bool{uploadPack: true, receivePack: true}
 
-// handshakeTimeout bounds how long a client may take to log in.
+// handshakeTimeout limits the time for a client's login.
 const handshakeTimeout = 30 * time.Second
 
-// ServeSSH serves one SSH connection that a client made to host (with a port unless it is
-// 22) and returns when it is over. It accepts any user, key or password, except for
-// private repositories: see [Host.Protect]. It runs only git-upload-pack and
-// git-receive-pack of a mapped repository, never a shell. It closes the connection before
-// it returns.
+// ServeSSH serves one SSH connection that a client made to host (with a port unless
+// it is 22), until the connection ends. It accepts any user, key or password, except
+// for private repositories: see [Host.Protect]. It runs only git-upload-pack and
+// git-receive-pack of a mapped repository, never a shell. It closes the connection
+// before it returns.
 func (h *Host) ServeSSH(conn net.Conn, host string) {
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
@@ -48,7 +48,7 @@ func (h *Host) ServeSSH(conn net.Conn, host string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var sessions sync.WaitGroup
 	defer sessions.Wait()
-	defer cancel() // first: git must not outlive the connection
+	defer cancel() // runs before Wait: git must not outlive the connection
 	go ssh.DiscardRequests(requests)
 	for offered := range channels {
 		if offered.ChannelType() != "session" {
@@ -72,11 +72,10 @@ type caller struct {
 }
 
 // serveSession answers the requests of one session (RFC 4254, section 6). The
-// first command ends it.
+// session ends after the first command.
 func (h *Host) serveSession(ctx context.Context, channel ssh.Channel, requests <-chan *ssh.Request, from caller) {
 	defer channel.Close()
-	// Whatever comes after the command must be answered too, or the
-	// connection stalls.
+	// Requests after the command must be answered too, or the connection stalls.
 	defer func() { go ssh.DiscardRequests(requests) }()
 	var version []string
 	for request := range requests {
@@ -112,11 +111,11 @@ func (h *Host) serveSession(ctx context.Context, channel ssh.Channel, requests <
 
 func answer(request *ssh.Request, ok bool) {
 	if request.WantReply {
-		_ = request.Reply(ok, nil) // a client that is gone needs none
+		_ = request.Reply(ok, nil) // a client that has hung up needs no reply
 	}
 }
 
-// runSession runs the git program that a client asks for and returns its exit
+// runSession runs the git program that a client requests, and returns its exit
 // status.
 func (h *Host) runSession(ctx context.Context, channel ssh.Channel, from caller, line string, env []string) uint32 {
 	service, path, err := parseCommand(line)
@@ -148,9 +147,9 @@ func (h *Host) runSession(ctx context.Context, channel ssh.Channel, from caller,
 	return 0
 }
 
-// runWithInput runs a command and, unlike [exec.Cmd.Run] with Stdin set, does not
-// wait for the end of the input once the program is gone: a client may read its
-// answer and stay. The copying ends when the channel is closed.
+// runWithInput runs a command. Unlike [exec.Cmd.Run] with Stdin set, it does not
+// wait for the end of the input after the program has ended, because a client may
+// read the answer and stay connected. The copying ends when the channel is closed.
 func runWithInput(cmd *exec.Cmd, input io.Reader) error {
 	pipe, err := cmd.StdinPipe()
 	if err != nil {
@@ -166,9 +165,9 @@ func runWithInput(cmd *exec.Cmd, input io.Reader) error {
 	return cmd.Wait()
 }
 
-// parseCommand reads the command that a Git client sends, git-upload-pack
-// PATH, in the quoting of git's sq_quote: all in single quotes, but a single quote
-// and an exclamation mark stand outside of them, after a backslash.
+// parseCommand parses the command of a Git client, git-upload-pack PATH, with the
+// quoting of git's sq_quote: single quotes around the path, but single quotes and
+// exclamation marks outside of them, after a backslash.
 func parseCommand(line string) (service, path string, err error) {
 	refused := fmt.Errorf("cannot run %q: only %s and %s of a repository are served here", line, uploadPack, receivePack)
 	if rest, ok := strings.CutPrefix(line, "git "); ok {
@@ -204,7 +203,7 @@ func parseCommand(line string) (service, path string, err error) {
 	return service, plain.String(), nil
 }
 
-// logWriter turns what git prints into log records.
+// logWriter writes git's output to the log.
 type logWriter struct {
 	log        *slog.Logger
 	repository string

@@ -9,33 +9,34 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// From the last event of a burst, such as a checkout, to the snapshot; and the
-// longest that a burst may put it off.
+// settleDelay is the time from the last event of a burst, such as a checkout, to the
+// snapshot. settleMax limits the delay of a snapshot during a burst.
 const (
 	settleDelay = 100 * time.Millisecond
 	settleMax   = 250 * time.Millisecond
 )
 
-// A mapped folder's own disappearance, or that of a folder above it, is not
-// always an event. It is looked for this often; one stat each.
+// rootInterval is the interval of checks for vanished folders. The removal of a
+// mapped folder or of a folder above it does not always cause an event. A check is
+// one stat for each folder.
 const rootInterval = 500 * time.Millisecond
 
-// Where events are not to be had, the files are looked through this often, and
-// never for more than a tenth of the time.
+// Folders without events are scanned at this interval, or less often if a scan takes
+// long: scans use less than a tenth of the time.
 const (
 	scanInterval = 500 * time.Millisecond
 	scanShare    = 10
 )
 
-// ErrWatchLimit says that the system does not let us watch as many folders as
-// there are. The folder is looked through at intervals instead.
+// ErrWatchLimit reports that the system refuses to watch so many folders. The folder
+// is scanned at intervals instead.
 var ErrWatchLimit = errors.New("the system's limit of watched folders is reached")
 
-// Watch follows the mapped folders, those added later too, and calls notify for
-// each branch that moves, by an edit, by a push or by [Host.Commit], and for each
-// folder that cannot be followed. Calls come one after the other; Watch blocks
-// until ctx ends, then it returns nil. From saving a file to the call it takes a
-// few tenths of a second. Only one Watch may run at a time.
+// Watch follows the mapped folders, also those added later. It calls notify for each
+// branch that moves, by an edit, a push or [Host.Commit], and for each folder that
+// it cannot follow. Calls are sequential, and follow the save of a file after a few
+// tenths of a second. Watch blocks until ctx ends, then it returns nil. Only one
+// Watch may run at a time.
 func (h *Host) Watch(ctx context.Context, notify func(Change)) error {
 	signal, ok := h.feed.open()
 	if !ok {
@@ -66,16 +67,17 @@ func (h *Host) Watch(ctx context.Context, notify func(Change)) error {
 	}
 }
 
-// watcher is the state of one Watch. Only its goroutine touches it.
+// watcher is the state of one Watch. Only the goroutine of Watch accesses it.
 type watcher struct {
 	host    *Host
 	notify  func(Change)
-	fs      *fsnotify.Watcher // nil when the system gives us none
+	fs      *fsnotify.Watcher // nil if the system provides no watcher
 	watched map[*source]*watched
 	timer   *time.Timer
 }
 
-// events returns nil, on which nothing ever arrives, without a watcher.
+// events returns the channel of events. Without a watcher it returns nil, which
+// never receives.
 func (w *watcher) events() <-chan fsnotify.Event {
 	if w.fs == nil {
 		return nil
@@ -102,7 +104,7 @@ func (w *watcher) close() {
 	}
 }
 
-// arrange takes up the sources that were added since the last time.
+// arrange adds the sources that were added since the last call.
 func (w *watcher) arrange(ctx context.Context) {
 	w.host.mu.RLock()
 	repositories := make([]*repository, 0, len(w.host.repositories))
@@ -118,7 +120,7 @@ func (w *watcher) arrange(ctx context.Context) {
 			if w.watched[s] != nil {
 				continue
 			}
-			// What happened since Add is found by a first refresh.
+			// The first refresh finds changes since Add.
 			w.watched[s] = &watched{repository: r, source: s, stale: true}
 			w.mark(w.watched[s], 0)
 		}
@@ -126,7 +128,7 @@ func (w *watcher) arrange(ctx context.Context) {
 	w.refresh(ctx)
 }
 
-// mark plans a refresh of a source after a pause.
+// mark schedules a refresh of a source after a pause.
 func (w *watcher) mark(x *watched, pause time.Duration) {
 	now := time.Now()
 	if x.first.IsZero() {
@@ -139,7 +141,7 @@ func (w *watcher) mark(x *watched, pause time.Duration) {
 	w.plan()
 }
 
-// plan sets the timer to the earliest refresh that is planned.
+// plan sets the timer to the earliest scheduled refresh.
 func (w *watcher) plan() {
 	var earliest time.Time
 	for _, x := range w.watched {
@@ -171,7 +173,7 @@ func (w *watcher) event(event fsnotify.Event) {
 	}
 }
 
-// overflow handles lost events: everything is looked at again.
+// overflow handles lost events: it schedules a refresh of all sources.
 func (w *watcher) overflow(err error) {
 	w.host.log.Warn("events of mapped folders were lost", "error", err)
 	for _, x := range w.watched {
@@ -180,7 +182,8 @@ func (w *watcher) overflow(err error) {
 	}
 }
 
-// checkRoots plans a refresh for folders that came, went or were replaced.
+// checkRoots schedules a refresh of folders that appeared, vanished or were
+// replaced.
 func (w *watcher) checkRoots() {
 	for _, x := range w.watched {
 		if x.rootChanged() {
@@ -190,7 +193,7 @@ func (w *watcher) checkRoots() {
 	}
 }
 
-// refresh does what is due.
+// refresh refreshes the sources that are due.
 func (w *watcher) refresh(ctx context.Context) {
 	now := time.Now()
 	for _, x := range w.watched {
@@ -206,8 +209,8 @@ func (w *watcher) refresh(ctx context.Context) {
 	w.plan()
 }
 
-// refreshOne renews a source's watches, if they may be out of date, before it
-// looks at the files: what changes in between is an event then.
+// refreshOne refreshes a source. It updates stale watches before it reads the files,
+// so that later changes cause events.
 func (w *watcher) refreshOne(ctx context.Context, x *watched) {
 	start := time.Now()
 	if x.stale {
@@ -222,12 +225,13 @@ func (w *watcher) refreshOne(ctx context.Context, x *watched) {
 	if err != nil {
 		w.host.log.Warn("cannot follow a mapped folder", "error", err)
 	}
-	// A folder that is away may have had no watch yet, and come back as the same one.
+	// A vanished folder may have had no watch yet, and may come back as the same
+	// folder.
 	x.stale = x.stale || failing
 	w.host.feed.send(changes...)
 	w.deliver()
 	if err := x.repository.keep(ctx, x.source); err != nil && ctx.Err() == nil {
-		// Nothing is lost as long as the folder stays.
+		// The copy is only needed if the folder vanishes.
 		w.host.log.Debug("cannot keep a copy of a mapped folder", "error", err)
 	}
 	if x.scanned || failing {
@@ -235,9 +239,9 @@ func (w *watcher) refreshOne(ctx context.Context, x *watched) {
 	}
 }
 
-// look refreshes a source and turns a new error, or its end, into a Change. It reports
-// whether the refresh failed, and returns the error only if the last refresh did not
-// return the same.
+// look refreshes a source and turns a new error, or its end, into a Change. It
+// reports whether the refresh failed. It returns the error only if the last refresh
+// did not return the same error.
 func (w *watcher) look(ctx context.Context, x *watched) (_ []Change, failing bool, _ error) {
 	r, s := x.repository, x.source
 	r.mu.Lock()
@@ -260,7 +264,7 @@ func (w *watcher) look(ctx context.Context, x *watched) (_ []Change, failing boo
 	return changes, false, nil
 }
 
-// limited reports, once for each source, that it is scanned.
+// limited reports, once for each source, that the source is scanned.
 func (w *watcher) limited(x *watched, err error) {
 	if x.scanned {
 		return

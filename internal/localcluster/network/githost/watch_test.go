@@ -14,10 +14,10 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// patience is how long a test waits for what should take a fraction of a second.
+// patience limits the waits of tests, which usually take a fraction of a second.
 const patience = time.Minute
 
-// watch starts Watch and returns what it notifies. It ends with the test.
+// watch starts Watch, which ends with the test, and returns its changes.
 func (f *fixture) watch(t testing.TB) <-chan Change {
 	t.Helper()
 	changes := make(chan Change, 1000)
@@ -54,16 +54,16 @@ func moved(branch string) func(Change) bool {
 
 func failed(c Change) bool { return c.Err != nil }
 
-// settled waits until Watch follows a folder: from then on it must not miss
-// anything. Before, its first look finds the changes.
+// settled waits until Watch follows a folder. From then on it must report all
+// changes; the first refresh finds changes before.
 func settled(t testing.TB, changes <-chan Change, dir string) {
 	t.Helper()
 	write(t, dir, files{"settled": t.Name()})
 	next(t, changes, "Watch begins", func(c Change) bool { return c.Err == nil })
 }
 
-// overwrite puts other content of the same length in a file, at once and in place, as
-// some editors do.
+// overwrite replaces the content of a file by content of the same length, at once
+// and in place, as some editors do.
 func overwrite(t testing.TB, path, content string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -88,7 +88,7 @@ func TestWatchFollowsWorkTree(t *testing.T) {
 		reason string
 		branch string
 		do     func()
-		served files // in the branch afterwards
+		served files // files in the branch afterwards
 	}{
 		{"a file saved in place", "main", func() { overwrite(t, filepath.Join(dir, "app.yaml"), "two") }, files{"app.yaml": "two"}},
 		{"a file in a new folder", "main", func() { write(t, dir, files{"new/folder/f": "n"}) }, files{"new/folder/f": "n"}},
@@ -155,7 +155,7 @@ func TestWatchVanishedFolder(t *testing.T) {
 			rename(t, workTreeOf(t, files{"app.yaml": "one"}), dir)
 			write(t, dir, files{"settled": t.Name()})
 			git1(t, dir, "add", "-A")
-			git1(t, dir, "commit", "--quiet", "-m", "second") // so that there is history to lose
+			git1(t, dir, "commit", "--quiet", "-m", "second") // the history is lost with the folder
 			f := newFixture(t)
 			f.add(t, Mapping{URL: fleetURL, Branch: branch, Dir: dir})
 			changes := f.watch(t)
@@ -206,9 +206,9 @@ func TestWatchReportsRecoveryWithoutAChange(t *testing.T) {
 	}
 }
 
-// TestVanishedBeforeItsWatch is of a folder that goes between the moment when Watch finds
-// it and the moment when it asks for events, and that comes back as the same folder: no
-// event tells of it.
+// TestVanishedBeforeItsWatch covers a folder that vanishes after Watch finds it and
+// before Watch requests events, and that comes back as the same folder. No event
+// reports this.
 func TestVanishedBeforeItsWatch(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "folder")
@@ -272,7 +272,7 @@ func TestScanning(t *testing.T) {
 	dir := t.TempDir()
 	f := newFixture(t)
 	f.add(t, Mapping{URL: fleetURL, Branch: "main", Dir: dir})
-	// A source that is scanned and never has an event.
+	// This source is scanned and never has an event.
 	var got []Change
 	w := &watcher{host: f.Host, watched: map[*source]*watched{}, notify: func(c Change) { got = append(got, c) }}
 	if _, ok := f.feed.open(); !ok {
@@ -293,7 +293,7 @@ func TestScanning(t *testing.T) {
 	}
 }
 
-// BenchmarkWatch measures from saving a file to the notification.
+// BenchmarkWatch measures the time from saving a file to the notification.
 func BenchmarkWatch(b *testing.B) {
 	dir := workTreeOf(b, files{"app.yaml": "one"})
 	for i := range 100 {
@@ -313,7 +313,7 @@ func BenchmarkWatch(b *testing.B) {
 	}
 }
 
-// BenchmarkSnapshot measures the snapshot after one file changed.
+// BenchmarkSnapshot measures a snapshot after a change of one file.
 func BenchmarkSnapshot(b *testing.B) {
 	dir := workTreeOf(b, files{"app.yaml": "one"})
 	for i := range 100 {
@@ -334,7 +334,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
-// BenchmarkAdd measures mapping a small folder.
+// BenchmarkAdd measures Add for a small folder.
 func BenchmarkAdd(b *testing.B) {
 	dir := workTreeOf(b, files{"app.yaml": "one", "a/b": "c"})
 	f := newFixture(b)
@@ -345,7 +345,7 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-// show reads a file of a served branch.
+// show returns a file of a served branch.
 func (f *fixture) show(t testing.TB, url, branch, path string) string {
 	t.Helper()
 	a, err := parseAddress(url)

@@ -15,24 +15,24 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watched is a source with the folders that are watched for it.
+// watched is a source with its watched folders.
 type watched struct {
 	repository *repository
 	source     *source
 
-	root    string      // the folder, links resolved
-	rootIs  fs.FileInfo // what root was when the watches were set; nil if it was gone
+	root    string      // the folder, with links resolved
+	rootIs  fs.FileInfo // info of root when the watches were set; nil if it was gone
 	gitDir  string      // "" for a plain folder
 	common  string
 	folders map[string]bool // watched folders
 
-	stale   bool // the watches need to be set anew
-	scanned bool // events cannot be relied on
+	stale   bool // the watches need an update
+	scanned bool // events are not reliable
 	first   time.Time
-	due     time.Time // when to refresh; zero for not at all
+	due     time.Time // time of the scheduled refresh, or zero
 }
 
-// rootChanged says whether the mapped folder came, went or was replaced.
+// rootChanged reports whether the mapped folder appeared, vanished or was replaced.
 func (x *watched) rootChanged() bool {
 	info, err := os.Stat(x.source.dir)
 	if err != nil {
@@ -41,8 +41,8 @@ func (x *watched) rootChanged() bool {
 	return x.rootIs == nil || !os.SameFile(info, x.rootIs)
 }
 
-// concerns says whether an event may change what the source's folder serves, and
-// notes when folders to watch came or went.
+// concerns reports whether an event may change the served content of the source's
+// folder. It sets stale if folders to watch appeared or vanished.
 func (x *watched) concerns(event fsnotify.Event) bool {
 	folder, name := filepath.Split(event.Name)
 	folder = filepath.Clean(folder)
@@ -59,7 +59,7 @@ func (x *watched) concerns(event fsnotify.Event) bool {
 		}
 		switch folder {
 		case x.gitDir, x.common:
-			// The index tells which files are tracked.
+			// The index contains the list of tracked files.
 			return name == "HEAD" || name == "packed-refs" || name == "index" || name == "shallow"
 		}
 		x.stale = x.stale || event.Has(fsnotify.Create)
@@ -85,9 +85,9 @@ func within(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, folder+string(filepath.Separator))
 }
 
-// arm watches the folders of a source: those of its files, without what Git
-// ignores, and the folders that hold its branches. It may be called again; only
-// what changed costs system calls.
+// arm watches the folders of a source: the folders of its files, except those that
+// Git ignores, and the folders with its branches. It may be called again; only
+// changes cost system calls.
 func (w *watcher) arm(ctx context.Context, x *watched) error {
 	x.stale = false
 	root, err := filepath.EvalSymlinks(x.source.dir)
@@ -117,7 +117,7 @@ func (w *watcher) arm(ctx context.Context, x *watched) error {
 		}
 	}
 	walk(root, wanted, w.ignored(ctx, x))
-	// First, because a folder that was renamed has one watch under two names.
+	// Remove first, because a renamed folder has one watch under two names.
 	for folder := range x.folders {
 		if !wanted[folder] {
 			w.remove(x, folder)
@@ -137,11 +137,11 @@ func (w *watcher) arm(ctx context.Context, x *watched) error {
 	return nil
 }
 
-// wantGit adds the folders in which a commit or a checkout leaves its traces.
+// wantGit adds the folders that a commit or a checkout changes.
 func (x *watched) wantGit(wanted map[string]bool) error {
 	tree, err := findWorkTree(x.root)
 	if err != nil || tree == nil {
-		return err // refresh complains about a missing repository
+		return err // refresh reports a missing repository
 	}
 	if x.gitDir, err = filepath.EvalSymlinks(tree.gitDir); err != nil {
 		return fmt.Errorf("cannot watch the repository: %w", err)
@@ -156,8 +156,8 @@ func (x *watched) wantGit(wanted map[string]bool) error {
 	return nil
 }
 
-// walk adds a folder and those below it. Folders that cannot be read are left
-// out: the snapshot complains about them. Links are not followed.
+// walk adds a folder and its subfolders. It skips folders that cannot be read, which
+// the snapshot reports. It does not follow links.
 func walk(root string, wanted, skip map[string]bool) {
 	_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() {
@@ -171,8 +171,8 @@ func walk(root string, wanted, skip map[string]bool) {
 	})
 }
 
-// ignored lists the folders that Git ignores as a whole, which are often the
-// largest ones. Without an answer everything is watched.
+// ignored returns the folders that Git ignores as a whole, which are often the
+// largest folders. If git fails, all folders are watched.
 func (w *watcher) ignored(ctx context.Context, x *watched) map[string]bool {
 	if x.source.plain() {
 		return nil
@@ -197,7 +197,7 @@ func (w *watcher) disarm(x *watched) {
 	}
 }
 
-// remove ends the watch of a folder unless another source wants it too.
+// remove ends the watch of a folder unless another source needs it.
 func (w *watcher) remove(x *watched, folder string) {
 	delete(x.folders, folder)
 	for _, other := range w.watched {
@@ -209,9 +209,9 @@ func (w *watcher) remove(x *watched, folder string) {
 	_ = w.fs.Remove(folder)
 }
 
-// limit turns the system's way of saying that too much is watched into
-// [ErrWatchLimit] with the way out. Other errors end in scanning too, since a
-// folder that is not watched must not go unnoticed.
+// limit wraps an error of the system in [ErrWatchLimit], with a hint how to raise
+// the limit. It wraps other errors too, so that a folder that cannot be watched is
+// scanned.
 func limit(err error) error {
 	hint := "see the system's limits"
 	switch {
