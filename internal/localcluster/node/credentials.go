@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// tokenSeconds is how long a token is good for.
+	// tokenSeconds is the lifetime of a token.
 	tokenSeconds = 3600
-	// tokenCheck is how often it is looked whether a token must be renewed.
-	// The clock on the wall decides, since a machine may sleep.
+	// tokenCheck is the interval of checks whether a token must be renewed. The
+	// checks compare wall clock times, since a machine may sleep.
 	tokenCheck = 30 * time.Second
-	// tokenPath is where the API server's admission mounts the token.
+	// tokenPath is the path where the API server's admission mounts the token.
 	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // a path, not a token
 )
 
@@ -35,9 +35,9 @@ type credentials struct {
 	renewAfter time.Time
 }
 
-// ensure writes the kubeconfig of a container and returns its file. The token
-// in it is the Pod's own, bound to the Pod, and is renewed for as long as the
-// Pod lives. A Pod that has opted out of the token gets a kubeconfig without.
+// ensure writes the kubeconfig of a container and returns the path of the file. The
+// kubeconfig contains the Pod's own token, which is bound to the Pod and renewed
+// until the Pod ends. The kubeconfig of a Pod that has opted out contains no token.
 func (c *credentials) ensure(ctx context.Context, container *corev1.Container) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,8 +70,8 @@ func (c *credentials) ensure(ctx context.Context, container *corev1.Container) (
 	return file, nil
 }
 
-// mountsToken says whether the container sees the Pod's token: admission
-// mounts it unless the Pod or its service account opted out.
+// mountsToken reports whether the container mounts the Pod's token. Admission adds
+// the mount unless the Pod or its service account has opted out.
 func mountsToken(container *corev1.Container) bool {
 	for _, m := range container.VolumeMounts {
 		if strings.TrimSuffix(m.MountPath, "/") == tokenPath {
@@ -81,7 +81,7 @@ func mountsToken(container *corev1.Container) bool {
 	return false
 }
 
-// renewLocked asks for a token and writes it in one step.
+// renewLocked requests a token and writes it atomically.
 func (c *credentials) renewLocked(ctx context.Context, file string) error {
 	p := c.pod
 	account := p.snapshot().Spec.ServiceAccountName
@@ -97,7 +97,7 @@ func (c *credentials) renewLocked(ctx context.Context, file string) error {
 	if err := writeFile(file, []byte(answer.Status.Token)); err != nil {
 		return fmt.Errorf("cannot write the token of service account %s/%s: %w", p.namespace, account, err)
 	}
-	// Four fifths of its life, as a kubelet.
+	// Renew after four fifths of the lifetime, as a kubelet does.
 	life := time.Until(answer.Status.ExpirationTimestamp.Time)
 	c.renewAfter = time.Now().Round(0).Add(life * 4 / 5)
 	return nil
@@ -123,7 +123,7 @@ func (c *credentials) keep(ctx context.Context, file string) {
 	}
 }
 
-// writeFile replaces a file in one step: a reader sees the old or the new one.
+// writeFile replaces a file atomically: a reader gets the old or the new content.
 func writeFile(file string, content []byte) error {
 	tmp := file + ".new"
 	if err := os.WriteFile(tmp, content, 0o600); err != nil {

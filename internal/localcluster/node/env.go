@@ -15,14 +15,15 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// references reads what a container's environment refers to.
+// references reads the ConfigMaps and Secrets that a container's environment refers
+// to.
 type references interface {
 	typedcorev1.ConfigMapsGetter
 	typedcorev1.SecretsGetter
 }
 
-// expand replaces $(NAME) by the variable's value. As in Kubernetes, $$ is a
-// dollar sign, and a reference to an unknown variable stays as it is.
+// expand replaces $(NAME) by the variable's value. As in Kubernetes, $$ is a dollar
+// sign, and a reference to an unknown variable is not replaced.
 func expand(s string, vars map[string]string) string {
 	var out strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -55,8 +56,8 @@ func expand(s string, vars map[string]string) string {
 	return out.String()
 }
 
-// resolveEnv computes a container's variables as a kubelet does, without those
-// for Services. An error names what is missing.
+// resolveEnv returns a container's variables as a kubelet computes them, without the
+// variables for Services. Its errors name the missing object or key.
 func resolveEnv(ctx context.Context, refs references, pod *corev1.Pod, c *corev1.Container, allocatable corev1.ResourceList) (map[string]string, error) {
 	vars := map[string]string{}
 	for _, from := range c.EnvFrom {
@@ -102,7 +103,7 @@ func addEnvFrom(ctx context.Context, refs references, namespace string, from cor
 	return nil
 }
 
-// optional swallows the absence of something that may be absent.
+// optional returns nil for a missing object that is optional, and err otherwise.
 func optional(may *bool, err error) error {
 	if may != nil && *may && apierrors.IsNotFound(err) {
 		return nil
@@ -145,7 +146,7 @@ func missingKey(found bool, may *bool, kind, name, key string) error {
 	return fmt.Errorf("%s %s has no key %q", kind, name, key)
 }
 
-// fieldValue implements the downward API's field references for variables.
+// fieldValue returns the value of a field reference of the downward API.
 func fieldValue(pod *corev1.Pod, field string) (string, error) {
 	if name, key, ok := strings.Cut(strings.TrimSuffix(field, "']"), "['"); ok {
 		switch name {
@@ -174,8 +175,9 @@ func fieldValue(pod *corev1.Pod, field string) (string, error) {
 	return "", fmt.Errorf("field %q is not supported", field)
 }
 
-// resourceValue implements resource field references: the quantity in units of
-// the divisor, rounded up. A limit that is not set is the node's.
+// resourceValue returns the value of a resource field reference: the quantity in
+// units of the divisor, rounded up. The default of a limit is the node's allocatable
+// quantity.
 func resourceValue(c *corev1.Container, ref *corev1.ResourceFieldSelector, allocatable corev1.ResourceList) (string, error) {
 	which, name, ok := strings.Cut(ref.Resource, ".")
 	if !ok || (which != "limits" && which != "requests") {
@@ -204,9 +206,9 @@ func ceilRatio(value, divisor int64) string {
 	return strconv.FormatInt(int64(math.Ceil(float64(value)/float64(divisor))), 10)
 }
 
-// processEnv is the whole environment of a process: what the program takes of
-// the Pod's variables, then the node's, then the fixed ones; a later one wins.
-// The names of the Pod's variables that were left out are returned too.
+// processEnv returns the whole environment of a process: the Pod's variables that
+// the program allows, then the node's, then the fixed variables; later ones override
+// earlier ones. It also returns the names of the omitted variables of the Pod.
 func processEnv(p Program, pod map[string]string, node []string, fixed map[string]string) (env, dropped []string) {
 	merged := map[string]string{}
 	for name, value := range pod {

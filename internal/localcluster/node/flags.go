@@ -18,28 +18,27 @@ const listenHost = "127.0.0.1"
 
 // invocation is a command line that is safe to run on the host.
 type invocation struct {
-	// args are complete: each is --name=value with a known name, after the
-	// program's subcommand if it has one.
+	// args is the complete command line: arguments of the form --name=value with
+	// known names, after the program's subcommand if it has one.
 	args []string
-	// ports maps the ports that the container would listen on to those of
-	// loopback.
+	// ports maps the container's ports to ports of loopback.
 	ports map[int]int
-	// dirs are the folders that paths became, relative to the root.
+	// dirs are the folders that replace paths, relative to the root.
 	dirs []string
-	// dropped names the flags that were left out.
+	// dropped are the names of the omitted flags.
 	dropped []string
 }
 
-// argError says which argument keeps a container from starting.
+// argError names the argument that keeps a container from starting.
 type argError struct{ flag, why string }
 
 func (e *argError) Error() string {
 	return fmt.Sprintf("flag %s is not allowed for a host process: %s", e.flag, e.why)
 }
 
-// rewrite turns the arguments of a container into those of a host process.
-// Listen addresses become ports that reservePort gives, paths become folders
-// under root. Anything the program's list does not hold is an error.
+// rewrite turns the arguments of a container into the arguments of a host process.
+// It replaces listen addresses by ports from reservePort, and paths by folders under
+// root. It returns an error for arguments that are not in the program's list.
 func (p Program) rewrite(args []string, root string, reservePort func() (int, error)) (*invocation, error) {
 	inv := &invocation{ports: map[int]int{}}
 	if p.Command != "" {
@@ -65,8 +64,8 @@ func (p Program) rewrite(args []string, root string, reservePort func() (int, er
 			inv.dropped = append(inv.dropped, "--"+g.flag.Name)
 			continue
 		case KindListen, KindPath:
-			// The last one counts, as it does for the program itself. An
-			// empty listen address means the default.
+			// The last value counts, as in the program itself. An empty listen
+			// address stands for the default.
 			if value != "" {
 				last[g.flag.Name] = value
 			}
@@ -87,7 +86,7 @@ func (p Program) rewrite(args []string, root string, reservePort func() (int, er
 	return inv, nil
 }
 
-// translate adds a listen address or a path.
+// translate adds the argument for a listen address or a path.
 func (inv *invocation) translate(f Flag, value, root string, reservePort func() (int, error)) error {
 	if f.Kind == KindPath {
 		dir := strings.TrimPrefix(path.Clean(value), "/")
@@ -119,8 +118,8 @@ type givenFlag struct {
 	value string
 }
 
-// parse reads arguments the way spf13/pflag does, so that nothing is
-// understood differently here and in the program, and checks the values.
+// parse parses arguments as spf13/pflag does, so that the program understands them
+// in the same way, and checks the values.
 func (p Program) parse(args []string) ([]givenFlag, error) {
 	var given []givenFlag
 	for i := 0; i < len(args); i++ {
@@ -153,7 +152,7 @@ func (p Program) parse(args []string) ([]givenFlag, error) {
 	return given, nil
 }
 
-// check says why the flag cannot have the value.
+// check returns an error if the flag must not have the value.
 func (f Flag) check(value string) error {
 	if strings.ContainsRune(value, 0) {
 		return fmt.Errorf("the value holds a zero byte")

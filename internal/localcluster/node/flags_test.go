@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// fluxProgram is one of the real lists.
+// fluxProgram returns the Flux program with this name.
 func fluxProgram(t testing.TB, name string) Program {
 	t.Helper()
 	for _, p := range FluxPrograms("/bin") {
@@ -66,7 +66,7 @@ func TestRewriteTenureServer(t *testing.T) {
 	}
 }
 
-// countingPorts gives 40001, 40002, and so on.
+// countingPorts returns a function that returns 40001, 40002, and so on.
 func countingPorts() func() (int, error) {
 	next := 40000
 	return func() (int, error) { next++; return next, nil }

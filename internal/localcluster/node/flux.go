@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// leaderElection is upstream's default argument. It needs a file that only a
-// container has, and there is one process at a time anyway.
+// leaderElection is an argument in upstream's manifests. Leader election needs a
+// file that only a container has, and only one process runs at a time anyway.
 const leaderElection = "enable-leader-election"
 
-// commonFlags are the flags that every Flux controller takes: its own three
-// and those of github.com/fluxcd/pkg/runtime (client, logger, leaderelection,
+// commonFlags are the flags of all Flux controllers: three of their own and the
+// flags of github.com/fluxcd/pkg/runtime (client, logger, leaderelection,
 // controller, features, cache).
 var commonFlags = []Flag{
 	{Name: "metrics-addr", Kind: KindListen, Default: ":8080"},
@@ -36,7 +36,8 @@ var commonFlags = []Flag{
 	{Name: "leader-election-release-on-cancel", Kind: KindBool},
 }
 
-// Groups of flags that several controllers share.
+// These are groups of flags that several controllers share, and the flags of each
+// controller.
 var (
 	eventsURL      = Flag{Name: "events-addr", Kind: KindURL}
 	watchSelector  = Flag{Name: "watch-label-selector", Kind: KindString}
@@ -91,7 +92,8 @@ var (
 		},
 		"notification-controller": {
 			noCrossRefs,
-			// Here it is where events are received, not where they are sent.
+			// This controller receives events at the address; others send them
+			// there.
 			{Name: "events-addr", Kind: KindListen, Default: ":9090"},
 			{Name: "receiverAddr", Kind: KindListen, Default: ":9292"},
 			{Name: "export-http-path-metrics", Kind: KindBool},
@@ -107,9 +109,9 @@ var (
 	}
 )
 
-// FluxPrograms are the six controllers of Flux 2.9 with the flags of their main
-// packages. The executables are expected in binDir under their own names;
-// whether they exist is only found out when one is started.
+// FluxPrograms returns the six controllers of Flux 2.9 with the flags of their main
+// packages. The executables are in binDir under their own names. A missing
+// executable fails at its start.
 func FluxPrograms(binDir string) []Program {
 	var programs []Program
 	for name, extra := range fluxFlagsExtra {
@@ -118,8 +120,9 @@ func FluxPrograms(binDir string) []Program {
 			Path:      filepath.Join(binDir, name),
 			Flags:     slices.Concat(commonFlags, extra),
 			DropGates: fluxDropGates,
-			// It clones remote bases with git, and decrypts for OpenPGP keys with
-			// gpg. The others bring git along.
+			// kustomize-controller clones remote bases with git, and decrypts for
+			// OpenPGP keys with gpg. The other controllers contain a Git library or
+			// need none.
 			Git: name == "kustomize-controller", GPG: name == "kustomize-controller",
 			Env: fluxEnv,
 		})

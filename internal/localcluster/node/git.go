@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 )
 
-// gitTools are git and what git's own scripts (git-submodule) call by name.
-// Git finds its other parts by itself.
+// gitTools are git and the programs that git's own scripts (git-submodule) call by
+// name. Git finds its other programs by itself.
 var gitTools = []string{"git", "basename", "sed", "uname"}
 
-// gitPath makes a folder with links to git and what it needs: the PATH of a
-// program that runs git, and nothing else of the host.
+// gitPath creates a folder with links to git and the programs that it needs. It is
+// the PATH of a program that runs git, and contains no other program of the host.
 func gitPath(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder for git: %w", err)
@@ -34,14 +34,14 @@ func gitPath(dir string) error {
 	return nil
 }
 
-// gitEnv is the environment of a program that runs git with addresses and
-// repositories out of a fleet, which nobody trusts: git may speak HTTP and
-// nothing else, so no address starts a program or opens a folder of the host; it
-// reads no configuration but that of the repository that it has just made, and
-// takes no template or hook from the host; it leaves nothing running in the
-// background; it asks nobody for a password; and it goes to loopback through the
-// proxy, which knows no host there. The programs themselves, being Go's, reach
-// loopback directly whatever NO_PROXY says.
+// gitEnv returns the environment of a program that runs git with addresses and
+// repositories from a fleet, which are untrusted. git speaks HTTP only, so no
+// address starts a program or opens a folder of the host. It reads no configuration
+// except that of the repository that it has just created, and uses no template or
+// hook of the host. It starts no background process and asks for no password. It
+// reaches loopback only through the proxy, which has no loopback hosts. The programs
+// themselves use Go's HTTP client, which reaches loopback directly, whatever
+// NO_PROXY says.
 func gitEnv(path string) map[string]string {
 	return map[string]string{
 		"PATH":                path,

@@ -14,7 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// restrictedGit runs git in an empty repository as a program of a Pod does.
+// restrictedGit runs git in an empty repository, in the environment of a Pod's
+// program.
 func restrictedGit(t *testing.T, proxy string, args ...string) (string, error) {
 	t.Helper()
 	base := t.TempDir()
@@ -22,7 +23,7 @@ func restrictedGit(t *testing.T, proxy string, args ...string) (string, error) {
 	if err := gitPath(path); err != nil {
 		t.Fatal(err)
 	}
-	// Again, as after a crash.
+	// Run it again, as after a crash.
 	if err := gitPath(path); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func restrictedGit(t *testing.T, proxy string, args ...string) (string, error) {
 	return run(args...)
 }
 
-// repositoryWithACommit is what could be fetched.
+// repositoryWithACommit returns a new repository that git could fetch.
 func repositoryWithACommit(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,8 +62,8 @@ func repositoryWithACommit(t *testing.T) string {
 	return dir
 }
 
-// Git runs nothing and reads nothing of the host, whatever address or option a
-// fleet hands to it by way of a program.
+// TestGitIsRestricted checks that git runs no program and reads no file of the host,
+// whatever addresses or options of a fleet it gets.
 func TestGitIsRestricted(t *testing.T) {
 	t.Parallel()
 	marks := t.TempDir()
@@ -98,8 +99,9 @@ func TestGitIsRestricted(t *testing.T) {
 	}
 }
 
-// Loopback is asked through the proxy, which refuses it, although the programs'
-// environment says otherwise.
+// TestGitDoesNotAskLoopback checks that git reaches loopback only through the proxy,
+// which refuses it, although the node's environment excludes loopback from the
+// proxy.
 func TestGitDoesNotAskLoopback(t *testing.T) {
 	t.Parallel()
 	var asked, proxied atomic.Int32
@@ -118,7 +120,8 @@ func TestGitDoesNotAskLoopback(t *testing.T) {
 	}
 }
 
-// What git's scripts need is there: kustomize always asks for submodules.
+// TestGitHasWhatItNeeds checks that git's scripts find their programs: kustomize
+// always updates submodules.
 func TestGitHasWhatItNeeds(t *testing.T) {
 	t.Parallel()
 	if out, err := restrictedGit(t, "", "submodule", "update", "--init", "--recursive"); err != nil {

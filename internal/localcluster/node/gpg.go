@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// maxSocketPath is the length that a Unix socket's path may have everywhere
+	// maxSocketPath is the maximum length of a Unix socket's path on all systems
 	// (macOS: 104 bytes with the final zero).
 	maxSocketPath = 103
-	// longestAgentSocket is the longest path of a socket that gpg-agent makes below
-	// TMPDIR: SOPS gives each decryption a folder of its own, with a number of up to
-	// ten digits.
+	// longestAgentSocket is the longest path of a gpg-agent's socket below TMPDIR:
+	// SOPS creates a folder for each decryption, with a number of up to ten digits
+	// in its name.
 	longestAgentSocket = "/sops-gnupghome-4294967295/S.gpg-agent.ssh"
-	// agentPatience bounds how long an agent may take to end, agentPause how long
-	// passes until it is looked for again.
+	// agentPatience limits the time that an agent may take to end, agentPause is the
+	// pause between two checks.
 	agentPatience = 2 * time.Second
 	agentPause    = 10 * time.Millisecond
 )
 
-// gpgPath adds gpg to the PATH of a program that decrypts, with keys and texts out
-// of a fleet, which nobody trusts: gpg reads no configuration of the host, asks
-// nobody for a passphrase, opens no window, reaches no network and starts its agent
-// as [agentOptions] say. The folder for temporary files is where the keys are.
+// gpgPath adds gpg to the PATH of a program that decrypts, with keys and texts from
+// a fleet, which are untrusted. gpg reads no configuration of the host, asks for no
+// passphrase, opens no window, reaches no network and starts its agent with
+// [agentOptions]. The keys are in the folder for temporary files.
 //
-// Where gpg cannot work, what is called gpg says why. That is told by the object
-// which needs it, and most fleets do not.
+// If gpg cannot work, gpgPath writes a script named gpg that prints the reason. The
+// reason appears in the status of objects that need gpg; most fleets have none.
 func gpgPath(dir, tmp string) error {
 	script, agent := "", filepath.Join(dir, "gpg-agent")
 	gpg, missing := exec.LookPath("gpg")
@@ -55,15 +55,16 @@ var (
 		"--no-options", "--batch", "--no-tty", "--pinentry-mode", "error",
 		"--disable-dirmngr", "--no-auto-key-retrieve", "--no-auto-key-locate",
 	}
-	// agentOptions keep the agent from smartcards, which are the user's: a fleet's
-	// key may say that its secret is on one.
+	// agentOptions disable smartcards, which belong to the user: a fleet's key may
+	// claim that its secret is on a smartcard.
 	agentOptions = []string{
 		"--no-options", "--disable-scdaemon", "--pinentry-program", os.DevNull,
 		"--extra-socket", "none", "--browser-socket", "none",
 	}
 )
 
-// gpgCommand is a shell script that becomes a program, with options before its arguments.
+// gpgCommand returns a shell script that executes a program, with options before the
+// script's arguments.
 func gpgCommand(program string, options ...string) string {
 	words := []string{"exec", quoted(program)}
 	for _, o := range options {
@@ -72,7 +73,8 @@ func gpgCommand(program string, options ...string) string {
 	return strings.Join(words, " ") + " \"$@\"\n"
 }
 
-// refusal is a shell script that fails as a shell does that finds no program.
+// refusal returns a shell script that prints a reason and exits with 127, as a shell
+// does for a missing program.
 func refusal(why string) string {
 	return "echo " + quoted(why) + " >&2\nexit 127\n"
 }
@@ -87,10 +89,10 @@ func writeProgram(path, script string) error {
 }
 
 // endAgents ends the agents that gpg has started for folders below tmp, and removes
-// these folders. An agent leaves the process group of whoever starts it, so it would
-// outlive a controller that was killed while it decrypted; one that was not removes
-// the folder, which ends the agent too. What happens to an agent when the whole
-// cluster is killed is the same: the reaper removes the folder.
+// these folders. An agent leaves the process group of its parent, so the agent of a
+// controller that was killed during a decryption would outlive the controller.
+// Without a kill, the controller removes the folder, which also ends the agent. When
+// the whole cluster is killed, the reaper removes the folder.
 func endAgents(tmp string) error {
 	sockets, err := filepath.Glob(filepath.Join(tmp, "*", "S.gpg-agent"))
 	if err != nil {
@@ -105,8 +107,8 @@ func endAgents(tmp string) error {
 	return nil
 }
 
-// endAgent tells an agent to end until nobody answers, in the protocol of Assuan: it
-// greets, and says what it has understood.
+// endAgent tells an agent to end until it no longer answers, in the Assuan protocol:
+// the agent sends a greeting, and confirms each command.
 func endAgent(socket string) {
 	for deadline := time.Now().Add(agentPatience); time.Now().Before(deadline); time.Sleep(agentPause) {
 		c, err := net.DialTimeout("unix", socket, agentPatience)

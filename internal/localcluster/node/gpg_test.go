@@ -19,11 +19,11 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// restricted is gpg as a program of a Pod has it.
+// restricted is gpg in the environment of a Pod's program.
 type restricted struct{ path, tmp, home string }
 
-// restrictedGPG makes gpg, and a folder for keys as SOPS does. Sockets need a short
-// path, which folders of tests do not have everywhere.
+// restrictedGPG sets up gpg, and a folder for keys like those of SOPS. Sockets need
+// a short path, and the folders of tests may have long ones.
 func restrictedGPG(t *testing.T) restricted {
 	t.Helper()
 	for _, program := range []string{"gpg", "gpg-agent"} {
@@ -46,7 +46,7 @@ func restrictedGPG(t *testing.T) restricted {
 			t.Fatal(err)
 		}
 	}
-	for range 2 { // the second time is that after a crash
+	for range 2 { // the second time is as after a crash
 		if err := gpgPath(r.path, tmp); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func restrictedGPG(t *testing.T) restricted {
 	return r
 }
 
-// run runs gpg as SOPS does.
+// run runs gpg with the arguments of SOPS.
 func (r restricted) run(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(r.path, "gpg"), append([]string{"--homedir", r.home}, args...)...)
@@ -67,7 +67,7 @@ func (r restricted) run(t *testing.T, stdin string, args ...string) (string, err
 	return out.String() + said.String(), err
 }
 
-// armored writes something as text.
+// armored returns the output of write in ASCII armor.
 func armored(t *testing.T, kind string, write func(io.Writer) error) string {
 	t.Helper()
 	var text bytes.Buffer
@@ -81,7 +81,7 @@ func armored(t *testing.T, kind string, write func(io.Writer) error) string {
 	return text.String()
 }
 
-// sealed writes a text that one encrypts.
+// sealed returns an encrypted message in ASCII armor.
 func sealed(t *testing.T, encrypt func(io.Writer) (io.WriteCloser, error)) string {
 	t.Helper()
 	return armored(t, "PGP MESSAGE", func(w io.Writer) error {
@@ -94,13 +94,14 @@ func sealed(t *testing.T, encrypt func(io.Writer) (io.WriteCloser, error)) strin
 	})
 }
 
-// A key without a passphrase decrypts, and its agent goes when it is told to. Nobody
-// is asked for a passphrase.
+// TestGPG checks that a key without a passphrase decrypts, that gpg asks for no
+// passphrase, and that endAgent ends the agent.
 func TestGPG(t *testing.T) {
 	t.Parallel()
 	gpg := restrictedGPG(t)
-	// Not RSA: gpg wants the first prime to be the smaller one (RFC 9580, section
-	// 5.5.5.1), which the library leaves to chance, and fails now and then if it is not.
+	// Not RSA: gpg expects the first prime to be the smaller one (RFC 9580, section
+	// 5.5.5.1) and sometimes fails otherwise, and the library does not order the
+	// primes.
 	entity, err := openpgp.NewEntity("flux", "", "flux@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA, Curve: packet.Curve25519})
 	if err != nil {
 		t.Fatal(err)
@@ -135,13 +136,14 @@ func TestGPG(t *testing.T) {
 		t.Fatalf("no agent runs, so that the rest shows nothing: %v", err)
 	}
 	defer c.Close()
-	// Another name of the socket, which stays.
+	// This second name of the socket outlives the first.
 	kept := gpg.tmp + "-kept"
 	if err := errors.Join(os.Mkdir(kept, 0o700), os.Link(agent, filepath.Join(kept, "S"))); err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(kept)
-	// By itself, as on systems where an agent does not notice that its folder goes.
+	// Call endAgent alone, for systems where an agent does not notice that its
+	// folder vanishes.
 	endAgent(agent)
 	testwait.For(t, "the agent to end", agentPatience, func() (bool, string) {
 		again, err := net.Dial("unix", filepath.Join(kept, "S"))
@@ -158,7 +160,8 @@ func TestGPG(t *testing.T) {
 	}
 }
 
-// Where gpg cannot work it says why, in the words that end in the object's status.
+// TestGPGSaysWhatIsMissing checks that gpg prints the reason why it cannot work,
+// which the status of the object will contain.
 func TestGPGSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

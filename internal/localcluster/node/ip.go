@@ -5,15 +5,14 @@ import (
 	"net/netip"
 )
 
-// podNetwork is where Pods have their addresses: RFC 2544's range for
-// benchmarks, which no host on the internet has and which the API server
-// accepts in EndpointSlices.
+// podNetwork is the range of Pod addresses: RFC 2544's range for benchmarks, which
+// no host on the Internet uses and which the API server accepts in EndpointSlices.
 var podNetwork = netip.MustParsePrefix("198.18.0.0/15")
 
 var errNoAddress = errors.New("all Pod addresses are taken")
 
-// addresses hands out Pod addresses, each to one holder. An address that is
-// given back is used again as late as possible.
+// addresses allocates Pod addresses, each to one Pod. It reuses a released address
+// as late as possible.
 type addresses struct {
 	next  netip.Addr
 	taken map[netip.Addr]bool
@@ -23,7 +22,7 @@ func newAddresses() *addresses {
 	return &addresses{next: podNetwork.Addr().Next(), taken: map[netip.Addr]bool{}}
 }
 
-// take returns a free address: the wanted one if it is ours and free.
+// take returns a free address: the wanted address if it is free and in podNetwork.
 func (a *addresses) take(wanted string) (netip.Addr, error) {
 	if ip, err := netip.ParseAddr(wanted); err == nil && podNetwork.Contains(ip) && !a.taken[ip] {
 		a.taken[ip] = true

@@ -1,16 +1,15 @@
-// Package node is the one node of a local cluster: a kubelet without
-// containers.
+// Package node is the only node of a local cluster: a kubelet without containers.
 //
 // A Pod of a platform namespace whose image is a known program becomes a host
-// process: with the Pod's arguments, as far as a list allows them, its service
-// account's token and the listen addresses and paths translated, so that
-// programs that all want port 8080 or the folder /data live side by side.
-// Every other Pod is simulated: it is Running and Ready at once, or completes
-// when its policy says so, and runs nothing.
+// process, with the arguments of the Pod that a list allows and with the token of
+// its service account. The node replaces listen addresses and paths, so that several
+// programs can use port 8080 or the folder /data. Every other Pod is simulated: it
+// is Running and Ready at once, or completes if its restart policy says so, and runs
+// no program.
 //
-// The Pods of a fleet under review are untrusted input. What they can make the
-// host do is decided in three places: [Program] (which flags and variables),
-// rewrite (how flags are understood) and Config.Platform (which namespaces).
+// The Pods of a fleet under review are untrusted input. Three places decide what
+// they can make the host do: [Program] (which flags and variables), rewrite (how
+// flags are understood) and Config.Platform (which namespaces).
 package node
 
 import (
@@ -39,51 +38,51 @@ import (
 )
 
 var (
-	// ErrSimulated says that nothing listens at a Pod's port because the Pod
+	// ErrSimulated reports that no program listens at a Pod's port because the Pod
 	// is simulated.
 	ErrSimulated = errors.New("the Pod is simulated: no program listens there")
-	// ErrUnknownPod says that no Pod of the node has the address.
+	// ErrUnknownPod reports that no Pod of the node has the address.
 	ErrUnknownPod = errors.New("no Pod has this address")
 )
 
-// Starter starts host processes; *process.Group is one.
+// Starter starts host processes; *process.Group implements it.
 type Starter interface {
 	Start(process.Spec) (*process.Process, error)
 }
 
-// Config says what a node needs. All fields but Env and Log are required.
+// Config configures a node. All fields but Env and Log are required.
 type Config struct {
-	// Client is an administrator's, without client-side limits.
+	// Client is the client of an administrator, without client-side limits.
 	Client kubernetes.Interface
-	// Server and CAPEM are the API server's address and authority as the
-	// processes see them.
+	// Server and CAPEM are the API server's address and CA certificate for the
+	// processes.
 	Server string
 	CAPEM  []byte
 	// Name is the node's name.
 	Name string
 	// Serving is the certificate of the kubelet endpoint, for 127.0.0.1.
 	Serving pki.Pair
-	// ClientCAs and ClientName say who may call the kubelet endpoint: a
-	// client whose certificate these authorities signed and whose common
-	// name this is, the API server's kubelet client. The name matters when
-	// the authority signs the certificates of users too.
+	// ClientCAs and ClientName restrict the clients of the kubelet endpoint: one of
+	// these authorities must have signed the client's certificate, and its common
+	// name must be ClientName, the API server's kubelet client. The name matters
+	// because the authority may sign certificates of users too.
 	ClientCAs  []byte
 	ClientName string
-	// Dir is where Pods have their state folders. The node removes those of
-	// Pods that are gone.
+	// Dir holds the state folders of Pods. The node removes the folders of deleted
+	// Pods.
 	Dir string
-	// Short is a folder for temporary files of Pods, with a path that is short enough
-	// for sockets. Whoever runs the node removes it.
+	// Short is a folder for temporary files of Pods, with a path that is short
+	// enough for sockets. The caller removes it.
 	Short string
 	// Programs are the programs that may become processes.
 	Programs []Program
-	// Platform says whether the Pods of a namespace may become processes.
+	// Platform reports whether the Pods of a namespace may become processes.
 	Platform func(namespace string) bool
 	// Processes starts the processes.
 	Processes Starter
 	// Env is the base environment of every process, NAME=value.
 	Env []string
-	// Log is told what a user may want to know; nil means silence.
+	// Log receives messages for the user; nil discards them.
 	Log *slog.Logger
 }
 
@@ -123,7 +122,7 @@ type Node struct {
 	listener net.Listener
 	ready    chan struct{}
 
-	// Set by Run before anything can use them.
+	// Run sets these fields before they are used.
 	runCtx, hardCtx context.Context
 	lister          corev1listers.PodLister
 	events          record.EventRecorder
@@ -140,8 +139,8 @@ type Node struct {
 	shorts atomic.Uint64
 }
 
-// New prepares a node. It takes a port of loopback for the kubelet endpoint;
-// run the node to serve it and to give it back.
+// New prepares a node. It opens a port of loopback for the kubelet endpoint. Run
+// serves the endpoint and closes the port.
 func New(cfg Config) (*Node, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -172,14 +171,14 @@ func New(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// Ready is closed when the node is registered and takes Pods.
+// Ready is closed when the node is registered and accepts Pods.
 func (n *Node) Ready() <-chan struct{} { return n.ready }
 
-// HostAddress is the loopback address, host:port, at which a Pod's container
-// port is served. It changes when the Pod's process is restarted. Whether the
-// process runs and answers is not looked at. The errors wrap [ErrUnknownPod]
-// and [ErrSimulated]; another one says that the Pod's processes do not listen
-// at this port.
+// HostAddress returns the loopback address, as host:port, for a container port of a
+// Pod. The address changes when the Pod's process restarts. HostAddress does not
+// check whether the process runs and answers. The errors wrap [ErrUnknownPod] or
+// [ErrSimulated]; any other error means that the Pod's processes do not listen at
+// this port.
 func (n *Node) HostAddress(podIP string, port int) (string, error) {
 	ip, err := netip.ParseAddr(podIP)
 	if err != nil {
@@ -194,13 +193,13 @@ func (n *Node) HostAddress(podIP string, port int) (string, error) {
 	return p.hostAddress(port)
 }
 
-// shutdownPatience is how long processes may take to end when the node stops.
-// It is short: a cluster must stop within three seconds.
+// shutdownPatience limits the time that processes may take to end when the node
+// stops. It is short, because a cluster must stop within three seconds.
 const shutdownPatience = 1500 * time.Millisecond
 
-// Run registers the node and runs Pods until the context ends; then it stops
-// the processes. The Pods stay in the API: a node that is run again with the
-// same folder takes them over.
+// Run registers the node and runs Pods until the context ends; then it stops the
+// processes. The Pods stay in the API: a node that runs later with the same folder
+// continues them.
 func (n *Node) Run(ctx context.Context) error {
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()

@@ -35,7 +35,8 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// testProgram makes this test's executable the program that Pods become.
+// testProgram is the variable that turns this test's executable into the program of
+// the Pods.
 const testProgram = "NODE_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -49,8 +50,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beProgram serves its environment at --listen until it is killed, or until
-// somebody asks for /crash.
+// beProgram serves its environment and arguments at --listen until it is killed, or
+// until a request for /crash.
 func beProgram(args []string) int {
 	fmt.Println("hello from the program")
 	for _, arg := range args {
@@ -70,7 +71,7 @@ func beProgram(args []string) int {
 	return 1
 }
 
-// testNode is a node without virtual-kubelet: the test is the caller.
+// testNode is a node without virtual-kubelet: the test calls its methods.
 type testNode struct {
 	*Node
 	ca      *pki.Authority
@@ -136,7 +137,7 @@ func newTestNode(t *testing.T) *testNode {
 	return n
 }
 
-// await polls until a Pod's last report is as wanted.
+// await polls until a Pod's last report satisfies ok.
 func (n *testNode) await(t *testing.T, pod, reason string, ok func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
 	var last *corev1.Pod
@@ -152,8 +153,8 @@ func (n *testNode) await(t *testing.T, pod, reason string, ok func(*corev1.Pod) 
 	return last
 }
 
-// open asks the kubelet endpoint as a client with a name, or without a certificate. An
-// answer that has not ended in a minute is broken off.
+// open sends a request to the kubelet endpoint, with a client certificate of this
+// name, or without one if name is "". A response may take at most one minute.
 func (n *testNode) open(t *testing.T, name, path string) (*http.Response, error) {
 	t.Helper()
 	client := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: n.ca.Pool()}}
@@ -273,7 +274,7 @@ type reserved struct {
 	ports map[string]bool
 }
 
-// reserve counts what [port.Reserve] reserves.
+// reserve calls [port.Reserve] and records the reserved port.
 func (r *reserved) reserve() (int, func(), error) {
 	number, release, err := port.Reserve()
 	r.mu.Lock()
@@ -294,7 +295,7 @@ func (r *reserved) now() []string {
 	return slices.Sorted(maps.Keys(r.ports))
 }
 
-// awaitGone polls until nothing of a Pod is left.
+// awaitGone polls until the Pod has no address and no folder.
 func (n *testNode) awaitGone(t *testing.T, pod *corev1.Pod, dir string) {
 	t.Helper()
 	testwait.For(t, "nothing of the Pod to be left", time.Minute, func() (bool, string) {
@@ -402,7 +403,8 @@ func TestFollowEndsWithTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer followed.Body.Close()
-	// Who begins to follow after the crash follows the next process.
+	// Read the beginning first: a client that starts to follow after the crash would
+	// follow the next process.
 	const first = "hello from the program\n"
 	begin := make([]byte, len(first))
 	if _, err := io.ReadFull(followed.Body, begin); err != nil || string(begin) != first {

@@ -11,10 +11,11 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// nodeClient hides from virtual-kubelet that a request failed because its context ended.
-// virtual-kubelet writes the status of its node with client-go's retry.RetryOnConflict,
-// which then returns no error, so that virtual-kubelet uses a nil node. That would end
-// the whole program while the API server is down.
+// nodeClient replaces context errors of requests, for virtual-kubelet.
+// virtual-kubelet writes the status of its node with client-go's
+// retry.RetryOnConflict, which returns no error after a context error, so that
+// virtual-kubelet uses a nil node. That would end the whole program while the API
+// server is down.
 type nodeClient struct{ typedcorev1.NodeInterface }
 
 // Get returns the node, or an error that is not a context error.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// unanswered is an API server that answers no request in time.
+// unanswered is an API server whose answers all come too late.
 type unanswered struct{ typedcorev1.NodeInterface }
 
 func (unanswered) Get(context.Context, string, metav1.GetOptions) (*corev1.Node, error) {
@@ -22,8 +22,9 @@ func (unanswered) Patch(context.Context, string, types.PatchType, []byte, metav1
 	return nil, context.Canceled
 }
 
-// client-go's retry takes the end of a request's context for the end of its own waiting,
-// and returns no error. virtual-kubelet would go on with no node.
+// TestNodeClientReturnsErrors checks that nodeClient hides context errors from
+// client-go's retry, which mistakes them for the end of its own context and returns
+// no error. virtual-kubelet would continue with a nil node.
 func TestNodeClientReturnsErrors(t *testing.T) {
 	t.Parallel()
 	for reason, ask := range map[string]func(typedcorev1.NodeInterface) error{

@@ -8,10 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxPods is how many Pods the node takes.
+// maxPods is the maximum number of Pods on the node.
 const maxPods = "5000"
 
-// capacity is generous: nothing that is simulated uses any of it.
+// capacity returns the node's resources, which are large: simulated Pods use none of
+// them.
 func capacity() corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("10000"),
@@ -21,7 +22,7 @@ func capacity() corev1.ResourceList {
 	}
 }
 
-// nodeObject is the node as it registers.
+// nodeObject returns the Node to register.
 func nodeObject(name, version string, port int) *corev1.Node {
 	now := metav1.Now()
 	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) corev1.NodeCondition {

@@ -13,10 +13,10 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// patchingPods makes virtual-kubelet patch the status of Pods where it would
-// replace it. A replacement takes the labels, annotations and finalizers of a
-// copy that may be old with it, and the conditions of other writers; with
-// that, a finalizer that the Job controller removed comes back.
+// patchingPods makes virtual-kubelet patch the status of Pods instead of replacing
+// it. A replacement also writes the labels, annotations and finalizers of a copy
+// that may be old, and the conditions of other writers. It could add a finalizer
+// again that the Job controller has removed.
 type patchingPods struct {
 	typedcorev1.PodsGetter
 	log *slog.Logger
@@ -31,8 +31,8 @@ type patchingPodClient struct {
 	log *slog.Logger
 }
 
-// UpdateStatus patches the status. A Pod that is gone, or has been replaced by
-// one of the same name, is no error: nobody waits for its status.
+// UpdateStatus patches the status. It returns no error for a Pod that was deleted or
+// replaced by a Pod of the same name, whose status is no longer needed.
 func (c patchingPodClient) UpdateStatus(ctx context.Context, pod *corev1.Pod, _ metav1.UpdateOptions) (*corev1.Pod, error) {
 	patch, err := statusPatch(pod)
 	if err != nil {
@@ -49,7 +49,8 @@ func (c patchingPodClient) UpdateStatus(ctx context.Context, pod *corev1.Pod, _ 
 	return updated, nil
 }
 
-// statusPatch is a strategic merge patch for the status of exactly this Pod.
+// statusPatch returns a strategic merge patch for the status of the Pod with this
+// UID.
 func statusPatch(pod *corev1.Pod) ([]byte, error) {
 	raw, err := json.Marshal(pod.Status)
 	if err != nil {
@@ -59,7 +60,7 @@ func statusPatch(pod *corev1.Pod) ([]byte, error) {
 	if err := json.Unmarshal(raw, &status); err != nil {
 		return nil, fmt.Errorf("cannot encode the status of Pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	// What is empty now may have been set before.
+	// Clear empty fields, which may have been set before.
 	for _, field := range []string{"reason", "message"} {
 		if _, set := status[field]; !set {
 			status[field] = nil

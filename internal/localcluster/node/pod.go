@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// completeAfter is how long a simulated container of a Job runs: long enough
-// to be seen Running.
+// completeAfter is the running time of a simulated container of a Job: long enough
+// for clients to see it Running.
 const completeAfter = 200 * time.Millisecond
 
 // podState is one Pod on the node.
@@ -30,15 +30,14 @@ type podState struct {
 	dir             string
 	creds           *credentials
 
-	// life ends when the Pod does, ctx already when its processes are
-	// started anew.
+	// life ends with the Pod. ctx also ends when an update restarts the processes.
 	life   context.Context
 	die    context.CancelFunc
 	ctx    context.Context
 	cancel context.CancelFunc
 	ending sync.Once
 
-	// publishing orders reports; after silent none follows.
+	// publishing serializes reports. No report follows after silent is set.
 	publishing sync.Mutex
 	silent     bool
 
@@ -64,8 +63,8 @@ func newPodState(n *Node, pod *corev1.Pod, ip netip.Addr) *podState {
 	return p
 }
 
-// take makes the Pod the one that runs, with the containers' states known so
-// far. It must be called with the lock held or before anybody knows the Pod.
+// take sets the Pod, with the known states of its containers. The caller must hold
+// the lock, or be the only user of p.
 func (p *podState) take(pod *corev1.Pod, before map[string]*containerState) {
 	now := time.Now()
 	pod = pod.DeepCopy()
@@ -119,7 +118,7 @@ func (p *podState) start() {
 	p.publish()
 }
 
-// complete ends the simulated containers, successfully.
+// complete ends the simulated containers with success.
 func (p *podState) complete() {
 	p.mu.Lock()
 	for name, s := range p.states {
@@ -131,7 +130,8 @@ func (p *podState) complete() {
 	p.publish()
 }
 
-// update takes over what may change in a Pod.
+// update sets the changed Pod. If its containers have changed, update restarts the
+// processes.
 func (p *podState) update(pod *corev1.Pod) {
 	p.mu.Lock()
 	if reflect.DeepEqual(p.pod.Spec.Containers, pod.Spec.Containers) {
@@ -157,9 +157,9 @@ func (p *podState) update(pod *corev1.Pod) {
 	p.start()
 }
 
-// end stops the Pod's processes within its grace period, reports how they
-// ended and removes the Pod from the API. It returns at once; only the first
-// call counts.
+// end stops the Pod's processes within its grace period, reports their end and
+// removes the Pod from the API. It does not wait for this. Only the first call has
+// an effect.
 func (p *podState) end(pod *corev1.Pod) {
 	p.ending.Do(func() {
 		p.mu.Lock()
@@ -172,7 +172,7 @@ func (p *podState) end(pod *corev1.Pod) {
 func (p *podState) finish(pod *corev1.Pod) {
 	p.stopProcesses()
 	if p.n.runCtx.Err() != nil {
-		// The node stops; the Pod is ended when it runs again.
+		// The node stops; the Pod ends when the node runs again.
 		return
 	}
 	p.hush()
@@ -196,7 +196,7 @@ func (p *podState) finish(pod *corev1.Pod) {
 	}
 	p.n.forget(p)
 	p.removeDir()
-	// When this fails, virtual-kubelet does it after the grace period.
+	// If this fails, virtual-kubelet removes the Pod after the grace period.
 	if err := p.n.remove(p.n.runCtx, pod); err != nil {
 		p.n.log.Warn("cannot remove a Pod", "namespace", p.namespace, "pod", p.name, "error", err)
 	}
@@ -211,7 +211,7 @@ func (p *podState) discard() {
 	}
 }
 
-// exitTerminated is the exit code of a program that SIGTERM ended.
+// exitTerminated is the exit code of a program that ended by SIGTERM.
 const exitTerminated = 128 + 15
 
 func (p *podState) stopProcesses() {
@@ -230,14 +230,14 @@ func (p *podState) removeDir() {
 	}
 }
 
-// hush makes sure that nothing is reported any more.
+// hush stops all further reports.
 func (p *podState) hush() {
 	p.publishing.Lock()
 	defer p.publishing.Unlock()
 	p.silent = true
 }
 
-// publish reports the Pod's status as it is now.
+// publish reports the Pod's present status.
 func (p *podState) publish() {
 	p.publishing.Lock()
 	defer p.publishing.Unlock()
@@ -250,7 +250,7 @@ func (p *podState) publish() {
 	p.n.notify(pod)
 }
 
-// reportLocked is the Pod with its status of now.
+// reportLocked returns the Pod with its present status.
 func (p *podState) reportLocked() *corev1.Pod {
 	pod := p.pod.DeepCopy()
 	known := append([]corev1.PodCondition{}, p.conditions...)
@@ -262,7 +262,7 @@ func (p *podState) reportLocked() *corev1.Pod {
 	return pod
 }
 
-// snapshot is the Pod as virtual-kubelet knows it.
+// snapshot returns a copy of the Pod from virtual-kubelet.
 func (p *podState) snapshot() *corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -293,13 +293,12 @@ func (p *podState) hostAddress(port int) (string, error) {
 	return "", fmt.Errorf("cannot reach Pod %s/%s: none of its processes listens at port %d", p.namespace, p.name, port)
 }
 
-// event writes an event about the Pod.
+// event records an event about the Pod.
 func (p *podState) event(kind, reason, format string, args ...any) {
 	p.n.events.Eventf(p.snapshot(), kind, reason, format, args...)
 }
 
-// gracePeriod is how long the Pod's processes have between SIGTERM and
-// SIGKILL.
+// gracePeriod returns the time between SIGTERM and SIGKILL for the Pod's processes.
 func gracePeriod(pod *corev1.Pod) time.Duration {
 	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	if pod.Spec.TerminationGracePeriodSeconds != nil {

@@ -15,9 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// eager is how often a probe is tried that has not succeeded yet. A kubelet
-// keeps to the period from the beginning; here the first success should be
-// seen as soon as it can be.
+// eager is the interval of a probe before its first success. A kubelet uses the
+// period from the beginning; here the first success should show as soon as possible.
 const eager = 100 * time.Millisecond
 
 // probe is a check of a process with the thresholds of its Pod.
@@ -27,7 +26,7 @@ type probe struct {
 	success, failure       int
 }
 
-// probes are those of one container; nil ones do not exist.
+// probes are the probes of one container; a missing probe is nil.
 type probes struct{ startup, liveness, readiness *probe }
 
 func newProbes(c *corev1.Container, ports map[int]int) probes {
@@ -38,8 +37,8 @@ func newProbes(c *corev1.Container, ports map[int]int) probes {
 	}
 }
 
-// newProbe translates a probe to the process's ports. Probes that run a
-// command, and those for gRPC, count as succeeded: nil.
+// newProbe returns the probe for the process's ports. It returns nil, which counts
+// as success, for probes that run a command or use gRPC.
 func newProbe(c *corev1.Container, p *corev1.Probe, ports map[int]int) *probe {
 	if p == nil {
 		return nil
@@ -64,7 +63,8 @@ func newProbe(c *corev1.Container, p *corev1.Probe, ports map[int]int) *probe {
 	}
 }
 
-// hostPort finds where a container port, a number or a name, is served.
+// hostPort returns the loopback address for a container port, given as a number or a
+// name.
 func hostPort(c *corev1.Container, port intstr.IntOrString, ports map[int]int) (string, error) {
 	number := port.IntValue()
 	for _, named := range c.Ports {
@@ -79,13 +79,13 @@ func hostPort(c *corev1.Container, port intstr.IntOrString, ports map[int]int) (
 	return net.JoinHostPort(listenHost, strconv.Itoa(host)), nil
 }
 
-// httpCheck asks the process itself. The host of the probe is left out: a
-// fleet must not make the node call other addresses.
+// httpCheck returns a check that sends a request to the process. It ignores the host
+// of the probe: a fleet must not make the node call other addresses.
 func httpCheck(c *corev1.Container, get *corev1.HTTPGetAction, ports map[int]int) func(context.Context) error {
 	client := &http.Client{
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
-			// As a kubelet does: a probe asks whether something answers.
+			// A kubelet does not verify certificates of probes either.
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as the kubelet: a probe asks for life, not for identity
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -134,8 +134,8 @@ func tcpCheck(c *corev1.Container, port intstr.IntOrString, ports map[int]int) f
 	}
 }
 
-// probe runs the container's probes until the context ends. It returns an
-// error when the process must be restarted.
+// probe runs the container's probes until the context ends. It returns an error when
+// the process must be restarted.
 func (r *runner) probe(ctx context.Context, ps probes) error {
 	if ps.startup != nil {
 		started, err := ps.startup.await(ctx)
@@ -171,7 +171,7 @@ func (r *runner) probe(ctx context.Context, ps probes) error {
 	}()
 	err := <-dead
 	if err == nil {
-		// Without a liveness probe only the process's end ends this.
+		// Without a liveness probe only the end of the process ends the probes.
 		<-watched
 	}
 	cancel()
@@ -179,15 +179,15 @@ func (r *runner) probe(ctx context.Context, ps probes) error {
 	return err
 }
 
-// try checks once.
+// try runs the check once.
 func (p *probe) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	return p.check(ctx)
 }
 
-// await waits for the first success of a startup probe. Without one in the
-// time that its thresholds allow, it returns an error.
+// await waits for the first success of a startup probe. It returns an error if there
+// is none within the time that the thresholds allow.
 func (p *probe) await(ctx context.Context) (bool, error) {
 	wait(ctx, p.delay)
 	deadline := time.Now().Add(p.period * time.Duration(p.failure))
@@ -204,7 +204,7 @@ func (p *probe) await(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// watch reports each change of readiness, beginning with unready.
+// watch reports each change of readiness. The first state, unready, is not reported.
 func (p *probe) watch(ctx context.Context, report func(ok bool, err error)) {
 	ready, ever, streak := false, false, 0
 	wait(ctx, p.delay)
@@ -230,8 +230,8 @@ func (p *probe) watch(ctx context.Context, report func(ok bool, err error)) {
 	}
 }
 
-// watchLiveness returns an error when the probe failed as often in a row as
-// its threshold says, and nil when the context ends.
+// watchLiveness returns an error when consecutive failures of the probe reach its
+// threshold, and nil when the context ends.
 func (p *probe) watchLiveness(ctx context.Context) error {
 	failures := 0
 	wait(ctx, max(p.delay, p.period))

@@ -7,15 +7,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Kind says what the value of a flag may be and what becomes of it.
+// Kind defines the valid values of a flag, and how the node passes the flag on.
 type Kind int
 
 const (
-	// KindString is passed on as it is.
+	// KindString is passed on unchanged.
 	KindString Kind = iota
 	// KindBool is true or false; the flag alone means true.
 	KindBool
-	// KindInt is a whole number of any sign and size up to 64 bits.
+	// KindInt is an integer of up to 64 bits.
 	KindInt
 	// KindFloat is a number.
 	KindFloat
@@ -23,60 +23,60 @@ const (
 	KindDuration
 	// KindURL is empty or an http or https address.
 	KindURL
-	// KindGates is a list of feature gates; those of Program.DropGates are
-	// left out.
+	// KindGates is a list of feature gates. The gates in Program.DropGates are
+	// omitted.
 	KindGates
-	// KindListen is a listen address: it becomes a free port of loopback.
-	// The value 0, with which programs switch a listener off, stays.
+	// KindListen is a listen address, which a free port of loopback replaces. The
+	// value 0, with which programs switch a listener off, is passed on.
 	KindListen
-	// KindPath is an absolute path in the container: it becomes a folder in
-	// the Pod's state folder, which is made.
+	// KindPath is an absolute path in the container. A new folder in the Pod's state
+	// folder replaces it.
 	KindPath
-	// KindDropped is a boolean that is accepted and left out: it has no
-	// meaning on a host.
+	// KindDropped is a boolean that is accepted and omitted: it has no meaning on a
+	// host.
 	KindDropped
-	// KindDroppedValue is the same for a flag of another type.
+	// KindDroppedValue is like KindDropped, for a flag of another type.
 	KindDroppedValue
-	// KindRefused is a boolean that a host process must not be given. A
-	// value of false, its default, is accepted and left out.
+	// KindRefused is a boolean that a host process must not get. The value false,
+	// its default, is accepted and omitted.
 	KindRefused
 )
 
-// Flag is one flag that a program knows.
+// Flag is one flag of a program.
 type Flag struct {
 	// Name is the flag without dashes.
 	Name string
-	// Kind says which values it takes.
+	// Kind defines the valid values.
 	Kind Kind
-	// Default is what the program uses when the flag is missing. It is
-	// given for listen addresses and paths, which are always passed: the
-	// default would otherwise be the host's.
+	// Default is the program's default value. It is set for listen addresses and
+	// paths, which are always passed: otherwise the program would use its default on
+	// the host.
 	Default string
 }
 
-// Program is a program, upstream's or ours, that may run as a host process in
-// place of a container.
+// Program is a program, upstream's or ours, that may run as a host process instead
+// of a container.
 type Program struct {
-	// Name is the last segment of the image's repository, which is also the
-	// name of the program in the image.
+	// Name is the last segment of the image's repository, and the name of the
+	// program in the image.
 	Name string
 	// Path is the executable on the host.
 	Path string
-	// Command, if set, is the subcommand that a Pod has to give as its first
-	// argument: the program can do other things that it must not do here.
+	// Command, if set, is the subcommand that must be the first argument in the Pod.
+	// The program has other subcommands that must not run here.
 	Command string
-	// Flags are all flags that a Pod may give it. A Pod with another one
-	// does not start.
+	// Flags are all flags that a Pod may pass. A Pod with any other flag does not
+	// start.
 	Flags []Flag
 	// DropGates are feature gates that need a container.
 	DropGates []string
-	// Git says that the program runs git, which is in its image. It gets a
-	// PATH with git alone; all others have none.
+	// Git means that the program runs git from its image. Its PATH contains git
+	// only; other programs have no PATH.
 	Git bool
-	// GPG says that the program runs gpg as well, which needs Git.
+	// GPG means that the program runs gpg too. It needs Git.
 	GPG bool
-	// Env names the variables of the Pod that reach the process. All others
-	// are left out, because many of them change what a program runs, reads
+	// Env are the names of the Pod's variables that the process gets. All others are
+	// omitted, because many variables change which programs and files a program uses
 	// or trusts.
 	Env []string
 }
@@ -90,8 +90,8 @@ func (p Program) flag(name string) (Flag, bool) {
 	return Flag{}, false
 }
 
-// runs says whether the container is this program: the image's repository ends
-// in its name and the command is the image's own.
+// runs reports whether the container runs this program: the image's repository ends
+// in the program's name, and the command is the image's own.
 func (p Program) runs(c *corev1.Container) bool {
 	if imageName(c.Image) != p.Name {
 		return false
@@ -105,8 +105,8 @@ func (p Program) runs(c *corev1.Container) bool {
 	return false
 }
 
-// imageName is the last segment of an image's repository: registry, path, tag
-// and digest are left out.
+// imageName returns the last segment of an image's repository, without registry,
+// path, tag and digest.
 func imageName(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	image = image[strings.LastIndex(image, "/")+1:]
@@ -114,9 +114,10 @@ func imageName(image string) string {
 	return image
 }
 
-// programFor finds the program that a container of a platform namespace is. Of
-// several with one image it is the one whose subcommand the container gives; if it
-// gives none of them, the first, which then says what is wrong.
+// programFor returns the program for a container of a platform namespace. Of several
+// programs with the same image it returns the program whose subcommand is the
+// container's first argument. If none matches, it returns the first program, whose
+// rewrite then returns an error.
 func programFor(programs []Program, c *corev1.Container) (Program, bool) {
 	var found []Program
 	for _, p := range programs {

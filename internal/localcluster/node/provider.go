@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// provider is what virtual-kubelet calls. It never fails for what is in a Pod:
-// a Pod that cannot run says so in its status, as on any node.
+// provider implements the interfaces of virtual-kubelet. The content of a Pod causes
+// no error: the status of a Pod that cannot run contains the reason, as on any node.
 type provider struct{ n *Node }
 
 func key(namespace, name string) string { return namespace + "/" + name }
@@ -20,11 +20,10 @@ func (n *Node) find(namespace, name string) *podState {
 	return n.pods[key(namespace, name)]
 }
 
-// NotifyPods takes the function that reports a Pod's status.
+// NotifyPods sets the function that receives the status of Pods.
 func (v provider) NotifyPods(_ context.Context, notify func(*corev1.Pod)) { v.n.notify = notify }
 
-// CreatePod starts a Pod. One of the same name that has been replaced is
-// stopped.
+// CreatePod starts a Pod. It stops a replaced Pod of the same name.
 func (v provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	n := v.n
 	n.mu.Lock()
@@ -52,8 +51,8 @@ func (v provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// UpdatePod takes over new labels and annotations. When containers changed,
-// the Pod's processes are started anew.
+// UpdatePod sets new labels and annotations. If containers have changed, it restarts
+// the Pod's processes.
 func (v provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	p := v.n.find(pod.Namespace, pod.Name)
 	if p == nil || p.uid != pod.UID {
@@ -63,9 +62,9 @@ func (v provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// DeletePod begins to end a Pod and returns at once. When its processes have
-// ended the Pod is removed from the API, which virtual-kubelet would do only
-// after the whole grace period.
+// DeletePod starts to end a Pod and returns at once. The node removes the Pod from
+// the API when its processes have ended; virtual-kubelet would wait for the whole
+// grace period.
 func (v provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	p := v.n.find(pod.Namespace, pod.Name)
 	if p != nil && p.uid == pod.UID {
@@ -80,9 +79,9 @@ func (v provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	return errdefs.NotFoundf("Pod %s/%s does not run here", pod.Namespace, pod.Name)
 }
 
-// GetPod returns a Pod that runs here. One that has been replaced by another
-// of the same name is not found: virtual-kubelet does not compare identifiers
-// and would take it for the new one.
+// GetPod returns a Pod that runs here. It does not find a Pod that was replaced by
+// another one of the same name: virtual-kubelet does not compare UIDs and would
+// mistake it for the new Pod.
 func (v provider) GetPod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
 	p := v.n.find(namespace, name)
 	if p == nil {
@@ -114,8 +113,8 @@ func (v provider) GetPods(context.Context) ([]*corev1.Pod, error) {
 	return pods, nil
 }
 
-// forget drops a Pod from the tables, so that a new one of the same name and
-// address can come. A Pod that has been forgotten before is left alone.
+// forget removes a Pod from the tables, which makes its name and address available
+// again. It does nothing for a Pod that was removed before.
 func (n *Node) forget(p *podState) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -27,12 +27,12 @@ import (
 )
 
 const (
-	// podWorkers is how many Pods are handled at a time, per queue.
+	// podWorkers is the number of workers for each queue.
 	podWorkers = 16
-	// leaseSeconds is the kubelet's default.
+	// leaseSeconds is the duration of the node's lease, the kubelet's default.
 	leaseSeconds = 40
-	// statusInterval is how often the node's status is written although
-	// nothing changed; the lease is what keeps the node alive.
+	// statusInterval is the interval of writes of an unchanged node status. The
+	// lease shows that the node is alive.
 	statusInterval = time.Minute
 )
 
@@ -108,7 +108,8 @@ func (n *Node) runControllers(ctx context.Context) error {
 	}
 }
 
-// orEnded turns the end of a part into an error unless it was asked to end.
+// orEnded returns an error for a part of the node that has ended, unless the context
+// has ended.
 func orEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -119,7 +120,7 @@ func orEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// podInformers watch the Pods of this node alone.
+// podInformers returns informers for the Pods of this node only.
 func (n *Node) podInformers() informers.SharedInformerFactory {
 	return informers.NewSharedInformerFactoryWithOptions(n.cfg.Client, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
@@ -134,13 +135,13 @@ func (n *Node) podInformers() informers.SharedInformerFactory {
 }
 
 func (n *Node) podController(pods informers.SharedInformerFactory) (*vk.PodController, error) {
-	// The controller asks for these informers, but uses them only to resolve
-	// variables, which is done here. They are never started.
+	// The controller requires these informers, but uses them only to resolve
+	// variables, which this package does itself. They are never started.
 	unused := informers.NewSharedInformerFactory(n.cfg.Client, 0).Core().V1()
 	limiter := func() workqueue.TypedRateLimiter[any] {
 		return workqueue.NewTypedItemExponentialFailureRateLimiter[any](time.Millisecond, 5*time.Second)
 	}
-	// A Pod is never given up, however long the API server is away.
+	// Retry Pods forever, however long the API server is unavailable.
 	retry := func(context.Context, string, int, time.Time, error) (*time.Duration, error) { return nil, nil }
 	c, err := vk.NewPodController(vk.PodControllerConfig{
 		PodClient:         patchingPods{n.cfg.Client.CoreV1(), n.log},
@@ -165,8 +166,8 @@ func (n *Node) podController(pods informers.SharedInformerFactory) (*vk.PodContr
 	return c, nil
 }
 
-// untaint removes the taint that the API server gives to every new node. The
-// node lifecycle controller would do it too, later.
+// untaint removes the taint that the API server adds to every new node. The node
+// lifecycle controller would remove it later.
 func (n *Node) untaint(ctx context.Context) error {
 	node, err := n.cfg.Client.CoreV1().Nodes().Get(ctx, n.cfg.Name, metav1.GetOptions{})
 	if err != nil {
@@ -184,7 +185,7 @@ func (n *Node) untaint(ctx context.Context) error {
 	return nil
 }
 
-// removeStale removes the state folders of Pods that went while no node ran.
+// removeStale removes the state folders of Pods that were deleted while no node ran.
 func (n *Node) removeStale() error {
 	pods, err := n.lister.List(labels.Everything())
 	if err != nil {
@@ -205,23 +206,22 @@ func (n *Node) removeStale() error {
 	return nil
 }
 
-// onGateChange computes the readiness again of a Pod with readiness gates when
-// another controller opened or closed one. virtual-kubelet ignores changes of
-// the status.
+// onGateChange reports the status of a Pod with readiness gates after a change,
+// because another controller may have opened or closed a gate. virtual-kubelet
+// ignores changes of the status.
 func (n *Node) onGateChange(_, updated any) {
 	pod, ok := updated.(*corev1.Pod)
 	if !ok || len(pod.Spec.ReadinessGates) == 0 {
 		return
 	}
 	if p := n.find(pod.Namespace, pod.Name); p != nil && p.uid == pod.UID {
-		// Publishing may wait for virtual-kubelet, which waits for this
-		// informer.
+		// publish may wait for virtual-kubelet, which waits for this informer.
 		go p.publish()
 	}
 }
 
-// silence is a recorder that drops virtual-kubelet's events: no kubelet writes
-// such ones.
+// silence is an event recorder that drops virtual-kubelet's events, which a kubelet
+// does not record.
 type silence struct{}
 
 func (silence) Event(runtime.Object, string, string, string)          {}
@@ -229,7 +229,7 @@ func (silence) Eventf(runtime.Object, string, string, string, ...any) {}
 func (silence) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {
 }
 
-// remove deletes a Pod from the API for good.
+// remove deletes a Pod from the API without a grace period.
 func (n *Node) remove(ctx context.Context, pod *corev1.Pod) error {
 	opts := metav1.NewDeleteOptions(0)
 	opts.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))

@@ -17,33 +17,35 @@ import (
 	"github.com/tenure-dev/tenure/internal/process"
 )
 
-// How a crashing process is restarted. A kubelet's pauses are ten times as
-// long; here somebody looks on.
+// These are the pauses between restarts of a crashing process. A kubelet's default
+// pauses are longer; here a user is watching.
 const (
 	firstPause = time.Second
 	maxPause   = time.Minute
-	// healthyAfter is the running time after which the pauses begin anew.
+	// healthyAfter is the running time after which the pauses start again at
+	// firstPause.
 	healthyAfter = 2 * time.Minute
-	// configPause is how long a container waits that cannot be started
-	// because of what is in its Pod, or what is missing.
+	// configPause is the pause before another attempt to start a container that an
+	// error in its Pod or a missing object prevents.
 	configPause = 2 * time.Second
 )
 
-// maxMessage bounds the termination message, as in Kubernetes.
+// maxMessage limits the termination message, in bytes. Kubernetes limits messages
+// from logs to the same size.
 const maxMessage = 2048
 
-// runner runs the process of one container, again and again.
+// runner runs and restarts the process of one container.
 type runner struct {
 	p         *podState
 	program   Program
 	container corev1.Container
 	done      chan struct{}
-	// tmp is the folder for temporary files of a program that has gpg.
+	// tmp is the folder for temporary files of a program with gpg.
 	tmp string
-	// releases end the reservations of the ports of the current process.
+	// releases end the reservations of the current process's ports.
 	releases []func()
 
-	// Guarded by the Pod's lock.
+	// The Pod's lock guards these fields.
 	ports    map[int]int
 	current  *attempt
 	previous *attempt
@@ -59,8 +61,8 @@ func newRunner(p *podState, program Program, c *corev1.Container) *runner {
 	return &runner{p: p, program: program, container: *c.DeepCopy(), done: make(chan struct{})}
 }
 
-// run runs the process until the context ends or the Pod's policy says that
-// it is not restarted.
+// run runs the process until the context ends or the Pod's restart policy allows no
+// restart.
 func (r *runner) run(ctx context.Context) {
 	defer r.releasePorts()
 	pause := firstPause
@@ -93,8 +95,8 @@ func (r *runner) run(ctx context.Context) {
 	}
 }
 
-// refuse says why the container cannot be started and waits a while: what is
-// missing may come.
+// refuse reports why the container cannot start, and pauses: a missing object may be
+// created.
 func (r *runner) refuse(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -129,8 +131,8 @@ func (r *runner) backOff(ctx context.Context, end *corev1.ContainerStateTerminat
 	}
 }
 
-// prepare computes the process of the container. An error is the Pod's fault
-// or that of something that is missing.
+// prepare returns the spec of the container's process. Errors come from the Pod or
+// from missing objects.
 func (r *runner) prepare(ctx context.Context) (*process.Spec, error) {
 	p := r.p
 	if !p.n.cfg.Platform(p.namespace) {
@@ -191,14 +193,15 @@ func (r *runner) prepare(ctx context.Context) (*process.Spec, error) {
 	return &process.Spec{
 		Name: p.namespace + "/" + p.name + "/" + r.container.Name,
 		Path: r.program.Path, Args: inv.args, Env: env, Dir: filepath.Join(base, "home"), Log: log,
-		// The Pod's grace period may be shortened when it is deleted, so the
-		// context of Stop is what counts.
+		// Deletion may shorten the Pod's grace period, so the context of Stop limits
+		// the time instead.
 		StopTimeout: 24 * time.Hour,
 	}, nil
 }
 
-// reservePort reserves a port for the next process, which has it until it has ended and the
-// one after it is prepared: so long [Node.HostAddress] leads there.
+// reservePort reserves a port for the next process. The reservation lasts until that
+// process has ended and its successor is prepared, because [Node.HostAddress]
+// returns the port until then.
 func (r *runner) reservePort() (int, error) {
 	number, release, err := r.p.n.reserve()
 	if err == nil {
@@ -214,8 +217,8 @@ func (r *runner) releasePorts() {
 	r.releases = nil
 }
 
-// tmpForSockets makes the folder for temporary files of a program that runs gpg, whose
-// sockets need a short path: that of a Pod's folder is too long.
+// tmpForSockets creates the folder for temporary files of a program that runs gpg.
+// gpg's sockets need a shorter path than the path of a Pod's folder.
 func (r *runner) tmpForSockets() (string, error) {
 	if r.tmp == "" {
 		r.tmp = filepath.Join(r.p.n.cfg.Short, strconv.FormatUint(r.p.n.shorts.Add(1), 36))
@@ -226,8 +229,8 @@ func (r *runner) tmpForSockets() (string, error) {
 	return r.tmp, nil
 }
 
-// makeDirs makes the folders of a container. A root opened as such does not
-// follow symbolic links out of it.
+// makeDirs creates the folders of a container. It uses [os.Root], which does not
+// follow symbolic links out of the root.
 func makeDirs(base string, dirs []string) error {
 	for _, sub := range []string{"root", "home", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(base, sub), 0o700); err != nil {
@@ -247,8 +250,8 @@ func makeDirs(base string, dirs []string) error {
 	return nil
 }
 
-// newAttempt makes room for the next run's log and removes the one before the
-// last.
+// newAttempt returns the log file for the next run, and removes the log of the run
+// before the previous one.
 func (r *runner) newAttempt() (string, error) {
 	dir := filepath.Join(r.p.dir, "logs", r.container.Name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -265,7 +268,7 @@ func (r *runner) newAttempt() (string, error) {
 	return log, nil
 }
 
-// once starts the process and waits for its end.
+// once starts the process and waits until it ends.
 func (r *runner) once(ctx context.Context, spec *process.Spec) (*corev1.ContainerStateTerminated, error) {
 	r.p.mu.Lock()
 	current, ports := r.current, r.ports
@@ -320,8 +323,7 @@ func (r *runner) once(ctx context.Context, spec *process.Spec) (*corev1.Containe
 	return r.terminated(proc, id, started, killed), nil
 }
 
-// stop ends the process within the Pod's grace period, or when the node cannot
-// wait any longer.
+// stop ends the process within the Pod's grace period, or earlier if the node stops.
 func (r *runner) stop(proc *process.Process) {
 	r.p.mu.Lock()
 	grace := r.p.grace
@@ -331,8 +333,8 @@ func (r *runner) stop(proc *process.Process) {
 	proc.Stop(ctx)
 }
 
-// terminated describes the end of a process, with the end of its log when it
-// failed.
+// terminated returns the final state of a process. If the process failed, the state
+// contains the end of its log.
 func (r *runner) terminated(proc *process.Process, id string, started metav1.Time, killed error) *corev1.ContainerStateTerminated {
 	code := int32(proc.ExitCode())
 	end := &corev1.ContainerStateTerminated{
@@ -358,7 +360,7 @@ func (r *runner) attrs(more ...any) []any {
 	return append([]any{"namespace", r.p.namespace, "pod", r.p.name, "container", r.container.Name}, more...)
 }
 
-// wait pauses unless the context ends.
+// wait pauses for d, or until the context ends.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -368,6 +370,6 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// errNotListening is why a probe of a port fails that the process was not told
-// to listen at.
+// errNotListening is the error of a probe for a port at which the process does not
+// listen.
 var errNotListening = errors.New("the process does not listen at this port")

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// listen takes the port of the kubelet endpoint.
+// listen opens the port of the kubelet endpoint.
 func (n *Node) listen() error {
 	pair, err := n.cfg.Serving.TLS()
 	if err != nil {
@@ -45,8 +45,8 @@ func (n *Node) listen() error {
 	return nil
 }
 
-// Endpoint is the address, host:port, of the kubelet endpoint: where the API
-// server finds logs.
+// Endpoint returns the address of the kubelet endpoint, as host:port. The API server
+// reads logs there.
 func (n *Node) Endpoint() string { return n.listener.Addr().String() }
 
 func (n *Node) port() int { return n.listener.Addr().(*net.TCPAddr).Port }
@@ -58,7 +58,7 @@ func (n *Node) serve() error {
 	return nil
 }
 
-// onlyFor refuses clients of another name.
+// onlyFor returns a handler that refuses clients with any other common name.
 func (n *Node) onlyFor(name string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || r.TLS.PeerCertificates[0].Subject.CommonName != name {
@@ -69,8 +69,8 @@ func (n *Node) onlyFor(name string, next http.Handler) http.Handler {
 	})
 }
 
-// endpoints are the parts of a kubelet's API that the API server calls for
-// kubectl logs, exec, attach and port-forward.
+// endpoints returns a handler for the parts of a kubelet's API that the API server
+// calls for kubectl logs, exec, attach and port-forward.
 func (n *Node) endpoints() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", n.serveLogs)
@@ -82,10 +82,10 @@ func (n *Node) endpoints() http.Handler {
 	return mux
 }
 
-// simulatedLog is all that a simulated container says.
+// simulatedLog is the log of a simulated container.
 const simulatedLog = "This container is simulated: the local cluster runs only Flux and Tenure, so there is no output.\n"
 
-// logOptions are the parts of a PodLogOptions that are understood.
+// logOptions are the supported fields of PodLogOptions.
 type logOptions struct {
 	follow, previous bool
 	tail             int64 // lines; negative means all
@@ -128,7 +128,7 @@ func (n *Node) serveLogs(w http.ResponseWriter, r *http.Request) {
 	}
 	run, simulated, err := p.logOf(r.PathValue("container"), options.previous)
 	if err != nil {
-		// The API server turns this status into the user's message.
+		// The API server passes the text of this status on to the user.
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -142,7 +142,7 @@ func (n *Node) serveLogs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// logOf finds the run of a container whose log is asked for.
+// logOf returns the run of a container whose log was requested.
 func (p *podState) logOf(container string, previous bool) (run *attempt, simulated bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,8 +162,7 @@ func (p *podState) logOf(container string, previous bool) (run *attempt, simulat
 	run = r.current
 	if previous {
 		run = r.previous
-		// While the process waits to be restarted, the last run is the
-		// previous one.
+		// While the process waits for its restart, the last run is the previous one.
 		if s := p.states[container]; s.state.Running == nil && r.current != nil {
 			run = r.current
 		}
@@ -181,11 +180,11 @@ func (p *podState) logOf(container string, previous bool) (run *attempt, simulat
 	return run, false, nil
 }
 
-// followInterval is how often a followed log is looked at.
+// followInterval is the interval of reads of a followed log.
 const followInterval = 100 * time.Millisecond
 
-// copyLog writes a log, and what is added to it when it is followed, until the
-// process ends.
+// copyLog writes a log. If the log is followed, copyLog also writes its additions
+// until the process ends.
 func copyLog(ctx context.Context, w http.ResponseWriter, run *attempt, o logOptions) error {
 	f, err := os.Open(run.log)
 	if errors.Is(err, os.ErrNotExist) {
@@ -220,7 +219,7 @@ func copyLog(ctx context.Context, w http.ResponseWriter, run *attempt, o logOpti
 		if left >= 0 {
 			left -= n
 		}
-		// What was written before the end has been copied by now.
+		// All output before the end of the process has been copied by now.
 		if ended || left == 0 {
 			return nil
 		}
@@ -236,7 +235,7 @@ func copyLog(ctx context.Context, w http.ResponseWriter, run *attempt, o logOpti
 	}
 }
 
-// seekTail moves to the beginning of the last lines of a file.
+// seekTail moves to the start of the last lines of a file.
 func seekTail(f *os.File, lines int64) error {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil || lines == 0 {
@@ -252,7 +251,7 @@ func seekTail(f *os.File, lines int64) error {
 			return err
 		}
 		for i := size - 1; i >= 0; i-- {
-			// The last byte of the file ends the last line.
+			// A final line feed ends the last line and starts no new one.
 			if buf[i] != '\n' || pos+i == end-1 {
 				continue
 			}

@@ -9,11 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// hostIP is the address of the node. The API server reaches the kubelet
-// endpoint there.
+// hostIP is the address of the node. The API server reaches the kubelet endpoint at
+// this address.
 const hostIP = "127.0.0.1"
 
-// containerState is what the node knows about one container.
+// containerState is the state of one container.
 type containerState struct {
 	state, last corev1.ContainerState
 	restarts    int32
@@ -22,7 +22,7 @@ type containerState struct {
 	id          string
 }
 
-// runningState is a simulated container that runs.
+// runningState returns the state of a simulated container that runs.
 func runningState(pod *corev1.Pod, name string, at time.Time) containerState {
 	return containerState{
 		state:   corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at)}},
@@ -32,7 +32,7 @@ func runningState(pod *corev1.Pod, name string, at time.Time) containerState {
 	}
 }
 
-// terminate ends a container that runs or waits.
+// terminate sets the final state of a container, unless it has ended before.
 func (s *containerState) terminate(code int32, reason, message string, at time.Time) {
 	if s.state.Terminated != nil {
 		return
@@ -48,7 +48,7 @@ func (s *containerState) terminate(code int32, reason, message string, at time.T
 	s.ready, s.started = false, false
 }
 
-// status is the container's status in the form of the API.
+// status returns the container's status in the form of the API.
 func (s *containerState) status(c *corev1.Container) corev1.ContainerStatus {
 	started := s.started
 	return corev1.ContainerStatus{
@@ -58,8 +58,8 @@ func (s *containerState) status(c *corev1.Container) corev1.ContainerStatus {
 	}
 }
 
-// podStatus is the status of a Pod whose containers are in the given states.
-// Conditions keep the transition time of old where they did not change.
+// podStatus returns the status of a Pod for the given states of its containers.
+// Unchanged conditions keep the transition time of old.
 func podStatus(pod *corev1.Pod, ip string, states map[string]*containerState, old []corev1.PodCondition, now time.Time) corev1.PodStatus {
 	start := metav1.NewTime(now)
 	if pod.Status.StartTime != nil {
@@ -89,8 +89,8 @@ func podStatus(pod *corev1.Pod, ip string, states map[string]*containerState, ol
 	return st
 }
 
-// initStatus is the status of an init container: done, or running when it is a
-// sidecar. It ends with the Pod's other containers.
+// initStatus returns the status of an init container: terminated, or running for a
+// sidecar. A sidecar ends with the Pod's other containers.
 func initStatus(pod *corev1.Pod, c *corev1.Container, at time.Time, states map[string]*containerState) corev1.ContainerStatus {
 	s := runningState(pod, c.Name, at)
 	if c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways || allEnded(states) {
@@ -109,7 +109,8 @@ func allEnded(states map[string]*containerState) bool {
 	return true
 }
 
-// phase follows the kubelet: terminal only when no container will run again.
+// phase returns the phase of a Pod by the kubelet's rules: a terminal phase only if
+// no container will run again.
 func phase(pod *corev1.Pod, statuses []corev1.ContainerStatus) corev1.PodPhase {
 	ended, failed, waiting := 0, 0, 0
 	for _, s := range statuses {
@@ -134,7 +135,7 @@ func phase(pod *corev1.Pod, statuses []corev1.ContainerStatus) corev1.PodPhase {
 	return corev1.PodSucceeded
 }
 
-// restarts says whether the Pod's policy restarts a container that ended.
+// restarts reports whether the Pod's policy restarts a container that ended.
 func restarts(pod *corev1.Pod, failed bool) bool {
 	switch pod.Spec.RestartPolicy {
 	case corev1.RestartPolicyNever:
@@ -145,7 +146,8 @@ func restarts(pod *corev1.Pod, failed bool) bool {
 	return true
 }
 
-// conditions are those that a kubelet owns; the others stay with their owners.
+// conditions returns the conditions that a kubelet owns. Other controllers own the
+// others.
 func conditions(pod *corev1.Pod, st *corev1.PodStatus, old []corev1.PodCondition, now time.Time) []corev1.PodCondition {
 	unready := []string{}
 	for _, s := range st.ContainerStatuses {
@@ -201,5 +203,5 @@ func closedGates(pod *corev1.Pod, current []corev1.PodCondition) (missing []stri
 	return missing
 }
 
-// bracket writes names as the kubelet does in conditions: [a b].
+// bracket formats names as the kubelet does in conditions: [a b].
 func bracket(names []string) string { return "[" + strings.Join(names, " ") + "]" }

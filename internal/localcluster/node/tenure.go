@@ -2,9 +2,8 @@ package node
 
 import "path/filepath"
 
-// TenureServer are `tenure-server manager` and `tenure-server proxy` with their
-// flags. The executable is expected in binDir under its own name, as those of
-// [FluxPrograms].
+// TenureServer returns `tenure-server manager` and `tenure-server proxy` with their
+// flags. The executable is in binDir under its own name, as for [FluxPrograms].
 func TenureServer(binDir string) []Program {
 	const name = "tenure-server"
 	file := filepath.Join(binDir, name)
@@ -23,8 +22,8 @@ func TenureServer(binDir string) []Program {
 			{Name: "release", Kind: KindBool},
 			{Name: "token-lifetime", Kind: KindDuration},
 			eventsURL,
-			// Unlike Flux's it works on a host: the namespace is in the
-			// environment.
+			// Unlike Flux's leader election, this one works on a host: it reads the
+			// namespace from the environment.
 			{Name: leaderElection, Kind: KindBool},
 		},
 		Env: fluxEnv,
@@ -36,8 +35,8 @@ func TenureServer(binDir string) []Program {
 			{Name: "listen", Kind: KindListen, Default: ":9001"},
 			{Name: "metrics-addr", Kind: KindListen, Default: ":8080"},
 			{Name: "health-addr", Kind: KindListen, Default: ":9440"},
-			// There is no certificate in it here, so the proxy makes its own, in a
-			// Secret if it is told to.
+			// The folder contains no certificate here, so the proxy creates its own,
+			// in a Secret if a flag says so.
 			{Name: "tls-dir", Kind: KindPath, Default: "/tls"},
 			{Name: "tls-secret", Kind: KindString},
 			{Name: "tls-trust", Kind: KindString},
@@ -46,7 +45,7 @@ func TenureServer(binDir string) []Program {
 			{Name: "max-requests-inflight", Kind: KindInt},
 			{Name: "max-watches", Kind: KindInt},
 			{Name: "max-lists", Kind: KindInt},
-			{Name: "audit-log-path", Kind: KindDroppedValue}, // a file of the host
+			{Name: "audit-log-path", Kind: KindDroppedValue}, // would be a file of the host
 			{Name: "capsule", Kind: KindBool},
 			{Name: "log-level", Kind: KindString},
 		},
