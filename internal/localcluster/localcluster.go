@@ -48,8 +48,8 @@ type Options struct {
 	// Private are the mapped Git repositories that need credentials. If a repository
 	// has several entries, each grants access.
 	Private []network.Private
-	// Assume names Flux objects, as namespace/name, that the cluster assumes to be
-	// ready.
+	// Assume names Flux objects, as [KIND/]NAMESPACE/NAME, that the cluster assumes
+	// to be ready: see [flux.ParseAssumption].
 	Assume []string
 	// Apply are files and folders of manifests that the admin applies by
 	// hand, such as decryption keys, before the fleet is synced.

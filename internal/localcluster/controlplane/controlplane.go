@@ -69,7 +69,8 @@ type ControlPlane struct {
 	kept    []*process.Kept
 	// reservePort is [port.Reserve].
 	reservePort func() (number int, release func(), err error)
-	// releasePort ends the reservation of the API server's port, which outlasts its restarts.
+	// releasePort ends the reservation of the API server's port. The reservation
+	// lasts through restarts of the API server.
 	releasePort func()
 }
 

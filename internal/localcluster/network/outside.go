@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// metadataAddresses are the addresses of clouds' metadata services, which hold
-// credentials, as far as they are not link-local: of AWS (IPv6), Alibaba, Azure and
-// Oracle.
+// metadataAddresses are the addresses of the metadata services of AWS (IPv6),
+// Alibaba, Azure and Oracle, from which a machine gets its credentials. Link-local
+// addresses of such services are not in the list.
 var metadataAddresses = []netip.Addr{
 	netip.MustParseAddr("fd00:ec2::254"),
 	netip.MustParseAddr("100.100.100.200"),

@@ -39,9 +39,9 @@ type Refusal struct {
 	Err error
 }
 
-// These limits bound the memory that a process can make refuse use: the number of
-// addresses and the bytes of an address. Further addresses are refused and logged,
-// but not counted.
+// These limits bound the memory for refusals, which processes can cause: the number
+// of addresses and the bytes of an address. Further addresses are refused and
+// logged, but not counted.
 const (
 	maxRefusals      = 1000
 	maxRefusedLength = 300

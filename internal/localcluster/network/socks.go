@@ -33,8 +33,8 @@ const (
 // socksPatience limits the time for the greeting and the request.
 const socksPatience = 10 * time.Second
 
-// acceptPause is the delay after a failed Accept, for example when the system has no
-// more connections to give. http.Server waits too.
+// acceptPause is the delay after a failed Accept, for example when the system
+// provides no more connections. http.Server waits too.
 const acceptPause = 50 * time.Millisecond
 
 func (n *Network) serveSOCKS(ctx context.Context, listener net.Listener) error {

@@ -24,7 +24,7 @@ func TestExpand(t *testing.T) {
 		"$$$(A)":         "$1",
 		"$(A":            "$(A",
 		"$A $":           "$A $",
-		"$(A$(A))":       "$(A$(A))", // the name is everything up to the bracket
+		"$(A$(A))":       "$(A$(A))", // the name ends at the first closing bracket
 		"a.$(A).svc.$()": "a.1.svc.$()",
 	} {
 		if got := expand(in, vars); got != want {

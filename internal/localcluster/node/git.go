@@ -36,12 +36,12 @@ func gitPath(dir string) error {
 
 // gitEnv returns the environment of a program that runs git with addresses and
 // repositories from a fleet, which are untrusted. git speaks HTTP only, so no
-// address starts a program or opens a folder of the host. It reads no configuration
-// except that of the repository that it has just created, and uses no template or
+// address starts a program or opens a folder of the host. It reads only the
+// configuration of the repository that it has just created, and uses no template or
 // hook of the host. It starts no background process and asks for no password. It
 // reaches loopback only through the proxy, which has no loopback hosts. The programs
 // themselves use Go's HTTP client, which reaches loopback directly, whatever
-// NO_PROXY says.
+// NO_PROXY contains.
 func gitEnv(path string) map[string]string {
 	return map[string]string{
 		"PATH":                path,

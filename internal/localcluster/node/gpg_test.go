@@ -22,8 +22,9 @@ import (
 // restricted is gpg in the environment of a Pod's program.
 type restricted struct{ path, tmp, home string }
 
-// restrictedGPG sets up gpg, and a folder for keys like those of SOPS. Sockets need
-// a short path, and the folders of tests may have long ones.
+// restrictedGPG sets up gpg, and a folder for keys as SOPS does. The folder is in
+// /tmp, because sockets need a short path and the folders of tests may have long
+// ones.
 func restrictedGPG(t *testing.T) restricted {
 	t.Helper()
 	for _, program := range []string{"gpg", "gpg-agent"} {

@@ -7,9 +7,9 @@
 // is Running and Ready at once, or completes if its restart policy says so, and runs
 // no program.
 //
-// The Pods of a fleet under review are untrusted input. Three places decide what
-// they can make the host do: [Program] (which flags and variables), rewrite (how
-// flags are understood) and Config.Platform (which namespaces).
+// The Pods of a fleet under review are untrusted input. Three places limit their
+// effects on the host: [Program] (which flags and variables), rewrite (how flags are
+// understood) and Config.Platform (which namespaces).
 package node
 
 import (

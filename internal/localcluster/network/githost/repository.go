@@ -64,8 +64,8 @@ func (r *repository) create(ctx context.Context, format string) error {
 	return r.lend()
 }
 
-// lend writes the list of folders with borrowed objects (alternates), and the list
-// of commits without history (shallow): those of shallow clones and of vanished
+// lend writes two lists: the folders with borrowed objects (alternates), and the
+// commits without history (shallow), which come from shallow clones and vanished
 // folders.
 func (r *repository) lend() error {
 	alternates, shallow := []string{r.stores().own}, []string{}

@@ -19,11 +19,11 @@ const debris = ".#*\n\\#*#\n*~\n.*.sw?\n4913\n.DS_Store\n"
 
 // stores are the two object stores of a repository.
 type stores struct {
-	// all is for reading. It contains our objects, pushed objects and borrowed
+	// all is the store to read. It contains our objects, pushed objects and borrowed
 	// objects.
 	all string
-	// own is for writing. Git updates the time of an existing object instead of
-	// writing it; in all, the object may be the user's file.
+	// own is the store to write. Git updates the time of an existing object instead
+	// of writing it; in all, the object may be the user's file.
 	own string
 }
 

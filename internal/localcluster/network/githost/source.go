@@ -45,8 +45,8 @@ type commitInfo struct{ id, tree, date string }
 
 type commitKey struct{ tree, parent, branch, id string }
 
-// workTree contains the locations of Git's files for a work tree. Those of a linked
-// work tree and of a submodule are outside of the folder.
+// workTree contains the locations of Git's files for a work tree. For a linked work
+// tree and for a submodule, they are outside of the folder.
 type workTree struct {
 	gitDir    string // HEAD and the index
 	commonDir string // references and objects; equals gitDir unless the tree is linked

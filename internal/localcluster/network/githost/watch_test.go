@@ -55,7 +55,7 @@ func moved(branch string) func(Change) bool {
 func failed(c Change) bool { return c.Err != nil }
 
 // settled waits until Watch follows a folder. From then on it must report all
-// changes; the first refresh finds changes before.
+// changes; the first refresh finds earlier changes.
 func settled(t testing.TB, changes <-chan Change, dir string) {
 	t.Helper()
 	write(t, dir, files{"settled": t.Name()})
