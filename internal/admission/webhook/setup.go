@@ -55,8 +55,8 @@ func ServiceNames(namespace string) []string {
 	return []string{name, name + ".cluster.local"}
 }
 
-// Setup serves the webhook in each replica of a manager: which of them leads does
-// not matter to it. A replica is not ready before it has a certificate. It returns what
+// Setup serves the webhook in each replica of a manager, until the context ends: which of them
+// leads does not matter to it. A replica is not ready before it has a certificate. It returns what
 // keeps the ledgers of this replica.
 func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*reservations.Keeper, error) {
 	host, port, err := splitAddress(o.Address)
@@ -90,7 +90,7 @@ func Setup(ctx context.Context, mgr ctrlmanager.Manager, o Options) (*reservatio
 	}
 	for prefix, handler := range map[string]admission.Handler{
 		rules.WebhookPath:      NewHandler(mgr.GetClient(), mgr.GetAPIReader(), ledgers, o.Profiles),
-		rules.QuotaWebhookPath: &quotatransfer.Handler{Client: mgr.GetClient(), Replica: o.Replica, Owns: isOwner},
+		rules.QuotaWebhookPath: &quotatransfer.Handler{Client: mgr.GetClient(), Replica: o.Replica, Owns: isOwner, Stopped: ctx.Done()},
 	} {
 		server.Register(prefix+"/", callers.Only(prefix, &admission.Webhook{Handler: handler}))
 	}

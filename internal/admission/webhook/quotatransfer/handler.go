@@ -55,6 +55,8 @@ type Handler struct {
 	Replica string
 	// Owns reports whether the user of a request owns a tenant.
 	Owns func(request admission.Request, tenant *v1alpha1.Tenant) bool
+	// Stopped is closed when the replica stops. Requests do not wait any longer then.
+	Stopped <-chan struct{}
 
 	mu sync.Mutex
 	// lanes are the queues of the namespaces in which a request waits or has waited.
@@ -147,6 +149,8 @@ func (h *Handler) wait(ctx context.Context, request admission.Request, l *reques
 		}
 		select {
 		case <-ticker.C:
+		case <-h.Stopped:
+			return admission.Allowed("").WithWarnings("the manager stopped before it moved quota into namespace " + request.Namespace + ": what the namespace has decides")
 		case <-ctx.Done():
 			return admission.Allowed("").WithWarnings("the tenant's quota could not be moved into namespace " + request.Namespace + " in time: what the namespace has decides")
 		}
