@@ -20,14 +20,15 @@ import (
 
 const (
 	agent = "tenure-proxy"
-	// maxSelector bounds the selectors of one request, in bytes: with the rest of
-	// the request, they have to fit into the 1 MiB of header that an API server
-	// reads.
+	// maxSelector is the maximum size of the selectors of one request, in bytes. With the
+	// rest of the request, the selectors have to fit into the 1 MiB of headers that an API
+	// server reads.
 	maxSelector = 512 << 10
 )
 
-// serveFiltered answers a read for which there is a rule and that the caller may not do
-// by itself. It returns false for everything else, which is passed on.
+// serveFiltered answers a read that RBAC does not allow the caller, if the kind has a rule,
+// if objects of the kind are shared with the caller, or if the read is a list or watch in
+// all namespaces. It returns false for all other requests, which the proxy passes on.
 func (p *Proxy) serveFiltered(w http.ResponseWriter, r *http.Request, c *requestCall) (bool, error) {
 	if r.Method != http.MethodGet || !c.plain {
 		return false, nil
@@ -71,8 +72,8 @@ func (p *Proxy) serveFiltered(w http.ResponseWriter, r *http.Request, c *request
 	return true, p.serveAsProxy(w, r, c, who, rule)
 }
 
-// serveAsProxy sends the request with the proxy's own credentials and the rule's selector, and
-// passes the answer on. If there is no rule, the path alone selects the objects.
+// serveAsProxy sends the request with the proxy's own credentials and the rule's selector,
+// and passes the answer on. If there is no rule, the path alone selects the objects.
 func (p *Proxy) serveAsProxy(w http.ResponseWriter, r *http.Request, c *requestCall, who user.Info, rule Rule) error {
 	watching := c.info.Verb == "watch"
 	limit, transport := p.lists, p.transports.own
@@ -84,7 +85,7 @@ func (p *Proxy) serveAsProxy(w http.ResponseWriter, r *http.Request, c *requestC
 		return tooMany("quota", "%q has too many requests open, or all together have: at most %d at a time", payer, limit.max)
 	}
 	defer limit.giveBack(payer)
-	// Before the selection: a change in between must not be missed.
+	// Get the channel before the selection, so that no change in between is missed.
 	changed, began := p.view.change.changed(), time.Now()
 	var chosen Selection
 	query := r.URL.Query()
@@ -113,7 +114,8 @@ func (p *Proxy) serveAsProxy(w http.ResponseWriter, r *http.Request, c *requestC
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
-		// It is about us and would only confuse.
+		// The API server refused the proxy and not the client: its answer would mislead the
+		// client.
 		p.log.Error("the API server refuses the proxy itself", "code", response.StatusCode, "path", c.info.Path)
 		return fmt.Errorf("the API server refuses the proxy with %s", response.Status)
 	}
@@ -143,7 +145,7 @@ func (p *Proxy) serveAsProxy(w http.ResponseWriter, r *http.Request, c *requestC
 		defer close(followed)
 		p.follow(ctx, c, s, expired, changed, same)
 	}()
-	// Nothing may be written to an answer after its request.
+	// No goroutine may write to the answer after the request.
 	defer func() {
 		cancel()
 		<-followed
@@ -191,11 +193,11 @@ func (p *Proxy) openStream(ctx context.Context, transport http.RoundTripper, by 
 	return response, some, err
 }
 
-// onlyWriter keeps io.CopyBuffer to the buffer.
+// onlyWriter hides all methods but Write, so that io.CopyBuffer uses its buffer.
 type onlyWriter struct{ io.Writer }
 
-// follow ends a watch when something else is to be seen, when the proxy stops, and when
-// its caller is not to see anything more.
+// follow ends a watch when the visible objects change, when the proxy stops, or when the
+// caller's credential is revoked.
 func (p *Proxy) follow(ctx context.Context, c *requestCall, s *stream, expired []byte, changed <-chan struct{}, same func() bool) {
 	ask := time.NewTimer(p.untilReauthentication())
 	defer ask.Stop()
@@ -223,7 +225,7 @@ func (p *Proxy) follow(ctx context.Context, c *requestCall, s *stream, expired [
 	}
 }
 
-// sameSelection says whether two selections select the same.
+// sameSelection reports whether two selections select the same objects.
 func sameSelection(a, b Selection) bool {
 	text := func(s Selection) [3]string {
 		t := [3]string{2: s.Refusal}
@@ -238,8 +240,8 @@ func sameSelection(a, b Selection) bool {
 	return text(a) == text(b) && (a.reach == nil) == (b.reach == nil)
 }
 
-// narrow adds a selection to the selectors of a request, with AND: nothing that
-// the client writes can make it more.
+// narrow adds a selection to the selectors of a query, combined by AND: the client's own
+// selectors cannot select more objects.
 func narrow(query url.Values, chosen Selection) error {
 	if chosen.Refusal != "" {
 		return forbidden("selector", "%s", chosen.Refusal)

@@ -39,13 +39,13 @@ type auditor struct {
 	log *slog.Logger
 
 	mu sync.Mutex
-	to io.Writer // nil is nowhere
+	to io.Writer // nil discards the events
 }
 
-// audited is what an event is made of.
+// audited holds the data of an audit event.
 type audited struct {
 	request *http.Request
-	call    *requestCall // nil when the request could not be read
+	call    *requestCall // nil if the request could not be parsed
 	stage   auditv1.Stage
 	answer  string
 	reason  string
@@ -54,7 +54,7 @@ type audited struct {
 	id      string
 }
 
-// event makes the event. No header but the user agent is in it.
+// event returns the audit event. The user agent is the only header in it.
 func (a audited) event(now time.Time) *auditv1.Event {
 	e := &auditv1.Event{
 		TypeMeta:                 metav1.TypeMeta{Kind: "Event", APIVersion: auditv1.SchemeGroupVersion.String()},
@@ -94,7 +94,7 @@ func (c *requestCall) describe(e *auditv1.Event) {
 		acting := userInfo(c.acting)
 		e.ImpersonatedUser = &acting
 	case c.as != nil:
-		// It was not found out whether that is allowed, or it is not.
+		// The right to impersonate was denied or not checked.
 		e.ImpersonatedUser = &authenticationv1.UserInfo{Username: bounded(c.as.user), UID: bounded(c.as.uid), Groups: boundedAll(c.as.groups)}
 	}
 	if c.info == nil {
@@ -120,7 +120,7 @@ func userInfo(who user.Info) authenticationv1.UserInfo {
 	return info
 }
 
-// bounded is the beginning of a text.
+// bounded returns a text, cut to maxAudited bytes.
 func bounded(text string) string {
 	if len(text) > maxAudited {
 		return strings.ToValidUTF8(text[:maxAudited], "") + "…"
@@ -128,7 +128,7 @@ func bounded(text string) string {
 	return text
 }
 
-// boundedAll is the beginning of a list of texts.
+// boundedAll returns the first maxImpersonated texts, each cut to maxAudited bytes.
 func boundedAll(texts []string) []string {
 	var all []string
 	for _, text := range texts[:min(len(texts), maxImpersonated)] {
@@ -137,8 +137,8 @@ func boundedAll(texts []string) []string {
 	return all
 }
 
-// write writes an event. Requests go on when it cannot be written, as at the API
-// server; a person is told.
+// write writes an event. It logs an error and returns none: the request continues, as at
+// the API server.
 func (a *auditor) write(what audited) {
 	if a.to == nil {
 		return
@@ -154,6 +154,6 @@ func (a *auditor) write(what audited) {
 	}
 }
 
-// auditHeader is where the ID of an event is: towards the API server, and towards
-// the client.
+// auditHeader is the header with the ID of an audit event, in requests to the API server
+// and in answers to the client.
 var auditHeader = http.CanonicalHeaderKey(audit.HeaderAuditID)

@@ -30,14 +30,14 @@ const (
 	// tokenTTL and invalidTTL are how long the results of valid and invalid tokens are
 	// cached. A revoked token is accepted for at most tokenTTL.
 	tokenTTL, invalidTTL = 10 * time.Second, time.Second
-	// impersonationTTL is the same for a right to impersonate.
+	// impersonationTTL is how long a right to impersonate is cached.
 	impersonationTTL = 5 * time.Second
-	// impersonations bounds how many such rights are remembered.
+	// impersonations is the maximum number of cached rights to impersonate.
 	impersonations = 4096
 	// maxReview is the maximum size of the answer to a review, in bytes.
 	maxReview = 1 << 20
-	// maxImpersonated bounds for how many things one request may ask the right to
-	// impersonate: each is a question to the API server.
+	// maxImpersonated is the maximum number of rights to impersonate that one request may
+	// need. The proxy sends one access review to the API server for each right.
 	maxImpersonated = 64
 )
 
@@ -61,13 +61,13 @@ type identities struct {
 
 func newIdentities(host *url.URL, client http.RoundTripper, count func(hit bool)) *identities {
 	i := &identities{host: host, client: client, rights: utilcache.NewLRUExpireCache(impersonations), count: count, now: time.Now, accept: named}
-	// The library keeps hashes of tokens under a random key, and lets one of many
-	// that wait for the same token ask.
+	// The cache stores hashes of tokens under a random key, and sends one review for
+	// concurrent requests with the same token.
 	i.tokens = tokencache.New(authenticator.TokenFunc(i.review), false, tokenTTL, invalidTTL)
 	return i
 }
 
-// errDenied says that the API server did not take the token.
+// errDenied reports that the API server answered a review with 401 or 403.
 var errDenied = errors.New("the API server does not take the token")
 
 // review asks the API server for the user of a token.
@@ -92,22 +92,21 @@ func (i *identities) review(ctx context.Context, token string) (*authenticator.R
 	}}, true, nil
 }
 
-// bearer is the user of a token.
+// bearer is the user of a token, with the expiry of the token.
 type bearer struct {
 	user.Info
-	// expires is when the token says that it ends, in seconds since 1970; 0 if it does
-	// not say so.
+	// expires is the expiry in the token, in seconds since 1970; 0 if the token has none.
 	expires float64
 }
 
-// expired says whether the token has ended since the API server was asked about it.
+// expired reports whether the token has expired since the API server reviewed it.
 func (b *bearer) expired(now time.Time) bool {
 	return b.expires > 0 && float64(now.Unix()) >= b.expires
 }
 
 // who returns the user of a token, or a refusal if the token is not valid.
 func (i *identities) who(ctx context.Context, token string) (user.Info, error) {
-	i.count(true) // every look; review counts those that were in vain
+	i.count(true) // counts every lookup; review counts the cache misses
 	answer, ok, err := i.tokens.AuthenticateToken(ctx, token)
 	if err != nil {
 		return nil, unavailable(err)
@@ -133,8 +132,8 @@ func named(who user.Info) (user.Info, error) {
 	return who, nil
 }
 
-// expiry is when a token says of itself that it ends, in seconds since 1970; 0 if it
-// does not. Whether that can be trusted does not matter: it only ever refuses.
+// expiry returns the claim exp of a token, in seconds since 1970; 0 if the token has none.
+// The claim is not verified: the proxy uses it only to refuse a token.
 func expiry(token string) float64 {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -195,8 +194,8 @@ func (i *identities) mayBe(ctx context.Context, token string, who user.Info, as 
 	return nil
 }
 
-// attributes are the rights that the whole of it needs, as
-// k8s.io/apiserver/pkg/endpoints/filters/impersonation asks for them.
+// attributes returns the rights that the impersonation needs, as
+// k8s.io/apiserver/pkg/endpoints/filters/impersonation checks them.
 func (as *impersonation) attributes() ([]authorizationv1.ResourceAttributes, error) {
 	all := []authorizationv1.ResourceAttributes{{Verb: "impersonate", Resource: "users", Name: as.user}}
 	if namespace, name, err := serviceaccount.SplitUsername(as.user); err == nil {
@@ -225,7 +224,7 @@ func (as *impersonation) attributes() ([]authorizationv1.ResourceAttributes, err
 	return all, nil
 }
 
-// ask posts a review with the caller's token.
+// ask posts a review with the caller's token and decodes the answer.
 func (i *identities) ask(ctx context.Context, token, path string, question, answer runtime.Object) error {
 	body, err := runtime.Encode(protobufCodec, question)
 	if err != nil {

@@ -32,23 +32,24 @@ const (
 	byKind      = "shared kind"
 )
 
-// authorizationCache is the proxy's cache of namespaces, Tenants and RBAC, reduced to the fields that the
-// proxy needs.
+// authorizationCache is the proxy's cache of namespaces, Tenants and RBAC, reduced to the
+// fields that the proxy needs.
 type authorizationCache struct {
 	namespaces, tenants cache.SharedIndexInformer
 	clusterBound, bound cache.SharedIndexInformer
 	clusterRoles, roles cache.SharedIndexInformer
-	// profiles say which namespaces are the platform's.
+	// profiles holds the TenancyProfile, which names the platform's namespaces.
 	profiles cache.SharedIndexInformer
-	// globals and settings are Capsule's objects that share; nil without its layer.
+	// globals and settings hold Capsule's GlobalProxySettings and ProxySettings; nil unless
+	// [Options.Capsule] is set.
 	globals, settings cache.SharedIndexInformer
 	change            *changeSignal
 	history           *history
-	// begun says that everything has been read once.
+	// begun is true once all informers have synced.
 	begun atomic.Bool
 }
 
-// informerKind is a kind that the view has.
+// informerKind is a kind that the authorizationCache watches.
 type informerKind struct {
 	informer *cache.SharedIndexInformer
 	version  schema.GroupVersion
@@ -117,7 +118,7 @@ func (v *authorizationCache) newInformer(config *rest.Config, version schema.Gro
 	return informer, err
 }
 
-// sameForCache says whether an update changed nothing that is kept.
+// sameForCache reports whether an update changed no field that the cache keeps.
 func sameForCache(old, now any) bool {
 	a, okA := old.(runtime.Object)
 	b, okB := now.(runtime.Object)
@@ -130,7 +131,7 @@ func sameForCache(old, now any) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// trim removes the fields that the view does not need.
+// trim removes the fields that the cache does not need.
 func trim(o any) (any, error) {
 	meta := func(m metav1.ObjectMeta) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, ResourceVersion: m.ResourceVersion, UID: m.UID}
@@ -162,10 +163,10 @@ func trim(o any) (any, error) {
 	return o, nil
 }
 
-// tenantLabels make a namespace a tenant's.
+// tenantLabels are the labels that assign a namespace to a tenant.
 var tenantLabels = []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant}
 
-// indexTenant is the Tenant whose a namespace is.
+// indexTenant returns the name of a namespace's Tenant.
 func indexTenant(o any) ([]string, error) {
 	if ns, ok := o.(*corev1.Namespace); ok && ns.Labels[v1alpha1.LabelTenant] != "" {
 		return []string{ns.Labels[v1alpha1.LabelTenant]}, nil
@@ -202,7 +203,8 @@ func indexSubjects(o any) ([]string, error) {
 	return nil, nil
 }
 
-// indexBoth puts the namespace, which has no slash, before the subject.
+// indexBoth returns the keys of a RoleBinding's subjects with the namespace before each
+// key. The name of a namespace has no slash.
 func indexBoth(o any) ([]string, error) {
 	keys, err := indexSubjects(o)
 	b, ok := o.(*rbacv1.RoleBinding)
@@ -215,7 +217,7 @@ func indexBoth(o any) ([]string, error) {
 	return keys, nil
 }
 
-// indexRole is the kind and name of a binding's role.
+// indexRole returns the kind and the name of a binding's role.
 func indexRole(o any) ([]string, error) {
 	switch b := o.(type) {
 	case *rbacv1.ClusterRoleBinding:
@@ -237,8 +239,8 @@ func (v *authorizationCache) all() []cache.SharedIndexInformer {
 	return all
 }
 
-// run keeps the view until the context ends. It returns when everything has been
-// read once.
+// run starts the informers, which run until the context ends. It returns when all informers
+// have synced, or an error if the context ends before.
 func (v *authorizationCache) run(ctx context.Context) error {
 	for _, informer := range v.all() {
 		go informer.RunWithContext(ctx)
@@ -263,8 +265,8 @@ func (v *authorizationCache) ready() error {
 	return nil
 }
 
-// indexed returns what an index has under a key. An index that is not there is a
-// mistake of this file.
+// indexed returns the objects that an index has under a key. It panics if the index does
+// not exist, which is a mistake of this file.
 func indexed[T any](informer cache.SharedIndexInformer, index, key string) []T {
 	objects, err := informer.GetIndexer().ByIndex(index, key)
 	if err != nil {
@@ -339,15 +341,15 @@ func (v *authorizationCache) visible(who user.Info, q question) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// granted returns the namespaces in which counted bindings give a right to a user without a
-// cluster-wide right. The namespaces may not exist.
+// granted returns the namespaces in which effective bindings give a right to a user without
+// a cluster-wide right. The namespaces may not exist.
 func (v *authorizationCache) granted(who user.Info, q question) map[string]bool {
 	ofNamespace := q.group == "" && q.resource == "namespaces"
 	names := map[string]bool{}
 	rights := v.effectiveBindingsOf(who)
 	add := func(namespace string) {
 		if ofNamespace {
-			// The API server asks about a namespace inside of itself.
+			// The API server authorizes a request for a namespace in the namespace itself.
 			q.name = namespace
 		}
 		if namespace != "" && !names[namespace] && within(rights, who, q, namespace) {

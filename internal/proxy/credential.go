@@ -11,10 +11,11 @@ import (
 
 // credential is the credential of a request: a token or a client certificate, never both.
 type credential struct {
-	// token is a bearer token, wherever in the request it was.
+	// token is a bearer token, from the header Authorization or from the subprotocols of a
+	// websocket.
 	token string
-	// bearer says that it was in the header Authorization. Otherwise it is among
-	// the subprotocols of a websocket and goes on where it is.
+	// bearer is true if the token was in the header Authorization. The proxy passes the
+	// subprotocols of a websocket on unchanged.
 	bearer bool
 	// certified is the user of a verified client certificate; nil if there is a token.
 	certified user.Info
@@ -22,7 +23,8 @@ type credential struct {
 
 const (
 	protocolHeader = "Sec-Websocket-Protocol"
-	// protocolPrefix is before the token of a browser, which cannot set headers.
+	// protocolPrefix begins a subprotocol that holds a token. A browser sends its token in
+	// a subprotocol, because it cannot set headers.
 	protocolPrefix = "base64url.bearer.authorization.k8s.io."
 )
 
@@ -64,8 +66,9 @@ func readCredential(r *http.Request, certificates bool) (credential, error) {
 	return credential{}, badRequest("credentials", "the request has more than one credential: give a token or a client certificate, and a token in one place")
 }
 
-// bearerToken reads the value of a header Authorization. It is as strict as a
-// token allows, so that the API server cannot read another one, or none.
+// bearerToken returns the token in the value of a header Authorization. It accepts only the
+// characters that a token may have, so that the API server cannot read another token, or
+// none.
 func bearerToken(value string) (string, error) {
 	kind, token, _ := strings.Cut(value, " ")
 	if !strings.EqualFold(kind, "Bearer") || token == "" {
@@ -79,8 +82,8 @@ func bearerToken(value string) (string, error) {
 	return token, nil
 }
 
-// protocolToken reads the token that a websocket has among its subprotocols, as
-// k8s.io/apiserver/pkg/authentication/request/websocket does; "" is none.
+// protocolToken returns the token among the subprotocols of a websocket, as
+// k8s.io/apiserver/pkg/authentication/request/websocket reads it, and "" if there is none.
 func protocolToken(r *http.Request) (string, error) {
 	token, others := "", 0
 	for _, value := range r.Header[protocolHeader] {
@@ -111,7 +114,7 @@ func protocolToken(r *http.Request) (string, error) {
 	return token, nil
 }
 
-// isUpgrade says whether a request wants to become another protocol.
+// isUpgrade reports whether a request asks to upgrade to another protocol.
 func isUpgrade(r *http.Request) bool {
 	if r.Header.Get("Upgrade") == "" {
 		return false
@@ -126,8 +129,8 @@ func isUpgrade(r *http.Request) bool {
 	return false
 }
 
-// checkHops refuses a header Connection that names headers which are to be taken
-// off on the way: with Impersonate-User gone, the request would be another one.
+// checkHops refuses a header Connection that names other headers. The next hop would remove
+// these headers, and the request would mean something else without Impersonate-User.
 func checkHops(r *http.Request) error {
 	for _, value := range r.Header["Connection"] {
 		for option := range strings.SplitSeq(value, ",") {

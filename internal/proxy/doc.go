@@ -6,16 +6,21 @@
 //
 // The proxy passes a request on with the caller's own token. The API server authenticates,
 // authorizes and audits the caller, so that a mistake of this package cannot give a caller
-// more rights. The proxy reads namespaces, Tenants and RBAC, and no Secrets. It impersonates
-// users for client certificates only: see [Options.ClientCertificates].
+// more rights. The proxy reads namespaces, Tenants, TenancyProfiles, RBAC and the kinds
+// that are shared, and no Secrets. It impersonates users for client certificates only: see
+// [Options.ClientCertificates].
 //
 // # Requests that the proxy answers
 //
-// The proxy answers a list, watch or get for which a [Rule] exists and to which the caller
-// has no right. It authenticates the caller by a SelfSubjectReview with the caller's token,
-// adds a selector to the request, and sends the request with its own credentials. It streams
-// the API server's answer without parsing it, so that tables, protobuf, pages, resource
-// versions and bookmarks stay unchanged.
+// The proxy answers a list, watch or get to which the caller has no right, if the kind has
+// a [Rule] or if objects of the kind are shared with the caller. It authenticates the
+// caller by a SelfSubjectReview with the caller's token, adds a selector to the request,
+// and sends the request with its own credentials. It streams the API server's answer
+// without parsing it, so that tables, protobuf, pages, resource versions and bookmarks stay
+// unchanged. Only if a user also sees namespaces of other tenants does it parse answers,
+// because no single selector selects these namespaces.
+//
+// Package fanout answers lists and watches in all namespaces with the caller's own token.
 //
 // docs/design/proxy.md gives the reasons.
 package proxy

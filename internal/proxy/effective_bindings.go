@@ -11,21 +11,21 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// fluxNamespaceLabels are the labels by which Flux says which Kustomization or
-// HelmRelease applied an object.
+// fluxNamespaceLabels are the labels in which Flux stores the namespace of the
+// Kustomization or HelmRelease that applied an object.
 var fluxNamespaceLabels = []string{"kustomize.toolkit.fluxcd.io/namespace", "helm.toolkit.fluxcd.io/namespace"}
 
 // platformLabels mark a RoleBinding as the platform's: the rule "managed" of
 // internal/admission lets only the platform write these labels in a tenant's namespace.
 var platformLabels = append([]string{tenancy.LabelManaged}, fluxNamespaceLabels...)
 
-// effectiveBindings evaluates the rights of a caller that decide what the proxy shows the caller. A
-// tenant may be able to create RoleBindings in its namespaces for any subject. A binding for
-// a group of all users would add the tenant's objects to the lists of all users, and would
-// end their watches with each change of the binding. So the proxy counts a binding in a
-// tenant's namespace only if the caller belongs to the tenant, if the platform made the
-// binding, or if the binding names the caller as a user. A right that the proxy does not
-// count is still a right at the API server.
+// effectiveBindings evaluates the rights of a caller that decide what the proxy shows the
+// caller. A tenant may be able to create RoleBindings in its namespaces for any subject. A
+// binding for a group of all users would add the tenant's objects to the lists of all
+// users, and would end their watches with each change of the binding. So the proxy counts a
+// binding in a tenant's namespace only if the caller belongs to the tenant, if the platform
+// made the binding, or if the binding names the caller as a user. A right that the proxy
+// does not count is still a right at the API server.
 type effectiveBindings struct {
 	*authorizationCache
 	self string   // the key of the caller's name
@@ -83,7 +83,7 @@ func (v *authorizationCache) writer(b *rbacv1.RoleBinding) (tenant string, byTen
 	return tenant, (tenant != "" || !known) && !v.ofPlatform(b.Labels)
 }
 
-// ofPlatform says whether a RoleBinding with these labels is the platform's.
+// ofPlatform reports whether a RoleBinding with these labels is the platform's.
 func (v *authorizationCache) ofPlatform(set map[string]string) bool {
 	if set[tenancy.LabelManaged] == tenancy.ManagedValue {
 		return true
@@ -94,7 +94,7 @@ func (v *authorizationCache) ofPlatform(set map[string]string) bool {
 	})
 }
 
-// onlyLabels leaves of labels those that are kept.
+// onlyLabels copies the labels in kept to the metadata of an object.
 func onlyLabels(meta *metav1.ObjectMeta, from map[string]string, kept []string) {
 	for _, label := range kept {
 		if value, ok := from[label]; ok {

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// lag bounds how much later than the API server this program hears of a right.
+	// lag is the maximum delay between a change of a right at the API server and its
+	// arrival in the cache.
 	lag = time.Second
 	// maxMarks is the maximum number of subjects in the history, and maxNamed the maximum
 	// number of subjects that one tenant's objects name.
@@ -30,7 +31,7 @@ const (
 // for the objects, because the objects have not changed. The client has to list again.
 type history struct {
 	mu sync.Mutex
-	// start is the resource version before which nothing is known.
+	// start is the resource version before which changes are unknown.
 	start uint64
 	// rights holds the changes of rights by subject, spaces the changes of the namespaces
 	// that a subject may see. spaces matters only for lists of namespaces.
@@ -41,15 +42,15 @@ type history struct {
 	count map[string]int // of named, by tenant
 }
 
-// historyMark is the newest change that has been heard of: its resource version and when the
-// last one was heard of, which may be another, as what one informer says may be older
-// than what another has said before.
+// historyMark is the resource version of the newest change, and the time at which the last
+// change arrived. The last change to arrive may be older than the newest one, because each
+// informer receives changes separately.
 type historyMark struct {
 	version uint64
 	heard   time.Time
 }
 
-// with is the mark after one more change.
+// with returns the mark after one more change.
 func (m historyMark) with(later historyMark) historyMark {
 	return historyMark{max(m.version, later.version), later.heard}
 }
@@ -70,14 +71,14 @@ func newHistory() *history {
 	return &history{rights: map[string]historyMark{}, spaces: map[string]historyMark{}, named: map[namedKey]namedMark{}, count: map[string]int{}}
 }
 
-// begin forgets everything: nothing is known about before the version.
+// begin marks all changes before a resource version as unknown.
 func (h *history) begin(version uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.start = max(h.start, version)
 }
 
-// note remembers a change of rights, or of a namespace, for the subjects.
+// note stores a change of rights, or of a namespace if space is true, for the subjects.
 func (h *history) note(version uint64, keys []string, space bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,7 +122,7 @@ func (h *history) noteNamed(version uint64, tenant string, keys []string, space 
 	}
 }
 
-// leave drops one of the users that a tenant's objects name.
+// leave subtracts one user from the count of the users that a tenant's objects name.
 func (h *history) leave(tenant string) {
 	if h.count[tenant]--; h.count[tenant] <= 0 {
 		delete(h.count, tenant)
@@ -163,7 +164,7 @@ func continued(version string, initial bool) (uint64, bool) {
 	return n, err == nil && n > 0 && !initial
 }
 
-// noted remembers a change of an object that the view has.
+// noted stores a change of a cached object in the history, and announces the change.
 func (v *authorizationCache) noted(old, now any) {
 	defer v.change.fire()
 	var version uint64
@@ -171,7 +172,7 @@ func (v *authorizationCache) noted(old, now any) {
 	space := false
 	for _, o := range []any{old, now} {
 		if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-			// When it went is not known.
+			// The resource version of the deletion is unknown.
 			o, version = gone.Obj, max(version, v.version())
 		}
 		if meta, ok := o.(metav1.Object); ok {
@@ -184,7 +185,8 @@ func (v *authorizationCache) noted(old, now any) {
 		case *v1beta1.GlobalProxySettings, *v1beta1.ProxySetting:
 			c.add(append(subjectsOf(o), v.notifiedChanges()...)...)
 		case *v1alpha1.TenancyProfile:
-			// Whose bindings are the platform's concerns everybody.
+			// The profile decides which bindings are the platform's. This concerns all
+			// users.
 			v.history.begin(version)
 		case *rbacv1.ClusterRoleBinding:
 			c.add(subjectKeys(o.Subjects, "")...)
@@ -200,7 +202,7 @@ func (v *authorizationCache) noted(old, now any) {
 		}
 	}
 	if ns, ok := now.(*corev1.Namespace); ok && old != nil {
-		// Its accounts belong to another tenant now.
+		// The service accounts of the namespace may belong to another tenant now.
 		v.history.note(version, []string{groupKey(serviceaccount.MakeNamespaceGroupName(ns.Name))}, false)
 	}
 	if len(c.keys) > 0 {
@@ -241,7 +243,7 @@ func (v *authorizationCache) holdersOf(c *concern, b *rbacv1.RoleBinding) {
 	}
 }
 
-// holders adds the subjects that have a role, wherever.
+// holders adds the subjects of all bindings of a role.
 func (v *authorizationCache) holders(c *concern, role string) {
 	for _, b := range indexed[*rbacv1.RoleBinding](v.bound, byRole, role) {
 		v.holdersOf(c, b)
@@ -297,7 +299,7 @@ func (v *authorizationCache) notifiedChanges() []string {
 	return keys
 }
 
-// version is the newest resource version that the view has heard of.
+// version returns the newest resource version that an informer has received.
 func (v *authorizationCache) version() uint64 {
 	newest := uint64(0)
 	for _, informer := range v.all() {

@@ -16,7 +16,8 @@ import (
 type impersonation struct {
 	user, uid string
 	groups    []string
-	// extra is by key as in the header's name: in lower case, still escaped.
+	// extra maps keys to values. A key is as in the header's name: in lower case and
+	// escaped.
 	extra map[string][]string
 }
 
@@ -121,7 +122,7 @@ func (as *impersonation) identity() (user.Info, error) {
 	return &user.DefaultInfo{Name: as.user, UID: as.uid, Groups: groups}, nil
 }
 
-// strip takes the headers off.
+// stripImpersonation removes the impersonation headers.
 func stripImpersonation(h http.Header) {
 	for name := range h {
 		if strings.HasPrefix(name, "Impersonate") {

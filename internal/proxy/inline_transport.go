@@ -22,8 +22,7 @@ import (
 )
 
 const (
-	// idleTimeout is how long a connection to the API server is kept for another
-	// request.
+	// idleTimeout is how long an idle connection to the API server is kept.
 	idleTimeout = 90 * time.Second
 	// maxAnswerHeader is the maximum size of an answer's header, in bytes, and
 	// maxInformational the maximum number of informational answers before it. Both values
@@ -31,13 +30,14 @@ const (
 	maxAnswerHeader, maxInformational = 10 << 20, 5
 )
 
-// inlineTransport is a transport for requests without a body: it writes the request and reads the
-// answer in the goroutine of the caller, over a connection that no other request uses
-// meanwhile. net/http has two goroutines for each connection, and passing a request and
-// its answer between the three took a quarter of the time that the proxy adds to a GET.
-// All other requests use the transport of net/http.
+// inlineTransport is a transport for requests without a body: it writes the request and
+// reads the answer in the goroutine of the caller, over a connection that serves no other
+// request at the same time. net/http has two goroutines for each connection, and passing a
+// request and its answer between the three took a quarter of the time that the proxy adds
+// to a GET. All other requests use the transport of net/http.
 //
-// brief writes and parses messages with net/http, which decides where a message ends.
+// inlineTransport writes and parses messages with net/http, which decides where a message
+// ends.
 type inlineTransport struct {
 	other   http.RoundTripper
 	host    *url.URL
@@ -45,11 +45,11 @@ type inlineTransport struct {
 	dialer  tls.Dialer
 
 	mu   sync.Mutex
-	idle []*inlineConn // the last used connection is at the end
+	idle []*inlineConn // the most recently used connection is the last
 }
 
-// newInlineTransport makes a way to a host that is reached by TLS. Other hosts, and those
-// behind a proxy of the environment, are left to the other way.
+// newInlineTransport returns a transport to a host with TLS. It returns other for a host
+// without TLS, and for a host that the environment reaches through a proxy.
 func newInlineTransport(host *url.URL, config *tls.Config, dialer *net.Dialer, other *http.Transport) (http.RoundTripper, error) {
 	by, err := other.Proxy(&http.Request{URL: host})
 	if err != nil {
@@ -69,8 +69,8 @@ func newInlineTransport(host *url.URL, config *tls.Config, dialer *net.Dialer, o
 	}, nil
 }
 
-// RoundTrip implements http.RoundTripper. Like net/http's, it sends a request again
-// that a connection which has been idle was closed for.
+// RoundTrip implements http.RoundTripper. Like the transport of net/http, it sends a
+// request again if an idle connection was closed before it answered.
 func (b *inlineTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !b.takes(r) {
 		return b.other.RoundTrip(r)
@@ -88,7 +88,7 @@ func (b *inlineTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return conn.roundTrip(r)
 }
 
-// takes says whether a request goes this way.
+// takes reports whether this transport sends a request itself.
 func (b *inlineTransport) takes(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.Body == nil || r.Body == http.NoBody) &&
 		r.ContentLength == 0 && len(r.TransferEncoding) == 0 && len(r.Trailer) == 0 &&
@@ -108,7 +108,7 @@ func (b *inlineTransport) dial(ctx context.Context) (*inlineConn, error) {
 	return c, nil
 }
 
-// reuse takes a connection that is idle; nil if there is none.
+// reuse returns an idle connection, or nil if there is none.
 func (b *inlineTransport) reuse() *inlineConn {
 	for {
 		b.mu.Lock()
@@ -121,7 +121,7 @@ func (b *inlineTransport) reuse() *inlineConn {
 		b.idle[last] = nil
 		b.idle = b.idle[:last]
 		b.mu.Unlock()
-		// Its time may have come just now.
+		// The timer may have fired just now.
 		if conn.expire.Stop() && conn.quiet() {
 			return conn
 		}
@@ -129,7 +129,7 @@ func (b *inlineTransport) reuse() *inlineConn {
 	}
 }
 
-// keep keeps a connection for the next request.
+// keep adds a connection to the idle connections.
 func (b *inlineTransport) keep(conn *inlineConn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,24 +158,25 @@ func (b *inlineTransport) drop(conn *inlineConn) {
 	_ = conn.Close()
 }
 
-// inlineConn is a connection that one request at a time uses.
+// inlineConn is a connection that serves one request at a time.
 type inlineConn struct {
 	*tls.Conn
 	way    *inlineTransport
 	reader *bufio.Reader
 	writer *bufio.Writer
-	expire *time.Timer // nil until it has been idle
-	// left is how many bytes may still be read.
+	expire *time.Timer // nil before the connection is idle for the first time
+	// left is the number of bytes that may still be read.
 	left int64
-	// answered says that something has come for the request that is under way.
+	// answered is true once bytes of the answer to the current request have arrived.
 	answered bool
-	// under is the context of the request; release ends that it ends the connection,
-	// and says false if it does so already.
+	// under is the context of the request. The end of the context interrupts the
+	// connection. release cancels this, and returns false if the connection is interrupted
+	// already.
 	under   context.Context
 	release func() bool
 }
 
-// Read implements io.Reader for the reader.
+// Read implements io.Reader. It returns an error after left bytes.
 func (c *inlineConn) Read(p []byte) (int, error) {
 	if c.left <= 0 {
 		return 0, errors.New("the header of the answer is too large")
@@ -186,8 +187,8 @@ func (c *inlineConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// roundTrip sends a request and reads the header of its answer. After an error the
-// connection is closed.
+// roundTrip sends a request and reads the header of its answer. It closes the connection
+// after an error.
 func (c *inlineConn) roundTrip(r *http.Request) (*http.Response, error) {
 	c.answered, c.left = false, maxAnswerHeader
 	c.under = r.Context()
@@ -195,7 +196,7 @@ func (c *inlineConn) roundTrip(r *http.Request) (*http.Response, error) {
 	response, err := c.exchange(r)
 	if err != nil {
 		c.end(false)
-		return nil, cmp.Or(c.under.Err(), err) // not the deadline that is set with the former
+		return nil, cmp.Or(c.under.Err(), err) // prefer the context's error to the error of the deadline
 	}
 	c.left = math.MaxInt64
 	keep := !response.Close && !r.Close
@@ -229,7 +230,7 @@ func (c *inlineConn) exchange(r *http.Request) (*http.Response, error) {
 	return nil, errors.New("the API server does not come to its answer")
 }
 
-// expiredDeadline is a deadline after which nothing is waited for.
+// expiredDeadline is in the past: reads and writes return at once.
 var expiredDeadline = time.Unix(1, 0)
 
 // quiet reports whether an idle connection can be used: it is open and has no unread
@@ -262,8 +263,8 @@ func (c *inlineConn) quiet() bool {
 	return err == nil && nothing
 }
 
-// end ends the use of a connection. It is kept if the answer has been read to its
-// end and nothing came after it.
+// end ends the use of a connection. It keeps the connection if keep is true, if the context
+// has not ended and if no unread bytes are left. Otherwise it closes the connection.
 func (c *inlineConn) end(keep bool) {
 	if c.release() && keep && c.reader.Buffered() == 0 {
 		c.way.keep(c)
@@ -272,7 +273,7 @@ func (c *inlineConn) end(keep bool) {
 	_ = c.Close()
 }
 
-// inlineBody is the body of an answer, which ends the use of its connection.
+// inlineBody is the body of an answer. Its end, or Close, ends the use of the connection.
 type inlineBody struct {
 	io.ReadCloser
 	conn  *inlineConn
@@ -295,7 +296,8 @@ func (b *inlineBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. An answer that was not read to its end is not waited for.
+// Close implements io.Closer. If the answer was not read to its end, Close closes the
+// connection.
 func (b *inlineBody) Close() error {
 	if b.ended.CompareAndSwap(false, true) {
 		b.conn.end(false)

@@ -17,10 +17,11 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// serveAllNamespaces answers a list or watch of all namespaces with the objects of the namespaces that
-// the caller may read. It uses the caller's own credentials. It returns false for a
-// cluster-scoped kind, for a caller without a right in any namespace, and for a caller with
-// a client certificate, which the proxy cannot pass on. The API server then answers.
+// serveAllNamespaces answers a list or watch of all namespaces with the objects of the
+// namespaces that the caller may read. It uses the caller's own credentials. It returns
+// false for a cluster-scoped kind, for a caller without a right in any namespace, and for a
+// caller with a client certificate, which the proxy cannot pass on. The API server then
+// answers.
 func (p *Proxy) serveAllNamespaces(w http.ResponseWriter, r *http.Request, c *requestCall, who user.Info) (bool, error) {
 	if c.credential.certified != nil {
 		return false, nil
@@ -64,15 +65,16 @@ func (p *Proxy) serveAllNamespaces(w http.ResponseWriter, r *http.Request, c *re
 	}), nil
 }
 
-// identityText is a text that no other identity has.
+// identityText returns a text of a user's name, UID and groups. Two identities have
+// different texts.
 func identityText(who user.Info) string {
 	groups := append([]string(nil), who.GetGroups()...)
 	sort.Strings(groups)
 	return strings.Join(append([]string{who.GetName(), who.GetUID()}, groups...), "\x00")
 }
 
-// namespacedKinds reports which kinds are namespaced. It reads the API server's discovery again for
-// each unknown kind, so that it knows a new kind at once.
+// namespacedKinds reports which kinds are namespaced. It reads the API server's discovery
+// again for each unknown kind, so that it knows a new kind at once.
 type namespacedKinds struct {
 	client discovery.DiscoveryInterface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
@@ -86,7 +88,8 @@ func newKinds(config *rest.Config) (namespacedKinds, error) {
 	return namespacedKinds{client, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))}, nil
 }
 
-// find is the version of a kind that is served first; nil if there is no such kind.
+// find returns the mapping of the preferred version of a kind, or nil if the kind does not
+// exist.
 func (k namespacedKinds) find(group, resource string) *apimeta.RESTMapping {
 	kind, err := k.mapper.KindFor(schema.GroupVersionResource{Group: group, Resource: resource})
 	if err != nil {
@@ -104,7 +107,7 @@ func (k namespacedKinds) namespaced(group, resource string) bool {
 	return mapping != nil && mapping.Scope.Name() == apimeta.RESTScopeNameNamespace
 }
 
-// inCluster is a kind that is in no namespace.
+// inCluster returns the resource of a cluster-scoped kind, and false for all other kinds.
 func (k namespacedKinds) inCluster(group, resource string) (schema.GroupVersionResource, bool) {
 	mapping := k.find(group, resource)
 	if mapping == nil || mapping.Scope.Name() != apimeta.RESTScopeNameRoot || mapping.Resource.Group != group || mapping.Resource.Resource != resource {
@@ -113,8 +116,8 @@ func (k namespacedKinds) inCluster(group, resource string) (schema.GroupVersionR
 	return mapping.Resource, true
 }
 
-// joins says whether a question is about a list or watch in all namespaces that the
-// proxy answers from some.
+// joins reports whether a question is about a list or watch in all namespaces that the
+// proxy answers with the objects of some namespaces.
 func (p *Proxy) joins(who user.Info, a *authorizationv1.ResourceAttributes) bool {
 	if a == nil || (a.Verb != "list" && a.Verb != "watch") || a.Name != "" || a.Subresource != "" || a.Namespace != "" ||
 		p.rules[schema.GroupResource{Group: a.Group, Resource: a.Resource}] != nil {

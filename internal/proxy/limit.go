@@ -7,10 +7,10 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// flowDistinguisher returns the key under which the limits count a user. The service accounts of a tenant
-// have one key, and so have the service accounts of a namespace without a tenant, because an
-// account there can create more accounts. Callers use the same key for take and giveBack: a
-// namespace may join a tenant in between.
+// flowDistinguisher returns the key under which the limits count a user. The service
+// accounts of a tenant have one key, and so have the service accounts of a namespace
+// without a tenant, because an account there can create more accounts. Callers use the same
+// key for take and giveBack: a namespace may join a tenant in between.
 func (v *authorizationCache) flowDistinguisher(who user.Info) string {
 	namespace, _, err := serviceaccount.SplitUsername(who.GetName())
 	if err != nil {

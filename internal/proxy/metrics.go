@@ -15,8 +15,7 @@ type metrics struct {
 	watches    prometheus.Gauge
 }
 
-// newMetrics makes the metrics, none of which has a label that a client can choose
-// the values of.
+// newMetrics returns registered metrics. A client cannot choose the value of any label.
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{

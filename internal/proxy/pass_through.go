@@ -23,13 +23,13 @@ type transports struct {
 	// short serves upgrades and requests with a short answer. It uses HTTP/1.1, which is
 	// faster for them and needed for upgrades. See [inlineTransport].
 	short http.RoundTripper
-	// long is for watches, many of which share a connection.
+	// long serves watches over HTTP/2, so that many watches share a connection.
 	long http.RoundTripper
-	// own has the proxy's credentials, ownLong the same for watches.
+	// own and ownLong are short and long with the proxy's credentials.
 	own, ownLong http.RoundTripper
 }
 
-// newTransports makes the ways to the API server.
+// newTransports returns the transports to the API server.
 func newTransports(config *rest.Config) (transports, error) {
 	var t transports
 	nobody := rest.AnonymousClientConfig(config)
@@ -52,8 +52,9 @@ func newTransports(config *rest.Config) (transports, error) {
 	return t, nil
 }
 
-// newTransport makes a way with the credentials of the configuration. Other than
-// client-go's it keeps as many connections as requests are let through.
+// newTransport returns a transport with the credentials of the configuration. Unlike
+// client-go's transport, it keeps as many idle connections as there may be requests in
+// flight.
 func newTransport(config *rest.Config, http2 bool) (http.RoundTripper, error) {
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
@@ -70,7 +71,7 @@ func newTransport(config *rest.Config, http2 bool) (http.RoundTripper, error) {
 		// Compressed answers pass unchanged.
 		DisableCompression: true,
 		ForceAttemptHTTP2:  http2,
-		// A connection that has died must not keep its watches waiting.
+		// Pings detect a dead connection, so that its watches end.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: keepAlive, PingTimeout: dialTimeout},
 	}
 	if http2 {
@@ -92,7 +93,7 @@ const (
 	keepAlive   = 30 * time.Second
 )
 
-// RoundTrip sends a request on its way.
+// RoundTrip sends a request by the transport for its verb and credential.
 func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := callFrom(r.Context())
 	switch {
@@ -108,7 +109,7 @@ func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.short.RoundTrip(r)
 }
 
-// newPass makes what passes requests on as they are, for the caller.
+// newPass returns the reverse proxy for requests that the proxy does not answer itself.
 func (p *Proxy) newPass() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport:  &p.transports,
@@ -142,7 +143,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	pr.Out.URL.Scheme, pr.Out.URL.Host, pr.Out.Host = p.host.Scheme, p.host.Host, ""
 	pr.Out.URL.RawQuery = pr.In.URL.RawQuery
 	for name := range pr.Out.Header {
-		// Names of a front proxy, which we are not.
+		// Only a front proxy may set these headers, and this proxy is none.
 		if strings.HasPrefix(name, "X-Remote-") {
 			delete(pr.Out.Header, name)
 		}
@@ -161,16 +162,16 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	}
 }
 
-// drainable is the body of a watch, which can be ended in good order: clients go on
-// with another one.
+// drainable is the body of a watch that the proxy can end with io.EOF, so that the client
+// starts another watch.
 type drainable struct {
 	io.ReadCloser
 	stopped atomic.Bool
 	done    context.CancelFunc
 }
 
-// newDrainable ends the body when over returns true, which returns when its context
-// ends.
+// newDrainable returns a body that ends when over returns true. over returns false when its
+// context ends.
 func newDrainable(ctx context.Context, body io.ReadCloser, over func(context.Context) bool) io.ReadCloser {
 	ctx, done := context.WithCancel(ctx)
 	d := &drainable{ReadCloser: body, done: done}
@@ -196,7 +197,7 @@ func (d *drainable) Close() error {
 	return d.ReadCloser.Close()
 }
 
-// buffers are the buffers that answers are copied with.
+// buffers is a pool of the buffers for copying answers.
 type buffers struct{ pool sync.Pool }
 
 const bufferSize = 16 << 10

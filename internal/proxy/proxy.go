@@ -25,40 +25,42 @@ import (
 // Options configures a [Proxy]. Config is required; the zero values of all other fields
 // are the defaults.
 type Options struct {
-	// Config leads to the API server, with the proxy's own credentials. The
+	// Config is the connection to the API server, with the proxy's own credentials. Its
 	// address must have no path.
 	Config *rest.Config
-	// Rules are for cluster-scoped kinds beside namespaces and Tenants.
+	// Rules are additional rules for cluster-scoped kinds other than namespaces and
+	// Tenants.
 	Rules []Rule
-	// ClientCertificates makes a client certificate that the TLS listener has
-	// verified a credential. The API server cannot see it, so the proxy
-	// impersonates the user, for which it needs the right.
+	// ClientCertificates accepts a client certificate that the TLS listener has verified as
+	// a credential. The API server does not receive the certificate, so the proxy
+	// impersonates the user and needs the right to do so.
 	ClientCertificates bool
-	// Capsule also reads ProxySettings and GlobalProxySettings of Capsule's
-	// (capsule.clastix.io), whose CRDs have to be there.
+	// Capsule also reads Capsule's ProxySettings and GlobalProxySettings
+	// (capsule.clastix.io), whose CRDs must exist.
 	Capsule bool
-	// MaxInFlight bounds the requests at a time that are no watches, upgrades or
-	// logs; 0 is 400, as at the API server.
+	// MaxInFlight is the maximum number of concurrent requests other than watches, upgrades
+	// and logs; 0 means 400, the API server's default.
 	MaxInFlight int
 	// MaxWatches is the maximum number of open watches of one user that the proxy answers,
-	// and of open watches, logs and upgraded connections that it passes on; 0 is 1,000. The
-	// service accounts of a tenant, or of a namespace without a tenant, count as one user.
+	// and of open watches, logs and upgraded connections that it passes on; 0 means 1,000.
+	// The service accounts of a tenant, or of a namespace without a tenant, count as one
+	// user.
 	MaxWatches int
-	// MaxLists bounds the lists that the proxy answers for one user at a time,
-	// since to the API server they are all the proxy's; 0 is 50.
+	// MaxLists is the maximum number of lists that the proxy answers for one user at a
+	// time; 0 means 50. To the API server, the lists of all users come from the proxy.
 	MaxLists int
-	// Registry is where the metrics are registered; nil is a new one.
+	// Registry registers the metrics; nil means a new registry.
 	Registry prometheus.Registerer
-	// Audit gets an event of audit.k8s.io/v1, as a line of JSON, for each request
-	// that the proxy answers or refuses itself: the API server's own log does not
-	// name the caller of these. nil is nowhere.
+	// Audit receives audit events (audit.k8s.io/v1, one per line of JSON) for each request
+	// that the proxy answers or refuses itself: the API server's own log does not name the
+	// caller of these requests. nil discards the events.
 	Audit io.Writer
 	// Log receives warnings and errors and, at debug level, every request. The proxy logs
 	// no token, query or body. nil discards all messages.
 	Log *slog.Logger
 }
 
-// The API server's own bounds.
+// Limits of requests. defaultInFlight and maxBody are the API server's defaults.
 const (
 	defaultInFlight = 400
 	maxBody         = 3 << 20
@@ -67,15 +69,15 @@ const (
 	// writeTimeout is the maximum time that a client may take to read a part of an answer.
 	// It frees the memory of answers that a client does not read.
 	writeTimeout = 60 * time.Second
-	// inFlightShare is the part of the requests in flight that one user may have:
-	// one of four.
+	// inFlightShare divides MaxInFlight: one user may have a quarter of the requests in
+	// flight.
 	inFlightShare = 4
 )
 
-// AnswerTimeout is the WriteTimeout of a server of a [Proxy]: how long after the
-// beginning of a request the last of its answer may be sent, which the Proxy cannot
-// bound itself. It leaves time to say that the API server has not answered in time. The
-// Proxy takes it off watches, upgrades and logs.
+// AnswerTimeout is the WriteTimeout of an http.Server that serves a [Proxy]: the maximum
+// time from the start of a request to the last byte of its answer. The Proxy cannot set
+// this limit itself. The value leaves time to report that the API server has not answered
+// in time. The Proxy removes the limit for watches, upgrades and logs.
 const AnswerTimeout = requestTimeout + 5*time.Second
 
 const (
@@ -86,11 +88,12 @@ const (
 	maxAllWatches = 10_000
 )
 
-// slowness is how slow clients may be: bodyTimeout and writeTimeout, other than in
+// slowness holds the time limits for slow clients: bodyTimeout and writeTimeout, except in
 // tests.
 type slowness struct{ body, write time.Duration }
 
-// Proxy is the handler of all requests. Run it before it serves.
+// Proxy is the http.Handler of all requests. Until Run has filled the caches, the Proxy
+// refuses the reads that need them.
 type Proxy struct {
 	options                  Options
 	host                     *url.URL
@@ -110,17 +113,17 @@ type Proxy struct {
 	inFlight                 chan struct{}
 	watches                  *quota
 	lists                    *quota
-	perUser                  *quota // of the requests in flight
+	perUser                  *quota // limits the requests in flight
 	opening                  *watchGate
 	audit                    *auditor
 	checks                   []requestCheck
 	slow                     slowness
-	reauthenticationInterval time.Duration // defaultReauthenticationInterval, other than in tests
+	reauthenticationInterval time.Duration // defaultReauthenticationInterval, except in tests
 	draining                 chan struct{}
 	drainOnce                sync.Once
 }
 
-// New makes a proxy. It makes no connection.
+// New returns a Proxy. It opens no connection.
 func New(o Options) (*Proxy, error) {
 	host, _, err := rest.DefaultServerUrlFor(o.Config)
 	if err != nil {
@@ -181,8 +184,9 @@ func New(o Options) (*Proxy, error) {
 // filled, or with the context's error if the context ends before.
 func (p *Proxy) Run(ctx context.Context) error { return p.view.run(ctx) }
 
-// Ready says why the proxy cannot work: it asks the API server, for at most as long
-// as the context lasts.
+// Ready returns an error if the proxy is stopping, if it has not filled its caches, or if
+// the API server is not ready. It sends a request to the API server, and returns when the
+// context ends at the latest.
 func (p *Proxy) Ready(ctx context.Context) error {
 	select {
 	case <-p.draining:
@@ -207,8 +211,8 @@ func (p *Proxy) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Drain ends all watches in good order and makes [Proxy.Ready] fail. Requests are
-// answered all the same.
+// Drain ends all watches without an error, so that clients start new ones, and makes
+// [Proxy.Ready] fail. The proxy continues to answer requests.
 func (p *Proxy) Drain() { p.drainOnce.Do(func() { close(p.draining) }) }
 
 // Visible returns the sorted namespaces in which RBAC lets a user do something with a kind,
@@ -237,7 +241,7 @@ func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 				p.log.Error("a request made the proxy panic", "reason", reason)
 			}
 			if w.code != 0 {
-				panic(http.ErrAbortHandler) // ends the connection: the answer is not whole
+				panic(http.ErrAbortHandler) // closes the connection: the answer is incomplete
 			}
 			p.refuse(w, r, unavailable(errors.New("the proxy has a fault")))
 		}
@@ -323,7 +327,7 @@ func (p *Proxy) serve(w *recorder, r *http.Request, c *requestCall) error {
 	return nil
 }
 
-// boundBody bounds the size of a body and how long it may take.
+// boundBody limits the size of a request's body and the time to read it.
 func (p *Proxy) boundBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
@@ -348,12 +352,12 @@ func settleImpersonation(r *http.Request, c *requestCall) error {
 	return nil
 }
 
-// refuse tells the client about an error.
+// refuse answers a request with the Status of an error.
 func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused := asRefusal(err)
 	if recorded, ok := w.(*recorder); ok {
 		if recorded.code != 0 {
-			return // something has been said already
+			return // the header has been sent
 		}
 		recorded.answer, recorded.reason = "refused", refused.label
 		w.Header().Set(auditHeader, recorded.auditID())

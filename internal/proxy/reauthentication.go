@@ -8,20 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// defaultReauthenticationInterval is the interval, with a jitter of a tenth, at which the credential of an open
-// watch is checked again. The API server checks a credential only when a watch begins, and
-// the watches that the proxy answers run with the proxy's credentials: only the proxy can
-// end them.
+// defaultReauthenticationInterval is the interval, with a jitter of a tenth, at which the
+// proxy checks the credential of an open watch again. The API server checks a credential
+// only when a watch begins, and the watches that the proxy answers run with the proxy's
+// credentials: only the proxy can end them.
 const defaultReauthenticationInterval = time.Minute
 
-// untilReauthentication returns the time until the next check of a watch's credential. The jitter
-// spreads the checks of watches that began together.
+// untilReauthentication returns the time until the next check of a watch's credential. The
+// jitter spreads the checks of watches that began together.
 func (p *Proxy) untilReauthentication() time.Duration {
 	return wait.Jitter(p.reauthenticationInterval, 0.1)
 }
 
-// isUnauthorized waits until a watch is to end in good order: because the proxy stops, or
-// because of its caller. It returns false when the context ends before.
+// isUnauthorized waits until the proxy stops or the caller's credential is revoked, and
+// returns true: the watch has to end. It returns false if the context ends before.
 func (p *Proxy) isUnauthorized(ctx context.Context, c *requestCall) bool {
 	ask := time.NewTimer(p.untilReauthentication())
 	defer ask.Stop()
@@ -40,9 +40,9 @@ func (p *Proxy) isUnauthorized(ctx context.Context, c *requestCall) bool {
 	}
 }
 
-// credentialRevoked reports whether the credential of a request has expired, belongs to another user, or
-// no longer gives the right to impersonate. While the API server does not answer, lost
-// returns false: there are no events then. A client certificate stays valid.
+// credentialRevoked reports whether the credential of a request has expired, belongs to
+// another user, or no longer gives the right to impersonate. It returns false while the API
+// server does not answer: there are no events then. A client certificate stays valid.
 func (p *Proxy) credentialRevoked(ctx context.Context, c *requestCall) bool {
 	if c.credential.certified != nil {
 		return false

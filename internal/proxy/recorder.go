@@ -11,17 +11,17 @@ import (
 // takes to read a part of it to writeTimeout.
 type recorder struct {
 	http.ResponseWriter
-	// answer is how the request was answered, reason why it was refused.
+	// answer says how the request was answered, and reason why it was refused.
 	answer, reason string
 	code           int
-	// begun is called before the answer is, unless it is nil.
+	// begun is called before the header is sent, unless it is nil.
 	begun func()
-	// patience is writeTimeout, other than in tests.
+	// patience is writeTimeout, except in tests.
 	patience time.Duration
 
 	control  *http.ResponseController
-	watchdog *time.Timer   // runs while something is being written
-	barked   chan struct{} // gets something after the watchdog has ended the answer
+	watchdog *time.Timer   // runs during a write
+	barked   chan struct{} // receives a value after the watchdog has ended the answer
 	id       string
 }
 
@@ -29,7 +29,8 @@ func newRecorder(w http.ResponseWriter, patience time.Duration) *recorder {
 	return &recorder{ResponseWriter: w, answer: "refused", patience: patience, control: http.NewResponseController(w)}
 }
 
-// auditID is the ID of the request's audit events. Most requests have none.
+// auditID returns the ID of the request's audit events. It creates the ID at the first
+// call, because most requests have no events.
 func (r *recorder) auditID() string {
 	if r.id == "" {
 		r.id = string(uuid.NewUUID())
@@ -65,16 +66,16 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.ResponseWriter.Write(b)
 }
 
-// FlushError is for http.ResponseController.
+// FlushError flushes the answer for http.ResponseController.
 func (r *recorder) FlushError() error {
 	r.watch()
 	defer r.unwatch()
 	return r.control.Flush()
 }
 
-// watch ends the answer if unwatch is not called in time. A deadline for each write
-// would be simpler, but over HTTP/2 it ends answers that have nothing to say for so
-// long, and takes a message between goroutines.
+// watch starts a timer that ends the answer if unwatch is not called in time. A deadline
+// for each write would be simpler, but over HTTP/2 it ends answers without a write for so
+// long, and it takes a message between goroutines.
 func (r *recorder) watch() {
 	if r.watchdog != nil {
 		r.watchdog.Reset(r.patience)
@@ -82,19 +83,19 @@ func (r *recorder) watch() {
 	}
 	r.barked = make(chan struct{}, 1)
 	r.watchdog = time.AfterFunc(r.patience, func() {
-		// A connection that does not know deadlines, in a test, has none.
+		// A connection in a test may not support deadlines.
 		_ = r.control.SetWriteDeadline(time.Unix(1, 0))
 		r.barked <- struct{}{}
 	})
 }
 
-// unwatch waits for a watchdog that has begun to end the answer: nothing may be done
-// with an answer after its request.
+// unwatch stops the timer. If the timer has fired, unwatch waits until the answer has
+// ended, because the answer must not be used after its request.
 func (r *recorder) unwatch() {
 	if !r.watchdog.Stop() {
 		<-r.barked
 	}
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the wrapped writer for http.ResponseController.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

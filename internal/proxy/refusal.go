@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// refusal is an error that the client is told as a Status, as the API server does.
+// refusal is an error that the client gets as a Status, as from the API server.
 type refusal struct {
-	// label is the reason in metrics: one of a few words.
+	// label is the reason in the metrics. It has few values.
 	label  string
 	status metav1.Status
 }
@@ -48,8 +48,8 @@ func tooMany(label, format string, args ...any) *refusal {
 	return refuse(label, apierrors.NewTooManyRequests(fmt.Sprintf(format, args...), 1))
 }
 
-// unavailable is said when the API server cannot be asked: nothing is let through
-// by guess.
+// unavailable returns the refusal if the proxy cannot ask the API server: the proxy fails
+// closed.
 func unavailable(err error) *refusal {
 	return refuse("unavailable", apierrors.NewServiceUnavailable(fmt.Sprintf("the proxy cannot ask the API server: %v; try again", err)))
 }
@@ -78,8 +78,8 @@ func writeStatus(w http.ResponseWriter, accept string, status metav1.Status) {
 	writeObject(w, accept, int(status.Code), metav1.SchemeGroupVersion, &status)
 }
 
-// writeObject answers with an object in JSON, or in protobuf to a client that
-// understands nothing else.
+// writeObject answers with an object in JSON, or in protobuf to a client that accepts only
+// protobuf.
 func writeObject(w http.ResponseWriter, accept string, code int, version schema.GroupVersion, object runtime.Object) {
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), mediaType(accept))
 	body, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, version), object)
@@ -95,7 +95,8 @@ func writeObject(w http.ResponseWriter, accept string, code int, version schema.
 	_, _ = w.Write(body)
 }
 
-// mediaType is what of our few the client would read.
+// mediaType returns protobuf if the client accepts protobuf and not JSON, and JSON
+// otherwise.
 func mediaType(accept string) string {
 	for entry := range strings.SplitSeq(accept, ",") {
 		switch name, _, _ := mime.ParseMediaType(entry); name {

@@ -26,17 +26,18 @@ type requestCall struct {
 	// are set by authentication. auditID returns the audit ID of the request.
 	caller, acting user.Info
 	auditID        func() string
-	// room counts the bytes of the request and of its answer that are in memory at once.
+	// room limits the bytes of the request and of its answer that are in memory at the same
+	// time.
 	room *budget.Reservation
 }
 
-// infos understands requests as the API server does.
+// infos parses requests as the API server does.
 var infos = request.RequestInfoFactory{
 	APIPrefixes:          sets.NewString("api", "apis"),
 	GrouplessAPIPrefixes: sets.NewString("api"),
 }
 
-// requestCheck reads one thing of a request, or says why the request goes nowhere.
+// requestCheck reads or checks one property of a request. Its error refuses the request.
 type requestCheck struct {
 	name string
 	do   func(*http.Request, *requestCall) error
@@ -64,7 +65,7 @@ func requestChecks(certificates bool) []requestCheck {
 	}
 }
 
-// parseRequest reads a request, or says why it goes nowhere.
+// parseRequest returns the parsed request, or the error of the first check that fails.
 func parseRequest(r *http.Request, checks []requestCheck) (*requestCall, error) {
 	c := &requestCall{upgrade: isUpgrade(r)}
 	for _, check := range checks {
@@ -99,7 +100,8 @@ func canonical(info *request.RequestInfo) string {
 	return path
 }
 
-// longRunning says whether the answer may take as long as the client wants.
+// longRunning reports whether the request has no time limit: a watch, an upgrade, a log, or
+// a request to a Pod, Service or node.
 func (c *requestCall) longRunning() bool {
 	if c.upgrade || c.info.Verb == "watch" || c.info.Verb == "proxy" {
 		return true
@@ -117,7 +119,7 @@ func withCall(ctx context.Context, c *requestCall) context.Context {
 	return context.WithValue(ctx, contextKey{}, c)
 }
 
-// callFrom returns the call of a request's context; the proxy puts it there.
+// callFrom returns the requestCall that withCall stored in a context, or nil.
 func callFrom(ctx context.Context) *requestCall {
 	c, _ := ctx.Value(contextKey{}).(*requestCall)
 	return c

@@ -67,8 +67,8 @@ func (p *Proxy) reviewed(w http.ResponseWriter, r *http.Request, c *requestCall)
 	return true, nil
 }
 
-// answers says whether the question is about a list or watch of a kind that has a
-// rule. Such a kind is in no namespace, but kubectl always names one.
+// answers reports whether a question is about a list or watch of a kind that has a rule.
+// Such a kind is cluster-scoped, but kubectl always sends a namespace.
 func (p *Proxy) answers(a *authorizationv1.ResourceAttributes) bool {
 	if a == nil || (a.Verb != "list" && a.Verb != "watch") || a.Name != "" || a.Subresource != "" {
 		return false
@@ -76,8 +76,9 @@ func (p *Proxy) answers(a *authorizationv1.ResourceAttributes) bool {
 	return p.rules[schema.GroupResource{Group: a.Group, Resource: a.Resource}] != nil
 }
 
-// showsAny says whether the question is about a read of a cluster-scoped kind of which
-// the proxy shows something: of a get with a name, that object.
+// showsAny reports whether a question is about a read of a cluster-scoped kind of which the
+// proxy shows objects to the user. For a get with a name, it reports whether the proxy
+// shows that object.
 func (p *Proxy) showsAny(ctx context.Context, who user.Info, a *authorizationv1.ResourceAttributes, room *budget.Reservation) (bool, error) {
 	if a == nil || a.Subresource != "" || p.view.ready() != nil {
 		return false, nil
@@ -98,9 +99,9 @@ func (p *Proxy) showsAny(ctx context.Context, who user.Info, a *authorizationv1.
 	return given.matches(object.Labels), nil
 }
 
-// rules adds what the proxy lets through to the answer of the API server to a
-// SelfSubjectRulesReview, so that `kubectl auth can-i --list` has it. It returns false
-// for every other request.
+// rulesReviewed answers a SelfSubjectRulesReview with the API server's answer and the rules
+// for the requests that the proxy answers, so that `kubectl auth can-i --list` prints them.
+// It returns false for all other requests.
 func (p *Proxy) rulesReviewed(w http.ResponseWriter, r *http.Request, c *requestCall) (bool, error) {
 	if r.Method != http.MethodPost || !c.plain || c.info.Path != rulesReviewPath {
 		return false, nil
@@ -152,14 +153,14 @@ func (p *Proxy) shown(who user.Info) []authorizationv1.ResourceRule {
 	return rules
 }
 
-// bufferedResponse is an answer that is kept, to be changed before the client gets it. The API
-// server's answer about rules is as long as what an identity may do.
+// bufferedResponse buffers an answer of the API server that the proxy changes before the
+// client gets it. An answer about rules is as long as the rules of the user.
 type bufferedResponse struct {
 	header http.Header
 	code   int
 	body   bytes.Buffer
 	room   *budget.Reservation
-	// full is the error if there was no room for the whole answer.
+	// full is the error if the limits of memory do not allow the whole answer.
 	full error
 }
 

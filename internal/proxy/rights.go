@@ -16,8 +16,8 @@ type question struct {
 
 // grants returns the RBAC objects of subjects, by the keys of [keysOf].
 type grants interface {
-	// clusterBindings are the ClusterRoleBindings of a subject, bindings its
-	// RoleBindings: in one namespace, or in all for "".
+	// clusterBindings returns the ClusterRoleBindings of a subject. bindings returns its
+	// RoleBindings in one namespace, or in all namespaces for "".
 	clusterBindings(key string) []*rbacv1.ClusterRoleBinding
 	bindings(key, namespace string) []*rbacv1.RoleBinding
 	// rules returns the rules of a role, and none if the role does not exist.
@@ -35,7 +35,7 @@ func keysOf(who user.Info) []string {
 	return keys
 }
 
-// A user and a group of one name are two subjects, so the kind is part of the key.
+// A user and a group of the same name are two subjects, so the key contains the kind.
 func userKey(name string) string  { return "user " + name }
 func groupKey(name string) string { return "group " + name }
 
@@ -44,8 +44,8 @@ func memberKey(tenant string) string { return "member " + tenant }
 
 func isUserKey(key string) bool { return strings.HasPrefix(key, userKey("")) }
 
-// subjectKeys are the keys under which a binding is found. A service account is the
-// user that it is known as.
+// subjectKeys returns the keys of a binding's subjects. The key of a service account is the
+// key of its user name.
 func subjectKeys(subjects []rbacv1.Subject, namespace string) []string {
 	var keys []string
 	for _, s := range subjects {
@@ -99,7 +99,7 @@ func within(g grants, who user.Info, q question, namespace string) bool {
 	return false
 }
 
-// allowedBy says whether one of the rules allows it.
+// allowedBy reports whether one of the rules allows the question.
 func (q question) allowedBy(rules []rbacv1.PolicyRule) bool {
 	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
 		return has(r.Verbs, q.verb) && has(r.APIGroups, q.group) && q.isResource(r.Resources) &&
@@ -107,7 +107,7 @@ func (q question) allowedBy(rules []rbacv1.PolicyRule) bool {
 	})
 }
 
-// has says whether a rule's list has a value, or all.
+// has reports whether a list of a rule contains a value or "*".
 func has(list []string, value string) bool {
 	return slices.Contains(list, rbacv1.VerbAll) || slices.Contains(list, value)
 }

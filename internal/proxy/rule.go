@@ -13,11 +13,11 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// Rule says which objects of a cluster-scoped kind an identity may see. It is asked
-// for identities that may not list the kind by themselves, once for a list and
-// again while a watch is open. It must not block.
+// Rule selects the objects of a cluster-scoped kind that a user may see. The proxy calls
+// Select for users who may not list the kind by RBAC: once for a list or get, and again
+// while a watch is open. Select must not block.
 type Rule interface {
-	// Resource is the kind.
+	// Resource returns the kind.
 	Resource() schema.GroupResource
 	// Select returns the objects that a user may see; the zero Selection selects none.
 	Select(who user.Info) Selection
@@ -29,17 +29,18 @@ type Selection struct {
 	// must be set.
 	Labels labels.Selector
 	Fields fields.Selector
-	// Names are the objects that a get of one by name is answered for. They are
-	// left out where RBAC decides about a get by itself.
+	// Names are the objects for which the proxy answers a get by name. They are empty if
+	// RBAC alone decides about a get.
 	Names []string
-	// Refusal is why the objects cannot be asked for, said to the client; "" when
-	// they can.
+	// Refusal is the message to the client if no request can select the objects, and ""
+	// otherwise.
 	Refusal string
-	// reach is set for namespaces that no selector selects: they are put together.
+	// reach is set if no selector selects the visible namespaces: the proxy then selects
+	// them by name and labels.
 	reach *visibleNamespaces
 }
 
-// emptySelector selects no object: a label cannot be there and not be there.
+// emptySelector selects no object: it requires that a label exists and does not exist.
 var emptySelector = labels.NewSelector().Add(
 	requirement(corev1.LabelMetadataName, selection.Exists), requirement(corev1.LabelMetadataName, selection.DoesNotExist))
 
@@ -75,11 +76,11 @@ func (n namespaces) Select(who user.Info) Selection {
 	if n.seesMore(r) {
 		return Selection{reach: r}
 	}
-	// The API server knows of a namespace before this program does.
+	// The API server knows a new namespace before the cache does.
 	return Selection{Labels: oneOf(v1alpha1.LabelTenant, r.owned)}
 }
 
-// tenants shows owners their Tenants.
+// tenants selects the Tenants that a user owns.
 type tenants struct{ *authorizationCache }
 
 func (tenants) Resource() schema.GroupResource {
@@ -89,7 +90,7 @@ func (tenants) Resource() schema.GroupResource {
 func (t tenants) Select(who user.Info) Selection {
 	owned := t.owned(who)
 	if len(owned) == 1 {
-		// One can be selected without the label that the manager gives it.
+		// A field selector works without the label that the manager sets.
 		return Selection{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, owned[0]), Names: owned}
 	}
 	return Selection{Labels: oneOf(v1alpha1.LabelTenant, owned), Names: owned}

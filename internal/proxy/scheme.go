@@ -27,13 +27,13 @@ func newScheme() *runtime.Scheme {
 		corev1.AddToScheme, rbacv1.AddToScheme, v1alpha1.AddToScheme, v1beta1.AddToScheme, metav1.AddMetaToScheme,
 	} {
 		if err := add(s); err != nil {
-			panic(err) // only for types that contradict each other
+			panic(err) // only if types conflict
 		}
 	}
 	return s
 }
 
-// protobufCodec is how reviews travel: it is the fastest.
+// protobufCodec encodes and decodes reviews in protobuf, the fastest encoding.
 var protobufCodec = func() runtime.Codec {
 	info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	if !ok {

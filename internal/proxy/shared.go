@@ -19,17 +19,18 @@ import (
 )
 
 // neverShared are kinds that a Tenant cannot share, because the proxy reads them for itself
-// or has another rule for them. RBAC's kinds are a group.
+// or has another rule for them. indexShared also excludes the API group of RBAC.
 var neverShared = map[schema.GroupResource]bool{
 	{Resource: "namespaces"}:                                             true,
 	{Group: v1alpha1.GroupVersion.Group, Resource: "tenants"}:            true,
 	{Group: v1beta1.GroupVersion.Group, Resource: "globalproxysettings"}: true,
 }
 
-// volumes are shown to a tenant by the claims that they are bound to.
+// volumes is the kind PersistentVolume. A Tenant shares the volumes that are bound to its
+// claims.
 var volumes = corev1.Resource("persistentvolumes")
 
-// indexShared is the kinds that an object shares.
+// indexShared returns the kinds that an object shares.
 func indexShared(o any) ([]string, error) {
 	var keys []string
 	for _, r := range resourcesOf(o) {
@@ -59,7 +60,7 @@ func resourcesOf(o any) []v1alpha1.ClusterResource {
 	return nil
 }
 
-// isShared says whether anybody is shown objects of a kind.
+// isShared reports whether objects of a kind are shared with any user.
 func (v *authorizationCache) isShared(kind schema.GroupResource) bool {
 	for _, informer := range v.sharing() {
 		if keys, err := informer.GetIndexer().IndexKeys(byKind, kind.String()); err == nil && len(keys) > 0 {
@@ -69,7 +70,7 @@ func (v *authorizationCache) isShared(kind schema.GroupResource) bool {
 	return false
 }
 
-// sharing are the informers of objects that share.
+// sharing returns the informers of the kinds that share objects.
 func (v *authorizationCache) sharing() []cache.SharedIndexInformer {
 	if v.globals == nil {
 		return []cache.SharedIndexInformer{v.tenants}
@@ -79,8 +80,8 @@ func (v *authorizationCache) sharing() []cache.SharedIndexInformer {
 
 // share holds the objects of a kind that a user may read.
 type share struct {
-	// platform are the selectors that the platform gives, tenant's those that
-	// tenants give to people of theirs.
+	// platform holds the selectors that the platform sets, and tenants the selectors that
+	// tenants set for users of their choice.
 	platform, tenants []labels.Selector
 }
 
@@ -131,8 +132,8 @@ func (v *authorizationCache) shares(who user.Info, kind schema.GroupResource, ve
 	return s
 }
 
-// ofAllOwners is what every owner of a tenant may read: no more can a tenant give to
-// people of its own.
+// ofAllOwners returns the selectors of the objects that every owner of a tenant may read. A
+// tenant cannot share other objects.
 func (v *authorizationCache) ofAllOwners(t *v1alpha1.Tenant, kind schema.GroupResource, wanted func(*v1alpha1.ClusterResource) bool) []labels.Selector {
 	owners, _ := indexOwners(t)
 	all := func(subjects []v1alpha1.Subject) bool {
@@ -168,13 +169,13 @@ func (v *authorizationCache) concerns(t *v1alpha1.Tenant, r *v1alpha1.ClusterRes
 	return err == nil && account == t.Name && v.inTenant(namespace, t.Name)
 }
 
-// inTenant says whether a namespace is one of a Tenant's.
+// inTenant reports whether a namespace belongs to a Tenant.
 func (v *authorizationCache) inTenant(namespace, tenant string) bool {
 	ns, ok := v.namespace(namespace)
 	return ok && ns.Labels[v1alpha1.LabelTenant] == tenant
 }
 
-// tenantOf is the Tenant whose a namespace is.
+// tenantOf returns the Tenant of a namespace.
 func (v *authorizationCache) tenantOf(namespace string) (*v1alpha1.Tenant, bool) {
 	ns, ok := v.namespace(namespace)
 	if !ok || ns.Labels[v1alpha1.LabelTenant] == "" {
@@ -183,16 +184,16 @@ func (v *authorizationCache) tenantOf(namespace string) (*v1alpha1.Tenant, bool)
 	return get[*v1alpha1.Tenant](v.tenants, ns.Labels[v1alpha1.LabelTenant])
 }
 
-// subjectsOfTenant returns the keys of the subjects that a tenant may name: all users and groups, and
-// the service accounts of its own namespaces. Users and groups belong to no tenant, and get
-// only what the tenant may read.
+// subjectsOfTenant returns the keys of the subjects that a tenant may name: all users and
+// groups, and the service accounts of its own namespaces. Users and groups belong to no
+// tenant, and get only the objects that the tenant's owners may read.
 func (v *authorizationCache) subjectsOfTenant(tenant string, subjects []v1alpha1.Subject) []string {
 	return sharers(slices.DeleteFunc(slices.Clone(subjects), func(s v1alpha1.Subject) bool {
 		return s.Kind == rbacv1.ServiceAccountKind && !v.inTenant(s.Namespace, tenant)
 	}))
 }
 
-// sharers are the keys of subjects.
+// sharers returns the keys of subjects.
 func sharers(subjects []v1alpha1.Subject) []string {
 	var all []rbacv1.Subject
 	for _, s := range subjects {
@@ -244,14 +245,14 @@ func (v *authorizationCache) sharedKinds(who user.Info) map[schema.GroupResource
 
 func (s share) empty() bool { return len(s.platform)+len(s.tenants) == 0 }
 
-// matches says whether an object with these labels is shared.
+// matches reports whether an object with these labels is shared.
 func (s share) matches(set map[string]string) bool {
 	return slices.ContainsFunc(append(slices.Clone(s.platform), s.tenants...), func(selector labels.Selector) bool {
 		return selector.Matches(labels.Set(set))
 	})
 }
 
-// sharedRule is the rule for a kind of which something is shared.
+// sharedRule is the Rule of a kind that is shared with users.
 type sharedRule struct {
 	view *authorizationCache
 	kind schema.GroupResource

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// coalesceDelay is the delay after a change during which further changes are collected before the
-// waiting goroutines wake up: the objects of a tenant change together.
+// coalesceDelay is the delay after a change during which further changes are collected
+// before the waiting goroutines wake up: the objects of a tenant change together.
 const coalesceDelay = 10 * time.Millisecond
 
 // changeSignal wakes all goroutines that wait for a change.

@@ -22,26 +22,26 @@ import (
 )
 
 const (
-	// scopeAge is how long it is believed that a kind is in the cluster and in no
-	// namespace. It can change only by deleting the kind with all its objects.
+	// scopeAge is how long the proxy caches that a kind exists and is cluster-scoped. This
+	// can change only by deleting the kind with all its objects.
 	scopeAge = 5 * time.Second
 	// maxObject is the maximum size of a single object, in bytes: more than an API server
 	// stores.
 	maxObject = 8 << 20
-	// attempts are how often a single object is read that changes meanwhile.
+	// attempts is how often the proxy reads a single object that changes meanwhile.
 	attempts = 5
 )
 
-// serveShared answers a read of a cluster-scoped kind of which something is shared with
-// the caller. It returns false when there is nothing to be seen, so that the API
-// server refuses it.
+// serveShared answers a read of a cluster-scoped kind if objects of the kind are shared
+// with the caller. It returns false if no objects are shared, so that the API server
+// refuses the request.
 func (p *Proxy) serveShared(w http.ResponseWriter, r *http.Request, c *requestCall, who user.Info) (bool, error) {
 	kind := schema.GroupResource{Group: c.info.APIGroup, Resource: c.info.Resource}
 	given := p.view.shares(who, kind, c.info.Verb)
 	if given.empty() {
 		return false, nil
 	}
-	// As a list in all namespaces, it would show everybody's.
+	// A list of a namespaced kind in all namespaces would show the objects of all tenants.
 	if inCluster, err := p.scopes.inCluster(c.info.APIGroup, c.info.APIVersion, c.info.Resource); err != nil || !inCluster {
 		return false, err
 	}
@@ -51,9 +51,10 @@ func (p *Proxy) serveShared(w http.ResponseWriter, r *http.Request, c *requestCa
 	return true, p.serveAsProxy(w, r, c, who, sharedRule{p.view, kind, c.info.Verb})
 }
 
-// serveSharedObject answers a get of one object if its labels match a shared selector. A get has no
-// label selector, so single reads the labels before and after the get: if the resource
-// version is the same both times, the object between them has the same labels.
+// serveSharedObject answers a get of one object if its labels match a shared selector. A
+// get has no label selector, so serveSharedObject reads the labels before and after the
+// get: if the resource version is the same both times, the object between them has the same
+// labels.
 func (p *Proxy) serveSharedObject(w http.ResponseWriter, r *http.Request, c *requestCall, who user.Info, given share) (bool, error) {
 	payer := p.view.flowDistinguisher(who)
 	if !p.lists.take(payer) {
@@ -61,7 +62,7 @@ func (p *Proxy) serveSharedObject(w http.ResponseWriter, r *http.Request, c *req
 	}
 	defer p.lists.giveBack(payer)
 	path, query := canonical(c.info), r.URL.Query()
-	// The newest version is as new as any that is asked for.
+	// The newest version satisfies every resourceVersion that a client asks for.
 	query.Del("resourceVersion")
 	for range attempts {
 		before, err := p.metadata(r.Context(), path, c.room)
@@ -81,7 +82,7 @@ func (p *Proxy) serveSharedObject(w http.ResponseWriter, r *http.Request, c *req
 			return true, err
 		}
 		if after == nil || after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
-			c.room.Close() // nothing of this attempt is kept
+			c.room.Close() // release the memory of this attempt
 			continue
 		}
 		copyHeader(w.Header(), object.header)
@@ -121,15 +122,15 @@ func (p *Proxy) metadata(ctx context.Context, path string, room *budget.Reservat
 	return found, nil
 }
 
-// fullResponse is an answer that was read to its end.
+// fullResponse is a completely read answer.
 type fullResponse struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// readAll sends a request as the proxy and reads the complete answer, for which it takes
-// room.
+// readAll sends a request with the proxy's credentials and reads the complete answer. It
+// takes the bytes of the answer from room.
 func (p *Proxy) readAll(out *http.Request, room *budget.Reservation) (*fullResponse, error) {
 	response, err := p.transports.own.RoundTrip(out)
 	if err != nil {
@@ -150,8 +151,8 @@ func (p *Proxy) readAll(out *http.Request, room *budget.Reservation) (*fullRespo
 	return &fullResponse{response.StatusCode, response.Header, body}, nil
 }
 
-// scopes says which kinds are in no namespace. Kinds are looked up when they are
-// asked for, so that new ones need no restart.
+// scopes caches the cluster-scoped kinds of the API server. It looks kinds up when they are
+// requested, so that new kinds need no restart.
 type scopes struct {
 	client discovery.ServerResourcesInterface
 	mu     sync.Mutex
@@ -164,7 +165,7 @@ type scope struct {
 	read      time.Time
 }
 
-// inCluster says whether a kind is served and in no namespace.
+// inCluster reports whether a kind is served and cluster-scoped.
 func (s *scopes) inCluster(group, version, resource string) (bool, error) {
 	gv := schema.GroupVersion{Group: group, Version: version}
 	s.mu.Lock()
@@ -193,7 +194,7 @@ func (s *scopes) inCluster(group, version, resource string) (bool, error) {
 	return slices.Contains(known.resources, resource), nil
 }
 
-// pathOf is the path of an object of a cluster-scoped kind.
+// pathOf returns the path of an object of a cluster-scoped kind.
 func pathOf(kind schema.GroupVersionResource, name string) string {
 	prefix := "/api/" + kind.Version
 	if kind.Group != "" {

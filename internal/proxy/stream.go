@@ -17,16 +17,16 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// framing finds the ends of events in a watch that is passed on unread.
+// framing finds the ends of events in a watch that the proxy passes on without parsing.
 type framing interface {
-	// next returns how many bytes of the chunk belong to the event that is under
-	// way, or that begins: all, or less when it ends before. A chunk is not empty.
+	// next returns the number of bytes of the chunk up to the end of the current event: all
+	// bytes if the event does not end in the chunk. A chunk is not empty.
 	next(chunk []byte) int
-	// between says whether the last event has ended.
+	// between reports whether the last event is complete.
 	between() bool
 }
 
-// lines are the events of JSON, which end with a line.
+// lines is the framing of JSON. Each event ends with a newline.
 type lines struct{ within bool }
 
 func (l *lines) next(chunk []byte) int {
@@ -40,7 +40,7 @@ func (l *lines) next(chunk []byte) int {
 
 func (l *lines) between() bool { return !l.within }
 
-// lengths are the events of protobuf, each after its length in four bytes.
+// lengths is the framing of protobuf. Four bytes before each event hold its length.
 type lengths struct {
 	header [4]byte
 	read   int    // bytes of the header
@@ -71,9 +71,8 @@ func (l *lengths) next(chunk []byte) int {
 
 func (l *lengths) between() bool { return l.read == 0 }
 
-// framingOf is how a watch of a content type is framed, and the event that ends
-// it: a Status 410, at which clients list again. Of a type that is not known both
-// are nil.
+// framingOf returns the framing of a watch with a content type, and the event that ends the
+// watch: a Status 410, after which clients list again. It returns nil for an unknown type.
 func framingOf(contentType string) (framing, []byte) {
 	name, _, _ := mime.ParseMediaType(contentType)
 	var frames framing
@@ -92,10 +91,10 @@ func framingOf(contentType string) (framing, []byte) {
 	return frames, event
 }
 
-// changedMessage is what clients are told that have to list again.
+// changedMessage is the message to clients that have to list again.
 const changedMessage = "what you may see has changed: list again"
 
-// expiredEvent is the ERROR event, as the API server writes it.
+// expiredEvent returns the ERROR event with changedMessage, as the API server encodes it.
 func expiredEvent(mediaType string) ([]byte, error) {
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), mediaType)
 	status := apierrors.NewResourceExpired(changedMessage).Status()
@@ -109,7 +108,7 @@ func expiredEvent(mediaType string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// errEnded says that a stream has been ended from our side.
+// errEnded reports that the proxy has ended a stream.
 var errEnded = errors.New("the watch has been ended")
 
 // stream passes a watch on and can end it between two events.
@@ -125,7 +124,7 @@ type stream struct {
 	ended  bool
 }
 
-// end ends the stream after the event that is under way, with one more.
+// end ends the stream after the current event, and writes last after it.
 func (s *stream) end(last []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

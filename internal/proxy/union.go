@@ -7,13 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// conjunction is a label selector: the requirements that all have to be met.
+// conjunction is a label selector: the requirements that an object has to meet, all of
+// them.
 type conjunction []labels.Requirement
 
-// union is one selector that selects what any of the selectors does; false if there
-// is none. The API server has no "or" between requirements, only between the values
-// of one: pool=a and pool=b are pool in (a,b), pool=a and disk=ssd are nothing that
-// could be asked for. A selector that can select nothing at all adds nothing.
+// union returns one selector for the objects that any of the selectors selects, and false
+// if there is none. The API server has no OR between requirements, only between the values
+// of one requirement: pool=a and pool=b become pool in (a,b), but pool=a and disk=ssd
+// cannot be joined. union ignores a selector that cannot select any object.
 func union(selectors []labels.Selector) (labels.Selector, bool) {
 	var all []conjunction
 	for _, s := range selectors {
@@ -33,7 +34,8 @@ func union(selectors []labels.Selector) (labels.Selector, bool) {
 	return labels.NewSelector().Add(all[0]...), true
 }
 
-// joinTwo puts two of the selectors in the place of one, if any two can be.
+// joinTwo replaces two of the selectors by one, and reports whether it found two that it
+// can join.
 func joinTwo(all []conjunction) ([]conjunction, bool) {
 	for i, a := range all {
 		for j, b := range all {
@@ -53,7 +55,7 @@ func joinTwo(all []conjunction) ([]conjunction, bool) {
 	return all, false
 }
 
-// impossible says whether a label is to be there and not to be there, as in [emptySelector].
+// impossible reports whether a label has to exist and not to exist, as in [emptySelector].
 func (a conjunction) impossible() bool {
 	return slices.ContainsFunc(a, func(r labels.Requirement) bool {
 		return r.Operator() == selection.DoesNotExist && slices.ContainsFunc(a, func(other labels.Requirement) bool {
@@ -62,15 +64,15 @@ func (a conjunction) impossible() bool {
 	})
 }
 
-// within says whether a selects nothing that b does not. It may say no where that is
-// so, too.
+// within reports whether b selects all objects that a selects. It may return false although
+// b does.
 func (a conjunction) within(b conjunction) bool {
 	return !slices.ContainsFunc(b, func(wanted labels.Requirement) bool {
 		return !slices.ContainsFunc(a, func(r labels.Requirement) bool { return implies(r, wanted) })
 	})
 }
 
-// implies says whether whatever meets the one requirement meets the other.
+// implies reports whether all objects that meet r also meet wanted.
 func implies(r, wanted labels.Requirement) bool {
 	switch {
 	case r.Key() != wanted.Key():
@@ -83,7 +85,7 @@ func implies(r, wanted labels.Requirement) bool {
 	return oneValue(r) && wanted.Operator() == selection.Exists
 }
 
-// oneValue says whether a requirement is that a label has one of some values.
+// oneValue reports whether a requirement lists the values that a label may have.
 func oneValue(r labels.Requirement) bool {
 	switch r.Operator() {
 	case selection.In, selection.Equals, selection.DoubleEquals:
@@ -92,7 +94,7 @@ func oneValue(r labels.Requirement) bool {
 	return false
 }
 
-// merge is the union of two selectors that differ in the values of one label.
+// merge returns the union of two selectors that differ in the values of one label only.
 func (a conjunction) merge(b conjunction) (conjunction, bool) {
 	if len(a) != len(b) {
 		return nil, false
@@ -117,7 +119,7 @@ func (a conjunction) merge(b conjunction) (conjunction, bool) {
 	return merged, true
 }
 
-// intersection selects what two selectors both do.
+// intersection returns a selector for the objects that both selectors select.
 func intersection(a, b labels.Selector) labels.Selector {
 	requirements, selectable := a.Requirements()
 	more, too := b.Requirements()

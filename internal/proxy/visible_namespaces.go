@@ -10,14 +10,16 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// visibleNamespaces is the set of namespaces that a user may see: the namespaces of the Tenants that the
-// user owns, and the namespaces of other tenants that RBAC lets the user get. No single
-// selector describes this set, but the name and the labels of a namespace decide whether it
-// belongs to the set. So the decision about one version of a namespace needs no other object.
+// visibleNamespaces is the set of namespaces that a user may see: the namespaces of the
+// Tenants that the user owns, and the namespaces of other tenants that RBAC lets the user
+// get. No single selector describes this set, but the name and the labels of a namespace
+// decide whether it belongs to the set. So the decision about one version of a namespace
+// needs no other object.
 type visibleNamespaces struct {
 	// owned are names of Tenants, sorted.
 	owned []string
-	// names are the namespaces that RBAC names, there or not; all is every one.
+	// names are the namespaces that RBAC names, which may not exist. all means that RBAC
+	// allows every namespace.
 	names map[string]bool
 	all   bool
 }
@@ -31,18 +33,19 @@ func (v *authorizationCache) visibleNamespacesOf(who user.Info) *visibleNamespac
 	return &visibleNamespaces{owned: v.owned(who), names: v.granted(who, q)}
 }
 
-// sees says whether a namespace of this name, with these labels, is to be seen.
+// sees reports whether a namespace with this name and these labels is visible.
 func (r *visibleNamespaces) sees(name string, set map[string]string) bool {
 	return r.owns(set) || (r.all || r.names[name]) && ofTenant(set)
 }
 
-// owns says whether a namespace with these labels is of a Tenant that is owned.
+// owns reports whether a namespace with these labels belongs to a Tenant that the user
+// owns.
 func (r *visibleNamespaces) owns(set map[string]string) bool {
 	return set[v1alpha1.LabelTenant] != "" && slices.Contains(r.owned, set[v1alpha1.LabelTenant])
 }
 
-// foreign says whether a namespace with these labels is another tenant's, so that only
-// RBAC lets it be seen.
+// foreign reports whether a namespace with these labels belongs to another tenant, so that
+// it is visible only by RBAC.
 func (r *visibleNamespaces) foreign(set map[string]string) bool { return ofTenant(set) && !r.owns(set) }
 
 // seesMore reports whether the user may see namespaces of other tenants.
@@ -61,7 +64,7 @@ func (v *authorizationCache) seesMore(r *visibleNamespaces) bool {
 // parts returns selectors that together select all visible namespaces, and maybe others.
 func (r *visibleNamespaces) parts() []labels.Selector {
 	if r.all {
-		// Whether one of several labels is there cannot be asked for.
+		// No selector selects objects that have one of several labels.
 		return []labels.Selector{labels.Everything()}
 	}
 	var parts []labels.Selector

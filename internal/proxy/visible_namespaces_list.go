@@ -21,7 +21,7 @@ import (
 const (
 	// reachPage is the page size of the lists that find the visible namespaces.
 	reachPage = 500
-	// metadataList is the form in which the least is sent of a list.
+	// metadataList is the media type of a list that has the smallest answer.
 	metadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
@@ -29,7 +29,8 @@ const (
 type member struct {
 	name, version string
 	labels        map[string]string
-	// object is it as an event of a watch has it: in itself, or as a table of one row.
+	// object is the namespace as in an event of a watch: the object itself, or a Table of
+	// one row.
 	object json.RawMessage
 }
 
@@ -89,7 +90,7 @@ func (r reader) at(ctx context.Context, query url.Values, accept string, see *vi
 	return seen, version, nil
 }
 
-// exactly makes a query ask for one resource version.
+// exactly sets a query to one resource version.
 func exactly(query url.Values, version string) {
 	query.Set("resourceVersion", version)
 	query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
@@ -123,7 +124,7 @@ func (r reader) page(ctx context.Context, query url.Values, accept string) (*pag
 	return list, nil
 }
 
-// page is a list, or a table, in JSON.
+// page is a list or a Table in JSON.
 type page struct {
 	Kind       string
 	APIVersion string
@@ -148,7 +149,7 @@ func (p *page) members() ([]member, error) {
 		return err
 	}
 	for _, item := range p.Items {
-		// The items of a list do not say what they are.
+		// The items of a list have no kind and no apiVersion.
 		for name, value := range map[string]string{"kind": listed(p.Kind), "apiVersion": p.APIVersion} {
 			text, err := json.Marshal(value)
 			if err != nil {
@@ -219,7 +220,7 @@ func (r reader) list(ctx context.Context, query url.Values, see *visibleNamespac
 	}
 	token := query.Get("continue")
 	if token != "" {
-		// The page is of the version of the first one.
+		// All pages have the resource version of the first page.
 		version, err := versionOf(token)
 		if err != nil {
 			return err

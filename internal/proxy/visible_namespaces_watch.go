@@ -25,19 +25,21 @@ import (
 // resource version of the change. So a client can continue from any event and misses no
 // change.
 type filter struct {
-	// accept are the forms that the client can be sent.
+	// accept holds the media types for the API server's answer: JSON types that the client
+	// accepts.
 	accept string
-	// known returns the labels of a namespace in the view.
+	// known returns the labels of a namespace in the cache.
 	known func(name string) (labels map[string]string, ok bool)
 
 	mu  sync.Mutex
 	see *visibleNamespaces
-	// shown are the namespaces that the client knows of, as it saw them last.
+	// shown holds the namespaces that the client knows, in the version that it received
+	// last.
 	shown map[string]member
-	// unsettled are those that RBAC has begun to name while they were not shown,
-	// since they were not tenants', and of which no event has come after that.
+	// unsettled holds the namespaces that RBAC has begun to name and for which no event has
+	// arrived since. They were not shown before, because they belonged to no tenant.
 	unsettled map[string]bool
-	// room counts the bytes of shown.
+	// room is the Reservation for the bytes of shown.
 	room *budget.Reservation
 	// columns are the columns of the table, which only the first event has. headed
 	// reports that the client has received them.
@@ -62,7 +64,7 @@ func (r reader) watch(ctx context.Context, query url.Values, see *visibleNamespa
 		return nil, err
 	}
 	if query.Get("includeObject") == "None" {
-		query.Set("includeObject", "Metadata") // there would be no labels to judge by
+		query.Set("includeObject", "Metadata") // the filter needs the labels
 	}
 	f := &filter{accept: accept, see: see, room: r.call.room, shown: map[string]member{}, unsettled: map[string]bool{}, known: func(name string) (map[string]string, bool) {
 		ns, ok := r.proxy.view.namespace(name)
@@ -80,7 +82,8 @@ func (r reader) watch(ctx context.Context, query url.Values, see *visibleNamespa
 	return f, err
 }
 
-// listAccept is how a list is asked for in the forms of an event.
+// listAccept returns the media types of a list whose objects have the form of events in
+// accept.
 func listAccept(accept string) string {
 	return strings.ReplaceAll(accept, "as=PartialObjectMetadata;", "as=PartialObjectMetadataList;")
 }
@@ -184,7 +187,7 @@ func (f *filter) noteColumns(object json.RawMessage) error {
 	return nil
 }
 
-// withColumns puts the columns into the first table that the client is sent.
+// withColumns adds the columns to the first Table that the client receives.
 func (f *filter) withColumns(out fanout.Frame) (*fanout.Frame, error) {
 	if f.headed || f.columns == nil {
 		return &out, nil

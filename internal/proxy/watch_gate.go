@@ -27,7 +27,7 @@ type watchGate struct {
 // queue holds the running and waiting requests of one user.
 type queue struct {
 	in   chan struct{}
-	size int // those in it and those who wait
+	size int // running and waiting requests
 }
 
 func newGate(all, each int) *watchGate {

@@ -1,6 +1,6 @@
-// Package budget limits the bytes that the proxy buffers: for one request, for all
-// requests of one payer, and in total. Merged lists, bodies of reviews, single objects
-// and the state of filtered watches share one [Budget].
+// Package budget limits the bytes that the proxy buffers: for one request, for all requests
+// of one user, and in total. Merged lists, bodies of reviews, single objects and the state
+// of filtered watches share one [Budget].
 package budget
 
 import (
@@ -13,19 +13,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RetryAfter is the time in seconds after which a client may retry a request that was
-// rejected for lack of room.
+// RetryAfter is the time in seconds after which a client may retry a request that exceeded
+// a limit.
 const RetryAfter = 2
 
-// Limits are in bytes.
+// Limits are in bytes: One for one request, Each for one user and All for all requests.
 //
-// A request that buffers more than Small reserves room for One at once: of several
-// requests that grow large together, the first completes, instead of none.
+// A request that buffers more than Small reserves One bytes at once: if several requests
+// grow large together, the first one completes. Without the reservation, none might
+// complete.
 type Limits struct{ Small, One, Each, All int64 }
 
-// Default returns the limits of the proxy. A list takes up to 2.3 times its buffered size
-// while the proxy reads it, since the proxy copies an answer into its parts: config/proxy
-// has 1 GiB in total.
+// Default returns the limits of the proxy. While the proxy reads a list, the list takes up
+// to 2.3 times its buffered size, because the proxy copies the answer into its parts. The
+// container in config/proxy has 1 GiB of memory.
 func Default() Limits { return Limits{Small: 4 << 20, One: 48 << 20, Each: 64 << 20, All: 128 << 20} }
 
 // Budget counts the bytes that requests buffer or have reserved. It may be used from many
@@ -38,40 +39,42 @@ type Budget struct {
 	by    map[string]int64
 }
 
-// New returns a Budget with nothing taken.
+// New returns a Budget without reservations.
 func New(limits Limits) *Budget { return &Budget{limits: limits, by: map[string]int64{}} }
 
-// Taken returns the bytes that all requests have taken.
+// Taken returns the number of bytes that all requests have reserved.
 func (b *Budget) Taken() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.taken
 }
 
-// Reservation is the share of one request in a budget. It may be used from many goroutines.
+// Reservation holds the bytes that one request has reserved in a Budget. It may be used
+// from many goroutines.
 type Reservation struct {
 	budget *Budget
 	payer  string
-	exact  bool // it takes only the bytes that it buffers
-	// buffered is the number of bytes in memory, and size the room for them. budget.mu
-	// guards both.
+	exact  bool // reserves only the bytes that are buffered
+	// buffered is the number of bytes in memory, and size the number of reserved bytes.
+	// budget.mu guards both.
 	buffered, size int64
 }
 
-// Open returns an empty room for a request that counts for a payer. Close it.
+// Open returns an empty Reservation for a request. payer is the quota key of the user.
+// Close the Reservation after use.
 func (b *Budget) Open(payer string) *Reservation { return &Reservation{budget: b, payer: payer} }
 
-// OpenExact returns a room that never takes more than the maximum that it buffered: for a
-// watch, which may stay open for long.
+// OpenExact returns a Reservation that never reserves more than the maximum that it
+// buffered. It suits a watch, which may stay open for long.
 func (b *Budget) OpenExact(payer string) *Reservation {
 	return &Reservation{budget: b, payer: payer, exact: true}
 }
 
-// Take adds n bytes to the buffered ones, or subtracts them if n is negative, and takes
-// more room if needed. Room that was taken stays taken until Close, and is used first.
-// The error is a *[FullError]: 413 if the request would exceed its limit, and 429 if the
-// payer or all requests together would. Take does not wait: requests that each hold a
-// part would wait for each other.
+// Take adds n bytes to the buffered bytes, or subtracts them if n is negative, and reserves
+// more bytes if needed. Reserved bytes stay reserved until Close, and are used first. The
+// error is a *[FullError]: 413 if the request would exceed its limit, and 429 if the user
+// or all requests together would. Take does not wait: requests that each hold a part would
+// wait for each other.
 func (r *Reservation) Take(n int64) error {
 	b := r.budget
 	b.mu.Lock()
@@ -99,7 +102,7 @@ func (r *Reservation) Take(n int64) error {
 	return nil
 }
 
-// Close returns all room to the budget.
+// Close returns all reserved bytes to the Budget.
 func (r *Reservation) Close() {
 	b := r.budget
 	b.mu.Lock()
@@ -114,8 +117,8 @@ func (r *Reservation) Close() {
 	r.buffered, r.size = 0, 0
 }
 
-// Reader returns a reader that takes room for the bytes that it reads, and fails if there
-// is none.
+// Reader returns a reader that takes the bytes that it reads, and fails if
+// [Reservation.Take] fails.
 func (r *Reservation) Reader(from io.Reader) io.Reader { return reader{from, r} }
 
 type reader struct {
@@ -132,7 +135,7 @@ func (r reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// FullError is the error if there is no room, in the form of an API server error.
+// FullError reports that a limit is exceeded, in the form of an API server error.
 type FullError struct{ *apierrors.StatusError }
 
 // Unwrap returns the *errors.StatusError.

@@ -1,12 +1,11 @@
-// Package fanout answers lists and watches of namespaced objects across all
-// namespaces for identities that may read them in some namespaces only: it asks
-// the API server for each of these namespaces, as the caller, and joins the
-// answers. It has no rights of its own, so that a namespace that should not be
-// among them is refused by the API server.
+// Package fanout answers lists and watches in all namespaces for callers that may read the
+// objects in some namespaces only. It sends a request for each of these namespaces to the
+// API server, with the caller's credentials, and joins the answers. It has no credentials
+// of its own, so that the API server refuses a namespace that the caller may not read.
 //
-// Answers are joined without knowing the kinds: lists are taken apart into their
-// items, which are passed on as they are. Only JSON is spoken; clients that ask
-// for protobuf accept it too.
+// It joins answers without knowledge of the kinds: it splits a list into its items and
+// passes the items on unchanged. It supports JSON only; clients that ask for protobuf also
+// accept JSON.
 package fanout
 
 import (
@@ -26,33 +25,33 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// Visible says in which namespaces an identity may do what a request asks for, in
-// order, and gives a channel that is closed when that may have changed.
+// Visible returns the sorted namespaces in which an identity has the right that a request
+// needs, and a channel that is closed when the namespaces may have changed.
 type Visible func() (namespaces []string, changed <-chan struct{})
 
-// Question is a request that goes across all namespaces.
+// Question is a request for objects in all namespaces.
 type Question struct {
-	// Who is the identity that asks, as a text that no other identity has.
+	// Who identifies the caller. Two identities have different texts.
 	Who string
-	// Payer is for whom the memory that an answer takes is counted: see [Server]. "" is a payer,
-	// too.
+	// Payer is the quota key under which the memory of an answer is counted: see [Server].
+	// "" is a valid key.
 	Payer string
 	// Prefix is the path up to the resource, such as /api/v1 or
 	// /apis/apps/v1.
 	Prefix string
 	// Resource is the plural name of the resource.
 	Resource string
-	// Watch says that it is a watch.
+	// Watch is true for a watch.
 	Watch bool
-	// Visible are the namespaces to look in.
+	// Visible returns the namespaces to read.
 	Visible Visible
 }
 
-// Server merges lists. It may be used from many goroutines. It buffers a list until it
-// has sent it, and rejects the list if Memory has no room for it.
+// Server merges lists and watches. It may be used from many goroutines. It buffers a list
+// until it has sent the list, and rejects a list that exceeds the limits of Memory.
 type Server struct {
-	// Transport reaches the API server. It adds no credentials: those of the
-	// caller are in the request.
+	// Transport sends requests to the API server. It adds no credentials: the request has
+	// the caller's.
 	Transport http.RoundTripper
 	// Base is the address of the API server.
 	Base *url.URL
@@ -62,9 +61,9 @@ type Server struct {
 	positions positions
 }
 
-// Answer answers a question. The request is that of the caller, with all headers
-// that the API server is to see. It returns false, without having said anything,
-// when the kind is in no namespace, or is not there.
+// Answer answers a question. The request r is the caller's, with all headers for the API
+// server. Answer returns false and writes nothing if the kind is cluster-scoped or does not
+// exist.
 func (s *Server) Answer(w http.ResponseWriter, r *http.Request, q Question) (answered bool) {
 	accept, err := Accepted(r.Header)
 	if err == nil && q.Watch {
@@ -81,7 +80,7 @@ func (s *Server) Answer(w http.ResponseWriter, r *http.Request, q Question) (ans
 	return true
 }
 
-// ask sends a request for one namespace.
+// ask sends the request for one namespace to the API server.
 func (s *Server) ask(r *http.Request, q Question, namespace, accept string, query url.Values) (*http.Response, error) {
 	address := *s.Base
 	address.Path = strings.TrimSuffix(address.Path, "/") + q.Prefix + "/namespaces/" + namespace + "/" + q.Resource
@@ -100,8 +99,8 @@ func (s *Server) ask(r *http.Request, q Question, namespace, accept string, quer
 	return response, nil
 }
 
-// PerConnection says whether a header, by its canonical name, speaks of one connection
-// alone, so that a proxy does not pass it on (RFC 9110, section 7.6.1).
+// PerConnection reports whether a header, by its canonical name, is a hop-by-hop field,
+// which a proxy does not pass on (RFC 9110, section 7.6.1).
 func PerConnection(name string) bool {
 	switch name {
 	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
@@ -111,9 +110,8 @@ func PerConnection(name string) bool {
 	return false
 }
 
-// passedOn is a caller's header without what is not for the API server: what speaks of
-// the connection, or of an encoding that is not passed through, and the names of a
-// front proxy, which we are not.
+// passedOn returns the caller's header without the hop-by-hop fields, Accept-Encoding,
+// Content-Length, and the X-Remote-* fields that only a front proxy may set.
 func passedOn(header http.Header) http.Header {
 	out := header.Clone()
 	maps.DeleteFunc(out, func(name string, _ []string) bool {
@@ -122,8 +120,8 @@ func passedOn(header http.Header) http.Header {
 	return out
 }
 
-// Accepted returns the media types of JSON among those that a caller accepts. The error
-// is an *errors.StatusError 406: nothing of it is JSON.
+// Accepted returns the media types of JSON among the media types that a caller accepts. It
+// returns an *errors.StatusError 406 if the caller does not accept JSON.
 func Accepted(header http.Header) (string, error) {
 	var kept []string
 	all := strings.Join(header.Values("Accept"), ",")
@@ -148,14 +146,14 @@ func Accepted(header http.Header) (string, error) {
 	return strings.Join(slices.Compact(kept), ","), nil
 }
 
-// statusError is an error as the API server gives it.
+// statusError returns an error in the form of the API server's errors.
 func statusError(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
 	}}
 }
 
-// expired tells a client to list anew.
+// expired returns the error after which a client lists again.
 func expired(message string) *apierrors.StatusError {
 	return statusError(http.StatusGone, metav1.StatusReasonExpired, message)
 }
@@ -169,7 +167,7 @@ func refuse(w http.ResponseWriter, err error) {
 	known.ErrStatus.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	body, err := json.Marshal(known.ErrStatus)
 	if err != nil {
-		panic(err) // a Status can be written
+		panic(err) // a Status can always be encoded
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if known.ErrStatus.Code == http.StatusTooManyRequests {

@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// maxEvent bounds an event, in bytes: an object has at most 1.5 MiB in etcd, and
-// managed fields and the encoding come on top.
+// maxEvent is the maximum size of an event, in bytes. An object has at most 1.5 MiB in
+// etcd, and its JSON is larger.
 const maxEvent = 16 << 20
 
-// Frame is an event of a watch as it goes over the wire in JSON.
+// Frame is an event of a watch in JSON.
 type Frame struct {
 	Type   watch.EventType `json:"type"`
 	Object json.RawMessage `json:"object"`
@@ -26,13 +26,13 @@ type Decoder struct {
 	json    *json.Decoder
 }
 
-// NewDecoder reads from the body of an answer.
+// NewDecoder returns a Decoder that reads from the body of an answer.
 func NewDecoder(body io.Reader) *Decoder {
 	limited := &limitedReader{reader: body}
 	return &Decoder{limited, json.NewDecoder(limited)}
 }
 
-// Next reads one event; io.EOF is the normal end of a watch.
+// Next returns the next event. It returns io.EOF at the normal end of a watch.
 func (d *Decoder) Next() (Frame, error) {
 	d.limited.left = maxEvent
 	var next Frame
@@ -40,7 +40,7 @@ func (d *Decoder) Next() (Frame, error) {
 	return next, err
 }
 
-// head is what is read of the object of an event.
+// head is the part of an event's object that the watch reads.
 type head struct {
 	Metadata struct {
 		ResourceVersion string            `json:"resourceVersion"`
@@ -56,7 +56,8 @@ type head struct {
 	} `json:"rows"`
 }
 
-// version is the resource version that an event brings a namespace to.
+// version returns the resource version of an event's object. For a Table, it returns the
+// version of the first row.
 func (h head) version() string {
 	if h.Metadata.ResourceVersion == "" && len(h.Rows) > 0 {
 		return h.Rows[0].Object.Metadata.ResourceVersion
@@ -72,7 +73,7 @@ func (h head) initialEnd() bool {
 	return annotations[metav1.InitialEventsAnnotationKey] == "true"
 }
 
-// WithVersion is an object, or a table of one, with another resource version.
+// WithVersion returns an object, or a Table of one object, with another resource version.
 func WithVersion(object json.RawMessage, version string) (json.RawMessage, error) {
 	var content map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(object))
@@ -99,8 +100,8 @@ func WithVersion(object json.RawMessage, version string) (json.RawMessage, error
 	return json.Marshal(content)
 }
 
-// newer says whether a resource version is newer than another. They are numbers:
-// see KEP-5504.
+// newer reports whether a resource version is newer than another. Resource versions are
+// numbers: see KEP-5504.
 func newer(version, than string) bool {
 	a, errA := strconv.ParseUint(version, 10, 64)
 	b, errB := strconv.ParseUint(than, 10, 64)

@@ -19,10 +19,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// parallel is how many namespaces are asked at a time.
+// parallel is the maximum number of namespaces that one list reads at the same time.
 const parallel = 8
 
-// collection is a list or a Table with its parts as they are.
+// collection is a list or a Table. Its items and rows are not decoded.
 type collection struct {
 	Kind       string            `json:"kind"`
 	APIVersion string            `json:"apiVersion"`
@@ -32,8 +32,8 @@ type collection struct {
 	Items      []json.RawMessage `json:"items,omitzero"`
 }
 
-// bookmark is where a list that was cut into pages goes on: a namespace, the
-// continuation within it if there is one, and the version that all pages show.
+// bookmark is the content of a continue token: the next namespace, the API server's own
+// token within that namespace if there is one, and the resource version of all pages.
 type bookmark struct {
 	Namespace string `json:"n"`
 	Continue  string `json:"c,omitempty"`
@@ -59,8 +59,7 @@ func decodeMark(text string) (m bookmark, err error) {
 	return m, nil
 }
 
-// list answers with the objects of all visible namespaces, as they were at one
-// time.
+// list answers with the objects of all visible namespaces at one resource version.
 func (s *Server) list(w http.ResponseWriter, r *http.Request, q Question, accept string) error {
 	query := r.URL.Query()
 	namespaces, _ := q.Visible()
@@ -90,16 +89,18 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, q Question, accept
 	return nil
 }
 
-// writeSize is how much of an answer is written at once, in bytes.
+// writeSize is the size of the write buffer of an answer, in bytes.
 const writeSize = 32 << 10
 
-// head is the beginning of the text of a collection: all but its members, and its end.
+// head returns the JSON of a collection without its items and rows and without the closing
+// brace.
 func (c *collection) head() ([]byte, error) {
 	text, err := json.Marshal(collection{Kind: c.Kind, APIVersion: c.APIVersion, Metadata: c.Metadata, Columns: c.Columns})
 	return bytes.TrimSuffix(text, []byte("}")), err
 }
 
-// writeMembers writes the rest. As one text it would be in memory a second time. The
+// writeMembers writes the items and rows and the closing brace. It writes one member after
+// the other, because one text of all members would need their memory a second time. The
 // writer keeps the first error.
 func (c *collection) writeMembers(w *bufio.Writer) {
 	for _, part := range []struct {
@@ -121,7 +122,7 @@ func (c *collection) writeMembers(w *bufio.Writer) {
 	_, _ = w.WriteString("}\n")
 }
 
-// question is one whose answer takes room.
+// question is a Question with the Reservation for the memory of its answer.
 type question struct {
 	Question
 	room *budget.Reservation
@@ -149,8 +150,8 @@ func (s *Server) collect(r *http.Request, q question, accept string, query url.V
 	return s.listWhole(r, q, accept, query, namespaces)
 }
 
-// listWhole reads all namespaces: the first one says which version of the cluster the
-// others are to show.
+// listWhole reads all namespaces. It reads the other namespaces at the resource version of
+// the first answer.
 func (s *Server) listWhole(r *http.Request, q question, accept string, query url.Values, namespaces []string) (*collection, error) {
 	var joined *collection
 	rest := namespaces
@@ -183,8 +184,7 @@ func (s *Server) listWhole(r *http.Request, q question, accept string, query url
 	return joined, nil
 }
 
-// page reads namespaces one after the other until it has as many objects as
-// wanted.
+// page reads namespaces one after the other until it has limit objects; 0 means no limit.
 func (s *Server) page(r *http.Request, q question, accept string, query url.Values, namespaces []string, limit int, from bookmark) (*collection, error) {
 	var joined *collection
 	version := from.Version
@@ -231,7 +231,8 @@ func (s *Server) page(r *http.Request, q question, accept string, query url.Valu
 	return joined, nil
 }
 
-// exact asks for the objects as they were at a version.
+// exact returns a copy of a query that asks for the objects at exactly one resource
+// version.
 func exact(query url.Values, version string) url.Values {
 	out := url.Values{}
 	for name, values := range query {
@@ -242,14 +243,14 @@ func exact(query url.Values, version string) url.Values {
 	return out
 }
 
-// nowhere is the answer to who may look in no namespace.
+// nowhere returns the error for a caller without the right in any namespace.
 func nowhere(q Question) error {
 	return statusError(http.StatusForbidden, metav1.StatusReasonForbidden,
 		fmt.Sprintf("%s is forbidden: there is no namespace in which you may list them", q.Resource))
 }
 
-// listNamespace reads one namespace. It returns nil for a namespace that the API server
-// refuses: rights may have gone a moment ago.
+// listNamespace reads one namespace. It returns nil if the API server answers with 403: the
+// caller may have lost the right a moment ago.
 func (s *Server) listNamespace(r *http.Request, q question, accept string, query url.Values, namespace string) (*collection, error) {
 	response, err := s.ask(r, q.Question, namespace, accept, query)
 	if err != nil {
@@ -275,7 +276,7 @@ func (s *Server) listNamespace(r *http.Request, q question, accept string, query
 	return &part, nil
 }
 
-// errorOf is the error that the API server gave.
+// errorOf returns the error of an answer of the API server.
 func errorOf(code int, body []byte) error {
 	var status metav1.Status
 	if json.Unmarshal(body, &status) != nil || status.Kind != "Status" || status.Code == 0 {

@@ -7,20 +7,20 @@ import (
 	"sync"
 )
 
-// maxPositions bounds how many points are remembered.
+// maxPositions is the maximum number of points in the cache.
 const maxPositions = 10_000
 
-// positions remembers, for the resource versions that clients may go on from, how
-// far each namespace was. Events of several namespaces arrive in no common order:
-// a client that has seen version 110 of one namespace may not have seen version
-// 105 of another, so the version alone does not say where to go on.
+// positions is a cache of the resource version of each namespace, by the resource versions
+// from which clients may continue a watch. Events of several namespaces arrive in no common
+// order: a client that has seen version 110 of one namespace may not have seen version 105
+// of another, so the version alone does not say where to continue.
 //
-// What is forgotten, or was told by another replica, makes a client list anew,
-// which loses nothing either.
+// If a point was evicted, or if another replica has it, the client lists again and loses no
+// event.
 type positions struct {
 	mu     sync.Mutex
 	points map[pointKey]*list.Element
-	recent list.List // of point, the last used one first
+	recent list.List // of point, the most recently used first
 }
 
 type pointKey [sha256.Size]byte
@@ -30,7 +30,8 @@ type point struct {
 	at  map[string]string // resource version by namespace
 }
 
-// key is that of a point of a question: the same identity, objects and selectors.
+// key returns the key of a point: a hash of the identity, the resource, the selectors and
+// the resource version.
 func (q Question) key(query url.Values, version string) pointKey {
 	about := url.Values{}
 	for _, name := range []string{"labelSelector", "fieldSelector"} {
@@ -42,7 +43,7 @@ func (q Question) key(query url.Values, version string) pointKey {
 	return sha256.Sum256([]byte(about.Encode()))
 }
 
-// set remembers a point.
+// set stores a point, and evicts the least recently used points above the maximum.
 func (p *positions) set(key pointKey, at map[string]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +61,7 @@ func (p *positions) set(key pointKey, at map[string]string) {
 	}
 }
 
-// get returns a point, nil if it is not known.
+// get returns a point, or nil if the point is unknown.
 func (p *positions) get(key pointKey) map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

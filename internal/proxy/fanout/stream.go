@@ -19,10 +19,10 @@ func (w *watcher) start(ctx context.Context, namespace, version string) {
 		query[name] = slices.Clone(values)
 	}
 	query.Set("watch", "true")
-	query.Set("allowWatchBookmarks", "true") // to know how far a quiet namespace is
+	query.Set("allowWatchBookmarks", "true") // give the resource version of a namespace without events
 	if query.Get("sendInitialEvents") == "true" {
 		if w.started {
-			// It joins later; its objects are events like others.
+			// The namespace became visible later: its objects are ordinary events.
 			query.Del("sendInitialEvents")
 			query.Del("resourceVersionMatch")
 			query.Del("resourceVersion")
@@ -53,7 +53,8 @@ func (w *watcher) stream(ctx context.Context, namespace string, query url.Values
 		return
 	}
 	defer func() { _ = response.Body.Close() }() // nothing is left to read
-	// A first sign, so that a quiet watch is answered at once.
+	// Send an event before the first frame, so that a watch without events is answered at
+	// once.
 	hello := event{namespace: namespace, contentType: response.Header.Get("Content-Type")}
 	select {
 	case w.events <- hello:
@@ -79,8 +80,8 @@ func (w *watcher) stream(ctx context.Context, namespace string, query url.Values
 	}
 }
 
-// open asks for the events of a namespace. Rights in a namespace that has just
-// come may be known here before the API server knows them.
+// open starts the watch of a namespace. It retries a request that the API server answers
+// with 403 for two seconds: the proxy may know a new right before the API server does.
 func (w *watcher) open(ctx context.Context, namespace string, query url.Values) (*http.Response, error) {
 	const attempts, pause = 20, 100 * time.Millisecond
 	for attempt := 1; ; attempt++ {
@@ -88,7 +89,7 @@ func (w *watcher) open(ctx context.Context, namespace string, query url.Values) 
 		if err != nil || response.StatusCode == http.StatusOK {
 			return response, err
 		}
-		body, _ := io.ReadAll(io.LimitReader(response.Body, maxEvent)) // what there is of it
+		body, _ := io.ReadAll(io.LimitReader(response.Body, maxEvent)) // as much as can be read
 		_ = response.Body.Close()                                      // it has been read
 		if response.StatusCode != http.StatusForbidden || attempt == attempts {
 			return nil, errorOf(response.StatusCode, body)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// watcher is one watch of a caller, joined of one for each namespace.
+// watcher is one watch of a caller, joined from one watch for each namespace.
 type watcher struct {
 	server  *Server
 	request *http.Request
@@ -28,29 +28,29 @@ type watcher struct {
 
 	out     http.ResponseWriter
 	started bool
-	// at is how far each namespace is, and sent the last version that the
-	// caller has seen.
+	// at holds the last resource version of each namespace. sent is the last version that
+	// the caller was sent.
 	at   map[string]string
 	sent string
-	// trail are the last points that the caller may have come to: what was sent
-	// last may not have arrived.
+	// trail holds the last points of the watch. The caller may not have received the last
+	// events that were sent.
 	trail []trailed
-	// initial are the namespaces whose objects of the beginning have not all
-	// been sent yet, when the caller asked for them as events.
+	// initial holds the namespaces whose initial objects have not all been sent, if the
+	// caller asked for them as events.
 	initial map[string]bool
 }
 
-// trailed is a point of a watch: what the caller saw last, and how far each
-// namespace was then.
+// trailed is a point of a watch: the last version that was sent, and the resource version
+// of each namespace at that time.
 type trailed struct {
 	version string
 	at      map[string]string
 }
 
-// maxTrail bounds the trail of a watch.
+// maxTrail is the maximum number of points in the trail of a watch.
 const maxTrail = 64
 
-// mark adds the point that has just been sent to the trail.
+// mark adds the current point to the trail.
 func (w *watcher) mark() {
 	if len(w.initial) > 0 {
 		return
@@ -61,20 +61,21 @@ func (w *watcher) mark() {
 	w.trail = append(w.trail, trailed{w.sent, maps.Clone(w.at)})
 }
 
-// event is what a stream has to say: a frame, or that it has ended.
+// event is a message of a stream: its content type at the start, a frame, or its end.
 type event struct {
 	namespace   string
 	contentType string
 	frame       Frame
 	head        head
-	err         error // of a stream that ended; io.EOF if that is its normal end
+	err         error // the end of the stream; io.EOF if it ended normally
 }
 
 var errLeft = errors.New("a namespace is not to be seen any more")
 
-// watch answers with the events of all visible namespaces. When one more comes,
-// its objects are added; when one goes, the caller has to list anew, since it
-// cannot be told what it must forget. The error is for when nothing has been sent.
+// watch answers with the events of all visible namespaces. If a namespace becomes visible,
+// it adds the objects of the namespace. If a namespace is no longer visible, the caller has
+// to list again, because no event tells the caller which objects to drop. watch returns an
+// error only if it has sent nothing.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, q Question, accept string) error {
 	query := r.URL.Query()
 	namespaces, changed := q.Visible()
@@ -100,8 +101,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, q Question, accep
 	return err
 }
 
-// positionsFor says where to begin in each namespace; "" is with all objects that
-// there are.
+// positionsFor returns the resource version from which to watch each namespace. A namespace
+// without a version begins with all existing objects.
 func (s *Server) positionsFor(q Question, query url.Values, namespaces []string) (map[string]string, error) {
 	if len(namespaces) == 0 {
 		return nil, nowhere(q)
@@ -125,8 +126,8 @@ func (s *Server) positionsFor(q Question, query url.Values, namespaces []string)
 	return maps.Clone(at), nil
 }
 
-// run passes events on until the watch ends. The error is for when nothing has
-// been sent.
+// run passes events on until the watch ends. It returns an error only if it has sent
+// nothing.
 func (w *watcher) run(ctx context.Context, namespaces []string, changed <-chan struct{}) error {
 	current := namespaces
 	for {
@@ -148,7 +149,8 @@ func (w *watcher) run(ctx context.Context, namespaces []string, changed <-chan s
 	}
 }
 
-// follow opens streams of namespaces that came. One that went ends the watch.
+// follow opens streams of namespaces that became visible. It returns an error if a
+// namespace is no longer visible, which ends the watch.
 func (w *watcher) follow(ctx context.Context, before, now []string) error {
 	for _, namespace := range before {
 		if !slices.Contains(now, namespace) {
@@ -163,12 +165,12 @@ func (w *watcher) follow(ctx context.Context, before, now []string) error {
 	return nil
 }
 
-// handle passes one event on, and says whether the watch is over.
+// handle passes one event on, and reports whether the watch has ended.
 func (w *watcher) handle(e event) (done bool, err error) {
 	switch {
 	case e.err != nil:
-		// The API server ends watches from time to time; the caller goes on
-		// where it was.
+		// The API server ends watches from time to time; the caller continues from the last
+		// resource version.
 		if !errors.Is(e.err, io.EOF) && !errors.Is(e.err, io.ErrUnexpectedEOF) {
 			err = w.fail(e.err)
 		}
@@ -193,8 +195,8 @@ func (w *watcher) handle(e event) (done bool, err error) {
 	return !w.bookmark(e), nil
 }
 
-// bookmark tells the caller how far all namespaces are, if it wants to know and
-// if it has not been told already.
+// bookmark sends the caller the oldest of the namespaces' resource versions, if the caller
+// asked for bookmarks and has not seen this version yet.
 func (w *watcher) bookmark(e event) (ok bool) {
 	if len(w.initial) > 0 {
 		return true
@@ -250,8 +252,8 @@ func (w *watcher) write(f Frame) (ok bool) {
 	return http.NewResponseController(w.out).Flush() == nil
 }
 
-// fail tells the caller why the watch ends: in the answer itself, by returning the
-// error, if nothing has been sent yet, and in an event after that.
+// fail tells the caller why the watch ends. It returns the error if nothing has been sent
+// yet, and sends an event otherwise.
 func (w *watcher) fail(err error) error {
 	if !w.started {
 		return err

@@ -1,5 +1,5 @@
-// Package server is `tenure-server proxy`: the command around internal/proxy, with
-// its listeners, certificates and shutdown.
+// Package server is the command `tenure-server proxy`: the listeners, certificates and
+// shutdown of internal/proxy.
 package server
 
 import (
@@ -17,45 +17,46 @@ import (
 
 // Options are the flags of the command.
 type Options struct {
-	// Listen is where requests are served, with TLS.
+	// Listen is the address that serves requests, with TLS.
 	Listen string
-	// CertFile and KeyFile are the certificate, PEM encoded; they are read again
-	// when they change.
+	// CertFile and KeyFile are the files of the certificate, PEM encoded. They are read
+	// again when they change.
 	CertFile, KeyFile string
-	// TLSDir, when the two are not given, is a folder with tls.crt and tls.key. If
-	// they are not there, the proxy makes its own: the one of TLSSecret, or, without,
-	// one for this process, whose authority it writes into the folder as ca.crt, if it
-	// can.
+	// TLSDir is used if CertFile and KeyFile are empty: a folder with tls.crt and tls.key.
+	// If the files do not exist, the proxy uses the certificate in TLSSecret. Without
+	// TLSSecret, it issues a certificate for this process and tries to write the authority
+	// into the folder as ca.crt.
 	TLSDir string
 	// TLSSecret is a Secret in Namespace in which the replicas of the proxy keep a
-	// certificate that they make, and replace before it ends. TLSTrust is the
-	// ConfigMap in which they say whom to trust, with key ca.crt. Both have to be
-	// there, and may be empty. "" keeps none.
+	// certificate that they issue, and renew before it expires. TLSTrust is the ConfigMap
+	// in which they publish the trusted authorities, with key ca.crt. Both have to exist
+	// and may be empty. "" keeps no certificate.
 	TLSSecret, TLSTrust string
-	// Namespace is where the proxy runs: the variable RUNTIME_NAMESPACE.
+	// Namespace is the namespace of the proxy: the variable RUNTIME_NAMESPACE.
 	Namespace string
-	// TLSHosts are the names in a certificate of the proxy's own.
+	// TLSHosts are the names in a certificate that the proxy issues.
 	TLSHosts []string
-	// ClientCAFile is the authority of client certificates that are accepted; ""
+	// ClientCAFile is the file with the authority of accepted client certificates; ""
 	// accepts none.
 	ClientCAFile string
-	// MetricsAddr and HealthAddr are where metrics and the answers of /healthz and
-	// /readyz are served; "0" is nowhere.
+	// MetricsAddr is the address of the metrics, and HealthAddr the address of /healthz and
+	// /readyz; "0" disables them.
 	MetricsAddr, HealthAddr string
-	// ShutdownTimeout is how long requests may take to end after a signal.
+	// ShutdownTimeout is the maximum time that open requests may take after a signal.
 	ShutdownTimeout time.Duration
 	// Capsule also reads ProxySettings and GlobalProxySettings.
 	Capsule bool
-	// MaxInFlight, MaxWatches and MaxLists are those of internal/proxy.
+	// MaxInFlight, MaxWatches and MaxLists are the options of internal/proxy with these
+	// names.
 	MaxInFlight, MaxWatches, MaxLists int
 	// LogLevel is debug, info or error.
 	LogLevel string
-	// AuditLogPath is the file that audit events are appended to; "-" is the standard
-	// output, "" is none.
+	// AuditLogPath is the file to which audit events are appended; "-" is the standard
+	// output, "" disables audit events.
 	AuditLogPath string
 }
 
-// NewCommand returns `proxy`.
+// NewCommand returns the command `proxy`.
 func NewCommand(streams ui.IO) *cobra.Command {
 	o := Options{Namespace: os.Getenv("RUNTIME_NAMESPACE")}
 	cmd := &cobra.Command{
@@ -107,8 +108,8 @@ It uses the kubeconfig of KUBECONFIG or the Pod's own account.`,
 	return cmd
 }
 
-// openAuditLog opens what audit events are written to; nil if they are not. A proxy
-// that is to write them and cannot does not start.
+// openAuditLog returns the writer of audit events, or nil for "". It returns an error if it
+// cannot open the file, so that the proxy does not start.
 func openAuditLog(path string, out io.Writer) (events io.Writer, closeEvents func(), err error) {
 	switch path {
 	case "":

@@ -16,10 +16,10 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// trustKey is the key of the ConfigMap, as that of kube-root-ca.crt.
+// trustKey is the key in the ConfigMap, the same as in kube-root-ca.crt.
 const trustKey = "ca.crt"
 
-// keeper keeps a certificate that all replicas share.
+// keeper returns the Keeper of a certificate that all replicas share.
 func (o Options) keeper(api *rest.Config) (*certs.Keeper, error) {
 	if o.Namespace == "" || len(o.TLSHosts) == 0 || o.TLSTrust == "" {
 		return nil, ui.WithHint(errors.New("cannot keep a certificate in a Secret: RUNTIME_NAMESPACE, --tls-host or --tls-trust is missing"),
@@ -29,7 +29,7 @@ func (o Options) keeper(api *rest.Config) (*certs.Keeper, error) {
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("cannot keep a certificate: %w", err)
 	}
-	// Without a cache, which would need the right to list what it reads.
+	// Use no cache: a cache would need the right to list Secrets and ConfigMaps.
 	direct, err := client.New(api, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("cannot keep a certificate: %w", err)
@@ -40,8 +40,8 @@ func (o Options) keeper(api *rest.Config) (*certs.Keeper, error) {
 	}, nil
 }
 
-// publish says in the ConfigMap whom to trust. The manager puts it into the kubeconfigs
-// of tenants.
+// publish returns a function that writes the trusted authorities into the ConfigMap. The
+// manager copies them into the kubeconfigs of tenants.
 func (o Options) publish(c client.Client) func(context.Context, []byte) error {
 	return func(ctx context.Context, trusted []byte) error {
 		for {

@@ -25,12 +25,12 @@ const (
 	headerTimeout = 15 * time.Second
 	idleTimeout   = 2 * time.Minute
 	readyTimeout  = 2 * time.Second
-	// qps and burst bound what the proxy itself reads at its start.
+	// qps and burst limit the requests of the proxy's own clients.
 	qps, burst = 50, 100
 )
 
-// Run serves until the context ends, and then until open requests have ended or
-// the shutdown's time is over. Audit events are written to events, unless it is nil.
+// Run serves until the context ends. It then waits for open requests, for at most the
+// shutdown timeout. It writes audit events to events, unless events is nil.
 func Run(ctx context.Context, config *rest.Config, o Options, events io.Writer, log *slog.Logger) error {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = qps, burst
@@ -43,7 +43,7 @@ func Run(ctx context.Context, config *rest.Config, o Options, events io.Writer, 
 	if err != nil {
 		return err
 	}
-	// What the proxy knows has to stay true until the last request has ended.
+	// The caches have to follow the cluster until the last request has ended.
 	life, die := context.WithCancel(context.WithoutCancel(ctx))
 	defer die()
 	tlsConfig, served, err := o.loadTLS(life, config, log)
@@ -57,8 +57,7 @@ func Run(ctx context.Context, config *rest.Config, o Options, events io.Writer, 
 	if err := servers.add(o.HealthAddr, health(handler, served), nil, log); err != nil {
 		return fmt.Errorf("cannot serve health: %w", err)
 	}
-	// Requests are served from the start: those that are only passed on need
-	// nothing that the proxy has to read first.
+	// Serve requests from the start: requests that are passed on do not need the caches.
 	if err := servers.add(o.Listen, handler, tlsConfig, log); err != nil {
 		return fmt.Errorf("cannot serve requests: %w", err)
 	}
@@ -67,7 +66,7 @@ func Run(ctx context.Context, config *rest.Config, o Options, events io.Writer, 
 		group.Go(s.serve)
 	}
 	group.Go(func() error {
-		// Only a stop ends it before everything has been read.
+		// Run returns an error only if the context ends before the caches are filled.
 		_ = handler.Run(life)
 		return nil
 	})
@@ -80,8 +79,8 @@ func Run(ctx context.Context, config *rest.Config, o Options, events io.Writer, 
 	return group.Wait()
 }
 
-// health answers /healthz and /readyz, the latter when there is a certificate and the
-// API server can be asked.
+// health returns the handler of /healthz and /readyz. /readyz succeeds if there is a
+// certificate and if the proxy is ready.
 func health(p *proxy.Proxy, served func(*http.Request) error) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -104,7 +103,7 @@ type server struct {
 
 type servers []server
 
-// add listens at an address; "0" is none.
+// add opens a listener at an address, and none for "0".
 func (all *servers) add(address string, h http.Handler, config *tls.Config, log *slog.Logger) error {
 	if address == "0" {
 		return nil
@@ -134,14 +133,14 @@ func (s server) serve() error {
 	return err
 }
 
-// stop stops the servers, the one of requests first, so that the others can be
-// asked until the end.
+// stop stops the server of requests first, so that the servers of health and metrics answer
+// until the end.
 func (all servers) stop(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for i := len(all) - 1; i >= 0; i-- {
 		if err := all[i].Shutdown(ctx); err != nil {
-			_ = all[i].Close() // what takes longer is cut off
+			_ = all[i].Close() // close the connections of requests that take longer
 		}
 	}
 	return nil

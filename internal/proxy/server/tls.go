@@ -21,8 +21,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// loadTLS makes the configuration of the listener, and what says whether there is a
-// certificate yet. Certificates are followed until the context ends.
+// loadTLS returns the TLS configuration of the listener, and a readiness check that fails
+// while there is no certificate. It reloads certificates until the context ends.
 func (o Options) loadTLS(ctx context.Context, api *rest.Config, log *slog.Logger) (*tls.Config, func(*http.Request) error, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if o.ClientCAFile != "" {
@@ -46,7 +46,7 @@ func (o Options) loadTLS(ctx context.Context, api *rest.Config, log *slog.Logger
 			return nil, nil, err
 		}
 		config.GetCertificate = keeper.Certificate
-		// It ends with the context only.
+		// Start returns only when the context ends.
 		go func() { _ = keeper.Start(logr.NewContextWithSlogLogger(ctx, log)) }()
 		return config, keeper.Ready, nil
 	case certFile == "":
@@ -65,7 +65,7 @@ func (o Options) loadTLS(ctx context.Context, api *rest.Config, log *slog.Logger
 	return config, always, nil
 }
 
-// certFiles are the files of the certificate, "" if the proxy is to make its own.
+// certFiles returns the files of the certificate, or "" if the proxy issues its own.
 func (o Options) certFiles() (cert, key string, err error) {
 	if (o.CertFile == "") != (o.KeyFile == "") {
 		return "", "", errors.New("cannot serve TLS: --tls-cert-file and --tls-private-key-file go together")
@@ -89,8 +89,8 @@ func (o Options) certFiles() (cert, key string, err error) {
 	return cert, key, nil
 }
 
-// selfSigned gives the listener a certificate of its own. Its key never leaves the
-// process; the authority is written for those who are to trust it.
+// selfSigned issues a certificate for the listener. The key stays in the process.
+// selfSigned writes the authority to a file, so that clients can trust it.
 func (o Options) selfSigned(config *tls.Config, log *slog.Logger) error {
 	authority, err := pki.NewAuthority("tenure-proxy")
 	if err != nil {
