@@ -24,13 +24,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// everything is what the rule of namespaces says when it does not look at who asks.
+// everything is a Rule that shows all namespaces to all users.
 type everything struct{}
 
 func (everything) Resource() schema.GroupResource { return corev1.Resource("namespaces") }
 func (everything) Select(user.Info) Selection     { return Selection{Labels: labels.Everything()} }
 
-// careless knows service accounts by a text that others have as well.
+// careless is a Rule that identifies service accounts by a text that is not unique.
 type careless struct {
 	*authorizationCache
 	text func(username string) string
@@ -51,7 +51,7 @@ func (c careless) Select(who user.Info) Selection {
 	return Selection{Labels: oneOf(v1alpha1.LabelTenant, owned)}
 }
 
-// withoutCheck takes one check of requests away.
+// withoutCheck returns a function that removes one check of requests.
 func withoutCheck(name string) func(*testing.T, *Proxy) {
 	return func(t *testing.T, p *Proxy) {
 		before := len(p.checks)
@@ -62,12 +62,12 @@ func withoutCheck(name string) func(*testing.T, *Proxy) {
 	}
 }
 
-// withRule takes the rule of namespaces away and puts another one there.
+// withRule returns a function that replaces the rule of namespaces.
 func withRule(made func(*Proxy) Rule) func(*testing.T, *Proxy) {
 	return func(_ *testing.T, p *Proxy) { p.rules[corev1.Resource("namespaces")] = made(p) }
 }
 
-// powerful gives the way of callers credentials of its own, and these every right.
+// powerful gives the transport for callers' requests the admin's credentials.
 func powerful(t *testing.T, p *Proxy) {
 	t.Helper()
 	way, err := newTransport(shared.rest, false)
@@ -77,7 +77,7 @@ func powerful(t *testing.T, p *Proxy) {
 	p.transports.short = way
 }
 
-// unknown has every token be somebody's.
+// unknown returns a function that makes every token the token of one user.
 func unknown(who user.Info) func(*testing.T, *Proxy) {
 	return func(_ *testing.T, p *Proxy) {
 		p.identities.tokens = authenticator.TokenFunc(func(context.Context, string) (*authenticator.Response, bool, error) {
@@ -94,8 +94,8 @@ func together(a, b func(*testing.T, *Proxy)) func(*testing.T, *Proxy) {
 	}
 }
 
-// Each attack of the catalogue that a proxy can be asked for is stopped, and gets
-// through when what stops it is taken away.
+// TestAttacks checks that each attack of the catalog on a proxy is stopped, and that it
+// succeeds without the check that stops it.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	s, owner, stranger, lender := secure(t)
@@ -112,8 +112,8 @@ func TestAttacks(t *testing.T) {
 		row, attack, control string
 		method, path, token  string
 		header               [][2]string
-		through              string // is in the answer when the attack gets through
-		// given is how things are in both cases, without what is taken away.
+		through              string // text in the answer if the attack succeeds
+		// given prepares both runs, and without removes the check from the second run.
 		given, without func(*testing.T, *Proxy)
 	}{
 		{
@@ -205,8 +205,9 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// W2, in all namespaces at once: a namespace too many among those that are asked is
-// refused by the API server, since it is asked as the caller.
+// TestAttackAcross checks W2 for a list in all namespaces: if the proxy asks for a
+// namespace too many, the API server refuses it, because the proxy asks with the caller's
+// token.
 func TestAttackAcross(t *testing.T) {
 	t.Parallel()
 	s, owner, _, _ := secure(t)
@@ -242,8 +243,8 @@ func TestAttackAcross(t *testing.T) {
 	}
 }
 
-// I13: nothing in a request leads the proxy, or the caller's token, to another server
-// than the one it was told, and only to one that proves to be it.
+// TestAttackElsewhere checks I13: no request leads the proxy, or the caller's token, to a
+// server other than the configured one, and that server has to prove its identity.
 func TestAttackElsewhere(t *testing.T) {
 	t.Parallel()
 	elsewhere := backend(t)
@@ -256,8 +257,8 @@ func TestAttackElsewhere(t *testing.T) {
 	for _, tc := range []struct {
 		reason, target, host string
 		tls                  rest.TLSClientConfig
-		rewrite              func(*httputil.ProxyRequest) // nil is the proxy's own
-		want                 bool                         // whether the token gets there
+		rewrite              func(*httputil.ProxyRequest) // nil means the proxy's own
+		want                 bool                         // whether the token arrives at the other server
 	}{
 		{"an address in the request", "https://" + address + "/version", address, trusting, nil, false},
 		{"an address in the request, to a proxy that keeps it", "https://" + address + "/version", address, trusting, func(pr *httputil.ProxyRequest) { pr.Out.URL.Scheme = "https" }, true},

@@ -18,7 +18,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// eventLog keeps audit events. It can be read while they are written.
+// eventLog is a buffer of audit events. It can be read during writes.
 type eventLog struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -30,7 +30,7 @@ func (e *eventLog) Write(b []byte) (int, error) {
 	return e.all.Write(b)
 }
 
-// read returns the text, and the events by the stage and the ID.
+// read returns the text of the log, and the events by stage and ID.
 func (e *eventLog) read(t *testing.T) (string, map[string]auditv1.Event) {
 	t.Helper()
 	e.mu.Lock()
@@ -46,8 +46,8 @@ func (e *eventLog) read(t *testing.T) (string, map[string]auditv1.Event) {
 	return e.all.String(), byID
 }
 
-// What the proxy answers or refuses is in its audit log, under the ID that is in the
-// API server's; and no credential is.
+// TestAudit checks that the audit log has each request that the proxy answers or refuses,
+// under the ID in the API server's log, and that it has no credential.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	s, owner, stranger, lender := secure(t)
@@ -60,7 +60,7 @@ func TestAudit(t *testing.T) {
 		reason, path, token string
 		header              [][2]string
 		code                int
-		want                string // the event, in short; "" if there is none
+		want                string // the event as returned by short; "" if there is none
 	}{
 		{"a list", list, owner, nil, 200, ownerName + "  list namespaces allow filtered "},
 		{"a list with the client's own ID", list, owner, [][2]string{{"Audit-ID", "mine"}}, 200, ownerName + "  list namespaces allow filtered "},
@@ -77,7 +77,7 @@ func TestAudit(t *testing.T) {
 		for _, h := range tc.header {
 			r.Header.Add(h[0], h[1])
 		}
-		// The proxy may know a right a moment later than the one of the other tests.
+		// This proxy may know a right later than the proxy of the other tests.
 		var code int
 		var body string
 		var header http.Header
@@ -124,7 +124,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// short is what of an event is looked at.
+// short returns the tested fields of an event.
 func short(e auditv1.Event) string {
 	as, resource := "", ""
 	if e.ImpersonatedUser != nil {
@@ -136,8 +136,8 @@ func short(e auditv1.Event) string {
 	return strings.Join([]string{e.User.Username, as, e.Verb, resource, e.Annotations[annotationDecision], e.Annotations[annotationAnswer], e.Annotations[annotationReason]}, " ")
 }
 
-// What somebody without credentials writes does not fill the log, and a log that
-// cannot be written stops nobody.
+// TestAuditBounds checks that a request without credentials cannot fill the log, and that
+// an error of the log stops no request.
 func TestAuditBounds(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest(http.MethodGet, "/"+strings.Repeat("ä", 40_000), nil)

@@ -18,7 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A client certificate is somebody, as far as the proxy may impersonate them.
+// TestClientCertificates checks that a client certificate identifies a user if the proxy
+// may impersonate the user.
 func TestClientCertificates(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -30,7 +31,7 @@ func TestClientCertificates(t *testing.T) {
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: cert}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cert}, subjects: [{kind: ServiceAccount, name: cert-proxy, namespace: cert-a}]}
 ---
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: cert-proxy}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenure-proxy}, subjects: [{kind: ServiceAccount, name: cert-proxy, namespace: cert-a}]}`)
-	// With a token: only the API server's own administrators impersonate twice.
+	// The proxy uses a token: as an impersonated user it could not impersonate again.
 	config := *s.rest
 	config.CertData, config.KeyData, config.CertFile, config.KeyFile = nil, nil, "", ""
 	config.BearerToken = account(t, "cert-a", "cert-proxy")
@@ -99,8 +100,8 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// An informer sees every change although its connections are cut, and what it may
-// see changes meanwhile.
+// TestInformer checks that an informer sees every change while its connections are cut and
+// its visible namespaces change.
 func TestInformer(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)

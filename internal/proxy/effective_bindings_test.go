@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// countedView is a view of two tenants, one of them by Flux's label only, each with a
-// namespace and an owner or account, and of a namespace that is nobody's.
+// countedView returns a cache of two tenants, one of them only by Flux's label. Each tenant
+// has a namespace and an owner or a service account. A further namespace has no tenant.
 func countedView(t *testing.T) *authorizationCache {
 	t.Helper()
 	v, err := newAuthorizationCache(&rest.Config{Host: "http://127.0.0.1:1"}, false)
@@ -55,8 +55,9 @@ func readers(namespace string, set map[string]string, subjects ...rbacv1.Subject
 	return b
 }
 
-// A binding that a tenant can write counts for its own people and for whom it names, and
-// brings its namespace into nobody else's lists; nor does it end anybody else's watches.
+// TestCounted checks that a binding that a tenant can write counts only for the members of
+// the tenant and for the users that it names. For all other users, it adds no namespace to
+// a list and ends no watch.
 func TestCounted(t *testing.T) {
 	t.Parallel()
 	everybody := rbacv1.Subject{Kind: "Group", Name: user.AllAuthenticated}
@@ -64,7 +65,7 @@ func TestCounted(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		of     *rbacv1.RoleBinding
-		want   string // who sees the namespace
+		want   string // the users that see the namespace
 	}{
 		{"a tenant's, for everybody", readers("a-1", nil, everybody), "a a-owner"},
 		{"of one by Flux's label", readers("b-1", nil, everybody), "b"},
@@ -126,8 +127,8 @@ func versioned(b *rbacv1.RoleBinding) *rbacv1.RoleBinding {
 	return b
 }
 
-// However many a tenant names, nobody but them has to list again; whom another tenant
-// has named lately is told so all the same.
+// TestManyNames checks that a tenant that names many users makes only these users list
+// again, and that users whom another tenant has named lately still have to list again.
 func TestManyNames(t *testing.T) {
 	t.Parallel()
 	v := countedView(t)

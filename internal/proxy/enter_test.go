@@ -19,11 +19,11 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
-// entering is kubectl with the kubeconfig of somebody who enters Pods.
+// entering is kubectl with the kubeconfig of a user who may exec into Pods.
 type entering struct {
 	t    *testing.T
 	file string
-	// env chooses the protocol: by default kubectl uses websockets.
+	// env selects the protocol: by default kubectl uses websockets.
 	env []string
 }
 
@@ -40,7 +40,7 @@ func (e entering) kubectl(ctx context.Context, stdin string, args ...string) *ex
 	return cmd
 }
 
-// begins starts a command that goes on, and returns what it writes.
+// begins starts a command that runs until the test ends, and returns its output.
 func (e entering) begins(args ...string) *bufio.Reader {
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
@@ -54,7 +54,7 @@ func (e entering) begins(args ...string) *bufio.Reader {
 	}
 	e.t.Cleanup(func() {
 		cancel()
-		_ = cmd.Wait() // it was ended
+		_ = cmd.Wait() // the context has ended it
 	})
 	return bufio.NewReader(out)
 }
@@ -66,8 +66,8 @@ func (e entering) reads(from *bufio.Reader, want string) {
 	}
 }
 
-// kubectl exec, port-forward and logs -f work through the proxy in the tenant's own
-// namespace, by both protocols that kubectl has, and nowhere else.
+// TestEnter checks that kubectl exec, port-forward and logs -f work through the proxy in
+// the tenant's own namespace and in no other, by both protocols of kubectl.
 func TestEnter(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -88,7 +88,7 @@ func TestEnter(t *testing.T) {
 			t.Parallel()
 			seen, server := upgrades(t, s.proxy)
 			testEnter(entering{t, (&setup{server: server}).kubeconfig(t, token), env})
-			// Without websockets kubectl would go on by SPDY and say nothing.
+			// kubectl falls back to SPDY without a message if websockets fail.
 			if got := seen(); len(got) != 1 || !got[protocol] {
 				t.Errorf("kubectl has used %v", got)
 			}
@@ -114,8 +114,7 @@ func TestEnter(t *testing.T) {
 	})
 }
 
-// upgrades serves the proxy, and says to which protocols connections were to be
-// upgraded.
+// upgrades serves the proxy, and records to which protocols requests upgrade.
 func upgrades(t *testing.T, proxy http.Handler) (seen func() map[string]bool, server *httptest.Server) {
 	t.Helper()
 	var mu sync.Mutex
@@ -139,7 +138,7 @@ func upgrades(t *testing.T, proxy http.Handler) (seen func() map[string]bool, se
 func testEnter(e entering) {
 	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
 	defer cancel()
-	// More than any buffer on the way.
+	// The input is larger than all buffers between kubectl and the Pod.
 	stdin := strings.Repeat("what goes in\n", 20_000)
 	var errs strings.Builder
 	cmd := e.kubectl(ctx, stdin, "exec", "-i", "-n", "enter-a", "mine", "--", "sh", "-c", "x")

@@ -24,16 +24,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The tokens of the world that requests are made up for, and to whom they belong.
-// The lender may be alice, who owns the same tenant as the owner. The guest owns it, too,
-// and may get the namespace of the other one by RBAC.
+// worldTokens maps the tokens of the fuzzer to users. The lender may impersonate alice, who
+// owns the same tenant as the owner. The guest also owns it, and may get the namespace of
+// the other tenant by RBAC.
 var worldTokens = map[string]string{
 	"token-of-owner-5b1f": "system:serviceaccount:a1:owner", "token-of-bob-8c22": "bob",
 	"token-of-lender-90de": "lender", "token-of-stranger-17aa": "stranger", "token-of-guest-3d4e": "guest",
 }
 
-// worldSees is what of it each of them may come to see, by themselves or as somebody
-// whom they may be: each object says in a mark whose it is.
+// worldSees maps users to the marks of the objects that they may see, by themselves or by
+// impersonation. The mark of an object names its tenant.
 var worldSees = map[string][]string{
 	"system:serviceaccount:a1:owner": {"mark-of-a"}, "bob": {"mark-of-b"}, "lender": {"mark-of-a"}, "stranger": nil,
 	"guest": {"mark-of-a", "mark-of-b"},
@@ -41,7 +41,7 @@ var worldSees = map[string][]string{
 
 var marks = []string{"mark-of-a", "mark-of-b", "mark-of-c", "mark-of-system"}
 
-// worldNamespaces are by their tenant.
+// worldNamespaces maps namespaces to tenants.
 var worldNamespaces = map[string]string{"a1": "a", "b1": "b", "c1": "c", "kube-system": ""}
 
 func mark1(tenant string) string {
@@ -51,7 +51,7 @@ func mark1(tenant string) string {
 	return "mark-of-" + tenant
 }
 
-// world is a proxy before an API server that exists in this file only.
+// world returns a proxy before a fake API server.
 func world(f testing.TB) *Proxy {
 	f.Helper()
 	p, err := New(Options{Config: &rest.Config{Host: "https://127.0.0.1:1"}})
@@ -93,7 +93,7 @@ func status(r *http.Request, code int) (*http.Response, error) {
 	return answerOf(r, code, map[string]any{"kind": "Status", "apiVersion": "v1", "code": code})
 }
 
-// collected is a list of objects, or the events of a watch.
+// collected returns a list of objects, or the events of a watch.
 func collected(r *http.Request, objects []any) (*http.Response, error) {
 	if watching := r.URL.Query().Get("watch"); watching == "" || watching == "0" || watching == "false" {
 		return answerOf(r, http.StatusOK, map[string]any{"kind": "List", "apiVersion": "v1", "metadata": map[string]any{"resourceVersion": "7"}, "items": objects})
@@ -112,8 +112,7 @@ func worldObject(name, tenant string) any {
 	return map[string]any{"metadata": map[string]any{"name": name, "resourceVersion": "7", "uid": mark1(tenant), "labels": map[string]any{v1alpha1.LabelTenant: tenant}}}
 }
 
-// asCaller is the API server to whoever has a token: it believes what it is shown,
-// and gives no more than RBAC would.
+// asCaller is the API server for callers: it knows the tokens, and allows what RBAC allows.
 func asCaller(r *http.Request) (*http.Response, error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	name := worldTokens[token]
@@ -142,7 +141,7 @@ func asCaller(r *http.Request) (*http.Response, error) {
 	}
 	for header := range r.Header {
 		if strings.HasPrefix(header, "Impersonate") {
-			return status(r, http.StatusForbidden) // alice may do nothing by herself
+			return status(r, http.StatusForbidden) // alice has no rights of her own
 		}
 	}
 	namespace, ok := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/")
@@ -153,7 +152,7 @@ func asCaller(r *http.Request) (*http.Response, error) {
 	return status(r, http.StatusForbidden)
 }
 
-// asProxy is the API server to the proxy itself, which may read all namespaces and
+// asProxy is the API server for the proxy itself, which may read all namespaces and
 // Tenants.
 func asProxy(f testing.TB) roundTripper {
 	return func(r *http.Request) (*http.Response, error) {
@@ -190,9 +189,8 @@ func asProxy(f testing.TB) roundTripper {
 	}
 }
 
-// FuzzProxy sends whatever can be sent with somebody's token: nothing that this
-// somebody may not read reaches the client, whatever the path, the query, the headers
-// and the body are.
+// FuzzProxy sends requests with a user's token and any path, query, headers and body, and
+// checks that no object that the user may not read reaches the client.
 func FuzzProxy(f *testing.F) {
 	const list = "/api/v1/namespaces"
 	for _, seed := range []struct{ method, target, header, body string }{
@@ -223,12 +221,12 @@ func FuzzProxy(f *testing.F) {
 		}
 		for other := range worldTokens {
 			if strings.Contains(target+header+body, other) && other != token {
-				return // it is the token of somebody else, who sees other things
+				return // the header has the token of another user, who sees other objects
 			}
 		}
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(fmt.Sprintf("%s %s HTTP/1.1\r\nHost: proxy\r\n%s\r\n\r\n%s", method, target, strings.Trim(header, "\r\n"), body))))
 		if err != nil {
-			return // no server would take it for a request
+			return // no server accepts it as a request
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
@@ -245,8 +243,7 @@ func FuzzProxy(f *testing.F) {
 	})
 }
 
-// What the fuzzed requests are checked against is not empty: whoever may see
-// something does.
+// TestWorld is the positive control of FuzzProxy: users see the objects that they may see.
 func TestWorld(t *testing.T) {
 	t.Parallel()
 	p := world(t)

@@ -8,16 +8,16 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// A change is missed by who goes on from before it. What is heard of while a watch is
-// open is not, but for the first second, in which it may be why the watch began as it
-// did.
+// TestHistory checks that a client that continues from before a change has missed the
+// change. A change that arrives while a watch is open is not missed, except in the first
+// second, in which the watch may have begun with the old rights.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	heard := time.Now()
 	for _, tc := range []struct {
 		reason  string
 		from    uint64
-		began   time.Duration // after the change was heard of
+		began   time.Duration // after the arrival of the change
 		byName  bool
 		missed  bool
 		ofSpace bool
@@ -49,8 +49,9 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// Two informers may be heard out of order: what the newer change gave is missed by who
-// goes on from between the two, although the older one was heard of last.
+// TestHistoryOutOfOrder checks that changes may arrive out of order from two informers: a
+// client that continues from between two changes has missed the newer change, although the
+// older change arrived last.
 func TestHistoryOutOfOrder(t *testing.T) {
 	t.Parallel()
 	ann := &user.DefaultInfo{Name: "ann"}

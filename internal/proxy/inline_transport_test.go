@@ -21,16 +21,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// spoken is a server that answers each request with what it is given, byte by byte,
-// and counts its connections.
+// spoken is a server that sends given bytes as answers, and counts its connections.
 type spoken struct {
 	url         string
 	connections atomic.Int64
 }
 
-// speak makes a server. The answer gets how many requests the connection has had and
-// in which order it came, from 1 on; it returns the parts of the answer, each of which
-// is a record of TLS, and whether the connection goes on.
+// speak starts a server. answer gets the number of the connection and the number of the
+// request on it, both from 1. It returns the parts of the answer, each of which is a TLS
+// record, and whether the connection stays open.
 func speak(t *testing.T, answer func(connection, request int64) (parts []string, goesOn bool)) *spoken {
 	t.Helper()
 	secured := httptest.NewTLSServer(nil)
@@ -55,7 +54,7 @@ func speak(t *testing.T, answer func(connection, request int64) (parts []string,
 	return s
 }
 
-// gathered is a connection that can keep what is written, to send it in one piece.
+// gathered is a connection that can buffer writes and send them at once.
 type gathered struct {
 	net.Conn
 	keeps bool
@@ -93,7 +92,7 @@ func (s *spoken) serve(below *gathered, config *tls.Config, answer func(connecti
 	}
 }
 
-// way is the way to it.
+// way returns a transport to the server.
 func (s *spoken) way(t *testing.T) http.RoundTripper {
 	t.Helper()
 	way, err := newTransport(&rest.Config{Host: s.url, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, false)
@@ -103,7 +102,7 @@ func (s *spoken) way(t *testing.T) http.RoundTripper {
 	return way
 }
 
-// ask sends a request and says what came.
+// ask sends a request and returns a text of the answer.
 func (s *spoken) ask(ctx context.Context, t *testing.T, way http.RoundTripper, method string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, s.url+"/", nil)
@@ -126,8 +125,9 @@ func plain(body string) string {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
-// Three requests, one after the other: what each gets is its own answer, and a
-// connection is used again only when nothing is left of the one before.
+// TestBrief sends three requests, one after the other, and checks that each gets its own
+// answer, and that a connection is used again only if the previous answer has no bytes
+// left.
 func TestBrief(t *testing.T) {
 	t.Parallel()
 	always := func(parts ...string) func(int64, int64) ([]string, bool) {
@@ -136,7 +136,7 @@ func TestBrief(t *testing.T) {
 	for _, tc := range []struct {
 		reason, method string
 		answer         func(connection, request int64) ([]string, bool)
-		want           string // of all three
+		want           string // the answers to all three
 		connections    int64
 	}{
 		{"a length", "GET", always(plain("one")), "200 one", 1},
@@ -191,7 +191,8 @@ func TestBrief(t *testing.T) {
 	}
 }
 
-// What comes while a connection is idle is nobody's answer.
+// TestBriefIdle checks that bytes that arrive on an idle connection are not an answer to
+// the next request.
 func TestBriefIdle(t *testing.T) {
 	t.Parallel()
 	said := make(chan net.Conn, 10)
@@ -234,7 +235,7 @@ func TestBriefIdle(t *testing.T) {
 	}
 }
 
-// expiring is a context whose time is over when its channel is closed.
+// expiring is a context that expires when its channel is closed.
 type expiring struct {
 	context.Context
 	over <-chan struct{}
@@ -251,7 +252,7 @@ func (e expiring) Err() error {
 	}
 }
 
-// A request that is given up ends, and so does its connection.
+// TestBriefGivenUp checks that a cancelled request ends, and that its connection is closed.
 func TestBriefGivenUp(t *testing.T) {
 	t.Parallel()
 	came, gone := make(chan struct{}, 10), make(chan struct{}, 10)
@@ -310,8 +311,8 @@ func TestBriefGivenUp(t *testing.T) {
 	}
 }
 
-// What is not a GET, or has a body or another protocol, takes the usual way, and so
-// does what is for another host.
+// TestBriefTakes checks that requests with another method, a body or another protocol, and
+// requests to another host, use the other transport.
 func TestBriefTakes(t *testing.T) {
 	t.Parallel()
 	s := &spoken{url: "https://server:6443"}

@@ -34,8 +34,9 @@ func joinedBinding(namespace string) string {
  subjects: [{kind: ServiceAccount, name: owner, namespace: joined-a}]}`, namespace)
 }
 
-// Lists and watches in all namespaces show what is in those in which the caller may
-// read, and follow when these change; `kubectl auth can-i` says so.
+// TestAcrossNamespaces checks that lists and watches in all namespaces show the objects of
+// the namespaces in which the caller may read, that they follow changes of these
+// namespaces, and that `kubectl auth can-i` agrees.
 func TestAcrossNamespaces(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -75,7 +76,7 @@ func TestAcrossNamespaces(t *testing.T) {
 	}
 	sees("joined-a")
 	apply(t, strings.TrimPrefix(joinedBinding("joined-b"), "\n---\n"))
-	sees("joined-b") // by the watch that was open already
+	sees("joined-b") // by the open watch
 	lists("joined-a joined-b")
 
 	may := func(verb, resource string) bool {
@@ -88,8 +89,7 @@ func TestAcrossNamespaces(t *testing.T) {
 		}
 		return review.Status.Allowed
 	}
-	// With cluster-admin in a namespace nodes are among the rights, and in no
-	// namespace.
+	// cluster-admin in a namespace includes nodes, which are cluster-scoped.
 	for resource, want := range map[string]bool{"configmaps": true, "nodes": false} {
 		if got := may("list", resource); got != want {
 			t.Errorf("can-i list %s in all namespaces: %v, want %v", resource, got, want)

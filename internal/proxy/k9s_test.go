@@ -22,12 +22,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// pod is a Pod that may be anything: nothing runs here.
+// pod returns the manifest of a Pod. No kubelet runs it.
 func pod(namespace, name string) string {
 	return fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: %s}, spec: {serviceAccountName: owner, containers: [{name: c, image: images.example.com/c}]}}\n---\n", name, namespace)
 }
 
-// governs lets a service account do everything in a namespace.
+// governs returns a binding that lets a service account do everything in a namespace.
 func governs(namespace, accountNamespace, account string) string {
 	return fmt.Sprintf(`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: all, namespace: %s}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin},
  subjects: [{kind: ServiceAccount, namespace: %s, name: %s}]}
@@ -35,9 +35,9 @@ func governs(namespace, accountNamespace, account string) string {
 `, namespace, accountNamespace, account)
 }
 
-// What k9s asks when it starts, as its sources have it, and what it shows then: each
-// view is opened after access reviews about list and watch, and is a dynamic informer
-// over all namespaces or a Table.
+// TestK9s sends the requests that k9s sends at its start, according to its sources, and
+// checks its views: k9s opens each view after access reviews for list and watch, as a
+// dynamic informer in all namespaces or as a Table.
 func TestK9s(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -73,8 +73,8 @@ func TestK9s(t *testing.T) {
 	})
 }
 
-// testK9sDiscovery: k9s does not start without the version and the groups, and looks
-// among these for the API of metrics.
+// testK9sDiscovery checks the version and the API groups, without which k9s does not start.
+// k9s looks for the metrics API among the groups.
 func testK9sDiscovery(t *testing.T, config *rest.Config) {
 	t.Helper()
 	c, err := kubernetes.NewForConfig(config)
@@ -96,7 +96,8 @@ func testK9sDiscovery(t *testing.T, config *rest.Config) {
 	}
 }
 
-// testK9sReviews: what k9s asks before it opens a view. An error would end it.
+// testK9sReviews checks the access reviews that k9s sends before it opens a view. An error
+// would end k9s.
 func testK9sReviews(t *testing.T, config *rest.Config) {
 	t.Helper()
 	c, err := kubernetes.NewForConfig(config)
@@ -131,8 +132,8 @@ func testK9sReviews(t *testing.T, config *rest.Config) {
 	}
 }
 
-// testK9sViews: informers over all namespaces show what is there, what comes and what
-// goes, and what is refused is refused as such.
+// testK9sViews checks that informers in all namespaces show existing, new and deleted
+// objects, and that a refused list returns the error of a refusal.
 func testK9sViews(t *testing.T, config *rest.Config) {
 	t.Helper()
 	c, err := dynamic.NewForConfig(config)

@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// kubectl is the real one, through the proxy.
+// kubectl returns a command of the real kubectl that uses the proxy.
 func (s *setup) kubectl(ctx context.Context, t *testing.T, token string, args ...string) *exec.Cmd {
 	t.Helper()
 	bin, err := testcluster.BinDir()
@@ -25,7 +25,7 @@ func (s *setup) kubectl(ctx context.Context, t *testing.T, token string, args ..
 	return exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), append([]string{"--kubeconfig", s.kubeconfig(t, token), "--cache-dir", t.TempDir()}, args...)...)
 }
 
-// written is what a program has written until now.
+// written is a buffer for the output of a running program.
 type written struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -43,7 +43,7 @@ func (w *written) String() string {
 	return w.text.String()
 }
 
-// kubectl lists, watches and asks as at the API server.
+// TestKubectl checks that kubectl lists, watches and reviews access as at the API server.
 func TestKubectl(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -110,7 +110,8 @@ func TestKubectl(t *testing.T) {
 	}
 }
 
-// kubectl get namespaces -w goes on while namespaces join and leave.
+// TestKubectlWatchOfOwnAndOthers checks that kubectl get namespaces -w continues while
+// namespaces join and leave.
 func TestKubectlWatchOfOwnAndOthers(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)

@@ -21,16 +21,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// kubelet is a node whose Pods can be entered, unlike those of the local cluster: what
-// comes in by exec and port-forward goes out again, and a followed log has a second
-// line when the test wants it.
+// kubelet is a fake node, because the local cluster runs no Pods. It echoes the input of
+// exec and port-forward, and sends the second line of a followed log when the test asks for
+// it.
 type kubelet struct {
 	t    *testing.T
 	more chan struct{}
 }
 
-// startKubelet makes a node of the shared cluster and serves what the API server asks
-// of one, with a certificate of the cluster's authority.
+// startKubelet creates a node in the shared cluster and serves the API server's requests to
+// its kubelet, with a certificate of the cluster's authority.
 func startKubelet(t *testing.T, name string) *kubelet {
 	t.Helper()
 	cluster := testcluster.Shared(t)
@@ -74,7 +74,7 @@ func startKubelet(t *testing.T, name string) *kubelet {
 	if err := shared.admin.Create(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	// Controllers write to it as well, so it is patched.
+	// Patch the node, because controllers also write to it.
 	before := node.DeepCopy()
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
 	if _, err := fmt.Sscan(port, &node.Status.DaemonEndpoints.KubeletEndpoint.Port); err != nil {
@@ -86,7 +86,7 @@ func startKubelet(t *testing.T, name string) *kubelet {
 	return k
 }
 
-// runs makes a Pod that the node is said to run.
+// runs creates a Pod and reports it as running on the node.
 func (k *kubelet) runs(node, namespace, name string) {
 	k.t.Helper()
 	p := &corev1.Pod{ObjectMeta: objectMeta(namespace, name), Spec: corev1.PodSpec{
@@ -102,7 +102,7 @@ func (k *kubelet) runs(node, namespace, name string) {
 	}
 }
 
-// upgraded turns a request into streams.
+// upgraded upgrades a request to streams.
 func (k *kubelet) upgraded(w http.ResponseWriter, r *http.Request, protocol string) (httpstream.Connection, <-chan httpstream.Stream) {
 	if _, err := httpstream.Handshake(r, w, []string{protocol}); err != nil {
 		k.t.Errorf("the API server speaks something else: %v", err)
@@ -116,7 +116,7 @@ func (k *kubelet) upgraded(w http.ResponseWriter, r *http.Request, protocol stri
 	return conn, streams
 }
 
-// exec says what was to be run, and then what it is told.
+// exec writes the command, and then echoes its input.
 func (k *kubelet) exec(w http.ResponseWriter, r *http.Request) {
 	conn, streams := k.upgraded(w, r, remotecommand.StreamProtocolV4Name)
 	if conn == nil {
@@ -144,7 +144,7 @@ func (k *kubelet) exec(w http.ResponseWriter, r *http.Request) {
 	<-conn.CloseChan()
 }
 
-// portForward answers each connection with what comes by it.
+// portForward echoes the input of each connection.
 func (k *kubelet) portForward(w http.ResponseWriter, r *http.Request) {
 	conn, streams := k.upgraded(w, r, "portforward.k8s.io")
 	if conn == nil {

@@ -36,10 +36,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// patience is how long something on a busy machine may take.
+// patience is the maximum time for one step on a busy machine.
 const patience = 2 * time.Minute
 
-// setup is a proxy, with the rights of config/proxy and no others, before a cluster.
+// setup is a cluster behind a proxy with the rights of config/proxy and no others.
 type setup struct {
 	admin  client.Client
 	rest   *rest.Config // the admin's
@@ -79,7 +79,7 @@ func fixture(t testing.TB) *setup {
 	return &shared.setup
 }
 
-// newProxy makes a proxy with the rights of its service account.
+// newProxy returns a running proxy with the rights of its service account.
 func newProxy(t testing.TB, admin *rest.Config, o Options) *Proxy {
 	t.Helper()
 	o.Config = rest.CopyConfig(admin)
@@ -88,7 +88,7 @@ func newProxy(t testing.TB, admin *rest.Config, o Options) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As long as the tests run: others share it.
+	// The proxy runs until the process ends: other tests share it.
 	if err := p.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func apply(t testing.TB, manifests string) {
 	}
 }
 
-// account makes a service account and returns a token of it.
+// account creates a service account and returns a token of it.
 func account(t testing.TB, namespace, name string) string {
 	t.Helper()
 	sa := &corev1.ServiceAccount{}
@@ -143,7 +143,7 @@ func (s *setup) as(token string) *rest.Config {
 	}
 }
 
-// kubeconfig writes a file that leads to the proxy with a token.
+// kubeconfig writes a kubeconfig for the proxy with a token, and returns its path.
 func (s *setup) kubeconfig(t *testing.T, token string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -181,8 +181,8 @@ func list(t testing.TB, c client.Reader, opts ...client.ListOption) string {
 	return strings.Join(names, " ")
 }
 
-// sees waits until a client sees the namespaces: the proxy hears of rights and
-// Tenants a moment after the API server.
+// sees waits until a client sees the namespaces: the proxy knows rights and Tenants a
+// moment later than the API server.
 func sees(t testing.TB, c client.Reader, want string) {
 	t.Helper()
 	testwait.For(t, "the namespaces to be "+want, patience, func() (bool, string) {
@@ -203,8 +203,8 @@ func accountOwner(namespace, name string) string {
 	return fmt.Sprintf("{kind: ServiceAccount, namespace: %s, name: %s}", namespace, name)
 }
 
-// raw sends a request to the proxy over HTTP/1.1 as it is and returns the code and
-// the body.
+// raw sends a request to the proxy unchanged over HTTP/1.1, and returns the code, the body
+// and the header.
 func (s *setup) raw(t testing.TB, request *http.Request) (int, string, http.Header) {
 	t.Helper()
 	transport := &http.Transport{
@@ -236,7 +236,7 @@ func objectMeta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
 
-// readAll reads an answer.
+// readAll returns the body of an answer, or the error.
 func readAll(response *http.Response) string {
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
@@ -245,7 +245,8 @@ func readAll(response *http.Response) string {
 	return string(body)
 }
 
-// informOf runs an informer and returns what is in its store, sorted.
+// informOf runs an informer and returns a function that returns the sorted content of its
+// store.
 func informOf(t *testing.T, informer cache.SharedIndexInformer) func() []string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

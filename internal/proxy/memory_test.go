@@ -44,7 +44,7 @@ func (s *stalling) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// memoryLimit is what the proxy's Deployment may use of memory, in bytes.
+// memoryLimit returns the memory limit of the proxy's Deployment, in bytes.
 func memoryLimit(t *testing.T) uint64 {
 	t.Helper()
 	objects, err := flux.ReadObjects(config.Proxy())
@@ -64,7 +64,7 @@ func memoryLimit(t *testing.T) uint64 {
 	return 0
 }
 
-// inUse is the memory that the process uses after a collection, in bytes.
+// inUse returns the memory of the process after a garbage collection, in bytes.
 func inUse() uint64 {
 	runtime.GC()
 	var memory runtime.MemStats
@@ -72,8 +72,8 @@ func inUse() uint64 {
 	return memory.HeapInuse + memory.StackInuse
 }
 
-// usedByTest is the memory that the clients and the server of the test use for a number of
-// watches, without a proxy between them.
+// usedByTest returns the memory that the clients and the server of the test use for a
+// number of watches, without a proxy between them.
 func usedByTest(t *testing.T, address string, watches int) uint64 {
 	t.Helper()
 	before := inUse()
@@ -109,10 +109,11 @@ func usedByTest(t *testing.T, address string, watches int) uint64 {
 	return used - min(used, before)
 }
 
-// Four users with a hundred slow requests each and ten with a thousand watches each stay
-// within the memory of the container. What the clients and the server of the test need for
-// as many watches is measured without the proxy, and does not count; what they need for the
-// slow requests does. It is not parallel: what others use would be counted.
+// TestMemory checks that the proxy stays within the memory of its container, with four
+// users with a hundred slow requests each and ten users with a thousand watches each. It
+// measures the memory of the test's clients and server for as many watches without the
+// proxy, and subtracts it; their memory for the slow requests counts. The test is not
+// parallel, because the memory of other tests would count.
 func TestMemory(t *testing.T) { //nolint:paralleltest // see above
 	const slowUsers, slowRequests, watchers, watches = 4, 100, 10, 1000
 	upstream := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -158,7 +159,8 @@ func TestMemory(t *testing.T) { //nolint:paralleltest // see above
 				}
 				refused.Add(1)
 			case !errors.Is(err, context.Canceled):
-				// The proxy answers before it has read, and the client may not see it.
+				// The proxy answers before it has read the body, and the client may not see
+				// the answer.
 				refused.Add(1)
 			}
 		})

@@ -13,7 +13,8 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// Everybody sees what is theirs, whichever way they are named.
+// TestNamespaces checks that users see the namespaces of their tenants, for each way in
+// which a Tenant can name its owners.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -139,7 +140,7 @@ func TestNamespaces(t *testing.T) {
 	})
 }
 
-// A namespace is in the list that is asked for right after it has been made.
+// TestFresh checks that a list right after the creation of a namespace has the namespace.
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)

@@ -15,17 +15,17 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// A watch that is open ends in good order when its caller is not who it was, and goes
-// on while nobody knows.
+// TestOpenWatchEnds checks that an open watch ends with io.EOF if its credential is
+// revoked, and continues while the API server does not answer.
 func TestOpenWatchEnds(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason, path string
-		as           string // whom the caller impersonates
+		as           string // the impersonated user
 		answer       *authenticator.Response
 		ok           bool
 		err          error
-		right        error // what the right to impersonate becomes
+		right        error // the result of the later check of the right to impersonate
 		ends         bool
 	}{
 		{"a token that is revoked", "/api/v1/namespaces?watch=true", "", nil, false, nil, nil, true},
@@ -71,7 +71,7 @@ func TestOpenWatchEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer response.Body.Close()
-			// A watch that has shown nothing yet ends with nothing.
+			// The watch must have an event before it ends.
 			const event = "{}\n"
 			began := make([]byte, len(event))
 			if _, err := io.ReadFull(response.Body, began); err != nil || string(began) != event {

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// dice makes random rights out of few words, so that they meet.
+// dice makes random rights out of few words, so that rights and questions match often.
 type dice struct{ *rand.Rand }
 
 func (d dice) of(words ...string) string { return words[d.IntN(len(words))] }
@@ -81,7 +81,7 @@ func (d dice) objects() []client.Object {
 		for _, ns := range diceNamespaces {
 			all = append(all, &rbacv1.Role{ObjectMeta: objectMeta(ns, name), Rules: d.rules()},
 				&rbacv1.RoleBinding{ObjectMeta: objectMeta(ns, name), Subjects: d.subjects(),
-					// Some of them are not there.
+					// Some of these roles do not exist.
 					RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: d.of("Role", "ClusterRole"), Name: fmt.Sprintf("dice-%d", d.IntN(5))}})
 		}
 	}
@@ -98,9 +98,9 @@ var diceUsers = []*user.DefaultInfo{
 	{Name: "dice-nobody", Groups: []string{user.SystemPrivilegedGroup}},
 }
 
-// TestRightsAreTheAPIServers asks the API server the same questions about random
-// rights. What the proxy allows and the API server does not is a hole, the other way
-// round a fault.
+// TestRightsAreTheAPIServers compares the proxy's decisions with the API server's for
+// random rights. If the proxy allows more, it has a security hole; if it allows less, it
+// has a bug.
 func TestRightsAreTheAPIServers(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -138,7 +138,7 @@ func TestRightsAreTheAPIServers(t *testing.T) {
 		who := diceUsers[d.IntN(len(diceUsers))]
 		q := question{verb: d.of("get", "list", "watch"), group: d.of("", "apps"), resource: d.of("pods", "namespaces", "deployments"), subresource: d.of("", "", "log"), name: d.of("", "x", "dice-a", "dice-b")}
 		ns := d.of("", "dice-a", "dice-b", "dice-c")
-		// The API server hears of rights by a watch, too.
+		// The API server also learns of rights by a watch.
 		testwait.For(t, fmt.Sprintf("the same answer about %v %+v in %q", who, q, ns), patience, func() (bool, string) {
 			got, want := ask(who, q, ns)
 			if got == want && got {
@@ -152,7 +152,7 @@ func TestRightsAreTheAPIServers(t *testing.T) {
 	}
 }
 
-// fakeGrants are rights without a cluster.
+// fakeGrants implements grants without a cluster.
 type fakeGrants struct {
 	clusterBound []*rbacv1.ClusterRoleBinding
 	bound        []*rbacv1.RoleBinding
@@ -181,8 +181,8 @@ func (g fakeGrants) rules(_ string, ref rbacv1.RoleRef) []rbacv1.PolicyRule {
 	return g.roles[ref.Kind+" "+ref.Name]
 }
 
-// FuzzRights gives one right to one subject: nobody else gets it, and the subject
-// nothing else.
+// FuzzRights gives one right to one subject, and checks that no other subject has it and
+// that the subject has no other right.
 func FuzzRights(f *testing.F) {
 	f.Add("alice", "Group", "alice", "get", "pods", "")
 	f.Add("system:serviceaccount:a:b", "ServiceAccount", "b", "list", "namespaces", "a")
@@ -206,8 +206,8 @@ func FuzzRights(f *testing.F) {
 	})
 }
 
-// FuzzNarrow adds a selection to whatever the client selects: nothing else can be
-// selected by both.
+// FuzzNarrow adds a selection to a client's selector, and checks that the result selects
+// nothing outside of the selection.
 func FuzzNarrow(f *testing.F) {
 	for _, seed := range []string{"", "a=b", "tenure.dev/tenant in (b)", "!tenure.dev/tenant", "a notin (b),c", "a,", "tenure.dev/tenant=a,tenure.dev/tenant=b", "a in (b", "a=b)", "x>1"} {
 		f.Add(seed, "a", "b")
@@ -229,7 +229,8 @@ func FuzzNarrow(f *testing.F) {
 	})
 }
 
-// FuzzIdentity reads headers: whoever comes out is exactly whom they name.
+// FuzzIdentity parses impersonation headers, and checks that the result is exactly the
+// named user.
 func FuzzIdentity(f *testing.F) {
 	f.Add("Impersonate-User", "alice", "Impersonate-Group", "system:masters")
 	f.Add("Impersonate-User", "", "impersonate-user", "bob")

@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// secure prepares a tenant with an owner, and another with a namespace that the
-// owner must never see; and returns the tokens of the owner, of somebody without
-// anything, and of somebody who may impersonate the owner.
+// secure creates a tenant with an owner, and another tenant with a namespace that the owner
+// must never see. It returns the tokens of the owner, of a user without rights, and of a
+// user who may impersonate the owner.
 func secure(t *testing.T) (s *setup, owner, stranger, lender string) {
 	t.Helper()
 	s = fixture(t)
@@ -52,7 +52,7 @@ func secure(t *testing.T) (s *setup, owner, stranger, lender string) {
 
 const ownerName = "system:serviceaccount:secure-a:owner"
 
-// What a caller says of itself is true or refused.
+// TestIdentity checks that the proxy verifies or refuses the identity in a request.
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	s, owner, stranger, lender := secure(t)
@@ -129,8 +129,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// What is passed on is the caller's own request: impersonation is the API server's
-// to decide, and nothing of the proxy's own rights is lent.
+// TestPassedOn checks that the proxy passes a request on as the caller: the API server
+// decides about impersonation, and the request gets none of the proxy's rights.
 func TestPassedOn(t *testing.T) {
 	t.Parallel()
 	s, owner, stranger, lender := secure(t)
@@ -161,7 +161,7 @@ func TestPassedOn(t *testing.T) {
 	}
 }
 
-// However the path or the query is written, nothing of another tenant is shown.
+// TestPaths checks that no form of the path or the query shows objects of another tenant.
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	s, owner, _, _ := secure(t)
@@ -204,8 +204,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// line sends bytes over a connection of its own and returns the code and all of
-// the answer: what comes after it, too, if the connection is to be closed.
+// line sends bytes over a new connection and returns the code and the rest of the answer,
+// including bytes after it if the connection is to be closed.
 func (s *setup) line(t *testing.T, request string) (int, string) {
 	t.Helper()
 	conn := s.dial(t)
@@ -239,7 +239,8 @@ func (s *setup) dial(t *testing.T) net.Conn {
 	return conn
 }
 
-// What a connection can be made to carry beside the request that was meant.
+// TestSmuggling checks that a connection cannot carry a second request inside the first
+// one.
 func TestSmuggling(t *testing.T) {
 	t.Parallel()
 	s, owner, stranger, _ := secure(t)
@@ -271,7 +272,7 @@ func TestSmuggling(t *testing.T) {
 	}
 }
 
-// A websocket has its token among its subprotocols.
+// TestWebsocket checks tokens among the subprotocols of a websocket.
 func TestWebsocket(t *testing.T) {
 	t.Parallel()
 	s, owner, stranger, _ := secure(t)
@@ -301,8 +302,8 @@ func TestWebsocket(t *testing.T) {
 	}
 }
 
-// A token that has expired or whose account is gone is not taken for longer than
-// documented.
+// TestTokensEnd checks that a token is not accepted for longer than documented after it has
+// expired or its service account was deleted.
 func TestTokensEnd(t *testing.T) {
 	t.Parallel()
 	s, _, _, _ := secure(t)
@@ -318,13 +319,13 @@ func TestTokensEnd(t *testing.T) {
 		code, body, _ := s.raw(t, s.request(t, http.MethodGet, "/api/v1/namespaces", token))
 		return code == http.StatusUnauthorized, body
 	})
-	// The API server itself remembers a token for 10 s; the rest is for a busy machine.
+	// The API server itself caches a token for 10 s; the rest is for a busy machine.
 	if took := time.Since(began); took > 2*tokenTTL+20*time.Second {
 		t.Errorf("it took %s", took)
 	}
 }
 
-// A token that was taken is refused from the moment on at which it says that it ends.
+// TestTokenEnds checks that the proxy refuses a cached token from the expiry in the token.
 func TestTokenEnds(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -365,7 +366,8 @@ func jwt(claims string) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".e30"
 }
 
-// Bodies that are too large are refused by somebody, and never held in memory.
+// TestLargeBody checks that the proxy or the API server refuses bodies that are too large,
+// and that the proxy never buffers them.
 func TestLargeBody(t *testing.T) {
 	t.Parallel()
 	s, owner, _, _ := secure(t)

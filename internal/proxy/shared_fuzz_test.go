@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// sharers of the fuzzer: few, so that they meet.
+// fuzzUsers are the subjects of the fuzzer. They are few, so that shares overlap.
 var fuzzUsers = []string{"ann", "ben", "system:serviceaccount:a1:a", "system:serviceaccount:b1:b", "system:serviceaccount:b1:a"}
 
 func (d dice) selector() metav1.LabelSelector {
@@ -34,7 +34,7 @@ func (d dice) selector() metav1.LabelSelector {
 	return s
 }
 
-// subject is a user as a Tenant names it.
+// fuzzSubject returns a user as a Tenant names it.
 func fuzzSubject(name string) v1alpha1.Subject {
 	if namespace, account, ok := cutAccount(name); ok {
 		return v1alpha1.Subject{Kind: "ServiceAccount", Namespace: namespace, Name: account}
@@ -50,7 +50,8 @@ func cutAccount(name string) (string, string, bool) {
 	return name[len(prefix) : len(prefix)+2], name[len(prefix)+3:], true
 }
 
-// given is one entry of the model: who is shown what, by whom.
+// given is one entry of the model: the tenant or platform that shares, the subjects, the
+// verbs and the selector.
 type given struct {
 	tenant string // "" for the platform's settings
 	by     string // the tenant in whose namespace a ProxySetting is
@@ -59,9 +60,9 @@ type given struct {
 	which  metav1.LabelSelector
 }
 
-// FuzzShared gives at random, and compares what each identity can be sent with a
-// model that knows nothing of keys, indexes and unions: nothing that was not given
-// reaches anybody.
+// FuzzShared shares objects at random, and compares the objects that each identity can get
+// with a model without keys, indexes and unions: no identity gets an object that is not
+// shared with it.
 func FuzzShared(f *testing.F) {
 	for seed := range uint64(40) {
 		f.Add(seed)
@@ -158,7 +159,7 @@ func fuzzSets() []labels.Set {
 	return all
 }
 
-// mayRead is the model's answer.
+// mayRead returns the answer of the model.
 func mayRead(model []given, owners map[string][]string, who, verb string, set labels.Set) bool {
 	selects := func(g given) bool {
 		s, err := metav1.LabelSelectorAsSelector(&g.which)
@@ -171,8 +172,8 @@ func mayRead(model []given, owners map[string][]string, who, verb string, set la
 		if g.by == "" {
 			return true
 		}
-		// Of a tenant's own: what one entry gives to all of its owners, to people, or
-		// to accounts of its namespaces.
+		// A tenant shares the objects that one entry shares with all of its owners, with
+		// users or with accounts of its namespaces.
 		if namespace, _, ok := cutAccount(who); ok && namespace != g.by+"1" {
 			return false
 		}

@@ -27,7 +27,8 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// priority is a PriorityClass: what is easily made, and in no namespace.
+// priority returns the manifest of a PriorityClass, a cluster-scoped kind that needs few
+// fields.
 func priority(name, labels string) string {
 	return fmt.Sprintf("{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: %s, labels: {%s}}, value: 1}\n---\n", name, labels)
 }
@@ -41,7 +42,8 @@ func clients(t testing.TB, config *rest.Config) kubernetes.Interface {
 	return c
 }
 
-// priorities are the names that somebody sees, or why none.
+// priorities returns the names of the PriorityClasses that a client sees, or the reason of
+// the error.
 func priorities(t testing.TB, c kubernetes.Interface) string {
 	t.Helper()
 	all, err := c.SchedulingV1().PriorityClasses().List(t.Context(), metav1.ListOptions{})
@@ -55,7 +57,7 @@ func priorities(t testing.TB, c kubernetes.Interface) string {
 	return strings.Join(names, " ")
 }
 
-// shows waits until somebody sees the PriorityClasses.
+// shows waits until a client sees the PriorityClasses.
 func shows(t testing.TB, c kubernetes.Interface, want string) {
 	t.Helper()
 	testwait.For(t, "the PriorityClasses to be "+want, patience, func() (bool, string) {
@@ -72,7 +74,7 @@ func ofPriorities(selector, rest string) string {
 	return fmt.Sprintf("{apiGroups: [scheduling.k8s.io], resources: [priorityclasses], selector: {%s}%s}", selector, rest)
 }
 
-// Who is shown what, by Tenants and by Capsule's objects.
+// TestShared checks the objects that Tenants and Capsule's objects share with each user.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -115,7 +117,8 @@ func TestShared(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
 			c := clients(t, s.as(account(t, tc.namespace, tc.account)))
-			// A list that is refused says nothing of what the proxy knows by now.
+			// A refused list does not show whether the proxy knows all shares yet, so get
+			// the objects.
 			for name := range strings.FieldsSeq(tc.get) {
 				testwait.For(t, name+" to be got", patience, func() (bool, string) {
 					_, err := c.SchedulingV1().PriorityClasses().Get(t.Context(), name, metav1.GetOptions{})
@@ -147,8 +150,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// The answers are the API server's own, to the byte, in every form that clients ask
-// for.
+// TestSharedForms checks that the answers are equal to the API server's answers, in every
+// format that clients request.
 func TestSharedForms(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -251,13 +254,13 @@ func TestSharedForms(t *testing.T) {
 	})
 }
 
-// age is what a Table says of how old an object is: another second may have begun
-// between two requests.
+// age matches the age of an object in a Table: it may differ by a second between two
+// requests.
 var age = regexp.MustCompile(`"(\d+[dhms])+"`)
 
 func ageless(body string) string { return age.ReplaceAllString(body, `"AGE"`) }
 
-// direct asks the API server itself, as the admin.
+// direct sends a request to the API server itself, as the admin.
 func (s *setup) direct(t testing.TB, path, accept, encoding string) (int, string, http.Header) {
 	t.Helper()
 	config, err := s.rest.TransportConfig()
@@ -285,8 +288,8 @@ func (s *setup) direct(t testing.TB, path, accept, encoding string) (int, string
 	return response.StatusCode, readAll(response), response.Header
 }
 
-// A watch shows what comes to be shared, what leaves, and nothing else, and ends when
-// something else is shared.
+// TestSharedWatch checks that a watch shows objects that become shared and objects that are
+// no longer shared, and no others, and that it ends when the selectors change.
 func TestSharedWatch(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -333,7 +336,7 @@ func TestSharedWatch(t *testing.T) {
 	sees("ERROR Expired")
 	shows(t, c, "follow-a")
 
-	// An informer follows by itself.
+	// An informer lists again by itself.
 	informer := informOf(t, informers.NewSharedInformerFactory(c, 0).Scheduling().V1().PriorityClasses().Informer())
 	for _, step := range []struct {
 		label, want string
@@ -346,8 +349,8 @@ func TestSharedWatch(t *testing.T) {
 	}
 }
 
-// A kind that is made while the proxy runs is shown without a restart, and only while
-// it is in no namespace.
+// TestSharedNewKinds checks that the proxy shows a kind that is created while the proxy
+// runs, without a restart, and only while the kind is cluster-scoped.
 func TestSharedNewKinds(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -390,7 +393,8 @@ func TestSharedNewKinds(t *testing.T) {
 	}
 }
 
-// `kubectl auth can-i`, with and without --list, says what the proxy lets through.
+// TestSharedReviews checks that `kubectl auth can-i`, with and without --list, includes the
+// requests that the proxy answers.
 func TestSharedReviews(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -452,7 +456,8 @@ func TestSharedReviews(t *testing.T) {
 	}
 }
 
-// Volumes are seen by the tenant whose claims they are bound to, while they are.
+// TestSharedVolumes checks that a tenant sees a volume while the volume is bound to one of
+// the tenant's claims.
 func TestSharedVolumes(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -484,7 +489,7 @@ func TestSharedVolumes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The policy is in force a moment after it was applied.
+	// The policy takes effect a moment after it was applied.
 	testwait.For(t, "the policy to be in force", patience, func() (bool, string) {
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "volumes-probe", Labels: map[string]string{"tenure.dev/claim-namespace": "volumes-x"}}, Spec: corev1.PersistentVolumeSpec{
 			Capacity: corev1.ResourceList{corev1.ResourceStorage: *quantity("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},

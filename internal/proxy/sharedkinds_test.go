@@ -12,8 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Each kind that config/proxy lets the proxy share is got, listed and watched by who is
-// given it, one object of two; by who is not, none.
+// TestSharedKinds checks each kind that config/proxy lets the proxy share: a user with a
+// share of one of two objects can get, list and watch this object, and a user without a
+// share sees none.
 func TestSharedKinds(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -72,7 +73,8 @@ func TestSharedKinds(t *testing.T) {
 				var body string
 				testwait.For(t, tc.reason+" to show something", patience, func() (bool, string) {
 					code, body, _ = s.raw(t, s.request(t, http.MethodGet, path+tc.path, tc.token))
-					// On a busy machine a watch may end before it has shown what there is.
+					// On a busy machine a watch may end before it has shown the existing
+					// objects.
 					return body != "" || tc.want == "", fmt.Sprint(code)
 				})
 				if got := namesOf(t, body); code != tc.code || got != tc.want {
@@ -83,8 +85,8 @@ func TestSharedKinds(t *testing.T) {
 	}
 }
 
-// namesOf are the names of the objects in an object, a list, or the events of a watch;
-// a change of what a watch has shown, as Kubernetes makes to nodes, names nothing more.
+// namesOf returns the names of the objects in an object, a list, or the events of a watch.
+// It ignores MODIFIED events, which Kubernetes causes for nodes.
 func namesOf(t *testing.T, body string) string {
 	t.Helper()
 	type object struct{ Metadata struct{ Name string } }

@@ -25,8 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// facing is a proxy before a handler, to which a token is the name of whom it
-// belongs to.
+// facing returns a proxy before a handler. A token is the name of its user.
 func facing(t *testing.T, h http.HandlerFunc, o Options) *setup {
 	t.Helper()
 	b := httptest.NewTLSServer(h)
@@ -34,8 +33,8 @@ func facing(t *testing.T, h http.HandlerFunc, o Options) *setup {
 	return fronting(t, b, o)
 }
 
-// fronting is a proxy before a server, to which a token is the name of whom it belongs
-// to. What it remembers of tokens is kept as usual.
+// fronting returns a proxy before a server. A token is the name of its user. The proxy
+// caches tokens as usual.
 func fronting(t testing.TB, upstream *httptest.Server, o Options) *setup {
 	t.Helper()
 	o.Config = &rest.Config{Host: upstream.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
@@ -43,7 +42,7 @@ func fronting(t testing.TB, upstream *httptest.Server, o Options) *setup {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.view.begun.Store(true) // there is nothing
+	p.view.begun.Store(true) // the cache has no objects
 	p.identities.tokens = tokencache.New(authenticator.TokenFunc(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
 		return &authenticator.Response{User: &user.DefaultInfo{Name: token}}, true, nil
 	}), false, tokenTTL, invalidTTL)
@@ -52,7 +51,7 @@ func fronting(t testing.TB, upstream *httptest.Server, o Options) *setup {
 	return s
 }
 
-// held are those who have something of it.
+// held returns the users that hold units of the quota.
 func (q *quota) held() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,7 +62,8 @@ func (q *quota) held() []string {
 	return all
 }
 
-// Who does not read an answer does not keep what it takes.
+// TestSlowReader checks that a client that does not read an answer loses its units of the
+// quota.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	s := facing(t, func(w http.ResponseWriter, r *http.Request) {
@@ -102,8 +102,8 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-// What says nothing for longer than a client may take to read goes on: nobody has
-// read slowly.
+// TestQuietAnswers checks that an answer without writes for longer than writeTimeout
+// continues: no client has read slowly.
 func TestQuietAnswers(t *testing.T) {
 	t.Parallel()
 	const quiet = time.Second
@@ -137,7 +137,7 @@ func TestQuietAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer response.Body.Close()
-			time.AfterFunc(3*quiet/2, func() { close(speak) }) // nothing else shows that time has passed
+			time.AfterFunc(3*quiet/2, func() { close(speak) }) // there is no other sign that the time has passed
 			if body, err := io.ReadAll(response.Body); string(body) != "{}\n{}\n" || err != nil {
 				t.Errorf("got %q, %v", body, err)
 			}
@@ -145,7 +145,7 @@ func TestQuietAnswers(t *testing.T) {
 	}
 }
 
-// deadlines is an answer that keeps the deadlines that it is given.
+// deadlines is a response writer that records its write deadlines.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	set []time.Time
@@ -156,8 +156,8 @@ func (d *deadlines) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// The bound of the server holds for short answers to their end; it is taken off those
-// that may take long, until they end.
+// TestBoundOfServer checks that the server's WriteTimeout applies to short answers until
+// their end, and that the proxy removes it from long-running answers until they end.
 func TestBoundOfServer(t *testing.T) {
 	t.Parallel()
 	s := facing(t, func(w http.ResponseWriter, r *http.Request) {
@@ -187,11 +187,11 @@ func TestBoundOfServer(t *testing.T) {
 	}
 }
 
-// Who does not send what was announced is answered all the same.
+// TestSlowBody checks that a client that does not send the announced body gets an answer.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	s := facing(t, func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // as long as it takes
+		_, _ = io.Copy(io.Discard, r.Body) // without a time limit
 	}, Options{})
 	s.proxy.slow.body = 200 * time.Millisecond
 	for _, path := range []string{"/api/v1/namespaces/a/pods", accessReviewPath} {
@@ -212,7 +212,8 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// One user's requests leave room for those of others.
+// TestShareOfRequests checks that the requests of one user leave room for requests of
+// others.
 func TestShareOfRequests(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -241,7 +242,8 @@ func TestShareOfRequests(t *testing.T) {
 	}
 }
 
-// Service accounts of one tenant, which makes them itself, are bounded together.
+// TestShareOfAccounts checks that the service accounts of one tenant, which can create
+// them, share the limits.
 func TestShareOfAccounts(t *testing.T) {
 	t.Parallel()
 	s := facing(t, func(_ http.ResponseWriter, r *http.Request) {}, Options{MaxLists: 1, MaxWatches: 1, MaxInFlight: inFlightShare})
@@ -285,13 +287,13 @@ func TestShareOfAccounts(t *testing.T) {
 	}
 }
 
-// roundTripper is a way that is a function.
+// roundTripper is a function that implements http.RoundTripper.
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// However many watches one user opens at once, few are on the way at a time, and
-// another user's does not wait for them.
+// TestOpeningWatches checks that the proxy opens only a few watches of one user at the same
+// time, and that a watch of another user does not wait for them.
 func TestOpeningWatches(t *testing.T) {
 	t.Parallel()
 	s := facing(t, func(http.ResponseWriter, *http.Request) {}, Options{})

@@ -54,7 +54,8 @@ func TestUnion(t *testing.T) {
 	}
 }
 
-// FuzzUnion selects by the union of three selectors exactly what one of them does.
+// FuzzUnion checks that the union of three selectors selects exactly the objects that any
+// of them selects.
 func FuzzUnion(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"a=x", "a=y", "b"}, {"a in (x,y)", "a=y,b=x", "a!=x"}, {"!a", "a", ""}, {"a=x,b=y", "a=y,b=y", "a=x,b=x"}, {"a notin (x)", "a notin (x,y)", "a>1"}, {"a=,b", "a", "a in (,x)"},
@@ -64,7 +65,7 @@ func FuzzUnion(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b, c string) {
 		selectors, err := parseAll(a, b, c)
 		if err != nil {
-			return // no API server lets it in
+			return // the API server rejects such a selector
 		}
 		got, ok := union(selectors)
 		if !ok {

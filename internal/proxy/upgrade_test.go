@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// backend is an API server of the test's own: it upgrades what wants to be
-// upgraded and echoes, and says of everything else what it got.
+// backend is a fake API server: it upgrades and echoes upgrade requests, and answers all
+// other requests with a description of the request.
 func backend(t *testing.T) *httptest.Server {
 	t.Helper()
 	b := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +57,7 @@ func before(t *testing.T, b *httptest.Server, o Options) *setup {
 	return s
 }
 
-// exec, attach and port-forward become connections in both directions, with the
+// TestUpgrade checks that exec and port-forward become bidirectional connections with the
 // caller's token and no other.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
@@ -89,8 +89,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// What the API server gets is what the caller sent, with the caller's token; not
-// less, and nothing of the proxy's.
+// TestUntouched checks that the API server gets the caller's request with the caller's
+// token, complete and without headers of the proxy.
 func TestUntouched(t *testing.T) {
 	t.Parallel()
 	s := before(t, backend(t), Options{})
@@ -107,7 +107,8 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-// An API server that is away is said to be, and no request is answered by guess.
+// TestNoAPIServer checks that the proxy reports an unreachable API server and answers no
+// request by itself.
 func TestNoAPIServer(t *testing.T) {
 	t.Parallel()
 	b := backend(t)
@@ -124,7 +125,8 @@ func TestNoAPIServer(t *testing.T) {
 	}
 }
 
-// Only what the proxy answers for everybody is said to be allowed.
+// TestReview checks that a review allows only the requests that the proxy answers for all
+// users.
 func TestReview(t *testing.T) {
 	t.Parallel()
 	p, err := New(Options{Config: &rest.Config{Host: "https://127.0.0.1:1"}})
@@ -152,7 +154,8 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// Another's rule takes part, and what it does not select is nothing.
+// TestZeroSelection checks that the zero Selection selects nothing, and that an additional
+// Rule is used.
 func TestZeroSelection(t *testing.T) {
 	t.Parallel()
 	query := map[string][]string{}

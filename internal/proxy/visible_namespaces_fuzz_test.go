@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// fuzzNamespace is a version of a namespace in the fuzzer's API server. The text is
-// there in no other version.
+// fuzzNamespace is a version of a namespace in the fuzzer's API server. The text is unique
+// to this version.
 type fuzzNamespace struct{ version, tenant, text string }
 
 func (n fuzzNamespace) labels() map[string]string {
@@ -35,33 +35,35 @@ func (n fuzzNamespace) object(name string, table bool, columns any) json.RawMess
 	}
 	raw, err := json.Marshal(object)
 	if err != nil {
-		panic(err) // it is of maps and texts
+		panic(err) // maps and strings can always be encoded
 	}
 	return raw
 }
 
-// reachWorld is an API server with namespaces, of which the proxy hears by a view and a
-// client by a watch, each late in its own way.
+// reachWorld is an API server with namespaces. The cache of the proxy and the watch of a
+// client receive its events with different delays.
 type reachWorld struct {
 	t      *testing.T
 	d      dice
 	table  bool
 	events []reachEvent
-	// heard and passed are how many of the events the view and the watch have had.
+	// heard and passed are the numbers of events that the cache and the watch have
+	// received.
 	heard, passed int
 	rights        *visibleNamespaces
-	// changed is the version right after which rights have changed last.
+	// changed is the version after which the rights changed last.
 	changed int
 	open    *filter
-	// fresh says that the next event is the first one of the watch, headed that the
-	// client has got one.
+	// fresh is true until the first event of the watch, and headed once the client has
+	// received a first event.
 	fresh, headed bool
-	// client is the version of each namespace that the client has, and at is where it is.
+	// client holds the version of each namespace that the client has, and at the client's
+	// resource version.
 	client map[string]string
 	at     int
 }
 
-// reachEvent is an event, and what is there after it. Its version is its place, from 1.
+// reachEvent is an event with the namespaces after it. Its version is its position, from 1.
 type reachEvent struct {
 	name  string
 	kind  watch.EventType
@@ -69,7 +71,7 @@ type reachEvent struct {
 	after map[string]fuzzNamespace
 }
 
-// then is what was there at a version.
+// then returns the namespaces at a version.
 func (w *reachWorld) then(version int) map[string]fuzzNamespace {
 	if version == 0 {
 		return map[string]fuzzNamespace{}
@@ -82,7 +84,7 @@ func (w *reachWorld) may(name string, ns fuzzNamespace) bool {
 	return slices.Contains(r.owned, ns.tenant) || ns.tenant != "" && (r.all || r.names[name])
 }
 
-// visible are the versions of what may be seen of what was there at a version.
+// visible returns the versions of the namespaces that are visible at a version.
 func (w *reachWorld) visible(version int) map[string]string {
 	seen := map[string]string{}
 	for name, ns := range w.then(version) {
@@ -121,14 +123,14 @@ func (w *reachWorld) newRights() *visibleNamespaces {
 	return r
 }
 
-// list is what a client does first, and when it is told that something has expired.
+// list lists the namespaces, as a client does at first and after an expired error.
 func (w *reachWorld) list() {
 	w.at = len(w.events)
 	w.client = w.visible(w.at)
 	w.begin()
 }
 
-// begin opens a watch where the client is.
+// begin opens a watch from the client's version.
 func (w *reachWorld) begin() {
 	w.passed, w.fresh, w.headed = w.at, true, false
 	w.open = &filter{see: w.rights, room: budget.New(budget.Default()).OpenExact("x"), shown: map[string]member{}, unsettled: map[string]bool{}, known: func(name string) (map[string]string, bool) {
@@ -142,7 +144,7 @@ func (w *reachWorld) begin() {
 	}
 }
 
-// keep is what is done when the view has changed.
+// keep replaces the rights of the open watch, as after a change of the cache.
 func (w *reachWorld) keep(rights *visibleNamespaces) {
 	kept := w.open.keep(rights)
 	w.rights = rights
@@ -151,7 +153,7 @@ func (w *reachWorld) keep(rights *visibleNamespaces) {
 	}
 }
 
-// pass lets the watch have one more event, and looks at what the client is sent.
+// pass gives the watch one more event, and checks the event that the client gets.
 func (w *reachWorld) pass() {
 	e := w.events[w.passed]
 	w.passed++
@@ -188,10 +190,10 @@ func (w *reachWorld) pass() {
 	}
 }
 
-// FuzzReach changes namespaces and rights at random while a watch is open, which drops at
-// random, with a view that is behind it or ahead of it: what the client believes is what
-// it may see as soon as all have heard of everything, nothing that it may not see is in
-// what it was sent, and its first table has columns.
+// FuzzReach changes namespaces and rights at random while a watch is open. The watch drops
+// at random, and the cache is behind or ahead of the watch. FuzzReach checks that the
+// client has exactly the visible namespaces once all events have arrived, that the client
+// receives nothing that it may not see, and that its first table has columns.
 func FuzzReach(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -218,9 +220,9 @@ func FuzzReach(f *testing.F) {
 			case 10:
 				w.changed = len(w.events)
 				w.keep(w.newRights())
-			case 11: // the connection drops, and the client goes on
+			case 11: // the connection drops, and the client continues
 				if w.at <= w.changed || w.heard < w.changed {
-					w.list() // see history: the change is newer, or was heard of just now
+					w.list() // see history: the change is newer, or has just arrived
 				} else {
 					w.begin()
 				}

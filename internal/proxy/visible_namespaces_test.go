@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// reachable makes a tenant whose owner, in home, may also get namespaces of others.
+// reachable creates a tenant whose owner, in home, may also get namespaces of other
+// tenants.
 func reachable(t *testing.T, home string, others ...string) {
 	t.Helper()
 	text := namespace(home, home) + tenant(home, accountOwner(home, "owner")) +
@@ -30,7 +31,7 @@ func readBinding(home, in string) string {
 	return fmt.Sprintf("{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: %[1]s-view, namespace: %[2]s}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s-view}, subjects: [{kind: ServiceAccount, name: owner, namespace: %[1]s}]}\n---\n", home, in)
 }
 
-// label changes whose a namespace is; null is nobody's.
+// label changes the tenant of a namespace; null means no tenant.
 func (s *setup) label(t *testing.T, name, tenant string) {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -40,9 +41,10 @@ func (s *setup) label(t *testing.T, name, tenant string) {
 	}
 }
 
-// A watch of who owns a tenant and sees a namespace of another one by RBAC shows what
-// joins and leaves either, and goes on: also when the manager gives the owner rights in
-// what has joined. It ends when a right alone is why something is to be seen.
+// TestWatchOfOwnAndOthers checks the watch of a user who owns a tenant and sees a namespace
+// of another tenant by RBAC. The watch shows namespaces that join and leave both sets, and
+// continues, also when the manager gives the owner rights in a new namespace. It ends when
+// a change of rights alone makes a namespace visible.
 func TestWatchOfOwnAndOthers(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ reason, home, contentType string }{
@@ -83,9 +85,9 @@ func TestWatchOfOwnAndOthers(t *testing.T) {
 	}
 }
 
-// What joins a tenant is in the next list, by whatever else its owner sees more, and in
-// each of the pages of one version; a watch that goes on from a list shows what came
-// after it, and only that.
+// TestReachGoesOn checks that a namespace that joins a tenant is in the owner's next list,
+// also if the owner sees other namespaces, and in all pages of one version. A watch that
+// continues from a list shows only later changes.
 func TestReachGoesOn(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -129,7 +131,7 @@ func TestReachGoesOn(t *testing.T) {
 		testwait.For(t, "the watch to show what came", patience, func() (bool, string) {
 			_, body, _ = s.raw(t, r.Clone(t.Context()))
 			got = strings.Join(wordsOf(t, body), ", ")
-			// On a busy machine it may end before it has shown all.
+			// On a busy machine the watch may end before it has shown all events.
 			return got == want || !strings.HasPrefix(want, got), got
 		})
 		if got != want {
@@ -141,8 +143,8 @@ func TestReachGoesOn(t *testing.T) {
 	}
 }
 
-// settled waits until a list of namespaces can be gone on from, which it cannot be right
-// after a change of rights.
+// settled waits until a watch can continue from a list. It cannot right after a change of
+// rights.
 func settled(t *testing.T, c kubernetes.Interface) {
 	t.Helper()
 	testwait.For(t, "a list to be gone on from", patience, func() (bool, string) {
@@ -159,7 +161,7 @@ func settled(t *testing.T, c kubernetes.Interface) {
 	})
 }
 
-// wordsOf are the events of a watch that has ended, as words, without those of changes.
+// wordsOf returns the events of a watch that has ended, as words, without MODIFIED events.
 func wordsOf(t *testing.T, body string) []string {
 	t.Helper()
 	var words []string

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// events opens a watch and passes its events on as words, until it ends.
+// events opens a watch and returns a channel of its events, as words, until the watch ends.
 func events(t *testing.T, config *rest.Config, contentType string) <-chan string {
 	t.Helper()
 	config = rest.CopyConfig(config)
@@ -74,8 +74,8 @@ const (
 	gone410 = "ERROR 410 Expired"
 )
 
-// A watch shows namespaces that join and leave a tenant, and ends when the tenants
-// change, so that the client lists again; in each of the serializations.
+// TestWatch checks that a watch shows namespaces that join and leave a tenant, and ends
+// when the user's tenants change, so that the client lists again, in each serialization.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ reason, name, contentType string }{
@@ -113,7 +113,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// Somebody who owns nothing follows RBAC: what begins and what ends.
+// TestWatchRights checks that the watch of a user without tenants follows RBAC: new and
+// removed rights.
 func TestWatchRights(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -141,7 +142,8 @@ func TestWatchRights(t *testing.T) {
 	sees(t, c, "")
 }
 
-// A client that goes on where a list was learns of a right that came in between.
+// TestWatchGoesOn checks that a client that continues from a list learns of a right that
+// was added after the list.
 func TestWatchGoesOn(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -174,7 +176,7 @@ func TestWatchGoesOn(t *testing.T) {
 	})
 }
 
-// A proxy that stops ends watches as if their time were over.
+// TestDrain checks that a stopping proxy ends watches as after their timeout.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -218,7 +220,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// A watch takes no more than its user may have.
+// TestWatchQuota checks that a user cannot open more watches than MaxWatches.
 func TestWatchQuota(t *testing.T) {
 	t.Parallel()
 	s := fixture(t)
@@ -253,8 +255,8 @@ func TestWatchQuota(t *testing.T) {
 	})
 }
 
-// FuzzStream cuts a watch into chunks in every way and ends it somewhere: what comes
-// out is whole events, in order, and then the last one.
+// FuzzStream splits a watch into chunks of any size and ends it anywhere, and checks that
+// the output is complete events in order, and then the last event.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte("a\nbc\n"), uint8(1), uint8(2), false)
 	f.Add([]byte("\x00\x00\x00\x03abc\x00\x00\x00\x00"), uint8(3), uint8(1), true)
@@ -311,7 +313,7 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// sink is a response that remembers what is written.
+// sink is a response writer that records the body.
 type sink struct {
 	http.ResponseWriter
 	strings.Builder

@@ -37,14 +37,14 @@ func TestMain(m *testing.M) {
 
 const patience = 2 * time.Minute
 
-// front is a proxy that knows one identity only.
+// front is a proxy for one identity.
 type front struct {
 	*httptest.Server
 	server *Server
 	mu     sync.Mutex
 	names  []string
 	change chan struct{}
-	// cut ends all connections that are open.
+	// cut closes all open connections.
 	cut func()
 }
 
@@ -63,8 +63,8 @@ func (f *front) show(names ...string) {
 	f.change = make(chan struct{})
 }
 
-// newFront lets a user of the given name, who may edit the namespaces, ask across
-// them. The user is made by impersonation, which the API server then judges.
+// newFront returns a front for a user with the given name, who may edit the namespaces. It
+// impersonates the user, and the API server authorizes the requests.
 func newFront(t *testing.T, user string, namespaces ...string) (*front, *kubernetes.Clientset) {
 	t.Helper()
 	c := testcluster.Shared(t)
@@ -159,7 +159,7 @@ func names(list *corev1.ConfigMapList) []string {
 	return names
 }
 
-// by chooses what the tests made: each namespace has a ConfigMap of Kubernetes'.
+// by selects the objects of the tests: Kubernetes creates a ConfigMap in each namespace.
 var by = metav1.ListOptions{LabelSelector: "by=test"}
 
 func TestList(t *testing.T) {
@@ -195,7 +195,7 @@ func TestList(t *testing.T) {
 				break
 			}
 			if pages == 0 {
-				// What comes in between is not on a later page.
+				// Objects that are created between two pages are not on a later page.
 				put(t, admin, "list-c", fmt.Sprintf("between-%d", limit))
 				if err := admin.CoreV1().ConfigMaps("list-c").Delete(t.Context(), fmt.Sprintf("between-%d", limit), metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
@@ -206,8 +206,7 @@ func TestList(t *testing.T) {
 			t.Errorf("limit %d (-want +got):\n%s", limit, diff)
 		}
 	}
-	// A namespace that is said to be visible, where the API server thinks
-	// otherwise, gives nothing.
+	// A namespace that the front shows and the API server refuses adds nothing.
 	f.show("default", "kube-system", "list-a")
 	all, err = maps.List(t.Context(), by)
 	if err != nil {
@@ -222,7 +221,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// get asks and returns the answer's code, kind and rows or items.
+// get sends a request and returns the code, the kind and the number of rows or items of the
+// answer.
 func (f *front) get(t *testing.T, path, accept string) (int, string, int) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.URL+path, nil)
@@ -279,7 +279,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// informer keeps what an informer of client-go believes is there.
+// informer runs an informer of client-go and returns a function that returns its content.
 func informer(t *testing.T, f *front) func() map[string]string {
 	t.Helper()
 	factory := informers.NewSharedInformerFactoryWithOptions(f.client(t), 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = "by=test" }))
@@ -308,7 +308,8 @@ func shows(t *testing.T, reason string, got func() map[string]string, want map[s
 	})
 }
 
-// An informer sees namespaces come and go while it watches.
+// TestWatchFollowsNamespaces checks that an informer sees namespaces join and leave during
+// a watch.
 func TestWatchFollowsNamespaces(t *testing.T) {
 	t.Parallel()
 	f, admin := newFront(t, "watcher", "watch-a", "watch-b")
@@ -326,11 +327,11 @@ func TestWatchFollowsNamespaces(t *testing.T) {
 	shows(t, "nothing of the namespace that went", got, map[string]string{"watch-b/y": "", "watch-c/z": "", "watch-c/z2": ""})
 }
 
-// No event is lost, however often connections drop: after many changes the
-// informer believes what is there.
+// TestWatchLosesNothing checks that an informer has the current objects after many changes
+// and dropped connections.
 func TestWatchLosesNothing(t *testing.T) {
 	t.Parallel()
-	const changes, drops = 10_000, 50 // of all namespaces together
+	const changes, drops = 10_000, 50 // in all namespaces together
 	namespaces := []string{"lose-a", "lose-b", "lose-c"}
 	f, _ := newFront(t, "loser", namespaces...)
 	got := informer(t, f)
@@ -366,7 +367,7 @@ func TestWatchLosesNothing(t *testing.T) {
 					return err
 				}
 				if i%(changes/drops) == 0 {
-					f.cut() // by each of the writers, at different times
+					f.cut() // each writer cuts at different times
 				}
 			}
 			mu.Lock()

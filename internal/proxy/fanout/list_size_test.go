@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/proxy/budget"
 )
 
-// ofSize is an API server whose namespaces have a list of about so many bytes as their
-// names say.
+// ofSize is an API server. The name of a namespace gives the approximate size of its list,
+// in bytes.
 type ofSize func(r *http.Request)
 
 func (f ofSize) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -36,7 +36,7 @@ func bounded(transport http.RoundTripper) *Server {
 	return &Server{Transport: transport, Base: &url.URL{Scheme: "http", Host: "nowhere"}, Memory: budget.New(budget.Limits{Small: 500, One: 2000, Each: 2600, All: 4600})}
 }
 
-// lists asks for a list and returns the answer.
+// lists sends a list request and returns the answer.
 func (s *Server) lists(t *testing.T, payer string, namespaces ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -47,8 +47,8 @@ func (s *Server) lists(t *testing.T, payer string, namespaces ...string) *httpte
 	return w
 }
 
-// A list that is too large is refused, whether as one answer or as many, and nothing of
-// it is held after that.
+// TestBoundOfLists checks that a list that is too large is refused, as one answer or as
+// many, and that no memory of it stays reserved.
 func TestBoundOfLists(t *testing.T) {
 	t.Parallel()
 	s := bounded(ofSize(func(*http.Request) {}))
@@ -66,7 +66,7 @@ func TestBoundOfLists(t *testing.T) {
 		{"one among others", []string{"n-10", "n-3000", "n-20"}, http.StatusRequestEntityTooLarge},
 		{"many that are too large together", []string{"n-600", "n-601", "n-602", "n-603"}, http.StatusRequestEntityTooLarge},
 	} {
-		for range 3 { // what one has taken is there for the next
+		for range 3 { // a list returns its reserved memory
 			w := s.lists(t, "ann", tc.namespaces...)
 			if w.Code != tc.want {
 				t.Errorf("%s: want %d, got %d %s", tc.reason, tc.want, w.Code, w.Body)
@@ -78,8 +78,8 @@ func TestBoundOfLists(t *testing.T) {
 	}
 }
 
-// Lists that are not too large for themselves are refused while too much is held: by
-// their caller's others, or by all.
+// TestBoundOfManyLists checks that small lists are refused while other lists of the caller,
+// or of all callers, hold too much memory.
 func TestBoundOfManyLists(t *testing.T) {
 	t.Parallel()
 	const slow = "n-5"
@@ -120,7 +120,7 @@ func TestBoundOfManyLists(t *testing.T) {
 	}
 }
 
-// What is written piece by piece is the list.
+// TestTextOfList checks that the output of head and writeMembers is the JSON of the list.
 func TestTextOfList(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

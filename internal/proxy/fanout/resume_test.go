@@ -16,9 +16,8 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// backend is an API server that gives list version 100 and says what watches were
-// opened; in namespace a there is an event of version 110, in b there is none,
-// yet.
+// backend is an API server with list version 100 that records the watches. Namespace a has
+// an event of version 110, and namespace b has no event yet.
 type backend struct {
 	mu     sync.Mutex
 	opened map[string][]string
@@ -55,8 +54,8 @@ func (b *backend) seen() map[string][]string {
 	return seen
 }
 
-// Who goes on at version 110, of namespace a, gets what happened in namespace b
-// before that and had not arrived.
+// TestResume checks that a client that continues at version 110 of namespace a gets the
+// earlier events of namespace b that had not arrived.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	api := &backend{opened: map[string][]string{}}
@@ -110,7 +109,7 @@ func TestResume(t *testing.T) {
 	ask(ctx, "?watch=true&resourceVersion=110")
 	opened(map[string][]string{"a": {"100", "110"}, "b": {"100", "100"}})
 	cancel()
-	// Another identity, and another selection, has to list.
+	// Another identity, or another selector, has to list.
 	if got := ask(t.Context(), "?watch=true&resourceVersion=110&labelSelector=x").StatusCode; got != http.StatusGone {
 		t.Errorf("the version of another question: got %d, want 410", got)
 	}
@@ -120,7 +119,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// What is in no namespace is somebody else's to answer, and nothing has been said.
+// TestNotNamespaced checks that Answer returns false for a cluster-scoped kind and writes
+// nothing.
 func TestNotNamespaced(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(&backend{opened: map[string][]string{}})

@@ -37,8 +37,8 @@ func install(t *testing.T, admin *rest.Config) {
 	})
 }
 
-// TestKept: two replicas with the rights of config/proxy and no more agree on one
-// certificate, which whoever reads the ConfigMap trusts.
+// TestKept checks that two replicas with the rights of config/proxy share one certificate,
+// which the authorities in the ConfigMap verify.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	c := testcluster.Shared(t)
@@ -84,7 +84,7 @@ func TestKept(t *testing.T) {
 		t.Errorf("who reads the ConfigMap does not trust the proxy: %v", err)
 	}
 
-	// What has been said of whom to trust wrongly is corrected.
+	// The proxy corrects wrong authorities in the ConfigMap.
 	trusted.Data = map[string]string{"ca.crt": "somebody else"}
 	if err := admin.Update(t.Context(), trusted); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// keep keeps once; rights that were just given take a moment.
+// keep calls Keep until it succeeds: new rights take a moment.
 func keep(t *testing.T, k *certs.Keeper) {
 	t.Helper()
 	testwait.For(t, "the certificate", patience, func() (bool, string) {

@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/proxy"
 )
 
-// limited serves a handler as the command does, and returns a way to connect.
+// limited serves a handler as the command does, and returns a function that connects to it.
 func limited(t *testing.T, h http.HandlerFunc, change func(*http.Server)) func(t *testing.T, protocol string) *tls.Conn {
 	t.Helper()
 	authority, err := pki.NewAuthority("test")
@@ -60,11 +60,12 @@ func limited(t *testing.T, h http.HandlerFunc, change func(*http.Server)) func(t
 	}
 }
 
-// short is a bound in place of one that takes too long for a test. It holds for the
-// handshake too, which takes its time on a busy machine.
+// short replaces a limit that is too long for a test. It also limits the handshake, which
+// takes longer on a busy machine.
 const short = 5 * time.Second
 
-// Who sends a request's header slowly, or nothing, is cut off.
+// TestSlowHeader checks that the server closes the connection of a client that sends a
+// header slowly or not at all.
 func TestSlowHeader(t *testing.T) {
 	t.Parallel()
 	dial := limited(t, func(http.ResponseWriter, *http.Request) { t.Error("there is a request") }, func(s *http.Server) {
@@ -87,7 +88,7 @@ func TestSlowHeader(t *testing.T) {
 	}
 }
 
-// preface begins HTTP/2 on a connection.
+// preface starts HTTP/2 on a connection.
 func preface(t *testing.T, conn *tls.Conn) *http2.Framer {
 	t.Helper()
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
@@ -115,8 +116,8 @@ func encode(t *testing.T, fields ...string) []byte {
 
 var request = []string{":method", "GET", ":scheme", "https", ":authority", "proxy", ":path", "/"}
 
-// A header that goes on and on in HTTP/2 ends the connection, long before it has
-// taken much memory.
+// TestEndlessHeader checks that an endless header in HTTP/2 ends the connection before it
+// takes much memory.
 func TestEndlessHeader(t *testing.T) {
 	t.Parallel()
 	dial := limited(t, func(http.ResponseWriter, *http.Request) { t.Error("there is a request") }, func(*http.Server) {})
@@ -124,7 +125,7 @@ func TestEndlessHeader(t *testing.T) {
 	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: encode(t, request...), EndStream: true}); err != nil {
 		t.Fatal(err)
 	}
-	// Ten times what a header may have: the server stops reading before.
+	// Send up to ten times the maximum header: the server stops reading earlier.
 	sent, err := 0, error(nil)
 	for i := 0; err == nil && sent < 10*maxHeader; i++ {
 		some := encode(t, "x", strings.Repeat("y", 8<<10))
@@ -145,7 +146,8 @@ func TestEndlessHeader(t *testing.T) {
 	}
 }
 
-// Who does not let an answer through that is ready loses it.
+// TestUnreadAnswer checks that a client that does not read an answer in time loses the
+// answer.
 func TestUnreadAnswer(t *testing.T) {
 	t.Parallel()
 	dial := limited(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "answer") }, func(s *http.Server) {
@@ -167,7 +169,7 @@ func TestUnreadAnswer(t *testing.T) {
 			if strings.Contains(err.Error(), "timeout") {
 				t.Fatalf("the answer is still to be sent: %v", err)
 			}
-			return // the connection went with it
+			return // the server has closed the connection
 		}
 		if _, reset := frame.(*http2.RSTStreamFrame); reset {
 			return
@@ -175,8 +177,8 @@ func TestUnreadAnswer(t *testing.T) {
 	}
 }
 
-// Streams that are opened and reset in one go do not make more requests run at a
-// time than a connection may have.
+// TestResets checks that streams that are opened and reset at once do not exceed the
+// maximum number of concurrent requests of a connection.
 func TestResets(t *testing.T) {
 	t.Parallel()
 	var running, most atomic.Int64
@@ -212,7 +214,7 @@ func TestResets(t *testing.T) {
 			err = framer.WriteRSTStream(2*i+1, http2.ErrCodeCancel)
 		}
 		if err != nil {
-			break // the server has had enough
+			break // the server has closed the connection
 		}
 	}
 	if got := <-read; strings.Contains(got, "timeout") {

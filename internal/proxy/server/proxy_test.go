@@ -23,7 +23,8 @@ import (
 
 const patience = 2 * time.Minute
 
-// addresses are as many that differ: all are held until the last has been picked.
+// addresses returns n different free addresses. It keeps all ports open until it has picked
+// the last one.
 func addresses(t *testing.T, n int) []string {
 	t.Helper()
 	var all []string
@@ -38,14 +39,14 @@ func addresses(t *testing.T, n int) []string {
 	return all
 }
 
-// write writes a certificate with a name, and its key.
+// write writes a certificate with a name and its key into a folder.
 func write(t *testing.T, authority *pki.Authority, dir, name string) {
 	t.Helper()
 	pair, err := authority.Issue(pki.Request{CommonName: name, Hosts: []string{"127.0.0.1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The key first: a pair that does not fit is not taken.
+	// The files may be written in any order: the proxy ignores a pair that does not match.
 	for file, content := range map[string][]byte{"tls.key": pair.KeyPEM, "tls.crt": pair.CertPEM} {
 		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
 			t.Fatal(err)
@@ -53,8 +54,8 @@ func write(t *testing.T, authority *pki.Authority, dir, name string) {
 	}
 }
 
-// The command serves requests with TLS, health and metrics, takes a new
-// certificate, and ends when it is told to while a request is under way.
+// TestRun checks that the command serves requests with TLS, health and metrics, reloads its
+// certificate, and waits for an open request when it is stopped.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	held, release := make(chan struct{}), make(chan struct{})

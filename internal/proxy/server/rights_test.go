@@ -15,9 +15,8 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// TestRights: whoever has the proxy's token can read who has which rights, and write
-// nothing but the proxy's certificate: of all that the API server serves, asked with the
-// token itself.
+// TestRights checks with the proxy's own token that it can read RBAC and write nothing but
+// the proxy's certificate, among all resources that the API server serves.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	c := testcluster.Shared(t)
@@ -54,7 +53,7 @@ func TestRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What everybody may create asks about oneself.
+	// All users may create these reviews, which concern the user alone.
 	self := []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"}
 	var reads []string
 	for _, list := range lists {
