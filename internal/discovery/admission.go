@@ -15,20 +15,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// admission is a policy with its binding, or a webhook, and the namespaces that
-// it is for.
+// admission is a policy with its binding, or a webhook, and the namespaces to which it
+// applies.
 type admission struct {
 	name string
-	// selectors all have to fit a namespace's labels.
+	// selectors must all match the labels of a namespace.
 	selectors []*metav1.LabelSelector
-	// spec is searched for names of tenants.
+	// spec is searched for the names of tenants.
 	spec any
-	// params are the objects of a namespace that it is bound with; nil if it
-	// takes none from there.
+	// params are the parameters in the namespaces; nil if the binding reads no parameters
+	// there.
 	params []unstructured.Unstructured
 }
 
-// readAdmission reads the policies that are bound, and the webhooks.
+// readAdmission reads the policies that have a binding, and the webhooks.
 func (b *bounds) readAdmission(ctx context.Context, c client.Reader) error {
 	var policies admissionv1.ValidatingAdmissionPolicyList
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
@@ -73,8 +73,7 @@ func (b *bounds) readAdmission(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// readParams reads the objects that a binding takes parameters from, in all
-// namespaces.
+// readParams reads the parameters of a binding in all namespaces.
 func (b *bounds) readParams(ctx context.Context, c client.Reader, kind admissionv1.ParamKind, ref admissionv1.ParamRef) ([]unstructured.Unstructured, error) {
 	gv, err := schema.ParseGroupVersion(kind.APIVersion)
 	if err != nil {
@@ -90,8 +89,8 @@ func (b *bounds) readParams(ctx context.Context, c client.Reader, kind admission
 	}), nil
 }
 
-// shape writes whether a namespace is bound by it, and with what. What names the
-// tenant is for it alone.
+// shape returns lines that say whether the policy or webhook applies to a namespace, and
+// with which parameters. A policy that names the tenant adds a line with the tenant's name.
 func (a admission) shape(t *Tenant, ns corev1.Namespace) []string {
 	for _, s := range a.selectors {
 		if s != nil && !selects(s, withName(ns)) {
@@ -128,7 +127,7 @@ func selects(s *metav1.LabelSelector, all map[string]string) bool {
 	return err == nil && selector.Matches(labels.Set(all))
 }
 
-// mentions says whether one of the names stands in a value, as a whole word.
+// mentions reports whether one of the names is in a value, as a whole word.
 func mentions(value any, names []string) bool {
 	// Marshalling an object of the API server cannot fail.
 	content, _ := json.Marshal(value)

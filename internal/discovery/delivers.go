@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mapperOf returns the mapper of a client, or nil if it has none, as a cache's reader.
+// mapperOf returns the mapper of a client, or nil if the client has none, such as the
+// reader of a cache.
 func mapperOf(c client.Reader) meta.RESTMapper {
 	if has, ok := c.(interface{ RESTMapper() meta.RESTMapper }); ok {
 		return has.RESTMapper()
@@ -19,8 +20,8 @@ func mapperOf(c client.Reader) meta.RESTMapper {
 	return nil
 }
 
-// assignDelivers reads the inventories of the tenants' Kustomizations and HelmReleases.
-// The mapper may be nil: then the names of resources are guessed from their kinds.
+// assignDelivers reads the inventories of the tenants' Kustomizations and HelmReleases. The
+// mapper may be nil: then assignDelivers guesses the names of resources from their kinds.
 func (d *discovery) assignDelivers(mapper meta.RESTMapper) {
 	for _, u := range slices.Concat(d.kustomizations, d.releases) {
 		t := d.owner(u)
@@ -41,8 +42,8 @@ func (d *discovery) assignDelivers(mapper meta.RESTMapper) {
 	}
 }
 
-// inventory returns the kinds that Flux wrote down in an object's status. An entry is
-// NAMESPACE_NAME_GROUP_KIND, with the version beside it.
+// inventory returns the kinds in the inventory that Flux stores in an object's status. An
+// entry has the id NAMESPACE_NAME_GROUP_KIND and the version.
 func inventory(u unstructured.Unstructured) []schema.GroupVersionKind {
 	entries, _, _ := unstructured.NestedSlice(u.Object, "status", "inventory", "entries")
 	var kinds []schema.GroupVersionKind

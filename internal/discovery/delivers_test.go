@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestInventory reads what Flux wrote down, names with colons included.
+// TestInventory checks that inventory reads the kinds that Flux stores, also for names with
+// colons.
 func TestInventory(t *testing.T) {
 	t.Parallel()
 	u := unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"inventory": map[string]any{"entries": []any{
@@ -28,7 +29,7 @@ func TestInventory(t *testing.T) {
 	}
 }
 
-// TestResourceOf names a resource by the mapper, or by its kind without one.
+// TestResourceOf checks that resourceOf uses the mapper, and the kind without a mapper.
 func TestResourceOf(t *testing.T) {
 	t.Parallel()
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Odd"}

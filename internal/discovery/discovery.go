@@ -1,7 +1,7 @@
-// Package discovery finds the tenants of a cluster with Flux, however they were onboarded: by the
-// labels of `flux create tenant`, Tenure and Capsule, by Flux objects outside of the platform's
-// namespaces and the accounts that these objects name, and by Tenant objects, which list the
-// owners.
+// Package discovery finds the tenants of a cluster with Flux, however they were onboarded:
+// by the labels of `flux create tenant`, Tenure and Capsule, by Flux objects outside of the
+// platform's namespaces and the accounts that these objects name, and by Tenant objects,
+// which list the owners.
 package discovery
 
 import (
@@ -22,35 +22,35 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Label is what `flux create tenant` puts on everything that it writes. It is one
-// of those that [tenancy.TenantOf] knows.
+// Label is the label that `flux create tenant` sets on all objects that it writes. It is
+// one of the labels that [tenancy.TenantOf] reads.
 const Label = v1alpha1.LabelFluxTenant
 
 // Tenant is a team on the cluster.
 type Tenant struct {
-	// Name is the value of the tenant's label, or the namespace's name for a tenant
-	// that has none.
+	// Name is the value of the tenant's label, or the name of the namespace for a tenant
+	// without a label.
 	Name string
-	// Namespaces are the tenant's, sorted.
+	// Namespaces are the namespaces of the tenant, sorted.
 	Namespaces []string
-	// Accounts are the service accounts as which Flux applies what the
-	// tenant delivers, and those that carry the tenant's label; sorted, those
-	// in the platform's namespace last.
-	// It has none if it is a Tenant without a namespace.
+	// Accounts are the service accounts as which Flux applies the tenant's manifests, and
+	// the service accounts with the tenant's label. They are sorted, with the accounts
+	// outside of the tenant's namespaces last. A Tenant without a namespace has no
+	// accounts.
 	Accounts []Account
-	// Owners are the owners of its Tenant object, in the same order.
+	// Owners are the owners of the tenant's Tenant object, in the same order.
 	Owners []Owner
-	// Repositories are the Git repositories that the tenant delivers from.
+	// Repositories are the Git repositories from which the tenant delivers.
 	Repositories []Repository
-	// Delivers are the resources of which Flux applied objects for the tenant, by
+	// Delivers are the resources of the objects that Flux applied for the tenant, by
 	// Kustomizations and HelmReleases; sorted.
 	Delivers []schema.GroupResource
-	// Roles are the roles of Rights as KIND/NAME, with a note where one holds
-	// outside of the tenant's namespaces; sorted.
+	// Roles are the roles of Rights as KIND/NAME, with a note for a role outside of the
+	// tenant's namespaces; sorted.
 	Roles []string
-	// Rights say by which binding the tenant has its roles: those of its
-	// accounts, of the groups that these are in, of the user that older
-	// releases of Flux impersonate, and of its owners; sorted by binding.
+	// Rights are the bindings that give the tenant its roles: the bindings of its accounts,
+	// of the groups of these accounts, of the user that older releases of Flux impersonate,
+	// and of its owners; sorted by binding.
 	Rights []Right
 	// Shape is equal for tenants that, apart from names, have the same rights in
 	// namespaces with the same labels, quotas, limits and network policies, and to which
@@ -58,16 +58,17 @@ type Tenant struct {
 	// that names a tenant gives it a shape of its own. Shape does not detect decisions by
 	// a part of a name.
 	Shape string
-	// Why is the evidence that it is a tenant, in words.
+	// Why is the evidence that it is a tenant, as text.
 	Why []string
 }
 
-// Found is what [Discover] found.
+// Found is the result of [Discover].
 type Found struct {
 	// Tenants are the tenants, sorted by name.
 	Tenants []Tenant
-	// Platform are the namespaces without a tenant in which Flux delivers, sorted by name,
-	// without those of Flux itself and of Kubernetes.
+	// Platform are the namespaces without a tenant in which Flux delivers, and the
+	// namespaces that the [Choice] selects as the platform's; sorted by name. The
+	// namespaces of Flux itself and of Kubernetes are not among them.
 	Platform []Platform
 }
 
@@ -76,10 +77,11 @@ type Account struct{ Namespace, Name string }
 
 func (a Account) String() string { return a.Namespace + "/" + a.Name }
 
-// User is the account's user name.
+// User returns the account's user name.
 func (a Account) User() string { return "system:serviceaccount:" + a.Namespace + ":" + a.Name }
 
-// Groups are the groups that every service account is in.
+// Groups returns the groups of the account, which every service account of the namespace
+// has.
 func (a Account) Groups() []string {
 	return []string{"system:serviceaccounts", "system:serviceaccounts:" + a.Namespace, "system:authenticated"}
 }
@@ -88,17 +90,16 @@ func (a Account) Groups() []string {
 type Repository struct {
 	// Source is the GitRepository object.
 	Source flux.Ref
-	// URL and Branch are the address and branch of its source.
+	// URL and Branch are the address and the branch of the GitRepository.
 	URL, Branch string
-	// Path is the folder that a Kustomization of the tenant applies, with a
-	// slash at its end; and Kustomization is that object.
+	// Path is the folder that a Kustomization of the tenant applies, with a slash at its
+	// end, and Kustomization is this Kustomization.
 	Path          string
 	Kustomization flux.Ref
 }
 
-// HasClusterAdmin says whether the tenant is bound to the role cluster-admin:
-// then admission and RBAC cannot keep it from acting as any other account of its
-// namespaces.
+// HasClusterAdmin reports whether the tenant is bound to the role cluster-admin: then
+// admission and RBAC cannot keep it from acting as any other account of its namespaces.
 func (t Tenant) HasClusterAdmin() bool {
 	return slices.ContainsFunc(t.Roles, func(role string) bool {
 		name, _, _ := strings.Cut(role, " ")
@@ -106,11 +107,12 @@ func (t Tenant) HasClusterAdmin() bool {
 	})
 }
 
-// Discover finds the tenants. A namespace is a tenant's if the choice says so, if it or an
-// account in it has a tenant's label, or if Flux delivers something in it that is not the
-// platform's: from another repository, under an account that is not cluster-admin, or by an
-// object that the platform did not apply. The platform's are the namespaces of Flux, those
-// that Kubernetes makes itself, and those for which the choice says so.
+// Discover finds the tenants. A namespace is a tenant's if the choice selects it as a
+// tenant's, if the namespace or an account in it has a tenant's label, or if Flux delivers
+// manifests in it that are not the platform's: from another repository, under an account
+// without cluster-admin, or by an object that the platform did not apply. The platform's
+// namespaces are the namespaces of Flux, the namespaces that Kubernetes creates, and the
+// namespaces that the choice selects as the platform's.
 func Discover(ctx context.Context, c client.Reader, choice Choice) (*Found, error) {
 	d := discovery{choice: choice, tenants: map[string]*Tenant{}, byNamespace: map[string]*Tenant{}}
 	if err := d.read(ctx, c); err != nil {
@@ -147,11 +149,11 @@ type discovery struct {
 	repositories   []unstructured.Unstructured
 	platform       map[string]bool
 	choice         Choice
-	// defaultAccount is the account as which a controller applies objects of a kind that
-	// name none, or "".
+	// defaultAccount is the account as which a controller applies objects that name no
+	// account, by kind; "" if there is none.
 	defaultAccount map[flux.Kind]string
-	// roots are the sources of the platform's own repository, and rootAddresses where it
-	// is.
+	// roots are the sources of the platform's own repository, and rootAddresses the
+	// addresses of this repository.
 	roots         map[flux.Ref]bool
 	rootAddresses map[string]bool
 	// trusted are the Kustomizations that apply the platform's own manifests.
@@ -164,7 +166,7 @@ type discovery struct {
 	byNamespace map[string]*Tenant
 }
 
-// kubernetesNamespaces are made by Kubernetes itself.
+// kubernetesNamespaces are the namespaces that Kubernetes creates.
 var kubernetesNamespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
 
 func (d *discovery) read(ctx context.Context, c client.Reader) error {
@@ -208,7 +210,7 @@ func (d *discovery) read(ctx context.Context, c client.Reader) error {
 	return d.readDefaultAccounts(ctx, c)
 }
 
-// assign makes a namespace a tenant's, for a reason.
+// assign assigns a namespace to a tenant, and stores the reason.
 func (d *discovery) assign(namespace, name, why string) {
 	t := d.tenants[name]
 	if t == nil {
@@ -331,10 +333,10 @@ func (d *discovery) assignAccounts() {
 	}
 }
 
-// guessAccounts finds the accounts of a tenant of which neither a label nor a
-// Flux object names one: the subjects of the bindings that carry the tenant's
-// label, as in fleets whose Flux objects have a kubeConfig, and if there are none
-// the account that every namespace has and that Flux falls back to.
+// guessAccounts finds the accounts of a tenant whose accounts have no label and are named
+// by no Flux object. It uses the subjects of the bindings with the tenant's label, as in
+// fleets whose Flux objects have a kubeConfig. Without such bindings it uses the account
+// default, which every namespace has and to which Flux falls back.
 func (d *discovery) guessAccounts(t *Tenant) {
 	for _, g := range d.grants {
 		if g.tenant != t.Name || !slices.Contains(t.Namespaces, g.namespace) {

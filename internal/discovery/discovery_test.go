@@ -55,8 +55,7 @@ func tenantObject(apiVersion, name string, owners ...any) client.Object {
 	return u
 }
 
-// sharing is a tenant that delivers from the repository that others deliver from
-// too.
+// sharing returns a tenant that delivers from the same repository as other tenants.
 func sharing(namespace string) Tenant {
 	return Tenant{
 		Name: namespace, Namespaces: []string{namespace}, Accounts: []Account{{namespace, "deployer"}},
@@ -78,12 +77,12 @@ func fluxObject(kind flux.Kind, namespace, name string, spec map[string]any) cli
 
 func discover(t *testing.T, objects ...client.Object) []Tenant {
 	t.Helper()
-	// The fake client adds kinds to its scheme, so it gets one of its own.
+	// The fake client adds kinds to its scheme, so each client gets its own scheme.
 	s := runtime.NewScheme()
 	if err := scheme.AddToScheme(s); err != nil {
 		t.Fatal(err)
 	}
-	// It writes into the objects that it is given, and tests share them.
+	// The fake client changes its objects, and the tests share them.
 	var own []client.Object
 	for _, o := range objects {
 		own = append(own, o.DeepCopyObject().(client.Object))
@@ -215,8 +214,8 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// Owners with the same roles in the same places are alike, whatever their names
-// are; and what they may do, the tenant may.
+// TestOwnersShapes checks that owners with the same roles in the same namespaces have the
+// same shape whatever their names are, and that the tenant has the roles of its owners.
 func TestOwnersShapes(t *testing.T) {
 	t.Parallel()
 	to := func(name, role string, users ...string) client.Object {

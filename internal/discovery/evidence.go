@@ -16,15 +16,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Platform is a namespace in which Flux delivers, and which is not a tenant's.
+// Platform is a namespace of the platform: Flux delivers in it, or a [Choice] selects it.
 type Platform struct {
 	Namespace string
-	// Why is the evidence.
+	// Why is the evidence, as text.
 	Why string
 }
 
-// defaultAccountFlag is the flag of the controllers that names the account as which they
-// apply objects that name none.
+// defaultAccountFlag is the flag of the controllers for the account as which they apply
+// objects that name no account.
 const defaultAccountFlag = "--default-service-account="
 
 // readDefaultAccounts reads the flag from the Deployments of kustomize-controller and
@@ -243,7 +243,7 @@ func (d *discovery) shared(r unstructured.Unstructured) bool {
 	return elsewhere && d.trusted[appliedBy(&r)]
 }
 
-// choose applies the choice of people.
+// choose assigns a namespace by the choice of the user.
 func (d *discovery) choose(ns corev1.Namespace) error {
 	addresses := d.addresses(ns.Name)
 	tenant, isTenant := first(d.choice.Tenants, ns, addresses)

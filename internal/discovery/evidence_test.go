@@ -17,14 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// by marks an object as applied by a Kustomization.
+// by labels an object as applied by a Kustomization.
 func by(o client.Object, applier string) client.Object {
 	namespace, name, _ := strings.Cut(applier, "/")
 	o.SetLabels(map[string]string{"kustomize.toolkit.fluxcd.io/name": name, "kustomize.toolkit.fluxcd.io/namespace": namespace})
 	return o
 }
 
-// kustomizes is a Kustomization from a Git repository.
+// kustomizes returns a Kustomization from a Git repository.
 func kustomizes(namespace, name, source, account string) client.Object {
 	from, of, _ := strings.Cut(source, "/")
 	spec := map[string]any{"sourceRef": map[string]any{"kind": "GitRepository", "namespace": from, "name": of}}
@@ -38,7 +38,8 @@ func repository(namespace, name, url string) client.Object {
 	return fluxObject(flux.GitRepository, namespace, name, map[string]any{"url": url})
 }
 
-// platformObjects are a platform with Flux in flux-system, whose root applies itself.
+// platformObjects returns a platform with Flux in flux-system, whose root Kustomization
+// applies itself.
 func platformObjects() []client.Object {
 	return []client.Object{
 		namespace("flux-system", nil), account("flux-system", "kustomize-controller", nil),
@@ -61,7 +62,8 @@ func find(t *testing.T, choice Choice, objects ...client.Object) (*Found, error)
 	return Discover(t.Context(), fake.NewClientBuilder().WithScheme(s).WithObjects(own...).Build(), choice)
 }
 
-// TestEvidence tells the platform's namespaces without a label from those of tenants.
+// TestEvidence checks that Discover distinguishes unlabelled namespaces of the platform
+// from unlabelled namespaces of tenants.
 func TestEvidence(t *testing.T) {
 	t.Parallel()
 	const apps = "flux-system/apps"
@@ -195,7 +197,7 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// TestChoice says otherwise, by name, label and source.
+// TestChoice checks that a choice by name, label or source overrides the evidence.
 func TestChoice(t *testing.T) {
 	t.Parallel()
 	objects := []client.Object{
@@ -249,7 +251,7 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// FuzzParseSelector reads what is written, and writes what it has read.
+// FuzzParseSelector checks that the text of a parsed selector is the parsed text.
 func FuzzParseSelector(f *testing.F) {
 	for _, text := range []string{"namespace=a*", "label=k", "label=k=v", "source=https://*", "namespace=", "=", "label==", "label=k=(", "other=x", "namespace=\xd4"} {
 		f.Add(text)

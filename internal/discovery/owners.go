@@ -18,10 +18,11 @@ const accountPrefix = "system:serviceaccount:"
 
 // Owner is an owner of a Tenant: a user, a group, or a service account.
 type Owner struct {
-	// Kind is User, Group or ServiceAccount; Namespace is the latter's.
+	// Kind is User, Group or ServiceAccount. Namespace is the namespace of a
+	// ServiceAccount.
 	Kind, Namespace, Name string
-	// Shape is equal for owners of one tenant that are of the same kind and have
-	// the same roles in the same places.
+	// Shape is equal for owners of one tenant that are of the same kind and have the same
+	// roles in the same namespaces.
 	Shape string
 }
 
@@ -46,8 +47,8 @@ func (o Owner) User() string {
 	return o.Name
 }
 
-// Groups are those that the owner is in for certain. In which others people are,
-// no cluster knows.
+// Groups returns the groups that the owner has for certain. The cluster does not know
+// further groups of a user.
 func (o Owner) Groups() []string {
 	switch o.Kind {
 	case rbacv1.ServiceAccountKind:
@@ -58,7 +59,7 @@ func (o Owner) Groups() []string {
 	return []string{"system:authenticated"}
 }
 
-// subject says whether a binding's subject is the owner.
+// subject reports whether a binding's subject is the owner.
 func (o Owner) subject(s rbacv1.Subject) bool {
 	if s.Kind == rbacv1.ServiceAccountKind {
 		return o.Kind == s.Kind && o.Namespace == s.Namespace && o.Name == s.Name
@@ -67,8 +68,8 @@ func (o Owner) subject(s rbacv1.Subject) bool {
 		s.Kind == rbacv1.UserKind && s.Name == o.User()
 }
 
-// readOwners reads the owners of each tenant that has an object: a Tenant of
-// Tenure, or one of Capsule of which none was made.
+// readOwners reads the owners of each tenant with an object: a Tenant of Tenure, or else a
+// Capsule Tenant.
 func (d *discovery) readOwners(ctx context.Context, c client.Reader) error {
 	d.owners = map[string][]Owner{}
 	for _, kind := range []schema.GroupVersionKind{
@@ -89,8 +90,8 @@ func (d *discovery) readOwners(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// ownersOf are the owners that a Tenant names. Capsule's writes a service account
-// as the user that it is.
+// ownersOf returns the owners in a Tenant. A Capsule Tenant names a service account by its
+// user name.
 func ownersOf(tenant unstructured.Unstructured) []Owner {
 	var owners []Owner
 	listed, _, _ := unstructured.NestedSlice(tenant.Object, "spec", "owners")
@@ -127,7 +128,7 @@ func (d *discovery) assignOwners() {
 	}
 }
 
-// assignOwnersRights adds the roles of a tenant's owners to its own.
+// assignOwnersRights adds the roles of a tenant's owners to the tenant's roles.
 func (d *discovery) assignOwnersRights(t *Tenant) {
 	shapes := make([][]string, len(t.Owners))
 	for _, g := range d.grants {

@@ -10,17 +10,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Right is a role that a tenant has by a binding.
+// Right is a role that a binding gives to a tenant.
 type Right struct {
-	// Role is the role as KIND/NAME, and Namespace where it holds: empty is
-	// the whole cluster.
+	// Role is the role as KIND/NAME. Namespace is the namespace in which it applies; ""
+	// means the whole cluster.
 	Role, Namespace string
-	// Binding is the object that grants it, as RoleBinding NAMESPACE/NAME or
-	// ClusterRoleBinding NAME, and Subject whom of the tenant's it names:
+	// Binding is the object that grants the role, as RoleBinding NAMESPACE/NAME or
+	// ClusterRoleBinding NAME. Subject is the tenant's subject in the binding, as
 	// ServiceAccount NAMESPACE/NAME, User NAME or Group NAME.
 	Binding, Subject string
-	// AppliedBy is the Kustomization that has applied the binding, as
-	// NAMESPACE/NAME; empty if none has.
+	// AppliedBy is the Kustomization that applied the binding, as NAMESPACE/NAME; "" if
+	// there is none.
 	AppliedBy string
 }
 
@@ -32,7 +32,7 @@ func (r Right) String() string {
 	return s
 }
 
-// clusterAdmin is the role that may do everything.
+// clusterAdmin is the role that allows everything.
 const clusterAdmin = "ClusterRole/cluster-admin"
 
 // ClusterAdmin returns the bindings that give the tenant the role cluster-admin.
@@ -40,7 +40,7 @@ func (t Tenant) ClusterAdmin() []Right {
 	return slices.DeleteFunc(slices.Clone(t.Rights), func(r Right) bool { return r.Role != clusterAdmin })
 }
 
-// grant is a binding of either kind, and the role that it leads to.
+// grant is a RoleBinding or ClusterRoleBinding with its role.
 type grant struct {
 	name      string
 	namespace string
@@ -51,10 +51,10 @@ type grant struct {
 	tenant string
 }
 
-// bootstrapping marks what every Kubernetes grants to everybody.
+// bootstrapping labels the default bindings of Kubernetes.
 const bootstrapping = "kubernetes.io/bootstrapping"
 
-// grants are all bindings, but for those that every cluster has.
+// grants returns all bindings except the default bindings of Kubernetes.
 func grants(bindings []rbacv1.RoleBinding, clusterBindings []rbacv1.ClusterRoleBinding) []grant {
 	var all []grant
 	tenant := func(o metav1.Object) string {
@@ -70,8 +70,8 @@ func grants(bindings []rbacv1.RoleBinding, clusterBindings []rbacv1.ClusterRoleB
 	return slices.DeleteFunc(all, func(g grant) bool { return g.applied == bootstrapping })
 }
 
-// appliedBy names the Kustomization that has applied an object, or says that it
-// is Kubernetes' own.
+// appliedBy returns the Kustomization that applied an object, as NAMESPACE/NAME. It returns
+// bootstrapping for a default object of Kubernetes, and "" for all other objects.
 func appliedBy(o metav1.Object) string {
 	labels := o.GetLabels()
 	if labels[bootstrapping] != "" {
@@ -84,8 +84,8 @@ func appliedBy(o metav1.Object) string {
 	return namespace + "/" + name
 }
 
-// subject returns the subject of a binding that belongs to the tenant, and whether there is one.
-// It prefers an account to the users and groups that stand for the account.
+// subject returns the subject of a binding that belongs to the tenant, and whether there is
+// one. It prefers an account to the users and groups of the account.
 func (t *Tenant) subject(subjects []rbacv1.Subject) (string, bool) {
 	last := func(s rbacv1.Subject) int {
 		if s.Kind == rbacv1.ServiceAccountKind {
@@ -115,7 +115,7 @@ func (t *Tenant) subject(subjects []rbacv1.Subject) (string, bool) {
 	return "", false
 }
 
-// assignRights collects the roles that the tenants have, wherever they hold.
+// assignRights collects the roles of the tenants in all namespaces and in the cluster.
 func (d *discovery) assignRights() {
 	for _, t := range d.tenants {
 		for _, g := range d.grants {

@@ -109,7 +109,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// The platform may keep the tenants' Flux objects in its own namespace.
+// TestDelegated checks a platform that keeps the tenants' Flux objects in its own
+// namespace.
 func TestDelegated(t *testing.T) {
 	t.Parallel()
 	source := fluxObject(flux.GitRepository, "flux-system", "shop", map[string]any{"url": "https://git.example.com/acme/shop", "ref": map[string]any{"branch": "main"}})

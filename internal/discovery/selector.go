@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Choice says which namespaces are tenants' and which are the platform's, where people
-// know better than [Discover]. The zero value leaves it all to Discover.
+// Choice assigns namespaces to tenants or to the platform, in place of the decision of
+// [Discover]. Discover decides about all namespaces that the Choice does not select.
 type Choice struct {
 	// Tenants and Platform select namespaces. A namespace that both select is an error.
 	Tenants, Platform []Selector
@@ -23,22 +23,22 @@ type Selector struct {
 	matches     *regexp.Regexp
 }
 
-// The properties of a namespace that a selector can look at.
+// The properties by which a selector selects.
 const (
 	byNamespace = "namespace"
 	byLabel     = "label"
 	bySource    = "source"
 )
 
-// selectorForms are the texts that ParseSelector understands.
+// selectorForms are the forms that ParseSelector accepts.
 const selectorForms = "namespace=NAME, label=KEY, label=KEY=VALUE or source=ADDRESS, where * stands for any characters"
 
-// ErrSelector is the error for a text that is not a selector.
+// ErrSelector reports a text that is not a selector.
 var ErrSelector = errors.New("is no selector of namespaces")
 
-// ParseSelector reads a selector: namespace=NAME selects by the name of a namespace,
-// label=KEY and label=KEY=VALUE by a label, source=ADDRESS by the address of a source
-// from which Flux delivers in the namespace. In NAME, VALUE and ADDRESS, * stands for any
+// ParseSelector parses a selector: namespace=NAME selects by the name of a namespace,
+// label=KEY and label=KEY=VALUE by a label, source=ADDRESS by the address of a source from
+// which Flux delivers in the namespace. In NAME, VALUE and ADDRESS, * stands for any
 // characters.
 func ParseSelector(text string) (Selector, error) {
 	by, pattern, _ := strings.Cut(text, "=")
@@ -82,7 +82,7 @@ func (s Selector) selects(ns corev1.Namespace, addresses []string) bool {
 	return false
 }
 
-// ParseChoice reads the file of a choice: YAML with the lists tenants and platform of
+// ParseChoice parses the file of a choice: YAML with the lists tenants and platform of
 // selectors.
 func ParseChoice(content []byte) (Choice, error) {
 	var file struct {
@@ -95,7 +95,7 @@ func ParseChoice(content []byte) (Choice, error) {
 	return NewChoice(file.Tenants, file.Platform)
 }
 
-// NewChoice reads the selectors of a choice.
+// NewChoice returns the choice with the parsed selectors.
 func NewChoice(tenants, platform []string) (Choice, error) {
 	var c Choice
 	for _, list := range []struct {

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// bounds are what, besides rights and labels, decides how attacks of a tenant
+// bounds are the objects that decide, besides rights and labels, how attacks of a tenant
 // end.
 type bounds struct {
 	roles     []rbacv1.Role
@@ -28,12 +28,13 @@ type bounds struct {
 	limits    []corev1.LimitRange
 	networks  []networkingv1.NetworkPolicy
 	admission []admission
-	// unread is set when some of it could not be read: then no two tenants
-	// can be said to be alike.
+	// unread is true if the user may not read some of the objects: then all tenants have
+	// different shapes.
 	unread bool
 }
 
-// readBounds reads the bounds. A user without the right to read them all still gets the tenants.
+// readBounds reads the bounds. A user without the right to read them all still gets the
+// tenants.
 func readBounds(ctx context.Context, c client.Reader) (*bounds, error) {
 	b := &bounds{}
 	var roles rbacv1.RoleList
@@ -61,9 +62,8 @@ func (b *bounds) list(ctx context.Context, c client.Reader, list client.ObjectLi
 	return nil
 }
 
-// assignShapes computes the shapes. They leave out what differs between tenants
-// by its nature, which is names, and how many namespaces are like that which a
-// tenant is attacked from.
+// assignShapes computes the shapes. A shape does not contain names, or the number of
+// namespaces that are like the namespace from which the tenant is attacked.
 func (d *discovery) assignShapes() {
 	for _, t := range d.tenants {
 		shape := []string{fmt.Sprintf("repositories %t", len(t.Repositories) > 0)}
@@ -128,7 +128,8 @@ func (d *discovery) rightsShape(t *Tenant, namespace string) []string {
 	return lines
 }
 
-// who returns the part of a subject in the tenant without names, or "".
+// who returns the role of a subject in the tenant without its name, or "" for a foreign
+// subject.
 func (t *Tenant) who(s rbacv1.Subject) string {
 	account := Account{s.Namespace, s.Name}
 	_, named := t.subject([]rbacv1.Subject{s})
@@ -147,7 +148,7 @@ func (t *Tenant) who(s rbacv1.Subject) string {
 	return ""
 }
 
-// roleShape is a role by its name if it is one for all, and else by its rules.
+// roleShape returns the name of a ClusterRole, and a digest of the rules of a Role.
 func (d *discovery) roleShape(g grant) string {
 	for _, role := range d.bounds.roles {
 		if g.role.Kind == "Role" && role.Namespace == g.namespace && role.Name == g.role.Name {
@@ -157,7 +158,8 @@ func (d *discovery) roleShape(g grant) string {
 	return g.role.Kind + "/" + g.role.Name
 }
 
-// shape writes what bounds a namespace of a tenant.
+// shape returns lines for the labels, quotas, limits, network policies and admission of a
+// namespace.
 func (b *bounds) shape(t *Tenant, ns corev1.Namespace) []string {
 	lines := []string{"labels " + labelShape(ns.Labels)}
 	add := func(what, namespace string, spec any) {
@@ -180,8 +182,8 @@ func (b *bounds) shape(t *Tenant, ns corev1.Namespace) []string {
 	return lines
 }
 
-// applyShape writes with whose rights a Kustomization or HelmRelease applies, if
-// that is not an account that it names on this cluster.
+// applyShape returns the rights with which a Kustomization or HelmRelease applies its
+// manifests. It returns "" if the object names an account on this cluster.
 func applyShape(u unstructured.Unstructured) string {
 	_, remote, _ := unstructured.NestedMap(u.Object, "spec", "kubeConfig")
 	named := nested(u, "spec", "serviceAccountName") != ""
@@ -191,8 +193,7 @@ func applyShape(u unstructured.Unstructured) string {
 	return fmt.Sprintf("%s named %t, remote %t", u.GetKind(), named, remote)
 }
 
-// digest is a short form of a value. Names in it that are the tenant's own are
-// left out.
+// digest returns a short hash of a value, without the tenant's own names.
 func digest(value any, names ...string) string {
 	// Marshalling an object of the API server cannot fail.
 	content, _ := json.Marshal(value)
@@ -204,8 +205,9 @@ func digest(value any, names ...string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// namingLabels name a namespace and its tenant, or say that it has parameters,
-// which are compared with the policies that read them.
+// namingLabels are the labels that name a namespace or its tenant, and the label that a
+// namespace has parameters. The shape contains the parameters with the policies that read
+// them.
 var namingLabels = []string{
 	corev1.LabelMetadataName, v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant, v1alpha1.LabelParameters,
 }

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Tenants that differ by name alone have one shape; a difference in anything
-// that decides about attacks makes another.
+// TestShape checks that tenants that differ only in names have the same shape, and that
+// each difference that decides about attacks changes the shape.
 func TestShape(t *testing.T) {
 	t.Parallel()
 	restricted := map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
@@ -94,7 +94,7 @@ func TestShape(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		reason string
-		beta   []client.Object // tenant beta; nil is just like alpha
+		beta   []client.Object // tenant beta; nil means the same as alpha
 		more   []client.Object
 		same   bool
 	}{
