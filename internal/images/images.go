@@ -23,21 +23,19 @@ import (
 
 // The errors of a check.
 var (
-	// ErrUnsigned says that the registry has no signature of the image.
+	// ErrUnsigned reports that the registry has no signature of the image.
 	ErrUnsigned = errors.New("it has no signature")
-	// ErrUntrusted is returned if no signature is a trusted signer's signature of this
-	// image.
+	// ErrUntrusted reports that no trusted signer has signed this image.
 	ErrUntrusted = errors.New("no signature of it can be trusted")
-	// ErrRegistry says that the registry could not be asked.
+	// ErrRegistry reports that a request to the registry failed.
 	ErrRegistry = errors.New("the registry does not answer")
-	// ErrAccess says that the registry refuses to answer this user.
+	// ErrAccess reports that the registry denies access to this user.
 	ErrAccess = errors.New("the registry refuses access")
 )
 
-// Signature is an unverified signature that a registry has beside an image.
+// Signature is an unverified signature that a registry stores for an image.
 type Signature struct {
-	// Bundle is a Sigstore bundle in JSON. It holds everything, and the other
-	// fields are empty.
+	// Bundle is a Sigstore bundle in JSON. With a bundle, the other fields are empty.
 	Bundle []byte
 	// Payload is the simple signing document.
 	Payload []byte
@@ -52,13 +50,12 @@ type Signature struct {
 
 // Statement is the content of a verified signature.
 type Statement struct {
-	// Payload is a simple signing document or, with InToto, an in-toto
-	// statement.
+	// Payload is a simple signing document or, if InToto is true, an in-toto statement.
 	Payload []byte
-	// InToto says which.
+	// InToto is true for an in-toto statement.
 	InToto bool
-	// Source is the repository of the sources that the signer was run for, as
-	// the certificate says; empty if there is no certificate, or it does not.
+	// Source is the source repository in the signer's certificate; "" if there is no
+	// certificate or if the certificate names no repository.
 	Source string
 }
 
@@ -69,17 +66,17 @@ type Verifier interface {
 	Verify(ctx context.Context, s Signature) (Statement, error)
 }
 
-// Image is one to check.
+// Image is an image to check.
 type Image struct {
-	// Reference is the reference with which the image is fetched, such as
+	// Reference is the reference by which the image is pulled, such as
 	// registry.example.com/fluxcd/source-controller:v1.9.4.
 	Reference string
-	// SignedAs is the repository that the signature has to name. A copy in a
-	// private registry is still signed as the original.
+	// SignedAs is the repository that the signature has to name. A copy in a private
+	// registry has the signature of the original.
 	SignedAs string
 }
 
-// Pin is an image whose signature is good.
+// Pin is an image with a trusted signature.
 type Pin struct {
 	// Repository is the image without tag and digest, as written.
 	Repository string
@@ -89,7 +86,7 @@ type Pin struct {
 	Digest string
 }
 
-// String is the image as a container names it.
+// String returns the image reference for a container.
 func (p Pin) String() string {
 	if p.Tag == "" {
 		return p.Repository + "@" + p.Digest
@@ -101,13 +98,13 @@ func (p Pin) String() string {
 type Checker struct {
 	// Verifier verifies the signatures.
 	Verifier Verifier
-	// Keychain has the credentials for registries; nil for docker's.
+	// Keychain has the credentials for registries; nil means docker's credentials.
 	Keychain authn.Keychain
 }
 
-// Check looks the image up and returns its digest if it is signed as it should
-// be. Otherwise the error is one of this package, or that the reference is not
-// valid.
+// Check returns the digest of an image if the image has a trusted signature. Otherwise it
+// returns an error: one of this package, or another error for an invalid reference, a
+// missing image or an unreadable answer.
 func (c *Checker) Check(ctx context.Context, image Image) (Pin, error) {
 	pin, err := c.check(ctx, image)
 	if err != nil {
@@ -166,13 +163,13 @@ func Split(reference string) (Pin, error) {
 const (
 	simpleType    = "cosign container image signature"
 	statementType = "https://in-toto.io/Statement/v1"
-	// signType tells a signature from attestations, such as a list of contents,
-	// which the same people sign and which approve of nothing.
+	// signType is the type of a signature. Attestations, such as an SBOM, have other types:
+	// the same signers sign them, and they do not approve the image.
 	signType = "https://sigstore.dev/cosign/sign/v1"
 )
 
-// speaksOf says whether the statement is about the image with this digest, in this
-// repository.
+// speaksOf returns an error unless the statement is about the image with this digest in
+// this repository.
 func (s Statement) speaksOf(digest, repository string) error {
 	if s.InToto {
 		return s.statementOf(digest, repository)
@@ -203,9 +200,9 @@ func (s Statement) speaksOf(digest, repository string) error {
 	return nil
 }
 
-// statementOf is speaksOf for an in-toto statement. Cosign writes no repository
-// into it, so what tells images of one signer apart is the repository of their
-// sources, as far as the certificate says it.
+// statementOf is speaksOf for an in-toto statement. Cosign writes no repository into the
+// statement, so statementOf compares the source repository in the certificate, if there is
+// one.
 func (s Statement) statementOf(digest, repository string) error {
 	var statement struct {
 		Type          string `json:"_type"`

@@ -40,7 +40,7 @@ const (
 	simpleType = "application/vnd.dev.cosign.simplesigning.v1+json"
 )
 
-// signer has a key as `cosign generate-key-pair` makes it.
+// signer is a key as `cosign generate-key-pair` creates it.
 type signer struct{ key *ecdsa.PrivateKey }
 
 func newSigner(t *testing.T) signer {
@@ -71,13 +71,13 @@ func (s signer) sign(t *testing.T, message []byte) []byte {
 	return signature
 }
 
-// host is a registry of the test's own.
+// host is a registry for one test.
 type host struct {
 	name   string
 	before atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
 }
 
-// serve starts a registry. Before a request is answered, the test may do so.
+// serve starts a registry. The test may answer requests before the registry.
 func serve(t *testing.T) *host {
 	t.Helper()
 	handler := registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0)))
@@ -116,7 +116,7 @@ func (h *host) push(t *testing.T, reference string, what any) string {
 	return digest.String()
 }
 
-// index is an image for two platforms.
+// index returns an image for two platforms.
 func index(t *testing.T) v1.ImageIndex {
 	t.Helper()
 	i, err := random.Index(64, 1, 2)
@@ -130,7 +130,7 @@ func simple(digest, reference string) []byte {
 	return fmt.Appendf(nil, `{"critical":{"identity":{"docker-reference":%q},"image":{"docker-manifest-digest":%q},"type":"cosign container image signature"},"optional":null}`, reference, digest)
 }
 
-// attach puts a signature where cosign 2 does.
+// attach stores a signature under the tag of cosign 2.
 func (h *host) attach(t *testing.T, repository, digest string, payload, signature []byte) {
 	t.Helper()
 	image, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), mutate.Addendum{
@@ -167,12 +167,11 @@ func envelope(payload []byte) []byte {
 	return fmt.Appendf(nil, "DSSEv1 28 application/vnd.in-toto+json %d %s", len(payload), payload)
 }
 
-// refer puts a bundle where cosign 3 does: into an artifact that refers to the
-// image.
+// refer stores a bundle as cosign 3 does: in an artifact that refers to the image.
 func (h *host) refer(t *testing.T, repository, digest string, size int64, bundle []byte) {
 	t.Helper()
 	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
-	// The registry takes the type of the artifact from its configuration.
+	// The registry reads the type of the artifact from its configuration.
 	image, err := mutate.Append(mutate.ConfigMediaType(image, bundleType), mutate.Addendum{Layer: static.NewLayer(bundle, bundleType)})
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +192,7 @@ func TestCheck(t *testing.T) {
 	const signType = "https://sigstore.dev/cosign/sign/v1"
 	for _, tt := range []struct {
 		reason string
-		// sign leaves signatures of the image with the digest.
+		// sign stores signatures of the image with the digest.
 		sign func(t *testing.T, h *host, digest string)
 		want error
 		says string
@@ -282,7 +281,8 @@ func check(t *testing.T, trusted signer, reference, signedAs string) (images.Pin
 	return c.Check(t.Context(), images.Image{Reference: reference, SignedAs: signedAs})
 }
 
-// A copy of an image in a private registry is signed as the original.
+// TestCopy checks a copy of an image in a private registry with the signature of the
+// original.
 func TestCopy(t *testing.T) {
 	t.Parallel()
 	trusted, h := newSigner(t), serve(t)
@@ -297,8 +297,8 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// The tag is read once: what is pinned is what was checked, wherever the tag
-// points to afterwards.
+// TestMovedTag checks that Check reads the tag once, and pins the digest that it verified,
+// if the tag moves meanwhile.
 func TestMovedTag(t *testing.T) {
 	t.Parallel()
 	trusted, h := newSigner(t), serve(t)
@@ -368,8 +368,8 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// A registry that answers for the image and not for its signatures does not make it
-// an unsigned one.
+// TestSignaturesUnreachable checks that an image is not reported as unsigned if the
+// registry returns the image and refuses its signatures.
 func TestSignaturesUnreachable(t *testing.T) {
 	t.Parallel()
 	trusted, h := newSigner(t), serve(t)
@@ -400,7 +400,8 @@ func TestReadKey(t *testing.T) {
 	}
 }
 
-// What is split and put together again is what it was, and never has two digests.
+// FuzzSplit checks that the parts of a reference join to the same reference, and that the
+// repository has no tag and no digest.
 func FuzzSplit(f *testing.F) {
 	for _, seed := range []string{"a", "registry.example.com:5000/a/b:v1", "a/b@sha256:" + strings.Repeat("a", 64), "a:b@sha256:x", "localhost:1/a"} {
 		f.Add(seed)

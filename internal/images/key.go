@@ -14,7 +14,7 @@ import (
 	"fmt"
 )
 
-// minRSA is how long an RSA key has to be, in bits.
+// minRSA is the minimum length of an RSA key, in bits.
 const minRSA = 2048
 
 // Key verifies the signatures of `cosign sign --key` with one public key. It ignores the
@@ -67,7 +67,7 @@ func (k *Key) Verify(_ context.Context, s Signature) (Statement, error) {
 	if e.PayloadType != "application/vnd.in-toto+json" {
 		return Statement{}, fmt.Errorf("the bundle has no statement but %q", e.PayloadType)
 	}
-	// The signed bytes of an envelope, by version 1 of the DSSE protocol.
+	// The bytes that are signed, by version 1 of the DSSE protocol.
 	signed := fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(e.PayloadType), e.PayloadType, len(e.Payload), e.Payload)
 	for _, signature := range e.Signatures {
 		if k.valid(signed, signature.Sig) {

@@ -22,18 +22,18 @@ const (
 	FluxIdentity = `^https://github\.com/fluxcd/[A-Za-z0-9._-]+/\.github/workflows/`
 )
 
-// KeylessProgram is the program that verifies keyless signatures. It is beside
-// Tenure's own.
+// KeylessProgram is the program that verifies keyless signatures. It is in the folder of
+// Tenure's own program.
 const KeylessProgram = "tenure-sigstore"
 
-// keylessTimeout bounds the look at one signature. It takes some milliseconds.
+// keylessTimeout limits the verification of one signature, which takes some milliseconds.
 const keylessTimeout = 30 * time.Second
 
-// ErrNoProgram says that KeylessProgram is not there.
+// ErrNoProgram reports that KeylessProgram does not exist.
 var ErrNoProgram = errors.New("the program " + KeylessProgram + " is missing")
 
-// Keyless verifies signatures that were made with a certificate of Fulcio's and
-// are in the transparency log. No network is used.
+// Keyless verifies signatures with a certificate of Fulcio and an entry in the transparency
+// log. It uses no network.
 type Keyless struct {
 	program, issuer, identity string
 	trustedRoot               []byte
@@ -79,7 +79,7 @@ func (k *Keyless) Verify(ctx context.Context, s Signature) (Statement, error) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, k.program)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), &out, &errs
-	// It needs nothing of ours.
+	// The program needs no environment variables.
 	cmd.Env = []string{}
 	if err := cmd.Run(); err != nil {
 		if said := strings.TrimSpace(errs.String()); said != "" && ctx.Err() == nil {

@@ -14,7 +14,8 @@ import (
 
 const sigstoreJS = "^https://github[.]com/sigstore/sigstore-js/"
 
-// testdata is a bundle of Sigstore's own service, and its trusted root.
+// testdata returns a file of testdata, such as a bundle of Sigstore's public service or its
+// trusted root.
 func testdata(t *testing.T, name string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("../../sigstore/testdata", name))
@@ -37,7 +38,7 @@ func keyless(t *testing.T, identity string) *images.Keyless {
 	return k
 }
 
-// What Sigstore's own service signed is asked of the real program.
+// TestKeyless verifies a bundle of Sigstore's public service with the real program.
 func TestKeyless(t *testing.T) {
 	t.Parallel()
 	bundle := testdata(t, "bundle.json")
@@ -56,7 +57,8 @@ func TestKeyless(t *testing.T) {
 	}
 }
 
-// A good signature of a package is none of an image that it lies beside.
+// TestKeylessOfSomethingElse checks that a valid signature of a package does not count for
+// an image to which it is attached.
 func TestKeylessOfSomethingElse(t *testing.T) {
 	t.Parallel()
 	h := serve(t)
@@ -88,7 +90,8 @@ func TestNewKeyless(t *testing.T) {
 	}
 }
 
-// A program that ends badly, or says nothing, makes no signature a good one.
+// TestBrokenProgram checks that a signature is not valid if the program fails or writes
+// nothing.
 func TestBrokenProgram(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ reason, dir, want string }{

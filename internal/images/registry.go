@@ -36,7 +36,7 @@ const (
 	logAnnotation         = "dev.sigstore.cosign/bundle"
 )
 
-// repository is where an image and its signatures are.
+// repository is the repository of an image and its signatures.
 type repository struct {
 	reference name.Reference
 	options   []remote.Option
@@ -75,7 +75,7 @@ func (r *repository) digest(ctx context.Context) (string, error) {
 	return sum.String(), nil
 }
 
-// signatures are all that the registry has for the digest.
+// signatures returns all signatures that the registry has for the digest.
 func (r *repository) signatures(ctx context.Context, digest string) ([]Signature, error) {
 	simple, err := r.simple(ctx, digest)
 	if err != nil {
@@ -88,7 +88,7 @@ func (r *repository) signatures(ctx context.Context, digest string) ([]Signature
 	return append(simple, bundles...), nil
 }
 
-// simple are the signatures under the tag that cosign 2 makes.
+// simple returns the signatures under the tag that cosign 2 writes.
 func (r *repository) simple(ctx context.Context, digest string) ([]Signature, error) {
 	tag := r.reference.Context().Tag(strings.Replace(digest, ":", "-", 1) + ".sig")
 	image, err := remote.Image(tag, r.with(ctx)...)
@@ -111,7 +111,7 @@ func (r *repository) simple(ctx context.Context, digest string) ([]Signature, er
 		if err != nil {
 			return nil, err
 		}
-		// A signature that is not base64 is empty, and so not valid.
+		// A signature that is not base64 is empty and therefore invalid.
 		signature, _ := base64.StdEncoding.DecodeString(layer.Annotations[signatureAnnotation])
 		found = append(found, Signature{
 			Payload: payload, Signature: signature, Log: layer.Annotations[logAnnotation],
@@ -121,8 +121,8 @@ func (r *repository) simple(ctx context.Context, digest string) ([]Signature, er
 	return found, nil
 }
 
-// bundles are the signatures among the image's referrers, that cosign 3 makes. A
-// registry that knows none keeps them under a tag, which the library looks at.
+// bundles returns the signatures among the image's referrers, which cosign 3 writes. If a
+// registry does not support referrers, they are under a tag, which the library reads.
 func (r *repository) bundles(ctx context.Context, digest string) ([]Signature, error) {
 	at := r.reference.Context().Digest(digest)
 	index, err := remote.Referrers(at, r.with(ctx)...)
@@ -164,7 +164,7 @@ func (r *repository) bundles(ctx context.Context, digest string) ([]Signature, e
 	return found, nil
 }
 
-// blob is the content of a layer, which the library holds against its digest.
+// blob returns the content of a layer. The library verifies its digest.
 func (r *repository) blob(image v1.Image, d v1.Descriptor) ([]byte, error) {
 	if d.Size > maxSignature {
 		return nil, fmt.Errorf("%w: a signature has %d bytes, more than %d", ErrUntrusted, d.Size, maxSignature)
@@ -185,7 +185,7 @@ func (r *repository) blob(image v1.Image, d v1.Descriptor) ([]byte, error) {
 	return text, nil
 }
 
-// missing says that the registry answered, and has no such thing.
+// missing reports whether the registry answered that the object does not exist.
 func missing(err error) bool {
 	var answer *transport.Error
 	return errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound
