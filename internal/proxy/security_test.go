@@ -239,8 +239,8 @@ func (s *setup) dial(t *testing.T) net.Conn {
 	return conn
 }
 
-// TestSmuggling checks that a connection cannot carry a second request inside the first
-// one.
+// TestSmuggling checks that a malformed request gets at most one answer, which shows
+// nothing that the caller may not see.
 func TestSmuggling(t *testing.T) {
 	t.Parallel()
 	s, owner, stranger, _ := secure(t)
@@ -366,8 +366,7 @@ func jwt(claims string) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".e30"
 }
 
-// TestLargeBody checks that the proxy or the API server refuses bodies that are too large,
-// and that the proxy never buffers them.
+// TestLargeBody checks that the proxy or the API server refuses bodies that are too large.
 func TestLargeBody(t *testing.T) {
 	t.Parallel()
 	s, owner, _, _ := secure(t)

@@ -86,7 +86,8 @@ func TestSharedKinds(t *testing.T) {
 }
 
 // namesOf returns the names of the objects in an object, a list, or the events of a watch.
-// It ignores MODIFIED events, which Kubernetes causes for nodes.
+// It ignores MODIFIED events of objects that the watch has shown, as Kubernetes causes for
+// nodes.
 func namesOf(t *testing.T, body string) string {
 	t.Helper()
 	type object struct{ Metadata struct{ Name string } }

@@ -62,8 +62,8 @@ func (q *quota) held() []string {
 	return all
 }
 
-// TestSlowReader checks that a client that does not read an answer loses its units of the
-// quota.
+// TestSlowReader checks that the request of a client that does not read its answer ends and
+// no longer counts in any limit.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	s := facing(t, func(w http.ResponseWriter, r *http.Request) {

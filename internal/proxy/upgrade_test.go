@@ -154,8 +154,7 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// TestZeroSelection checks that the zero Selection selects nothing, and that an additional
-// Rule is used.
+// TestZeroSelection checks that the zero Selection of a Rule selects nothing.
 func TestZeroSelection(t *testing.T) {
 	t.Parallel()
 	query := map[string][]string{}

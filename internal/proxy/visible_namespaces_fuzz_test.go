@@ -57,8 +57,8 @@ type reachWorld struct {
 	// fresh is true until the first event of the watch, and headed once the client has
 	// received a first event.
 	fresh, headed bool
-	// client holds the version of each namespace that the client has, and at the client's
-	// resource version.
+	// client holds the version of each namespace that the client has. at is the resource
+	// version of the client.
 	client map[string]string
 	at     int
 }
