@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// posture is what the tenants of the benchmark may do.
+// posture is the TenancyProfile of the benchmarks.
 const posture = `
 apiVersion: tenure.dev/v1alpha1
 kind: TenancyProfile
@@ -33,15 +33,15 @@ spec:
       git: ["https://git.example.com/acme/*", "ssh://git@git.example.com/acme/**"]
 `
 
-// How many pairs of requests are made for a median, and before that, for the caches
-// of the API server to be warm.
+// pairs is the number of pairs of requests for a median, and warmUp the number of earlier
+// pairs that fill the caches of the API server.
 const pairs, warmUp = 4000, 500
 
 // BenchmarkAdmission compares the dry-run creation of a Kustomization and of a
-// GitRepository in a tenant's namespace, where the rules hold, with the same in a
-// namespace where none does, one after the other, at 10 and at 2,000 tenants, of
-// which each has parameters of its own: the median of what the rules take, and
-// how that grows.
+// GitRepository in a tenant's namespace, where the admission rules apply, with the same
+// creation in a namespace without rules, one after the other, with 10 and with 2,000
+// tenants that have parameters of their own. It reports the median time of the rules, and
+// its growth.
 func BenchmarkAdmission(b *testing.B) {
 	fast := unbounded(startBare(b).REST)
 	fast.WarningHandlerWithContext = rest.NoWarnings{}
@@ -69,7 +69,7 @@ func BenchmarkAdmission(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// prepareRules installs Flux's kinds, Tenure's, the rules and a profile.
+// prepareRules installs the CRDs of Flux and Tenure, the rules and a profile.
 func prepareRules(b *testing.B, admin client.Client, restConfig *rest.Config) {
 	b.Helper()
 	for _, manifests := range [][]byte{config.FluxComponents(), config.CRDs(), []byte(posture), config.Policies()} {
@@ -89,7 +89,7 @@ func prepareRules(b *testing.B, admin client.Client, restConfig *rest.Config) {
 	}
 }
 
-// makeTenants makes the namespaces of tenants with their parameters.
+// makeTenants creates the namespaces of tenants and their parameters.
 func makeTenants(b *testing.B, admin client.Client, from, to int) {
 	b.Helper()
 	group, ctx := errgroup.WithContext(b.Context())
@@ -119,7 +119,7 @@ func makeTenants(b *testing.B, admin client.Client, from, to int) {
 
 func tenantName(i int) string { return fmt.Sprintf("tenant-%04d", i) }
 
-// awaitRules waits until the rules hold in the namespace that was made last.
+// awaitRules waits until the rules apply in the last created namespace.
 func awaitRules(b *testing.B, admin client.Client, last int) {
 	b.Helper()
 	testwait.For(b, "the rules to be in force", time.Minute, func() (bool, string) {
@@ -135,11 +135,12 @@ func awaitRules(b *testing.B, admin client.Client, last int) {
 	})
 }
 
-// settle waits until nobody writes any more: the controllers of Kubernetes go on for
-// a while after thousands of namespaces were made, and what they do would be measured.
+// settle waits until the controllers of Kubernetes write no more. After the creation of
+// thousands of namespaces they continue for a while, and the benchmark would measure their
+// work.
 func settle(b *testing.B, admin client.Client) {
 	b.Helper()
-	// What is left are Leases and events, which come a few in ten seconds.
+	// The remaining writes are Leases and events, a few in ten seconds.
 	const window, few = 5 * time.Second, 5
 	revision, since := int64(-1), time.Now()
 	testwait.For(b, "the cluster to be quiet", 5*time.Minute, func() (bool, string) {
@@ -161,12 +162,11 @@ func settle(b *testing.B, admin client.Client) {
 	})
 }
 
-// estimate is the median of something and the bounds of its 95 % confidence
-// interval, in milliseconds.
+// estimate is a median and the bounds of its 95 % confidence interval, in milliseconds.
 type estimate struct{ median, low, high float64 }
 
-// medianOf makes no assumption about how the values are distributed: the bounds are
-// order statistics, whose ranks follow from the binomial distribution.
+// medianOf returns the median of values of any distribution. The bounds are order
+// statistics, and their ranks follow from the binomial distribution.
 func medianOf(values []time.Duration) estimate {
 	sorted := slices.Sorted(slices.Values(values))
 	n := float64(len(sorted))
@@ -178,12 +178,11 @@ func medianOf(values []time.Duration) estimate {
 	return estimate{at(n / 2), at(n/2 - half), at(math.Ceil(n/2 + half))}
 }
 
-// measure creates objects in pairs, one where no rule holds and one where all do,
-// and returns the median of what the first of them take, and that of the
-// differences.
+// measure creates objects in pairs, one in a namespace without rules and one in a tenant's.
+// It returns the median time without rules, and the median of the differences.
 func measure(b *testing.B, admin client.Client, tenants int) (free, added estimate) {
 	b.Helper()
-	// The garbage of this process is nobody's cost.
+	// Exclude the garbage collection of this process from the measurement.
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	random := rand.New(rand.NewPCG(1, 2)) // the same order each time
@@ -191,7 +190,7 @@ func measure(b *testing.B, admin client.Client, tenants int) (free, added estima
 	for i := range warmUp + pairs {
 		name := tenantName(random.IntN(tenants))
 		kind := i % 2
-		// Who is first is random, so that neither has the warmer cache.
+		// The order is random, so that neither side has the warmer cache.
 		var took [2]time.Duration
 		first := random.IntN(2)
 		for _, side := range []int{first, 1 - first} {
@@ -210,7 +209,7 @@ func measure(b *testing.B, admin client.Client, tenants int) (free, added estima
 	return medianOf(without), medianOf(differences)
 }
 
-// delivering are the objects that a tenant delivers with.
+// delivering returns the Flux objects of a tenant.
 func delivering(namespace, account string) []*unstructured.Unstructured {
 	object := func(apiVersion, kind string, spec map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{

@@ -19,16 +19,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// bindingPairs are the pairs of requests for a median: what is looked for is tens of
-// microseconds, and grows to hundreds.
+// bindingPairs is the number of pairs of requests for a median. The measured difference is
+// tens of microseconds, and grows to hundreds.
 const bindingPairs = 3000
 
-// BenchmarkBindings measures what the rights of the owners of many tenants cost everybody
-// else: Kubernetes' RBAC authorizer goes through all ClusterRoleBindings for each request,
-// and each tenant with owners has one. It makes pairs of requests, which differ only in that
-// RBAC decides about one and not about the other, with the ClusterRoleBindings of none, of
-// 1,000 and of 3,000 tenants, and gives the median of the differences, and the growth for
-// each ClusterRoleBinding.
+// BenchmarkBindings measures how the rights of many tenants' owners slow down the requests
+// of all other users: Kubernetes' RBAC authorizer goes through all ClusterRoleBindings for
+// each request, and each tenant with owners has one. The benchmark sends pairs of requests
+// that differ only in whether RBAC decides about them, with the ClusterRoleBindings of no,
+// of 1,000 and of 3,000 tenants. It reports the median of the differences, and the growth
+// for each ClusterRoleBinding.
 func BenchmarkBindings(b *testing.B) {
 	fast := unbounded(startBare(b).REST)
 	admin, err := client.New(fast, client.Options{})
@@ -90,8 +90,8 @@ func bindOwners(b *testing.B, admin client.Client, from, to int) {
 	}
 }
 
-// decided is the median of what it takes longer to be let through by RBAC, which is the
-// second of two clients.
+// decided returns the median of the additional time of the second client's requests, which
+// RBAC has to authorize.
 func decided(b *testing.B, by [2]client.Client) estimate {
 	b.Helper()
 	key := client.ObjectKey{Namespace: "default", Name: "kube-root-ca.crt"}

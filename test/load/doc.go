@@ -1,4 +1,4 @@
-// Package load measures the local cluster and what runs on it. `make bench` runs
-// it; the figures are ratios taken in one run where that is possible, because
-// machines are noisy.
+// Package load measures the local cluster and the programs that run on it. `make bench`
+// runs the benchmarks. Where possible, a result is a ratio of two measurements of one run,
+// because the speed of machines varies.
 package load

@@ -24,28 +24,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What the flood is made of. The bounds are narrow, so that the measurement takes
+// The parameters of the flood. The bounds are narrow, so that the measurement takes
 // minutes: [tenancy.MaxQueueDelay] is 105 s.
 const (
 	floodObjects = 500
 	floodQuota   = 10
-	// floodInterval keeps each of the flood's objects in the queue: what the formula
-	// allows does not depend on it.
+	// floodInterval keeps all objects of the flood in the queue. The maximum delay does not
+	// depend on it.
 	floodInterval = 5 * time.Second
-	// floodTimeout is the shortest time that kustomize-controller waits: a shorter
-	// spec.timeout counts as this (GetTimeout in its API).
+	// floodTimeout is the minimum time for which kustomize-controller waits: it treats a
+	// shorter spec.timeout as this value (GetTimeout in its API).
 	floodTimeout = 30 * time.Second
-	// floodRounds are the commits under a flood of which the slowest counts. The first
-	// is not behind the flood: who has been waiting for its interval keeps its place.
+	// floodRounds is the number of commits during a flood; the slowest one counts. The
+	// first commit is not behind the flood: an object that waits for its interval keeps its
+	// position in the queue.
 	floodRounds = 3
-	// calmRounds are the commits of which the median counts.
+	// calmRounds is the number of commits without a flood; the median counts.
 	calmRounds = 9
-	// floodPatience is when a commit is not waited for any more, which is longer than
-	// the bounds allow.
+	// floodPatience is the maximum time to wait for a commit. It is longer than the bounds
+	// allow.
 	floodPatience = 2 * time.Minute
 )
 
-// floodFleet has two tenants, each with a repository and a Kustomization.
+// floodFleet returns a fleet with two tenants, each with a repository and a Kustomization.
 func floodFleet() map[string]string {
 	files := map[string]string{"clusters/test/teams.yaml": `apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
@@ -74,12 +75,13 @@ spec: {interval: 1h, retryInterval: 1m, timeout: 30s, path: ./, prune: true, tar
 	return files
 }
 
-// BenchmarkFlood measures how long a tenant waits from its commit until it is applied,
-// while another one has as many Kustomizations as it may, at the shortest interval,
-// that wait as long as they may for what never gets ready: with bounds, with bounds
-// that hold nothing back, and with a shard of its own for who floods. All are of one
-// run; the ratios are what counts. What is quiet is measured before the flood and after
-// it, so that it has the same noise as what it is compared with. It takes 9 minutes.
+// BenchmarkFlood measures the time from a tenant's commit until it is applied, while
+// another tenant has the maximum number of Kustomizations, at the minimum interval, that
+// wait for the maximum time for an object that never becomes ready. It measures with
+// bounds, with bounds that limit nothing, and with a shard for the flooding tenant. All
+// measurements are in one run; the ratios count. It measures the time without a flood
+// before and after the flood, so that both have the same noise as the other measurements.
+// It takes 9 minutes.
 func BenchmarkFlood(b *testing.B) {
 	fleetDir, quiet, loud := b.TempDir(), b.TempDir(), b.TempDir()
 	for name, content := range floodFleet() {
@@ -104,7 +106,7 @@ func BenchmarkFlood(b *testing.B) {
 	f.bound(floodInterval, floodTimeout, floodQuota)
 	calm := f.times("quiet", calmRounds)
 	if made := f.start(floodInterval); made >= floodQuota {
-		// One is the platform's own, which counts too.
+		// The platform's own Kustomization also counts against the quota.
 		b.Fatalf("the quota lets %d be made", made)
 	}
 	bounded := slices.Max(f.times("with bounds", floodRounds))
@@ -127,7 +129,7 @@ func BenchmarkFlood(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// lockDownWith writes the profile into a fleet.
+// lockDownWith writes the lockdown with the profile into a fleet.
 func lockDownWith(b *testing.B, dir string, o lockdown.Options) {
 	b.Helper()
 	f, err := layout.Load(dir, "clusters/test", layout.Options{URL: "https://fleet.invalid", Components: config.FluxComponents()})
@@ -143,7 +145,7 @@ func lockDownWith(b *testing.B, dir string, o lockdown.Options) {
 	}
 }
 
-// flood is a cluster in which one tenant floods and the other delivers.
+// flood is a cluster in which one tenant floods the queue and the other tenant delivers.
 type flood struct {
 	b       *testing.B
 	kube    client.WithWatch
@@ -166,7 +168,7 @@ func (f *flood) patch(o client.Object, body string) {
 	}
 }
 
-// bound sets the bounds of all tenants, in the place of the fleet, and waits until
+// bound sets the bounds of all tenants in the cluster instead of the fleet, and waits until
 // they are in force.
 func (f *flood) bound(interval, timeout time.Duration, objects int) {
 	f.b.Helper()
@@ -189,7 +191,8 @@ func (f *flood) bound(interval, timeout time.Duration, objects int) {
 	})
 }
 
-// hog is a Kustomization of the loud tenant that waits for what never gets ready.
+// hog returns a Kustomization of the loud tenant that waits for an object that never
+// becomes ready.
 func (f *flood) hog(i int, interval, timeout time.Duration) *unstructured.Unstructured {
 	u := f.object(kustomizations.Group, kustomizations.Kind, "loud", "hog-"+strconv.Itoa(i+1))
 	u.Object["spec"] = map[string]any{
@@ -201,8 +204,8 @@ func (f *flood) hog(i int, interval, timeout time.Duration) *unstructured.Unstru
 	return u
 }
 
-// start makes as many of the flood's objects as there may be, and says how many it
-// made.
+// start creates as many objects of the flood as the quota allows, waits until the flood
+// holds all workers, and returns the number of objects.
 func (f *flood) start(interval time.Duration) int {
 	f.b.Helper()
 	never := f.object(repositories.Group, repositories.Kind, "loud", "never")
@@ -215,7 +218,7 @@ func (f *flood) start(interval time.Duration) int {
 	group.SetLimit(8)
 	for i := range floodObjects {
 		group.Go(func() error {
-			// Most are refused, if there are bounds.
+			// With bounds, the API server refuses most of them.
 			made[i] = f.kube.Create(ctx, f.hog(i, interval, floodTimeout)) == nil
 			return nil
 		})
@@ -232,9 +235,9 @@ func (f *flood) start(interval time.Duration) int {
 	return n
 }
 
-// flooded says whether the flood is what it is going to be: all workers hold one of its
-// objects, and each of the others has been looked at before, for its finalizer, and
-// waits in the queue for a worker.
+// flooded reports whether objects of the flood hold all workers, and whether the controller
+// has reconciled each other object once, for its finalizer, so that the object waits in the
+// queue.
 func (f *flood) flooded() (bool, string) {
 	f.b.Helper()
 	held, unseen := 0, 0
@@ -264,10 +267,10 @@ func (f *flood) loud(kind schema.GroupVersionKind) []unstructured.Unstructured {
 	return list.Items
 }
 
-// shard moves the loud tenant into a shard, as its platform would, and returns the
-// time until a commit of the quiet tenant from just before it was applied. It returns
-// when the cluster's own controllers have let the last of the flood go, which they
-// hold for the timeout after it has left.
+// shard moves the loud tenant into a shard, as the platform would, and returns the time
+// until a commit of the quiet tenant from just before the move was applied. The cluster's
+// own controllers hold objects of the flood for the timeout after these have left; shard
+// returns when the last one is released.
 func (f *flood) shard(name string) time.Duration {
 	f.b.Helper()
 	f.commits++
@@ -294,7 +297,7 @@ func (f *flood) shard(name string) time.Duration {
 	return took
 }
 
-// suspend ends the flood and leaves the objects there.
+// suspend ends the flood and keeps its objects.
 func (f *flood) suspend() {
 	f.b.Helper()
 	for _, o := range f.loud(kustomizations) {
@@ -303,7 +306,7 @@ func (f *flood) suspend() {
 	f.settle("while the flood ends")
 }
 
-// settle commits until the controllers have let go what they were waiting for.
+// settle commits until the controllers have stopped waiting for objects of the flood.
 func (f *flood) settle(when string) {
 	f.b.Helper()
 	for began := time.Now(); time.Since(began) < floodTimeout+floodInterval; {
@@ -311,8 +314,8 @@ func (f *flood) settle(when string) {
 	}
 }
 
-// times commits as often as it is told and returns how long each took to be applied;
-// what took too long counts as the time that it was waited for, and is the last.
+// times commits the given number of times and returns the time until each commit was
+// applied. A commit that takes too long counts with the time waited, and is the last one.
 func (f *flood) times(when string, rounds int) []time.Duration {
 	f.b.Helper()
 	var took []time.Duration
@@ -325,7 +328,7 @@ func (f *flood) times(when string, rounds int) []time.Duration {
 	return took
 }
 
-// commit returns how long a commit of the quiet tenant took to be applied.
+// commit returns the time until a commit of the quiet tenant was applied.
 func (f *flood) commit(when string) time.Duration {
 	f.b.Helper()
 	f.commits++

@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// sharedFleet has one repository that a tenant delivers twice from: through a
-// source of its own, and through one that the platform shares.
+// sharedFleet is a fleet with a repository from which a tenant delivers twice: through a
+// source of its own, and through a source that the platform shares.
 var sharedFleet = map[string]string{
 	"clusters/test/flux-system/gotk-components.yaml": "# put in place\n",
 	"clusters/test/flux-system/kustomization.yaml": `resources: [gotk-components.yaml, gotk-sync.yaml]
@@ -92,10 +92,10 @@ spec: {interval: 1h, retryInterval: 1m, path: ./, prune: true, targetNamespace: 
 `,
 }
 
-// BenchmarkSharedSource measures how long a new revision takes from its artifact
-// to the consumer, through a source of the consumer's own and through one that is
-// shared with it, in turns; and how long it takes until a thousand consumers of a
-// source have it, with how many writes for each.
+// BenchmarkSharedSource measures the time from the artifact of a new revision until the
+// consumer has applied it, through the consumer's own source and through a shared source in
+// turn. It also measures the time until a thousand consumers of a source have the revision,
+// and the writes for each consumer.
 func BenchmarkSharedSource(b *testing.B) {
 	fleet, common := b.TempDir(), b.TempDir()
 	for name, content := range sharedFleet {
@@ -115,7 +115,7 @@ func BenchmarkSharedSource(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// startFleet starts a cluster with Flux and a fleet, until all of it is ready.
+// startFleet starts a cluster with Flux and a fleet, and waits until all objects are ready.
 func startFleet(b *testing.B, fleet string, maps ...network.Map) (*localcluster.Cluster, client.WithWatch) {
 	b.Helper()
 	cluster, err := localcluster.Start(b.Context(), localcluster.Options{
@@ -154,8 +154,8 @@ var (
 	artifacts      = schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "ExternalArtifact"}
 )
 
-// revisions waits until an object has a revision other than before, and returns
-// it with the time at which that was seen.
+// revisions returns a function that waits until an object has a revision other than before,
+// and returns the revision and the time of the event.
 func revisions(b *testing.B, kube client.WithWatch, kind schema.GroupVersionKind, namespace, name string, path ...string) func(before string) (string, time.Time) {
 	b.Helper()
 	list := &unstructured.UnstructuredList{}
@@ -184,7 +184,7 @@ func revisions(b *testing.B, kube client.WithWatch, kind schema.GroupVersionKind
 	}
 }
 
-// fetch asks Flux to look at a repository now.
+// fetch requests Flux to reconcile a repository now.
 func fetch(b *testing.B, kube client.Client, namespace, name string) {
 	b.Helper()
 	u := &unstructured.Unstructured{}
@@ -288,7 +288,7 @@ func thousandConsumers(b *testing.B, kube client.Client, restConfig *rest.Config
 		})
 		return revision
 	}
-	// Nothing else is to be going on.
+	// No other work may run during the measurement.
 	testwait.For(b, "the profile to be in force", 5*time.Minute, func() (bool, string) {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(schema.GroupVersionKind{Group: "tenure.dev", Version: "v1alpha1", Kind: "TenancyProfile"})
@@ -308,7 +308,8 @@ func thousandConsumers(b *testing.B, kube client.Client, restConfig *rest.Config
 	b.ReportMetric((artifactWrites(b, admin)-writes)/consumers, "writes/consumer")
 }
 
-// artifactWrites is how many writes of ExternalArtifacts the API server has seen.
+// artifactWrites returns the number of writes of ExternalArtifacts that the API server has
+// counted.
 func artifactWrites(b *testing.B, admin *kubernetes.Clientset) float64 {
 	b.Helper()
 	text, err := admin.RESTClient().Get().AbsPath("/metrics").DoRaw(b.Context())

@@ -27,9 +27,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// BenchmarkStartAPI compares the start of a local cluster, until its API server
-// is ready, with that of a bare etcd and kube-apiserver out of the same program,
-// one after the other in each round.
+// BenchmarkStartAPI compares the start of a local cluster, until its API server is ready,
+// with the start of a bare etcd and kube-apiserver from the same program, one after the
+// other in each round.
 func BenchmarkStartAPI(b *testing.B) {
 	var ours, bare time.Duration
 	for b.Loop() {
@@ -65,13 +65,14 @@ func timeOurAPI(b *testing.B) time.Duration {
 	return answered
 }
 
-// timeBareAPI starts etcd and kube-apiserver with as few flags as they take.
+// timeBareAPI starts etcd and kube-apiserver with the minimum of flags, and returns the
+// time until the API server is ready.
 func timeBareAPI(b *testing.B) time.Duration {
 	b.Helper()
 	dir := stateRoot(b)
 	program := filepath.Join(binDir(b), "tenure-cluster")
 	key, public := filepath.Join(dir, "sa.key"), filepath.Join(dir, "sa.crt")
-	// Any private key will do for signing tokens; an authority's is at hand.
+	// Any private key can sign tokens; use the key of an authority.
 	authority, err := pki.NewAuthority("bench")
 	if err != nil {
 		b.Fatal(err)
@@ -116,8 +117,8 @@ func timeBareAPI(b *testing.B) time.Duration {
 	return time.Since(began)
 }
 
-// BenchmarkExampleFleet measures the example fleet: from the start to everything
-// ready, the memory of all processes then, and the stop.
+// BenchmarkExampleFleet measures the example fleet: the time from the start until all
+// objects are ready, the memory of all processes at that time, and the time to stop.
 func BenchmarkExampleFleet(b *testing.B) {
 	var ready, stopped time.Duration
 	var memory float64
@@ -141,8 +142,8 @@ func BenchmarkExampleFleet(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkLivePreview measures the time from saving a file in a mapped folder
-// to its revision applied by a Kustomization without wait.
+// BenchmarkLivePreview measures the time from saving a file in a mapped folder until a
+// Kustomization without wait has applied its revision.
 func BenchmarkLivePreview(b *testing.B) {
 	dir := b.TempDir()
 	write := func(n int) {
@@ -197,7 +198,8 @@ func startBare(b *testing.B) *localcluster.Cluster {
 	return cluster
 }
 
-// unbounded are the same credentials, with as many requests a second as wanted.
+// unbounded returns a configuration with the same credentials and without a limit on
+// requests.
 func unbounded(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -270,9 +272,9 @@ func awaitConfigMap(b *testing.B, client kubernetes.Interface, n string) {
 	})
 }
 
-// residentMB adds up the resident memory, in megabytes, of this process and of
-// the cluster's, which are those in the process group of its reaper. It also
-// returns that of this process alone.
+// residentMB returns the resident memory of this process and the cluster's processes, which
+// are in the process group of the cluster's reaper, and the resident memory of this process
+// alone. Both are in megabytes.
 func residentMB(b *testing.B, cluster *localcluster.Cluster) (all, self float64) {
 	b.Helper()
 	out, err := exec.Command("ps", "-axo", "pid=,pgid=,rss=,command=").Output()

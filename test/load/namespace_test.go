@@ -27,9 +27,9 @@ import (
 )
 
 const (
-	// owningTenants have an owner each.
+	// owningTenants is the number of tenants. Each has an owner.
 	owningTenants = 20
-	// ownersRights is a tenant and what makes a user its owner.
+	// ownersRights is a tenant with the objects that give its owner the rights.
 	ownersRights = `
 apiVersion: tenure.dev/v1alpha1
 kind: Tenant
@@ -53,9 +53,9 @@ subjects: [{kind: User, name: %[1]s}]
 `
 )
 
-// BenchmarkNamespaceCreate compares the creation of a namespace by an owner of a
-// tenant, who asks the webhook and is held to the rules, with that by an admin,
-// one after the other: as a dry run, which reserves nothing, and for real.
+// BenchmarkNamespaceCreate compares the creation of a namespace by a tenant's owner, whose
+// request goes through the webhook and the admission rules, with the creation by an admin,
+// one after the other: as a dry run, which reserves nothing, and without a dry run.
 func BenchmarkNamespaceCreate(b *testing.B) {
 	fast := unbounded(startBare(b).REST)
 	fast.WarningHandlerWithContext = rest.NoWarnings{}
@@ -76,7 +76,7 @@ func BenchmarkNamespaceCreate(b *testing.B) {
 	}{{"dry", 600, []client.CreateOption{client.DryRunAll}}, {"real", 300, nil}} {
 		var took [2][]time.Duration
 		for i := range mode.rounds {
-			// Who is first changes, so that neither has the warmer cache.
+			// The order changes, so that neither side has the warmer cache.
 			for j := range 2 {
 				side, c := (i+j)%2, admin
 				if side == 1 {
@@ -116,7 +116,7 @@ func impersonating(b *testing.B, restConfig *rest.Config, user string, groups ..
 	return c
 }
 
-// prepareOwners installs the rules, the webhook at its address, and tenants.
+// prepareOwners installs the rules, the webhook with its address, and tenants.
 func prepareOwners(b *testing.B, restConfig *rest.Config, address string) {
 	b.Helper()
 	var tenants strings.Builder
@@ -128,7 +128,7 @@ func prepareOwners(b *testing.B, restConfig *rest.Config, address string) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		// The rule lets the manager change the path of a Service, and not of an address.
+		// The manager's rule allows a change of the path of a Service, and not of a URL.
 		objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
 			return o.GetKind() == "Deployment" || o.GetKind() == "ValidatingAdmissionPolicyBinding" && o.GetName() == admission.Prefix+"manager"
 		})
@@ -144,7 +144,7 @@ func prepareOwners(b *testing.B, restConfig *rest.Config, address string) {
 	}
 }
 
-// validProfile is the reader of a profile that is always valid.
+// validProfile reads the profile as if it were always valid.
 type validProfile struct{ client.Reader }
 
 // Profile implements [webhook.Profiles].
@@ -153,8 +153,8 @@ func (p validProfile) Profile(ctx context.Context) (*v1alpha1.TenancyProfile, er
 	return found, p.Get(ctx, client.ObjectKey{Name: v1alpha1.ProfileName}, found)
 }
 
-// serveWebhook runs the webhook in this process as soon as the cluster has its
-// kinds, and returns its address.
+// serveWebhook installs the CRDs and runs the webhook in this process. It returns the
+// address of the webhook.
 func serveWebhook(b *testing.B, restConfig *rest.Config) string {
 	b.Helper()
 	scheme := runtime.NewScheme()

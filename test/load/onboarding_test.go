@@ -23,14 +23,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// onboarded is how many tenants one commit brings.
+// onboarded is the number of tenants in one commit.
 const onboarded = 200
 
-// BenchmarkOnboarding measures how long it takes from a commit with 200 tenants
-// until the Kustomizations of all of them are ready, with the same manifests under
-// Flux alone and under Tenure's profile, rules and manager, and how many requests
-// the API server refuses meanwhile: each refusal is an object that was not accepted
-// at its first attempt.
+// BenchmarkOnboarding measures the time from a commit with 200 tenants until the
+// Kustomizations of all tenants are ready, with the same manifests under Flux alone and
+// under Tenure's profile, rules and manager. It also counts the requests that the API
+// server refuses: each refusal is an object that was not accepted at its first attempt.
 func BenchmarkOnboarding(b *testing.B) {
 	var alone, tenure time.Duration
 	var refused, denied float64
@@ -51,8 +50,8 @@ func BenchmarkOnboarding(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// onboard starts a fleet without tenants, commits the tenants, and returns how long
-// it took until they were ready.
+// onboard starts a fleet without tenants, commits the tenants, and returns the time until
+// they are ready.
 func onboard(b *testing.B, tenants bool) (time.Duration, refusals) {
 	b.Helper()
 	var all []fleetgen.Tenant
@@ -100,7 +99,7 @@ func onboard(b *testing.B, tenants bool) (time.Duration, refusals) {
 	return took, refusals{policies: after.policies - before.policies, requests: after.requests - before.requests}
 }
 
-// lockDown gives a fleet the profile for tenants.
+// lockDown writes the lockdown with the profile for tenants into a fleet.
 func lockDown(b *testing.B, dir string) {
 	b.Helper()
 	f, err := layout.Load(dir, fleetgen.Path, layout.Options{Components: config.FluxComponents()})
@@ -116,8 +115,8 @@ func lockDown(b *testing.B, dir string) {
 	}
 }
 
-// copyTenants brings the tenants of one fleet into another, in one file: a folder is
-// a new revision with every file that is saved.
+// copyTenants copies the tenants of one fleet into another, in one file: each saved file is
+// a new revision of a mapped folder.
 func copyTenants(b *testing.B, from, to string) {
 	b.Helper()
 	files, err := filepath.Glob(filepath.Join(from, "tenants", "team-*.yaml"))
@@ -139,8 +138,8 @@ func copyTenants(b *testing.B, from, to string) {
 	}
 }
 
-// awaitTenants waits until the platform's Kustomizations and those of n tenants are
-// ready.
+// awaitTenants waits until the platform's Kustomizations and the Kustomizations of n
+// tenants are ready.
 func awaitTenants(b *testing.B, cluster *localcluster.Cluster, n int) {
 	b.Helper()
 	kube, err := flux.NewClient(cluster.REST)
@@ -177,15 +176,15 @@ func awaitTenants(b *testing.B, cluster *localcluster.Cluster, n int) {
 	}
 }
 
-// refusals are requests that the API server did not accept: by policies, and any
-// writing ones that it answered with 403 or 422.
+// refusals counts requests that the API server refused: by policies, and all writes that it
+// answered with 403 or 422.
 type refusals struct {
 	policies, requests float64
-	// checked are requests that policies looked at and let through.
+	// checked counts requests that policies checked and allowed.
 	checked float64
 }
 
-// readRefusals reads the API server's metrics.
+// readRefusals returns the counts in the API server's metrics.
 func readRefusals(b *testing.B, cluster *localcluster.Cluster) refusals {
 	b.Helper()
 	client, err := kubernetes.NewForConfig(cluster.REST)

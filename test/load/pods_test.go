@@ -21,17 +21,19 @@ import (
 )
 
 const (
-	// podTenants are the tenants of the benchmark, podPairs its pairs of requests.
+	// podTenants is the number of tenants, and podPairs the number of pairs of requests.
 	podTenants, podPairs = 20, 2000
-	// podClients create at once, in podRounds rounds for each API server.
+	// podClients is the number of concurrent clients, podRounds the number of rounds for
+	// each API server, and podRound the duration of a round.
 	podClients, podRounds, podRound = 8, 5, 3 * time.Second
 )
 
-// BenchmarkPodCreate compares the dry-run creation of a Pod by the owner of a Tenant, whose
-// namespaces the manager has made and where all rules hold, with that by a user who has the
-// role admin in a namespace of an API server beside it, which has the same program and flags
-// and nothing of Tenure: how long one takes, in pairs in random order, and how many a second
-// eight clients make, in rounds one after the other.
+// BenchmarkPodCreate compares the dry-run creation of a Pod on two API servers with the
+// same program and flags. On the first, the owner of a Tenant creates it in a namespace
+// that the manager created and in which all rules apply. On the second, without Tenure, a
+// user with the role admin in a namespace creates it. The benchmark measures the time of
+// one creation, in pairs in random order, and the creations a second of eight clients, in
+// rounds one after the other.
 func BenchmarkPodCreate(b *testing.B) {
 	bare, ruled := unbounded(startBare(b).REST), unbounded(startBare(b).REST)
 	prepareManager(b, ruled)
@@ -66,7 +68,8 @@ func BenchmarkPodCreate(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// prepareBare makes a namespace for each user, with a role that may make Pods.
+// prepareBare creates a namespace for each user, and a binding that allows the user to
+// create Pods.
 func prepareBare(b *testing.B, restConfig *rest.Config) {
 	b.Helper()
 	admin, err := client.New(restConfig, client.Options{})
@@ -103,10 +106,10 @@ func createPod(ctx context.Context, c client.Client, tenant int) error {
 	}, client.DryRunAll)
 }
 
-// podTimes are the medians of both sides, in milliseconds.
+// podTimes returns the median times of both sides, in milliseconds.
 func podTimes(b *testing.B, sides [2][]client.Client) (without, with float64) {
 	b.Helper()
-	// The garbage of this process is nobody's cost.
+	// Exclude the garbage collection of this process from the measurement.
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	random := rand.New(rand.NewPCG(1, 2)) // the same order each time
@@ -126,12 +129,12 @@ func podTimes(b *testing.B, sides [2][]client.Client) (without, with float64) {
 	return medianOf(took[0]).median, medianOf(took[1]).median
 }
 
-// podRates are the requests a second of both sides.
+// podRates returns the requests a second of both sides.
 func podRates(b *testing.B, sides [2][]client.Client) (without, with float64) {
 	b.Helper()
 	var made [2]float64
 	for round := range 2 * podRounds {
-		side := (round + round/2) % 2 // 0, 1, 1, 0: neither is always the first
+		side := (round + round/2) % 2 // 0, 1, 1, 0: each side is first in turn
 		ctx, cancel := context.WithTimeout(b.Context(), podRound)
 		var n atomic.Int64
 		group := errgroup.Group{}

@@ -36,17 +36,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// How large the cluster of the benchmark is.
+// The size of the benchmark's cluster.
 const (
 	proxyTenants    = 1000
 	proxyNamespaces = 3 // of each tenant
 	proxyWatches    = 1000
 )
 
-// BenchmarkProxy compares requests through the proxy, a process of its own, with
-// the same answer from the API server, one after the other and with eight clients,
-// as a tenant with 3 namespaces among 3,000; then opens 1,000 watches and measures
-// what they take and how long after their writing events are there, both ways.
+// BenchmarkProxy compares requests through the proxy, a separate process, with requests for
+// the same answer to the API server, one after the other and with eight clients, as a
+// tenant with 3 of 3,000 namespaces. It then opens 1,000 watches and measures the memory of
+// the proxy and the delay of events, through the proxy and at the API server.
 func BenchmarkProxy(b *testing.B) {
 	p := startProxied(b)
 	ofTenant := v1alpha1.LabelTenant + " in (" + tenantName(0) + ")"
@@ -86,17 +86,17 @@ func BenchmarkProxy(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// rounds is how often the throughput of both ways is measured in turn.
+// rounds is the number of throughput measurements of each side.
 const rounds = 5
 
 const proxyHome = "tenant-0000-0"
 
-// pair is one answer by two ways.
+// pair sends requests for the same answer through the proxy and to the API server.
 type pair struct {
 	through, direct func(context.Context) (*http.Response, error)
 }
 
-// proxied is a cluster with a proxy before it.
+// proxied is a cluster behind a proxy.
 type proxied struct {
 	admin         client.Client
 	http          *http.Client
@@ -105,7 +105,7 @@ type proxied struct {
 	process       *exec.Cmd
 }
 
-// startProxied makes a cluster with the tenants and starts the proxy before it.
+// startProxied starts a cluster with the tenants, and the proxy before it.
 func startProxied(b *testing.B) *proxied {
 	b.Helper()
 	cluster := startBare(b)
@@ -139,7 +139,7 @@ func startProxied(b *testing.B) *proxied {
 	return p
 }
 
-// fill makes the tenants and the accounts.
+// fill creates the tenants and their service accounts.
 func (p *proxied) fill(b *testing.B) {
 	b.Helper()
 	group, ctx := errgroup.WithContext(b.Context())
@@ -243,7 +243,7 @@ func (p *proxied) request(path, host, token string) func(context.Context) (*http
 	}
 }
 
-// do sends a request and reads all of the answer.
+// do sends a request and returns the whole body of the answer.
 func do(ctx context.Context, send func(context.Context) (*http.Response, error)) (string, error) {
 	response, err := send(ctx)
 	if err != nil {
@@ -257,7 +257,7 @@ func do(ctx context.Context, send func(context.Context) (*http.Response, error))
 	return string(body), err
 }
 
-// medians returns those of both ways, in milliseconds.
+// medians returns the median times of both sides, in milliseconds.
 func (p *proxied) medians(b *testing.B, ways pair) (through, direct float64) {
 	b.Helper()
 	var took [2][]time.Duration
@@ -274,13 +274,13 @@ func (p *proxied) medians(b *testing.B, ways pair) (through, direct float64) {
 	return quantile(took[0], 0.5), quantile(took[1], 0.5)
 }
 
-// quantile is in milliseconds.
+// quantile returns a quantile in milliseconds.
 func quantile(all []time.Duration, q float64) float64 {
 	slices.Sort(all)
 	return float64(all[int(float64(len(all)-1)*q)]) / float64(time.Millisecond)
 }
 
-// throughput returns how many requests a second eight clients get answered.
+// throughput returns the number of answers a second that eight clients get.
 func (p *proxied) throughput(b *testing.B, send func(context.Context) (*http.Response, error)) float64 {
 	b.Helper()
 	const clients, duration = 8, time.Second
@@ -304,8 +304,8 @@ func (p *proxied) throughput(b *testing.B, send func(context.Context) (*http.Res
 	return float64(done.Load()) / duration.Seconds()
 }
 
-// watchTime is how long all watches may take until they have seen all events, of which
-// each is made when all watches have seen the one before.
+// watchTime is the maximum time until all watches have seen all events. The benchmark
+// causes an event when all watches have seen the event before.
 const (
 	watchTime   = 3 * time.Minute
 	proxyEvents = 101
@@ -318,10 +318,10 @@ type event struct {
 	seen   sync.WaitGroup
 }
 
-// watchAll opens the watches, calls opened, and changes a namespace that all of them show
-// again and again. It returns the 99th percentile of how long the first event took in all
-// of them, which meets what the opening has left to do, and that of all others, in
-// milliseconds; and how often a watch was opened again.
+// watchAll opens the watches, calls opened, and repeatedly changes a namespace that all
+// watches show. It returns the 99th percentile of the delay of the first event, which
+// coincides with remaining work of the opening, and of all other events, in milliseconds,
+// and the number of times that a watch was opened again.
 func (p *proxied) watchAll(b *testing.B, open func(context.Context) (*http.Response, error), opened func()) (first, others, again float64) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), watchTime)
@@ -335,14 +335,14 @@ func (p *proxied) watchAll(b *testing.B, open func(context.Context) (*http.Respo
 	ready.Add(proxyWatches)
 	var reopened atomic.Int64
 	watches, ctx := errgroup.WithContext(ctx)
-	// Events of an earlier call do not count.
+	// Ignore events of an earlier call.
 	mark := strconv.FormatInt(time.Now().UnixNano(), 36)
 	for i := range proxyWatches {
 		watches.Go(func() error {
 			begun := sync.OnceFunc(ready.Done)
-			defer begun() // also after an error: nobody waits for it
+			defer begun() // also after an error, so that no goroutine waits for it
 			next := 0
-			// A watch that was opened again begins with the newest.
+			// A watch that was opened again begins with the newest event.
 			saw := func(newest int) bool {
 				for ; next <= newest; next++ {
 					events[next].delays[i] = time.Since(time.Unix(0, events[next].made.Load()))
@@ -383,19 +383,19 @@ func (p *proxied) watchAll(b *testing.B, open func(context.Context) (*http.Respo
 	return quantile(events[0].delays, 0.99), quantile(delays, 0.99), float64(reopened.Load())
 }
 
-// pause waits as client-go does before it opens a watch again: an API server that has
-// much to do refuses some with 429, or ends them with an event of an error.
+// pause waits as client-go does before it opens a watch again: an overloaded API server
+// refuses some watches with 429, or ends them with an ERROR event.
 func pause(ctx context.Context, why error) error {
 	select {
 	case <-ctx.Done():
 		return fmt.Errorf("no watch until the end: %w", why)
-	case <-time.After(time.Second): // what Retry-After says
+	case <-time.After(time.Second): // the value of Retry-After
 		return nil
 	}
 }
 
-// watchOne opens a watch, calls begun when it has shown what there is, and saw for each
-// event with the mark until saw returns true.
+// watchOne opens a watch. It calls begun after the initial objects, and saw for each event
+// with the mark until saw returns true.
 func watchOne(ctx context.Context, open func(context.Context) (*http.Response, error), mark string, begun func(), saw func(int) bool) error {
 	response, err := open(ctx)
 	if err != nil {
@@ -425,7 +425,7 @@ func watchOne(ctx context.Context, open func(context.Context) (*http.Response, e
 	return fmt.Errorf("a watch ended after %d events: %w, the last one %s", shown, cmp.Or(lines.Err(), io.EOF), last)
 }
 
-// residentMB is what the proxy's process has in memory.
+// residentMB returns the resident memory of the proxy's process, in megabytes.
 func (p *proxied) residentMB(b *testing.B) float64 {
 	b.Helper()
 	out, err := exec.CommandContext(b.Context(), "ps", "-o", "rss=", "-p", fmt.Sprint(p.process.Process.Pid)).Output()

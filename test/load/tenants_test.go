@@ -38,12 +38,12 @@ import (
 )
 
 const (
-	// tenantPatience bounds how long the largest number of tenants may take on a
-	// busy machine.
+	// tenantPatience is the maximum time for the largest number of tenants on a busy
+	// machine.
 	tenantPatience = 30 * time.Minute
-	// quiet is for how long nothing is written after all is in place.
+	// quiet is the time without writes after all objects are in place.
 	quiet = time.Minute
-	// sizedTenant is a tenant with a bit of everything.
+	// sizedTenant is a Tenant with all kinds of objects.
 	sizedTenant = `{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: "%[1]s"}, spec: {
  owners: [{kind: User, name: "%[1]s"}, {kind: Group, name: "%[1]s-team"}],
  namespaces: {create: ["%[1]s-a", "%[1]s-b", "%[1]s-c"], quota: 5, labels: {team: "%[1]s"}},
@@ -54,13 +54,14 @@ const (
 `
 )
 
-// BenchmarkTenants measures a manager, which runs as it does in a cluster, from the
-// first Tenant of many that are applied until each has its three namespaces with all
-// that is in them: seconds, requests that write for each object that is wanted, and
-// what the manager takes of processor and memory. After the smallest number nothing
-// happens for a minute, in which nothing may be written but Leases. The slope is the time
-// for each Tenant against that of the smallest number in the same run. The size is the name
-// of the benchmark: -bench BenchmarkTenants/tenants=100$ is quick, and has no slope.
+// BenchmarkTenants measures a manager that runs as in a cluster, from the first of many
+// applied Tenants until each Tenant has its three namespaces with all their objects:
+// seconds, writes for each wanted object, and the processor time and memory of the manager.
+// After the smallest number of Tenants, the cluster is idle for a minute, in which the API
+// server may receive no writes but those of Leases and nodes. The slope is the time for
+// each Tenant divided by the time for each of the smallest number in the same run. The
+// number of Tenants is in the name of the benchmark: -bench BenchmarkTenants/tenants=100$
+// is quick, and has no slope.
 func BenchmarkTenants(b *testing.B) {
 	perTenant := 0.0
 	for _, size := range []int{100, 200, 1000, 3000} {
@@ -130,8 +131,9 @@ func manyTenants(b *testing.B, size int, idle bool) time.Duration {
 	return took
 }
 
-// prepareManager installs Flux's kinds, the rules and what the manager needs, and returns
-// when quotas can count these kinds, as in any cluster that was not made a minute ago.
+// prepareManager installs the CRDs of Flux, the rules and the objects that the manager
+// needs. It returns when quotas can count these kinds: a new cluster needs a minute for
+// this.
 func prepareManager(b *testing.B, restConfig *rest.Config) {
 	b.Helper()
 	counts := corev1.ResourceList{}
@@ -170,7 +172,7 @@ func prepareManager(b *testing.B, restConfig *rest.Config) {
 	}
 }
 
-// process is a manager that runs.
+// process is a running manager.
 type process struct {
 	b       *testing.B
 	cmd     *exec.Cmd
@@ -178,8 +180,8 @@ type process struct {
 	metrics string
 }
 
-// startManager runs the manager as its service account, and returns when it has
-// read the cluster and has the lease.
+// startManager runs the manager as its service account, and returns when the manager has
+// filled its caches and holds the Lease.
 func startManager(b *testing.B, restConfig *rest.Config) *process {
 	b.Helper()
 	dir := b.TempDir()
@@ -210,7 +212,7 @@ func startManager(b *testing.B, restConfig *rest.Config) *process {
 	return p
 }
 
-// memoryLimit is what the manager's Deployment tells Go's runtime about memory.
+// memoryLimit returns the memory limit for Go's runtime in the manager's Deployment.
 func memoryLimit(b *testing.B) string {
 	b.Helper()
 	objects, err := flux.ReadObjects(config.Manager())
@@ -260,8 +262,8 @@ func (p *process) stop() {
 	_ = p.cmd.Wait()
 }
 
-// await waits until all is in place, and returns how much memory the manager had at
-// most, in megabytes.
+// await waits until all objects are in place, and returns the maximum memory of the
+// manager, in megabytes.
 func (p *process) await(all <-chan error) float64 {
 	p.b.Helper()
 	peak := 0.0
@@ -281,7 +283,7 @@ func (p *process) await(all <-chan error) float64 {
 	}
 }
 
-// awaitQuiet waits until nothing is written any more.
+// awaitQuiet waits until the API server receives no more writes.
 func awaitQuiet(b *testing.B, restConfig *rest.Config) {
 	b.Helper()
 	writes, at := 0.0, time.Now()
@@ -297,7 +299,8 @@ func awaitQuiet(b *testing.B, restConfig *rest.Config) {
 	})
 }
 
-// tenantUpdates are the updates of the Tenants' status, which only the manager makes.
+// tenantUpdates returns the number of updates of the status of Tenants, which only the
+// manager sends.
 func tenantUpdates(writes map[string]float64) float64 {
 	sum := 0.0
 	for labels, n := range writes {
@@ -308,8 +311,8 @@ func tenantUpdates(writes map[string]float64) float64 {
 	return sum
 }
 
-// usage is what a manager says of itself: requests that write, but for updates,
-// seconds of processor, megabytes of memory.
+// usage holds the manager's own metrics: writes other than updates, seconds of processor
+// time, and megabytes of memory.
 type usage struct{ writes, cpu, memory float64 }
 
 func (s usage) since(before usage) usage {
@@ -330,7 +333,7 @@ func (p *process) samples() usage {
 	var s usage
 	eachMetric(string(text), func(name, labels string, value float64) {
 		switch {
-		// The Lease is renewed by PUT, and so is the status of Tenants: see [tenantUpdates].
+		// Updates of the Lease and of the status of Tenants use PUT: see [tenantUpdates].
 		case name == "rest_client_requests_total" && !strings.Contains(labels, `method="GET"`) && !strings.Contains(labels, `method="PUT"`):
 			s.writes += value
 		case name == "process_cpu_seconds_total":
@@ -342,7 +345,7 @@ func (p *process) samples() usage {
 	return s
 }
 
-// eachMetric reads metrics as Prometheus has them.
+// eachMetric calls f for each metric in the text format of Prometheus.
 func eachMetric(text string, f func(name, labels string, value float64)) {
 	for line := range strings.Lines(text) {
 		series, number, ok := strings.Cut(strings.TrimSpace(line), "} ")
@@ -356,7 +359,7 @@ func eachMetric(text string, f func(name, labels string, value float64)) {
 	}
 }
 
-// applyTenants makes all Tenants, as fast as the API server takes them.
+// applyTenants creates all Tenants as fast as the API server accepts them.
 func applyTenants(b *testing.B, restConfig *rest.Config, size int) {
 	b.Helper()
 	admin, err := client.New(restConfig, client.Options{})
@@ -385,8 +388,8 @@ func applyTenants(b *testing.B, restConfig *rest.Config, size int) {
 	group.Wait()
 }
 
-// awaitAll says when all Tenants are ready and the policies of all their namespaces
-// read their own parameters.
+// awaitAll returns a channel that receives a value when all Tenants are ready and the
+// policies of all their namespaces read their own parameters.
 func awaitAll(b *testing.B, restConfig *rest.Config, size int) <-chan error {
 	b.Helper()
 	scheme := runtime.NewScheme()
@@ -409,7 +412,7 @@ func awaitAll(b *testing.B, restConfig *rest.Config, size int) <-chan error {
 	return both
 }
 
-// watchUntil returns when so many objects are there and, if they are Tenants, provisioned.
+// watchUntil waits until there are size objects. Tenants count once they are provisioned.
 func watchUntil(ctx context.Context, kube client.WithWatch, list client.ObjectList, size int, opts ...client.ListOption) error {
 	watch, err := kube.Watch(ctx, list, opts...)
 	if err != nil {
@@ -438,7 +441,7 @@ func watchUntil(ctx context.Context, kube client.WithWatch, list client.ObjectLi
 	return nil
 }
 
-// wantedObjects counts what the manager is to keep for all Tenants.
+// wantedObjects returns the number of objects that the manager keeps for all Tenants.
 func wantedObjects(b *testing.B, restConfig *rest.Config) float64 {
 	b.Helper()
 	kube, err := client.New(restConfig, client.Options{})
@@ -469,7 +472,7 @@ func wantedObjects(b *testing.B, restConfig *rest.Config) float64 {
 	return float64(count)
 }
 
-// idleWrites is how much is written, Leases apart, while nothing happens.
+// idleWrites returns the number of writes in an idle minute, without Leases and nodes.
 func idleWrites(b *testing.B, restConfig *rest.Config) float64 {
 	b.Helper()
 	before := apiWrites(b, restConfig)
@@ -489,8 +492,8 @@ func idleWrites(b *testing.B, restConfig *rest.Config) float64 {
 	return sum
 }
 
-// apiWrites are the requests that write other things than Leases and what the node
-// says of itself, as the API server counts them, by their labels.
+// apiWrites returns the numbers of writes that the API server has counted, by their labels,
+// without Leases and nodes.
 func apiWrites(b *testing.B, restConfig *rest.Config) map[string]float64 {
 	b.Helper()
 	admin, err := kubernetes.NewForConfig(restConfig)

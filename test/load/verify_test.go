@@ -15,14 +15,14 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
-// BenchmarkVerifyExample measures what `tenure verify` takes for the example
-// fleet: from the start to the report, of that the attacks, the mean of an attack
-// by its way, and the most memory that everything takes together.
+// BenchmarkVerifyExample measures `tenure verify` with the example fleet: the time from the
+// start to the report, the time of the attacks, the mean time of an attack by its way, and
+// the maximum memory of all processes together.
 func BenchmarkVerifyExample(b *testing.B) {
 	verify(b, "35", startExample)
 }
 
-// BenchmarkVerifyHundredTenants is the same for a hundred tenants of five shapes,
+// BenchmarkVerifyHundredTenants measures the same with a hundred tenants of five shapes,
 // each with a repository of its own.
 func BenchmarkVerifyHundredTenants(b *testing.B) {
 	root, err := testcluster.Repository()
@@ -52,8 +52,8 @@ func BenchmarkVerifyHundredTenants(b *testing.B) {
 	})
 }
 
-// verify times a verification of the fleet that start starts. A result that is
-// not proven fails the benchmark: what was not tried took no time.
+// verify measures a verification of the fleet that start starts. A result that is not
+// proven fails the benchmark, because an attack that was not tried took no time.
 func verify(b *testing.B, bound string, start func(*testing.B) *localcluster.Cluster) {
 	b.Helper()
 	var whole, ready, attacks time.Duration
@@ -102,8 +102,8 @@ func verify(b *testing.B, bound string, start func(*testing.B) *localcluster.Clu
 	b.ReportMetric(0, "ns/op")
 }
 
-// sample looks at the memory of the cluster's processes and of this one, twice a
-// second, and keeps the most until it is stopped.
+// sample measures the memory of the cluster's processes and of this process twice a second,
+// and keeps the maximum until stop is called.
 func sample(b *testing.B, cluster *localcluster.Cluster, peak, self *float64) (stop func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
