@@ -128,7 +128,7 @@ func (d *discovery) rightsShape(t *Tenant, namespace string) []string {
 	return lines
 }
 
-// who returns the role of a subject in the tenant without its name, or "" for a foreign
+// who returns a description of a tenant's subject without its name, and "" for a foreign
 // subject.
 func (t *Tenant) who(s rbacv1.Subject) string {
 	account := Account{s.Namespace, s.Name}

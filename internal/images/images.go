@@ -200,9 +200,9 @@ func (s Statement) speaksOf(digest, repository string) error {
 	return nil
 }
 
-// statementOf is speaksOf for an in-toto statement. Cosign writes no repository into the
-// statement, so statementOf compares the source repository in the certificate, if there is
-// one.
+// statementOf checks an in-toto statement as speaksOf does. Cosign writes no repository
+// into the statement, so statementOf compares the source repository in the certificate, if
+// there is one.
 func (s Statement) statementOf(digest, repository string) error {
 	var statement struct {
 		Type          string `json:"_type"`

@@ -6,9 +6,9 @@
 //
 // The proxy passes a request on with the caller's own token. The API server authenticates,
 // authorizes and audits the caller, so that a mistake of this package cannot give a caller
-// more rights. The proxy reads namespaces, Tenants, TenancyProfiles, RBAC and the kinds
-// that are shared, and no Secrets. It impersonates users for client certificates only: see
-// [Options.ClientCertificates].
+// more rights. The proxy reads namespaces, Tenants, TenancyProfiles, RBAC and the shared
+// kinds, and no Secrets except the Secret of its own certificate. It impersonates users for
+// client certificates only: see [Options.ClientCertificates].
 //
 // # Requests that the proxy answers
 //
@@ -17,8 +17,8 @@
 // caller by a SelfSubjectReview with the caller's token, adds a selector to the request,
 // and sends the request with its own credentials. It streams the API server's answer
 // without parsing it, so that tables, protobuf, pages, resource versions and bookmarks stay
-// unchanged. Only if a user also sees namespaces of other tenants does it parse answers,
-// because no single selector selects these namespaces.
+// unchanged. It parses lists and events of namespaces only for a user who also sees
+// namespaces of other tenants, because no single selector selects these namespaces.
 //
 // Package fanout answers lists and watches in all namespaces with the caller's own token.
 //

@@ -112,7 +112,8 @@ func worldObject(name, tenant string) any {
 	return map[string]any{"metadata": map[string]any{"name": name, "resourceVersion": "7", "uid": mark1(tenant), "labels": map[string]any{v1alpha1.LabelTenant: tenant}}}
 }
 
-// asCaller is the API server for callers: it knows the tokens, and allows what RBAC allows.
+// asCaller answers as the API server does for callers: it knows the tokens, and allows what
+// RBAC allows.
 func asCaller(r *http.Request) (*http.Response, error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	name := worldTokens[token]
@@ -152,7 +153,7 @@ func asCaller(r *http.Request) (*http.Response, error) {
 	return status(r, http.StatusForbidden)
 }
 
-// asProxy is the API server for the proxy itself, which may read all namespaces and
+// asProxy returns the API server for the proxy itself, which may read all namespaces and
 // Tenants.
 func asProxy(f testing.TB) roundTripper {
 	return func(r *http.Request) (*http.Response, error) {
@@ -243,7 +244,8 @@ func FuzzProxy(f *testing.F) {
 	})
 }
 
-// TestWorld is the positive control of FuzzProxy: users see the objects that they may see.
+// TestWorld checks, as the positive control of FuzzProxy, that users see the objects that
+// they may see.
 func TestWorld(t *testing.T) {
 	t.Parallel()
 	p := world(t)

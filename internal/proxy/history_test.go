@@ -9,8 +9,8 @@ import (
 )
 
 // TestHistory checks that a client that continues from before a change has missed the
-// change. A change that arrives while a watch is open is not missed, except in the first
-// second, in which the watch may have begun with the old rights.
+// change. A change that arrives while a watch is open is not missed, except within a second
+// of the beginning of the watch, which may have begun with the old rights.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	heard := time.Now()

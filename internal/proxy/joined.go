@@ -65,8 +65,8 @@ func (p *Proxy) serveAllNamespaces(w http.ResponseWriter, r *http.Request, c *re
 	}), nil
 }
 
-// identityText returns a text of a user's name, UID and groups. Two identities have
-// different texts.
+// identityText returns a text of a user's name, UID and groups. Users that differ in one of
+// these have different texts.
 func identityText(who user.Info) string {
 	groups := append([]string(nil), who.GetGroups()...)
 	sort.Strings(groups)

@@ -27,7 +27,7 @@ func refuse(label string, status *apierrors.StatusError) *refusal {
 	return &refusal{label: label, status: status.Status()}
 }
 
-// unauthorized is the refusal for a request without a valid credential. Like the API
+// unauthorized returns the refusal for a request without a valid credential. Like the API
 // server's, it gives no reason.
 func unauthorized(label string) *refusal {
 	return refuse(label, apierrors.NewUnauthorized("Unauthorized"))

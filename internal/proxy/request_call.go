@@ -100,8 +100,8 @@ func canonical(info *request.RequestInfo) string {
 	return path
 }
 
-// longRunning reports whether the request has no time limit: a watch, an upgrade, a log, or
-// a request to a Pod, Service or node.
+// longRunning reports whether the request has no time limit: a watch, an upgrade, or a log,
+// exec, attach, port-forward or proxy request.
 func (c *requestCall) longRunning() bool {
 	if c.upgrade || c.info.Verb == "watch" || c.info.Verb == "proxy" {
 		return true

@@ -154,7 +154,7 @@ func (p *Proxy) shown(who user.Info) []authorizationv1.ResourceRule {
 }
 
 // bufferedResponse buffers an answer of the API server that the proxy changes before the
-// client gets it. An answer about rules is as long as the rules of the user.
+// client gets it. The size of an answer about rules depends on the user's rules.
 type bufferedResponse struct {
 	header http.Header
 	code   int

@@ -35,11 +35,12 @@ func keysOf(who user.Info) []string {
 	return keys
 }
 
-// A user and a group of the same name are two subjects, so the key contains the kind.
+// userKey and groupKey return the key of a user or a group. A user and a group of the same
+// name are two subjects, so the key contains the kind.
 func userKey(name string) string  { return "user " + name }
 func groupKey(name string) string { return "group " + name }
 
-// memberKey is the key of all members of a tenant. No subject has this name.
+// memberKey returns the key of all members of a tenant. No subject has this name.
 func memberKey(tenant string) string { return "member " + tenant }
 
 func isUserKey(key string) bool { return strings.HasPrefix(key, userKey("")) }

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// backend is a fake API server: it upgrades and echoes upgrade requests, and answers all
-// other requests with a description of the request.
+// backend returns a fake API server: it upgrades and echoes upgrade requests, and answers
+// all other requests with a description of the request.
 func backend(t *testing.T) *httptest.Server {
 	t.Helper()
 	b := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -58,8 +58,8 @@ const (
 // applied Tenants until each Tenant has its three namespaces with all their objects:
 // seconds, writes for each wanted object, and the processor time and memory of the manager.
 // After the smallest number of Tenants, the cluster is idle for a minute, in which the API
-// server may receive no writes but those of Leases and nodes. The slope is the time for
-// each Tenant divided by the time for each of the smallest number in the same run. The
+// server may receive no writes except for Leases and nodes. The slope is the time for each
+// Tenant, divided by the time for each Tenant of the smallest number in the same run. The
 // number of Tenants is in the name of the benchmark: -bench BenchmarkTenants/tenants=100$
 // is quick, and has no slope.
 func BenchmarkTenants(b *testing.B) {

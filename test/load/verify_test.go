@@ -16,8 +16,8 @@ import (
 )
 
 // BenchmarkVerifyExample measures `tenure verify` with the example fleet: the time from the
-// start to the report, the time of the attacks, the mean time of an attack by its way, and
-// the maximum memory of all processes together.
+// start to the report, the time of the attacks, the mean time of an attack for each
+// [catalog.Via], and the maximum memory of all processes together.
 func BenchmarkVerifyExample(b *testing.B) {
 	verify(b, "35", startExample)
 }
