@@ -258,7 +258,7 @@ func TestAttackElsewhere(t *testing.T) {
 		reason, target, host string
 		tls                  rest.TLSClientConfig
 		rewrite              func(*httputil.ProxyRequest) // nil means the proxy's own
-		want                 bool                         // whether the token arrives at the other server
+		want                 bool                         // whether the token arrives there
 	}{
 		{"an address in the request", "https://" + address + "/version", address, trusting, nil, false},
 		{"an address in the request, to a proxy that keeps it", "https://" + address + "/version", address, trusting, func(pr *httputil.ProxyRequest) { pr.Out.URL.Scheme = "https" }, true},

@@ -137,7 +137,7 @@ func TestQuietAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer response.Body.Close()
-			time.AfterFunc(3*quiet/2, func() { close(speak) }) // there is no other sign that the time has passed
+			time.AfterFunc(3*quiet/2, func() { close(speak) }) // no other sign that time has passed
 			if body, err := io.ReadAll(response.Body); string(body) != "{}\n{}\n" || err != nil {
 				t.Errorf("got %q, %v", body, err)
 			}

@@ -19,7 +19,7 @@ func (w *watcher) start(ctx context.Context, namespace, version string) {
 		query[name] = slices.Clone(values)
 	}
 	query.Set("watch", "true")
-	query.Set("allowWatchBookmarks", "true") // give the resource version of a namespace without events
+	query.Set("allowWatchBookmarks", "true") // also for namespaces without events
 	if query.Get("sendInitialEvents") == "true" {
 		if w.started {
 			// The namespace became visible later: its objects are ordinary events.
