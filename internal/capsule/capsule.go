@@ -1,12 +1,11 @@
-// Package capsule translates the objects of Capsule (capsule.clastix.io) into
-// those of Tenure. It is pure: it reads no cluster and writes nothing.
+// Package capsule translates the objects of Capsule (capsule.clastix.io) into objects of
+// Tenure. It is pure: it reads no cluster and writes nothing.
 //
-// No field is silently accepted. A field is honoured, honoured in another way,
-// reported, or refused; [Fields] is the list, and docs/reference/capsule.md is
-// made of it. A field that holds tenants back and that Tenure cannot enforce
-// refuses the whole Tenant, until the platform admin accepts by name, with the
-// annotation [AcceptAnnotation], that something else enforces it. The
-// translation never grants more than Capsule's Tenant does.
+// Each field of Capsule has a [State]; [Fields] lists them, and docs/reference/capsule.md is
+// generated from the list. If a Tenant restricts its owners with a field that Tenure cannot
+// enforce, the translation refuses the whole Tenant. The platform admin can accept such a
+// field by name with the annotation [AcceptAnnotation]. The translation never grants more than
+// Capsule's Tenant does.
 package capsule
 
 import (
@@ -20,59 +19,59 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// AcceptAnnotation of a Tenant or CapsuleConfiguration of Capsule lists fields,
-// with commas between them, that are accepted although Tenure does not enforce
-// them. A field stands for all that is below it.
+// AcceptAnnotation is the annotation of a Tenant or CapsuleConfiguration of Capsule that lists
+// accepted fields, separated by commas. Tenure does not enforce these fields. An entry covers
+// the field and all fields below it.
 const AcceptAnnotation = "tenure.dev/accept-unenforced"
 
 // Names of cluster roles.
 const (
 	// RoleDeleter lets owners delete their namespaces.
 	RoleDeleter = "capsule-namespace-deleter"
-	// RoleProvisioner lets Capsule's users make namespaces.
+	// RoleProvisioner lets Capsule's users create namespaces.
 	RoleProvisioner = "capsule-namespace-provisioner"
-	// roleAdmin is Kubernetes' own.
+	// roleAdmin is a default ClusterRole of Kubernetes.
 	roleAdmin = "admin"
-	// roleClusterAdmin is never given to tenants; roleTenant is in its place.
+	// roleClusterAdmin is never granted to tenants; [Role] replaces it with roleTenant.
 	roleClusterAdmin = "cluster-admin"
 	roleTenant       = "tenure-tenant"
 )
 
-// Input is what a translation depends on.
+// Input is the input of [Translate].
 type Input struct {
-	// Tenant is Capsule's.
+	// Tenant is the Tenant of Capsule.
 	Tenant *v1beta2.Tenant
-	// Configuration is the CapsuleConfiguration called default; nil if there is
-	// none.
+	// Configuration is the CapsuleConfiguration named default; nil if there is none.
 	Configuration *v1beta2.CapsuleConfiguration
-	// Protected are the names that the TenancyProfile protects.
+	// Protected are the namespace names that the TenancyProfile protects.
 	Protected []v1alpha1.ValuePattern
 }
 
-// Note says what became of a field that is not simply honoured.
+// Note describes a field that Tenure does not honour exactly.
 type Note struct {
-	// Field is its path, such as spec.owners[0].name. Those of the
-	// CapsuleConfiguration have its kind in front.
+	// Field is the path of the field, such as spec.owners[0].name. For fields of the
+	// CapsuleConfiguration, the kind precedes the path.
 	Field string
 	// State is Different, Reported, Unenforced or Refused.
 	State State
-	// Message says how, or why not, in one sentence.
+	// Message explains the state in one sentence.
 	Message string
 }
 
 func (n Note) String() string { return n.Field + ": " + n.Message }
 
-// Result is a translation.
+// Result is the result of a translation.
 type Result struct {
-	// Spec is Tenure's. It must not be used when there are [Result.Refusals].
+	// Spec is the spec of the Tenant of Tenure. It must not be used when there are
+	// [Result.Refusals].
 	Spec v1alpha1.TenantSpec
-	// Notes are about fields that are not simply honoured, in the order of the
-	// fields in the Tenant.
+	// Notes describe the fields that Tenure does not honour exactly, in the order of the fields in
+	// the Tenant.
 	Notes []Note
 }
 
-// Role is the cluster role that is given in the place of one that a Tenant of
-// Capsule names.
+// Role returns the ClusterRole that Tenure grants for a ClusterRole of a Capsule Tenant:
+// tenure-tenant for cluster-admin, otherwise the same one.
 func Role(name string) string {
 	if name == roleClusterAdmin {
 		return roleTenant
@@ -80,18 +79,18 @@ func Role(name string) string {
 	return name
 }
 
-// Refusals are the notes for which the Tenant is refused. Then the one that was
-// translated last stays in force.
+// Refusals returns the notes that refuse the Tenant. If there are any, the last accepted spec
+// stays in force.
 func (r Result) Refusals() []Note { return pick(r.Notes, Unenforced, Refused) }
 
-// Unhonoured are the notes about fields without effect.
+// Unhonoured returns the notes about fields without effect.
 func (r Result) Unhonoured() []Note { return pick(r.Notes, Reported) }
 
 func pick(notes []Note, states ...State) []Note {
 	return slices.DeleteFunc(slices.Clone(notes), func(n Note) bool { return !slices.Contains(states, n.State) })
 }
 
-// Translate translates a Tenant.
+// Translate translates a Tenant of Capsule.
 func Translate(in Input) Result {
 	t := translation{tenant: in.Tenant}
 	t.name()
@@ -120,7 +119,8 @@ func (t *translation) note(state State, field, format string, args ...any) {
 	t.notes = append(t.notes, Note{Field: field, State: state, Message: fmt.Sprintf(format, args...)})
 }
 
-// accept turns what is not enforced and was accepted into what is reported.
+// accept changes the state of accepted fields from Unenforced to Reported. To the messages of
+// other unenforced fields it adds how to accept them.
 func (t *translation) accept(annotations map[string]string, kind string) {
 	fields := list(annotations[AcceptAnnotation])
 	for i, n := range t.notes {
@@ -137,13 +137,13 @@ func (t *translation) accept(annotations map[string]string, kind string) {
 	}
 }
 
-// below says whether a path is a field or lies below it.
+// below reports whether path is field or a field below it.
 func below(path, field string) bool {
 	rest, ok := strings.CutPrefix(path, field)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// list is what stands between commas, without spaces around it.
+// list splits a list at its commas and trims the spaces of the items.
 func list(text string) []string {
 	var all []string
 	for part := range strings.SplitSeq(text, ",") {
@@ -154,20 +154,20 @@ func list(text string) []string {
 	return all
 }
 
-// name checks that there can be a Tenant of ours of the name.
+// name checks that a Tenant of Tenure can have the name.
 func (t *translation) name() {
 	if problems := validation.IsDNS1123Label(t.tenant.Name); len(problems) > 0 {
 		t.note(Refused, "metadata.name", "a Tenant of Tenure cannot have this name: %s", problems[0])
 	}
 }
 
-// switches are the fields that are on or off.
+// switches translates the boolean fields.
 func (t *translation) switches() {
 	t.spec.Cordoned = t.spec.Cordoned || t.tenant.Spec.Cordoned
 	t.spec.Protected = t.spec.Protected || t.tenant.Spec.PreventDeletion
 }
 
-// quotas are quotas, limit ranges and network policies.
+// quotas translates quotas, limit ranges and network policies.
 func (t *translation) quotas() {
 	if q := t.tenant.Spec.ResourceQuotas; q != nil {
 		if len(q.Items) > maxQuotas {
@@ -199,7 +199,7 @@ func (t *translation) quotas() {
 	}
 }
 
-// The bounds of lists in a Tenant of ours: see its CRD.
+// Maximum lengths in the CRD of Tenure's Tenant.
 const (
 	maxOwners          = 10000
 	maxRoles           = 8

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// parse reads a Tenant from what stands below metadata and spec.
+// parse parses the metadata and spec of a Tenant.
 func parse(t testing.TB, text string) *v1beta2.Tenant {
 	t.Helper()
 	tenant := &v1beta2.Tenant{}
@@ -181,7 +181,7 @@ spec: {owners: [{kind: User, name: alice, clusterRoles: [admin, capsule-namespac
 			before := in.Tenant.DeepCopy()
 			got := Translate(in)
 			want := oil(tc.want)
-			// What is copied as it is, is compared with its origin.
+			// Fields that the translation copies are compared with their originals.
 			if q := in.Tenant.Spec.ResourceQuotas; q != nil {
 				for i := range q.Items {
 					want.Quotas[i] = v1alpha1.NewTenantQuota(want.Quotas[i].Name, want.Quotas[i].Scope, q.Items[i])
@@ -208,8 +208,8 @@ spec: {owners: [{kind: User, name: alice, clusterRoles: [admin, capsule-namespac
 	}
 }
 
-// TestRefused holds that what cannot be kept is refused, by the name of the
-// field and with a reason.
+// TestRefused checks that unsupported values are refused, with the name of the field and a
+// reason.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	many := func(n int, item string) string { return "[" + strings.Repeat(item+",", n) + "]" }
@@ -258,8 +258,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// examples say something with a field that is not simply honoured. The key is
-// its path in [Fields].
+// examples has, for each path in [Fields] that is not honoured exactly, a spec with that
+// field.
 var examples = map[string]string{
 	"spec.owners[].labels":                                             `owners: [{kind: User, name: a, labels: {a: b}}]`,
 	"spec.owners[].annotations":                                        `owners: [{kind: User, name: a, annotations: {a: b}}]`,
@@ -283,15 +283,16 @@ var examples = map[string]string{
 	"CapsuleConfiguration spec.rbac.deleter":                           `rbac: {deleter: a}`,
 }
 
-// TestFieldsSpeak holds that a field that is reported or refused says so, alone
-// and in its own name, and that a refusal can be accepted by that name.
+// TestFieldsSpeak checks that a reported or unenforced field yields exactly one note, under
+// its own path, and that an unenforced field can be accepted by that path.
 func TestFieldsSpeak(t *testing.T) {
 	t.Parallel()
 	index := regexp.MustCompile(`\[[0-9]+\]`)
 	for _, kind := range []string{"Tenant", "CapsuleConfiguration"} {
 		prefix := strings.TrimPrefix(kind+" ", "Tenant ")
 		for _, f := range Fields(kind) {
-			// The configuration says it where it allows it.
+			// The translation reports this field at the CapsuleConfiguration, which allows the
+			// promotion.
 			if (f.State != Reported && f.State != Unenforced) || f.Path == "spec.permissions.allowOwnerPromotion" {
 				continue
 			}
@@ -356,7 +357,7 @@ func TestCheckProtectedNames(t *testing.T) {
 	}
 }
 
-// TestDocument fails when the page is not generated anew.
+// TestDocument fails if docs/reference/capsule.md is not up to date.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	have, err := os.ReadFile("../../docs/reference/capsule.md")
@@ -368,7 +369,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// The limits of workloads are those of the Tenant of Tenure.
+// TestTranslateWorkloads checks the translation of the limits of workloads.
 func TestTranslateWorkloads(t *testing.T) {
 	t.Parallel()
 	names := func(expression string, allowed ...v1alpha1.ValuePattern) *v1alpha1.AllowedNames {

@@ -10,16 +10,17 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 )
 
-// configurationKind stands in front of the fields of a CapsuleConfiguration.
+// configurationKind precedes the paths of fields of a CapsuleConfiguration.
 const configurationKind = "CapsuleConfiguration "
 
-// builtIn are names that no owner can give a namespace in any case.
+// builtIn matches the names that no owner's namespace may have, whatever the TenancyProfile
+// says.
 const builtIn = v1alpha1.ValuePattern("kube-*")
 
-// Check says what becomes of a CapsuleConfiguration, beside forceTenantPrefix,
-// which [Translate] reads. Protected are the names that the TenancyProfile
-// protects: names are protected there, for the whole cluster. What it refuses
-// refuses every Tenant, since it holds for all.
+// Check returns notes about all fields of a CapsuleConfiguration except forceTenantPrefix,
+// which [Translate] reads. Protected are the names that the TenancyProfile protects; Tenure
+// protects names there, for the whole cluster. A refusal refuses every Tenant, since the
+// CapsuleConfiguration applies to all.
 func Check(c *v1beta2.CapsuleConfiguration, protected []v1alpha1.ValuePattern) []Note {
 	if c == nil {
 		return nil
@@ -43,7 +44,7 @@ func restricts(l *v1beta2.ForbiddenList) bool {
 	return l != nil && (len(l.Denied) > 0 || l.DeniedRegex != "")
 }
 
-// protected checks that the TenancyProfile protects all that the expression does.
+// protected checks that the TenancyProfile protects every name that the expression matches.
 func (t *translation) protected(field, expression string, protected []v1alpha1.ValuePattern) {
 	if expression == "" {
 		return
@@ -56,7 +57,7 @@ func (t *translation) protected(field, expression string, protected []v1alpha1.V
 	protected = append(slices.Clone(protected), builtIn)
 	var missing []string
 	for _, p := range patterns {
-		// A * of one pattern can only be matched by a * of the other.
+		// Only a * of the profile's pattern can match a * of p.
 		if !slices.ContainsFunc(protected, func(by v1alpha1.ValuePattern) bool { return Matches(by, string(p)) }) {
 			missing = append(missing, string(p))
 		}
@@ -66,7 +67,8 @@ func (t *translation) protected(field, expression string, protected []v1alpha1.V
 	}
 }
 
-// compiles says whether Go, and so Capsule, understands a regular expression.
+// compiles returns an error that wraps [ErrNotRegex] if Go, and so Capsule, cannot compile the
+// expression.
 func compiles(expression string) error {
 	if _, err := regexp.Compile(expression); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotRegex, err)

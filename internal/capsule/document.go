@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Document is docs/reference/capsule.md.
+// Document returns the text of docs/reference/capsule.md.
 func Document() string {
 	var b strings.Builder
 	b.WriteString(`# Capsule's API, field by field

@@ -2,41 +2,41 @@ package capsule
 
 //go:generate go run ../../hack/capsule ../../docs/reference/capsule.md
 
-// State is what becomes of a field.
+// State says how Tenure treats a field of Capsule.
 type State string
 
 // States of fields.
 const (
-	// Honoured fields do what they do in Capsule.
+	// Honoured fields have the same effect as in Capsule.
 	Honoured State = "honoured"
-	// Different fields are honoured in another way.
+	// Different fields have a different effect, which [Field.How] describes.
 	Different State = "honoured differently"
-	// Unused fields configure parts of Capsule that Tenure does without.
+	// Unused fields configure parts of Capsule that Tenure does not have.
 	Unused State = "not needed"
-	// Reported fields have no effect, which loosens nothing: condition Honoured
-	// names them.
+	// Reported fields have no effect, which loosens no restriction. The condition Honoured names
+	// them.
 	Reported State = "reported"
-	// Unenforced fields hold tenants back, and Tenure does not enforce them: the
-	// Tenant is refused unless the platform admin accepts it.
+	// Unenforced fields restrict tenants, and Tenure does not enforce them: the Tenant is refused
+	// unless the platform admin accepts the field.
 	Unenforced State = "refused unless accepted"
-	// Refused fields have a value that cannot be kept.
+	// Refused fields have an unsupported value.
 	Refused State = "refused"
 )
 
-// Field is one of Capsule's API and what becomes of it.
+// Field is a field of Capsule's API.
 type Field struct {
-	// Path is the field's, with [] for each item of a list. It stands for all
-	// below it that has no entry of its own.
+	// Path is the path of the field, with [] for each item of a list. The entry covers all fields
+	// below it that have no entry of their own.
 	Path string
-	// State is what becomes of it when it says something.
+	// State is the state of the field when it is set.
 	State State
-	// How explains it, in plain words.
+	// How explains the state in plain words.
 	How string
 }
 
-// Fields are all fields of the specs of a kind: Tenant, CapsuleConfiguration,
-// TenantResource, GlobalTenantResource, ProxySetting or GlobalProxySettings. It is
-// nil for other kinds.
+// Fields returns all fields of the spec of a kind: Tenant, CapsuleConfiguration,
+// TenantResource, GlobalTenantResource, ProxySetting or GlobalProxySettings. It returns nil
+// for other kinds.
 func Fields(kind string) []Field {
 	switch kind {
 	case "Tenant":

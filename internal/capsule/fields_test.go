@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestFieldsCoverTheCRD holds that no field is forgotten: every one of a CRD's
-// spec has an entry, and every entry is one of the CRD, in each of its versions.
+// TestFieldsCoverTheCRD checks that every field of a CRD's spec has an entry, and that every
+// entry is a field in each version of the CRD.
 func TestFieldsCoverTheCRD(t *testing.T) {
 	t.Parallel()
 	objects, err := flux.ReadObjects(config.CapsuleCRDs())
@@ -47,7 +47,7 @@ func TestFieldsCoverTheCRD(t *testing.T) {
 	}
 }
 
-// all are the paths of a schema's fields.
+// all returns the paths of all fields of a schema.
 func all(path string, schema map[string]any) []string {
 	paths := []string{path}
 	properties, _, _ := unstructured.NestedMap(schema, "properties")

@@ -15,8 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// FuzzTranslate holds that a translation grants nothing that Capsule's Tenant
-// does not, whatever that says.
+// FuzzTranslate checks that a translation never grants more than Capsule's Tenant does.
 func FuzzTranslate(f *testing.F) {
 	for _, seed := range []string{
 		`{"metadata":{"name":"oil"},"spec":{"owners":[{"kind":"User","name":"alice"},{"name":"system:serviceaccount:a:b"}],"cordoned":true}}`,
@@ -47,7 +46,8 @@ func FuzzTranslate(f *testing.F) {
 	})
 }
 
-// checkRights compares who has which role with what Capsule's Tenant says.
+// checkRights compares the roles and cluster resources that the spec grants with the grants of
+// Capsule's Tenant.
 func checkRights(t *testing.T, tenant *v1beta2.Tenant, spec v1alpha1.TenantSpec) {
 	t.Helper()
 	granted := map[string]bool{}
@@ -96,7 +96,7 @@ func checkRights(t *testing.T, tenant *v1beta2.Tenant, spec v1alpha1.TenantSpec)
 		for _, s := range b.Subjects {
 			exact := granted["binding "+s.Kind+" "+s.Namespace+" "+s.Name+"\n"+b.Role]
 			if s.Kind != "ServiceAccount" && !exact {
-				// The namespace of users and groups does not matter.
+				// RBAC ignores the namespace of users and groups.
 				exact = slices.ContainsFunc(tenant.Spec.AdditionalRoleBindings, func(c v1beta2.AdditionalRoleBinding) bool {
 					return slices.ContainsFunc(c.Subjects, func(o rbacv1.Subject) bool { return o.Kind == s.Kind && o.Name == s.Name }) &&
 						(c.ClusterRoleName == b.Role || (c.ClusterRoleName == "cluster-admin" && b.Role == "tenure-tenant"))
@@ -130,7 +130,7 @@ func checkRights(t *testing.T, tenant *v1beta2.Tenant, spec v1alpha1.TenantSpec)
 	}
 }
 
-// checkBounds holds that nothing that holds the tenant back is lost.
+// checkBounds checks that the spec keeps all restrictions of Capsule's Tenant.
 func checkBounds(t *testing.T, tenant *v1beta2.Tenant, spec v1alpha1.TenantSpec) {
 	t.Helper()
 	in := tenant.Spec
@@ -167,7 +167,7 @@ func checkBounds(t *testing.T, tenant *v1beta2.Tenant, spec v1alpha1.TenantSpec)
 	}
 }
 
-// FuzzPatterns holds that patterns match exactly what the expression matches.
+// FuzzPatterns checks that the patterns match exactly the names that the expression matches.
 func FuzzPatterns(f *testing.F) {
 	for _, seed := range []string{
 		"", "a", "^a", "a$", "^a$", "^(a|b)$", "a|^b", "^kube-.*", "(enforce|warn|audit)", `pod-security.kubernetes.io\/(enforce|warn)`,
@@ -182,7 +182,7 @@ func FuzzPatterns(f *testing.F) {
 		}
 		re := regexp.MustCompile(expression)
 		names := []string{name}
-		// Names that are near the patterns.
+		// Add names that are similar to the patterns.
 		random := rand.New(rand.NewPCG(seed, 1))
 		for _, p := range patterns {
 			for _, fill := range []string{"", "a", "b-", "kube-a"} {

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// podSecurity begins the labels of Pod Security admission.
+	// podSecurity is the prefix of the labels of Pod Security admission.
 	podSecurity = "pod-security.kubernetes.io/"
-	// defaultLevel is Tenure's where a Tenant says nothing.
+	// defaultLevel is the Pod Security level if the Tenant sets none.
 	defaultLevel = "baseline"
-	// nodeSelector is what the API server's plugin PodNodeSelector reads.
+	// nodeSelector is the annotation that the admission plugin PodNodeSelector reads.
 	nodeSelector = "scheduler.alpha.kubernetes.io/node-selector"
 )
 
@@ -25,7 +25,7 @@ func (t *translation) namespaces(configuration *v1beta2.CapsuleConfiguration) {
 	out := &t.spec.Namespaces
 	out.PodSecurity = defaultLevel
 	out.Labels = map[string]string{v1alpha1.LabelCapsuleTenant: t.tenant.Name}
-	// Unlike in Tenure, owners may choose any name by default.
+	// Unlike in Tenure, owners may choose any namespace name by default.
 	out.Prefix = new(configuration != nil && configuration.Spec.ForceTenantPrefix)
 	if own := t.tenant.Spec.ForceTenantPrefix; own != nil {
 		out.Prefix = new(*own)
@@ -58,7 +58,7 @@ func (t *translation) namespaces(configuration *v1beta2.CapsuleConfiguration) {
 	}
 }
 
-// selectorText is a selector as Kubernetes' plugin reads it.
+// selectorText returns a selector in the format of the admission plugin PodNodeSelector.
 func selectorText(selector map[string]string) string {
 	var parts []string
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
@@ -67,7 +67,7 @@ func selectorText(selector map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// metadata is what is on all namespaces.
+// metadata translates the labels and annotations of all namespaces of the tenant.
 func (t *translation) metadata(field string, m *v1beta2.Metadata) {
 	if m == nil {
 		return
@@ -120,17 +120,17 @@ func (t *translation) annotation(field, key, value string) {
 	}
 }
 
-// ours says whether a label or annotation is of tenure.dev.
+// ours reports whether a label or annotation belongs to the domain tenure.dev.
 func ours(key string) bool { return domain(key, "tenure.dev") }
 
-// domain says whether a label or annotation belongs to a domain or to one below
+// domain reports whether a label or annotation belongs to the domain name or a subdomain of
 // it.
 func domain(key, name string) bool {
 	host, _, found := strings.Cut(key, "/")
 	return found && (host == name || strings.HasSuffix(host, "."+name))
 }
 
-// forbidden are labels and annotations that owners must not give.
+// forbidden translates the labels and annotations that owners must not set.
 func (t *translation) forbidden() {
 	var options v1beta2.NamespaceOptions
 	if t.tenant.Spec.NamespaceOptions != nil {
@@ -149,7 +149,7 @@ func (t *translation) forbidden() {
 		if part.list != nil {
 			t.deny(part.out, part.list.Denied, part.list.DeniedRegex, field+".denied", field+".deniedRegex")
 		}
-		// What v1beta2 has as fields were annotations at v1beta1.
+		// v1beta1 has annotations in place of these fields of v1beta2.
 		older := forbiddenAnnotation + part.name
 		t.deny(part.out, list(t.tenant.Annotations[older]), t.tenant.Annotations[older+"-regexp"],
 			"metadata.annotations["+older+"]", "metadata.annotations["+older+"-regexp]")
@@ -185,7 +185,7 @@ func (t *translation) deny(out *[]v1alpha1.ValuePattern, denied []string, regex,
 	}
 }
 
-// required are labels and annotations that owners must give.
+// required translates the labels and annotations that owners must set.
 func (t *translation) required() {
 	if t.tenant.Spec.NamespaceOptions == nil || t.tenant.Spec.NamespaceOptions.RequiredMetadata == nil {
 		return
@@ -222,17 +222,17 @@ func (t *translation) demand(in map[string]string, field string) map[string]v1al
 }
 
 const (
-	// capsuleDomain is that of Capsule's labels and annotations.
+	// capsuleDomain is the domain of Capsule's labels and annotations.
 	capsuleDomain = "capsule.clastix.io"
-	// Annotations and a label that were in the place of fields at v1beta1.
+	// These annotations and the label of v1beta1 became fields in v1beta2.
 	forbiddenAnnotation = "capsule.clastix.io/forbidden-namespace-"
 	protectedAnnotation = "capsule.clastix.io/protected"
 	wildcardAnnotation  = "capsule.clastix.io/deny-wildcard"
 	cordon              = "capsule.clastix.io/cordon"
 )
 
-// annotations are those that were in the place of fields at v1beta1. One of
-// Capsule's that is not understood may hold the tenant back.
+// annotations translates the annotations of v1beta1 that became fields in v1beta2. Unknown
+// annotations of Capsule are unenforced, since they may restrict the tenant.
 func (t *translation) annotations() {
 	t.spec.Cordoned = t.tenant.Labels[cordon] == "enabled"
 	for _, key := range slices.Sorted(maps.Keys(t.tenant.Annotations)) {

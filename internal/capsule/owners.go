@@ -14,13 +14,14 @@ import (
 )
 
 const (
-	// accountPrefix begins the user name of a service account.
+	// accountPrefix is the prefix of the user names of service accounts.
 	accountPrefix = "system:serviceaccount:"
-	// rolesAnnotation with an owner's index are the owner's roles at v1beta1.
+	// rolesAnnotation, followed by a slash and the index of an owner, is the v1beta1 annotation
+	// for the roles of that owner.
 	rolesAnnotation = "clusterrolenames.capsule.clastix.io"
 )
 
-// defaultRoles are those of an owner for whom none are given.
+// defaultRoles returns the roles of an owner without clusterRoles.
 func defaultRoles() []string { return []string{roleAdmin, RoleDeleter} }
 
 func (t *translation) owners() {
@@ -47,8 +48,8 @@ func (t *translation) owners() {
 	t.proxySettings()
 }
 
-// owner translates who it is. A service account is one whatever kind is given:
-// its user name can be nobody else's.
+// owner translates the identity of an owner. The user name of a service account denotes the
+// service account even if the kind is User or missing, since no other user can have the name.
 func owner(id v1beta2.Identity) (v1alpha1.Owner, error) {
 	if id.Name == "" || len(id.Name) > maxName {
 		return v1alpha1.Owner{}, fmt.Errorf("the name must have 1 to %d characters", maxName)
@@ -71,7 +72,7 @@ func owner(id v1beta2.Identity) (v1alpha1.Owner, error) {
 	return v1alpha1.Owner{Kind: id.Kind, Name: id.Name}, nil
 }
 
-// roles are an owner's.
+// roles returns the ClusterRoles of an owner.
 func (t *translation) roles(index int, o v1beta2.Owner, field string) []string {
 	given := o.ClusterRoles
 	if given == nil {
@@ -102,7 +103,8 @@ func (t *translation) roles(index int, o v1beta2.Owner, field string) []string {
 	return roles
 }
 
-// role translates the name of a cluster role; "" is for one that cannot be one.
+// role returns the ClusterRole that Tenure grants for the named one, or "" if the name is
+// refused.
 func (t *translation) role(name, field string) string {
 	switch {
 	case name == "" || len(name) > maxName:
@@ -165,14 +167,13 @@ func subject(s rbacv1.Subject) (v1alpha1.Subject, error) {
 	case s.Kind == rbacv1.ServiceAccountKind:
 		return v1alpha1.Subject{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}, nil
 	case s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind:
-		// Kubernetes does not look at the namespace of users and groups.
+		// RBAC ignores the namespace of users and groups.
 		return v1alpha1.Subject{Kind: s.Kind, Name: s.Name}, nil
 	}
 	return v1alpha1.Subject{}, fmt.Errorf("the kind is %q and must be User, Group or ServiceAccount", s.Kind)
 }
 
-// ownersIndex says whether an annotation for roles is about an owner that is
-// there.
+// ownersIndex reports whether text is the index of an owner of the tenant.
 func (t *translation) ownersIndex(text string) bool {
 	i, err := strconv.Atoi(text)
 	return err == nil && i >= 0 && i < len(t.tenant.Spec.Owners)

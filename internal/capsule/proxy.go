@@ -13,18 +13,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nameLabel is the label by which Capsule's proxy knows classes by their names.
+// nameLabel is the label by which Capsule's proxy selects classes by name.
 const nameLabel = "name"
 
-// Shown is what a ProxySetting or GlobalProxySettings show.
+// Shown is the translation of a ProxySetting or GlobalProxySettings.
 type Shown struct {
-	// Resources are what is shown, each with its subjects.
+	// Resources are the visible resources, each with its subjects.
 	Resources []v1alpha1.ClusterResource
 	// Notes are about fields without effect.
 	Notes []Note
 }
 
-// proxyKinds are those of proxySettings.
+// proxyKinds maps the kinds in proxySettings to API groups and resources.
 var proxyKinds = map[string]struct{ group, resource string }{
 	"Nodes":             {"", "nodes"},
 	"StorageClasses":    {"storage.k8s.io", "storageclasses"},
@@ -34,9 +34,10 @@ var proxyKinds = map[string]struct{ group, resource string }{
 	"PersistentVolumes": {"", "persistentvolumes"},
 }
 
-// ProxySetting translates what a tenant shows to people of its own: at most what
-// the proxy shows to every owner of the tenant, which is not looked at here. Names of
-// Kubernetes' own, such as system:authenticated, are everybody's, and no tenant's.
+// ProxySetting translates a ProxySetting, which lets a tenant show cluster resources to its
+// own users. The proxy limits these to the resources that every owner of the tenant can see;
+// ProxySetting does not check this. Subjects with names of Kubernetes, such as
+// system:authenticated, are left out with a note, since they belong to no tenant.
 func ProxySetting(spec v1beta1.ProxySettingSpec) Shown {
 	var s Shown
 	for i, by := range spec.Subjects {
@@ -57,7 +58,7 @@ func ProxySetting(spec v1beta1.ProxySettingSpec) Shown {
 	return s
 }
 
-// GlobalProxySettings translates what the platform shows.
+// GlobalProxySettings translates the cluster resources that the platform shows.
 func GlobalProxySettings(spec v1beta1.GlobalProxySettingsSpec) Shown {
 	var s Shown
 	for i, rule := range spec.Rules {
@@ -76,7 +77,7 @@ func GlobalProxySettings(spec v1beta1.GlobalProxySettingsSpec) Shown {
 	return s
 }
 
-// anybody is a subject, also one of Kubernetes' own groups.
+// anybody returns a subject, which may also be one of Kubernetes' own groups.
 func anybody(by v1beta1.ProxyIdentity) (v1alpha1.Subject, error) {
 	if by.Kind == rbacv1.GroupKind && strings.HasPrefix(by.Name, "system:") && len(by.Name) <= maxName {
 		return v1alpha1.Subject{Kind: by.Kind, Name: by.Name}, nil
@@ -89,7 +90,7 @@ func (s *Shown) note(field, format string, args ...any) {
 	s.Notes = append(s.Notes, Note{Field: field, State: Reported, Message: fmt.Sprintf(format, args...)})
 }
 
-// add adds resources for subjects; nobody sees what has no subjects.
+// add adds resources for subjects. It adds none if there are no subjects.
 func (s *Shown) add(field string, resources []v1beta1.ClusterResource, subjects []v1alpha1.Subject) {
 	for i, r := range resources {
 		at := fmt.Sprintf("%s.clusterResources[%d]", field, i)
@@ -138,7 +139,8 @@ func selectorOf(s *metav1.LabelSelector) (*metav1.LabelSelector, error) {
 	return s, nil
 }
 
-// lists says whether something may be read, and reports what else is to be allowed.
+// lists reports whether the operations include List, and adds a note about the other
+// operations.
 func (s *Shown) lists(field string, p v1beta2.OwnerProxySetting) bool {
 	var rest []string
 	for _, o := range p.Operations {
@@ -152,7 +154,7 @@ func (s *Shown) lists(field string, p v1beta2.OwnerProxySetting) bool {
 	return slices.Contains(p.Operations, v1beta2.ProxyOperation("List"))
 }
 
-// readable is everything of a kind that a selector selects.
+// readable returns a read-only ClusterResource for the objects that the selector matches.
 func readable(group, resource string, selector metav1.LabelSelector, subjects []v1alpha1.Subject) v1alpha1.ClusterResource {
 	return v1alpha1.ClusterResource{
 		APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"get", "list", "watch"},
@@ -160,15 +162,15 @@ func readable(group, resource string, selector metav1.LabelSelector, subjects []
 	}
 }
 
-// proxySettings translates those of the owners: one entry for each kind, with all the
-// owners that have it.
+// proxySettings translates the owners' proxySettings: one entry per kind and selector, with
+// all owners that have the kind.
 func (t *translation) proxySettings() {
 	subjects := map[string][]v1alpha1.Subject{}
 	var kinds []string
 	for i, o := range t.tenant.Spec.Owners {
 		named, err := owner(o.Identity)
 		if err != nil {
-			continue // it is refused
+			continue // the owner is refused
 		}
 		for j, p := range o.ProxySettings {
 			s := &Shown{}
@@ -201,9 +203,10 @@ func (t *translation) proxySettings() {
 	}
 }
 
-// shownOf are the selectors of what an owner sees of a kind: as Capsule's proxy, nodes
-// that the tenant's Pods run on, and classes that it may name. Volumes are further
-// held to the tenant's claims by the proxy.
+// shownOf returns the selectors for the objects of a kind that an owner can see. As in
+// Capsule's proxy, these are the nodes that the tenant's Pods run on and the classes that the
+// tenant may use. The proxy further limits persistent volumes to the volumes of the tenant's
+// claims.
 func (t *translation) shownOf(kind string) []metav1.LabelSelector {
 	spec := &t.tenant.Spec
 	var classes *v1beta2.DefaultAllowedList

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// said is what is shown, in short: group/resources verbs selector, and to whom.
+// said formats each resource as group/resources verbs selector subjects.
 func said(t *testing.T, resources []v1alpha1.ClusterResource) []string {
 	t.Helper()
 	var all []string

@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// anything stands for any characters in a pattern.
+	// anything is the wildcard in a pattern: it matches any characters.
 	anything = "*"
-	// maxAlternatives bounds what a regular expression is taken apart into.
+	// maxAlternatives is the maximum number of texts that an expression is expanded into.
 	maxAlternatives = 64
-	// maxExpression bounds the length of one, in bytes.
+	// maxExpression is the maximum length of an expression, in bytes.
 	maxExpression = 4096
 )
 
 var (
-	// ErrNotPattern is wrapped by errors about regular expressions that say more
-	// than a list of patterns can.
+	// ErrNotPattern is wrapped by errors about regular expressions that no list of patterns is
+	// equivalent to.
 	ErrNotPattern = errors.New("it cannot be said with patterns in which * stands for any characters, so it is not enforced")
-	// ErrNotRegex is wrapped by errors about what is not a regular expression.
+	// ErrNotRegex is wrapped by errors about invalid regular expressions.
 	ErrNotRegex = errors.New("it is not a regular expression")
 )
 
-// regexState is the state of a field with an expression that was not translated.
+// regexState returns the state of a field whose expression was not translated because of err.
 func regexState(err error) State {
 	if errors.Is(err, ErrNotPattern) {
 		return Unenforced
@@ -36,14 +36,14 @@ func regexState(err error) State {
 	return Refused
 }
 
-// patternSyntax is that of [v1alpha1.ValuePattern].
+// patternSyntax is the syntax of [v1alpha1.ValuePattern].
 var patternSyntax = regexp.MustCompile(`^[A-Za-z0-9*]([A-Za-z0-9*._/-]*[A-Za-z0-9*])?$`)
 
 func validPattern(text string) bool { return len(text) <= maxName && patternSyntax.MatchString(text) }
 
-// Patterns are what matches exactly the names that a regular expression of Go
-// matches somewhere in them, as Capsule asks. The error wraps [ErrNotRegex] or,
-// if no list of patterns says the same, [ErrNotPattern].
+// Patterns returns patterns that match exactly the names in which the Go regular expression
+// finds a match, as Capsule uses it. The error wraps [ErrNotRegex] or, if no list of patterns
+// is equivalent, [ErrNotPattern].
 func Patterns(expression string) ([]v1alpha1.ValuePattern, error) {
 	if len(expression) > maxExpression {
 		return nil, fmt.Errorf("%w: it is longer than %d bytes", ErrNotRegex, maxExpression)
@@ -52,7 +52,7 @@ func Patterns(expression string) ([]v1alpha1.ValuePattern, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotRegex, err)
 	}
-	// What can be parsed may still be too large.
+	// An expression that can be parsed may still be too large to compile.
 	if _, err := regexp.Compile(expression); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotRegex, err)
 	}
@@ -76,13 +76,14 @@ func Patterns(expression string) ([]v1alpha1.ValuePattern, error) {
 	return patterns, nil
 }
 
-// Anchors within what [expand] returns: no name has these characters.
+// Anchors in the texts that [expand] returns; no name contains these characters.
 const (
 	begin = "^"
 	end   = "$"
 )
 
-// anchored is a pattern for the whole name.
+// anchored returns a pattern that matches the whole name. It reports false if the pattern is
+// invalid.
 func anchored(text string) (v1alpha1.ValuePattern, bool) {
 	if trimmed := strings.TrimLeft(text, begin); trimmed != text {
 		text = trimmed
@@ -97,11 +98,12 @@ func anchored(text string) (v1alpha1.ValuePattern, bool) {
 	for strings.Contains(text, anything+anything) {
 		text = strings.ReplaceAll(text, anything+anything, anything)
 	}
-	// An anchor in the middle is not in the syntax.
+	// The syntax of patterns excludes an anchor in the middle.
 	return v1alpha1.ValuePattern(text), validPattern(text)
 }
 
-// expand takes an expression apart into texts of which one has to match.
+// expand returns the alternative texts that an expression matches. It reports false if there
+// is no such list.
 func expand(re *syntax.Regexp) ([]string, bool) {
 	switch re.Op {
 	case syntax.OpEmptyMatch:
@@ -116,7 +118,7 @@ func expand(re *syntax.Regexp) ([]string, bool) {
 	case syntax.OpEndText:
 		return []string{end}, true
 	case syntax.OpStar:
-		// Of names, which have one line, both match the same.
+		// Names have one line, so both operators match the same.
 		ok := re.Sub[0].Op == syntax.OpAnyChar || re.Sub[0].Op == syntax.OpAnyCharNotNL
 		return []string{anything}, ok
 	case syntax.OpCapture:
@@ -141,7 +143,7 @@ func expand(re *syntax.Regexp) ([]string, bool) {
 	}
 }
 
-// class is a set of characters, which are few.
+// class returns the characters of a character class. It reports false if there are too many.
 func class(ranges []rune) ([]string, bool) {
 	var all []string
 	for i := 0; i+1 < len(ranges); i += 2 {
@@ -172,7 +174,7 @@ func concat(parts []*syntax.Regexp) ([]string, bool) {
 	return all, true
 }
 
-// Matches says whether a pattern matches a text. Case matters.
+// Matches reports whether a pattern matches a text. Case matters.
 func Matches(pattern v1alpha1.ValuePattern, text string) bool {
 	parts := strings.Split(string(pattern), anything)
 	if len(parts) == 1 {

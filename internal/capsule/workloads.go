@@ -54,7 +54,7 @@ func isSet(m *v1beta2.Metadata) bool {
 	return m != nil && (len(m.Labels) > 0 || len(m.Annotations) > 0)
 }
 
-// registry is the syntax of a registry's name, with a repository or without one.
+// registry is the syntax of a registry name, with or without a repository.
 var registry = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9._-]+)*$`)
 
 // images translates the registries and the pull policies. Capsule compares the name of the
@@ -104,8 +104,8 @@ func (t *translation) expression(field, regex string) string {
 	return regex
 }
 
-// names translates a list of names. An entry that cannot be a name is left out: it would
-// allow nothing.
+// names translates a list of names. It leaves out entries that cannot be names, since they
+// would allow nothing.
 func (t *translation) names(field string, l v1beta2.AllowedList) *v1alpha1.AllowedNames {
 	names := &v1alpha1.AllowedNames{Expression: t.expression(field+".allowedRegex", l.AllowedRegex)}
 	for i, name := range l.Allowed {
@@ -120,8 +120,8 @@ func (t *translation) names(field string, l v1beta2.AllowedList) *v1alpha1.Allow
 	return names
 }
 
-// selected translates a list of classes. Classes that are allowed by their labels are not
-// translated, so a list with a selector holds back nobody, and the Tenant is refused.
+// selected translates a list of classes. Tenure does not select classes by their labels, so a
+// list with a selector is unenforced and refuses the Tenant.
 func (t *translation) selected(field string, l v1beta2.SelectorAllowedList) *v1alpha1.AllowedNames {
 	names := t.names(field, l.AllowedList)
 	if len(l.MatchLabels) > 0 || len(l.MatchExpressions) > 0 {
@@ -200,7 +200,7 @@ func (t *translation) services() {
 	t.spec.Network.Services = out
 }
 
-// ranges translates addresses and networks.
+// ranges translates IP addresses and networks.
 func (t *translation) ranges(addresses []string) []v1alpha1.AddressRange {
 	var all []v1alpha1.AddressRange
 	for i, text := range addresses {
