@@ -17,10 +17,10 @@ const configurationKind = "CapsuleConfiguration "
 // says.
 const builtIn = v1alpha1.ValuePattern("kube-*")
 
-// Check returns notes about all fields of a CapsuleConfiguration except forceTenantPrefix,
-// which [Translate] reads. Protected are the names that the TenancyProfile protects; Tenure
-// protects names there, for the whole cluster. A refusal refuses every Tenant, since the
-// CapsuleConfiguration applies to all.
+// Check returns notes about a CapsuleConfiguration. [Translate] reads its forceTenantPrefix.
+// Protected are the names that the TenancyProfile protects; Tenure protects names there, for
+// the whole cluster. A refusal refuses every Tenant, since the CapsuleConfiguration applies to
+// all.
 func Check(c *v1beta2.CapsuleConfiguration, protected []v1alpha1.ValuePattern) []Note {
 	if c == nil {
 		return nil

@@ -34,16 +34,16 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// patience is how long the layer may take on a busy machine.
+// patience is the timeout for the reconcilers on a busy machine.
 const patience = 2 * time.Minute
 
 const profileName = "{apiVersion: tenure.dev/v1alpha1, kind: TenancyProfile, metadata: {name: default}, spec: {platformNamespaces: [flux-system, platform], protectedNamespaces: [corp-*]}}"
 
 var prepared sync.Once
 
-// cluster returns an admin's client of a cluster on which the layer runs with the
-// rights of config/capsule, and no others. Nobody reconciles Tenants of
-// tenure.dev: tests say what became of them.
+// cluster returns an admin's client of a cluster on which the reconcilers run with exactly the
+// rights of config/capsule. No controller reconciles Tenants of tenure.dev: tests write their
+// status.
 func cluster(t *testing.T) (client.Client, *rest.Config) {
 	t.Helper()
 	c := testcluster.Shared(t)
@@ -85,7 +85,7 @@ func prepare(t *testing.T, admin *rest.Config) {
 	go func() { _ = mgr.Start(context.Background()) }()
 }
 
-// profileReader reads the TenancyProfile as it is.
+// profileReader reads the TenancyProfile.
 type profileReader struct{ client client.Reader }
 
 func (p profileReader) Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error) {
@@ -115,7 +115,7 @@ func newClient(t *testing.T, config *rest.Config) client.Client {
 	return c
 }
 
-// apply applies manifests as Flux does.
+// apply applies manifests like Flux.
 func apply(t *testing.T, config *rest.Config, manifests string) {
 	t.Helper()
 	objects, err := flux.ReadObjects([]byte(manifests))
@@ -127,7 +127,7 @@ func apply(t *testing.T, config *rest.Config, manifests string) {
 	}
 }
 
-// theirs waits until a Tenant of Capsule is as it should be.
+// theirs waits until ok accepts a Tenant of Capsule, and returns it.
 func theirs(t *testing.T, c client.Client, name, reason string, ok func(*v1beta2.Tenant) bool) *v1beta2.Tenant {
 	t.Helper()
 	tenant := &v1beta2.Tenant{}
@@ -141,7 +141,7 @@ func theirs(t *testing.T, c client.Client, name, reason string, ok func(*v1beta2
 	return tenant
 }
 
-// ours waits until a Tenant of Tenure is as it should be.
+// ours waits until ok accepts a Tenant of Tenure, and returns it.
 func ours(t *testing.T, c client.Client, name, reason string, ok func(*v1alpha1.Tenant) bool) *v1alpha1.Tenant {
 	t.Helper()
 	tenant := &v1alpha1.Tenant{}
@@ -155,7 +155,7 @@ func ours(t *testing.T, c client.Client, name, reason string, ok func(*v1alpha1.
 	return tenant
 }
 
-// gone waits until an object is gone.
+// gone waits until an object is deleted.
 func gone(t *testing.T, c client.Client, o client.Object) {
 	t.Helper()
 	testwait.For(t, fmt.Sprintf("%T %s to be gone", o, o.GetName()), patience, func() (bool, string) {

@@ -12,12 +12,11 @@ import (
 
 // Conditions of Capsule's objects.
 const (
-	// conditionReady says whether the tenant is as its spec says.
+	// conditionReady reports whether the tenant matches its spec.
 	conditionReady = "Ready"
-	// conditionHonoured says whether every field has its effect.
+	// conditionHonoured reports whether every field has an effect.
 	conditionHonoured = "Honoured"
-	// conditionMoved says, while something of Capsule's controller is left,
-	// what.
+	// conditionMoved names the objects of Capsule's controller that remain.
 	conditionMoved = "Moved"
 )
 
@@ -40,14 +39,14 @@ type timeout = time.Duration
 const (
 	// requeueDelay is the requeue delay after a conflict with another client.
 	requeueDelay = 200 * time.Millisecond
-	// maxNotes bounds the notes in a message.
+	// maxNotes is the maximum number of notes in a message.
 	maxNotes = 16
-	// maxMessage is how long a condition's message may be, in bytes; the API
-	// allows twice as much.
+	// maxMessage is the maximum length of a condition's message, in bytes. The API allows twice as
+	// much.
 	maxMessage = 16 << 10
 )
 
-// conditions are those of a Tenant of Capsule.
+// conditions returns the conditions of a Tenant of Capsule.
 func (s *state) conditions() []metav1.Condition {
 	all := []metav1.Condition{s.ready()}
 	if s.theirs.DeletionTimestamp.IsZero() && s.reason != reasonTaken && s.reason != reasonNoProfile {
@@ -79,8 +78,8 @@ func (s *state) ready() metav1.Condition {
 	return c
 }
 
-// oursReady is what ours says of itself, nil while it says nothing of what it is
-// now.
+// oursReady returns the condition Ready of ours. It returns nil if the condition is missing or
+// out of date.
 func (s *state) oursReady() *metav1.Condition {
 	if s.ours == nil || s.ours.Status.ObservedGeneration != s.ours.Generation {
 		return nil
@@ -88,7 +87,8 @@ func (s *state) oursReady() *metav1.Condition {
 	return apimeta.FindStatusCondition(s.ours.Status.Conditions, conditionReady)
 }
 
-// honoured says which fields have no effect.
+// honoured returns the condition Honoured, which names the fields without effect and the
+// fields with a different effect.
 func honoured(notes []capsule.Note) metav1.Condition {
 	c := metav1.Condition{Type: conditionHonoured, Status: metav1.ConditionTrue, Reason: reasonAll, Message: "every field has its effect"}
 	var without, otherwise []capsule.Note
@@ -111,7 +111,7 @@ func honoured(notes []capsule.Note) metav1.Condition {
 	return c
 }
 
-// join writes notes, but not endlessly many.
+// join joins at most [maxNotes] notes.
 func join(notes []capsule.Note) string {
 	var all []string
 	for i, n := range notes {

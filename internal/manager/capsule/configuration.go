@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ConfigurationReconciler keeps the status of the CapsuleConfiguration true.
+// ConfigurationReconciler writes the status of the CapsuleConfiguration.
 type ConfigurationReconciler struct {
 	// Client reads from a cache and writes to the API server.
 	Client   client.Client
@@ -50,7 +50,8 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, request ctrl.Re
 	return ctrl.Result{}, nil
 }
 
-// conditions also lists the tenants in the status.
+// conditions returns the conditions of a CapsuleConfiguration. It also sets the list of
+// tenants in the status.
 func (r *ConfigurationReconciler) conditions(ctx context.Context, c *v1beta2.CapsuleConfiguration) ([]metav1.Condition, error) {
 	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse}
 	if c.Name != v1beta2.ConfigurationName {

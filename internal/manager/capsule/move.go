@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// bindingPrefix begins the names of Capsule's RoleBindings.
+	// bindingPrefix is the prefix of the names of Capsule's RoleBindings.
 	bindingPrefix = "capsule:managed:"
 	// retryInterval is the retry interval while objects of Capsule remain: no event
 	// announces that Tenure's replacements exist.
 	retryInterval = 5 * time.Second
 )
 
-// move brings over what Capsule's controller has left of a tenant: its namespaces
-// first, then, when everything of ours is in them, what it made there.
+// move migrates the objects of Capsule's controller. It labels the namespaces of the tenant;
+// once Tenure's replacements exist there, it deletes Capsule's objects.
 func (r *TenantReconciler) move(ctx context.Context, s *state, platform []string) error {
 	var namespaces corev1.NamespaceList
 	if err := r.Client.List(ctx, &namespaces, client.MatchingLabels{v1alpha1.LabelCapsuleTenant: s.theirs.Name}); err != nil {
@@ -38,7 +38,7 @@ func (r *TenantReconciler) move(ctx context.Context, s *state, platform []string
 	found := false
 	for i := range namespaces.Items {
 		ns := &namespaces.Items[i]
-		// A label alone is not Capsule's word that the namespace is the tenant's.
+		// A label alone does not prove that Capsule assigned the namespace to the tenant.
 		if !ownedBy(ns, s.theirs) || !ns.DeletionTimestamp.IsZero() {
 			continue
 		}
@@ -61,7 +61,7 @@ func (r *TenantReconciler) move(ctx context.Context, s *state, platform []string
 	return nil
 }
 
-// moveNamespace returns what is left to do in a namespace.
+// moveNamespace migrates one namespace and returns descriptions of the objects that remain.
 func (r *TenantReconciler) moveNamespace(ctx context.Context, s *state, ns *corev1.Namespace, platform []string) ([]string, error) {
 	tenant, labelled := ns.Labels[v1alpha1.LabelTenant]
 	switch {
@@ -85,8 +85,8 @@ func (r *TenantReconciler) moveNamespace(ctx context.Context, s *state, ns *core
 	return r.clean(ctx, s, ns.Name)
 }
 
-// clean removes what Capsule made in a namespace, each object when what takes its
-// place is there, and returns what it keeps.
+// clean deletes the objects that Capsule created in a namespace, each once its replacement
+// exists. It returns descriptions of the objects that remain.
 func (r *TenantReconciler) clean(ctx context.Context, s *state, namespace string) ([]string, error) {
 	var bindings rbacv1.RoleBindingList
 	var quotas corev1.ResourceQuotaList
@@ -127,7 +127,7 @@ func (r *TenantReconciler) clean(ctx context.Context, s *state, namespace string
 		old = append(old, theirs...)
 	}
 	for _, o := range old {
-		// Nothing that changed since it was looked at: it may have become Tenure's.
+		// Delete no object that changed in the meantime: it may be Tenure's now.
 		uid, version := o.GetUID(), o.GetResourceVersion()
 		if err := r.Client.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version}); client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("cannot remove %s of Capsule in namespace %s: %w", o.GetName(), namespace, err)
@@ -136,7 +136,7 @@ func (r *TenantReconciler) clean(ctx context.Context, s *state, namespace string
 	return left, nil
 }
 
-// pointers are the items of a list.
+// pointers returns pointers to the items of a list.
 func pointers[T any, P interface {
 	*T
 	client.Object
@@ -148,7 +148,8 @@ func pointers[T any, P interface {
 	return all
 }
 
-// split returns what Capsule made for a tenant, and how many objects Tenure made.
+// split returns the objects that Capsule created for a tenant, and the number of objects that
+// Tenure created.
 func split(objects []client.Object, tenant *v1beta2.Tenant) (theirs []client.Object, ours int) {
 	generated := regexp.MustCompile(`^capsule-` + regexp.QuoteMeta(tenant.Name) + `-[0-9]+$`)
 	for _, o := range objects {
@@ -162,21 +163,22 @@ func split(objects []client.Object, tenant *v1beta2.Tenant) (theirs []client.Obj
 	return theirs, ours
 }
 
-// madeFrom says whether Capsule made an object for a tenant.
+// madeFrom reports whether Capsule created an object for a tenant.
 func madeFrom(o client.Object, tenant *v1beta2.Tenant) bool {
 	return ownedBy(o, tenant) && o.GetLabels()[tenancy.LabelManaged] == "" && o.GetDeletionTimestamp().IsZero()
 }
 
-// ownedBy says whether an object has the reference to its tenant that Capsule
-// gives what it makes. The UID tells apart tenants that followed each other.
+// ownedBy reports whether an object has an owner reference to a Tenant of Capsule. The UID
+// distinguishes Tenants that had the same name one after the other.
 func ownedBy(o client.Object, tenant *v1beta2.Tenant) bool {
 	return slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
 		return ref.UID == tenant.UID && ref.Kind == "Tenant" && strings.HasPrefix(ref.APIVersion, v1beta2.GroupVersion.Group+"/")
 	})
 }
 
-// covered says whether everybody whom a RoleBinding of Capsule names has the
-// role, or what is given in its place, by one of Tenure's. If not, it names one.
+// covered reports whether Tenure's RoleBindings grant the role of Capsule's RoleBinding, or
+// its replacement, to every subject of that RoleBinding. If not, it returns a subject without
+// the role.
 func covered(old rbacv1.RoleBinding, all []rbacv1.RoleBinding) (string, bool) {
 	role := capsule.Role(old.RoleRef.Name)
 	for _, subject := range old.Subjects {
@@ -192,7 +194,8 @@ func covered(old rbacv1.RoleBinding, all []rbacv1.RoleBinding) (string, bool) {
 	return "", true
 }
 
-// user names who a subject is: a service account is also a user.
+// user returns the kind and name of a subject. A service account is represented by its user
+// name.
 func user(s rbacv1.Subject) string {
 	if s.Kind == rbacv1.ServiceAccountKind {
 		return "User system:serviceaccount:" + s.Namespace + ":" + s.Name

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ready says of a Tenant of tenure.dev what its own controller would.
+// ready writes the status of a Tenant of tenure.dev in place of the Tenant's controller.
 func ready(t *testing.T, c client.Client, name string, namespaces ...string) {
 	t.Helper()
 	tenant := ours(t, c, name, "there", func(*v1alpha1.Tenant) bool { return true })
@@ -29,8 +29,8 @@ func ready(t *testing.T, c client.Client, name string, namespaces ...string) {
 	}
 }
 
-// TestMove starts with what Capsule's controller leaves. Owners have their rights
-// all the time, and nothing of theirs is lost.
+// TestMove migrates objects that Capsule's controller created. Owners keep their rights
+// throughout, and none of their objects is deleted.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	c, admin := cluster(t)
@@ -46,7 +46,7 @@ func TestMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	references := "ownerReferences: [{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, name: solar, controller: true, blockOwnerDeletion: true, uid: " + string(tenant.UID) + "}]"
-	// Another tenant's namespace with this one's label is the other's.
+	// The label of one tenant does not move the namespace of another.
 	lunar := &v1beta2.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "lunar"}, Status: v1beta2.TenantStatus{State: "Active"}}
 	if err := c.Create(t.Context(), lunar); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,8 @@ func TestMove(t *testing.T) {
 		return "---\n{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {namespace: solar-dev, name: '" + name + "', " + labels + "}, " +
 			"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: " + role + "}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: " + user + "}]}\n"
 	}
-	// The home namespace of the data fleets has the label and no reference.
+	// The namespace solar-home has the label but no owner reference, like the home namespace of
+	// the data fleets.
 	apply(t, admin, namespace("solar-dev", references)+namespace("platform", references)+namespace("solar-home", "annotations: {}")+namespace("solar-foreign", foreign)+
 		binding("capsule:managed:1", "admin", "joe", references)+
 		binding("capsule:managed:2", "capsule-namespace-deleter", "joe", references)+
@@ -83,7 +84,7 @@ func TestMove(t *testing.T) {
 	})
 	expect(t, c, "1", "2", "3", "4", "quota")
 
-	// Of ours, one of two bindings is there, and the quota is not.
+	// Only one of Tenure's two RoleBindings exists, and the quota does not.
 	tenantOurs := "labels: {tenure.dev/managed-by: manager}"
 	apply(t, admin, binding("tenure-owner-admin", "admin", "joe", tenantOurs))
 	ready(t, c, "solar", "solar-dev")
@@ -92,11 +93,11 @@ func TestMove(t *testing.T) {
 	})
 	expect(t, c, "2", "3", "4", "quota")
 
-	// A binding of ours for the rest; something has to say so.
+	// Apply the second RoleBinding, and a quota.
 	apply(t, admin, binding("tenure-owner-deleter", "capsule-namespace-deleter", "joe", tenantOurs)+
 		"---\n{apiVersion: v1, kind: ResourceQuota, metadata: {namespace: solar-dev, name: tenure-capsule-0, "+tenantOurs+"}, spec: {hard: {pods: 3}}}\n")
 	theirs(t, c, "solar", "moved but for what nobody gives", func(tt *v1beta2.Tenant) bool {
-		// It may have looked when one of the two was there.
+		// The reconciler may have read the cluster when only one of the two objects existed.
 		return !hasCondition(tt, "Moved", metav1.ConditionFalse, "capsule:managed:2") && !hasCondition(tt, "Moved", metav1.ConditionFalse, "every ResourceQuota") &&
 			hasCondition(tt, "Moved", metav1.ConditionFalse, "capsule:managed:3")
 	})
@@ -122,7 +123,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// expect looks at which of Capsule's objects are still there.
+// expect checks which of Capsule's objects remain.
 func expect(t *testing.T, c client.Client, kept ...string) {
 	t.Helper()
 	want := map[string]bool{}

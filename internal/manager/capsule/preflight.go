@@ -14,16 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ErrRuns is wrapped by the error that says that Capsule itself runs.
+// ErrRuns is wrapped by the error that reports that Capsule itself runs.
 var ErrRuns = errors.New("Capsule itself is in this cluster") //nolint:staticcheck // a name
 
-// deploymentName is that of Capsule's controller.
+// deploymentName is the name of the Deployment of Capsule's controller.
 const deploymentName = "capsule-controller-manager"
 
-// Preflight fails when Capsule itself runs in the cluster, with an error that
-// wraps [ErrRuns], and when it cannot tell or lacks Capsule's kinds: two
-// controllers would undo each other's work, and Capsule's webhooks refuse what
-// Tenure makes. The reader must not need a cache that runs.
+// Preflight returns an error that wraps [ErrRuns] if Capsule itself runs in the cluster. It
+// also returns an error if it cannot check this or if Capsule's CRDs are missing. Two
+// controllers would undo each other's work, and Capsule's webhooks refuse Tenure's objects.
+// The reader must not need a started cache.
 func Preflight(ctx context.Context, reader client.Reader) error {
 	if err := conversion(ctx, reader); err != nil {
 		return err
@@ -66,9 +66,9 @@ func Preflight(ctx context.Context, reader client.Reader) error {
 	return nil
 }
 
-// conversion fails when the API server still asks Capsule to convert its kinds
-// between versions: then objects cannot be read or written when it is gone.
-// Applying other CRDs does not change that.
+// conversion returns an error if the API server still calls Capsule's webhook to convert its
+// kinds between versions: without Capsule, the API server could then neither read nor write
+// the objects. Applying other CRDs does not remove the webhook.
 func conversion(ctx context.Context, reader client.Reader) error {
 	for _, name := range []string{"tenants", "capsuleconfigurations"} {
 		crd := &unstructured.Unstructured{}

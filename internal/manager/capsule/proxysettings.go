@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// proxySettings says in the status of a ProxySetting, or of GlobalProxySettings, what
-// of it has no effect. The proxy reads the objects itself.
+// proxySettings writes the status of a ProxySetting or GlobalProxySettings, which names the
+// fields without effect. The proxy reads the objects itself.
 type proxySettings struct {
 	client client.Client
-	// parts are a new object, and the status and the notes of one.
+	// parts returns a new object, a pointer to its status and a function that returns its notes.
 	parts func() (object client.Object, status *v1beta1.ProxySettingStatus, notes func() []capsule.Note)
 }
 

@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What of the settings for the proxy has no effect is said in their status.
+// TestProxySettings checks that the status of the proxy's settings names the fields without
+// effect.
 func TestProxySettings(t *testing.T) {
 	t.Parallel()
 	c, config := cluster(t)

@@ -27,8 +27,7 @@ func hasCondition(t *v1beta2.Tenant, kind string, status metav1.ConditionStatus,
 	return c != nil && c.Status == status && strings.Contains(c.Message, message) && t.Status.ObservedGeneration == t.Generation
 }
 
-// fleetShape has what the public Capsule fleets have, at the versions that they
-// have it.
+// fleetShape has the objects of the public Capsule fleets, at the same API versions.
 const fleetShape = `
 {apiVersion: v1, kind: Namespace, metadata: {name: dev-team, labels: {toolkit.fluxcd.io/tenant: dev-team, capsule.clastix.io/tenant: dev-team}}}
 ---
@@ -45,8 +44,8 @@ spec:
 {apiVersion: capsule.clastix.io/v1alpha1, kind: CapsuleConfiguration, metadata: {name: default}, spec: {userGroups: ["system:serviceaccounts:dev-team"]}}
 `
 
-// TestFleet applies what the public Capsule fleets have, and where they are beside
-// the repository, their manifests as they are.
+// TestFleet applies the objects of the public Capsule fleets, and the original manifests of
+// the fleets if these are beside the repository.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	c, admin := cluster(t)
@@ -90,8 +89,8 @@ func TestFleet(t *testing.T) {
 	})
 }
 
-// TestVersions writes at one version and reads at the other: what is not in the
-// older one's own field list stays, too.
+// TestVersions writes at one version and reads at the other: fields that the older version's
+// type lacks remain.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	c, admin := cluster(t)
@@ -116,7 +115,7 @@ func TestVersions(t *testing.T) {
 		if diff := cmp.Diff(written.Object["spec"], read.Object["spec"]); diff != "" {
 			t.Errorf("%s: %s (-%s +%s):\n%s", name, tc.reason, tc.written, tc.read, diff)
 		}
-		// Written back at the version that it was read at.
+		// Write the object back at the version that it was read at.
 		read.SetLabels(map[string]string{"touched": "true"})
 		testwait.For(t, "a write without a conflict", patience, func() (bool, string) {
 			err := c.Update(t.Context(), read)
@@ -189,7 +188,8 @@ func TestTenant(t *testing.T) {
 	gone(t, c, deleting)
 }
 
-// A Tenant that somebody wrote is never overwritten, nor deleted with Capsule's.
+// TestNameTaken checks that a Tenant written by hand is neither overwritten nor deleted with
+// Capsule's.
 func TestNameTaken(t *testing.T) {
 	t.Parallel()
 	c, admin := cluster(t)
@@ -214,7 +214,7 @@ func TestPreventDeletion(t *testing.T) {
 	apply(t, admin, "{apiVersion: capsule.clastix.io/v1beta1, kind: Tenant, metadata: {name: kept-too, annotations: {capsule.clastix.io/protected: ''}}, spec: {owners: []}}")
 	for _, name := range []string{"kept", "kept-too"} {
 		ours(t, c, name, "protected", func(o *v1alpha1.Tenant) bool { return o.Spec.Protected })
-		// A policy takes a second to come into force, so nothing is deleted yet.
+		// A policy takes about a second to take effect, so the deletion is a dry run.
 		testwait.For(t, "the deletion to be refused", patience, func() (bool, string) {
 			err := c.Delete(t.Context(), &v1beta2.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}}, client.DryRunAll)
 			return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "preventDeletion"), "deletion is allowed"
@@ -253,7 +253,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// converted is a cluster in which Capsule's webhook converts its kinds.
+// converted is a reader of a cluster in which Capsule's webhook converts its kinds.
 type converted struct{ client.Reader }
 
 func (c converted) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {

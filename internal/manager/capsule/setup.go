@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// concurrent is how many tenants are worked on at a time.
+// concurrent is the maximum number of concurrent reconciles of Tenants.
 const concurrent = 4
 
-// Setup adds the layer to a manager. TenantResources and GlobalTenantResources are
-// package replicate's.
+// Setup adds the reconcilers of this package to a manager. Package replicate reconciles
+// TenantResources and GlobalTenantResources.
 func Setup(mgr manager.Manager, profiles Profiles) error {
 	tenants := &TenantReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Profiles: profiles}
 	if err := tenants.setup(mgr); err != nil {
@@ -52,7 +52,7 @@ func (r *TenantReconciler) setup(mgr manager.Manager) error {
 		}
 		return all
 	})
-	// Annotations and labels can say something, too.
+	// Annotations and labels of v1beta1 have the meaning of fields.
 	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("capsule-tenant").
@@ -69,7 +69,7 @@ func (r *ConfigurationReconciler) setup(mgr manager.Manager) error {
 	toDefault := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return requestFor(v1beta2.ConfigurationName)
 	})
-	// Only which Tenants there are matters.
+	// The status lists the names of the Tenants only, so updates do not matter.
 	set := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("capsule-configuration").
@@ -79,7 +79,7 @@ func (r *ConfigurationReconciler) setup(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// ofCapsule lets namespaces with Capsule's label through.
+// ofCapsule selects namespaces with Capsule's label.
 var ofCapsule = predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelCapsuleTenant] != "" })
 
 func requestFor(name string) []reconcile.Request {
@@ -89,7 +89,8 @@ func requestFor(name string) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 }
 
-// profile is a TenancyProfile as the other controllers read it.
+// profile returns an unstructured TenancyProfile, so that this controller shares the informer
+// of the other controllers.
 func profile() client.Object {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TenancyProfile"))

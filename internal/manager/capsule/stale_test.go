@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// TestFinalizeStale deletes a Tenant of Capsule while the cache does not show ours yet.
+// TestFinalizeStale deletes a Tenant of Capsule while ours is missing from the cache.
 func TestFinalizeStale(t *testing.T) {
 	t.Parallel()
-	const kept = "kept" // lets ours be looked at after its deletion
+	const kept = "kept" // keeps ours readable after its deletion
 	for name, tc := range map[string]struct {
 		reason string
 		ours   *v1alpha1.Tenant

@@ -1,9 +1,9 @@
-// Package capsule makes a Tenant of Tenure of every Tenant of Capsule, and writes
-// back what became of it. It also brings over what Capsule's own controller has
-// left: namespaces get Tenure's label, and what Capsule made in them is removed
-// once Tenure's own is there.
+// Package capsule creates a Tenant of Tenure for every Tenant of Capsule, and writes its state
+// to the status of Capsule's. It also migrates the objects of Capsule's own controller: it
+// labels the namespaces for Tenure and deletes Capsule's objects in them once Tenure's
+// replacements exist.
 //
-// What a Tenant of Capsule means is decided in internal/capsule.
+// Package internal/capsule translates the specs.
 package capsule
 
 import (
@@ -26,33 +26,31 @@ import (
 )
 
 const (
-	// FieldManager is the name under which the layer writes.
+	// FieldManager is the field manager of these controllers.
 	FieldManager = "tenure-capsule"
-	// ManagedValue is the value of the label tenure.dev/managed-by on a Tenant that
-	// was made of one of Capsule's.
+	// ManagedValue is the value of the label tenure.dev/managed-by on a Tenant that this package
+	// created for one of Capsule's.
 	ManagedValue = "capsule"
-	// Finalizer is Capsule's own, so that whichever controller is there lets a
-	// Tenant go.
+	// Finalizer is Capsule's own finalizer, so that either controller can remove it.
 	Finalizer = "controller.projectcapsule.dev/finalize"
 )
 
-// Profiles reads the posture of the cluster. It returns nil without an error
-// when there is none, and an error that wraps [tenancy.ErrInvalid] for one that
-// must not be put in force.
+// Profiles reads the TenancyProfile of the cluster. It returns nil without an error if there
+// is none, and an error that wraps [tenancy.ErrInvalid] for an invalid profile.
 type Profiles interface {
 	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
 }
 
-// TenantReconciler keeps a Tenant of Tenure like each Tenant of Capsule.
+// TenantReconciler reconciles Tenants of Capsule, called theirs here, with Tenants of Tenure,
+// called ours.
 type TenantReconciler struct {
-	// Client reads from a cache and writes to the API server; Live reads from the
-	// API server.
+	// Client reads from a cache and writes to the API server; APIReader reads from the API server.
 	Client    client.Client
 	APIReader client.Reader
 	Profiles  Profiles
 }
 
-// Reconcile brings one Tenant over.
+// Reconcile reconciles one Tenant of Capsule.
 func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	theirs := &v1beta2.Tenant{}
 	if err := r.Client.Get(ctx, request.NamespacedName, theirs); err != nil {
@@ -64,7 +62,7 @@ func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	}
 	err := r.reconcile(ctx, s)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		// Somebody was faster: what the cache shows next decides.
+		// Another client wrote first: read the cache again later.
 		return ctrl.Result{RequeueAfter: requeueDelay}, nil
 	}
 	if err != nil {
@@ -73,25 +71,23 @@ func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	return ctrl.Result{RequeueAfter: s.again}, client.IgnoreNotFound(r.write(ctx, s))
 }
 
-// state is a reconciliation on its way.
+// state is the state of one reconcile.
 type state struct {
 	theirs *v1beta2.Tenant
-	// ours is the Tenant of Tenure of the name; nil if there is none. It is to be
-	// like theirs if own is set.
+	// ours is the Tenant of Tenure with the same name; nil if there is none. If own is set, the
+	// reconciler may write it.
 	ours *v1alpha1.Tenant
 	own  bool
-	// result is the translation.
+	// result is the translation of theirs.
 	result capsule.Result
-	// refused is why nothing was changed, and reason its short form.
+	// refused says why nothing was changed, and reason is the reason of the condition.
 	refused, reason string
-	// moved says what of Capsule's is still there; nil when there is nothing to
-	// bring over.
+	// moved names the remaining objects of Capsule; nil if there are none to migrate.
 	moved *metav1.Condition
-	// again is when to look again; 0 is when something changes.
+	// again is the requeue delay; 0 waits for an event.
 	again timeout
 }
 
-// read reads ours.
 func (s *state) read(ctx context.Context, from client.Reader) error {
 	ours := &v1alpha1.Tenant{}
 	err := from.Get(ctx, client.ObjectKeyFromObject(s.theirs), ours)
@@ -143,7 +139,7 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 
 func (s *state) refuse(reason, message string) { s.reason, s.refused = reason, message }
 
-// hold puts the finalizer on a Tenant of Capsule, so that ours can go before it.
+// hold adds the finalizer to a Tenant of Capsule, so that ours is deleted first.
 func (r *TenantReconciler) hold(ctx context.Context, theirs *v1beta2.Tenant) error {
 	before := theirs.DeepCopy()
 	if !controllerutil.AddFinalizer(theirs, Finalizer) {
@@ -156,12 +152,12 @@ func (r *TenantReconciler) hold(ctx context.Context, theirs *v1beta2.Tenant) err
 	return nil
 }
 
-// finalize removes ours, which takes the namespaces along in order, and then lets
-// theirs go. Otherwise the garbage collector would remove the namespaces that
-// Capsule made, all at once.
+// finalize deletes ours, which deletes the namespaces in order, and then removes the finalizer
+// from theirs. Without the finalizer, the garbage collector would delete all namespaces that
+// Capsule created at once.
 //
-// That ours is not there is asked of the API server: a cache may not know yet what was
-// made a moment ago, and once theirs is gone, nobody looks again.
+// finalize reads ours from the API server before it removes the finalizer: the cache may lack
+// a Tenant that was just created, and no later reconcile would delete it.
 func (r *TenantReconciler) finalize(ctx context.Context, s *state) error {
 	if s.ours == nil || !s.own {
 		if err := s.read(ctx, r.APIReader); err != nil {
@@ -189,7 +185,7 @@ func (r *TenantReconciler) finalize(ctx context.Context, s *state) error {
 	return nil
 }
 
-// apply writes ours if it differs.
+// apply creates or updates ours if it differs.
 func (r *TenantReconciler) apply(ctx context.Context, s *state) error {
 	if s.ours != nil && equality.Semantic.DeepEqual(s.ours.Spec, s.result.Spec) {
 		return nil
@@ -199,17 +195,17 @@ func (r *TenantReconciler) apply(ctx context.Context, s *state) error {
 		Spec:       s.result.Spec,
 	}
 	if s.ours == nil {
-		// Created, and not applied: somebody may have written one just now.
+		// Create fails if another client has just created the Tenant; an apply would overwrite it.
 		return r.written(s, wanted, r.Client.Create(ctx, wanted, client.FieldOwner(FieldManager)))
 	}
-	// All else on it, such as finalizers, is somebody else's.
+	// Other fields of ours, such as finalizers, belong to other clients.
 	wanted = s.ours.DeepCopy()
 	wanted.Spec = s.result.Spec
 	return r.written(s, wanted, r.Client.Update(ctx, wanted, client.FieldOwner(FieldManager)))
 }
 
-// written tells what the API server made of it: what it refuses, only a person
-// can solve.
+// written handles the result of a write. It reports an invalid Tenant in the condition, since
+// a retry would not help.
 func (r *TenantReconciler) written(s *state, wanted *v1alpha1.Tenant, err error) error {
 	switch {
 	case apierrors.IsInvalid(err):
@@ -222,7 +218,7 @@ func (r *TenantReconciler) written(s *state, wanted *v1alpha1.Tenant, err error)
 	return nil
 }
 
-// cordon stops a tenant that is to be stopped, whatever else is wrong with it.
+// cordon cordons ours if theirs is cordoned, even when the spec is refused for other reasons.
 func (r *TenantReconciler) cordon(ctx context.Context, s *state) error {
 	if s.ours == nil || s.ours.Spec.Cordoned || !s.result.Spec.Cordoned {
 		return nil
@@ -235,7 +231,7 @@ func (r *TenantReconciler) cordon(ctx context.Context, s *state) error {
 	return nil
 }
 
-// write writes the status of theirs once, if it differs.
+// write writes the status of theirs if it differs.
 func (r *TenantReconciler) write(ctx context.Context, s *state) error {
 	before := s.theirs.DeepCopy()
 	status := &s.theirs.Status
@@ -266,7 +262,7 @@ func (r *TenantReconciler) write(ctx context.Context, s *state) error {
 	return nil
 }
 
-// owners are ours as Capsule writes them.
+// owners returns the owners of ours in the format of Capsule's status.
 func owners(ours []v1alpha1.Owner) []v1beta2.StatusOwner {
 	var all []v1beta2.StatusOwner
 	for _, o := range ours {
