@@ -26,16 +26,16 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// Run runs tenure with the arguments (without the program's name) and returns
-// its exit code: 0 for success, 1 for errors and wrong usage, 130 when the
-// context was cancelled before the work was done, or what a command's
-// documentation says. An error is printed once, on the error stream.
+// Run runs tenure with the arguments (without the program's name) and returns its exit code: 0
+// for success, 1 for errors and wrong usage, 130 if the context was cancelled before the
+// command completed, or the code that the command documents. It prints an error once, on the
+// error stream.
 func Run(ctx context.Context, streams ui.IO, args []string) int {
 	cmd := NewCommand(streams)
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
-		return ui.ExitInterrupted // whoever interrupted knows why
+		return ui.ExitInterrupted // the caller knows why it interrupted
 	}
 	if err != nil && !errors.Is(err, ui.ErrReported) {
 		ui.PrintError(streams.Stderr(), err)
@@ -45,7 +45,7 @@ func Run(ctx context.Context, streams ui.IO, args []string) int {
 
 //go:generate go run ../../hack/commands ../../docs/reference/commands.md
 
-// NewCommand returns the root of the tree.
+// NewCommand returns the root command with all subcommands.
 func NewCommand(streams ui.IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tenure",
@@ -68,13 +68,15 @@ proves that its tenants are isolated.`,
 	return cmd
 }
 
-// checkArgs gives errors about arguments the hint that those about flags have.
+// checkArgs adds the hint of flag errors to argument errors, for a command and its
+// subcommands.
 func checkArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			err := check(cmd, args)
 			if err != nil && !cmd.HasSubCommands() && strings.HasPrefix(err.Error(), "unknown command") {
-				// What cobra says where there is no command to be known.
+				// For a command without subcommands, cobra reports an unexpected argument as an
+				// unknown command.
 				err = ui.WithExitCode(fmt.Errorf("%s takes no arguments, but was given %q", cmd.CommandPath(), args[0]), ui.ExitCode(err))
 			}
 			return usageError(cmd, err)

@@ -27,9 +27,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// startRegistry is the script command `registry KEYFILE IMAGE[=SIGNED-AS]…`: it
-// starts a registry with the images, whose address becomes $REGISTRY, and writes
-// the public key of those that are signed.
+// startRegistry implements the script command `registry KEYFILE IMAGE[=SIGNED-AS]…`. It starts
+// a registry with the images, sets $REGISTRY to its address, and writes the public key of the
+// signed images.
 func startRegistry(ts *testscript.TestScript, _ bool, args []string) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	ts.Defer(server.Close)

@@ -18,11 +18,11 @@ import (
 
 const actions = "../../examples/github-actions/"
 
-// optional is an expression of a workflow that adds arguments or nothing.
+// optional matches an expression of a workflow that adds arguments or nothing.
 var optional = regexp.MustCompile(`\$\{\{[^}]*&& '([^']*)' \|\| '' \}\}`)
 
-// The workflow that people copy is YAML, and what it runs are commands and flags
-// that exist.
+// TestWorkflow checks that the example workflow is YAML, and that its commands and flags
+// exist.
 func TestWorkflow(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(actions + "verify.yaml")
@@ -91,7 +91,7 @@ func parses(t *testing.T, args []string) {
 	}
 }
 
-// words splits a command as a shell does that knows no escapes.
+// words splits a command like a shell, without support for escapes.
 func words(t *testing.T, command string) []string {
 	t.Helper()
 	var all []string
@@ -119,7 +119,8 @@ func words(t *testing.T, command string) []string {
 	return all
 }
 
-// The example of accepted risks is one, of attacks that there are.
+// TestExampleBaseline checks that the example of accepted risks is a valid baseline and names
+// existing attacks.
 func TestExampleBaseline(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(actions + "accepted-risks.yaml")

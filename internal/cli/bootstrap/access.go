@@ -51,9 +51,9 @@ func (a *access) add(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("private-key-file", "with-bearer-token")
 }
 
-// resolve reads, asks for or finds out all that is needed: what this program pushes
-// with, where the cluster reads, and with what. The key that is still to be made for
-// the cluster is left out.
+// resolve returns the credentials for the push, the URL from which the cluster reads the
+// repository, and the cluster's credentials. It reads them from flags and files, and asks for
+// missing ones. It does not create the cluster's deploy key.
 func (o *options) resolve(ctx context.Context) (push gitauth.Credentials, address string, read gitauth.Credentials, err error) {
 	a := &o.access
 	a.tokenAuth = a.tokenAuth || a.bearer
@@ -84,8 +84,8 @@ func (o *options) resolve(ctx context.Context) (push gitauth.Credentials, addres
 	return push, to.String(), read, err
 }
 
-// clusterURL is where the cluster reads the repository: over SSH with a deploy key,
-// or over HTTPS with a token.
+// clusterURL returns the URL from which the cluster reads the repository: SSH with a deploy
+// key, or HTTPS with a token.
 func (a *access) clusterURL(from *url.URL) *url.URL {
 	to := *from
 	switch {
@@ -149,7 +149,8 @@ func (a *access) sshCredentials(ctx context.Context, streams ui.IO, address *url
 	return c, err
 }
 
-// password is read once, from the variable, a file, the input or a person.
+// password returns the password from the environment, a file, the input or a prompt. It reads
+// the input once.
 func (a *access) password(ctx context.Context, streams ui.IO, what string) (string, error) {
 	if a.passwordFile == "" {
 		if password := os.Getenv(passwordVariable); password != "" {
@@ -163,8 +164,8 @@ func (a *access) password(ctx context.Context, streams ui.IO, what string) (stri
 	return password, err
 }
 
-// hostKeys finds the keys of an SSH host that somebody vouches for: a file, a
-// fingerprint, the user's own known_hosts, or a person who is asked.
+// hostKeys returns the verified keys of an SSH host. It takes them from a fingerprint or a
+// file; without these, the user confirms the host's key at a prompt.
 func (a *access) hostKeys(ctx context.Context, streams ui.IO, host string) ([]byte, error) {
 	if a.fingerprint != "" {
 		return gitauth.Pin(ctx, host, a.fingerprint)

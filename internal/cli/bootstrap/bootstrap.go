@@ -182,7 +182,7 @@ func (o *options) show(ctx context.Context, steps *ui.Steps, opts *bootstrap.Opt
 	}
 }
 
-// check says what is wrong with the flags, before anything is asked.
+// check validates the flags before any prompt.
 func (o *options) check() error {
 	switch {
 	case o.password != "":
@@ -208,7 +208,7 @@ func (o *options) check() error {
 	return gitrepo.CheckBranch(o.branch)
 }
 
-// chosen are the controllers that were asked for; nil if none were.
+// chosen returns the controllers selected by flags; nil if no flag selects any.
 func (o *options) chosen() ([]string, error) {
 	all := append(append([]string{}, o.components...), o.extra...)
 	if err := bootstrap.CheckComponents(all); err != nil {
@@ -230,7 +230,7 @@ func (o *options) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// deployKey shows the key and waits until the host knows it.
+// deployKey prints the key and waits until the user has added it to the Git host.
 func (o *options) deployKey(ctx context.Context, public string) error {
 	_, err := fmt.Fprintf(o.streams.Err, "deploy key: %s\nadd it to the repository as a deploy key for reading\n", strings.TrimSpace(public))
 	if err != nil || o.silent {
@@ -242,7 +242,7 @@ func (o *options) deployKey(ctx context.Context, public string) error {
 	return nil
 }
 
-// hint adds what to do about an error.
+// hint adds advice to an error.
 func (o *options) hint(err error) error {
 	var network net.Error
 	switch {

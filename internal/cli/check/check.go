@@ -1,5 +1,5 @@
-// Package check is the command `tenure check`: it says whether a cluster's lockdown
-// is in force.
+// Package check implements `tenure check`, which checks whether a cluster's lockdown is in
+// force.
 package check
 
 import (
@@ -115,7 +115,7 @@ func (o *options) run(cmd *cobra.Command, streams ui.IO) error {
 // load reads the fleet to compare the cluster with.
 func (o *options) load() (*layout.Fleet, error) {
 	return layout.Load(o.fleet, o.path, layout.Options{
-		URL: "https://fleet.invalid", Branch: "main", // of a root that is missing: it is refused
+		URL: "https://fleet.invalid", Branch: "main", // placeholders for a missing root
 		Components: config.FluxComponents(),
 		Optional:   []layout.Optional{{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()}},
 	})

@@ -46,8 +46,9 @@ func (t *tenantOptions) allowed(s *workspace.Set) (note string, err error) {
 	return fmt.Sprintf("all tenants may fetch from %s now: see %s", t.tenant.URL, where), nil
 }
 
-// profilesWithout returns the files whose TenancyProfile does not allow an address. A
-// fleet without any TenancyProfile has no rules about addresses, or keeps them elsewhere.
+// profilesWithout returns the files whose TenancyProfile does not allow an address. It returns
+// none for a fleet without a TenancyProfile: such a fleet does not restrict addresses, or has
+// the profile elsewhere.
 func profilesWithout(fleet fs.FS, address string) ([]string, error) {
 	var files []string
 	err := fs.WalkDir(fleet, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -65,7 +66,7 @@ func profilesWithout(fleet fs.FS, address string) ([]string, error) {
 		}
 		objects, err := flux.ReadObjects(content)
 		if err != nil {
-			return nil //nolint:nilerr // a template of something else: whoever builds the fleet says what is wrong
+			return nil //nolint:nilerr // a template, perhaps: building the fleet reports the error
 		}
 		for _, o := range objects {
 			p := v1alpha1.TenancyProfile{}

@@ -41,7 +41,8 @@ func (a *authFlags) add(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("bearer-token-file", "username")
 }
 
-// credentials reads, makes or asks for what the repository wants.
+// credentials returns the credentials for the repository. It reads them, generates them or
+// asks for them.
 func (a *authFlags) credentials(ctx context.Context, streams ui.IO, address *url.URL) (gitauth.Credentials, error) {
 	var c gitauth.Credentials
 	var err error

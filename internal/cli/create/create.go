@@ -1,5 +1,5 @@
-// Package create is `tenure create`: a tenant with everything that belongs to it,
-// or the pieces one by one, with the flags of `flux create`.
+// Package create implements `tenure create`, which creates a tenant with all its objects, or
+// the objects one by one, with the flags of `flux create`.
 package create
 
 import (
@@ -55,7 +55,7 @@ func (o *options) parseLabels() (map[string]string, error) {
 	return labels, nil
 }
 
-// name is the one argument of every subcommand.
+// name validates the only argument of every subcommand.
 func name(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:

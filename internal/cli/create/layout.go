@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
 )
 
-// fleet is `create fleet`.
+// fleet returns the command `create fleet`.
 func (o *options) fleet() *cobra.Command {
 	f := scaffold.Fleet{}
 	var security string
@@ -45,7 +45,7 @@ there already is kept; run it again to add a cluster.`,
 	return cmd
 }
 
-// repository is `create repository`.
+// repository returns the command `create repository`.
 func (o *options) repository() *cobra.Command {
 	r := scaffold.Repository{}
 	var confirm edit.Flags

@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// print writes an object as `flux create --export` does. Nothing is applied here:
-// what a fleet runs is in its repository.
+// print prints an object as `flux create --export` does. It applies nothing: a fleet's objects
+// come from its repository.
 func (o *options) print(content map[string]any) error {
 	if !o.export {
 		return ui.WithHint(errors.New("this command only prints manifests"),
@@ -31,7 +31,7 @@ func (o *options) print(content map[string]any) error {
 	return err
 }
 
-// metadata is that of a piece.
+// metadata returns the metadata of an object.
 func (o *options) metadata(namespace, name string) (map[string]any, error) {
 	if err := tenantrepo.CheckName("name", name); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func setText(content map[string]any, fields map[string]string) {
 	}
 }
 
-// reference is a reference to an object by its name.
+// reference returns a reference to an object by name.
 func reference(name string) map[string]any { return map[string]any{"name": name} }
 
 // gitSource are the flags of `create source git`.
@@ -209,7 +209,7 @@ func (o *options) kustomization() *cobra.Command {
 	return cmd
 }
 
-// sourceKinds are what a Kustomization can apply.
+// sourceKinds are the kinds of sources that a Kustomization supports.
 var sourceKinds = []string{"GitRepository", "OCIRepository", "Bucket"}
 
 func parseSource(text string) (map[string]any, error) {
@@ -268,11 +268,10 @@ func (k *kustomization) setDecryption(spec map[string]any) error {
 	return nil
 }
 
-// healthKinds are the workloads that can be waited for, and their APIs where
-// Flux cannot know them.
+// healthKinds maps the kinds of health checks to their API versions, where Flux needs one.
 var healthKinds = map[string]string{"Deployment": "", "DaemonSet": "", "StatefulSet": "", "HelmRelease": "helm.toolkit.fluxcd.io/v2"}
 
-// setOrder sets what has to be ready before, and what is waited for.
+// setOrder sets the dependencies and health checks.
 func (k *kustomization) setOrder(spec map[string]any) error {
 	var dependencies, checks []any
 	for _, text := range k.dependsOn {

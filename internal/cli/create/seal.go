@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet/secrets/sops"
 )
 
-// sealFlags say for whom a Secret is encrypted.
+// sealFlags select the recipients of an encrypted Secret.
 type sealFlags struct {
 	age, pgp []string
 	keyFiles []string
@@ -40,7 +40,7 @@ func (f *sealFlags) recipients(repository fs.FS, file string) (sops.Recipients, 
 		}
 		choice.PublicKeys = append(choice.PublicKeys, text)
 		if len(f.pgp) == 0 {
-			// Who names a file means the keys in it.
+			// Without --pgp, all keys in the file are recipients.
 			for _, e := range entities {
 				choice.PGP = append(choice.PGP, sops.Fingerprint(e))
 			}

@@ -88,9 +88,8 @@ func (o *options) runGitSecret(cmd *cobra.Command, g *gitSecret, secretName stri
 	return o.printSecret(credentials, credentials.Secret(g.namespace, secretName, labels), encrypt)
 }
 
-// printSecret prints a Secret, encrypted unless encrypt is nil, and then the key
-// that the Git host has to know.
-
+// printSecret prints a Secret, encrypted unless encrypt is nil, and then the public deploy
+// key, which the user has to add to the Git host.
 func (o *options) printSecret(c gitauth.Credentials, content map[string]any, encrypt func(map[string]any) ([]byte, error)) error {
 	if encrypt == nil {
 		if err := o.print(content); err != nil {

@@ -123,7 +123,7 @@ func (t *tenantOptions) run(ctx context.Context) error {
 	return err
 }
 
-// private adds to the options what a private repository needs.
+// private adds the options for a private repository.
 func (t *tenantOptions) private(ctx context.Context, s *workspace.Set, options *tenantrepo.Options) error {
 	if t.secret == "" {
 		return nil
@@ -141,7 +141,7 @@ func (t *tenantOptions) private(ctx context.Context, s *workspace.Set, options *
 	}
 	options.Tenant.SecretName = t.tenant.Name + "-auth"
 	options.Seal = func(name string) ([]byte, error) {
-		// The keys are looked up before anything is asked for.
+		// Resolve the recipients before any prompt.
 		to, err := t.seal.recipients(s.FS(), name)
 		if err != nil {
 			return nil, err
@@ -161,7 +161,7 @@ func (t *tenantOptions) private(ctx context.Context, s *workspace.Set, options *
 			return t.decryptionSecret
 		}
 		if to, err := t.seal.recipients(s.FS(), file); err == nil && len(to.Age) == 0 {
-			return "sops-gpg" // the names are those of Flux's guides
+			return "sops-gpg" // the names in Flux's guides
 		}
 		return "sops-age"
 	}

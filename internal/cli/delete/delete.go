@@ -1,4 +1,5 @@
-// Package deletecmd is `tenure delete`: what `tenure create` has added goes again.
+// Package deletecmd implements `tenure delete`, which removes the objects that `tenure create`
+// added.
 package deletecmd
 
 import (

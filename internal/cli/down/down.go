@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// patience is how long the cluster has for an orderly end.
+// patience is the timeout for an orderly stop of the cluster.
 const patience = 15 * time.Second
 
 // NewCommand returns the command.
@@ -47,7 +47,7 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	return cmd
 }
 
-// notRunningHint says which clusters there are instead.
+// notRunningHint returns a hint that names the running clusters.
 func notRunningHint() string {
 	names, err := localcluster.Running(localcluster.Root())
 	if err != nil || len(names) == 0 {

@@ -1,5 +1,5 @@
-// Package edit is how commands that change a person's files go about it: they
-// plan, show the diff, ask on a terminal, and write.
+// Package edit provides the steps of commands that change a user's files: plan, show the diff,
+// ask for confirmation on a terminal, and write.
 package edit
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// Flags say whether to ask.
+// Flags select whether to ask for confirmation.
 type Flags struct {
 	Yes, DryRun bool
 	// Brief names the files that are new instead of showing their content.
@@ -33,12 +33,12 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("yes", "dry-run")
 }
 
-// ErrDeclined says that a person did not want the change.
+// ErrDeclined reports that the user declined the change.
 var ErrDeclined = errors.New("nothing was changed")
 
-// Run plans a change of a folder and makes it if nobody objects. The diff goes to
-// the output, the notes of the plan and the question to the error stream. It says
-// whether something was written.
+// Run plans a change of a folder and writes it unless the user declines. The diff goes to the
+// output; the notes of the plan and the question go to the error stream. Run reports whether
+// it wrote files.
 func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(*workspace.Set) (notes []string, err error)) (written bool, err error) {
 	s, err := workspace.Open(dir)
 	if err != nil {
@@ -80,7 +80,7 @@ func Run(ctx context.Context, streams ui.IO, flags Flags, dir string, plan func(
 	return true, err
 }
 
-// summary leaves the content of new files out of a diff.
+// summary removes the content of new files from a diff.
 func summary(s *workspace.Set, diff string) string {
 	fresh := map[string]bool{}
 	for _, name := range s.Changed() {
@@ -104,8 +104,8 @@ func summary(s *workspace.Set, diff string) string {
 	return out.String()
 }
 
-// show prints the diff, in colour on a terminal. Lines of files are cleaned of
-// what could steer the terminal, but keep their white space.
+// show prints the diff, in colour on a terminal. It removes control characters from the lines
+// of files, but keeps white space.
 func show(streams ui.IO, diff string) error {
 	screen := streams.Stdout()
 	var out strings.Builder
@@ -138,7 +138,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// ask asks a person on a terminal.
+// ask asks the user for confirmation on a terminal.
 func ask(ctx context.Context, streams ui.IO) error {
 	err := Confirm(ctx, streams, "make this change?")
 	if errors.Is(err, ErrNobody) {
@@ -147,11 +147,11 @@ func ask(ctx context.Context, streams ui.IO) error {
 	return err
 }
 
-// ErrNobody says that there is nobody to answer a question.
+// ErrNobody reports that the input is not a terminal, so a question cannot be asked.
 var ErrNobody = errors.New("nobody can be asked: the input is no terminal")
 
-// Confirm asks a person on a terminal a question that yes or no is the answer to.
-// The error is [ErrDeclined] for a no, [ErrNobody] where nobody can be asked.
+// Confirm asks the user a yes-or-no question on a terminal. The error is [ErrDeclined] for a
+// no, and [ErrNobody] if the input is not a terminal.
 func Confirm(ctx context.Context, streams ui.IO, question string) error {
 	file, ok := streams.In.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {

@@ -25,7 +25,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// completionTimeout is as long as somebody who pressed Tab will wait.
+// completionTimeout is the timeout for shell completion.
 const completionTimeout = 3 * time.Second
 
 // clusterFlags say which cluster and namespace are meant.
@@ -35,8 +35,8 @@ type clusterFlags struct {
 	namespace  string
 }
 
-// add defines the flags. Like flux, and unlike kubectl, the namespace is
-// flux-system (or FLUX_SYSTEM_NAMESPACE) whatever the context says.
+// add defines the flags. As in flux, and unlike in kubectl, the namespace is flux-system (or
+// FLUX_SYSTEM_NAMESPACE) regardless of the context.
 func (f *clusterFlags) add(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "the kubeconfig `file` (default $KUBECONFIG or ~/.kube/config)")
@@ -72,8 +72,8 @@ func (f *clusterFlags) restConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// localHint says how to get to the local cluster: what is advised, and then the
-// one that runs or how to start one.
+// localHint returns the advice, followed by how to use a running local cluster or how to start
+// one.
 func localHint(root, advice string) string {
 	names, err := localcluster.Running(root)
 	if err != nil || len(names) == 0 {
@@ -86,8 +86,7 @@ func localHint(root, advice string) string {
 	return fmt.Sprintf("%s; for the local cluster %s that runs here: export KUBECONFIG=%s", advice, name, filepath.Join(root, name, "kubeconfig"))
 }
 
-// isUnreachable says whether an error comes from below HTTP: nobody answers at
-// the server's address.
+// isUnreachable reports whether the connection to the API server failed.
 func isUnreachable(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op)

@@ -7,8 +7,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/localcluster"
 )
 
-// TestLocalHint names the local cluster that somebody who set no kubeconfig most
-// likely means.
+// TestLocalHint checks which local cluster the hint suggests to a user without a kubeconfig.
 func TestLocalHint(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "root")

@@ -1,5 +1,5 @@
-// Package get is `tenure get`: Flux's objects and their status, in the columns,
-// with the flags and the aliases of `flux get`.
+// Package get implements `tenure get`, which prints Flux's objects and their status in the
+// columns, and with the flags and aliases, of `flux get`.
 package get
 
 import (
@@ -21,7 +21,7 @@ import (
 // NewCommand returns `get` with its subcommands.
 func NewCommand(streams ui.IO) *cobra.Command { return newCommand(streams, connect) }
 
-// connectFunc makes the client for a command.
+// connectFunc returns the client for a command.
 type connectFunc func(clusterFlags) (client.WithWatch, error)
 
 // command is one subcommand: the kinds it shows.
@@ -32,7 +32,7 @@ type command struct {
 	kinds   []flux.Kind
 }
 
-// several says whether the command shows more than one kind, a table for each.
+// several reports whether the command prints several kinds, each in its own table.
 func (c command) several() bool { return len(c.kinds) > 1 }
 
 var (
@@ -146,7 +146,7 @@ func (o *options) run(ctx context.Context, c command, name string) error {
 	return o.print(c, slices.DeleteFunc(rows, func(r flux.Row) bool { return !keep(r) }))
 }
 
-// nothingFound is the error that `flux get` has.
+// nothingFound returns the same error as `flux get`.
 func (o *options) nothingFound(c command, name string) error {
 	namespace := "any"
 	if !o.allNamespaces {
@@ -224,7 +224,7 @@ func statusFilter(selector string) (func(flux.Row) bool, error) {
 	return func(r flux.Row) bool { return strings.EqualFold(r.Ready, status) != negated }, nil
 }
 
-// explain adds what to do about an error of the cluster.
+// explain adds advice to an error of the cluster.
 func explain(err error) error {
 	if errors.Is(err, flux.ErrNotInstalled) {
 		return ui.WithHint(err, localHint(localcluster.Root(), "install flux, or choose another cluster with --kubeconfig or --context"))

@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// tenants is the command `get tenants`. Tenants have no namespace, so -n and -A
-// do not matter to it.
+// tenants returns the command `get tenants`. Tenants have no namespace, so -n and -A have no
+// effect.
 func (o *options) tenants() *cobra.Command {
 	why := false
 	var asTenants, asPlatform []string
@@ -85,7 +85,7 @@ func whyRows(found *discovery.Found) [][]string {
 
 var tenantColumns = []string{"NAME", "READY", "NAMESPACES", "ACCOUNTS", "ROLES", "REPOSITORIES", "MESSAGE"}
 
-// tenantObjects are the cluster's Tenants, by name; none if it does not know them.
+// tenantObjects returns the cluster's Tenants by name, or none if the CRD is missing.
 func tenantObjects(ctx context.Context, c client.Reader) (map[string]*v1alpha1.Tenant, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TenantList"))
@@ -106,8 +106,8 @@ func tenantObjects(ctx context.Context, c client.Reader) (map[string]*v1alpha1.T
 	return objects, nil
 }
 
-// tenantRows is a row for each tenant by name, those without a Tenant object
-// included.
+// tenantRows returns a row for each tenant, sorted by name, including tenants without a Tenant
+// object.
 func tenantRows(found []discovery.Tenant, objects map[string]*v1alpha1.Tenant) [][]string {
 	var rows [][]string
 	seen := map[string]bool{}
@@ -135,8 +135,8 @@ func tenantRows(found []discovery.Tenant, objects map[string]*v1alpha1.Tenant) [
 	return rows
 }
 
-// tenantState is what a Tenant says of itself: whether it is ready, and first what is
-// wrong.
+// tenantState returns the status of the condition Ready of a Tenant, and a message that begins
+// with the problem.
 func tenantState(o *v1alpha1.Tenant) (ready, message string) {
 	if o == nil {
 		return "-", "known by label or by its Flux objects, no Tenant"

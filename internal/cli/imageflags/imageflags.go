@@ -18,7 +18,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// Flags say whether and how images are checked.
+// Flags select whether and how to verify images.
 type Flags struct {
 	verify, given      bool
 	key                string
@@ -59,7 +59,7 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	}
 }
 
-// Check says what is wrong with the flags.
+// Check returns an error for an invalid combination of flags.
 func (f *Flags) Check() error {
 	for name, value := range map[string]string{keyFlag: f.key, rootFlag: f.trustedRoot, registryFlag: f.registry, signedAsFlag: f.signedAs} {
 		if value != "" && !f.verify {
@@ -74,15 +74,14 @@ func (f *Flags) Check() error {
 	return nil
 }
 
-// Verify says whether images are to be checked.
+// Verify reports whether to verify images.
 func (f *Flags) Verify() bool { return f.verify }
 
-// Given says whether the person said anything about checking images.
+// Given reports whether the user set the flag, to true or false.
 func (f *Flags) Given() bool { return f.given }
 
-// Pins checks the images. It returns nil when nothing was said of images, and none
-// in a slice when they are not to be pinned any more. The error speaks of all images
-// that cannot be trusted.
+// Pins verifies the images and returns their pins. It returns nil if the user did not set the
+// flag, and an empty slice to remove existing pins. The error names all untrusted images.
 func (f *Flags) Pins(ctx context.Context, images []lockdown.Image) ([]lockdown.Pin, error) {
 	if !f.verify {
 		if f.given {
@@ -133,7 +132,8 @@ func (f *Flags) keyless() (signedimages.Verifier, error) {
 	return signedimages.NewKeyless(bin, trusted, f.issuer, f.identity)
 }
 
-// place is where an image is fetched from, and what its signature has to name.
+// place returns the reference to fetch an image from, and the name that its signature must
+// have.
 func (f *Flags) place(image lockdown.Image) signedimages.Image {
 	at := signedimages.Image{Reference: image.Reference, SignedAs: image.Name}
 	if f.registry != "" {

@@ -1,6 +1,6 @@
-// Package kubeconfig is the command `tenure kubeconfig`: a kubeconfig for the proxy,
-// for an account of a tenant, with a token that ends. Its flags are those of
-// proxy-kubeconfig-generator, whose work it does, but for tokens that never end.
+// Package kubeconfig implements `tenure kubeconfig`, which creates a kubeconfig for the proxy
+// with a token of a tenant's account that expires. Its flags are the flags of
+// proxy-kubeconfig-generator, which it replaces, except for tokens without an expiry.
 package kubeconfig
 
 import (
@@ -32,8 +32,8 @@ import (
 // fieldManager is the name under which the command writes Secrets.
 const fieldManager = "tenure-kubeconfig"
 
-// proxyTrust is the ConfigMap in which the proxy says whom to trust, with key ca.crt:
-// see config/proxy.
+// proxyTrust is the ConfigMap in which the proxy publishes its CA, with key ca.crt: see
+// config/proxy.
 const proxyTrust = "tenure-proxy-ca"
 
 type options struct {
@@ -149,7 +149,7 @@ func (o *options) connect() (client.Client, error) {
 	return kube, nil
 }
 
-// find returns the account that is meant.
+// find returns the account that the flags select.
 func (o *options) find(ctx context.Context, kube client.Client) (types.NamespacedName, error) {
 	if o.account != "" && o.namespace != "" && o.tenant == "" {
 		return types.NamespacedName{Namespace: o.namespace, Name: o.account}, nil
@@ -173,7 +173,7 @@ func (o *options) find(ctx context.Context, kube client.Client) (types.Namespace
 	return types.NamespacedName{}, ui.WithHint(fmt.Errorf("cannot choose between %d ServiceAccounts that own Tenant %s", len(found), o.tenant), "choose one with --namespace and --serviceaccount, for example those of "+found[0].String())
 }
 
-// target is the proxy.
+// target returns the address and the CA of the proxy.
 func (o *options) target(ctx context.Context, kube client.Client) (credentials.Target, error) {
 	target := credentials.Target{Server: o.server, ServerName: o.serverName}
 	if o.ca != "" {
@@ -203,8 +203,8 @@ func (o *options) target(ctx context.Context, kube client.Client) (credentials.T
 	return target, target.Validate()
 }
 
-// write puts the kubeconfig where it is wanted, and returns the beginning of a sentence
-// that says so.
+// write writes the kubeconfig to a Secret, a file or the output. It returns the beginning of a
+// sentence that names the place.
 func (o *options) write(ctx context.Context, kube client.Client, account types.NamespacedName, content []byte) (string, error) {
 	switch {
 	case o.writeSecret:
@@ -217,8 +217,8 @@ func (o *options) write(ctx context.Context, kube client.Client, account types.N
 	return "", err
 }
 
-// apply writes the Secret, labelled so that only the platform changes it. One that the
-// manager keeps, or that somebody else wrote, is left alone.
+// apply writes the Secret, with a label so that only the platform can change it. It returns an
+// error for a Secret that the manager or another client wrote.
 func (o *options) apply(ctx context.Context, kube client.Client, account types.NamespacedName, name string, content []byte) error {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -249,7 +249,7 @@ func (o *options) apply(ctx context.Context, kube client.Client, account types.N
 	default:
 		return fail(errors.New("the manager keeps it"), "Flux can use it as it is: see docs/how-to/kubeconfig.md")
 	}
-	// The version keeps what somebody else has written in between.
+	// The resource version prevents overwriting a concurrent change.
 	secret.UID, secret.ResourceVersion = have.UID, have.ResourceVersion
 	if err := kube.Update(ctx, secret, client.FieldOwner(fieldManager)); err != nil {
 		return fail(err)
@@ -257,8 +257,8 @@ func (o *options) apply(ctx context.Context, kube client.Client, account types.N
 	return nil
 }
 
-// writeFile writes a file as a whole or not at all, that nobody else may read, also
-// where there was one that others may.
+// writeFile writes a file atomically. Only the owner can read the file, even if it existed
+// with other permissions.
 func writeFile(name string, content []byte) error {
 	// A temporary file is made for its owner alone.
 	file, err := os.CreateTemp(filepath.Dir(name), ".kubeconfig-*")

@@ -37,7 +37,7 @@ const fixture = `
 {apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: people}, spec: {owners: [{kind: User, name: ann}]}}
 `
 
-// execute runs the command, and returns what it writes.
+// execute runs the command and returns its output and error output.
 func execute(ctx context.Context, args ...string) (stdout, stderr string, err error) {
 	var out, errs bytes.Buffer
 	cmd := NewCommand(ui.IO{In: strings.NewReader(""), Out: &out, Err: &errs})
@@ -92,7 +92,7 @@ func TestKubeconfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret := append(base, "--namespace", "team", "--serviceaccount", "gitops", "--write-secret", "--kubeconfig-secret-key", "value")
-	for range 2 { // the second time it is its own
+	for range 2 { // the second run updates the command's own Secret
 		if out, _, err = execute(t.Context(), secret...); err != nil || out != "" {
 			t.Fatalf("into a Secret: %q %v", out, err)
 		}
@@ -103,7 +103,7 @@ func TestKubeconfig(t *testing.T) {
 	}
 	known(t, s.Data["value"])
 
-	// What the proxy says of itself is the default.
+	// The ConfigMap of the proxy provides the default CA.
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "flux-system"}}
 	if _, err := kube.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestKubeconfig(t *testing.T) {
 	}
 }
 
-// known fails the test unless the API server knows a kubeconfig as the account.
+// known fails the test unless the API server authenticates a kubeconfig as the account.
 func known(t *testing.T, content []byte) {
 	t.Helper()
 	rest, err := clientcmd.RESTConfigFromKubeConfig(content)

@@ -1,5 +1,5 @@
-// Package local is what commands share that run a fleet on a local cluster: the
-// flags that say what to run, and a display of how that goes.
+// Package local provides the flags and the display that commands share to run a fleet on a
+// local cluster.
 package local
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// Flags say which fleet to run, and what is found where.
+// Flags select the fleet, and map its addresses to local places.
 type Flags struct {
-	// Cluster is what the flags fill in.
+	// Cluster are the options that the flags set.
 	Cluster localcluster.Options
 	// Timeout bounds the wait for the fleet to settle.
 	Timeout time.Duration
-	// Paths are those of several clusters; see [Flags.AddSeveral].
+	// Paths are the folders of several clusters; see [Flags.AddSeveral].
 	Paths []string
 
 	maps, private []string
@@ -102,8 +102,8 @@ func (d *Display) Start(ctx context.Context, opts localcluster.Options) (*localc
 	return localcluster.Start(ctx, opts)
 }
 
-// Stop stops the cluster and says so, or what went wrong: that is no reason to
-// hide why it is stopped.
+// Stop stops the cluster and prints the result. It prints an error itself, so that the error
+// does not hide why the cluster is stopped.
 func (d *Display) Stop(cluster *localcluster.Cluster) error {
 	began := time.Now()
 	if err := cluster.Stop(); err != nil {

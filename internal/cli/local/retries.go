@@ -6,21 +6,21 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 )
 
-// retries remembers what has failed. An object that has failed twice for the
-// same reason counts as failed while it is tried once more: with a short
-// retryInterval the fleet would otherwise never settle.
+// retries holds the last failures by object. An object that failed twice with the same message
+// counts as failed during the next retry; otherwise a fleet with a short retryInterval would
+// never settle.
 type retries map[flux.Ref]*failure
 
 type failure struct {
 	row flux.Row
-	// times is how often in a row the object has failed with that message.
+	// times is the number of consecutive failures with the same message.
 	times int
-	// failed says that it has not been tried again since.
+	// failed reports that the object has not been retried since.
 	failed bool
 }
 
-// steady returns the rows with those that are being tried in vain as they were
-// when they failed. It must be called with every change in turn.
+// steady returns the rows, with failed rows in place of rows that are being retried after
+// repeated failures. It must be called with every change in order.
 func (r retries) steady(rows []flux.Row) []flux.Row {
 	rows = slices.Clone(rows)
 	for i, row := range rows {

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// readyPause is how long the fleet has to stay ready until it counts as
-	// settled: an object that has just been made may not be seen yet.
+	// readyPause is how long the fleet has to stay ready until it counts as settled: a new object
+	// may not be visible yet.
 	readyPause = 500 * time.Millisecond
-	// failedPause is the same for a fleet with failures, some of which pass:
-	// what one object waits for may just be starting.
+	// failedPause is how long a fleet has to stay unchanged with failures until it counts as
+	// settled: a dependency of a failed object may still be starting.
 	failedPause = 5 * time.Second
 )
 
-// Display shows a cluster's Flux objects and what happens to the cluster.
+// Display shows a cluster's Flux objects and the progress of the cluster.
 type Display struct {
-	// Screen is where it is shown.
+	// Screen is the screen to write to.
 	Screen *ui.Screen
 
 	mu   sync.Mutex
@@ -52,8 +52,7 @@ func (d *Display) setLive(live *ui.Live) {
 	d.live = live
 }
 
-// Settle shows the live table until the fleet has settled, and returns what has
-// failed.
+// Settle shows the live table until the fleet has settled, and returns the failures.
 func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, rows <-chan []flux.Row, patience time.Duration) ([]flux.Finding, error) {
 	live := ui.NewLive(d.Screen)
 	d.setLive(live)
@@ -98,7 +97,8 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 	}
 }
 
-// describeAssessment tells the states apart in which a fleet can settle. It is never empty.
+// describeAssessment returns a text that differs between the states in which a fleet can
+// settle. It is never empty.
 func describeAssessment(a flux.Assessment) string {
 	text := "settled"
 	for _, f := range a.Failed {
@@ -123,7 +123,7 @@ func has(rows []flux.Row, ref flux.Ref) bool {
 	return false
 }
 
-// footer says what is awaited.
+// footer returns the line that names the objects that the fleet waits for.
 func footer(a flux.Assessment) string {
 	switch len(a.Awaited) {
 	case 0:
@@ -134,8 +134,8 @@ func footer(a flux.Assessment) string {
 	return fmt.Sprintf("waiting for %d objects, such as %s: %s", len(a.Awaited), a.Awaited[0].Row.Ref(), a.Awaited[0].Reason)
 }
 
-// Follow prints a line for every change of an object's state until the context
-// ends: what a saved file did.
+// Follow prints a line for every change of an object's state until the context ends, such as
+// the effect of a saved file.
 func (d *Display) Follow(ctx context.Context, rows <-chan []flux.Row) {
 	var shown map[flux.Ref]string
 	for {
@@ -147,7 +147,7 @@ func (d *Display) Follow(ctx context.Context, rows <-chan []flux.Row) {
 			for _, row := range seen {
 				state := fmt.Sprintf("%s  %s", row.Ready, row.Message)
 				current[row.Ref()] = state
-				// Progress between two states is not worth a line.
+				// Do not print transitional states.
 				if before, known := shown[row.Ref()]; shown != nil && row.State != flux.Working && (!known || before != state) {
 					d.Println(fmt.Sprintf("%s  %s  %s", time.Now().Format(time.TimeOnly), row.Ref(), state))
 				}
@@ -162,9 +162,8 @@ func (d *Display) Follow(ctx context.Context, rows <-chan []flux.Row) {
 	}
 }
 
-// Watch follows the fleet's Flux objects until the context ends, which it ends
-// itself when that cannot be done. Only the last state is kept while nobody
-// reads.
+// Watch watches the fleet's Flux objects until the context ends. It cancels the context with
+// fail if the watch fails. The channel holds only the latest state.
 func Watch(ctx context.Context, cluster *localcluster.Cluster, fail context.CancelCauseFunc) (<-chan []flux.Row, error) {
 	kube, err := flux.NewClient(cluster.REST)
 	if err != nil {
@@ -187,8 +186,8 @@ func Watch(ctx context.Context, cluster *localcluster.Cluster, fail context.Canc
 	return rows, nil
 }
 
-// Explain prints what has failed in full, and which addresses were asked for and
-// are not mapped.
+// Explain prints the full reasons of the failures, and the unmapped addresses that the fleet
+// requested.
 func (d *Display) Explain(cluster *localcluster.Cluster, failures []flux.Finding) {
 	for _, f := range failures {
 		d.Println(fmt.Sprintf("%s %s: %s", d.Screen.Paint(ui.Red, "✗"), f.Row.Ref(), ui.Clean(f.Reason)))

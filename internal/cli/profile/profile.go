@@ -1,5 +1,5 @@
-// Package profile is the command `tenure profile`: it locks Flux down in a fleet's
-// folder, takes the lockdown out again, or shows what is missing.
+// Package profile implements `tenure profile`, which applies the lockdown to Flux in a fleet's
+// folder, removes it, or shows the difference.
 package profile
 
 import (
@@ -127,7 +127,7 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 		return err
 	}
 	f, err := layout.Load(o.fleet, o.path, layout.Options{
-		URL: "https://fleet.invalid", Branch: "main", // of a root that is missing: it is refused below
+		URL: "https://fleet.invalid", Branch: "main", // placeholders for a missing root, which is rejected below
 		Components: config.FluxComponents(),
 		Optional:   []layout.Optional{{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()}},
 	})
@@ -167,7 +167,7 @@ func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
 	return nil
 }
 
-// pins checks the images of the fleet, if that was asked for.
+// pins verifies the images of the fleet, if the flags request it.
 func (o *options) pins(ctx context.Context, streams ui.IO, f *layout.Fleet) ([]lockdown.Pin, error) {
 	if !o.images.Verify() {
 		return o.images.Pins(ctx, nil)
@@ -186,7 +186,8 @@ func (o *options) pins(ctx context.Context, streams ui.IO, f *layout.Fleet) ([]l
 	return pins, nil
 }
 
-// printable leaves out what could steer a terminal; manifests have none of it.
+// printable removes control characters, which could manipulate a terminal; manifests contain
+// none.
 func printable(diff string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
@@ -205,7 +206,7 @@ func note(streams ui.IO, notes []string) error {
 	return nil
 }
 
-// agreed asks, where there is somebody to answer.
+// agreed asks for confirmation. It returns false if the input is not a terminal.
 func agreed(streams ui.IO, n int) bool {
 	in, ok := streams.In.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
@@ -220,7 +221,7 @@ func agreed(streams ui.IO, n int) bool {
 	return answer == "y" || answer == "yes"
 }
 
-// drift shows which flags are in force, and what the profile would change.
+// drift prints the flags in force, and the changes that the profile would make.
 func drift(streams ui.IO, f *layout.Fleet, opts lockdown.Options) error {
 	states, err := lockdown.Drift(f)
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attachEnv tells a process that it is the background half of --detach: its
-// file descriptor attachFD leads to the process that the user started.
+// attachEnv marks a process as the background half of --detach. Its file descriptor attachFD
+// is a pipe to the process that the user started.
 const attachEnv = "TENURE_ATTACHED"
 
 // attachFD is the first of exec.Cmd's ExtraFiles.
 const attachFD = 3
 
-// detach starts this program anew in a session of its own, with the same
-// terminal, and returns when that one says that its fleet has settled, or ends.
-// Until then an interrupt here ends it.
+// detach starts this program again in a new session with the same terminal. It returns when
+// the background process reports that its fleet has settled, or exits. Until then, the end of
+// the context terminates the background process.
 func detach(ctx context.Context, streams ui.IO) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -49,8 +49,9 @@ func detach(ctx context.Context, streams ui.IO) error {
 	return awaitSettled(r, cmd)
 }
 
-// awaitSettled reads what the background half has to say, and returns how it ended
-// when it ends before: then it has said why itself, unless it was killed.
+// awaitSettled reads the result from the background half. If the background half exits first,
+// awaitSettled returns its exit as an error: the background half has already printed the
+// reason, unless it was killed.
 func awaitSettled(r io.Reader, cmd *exec.Cmd) error {
 	said := make([]byte, 1)
 	if n, _ := r.Read(said); n == 1 {
@@ -77,24 +78,24 @@ const (
 // attached is the background half's way to let go of the foreground.
 type attached struct{ pipe *os.File }
 
-// attachment must be called once, before anything else opens files or starts
-// processes.
+// attachment returns the connection of the background half to the foreground. It must be
+// called once, before the process opens files or starts processes.
 func attachment() attached {
 	if os.Getenv(attachEnv) == "" {
 		return attached{}
 	}
 	_ = os.Unsetenv(attachEnv)
-	// Processes that inherited it would keep the foreground waiting when
-	// this one is killed.
+	// Otherwise child processes would inherit the pipe and keep the foreground waiting after this
+	// process is killed.
 	syscall.CloseOnExec(attachFD)
 	return attached{pipe: os.NewFile(attachFD, "attachment")}
 }
 
-// is says whether this is the background half.
+// is reports whether this process is the background half.
 func (a attached) is() bool { return a.pipe != nil }
 
-// release tells the foreground that the fleet has settled and lets go of the
-// terminal. In a process that is not the background half it does nothing.
+// release reports to the foreground that the fleet has settled, and detaches from the
+// terminal. In any other process it does nothing.
 func (a attached) release(ready bool) error {
 	if !a.is() {
 		return nil
@@ -109,8 +110,8 @@ func (a attached) release(ready bool) error {
 	if ready {
 		verdict = settledReady
 	}
-	// The streams are let go of first: whoever reads them to the end must
-	// not wait for this process.
+	// Release the streams first: a program that reads them to the end must not wait for this
+	// process.
 	for _, stream := range []*os.File{os.Stdin, os.Stdout, os.Stderr} {
 		if err := unix.Dup2(int(null.Fd()), int(stream.Fd())); err != nil {
 			return fmt.Errorf("cannot detach: %w", err)

@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// The test program is both halves of a --detach: the foreground when it is told
-// so, the background when detach starts it anew.
+// TestMain runs the test program as either half of --detach: as the foreground if
+// TENURE_TEST_FOREGROUND is set, and as the background if detach started it.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(attachEnv) != "":
@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// testBackground does what its first argument says. It writes its PID into the
-// file that is the second.
+// testBackground acts as its first argument says. It writes its PID into the file that the
+// second argument names.
 func testBackground() int {
 	a := attachment()
 	if err := os.WriteFile(os.Args[2], []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
@@ -49,7 +49,7 @@ func testBackground() int {
 		fmt.Fprintln(os.Stderr, "said why")
 		return 7
 	case "killed":
-		// A process that outlives this one must not hold the pipe.
+		// A child that outlives this process must not hold the pipe.
 		child := exec.Command("sleep", "60")
 		if err := child.Start(); err != nil {
 			return 99
@@ -102,8 +102,8 @@ func TestDetach(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cmd, pidFile := foreground(t, tc.how)
-			// Reads to the end, as $(…) does: it returns only when nobody
-			// holds the output open.
+			// CombinedOutput reads to the end, like $(…): it returns only when no process holds
+			// the output open.
 			cmd.WaitDelay = 30 * time.Second
 			out, err := cmd.CombinedOutput()
 			if code := cmd.ProcessState.ExitCode(); code != tc.code || errors.Is(err, exec.ErrWaitDelay) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestProgram makes sure that what is printed can be pasted.
+// TestProgram checks that the printed command can be pasted.
 func TestProgram(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)

@@ -1,5 +1,5 @@
-// Package up is the command `tenure up`: it starts a local cluster, reconciles
-// a fleet on it, shows how that goes, and stays until it is interrupted.
+// Package up implements `tenure up`, which starts a local cluster, reconciles a fleet on it,
+// shows the progress, and runs until it is interrupted.
 package up
 
 import (
@@ -79,7 +79,7 @@ func run(ctx context.Context, streams ui.IO, o *options, background attached) (e
 		}
 	}()
 	interrupted := ctx
-	// What is shown ends with the cluster, and says why it ended.
+	// The end of the cluster cancels the display, with the reason.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -108,12 +108,12 @@ func run(ctx context.Context, streams ui.IO, o *options, background attached) (e
 	}
 	d.Follow(ctx, rows)
 	if interrupted.Err() != nil {
-		return nil // that is how it is meant to end
+		return nil // an interrupt is the normal end
 	}
 	return context.Cause(ctx)
 }
 
-// farewell says where the cluster is and what can be done with it.
+// farewell prints the address of the cluster and the commands to use it.
 func farewell(d *local.Display, cluster *localcluster.Cluster, ready, detached bool, took time.Duration) {
 	verdict := d.Screen.Paint(ui.Green, "✓") + " everything is ready"
 	if !ready {
@@ -136,8 +136,8 @@ Try:
 %s`, verdict, d.Screen.Paint(ui.Faint, local.Seconds(took)), cluster.Kubeconfig, cluster.Kubeconfig, program("tenure"), program("kubectl"), end))
 }
 
-// program returns how a program is called from the working directory: by its
-// name alone when that finds one, otherwise as one that was built beside us.
+// program returns how to call a program from the working directory: its name if PATH contains
+// it, otherwise the path of the program built beside this one.
 func program(name string) string {
 	if _, err := exec.LookPath(name); err == nil {
 		return name

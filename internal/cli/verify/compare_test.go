@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
-// reported is a report of one cluster with the given outcomes of A1, as a tenant each.
+// reported returns a report of one cluster with the given outcomes of A1 by tenant.
 func reported(outcomes map[string]catalog.Outcome) report {
 	f := attacked()
 	f.attacks.Tenants = nil
@@ -71,8 +71,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// A comment is read by people with rights in the repository: what a tenant wrote is no
-// markup in it, and its size is bounded.
+// TestCompareIsQuoted checks that text of a tenant is never markup in a comment, which users
+// with rights in the repository read, and that the size of the comment is limited.
 func TestCompareIsQuoted(t *testing.T) {
 	t.Parallel()
 	hostile := "x` @acme/owners [a](https://evil) | <img src=x> <!-- \n\n# big"

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// location is a line of a file, whose path is relative to the top of the Git
-// work tree that the fleet is in, or to the fleet's folder without one.
+// location is a line of a file. The path is relative to the top of the Git work tree that
+// contains the fleet, or to the fleet's folder outside a work tree.
 type location struct {
 	file string
 	line int
@@ -44,8 +44,8 @@ type files struct {
 // far smaller.
 const maxManifest = 1 << 20
 
-// readFiles reads the Namespaces and RoleBindings of a fleet, which may be nil.
-// What cannot be read is not known: that is no reason to have no report.
+// readFiles reads the Namespaces and RoleBindings of a fleet, which may be nil. It skips
+// unreadable files, so that they do not prevent a report.
 func readFiles(f *layout.Fleet) files {
 	all := files{fleet: f}
 	if f == nil {
@@ -85,7 +85,7 @@ func (f *files) add(file string, content []byte) {
 		if i == 0 {
 			line-- // the line break that was put before the file
 		}
-		line++ // the one of the separator
+		line++ // the separator line
 		if !bytes.Contains(document, []byte("kind:")) || yaml.Unmarshal(document, &m.object) != nil {
 			continue
 		}
@@ -112,7 +112,8 @@ func prefixInRepository(dir string) string {
 	}
 }
 
-// root is the kustomization of the cluster's folder, or of Flux's in it.
+// root returns the location of the kustomization in the cluster's folder, or else in Flux's
+// folder.
 func (f files) root(clusterPath string) location {
 	clusterPath = path.Clean(filepath.ToSlash(clusterPath))
 	if f.fleet == nil {
@@ -127,9 +128,9 @@ func (f files) root(clusterPath string) location {
 	return location{path.Join(f.prefix, clusterPath, "kustomization.yaml"), 1}
 }
 
-// of is where the fix for an attack belongs: for flags Flux's kustomization, for
-// labels the tenant's Namespace, for rights its RoleBinding. It is empty when
-// that is not known.
+// of returns the location of the fix for an attack: Flux's kustomization for flags, the
+// tenant's Namespace for labels, its RoleBinding for rights. It returns an empty location if
+// the place is unknown.
 func (f files) of(tried catalog.Result, all []discovery.Tenant) location {
 	fix := tried.Attack.Fix
 	i := slices.IndexFunc(all, func(t discovery.Tenant) bool { return t.Name == tried.Tenant })
@@ -149,8 +150,8 @@ func (f files) of(tried catalog.Result, all []discovery.Tenant) location {
 	return location{}
 }
 
-// binds says whether a document is a RoleBinding of the tenant's. Overlays may
-// leave the namespaces to a kustomization; then the names decide.
+// binds reports whether a document is a RoleBinding of the tenant. If it has no namespace,
+// because a kustomization sets it, the subjects decide.
 func binds(m manifestFile, t discovery.Tenant) bool {
 	if m.object.Kind != "RoleBinding" || m.object.Metadata.Namespace != "" && !slices.Contains(t.Namespaces, m.object.Metadata.Namespace) {
 		return false
@@ -175,8 +176,7 @@ func (f files) find(is func(manifestFile) bool) location {
 	if len(found) == 0 {
 		return location{}
 	}
-	// Several, if a fleet has a folder for each cluster: the one in this
-	// cluster's comes first.
+	// A fleet with a folder for each cluster may have several: prefer the file of this cluster.
 	slices.SortStableFunc(found, func(a, b manifestFile) int { return f.distance(a) - f.distance(b) })
 	return found[0].at
 }

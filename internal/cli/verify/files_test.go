@@ -12,8 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
-// repository makes files in a Git work tree, and returns the fleet in its folder
-// platform.
+// repository creates files in a Git work tree, and returns the fleet in its folder platform.
 func repository(t *testing.T, content map[string]string) *layout.Fleet {
 	t.Helper()
 	top := t.TempDir()
@@ -65,7 +64,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Of two clusters with a binding each, the one that was run is shown.
+// TestFilesOfThisCluster checks that the report shows the RoleBinding of the cluster that ran,
+// and not the RoleBinding of another cluster.
 func TestFilesOfThisCluster(t *testing.T) {
 	t.Parallel()
 	const namespace = "kind: Namespace\nmetadata: {name: a}\n"

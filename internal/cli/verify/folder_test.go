@@ -21,7 +21,7 @@ const (
 
 func manifest(name string) string { return strings.ReplaceAll(configMap, "%s", name) }
 
-// Each manifest of the cluster's folder is applied, or it is said why not.
+// TestReadFolder checks that each manifest of the cluster's folder is applied or has a reason.
 func TestReadFolder(t *testing.T) {
 	t.Parallel()
 	f := repository(t, map[string]string{
@@ -93,7 +93,8 @@ func TestNewDelivery(t *testing.T) {
 	}
 }
 
-// A link that leads out of the repository is not followed.
+// TestReadFolderStaysInside checks that a link to a place outside the repository is not
+// followed.
 func TestReadFolderStaysInside(t *testing.T) {
 	t.Parallel()
 	f := repository(t, map[string]string{"platform/clusters/staging/kustomization.yaml": "resources: [link, ../../../outside.yaml]\n", "outside.yaml": manifest("outside")})

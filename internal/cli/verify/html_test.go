@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
-// htmlOf is the report as HTML, as it is and parsed.
+// htmlOf returns the report as HTML text and as a parsed document.
 func htmlOf(t *testing.T, r report) (string, *html.Node) {
 	t.Helper()
 	var out bytes.Buffer
@@ -31,7 +31,7 @@ func htmlOf(t *testing.T, r report) (string, *html.Node) {
 	return out.String(), node
 }
 
-// textOf is what a reader sees of a node.
+// textOf returns the visible text of a node.
 func textOf(n *html.Node) string {
 	var b strings.Builder
 	for d := range n.Descendants() {
@@ -69,7 +69,7 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// Whatever a tenant or a fleet has written is text in the page, and nothing else.
+// TestHTMLEscapes checks that the page escapes all text from tenants and fleets.
 func TestHTMLEscapes(t *testing.T) {
 	t.Parallel()
 	for _, hostile := range []string{
@@ -94,8 +94,8 @@ func TestHTMLEscapes(t *testing.T) {
 	}
 }
 
-// checkPage wants a page that asks nobody for anything, runs nothing, and can be read
-// with a screen reader.
+// checkPage checks that a page loads nothing, runs no script, and is readable with a screen
+// reader.
 func checkPage(t *testing.T, of string, node *html.Node) {
 	t.Helper()
 	level, ids := 0, map[string]bool{}
@@ -130,7 +130,7 @@ func checkPage(t *testing.T, of string, node *html.Node) {
 	}
 }
 
-// The page has no address of anybody, not even in its style.
+// TestHTMLAsksNobody checks that the page, including its style, refers to no external address.
 func TestHTMLAsksNobody(t *testing.T) {
 	t.Parallel()
 	f := attacked(catalog.GotThrough, catalog.Stopped)
@@ -144,7 +144,7 @@ func TestHTMLAsksNobody(t *testing.T) {
 	}
 }
 
-// Text and background differ enough in both colour schemes: WCAG 2.2, 1.4.3 asks for
+// TestHTMLContrast checks the contrast of text in both colour schemes: WCAG 2.2, 1.4.3 demands
 // 4.5 to 1.
 func TestHTMLContrast(t *testing.T) {
 	t.Parallel()
@@ -168,7 +168,7 @@ func TestHTMLContrast(t *testing.T) {
 	}
 }
 
-// luminance is the relative luminance of a colour: WCAG 2.2.
+// luminance returns the relative luminance of a colour as defined in WCAG 2.2.
 func luminance(t *testing.T, hexes []string) float64 {
 	t.Helper()
 	sum := 0.0

@@ -99,8 +99,8 @@ func (s *junitSuite) add(c junitCase) {
 	}
 }
 
-// fleetSuite says whether the cluster could be judged at all. It is there also
-// when all is well: a suite that vanishes is not noticed.
+// fleetSuite returns a suite that reports whether the cluster could be judged. The suite also
+// exists for a judged cluster, since CI does not notice a missing suite.
 func (c clusterReport) fleetSuite() junitSuite {
 	s := junitSuite{Name: c.Path, Time: fmt.Sprintf("%.3f", c.Seconds)}
 	test := func(name, trouble string) {

@@ -37,9 +37,9 @@ func TestJUnit(t *testing.T) {
 		"": {10, 1, 3, 3, 3},
 		// Complete, and not ready.
 		"clusters/staging": {2, 0, 1, 0, 2},
-		// One got through, one is not proven, one was stopped, one is not installed.
+		// One attack got through, one is not proven, one was stopped, and one is not installed.
 		"clusters/staging a": {4, 1, 1, 1, 4},
-		// The same, but what got through is accepted.
+		// The same, with the attack that got through accepted.
 		"clusters/staging b": {4, 0, 1, 2, 4},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -65,7 +65,8 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
-// Whatever went wrong, CI has a test that is not green.
+// TestJUnitIsNeverGreenByAccident checks that every problem of a run yields a failed test or
+// an error.
 func TestJUnitIsNeverGreenByAccident(t *testing.T) {
 	t.Parallel()
 	for reason, f := range map[string]findings{
@@ -164,7 +165,7 @@ func TestSARIF(t *testing.T) {
 	}
 }
 
-// The whole catalogue makes a valid file.
+// TestSARIFCatalogue checks that the complete catalogue yields a valid file.
 func TestSARIFCatalogue(t *testing.T) {
 	t.Parallel()
 	log, _ := sarif(t, report{}, catalog.Catalogue())
@@ -174,8 +175,8 @@ func TestSARIFCatalogue(t *testing.T) {
 	}
 }
 
-// checkSARIF checks what the schema of SARIF 2.1.0 and GitHub's documentation
-// demand of the parts that we write.
+// checkSARIF checks the demands of the SARIF 2.1.0 schema and GitHub's documentation on the
+// parts that we write.
 func checkSARIF(t *testing.T, log sarifLog) {
 	t.Helper()
 	if log.Version != "2.1.0" || !strings.Contains(log.Schema, "sarif") || len(log.Runs) != 1 {

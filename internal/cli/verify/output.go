@@ -38,14 +38,14 @@ func formNames() []string {
 	return names
 }
 
-// outputs are the forms that are asked for, and the file of each; one without a
-// file goes to the output.
+// outputs are the requested formats, each with its file. A format without a file goes to the
+// output.
 type outputs []output
 
 type output struct{ form, file string }
 
-// parseOutputs reads the values of -o, FORM or FORM=FILE. At most one has no
-// file, and if each has one, the text goes to the output.
+// parseOutputs parses the values of -o, FORM or FORM=FILE. At most one value may lack a file.
+// If all have files, it adds the text format on the output.
 func parseOutputs(values []string) (outputs, error) {
 	var all outputs
 	onOutput := false

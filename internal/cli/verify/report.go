@@ -67,11 +67,11 @@ type clusterReport struct {
 	Unmapped []string     `json:"unmapped,omitempty"`
 	Attacks  []attackMade `json:"attacks"`
 	Coverage coverage     `json:"coverage"`
-	// Patch is for the fleet's manifests and closes, together, all of what got
-	// through that there is a patch for.
+	// Patch is a patch for the fleet's manifests that closes all attacks that got through and have
+	// a patch.
 	Patch string `json:"patch,omitempty"`
 
-	// location is where findings are shown that no file of the fleet explains.
+	// location is the location of findings that have no file of their own.
 	location location
 }
 
@@ -85,11 +85,11 @@ type tenant struct {
 	ClusterAdmin bool     `json:"clusterAdmin,omitempty"`
 	// Like names the tenant of the same shape that was attacked in full.
 	Like string `json:"like,omitempty"`
-	// Why is the evidence that it is a tenant.
+	// Why is the evidence for the tenant.
 	Why []string `json:"why,omitempty"`
 }
 
-// platform is a namespace that is not a tenant's.
+// platform is a namespace of the platform.
 type platform struct {
 	Namespace string `json:"namespace"`
 	Why       string `json:"why"`
@@ -100,7 +100,7 @@ type notReady struct {
 	Reason string `json:"reason"`
 }
 
-// attackMade is an attack as a tenant, and what came of it.
+// attackMade is an attack as a tenant, with its outcome.
 type attackMade struct {
 	Key    string `json:"key"`
 	ID     string `json:"id"`
@@ -116,10 +116,10 @@ type attackMade struct {
 	Message  string `json:"message,omitempty"`
 	Evidence string `json:"evidence,omitempty"`
 	Fix      string `json:"fix,omitempty"`
-	// Patch is for the fleet's manifests and closes this alone.
+	// Patch is a patch for the fleet's manifests that closes this attack alone.
 	Patch  string `json:"patch,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Repeat are the commands by which people can repeat it, with an admin's kubeconfig.
+	// Repeat are the commands to repeat the attack with an admin's kubeconfig.
 	Repeat string `json:"repeat,omitempty"`
 	// Missing are controls that would have stopped it too, and are not there.
 	Missing    []string `json:"missing,omitempty"`
@@ -197,7 +197,7 @@ func (c *coverage) add(a attackMade) {
 	}
 }
 
-// cluster makes the report on a cluster.
+// cluster returns the report on a cluster.
 func (j judgement) cluster(f findings) clusterReport {
 	files := readFiles(f.fleet)
 	c := clusterReport{Path: f.path, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Read: f.read, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
@@ -230,8 +230,8 @@ func (j judgement) cluster(f findings) clusterReport {
 	return c
 }
 
-// stoppedAttacks returns the Kustomizations that did not apply and may hold more tenants: those that
-// are not a tenant's.
+// stoppedAttacks returns the Kustomizations of the platform that did not apply and may hold
+// more tenants.
 func (c clusterReport) stoppedAttacks() []string {
 	var all []string
 	for _, n := range c.NotReady {
@@ -244,8 +244,8 @@ func (c clusterReport) stoppedAttacks() []string {
 	return all
 }
 
-// alike repeats what got through for the tenants of the same shape, each of
-// which may have accepted it or not.
+// alike copies an attack that got through to the tenants of the same shape. The baseline is
+// applied to each copy.
 func alike(made attackMade, r catalog.Report) []attackMade {
 	var all []attackMade
 	for _, t := range r.Tenants {
@@ -301,7 +301,7 @@ func newAttackMade(tried catalog.Result) attackMade {
 	return made
 }
 
-// err returns the error with the exit code.
+// err returns the error with the exit code of the verdict.
 func (r report) err() error {
 	switch r.Verdict {
 	case verdictUnsafe:

@@ -22,8 +22,8 @@ var today = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func day(offset int) time.Time { return today.Truncate(24*time.Hour).AddDate(0, 0, offset) }
 
-// attacked are findings with the given outcomes, for tenants a and b, of which
-// the first has cluster-admin.
+// attacked returns findings with the given outcomes, for tenants a and b. Tenant a has
+// cluster-admin.
 func attacked(outcomes ...catalog.Outcome) findings {
 	f := findings{path: "clusters/staging", took: 1500 * time.Millisecond}
 	f.attacks = catalog.Report{
@@ -52,7 +52,7 @@ func attacked(outcomes ...catalog.Outcome) findings {
 	return f
 }
 
-// one is the report on one cluster.
+// one returns a report on one cluster.
 func one(j judgement, f findings) report {
 	j.now = today
 	return j.report([]clusterReport{j.cluster(f)}, f.took)
@@ -110,8 +110,8 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// A deep attack is tried as the first tenant of a shape only; what it finds
-// holds for the others, who may have accepted less.
+// TestAlike checks that the result of a deep attack, which runs only as the first tenant of a
+// shape, also holds for the other tenants, even if their baseline entries differ.
 func TestAlike(t *testing.T) {
 	t.Parallel()
 	f := attacked(catalog.GotThrough)
@@ -152,7 +152,7 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// layered are findings of every kind.
+// layered returns findings of every kind.
 func layered() findings {
 	f := attacked(catalog.Stopped, catalog.NotProven, catalog.GotThrough, catalog.NotInstalled)
 	f.attacks.Results[0].Finding.Missing = []string{"policy on it"}
@@ -249,8 +249,8 @@ func TestTextOfSeveral(t *testing.T) {
 	}
 }
 
-// A run without tenants says in one sentence what was looked for, and one that broke off
-// begins with why.
+// TestTextBeginsWithTheCause checks that a run without tenants says in one sentence what
+// verify looked for, and that an aborted run begins with the reason.
 func TestTextBeginsWithTheCause(t *testing.T) {
 	t.Parallel()
 	waiting := attacked(catalog.GotThrough)
@@ -296,7 +296,7 @@ func TestTextGroupsTenants(t *testing.T) {
 	}
 }
 
-// Nothing is cut off at any width of a terminal.
+// TestTextWraps checks that no text is cut off at any terminal width.
 func TestTextWraps(t *testing.T) {
 	t.Parallel()
 	f := attacked(catalog.GotThrough, catalog.NotProven, catalog.Stopped)
@@ -372,8 +372,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// The patch is printed as it is applied, once, and each finding has its own for
-// machines.
+// TestPatch checks that the combined patch is printed once, ready to apply, and that each
+// finding has its own patch in machine formats.
 func TestPatch(t *testing.T) {
 	t.Parallel()
 	const alone, both = "--- a/one\n+++ b/one\n@@ -1 +1 @@\n-a\n+b\n", "--- a/both\n+++ b/both\n@@ -1 +1 @@\n-a\n+c\n"

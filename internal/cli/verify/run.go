@@ -33,8 +33,8 @@ type verification struct {
 	before *report
 }
 
-// run reports on the output stream and into files; how it goes is shown on the
-// error stream. Whatever happens once it has begun, there is a report.
+// run writes the report to the output and to files, and shows the progress on the error
+// stream. Once it has started, it always writes a report.
 func (v *verification) run(ctx context.Context) error {
 	began := time.Now()
 	var clusters []clusterReport
@@ -49,7 +49,7 @@ func (v *verification) run(ctx context.Context) error {
 		clusters = append(clusters, v.cluster(ctx, path))
 	}
 	if v.display.Screen.Interactive {
-		v.display.Println("") // between how it went and what came of it
+		v.display.Println("") // separates the progress from the report
 	}
 	r := v.judgement.report(clusters, time.Since(began))
 	r.before = v.before
@@ -84,8 +84,8 @@ func (v *verification) cluster(ctx context.Context, path string) clusterReport {
 	return v.judgement.cluster(f)
 }
 
-// runCluster starts the cluster, attacks it and stops it. It refuses a fleet whose Flux would
-// not be the cluster's: the verdict would be about other flags.
+// runCluster starts the cluster, attacks it and stops it. It rejects a fleet whose Flux would
+// differ from the cluster's: the verdict would describe other flags.
 func (v *verification) runCluster(ctx context.Context, opts localcluster.Options, f *findings) error {
 	if err := layout.CheckOperator(opts.Fleet, opts.Path); err != nil {
 		return err
@@ -102,30 +102,29 @@ func (v *verification) runCluster(ctx context.Context, opts localcluster.Options
 	return err
 }
 
-// errInterrupted is said of a cluster whose run a signal ended.
+// errInterrupted is the error of a cluster whose run a signal ended.
 var errInterrupted = errors.New("interrupted")
 
-// findings are what came of running one cluster.
+// findings are the results of the run of one cluster.
 type findings struct {
 	path string
 	// fleet is nil if the cluster did not start.
 	fleet *layout.Fleet
-	// failures are the objects that did not become ready, unmapped the
-	// addresses that the fleet asked for in vain.
+	// failures are the objects that did not become ready, unmapped the requested addresses without
+	// a mapping.
 	failures []flux.Finding
 	unmapped []string
 	// read reports which manifests in the cluster's folder were applied.
 	read    *folderRead
 	attacks catalog.Report
-	// patch is for the fleet's manifests; see [autofix.Annotate].
+	// patch is a patch for the fleet's manifests; see [autofix.Annotate].
 	patch string
-	// err says why the run broke off.
+	// err is the reason why the run was aborted.
 	err  error
 	took time.Duration
 }
 
-// attack waits for the fleet and attacks it. When the context ends, or the
-// cluster by itself, so does everything, at once.
+// attack waits for the fleet and attacks it. It stops when the context or the cluster ends.
 func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster, f *findings) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -174,7 +173,7 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 			step.Update(fmt.Sprintf("%d tried, %d got through, last %s as %s", tried, through, r.Attack.Key(), r.Tenant))
 		},
 	})
-	// Attacks on a cluster that was not there are no attacks, however they ended.
+	// Without a control plane, the outcomes of the attacks prove nothing.
 	if lost := answers(ctx, cluster); lost != nil {
 		err = lost
 	}
@@ -190,12 +189,12 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 	return nil
 }
 
-// answerPatience bounds the wait for a control plane that does not answer: it is
-// much longer than the pauses between the restarts after which one is given up, since
-// on a busy machine each of these takes its time too.
+// answerPatience is the timeout for a control plane that does not answer. It is much longer
+// than all pauses between the restarts of a component, since each restart also takes time on a
+// busy machine.
 const answerPatience = 90 * time.Second
 
-// answers waits until the API server answers. The error is why it does not.
+// answers waits until the API server answers, and returns an error if it does not.
 func answers(ctx context.Context, cluster *localcluster.Cluster) error {
 	kube, err := kubernetes.NewForConfig(cluster.REST)
 	if err != nil {

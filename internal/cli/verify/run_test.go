@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/process"
 )
 
-// Why a control plane was given up is said, rather than that it does not answer: that
-// has to be known by then.
+// TestAnswerPatience checks that answerPatience exceeds the restarts of a component, so that
+// verify reports why the control plane failed and not only that it does not answer.
 func TestAnswerPatience(t *testing.T) {
 	t.Parallel()
 	var pauses time.Duration

@@ -12,10 +12,9 @@ import (
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
-// The part of SARIF 2.1.0 (OASIS Standard, 27 March 2020) that a report needs.
-// A library for it brings all of its types and a validator of its schema, which
-// does not know what viewers ask for: rule indexes, fingerprints, relative paths.
-// So these few types are our own, and the tests check both.
+// These types are the part of SARIF 2.1.0 (OASIS Standard, 27 March 2020) that a report needs.
+// A library would add all types and a schema validator, but the validator does not check the
+// demands of viewers: rule indexes, fingerprints and relative paths. The tests check both.
 type sarifLog struct {
 	Schema  string     `json:"$schema"`
 	Version string     `json:"version"`
@@ -118,7 +117,7 @@ const (
 	levelNote    = "note"
 )
 
-// ruleNotReady is the rule for what cannot be judged because it does not run.
+// ruleNotReady is the rule for objects that do not run and so cannot be judged.
 const ruleNotReady = "not-ready"
 
 const (

@@ -12,14 +12,14 @@ import (
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
-// page is the report for people while it is written, worst first.
+// page writes the report as text.
 type page struct {
 	strings.Builder
 	screen *ui.Screen
 	all    bool
 }
 
-// indent is what lines below a heading are moved by.
+// indent is the indentation of lines below a heading.
 const indent = 2
 
 // writeText writes the report as text: first the reasons why it could not reach a
@@ -92,7 +92,7 @@ func (p *page) heading(mark string, colour ui.Colour, text string) {
 	p.WriteString(p.screen.Wrap(p.screen.Paint(colour, mark+":")+" ", indent, text))
 }
 
-// detail is a line below a heading.
+// detail writes a line below a heading.
 func (p *page) detail(name, text string) {
 	if name != "" {
 		name += ": "
@@ -148,7 +148,7 @@ func (c clusterReport) causesFirst() []notReady {
 	return sorted
 }
 
-// gotThrough lists what got through once for all tenants it got through for.
+// gotThrough lists the attacks that got through, each once for all its tenants.
 func (p *page) gotThrough(c clusterReport) {
 	for _, g := range c.grouped(isThrough) {
 		a := g.first
@@ -212,8 +212,8 @@ func (p *page) notProven(c clusterReport) {
 	}
 }
 
-// notInstalled lists the parts that are not installed, and so could not be attacked,
-// which proves nothing.
+// notInstalled lists the parts that are not installed. They could not be attacked, so nothing
+// is proven about them.
 func (p *page) notInstalled(c clusterReport) {
 	groups := c.absent()
 	if len(groups) == 0 {
@@ -290,7 +290,7 @@ func (p *page) accepted(c clusterReport) {
 	}
 }
 
-// stopped says which control stopped which attacks.
+// stopped lists the controls with the attacks that each stopped.
 func (p *page) stopped(c clusterReport) {
 	groups := c.grouped(func(a attackMade) bool { return a.Outcome == string(catalog.Stopped) })
 	if len(groups) == 0 {
@@ -331,7 +331,8 @@ func (p *page) stopped(c clusterReport) {
 	}
 }
 
-// tenants lists the tenants, and those that were attacked in full.
+// tenants lists the tenants that were attacked in full, each with the tenants of the same
+// rights. If the run was aborted, it lists all tenants.
 func (p *page) tenants(c clusterReport) {
 	if len(c.Tenants) == 0 {
 		return
@@ -357,8 +358,8 @@ func (p *page) tenants(c clusterReport) {
 	}
 }
 
-// platform lists the namespaces that were not attacked, and the Kustomizations that may hold more
-// tenants.
+// platform lists the namespaces that were not attacked, and the Kustomizations that may hold
+// more tenants.
 func (p *page) platform(c clusterReport) {
 	if len(c.Platform) > 0 {
 		p.WriteString("\n")

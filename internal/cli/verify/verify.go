@@ -1,6 +1,6 @@
-// Package verify is the command `tenure verify`: it runs a fleet on a local cluster,
-// attacks it as each of its tenants, and reports the attacks that got through: for people
-// (text.go, html.go), for programs (JSON), and for CI (junit.go, sarif.go, compare.go).
+// Package verify implements `tenure verify`: it runs a fleet on a local cluster, attacks it as
+// each of its tenants, and reports the attacks that got through: for people (text.go,
+// html.go), for programs (JSON), and for CI (junit.go, sarif.go, compare.go).
 package verify
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
-// These are the exit codes for an unsafe fleet, for a fleet without a verdict, and for
-// wrong usage or input, with which verify runs nothing.
+// Exit codes for an unsafe fleet, for a fleet without a verdict, and for wrong usage or input;
+// in the last case verify runs nothing.
 const (
 	exitUnsafe   = 1
 	exitUnjudged = 2
