@@ -66,7 +66,7 @@ func profilesWithout(fleet fs.FS, address string) ([]string, error) {
 		}
 		objects, err := flux.ReadObjects(content)
 		if err != nil {
-			return nil //nolint:nilerr // a template, perhaps: building the fleet reports the error
+			return nil //nolint:nilerr // a template of something else: whoever builds the fleet says what is wrong
 		}
 		for _, o := range objects {
 			p := v1alpha1.TenancyProfile{}

@@ -33,23 +33,23 @@ const Namespace = "flux-system"
 // overwrite them.
 var ErrRefused = errors.New("is not overwritten")
 
-// ErrFollows says that the cluster follows something else, or has another Flux.
+// ErrFollows reports that the cluster follows another repository or has another Flux.
 var ErrFollows = errors.New("the cluster is taken")
 
-// ErrTimeout says that the cluster did not follow the repository in time.
+// ErrTimeout reports that the cluster did not follow the repository in time.
 var ErrTimeout = errors.New("the cluster does not follow the repository yet")
 
-// Options say what to bootstrap.
+// Options configure a bootstrap.
 type Options struct {
 	// Remote is the repository as this program reaches it, with credentials
 	// that may push.
 	Remote gitrepo.Remote
 	// Path is the cluster's folder in it, slash separated.
 	Path string
-	// Components are the controllers, as Flux names them; nil means those that
-	// the fleet has, and [DefaultComponents] in a new one.
+	// Components are the controllers, by Flux's names. Nil keeps the fleet's controllers; a new
+	// fleet gets [DefaultComponents].
 	Components []string
-	// Profile is what `tenure profile` is told.
+	// Profile are the options of `tenure profile`.
 	Profile lockdown.Options
 	// Author is the author of the commit, and Appendix a text below its message.
 	Author   gitrepo.Author
@@ -73,8 +73,8 @@ type Options struct {
 	Step func(name string) (progress func(string), done func(error))
 	// Note is called with messages for the user.
 	Note func(string)
-	// DeployKey is told a public key that the Git host has to know for reading,
-	// and returns when it does.
+	// DeployKey is called with the public key that the Git host has to grant read access. It
+	// returns when the host has the key.
 	DeployKey func(ctx context.Context, public string) error
 }
 
@@ -85,7 +85,7 @@ type bootstrapper struct {
 	kube   client.Client
 	disco  discovery.DiscoveryInterface
 
-	// temp holds the clones.
+	// temp is the folder of the clones.
 	temp     string
 	clone    *gitrepo.Clone
 	planned  planned
@@ -94,7 +94,7 @@ type bootstrapper struct {
 	live root
 	// objects are the objects that the fleet's folder of Flux builds.
 	objects manifests
-	// newKey is the public key that the host has to be told of.
+	// newKey is the public key that the Git host needs.
 	newKey   string
 	progress func(string)
 }
@@ -200,9 +200,9 @@ func (b *bootstrapper) message() string {
 	return message
 }
 
-// manifests are what Flux's folder builds.
+// manifests are the objects that Flux's folder builds.
 type manifests struct {
-	// flux are Flux's own, sync what makes it look at the repository.
+	// flux are Flux's own objects; sync are the objects that connect Flux with the repository.
 	flux, sync []*unstructured.Unstructured
 }
 

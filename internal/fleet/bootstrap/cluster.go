@@ -25,8 +25,7 @@ import (
 // this user.
 var ErrCluster = errors.New("the cluster cannot be bootstrapped")
 
-// root are the objects that make Flux look at a repository; nil where they are not
-// there.
+// root has the objects that connect Flux with a repository; nil for missing objects.
 type root struct{ source, kustomization *unstructured.Unstructured }
 
 func text(o *unstructured.Unstructured, fields ...string) string {
@@ -37,7 +36,7 @@ func text(o *unstructured.Unstructured, fields ...string) string {
 	return s
 }
 
-// other returns the repository that the root follows, if it follows another one.
+// other returns the repository that the root follows if it is another one, and otherwise "".
 func (r root) other(url, branch, folder string) string {
 	address, at := text(r.source, "spec", "url"), text(r.kustomization, "spec", "path")
 	if address == "" && at == "" {
@@ -51,11 +50,11 @@ func (r root) other(url, branch, folder string) string {
 	return fmt.Sprintf("%s of branch %s of %s", at, text(r.source, "spec", "ref", "branch"), address)
 }
 
-// applied says that Flux has applied the repository, and with it itself.
+// applied reports whether Flux has applied the repository, and so its own manifests.
 func (r root) applied() bool { return text(r.kustomization, "status", "lastAppliedRevision") != "" }
 
-// checkCluster refuses a cluster in which the later steps would fail or overwrite
-// something.
+// checkCluster returns an error for a cluster in which the later steps would fail or overwrite
+// existing objects.
 func (b *bootstrapper) checkCluster(ctx context.Context) error {
 	// This is the first check: a user without the right to install must not learn the
 	// results of the others.
@@ -84,7 +83,7 @@ func (b *bootstrapper) checkCluster(ctx context.Context) error {
 	return b.checkFlux(ctx)
 }
 
-// get reads a root object; nil if it or its kind is not there.
+// get returns a root object, or nil if the object or its kind is missing.
 func (b *bootstrapper) get(ctx context.Context, kind flux.Kind) (*unstructured.Unstructured, error) {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(kind.GroupVersionKind())
@@ -152,8 +151,8 @@ func (b *bootstrapper) install(ctx context.Context) error {
 	return nil
 }
 
-// applySync applies the root objects and what else makes Flux look at the
-// repository, where something is missing or says something else.
+// applySync applies the root objects and the other objects that connect Flux with the
+// repository, if any is missing or differs.
 func (b *bootstrapper) applySync(ctx context.Context) error {
 	differs := !b.live.applied()
 	for _, o := range b.objects.sync {
@@ -170,12 +169,12 @@ func (b *bootstrapper) applySync(ctx context.Context) error {
 	return nil
 }
 
-// covers says whether a live object has the spec that is wanted.
+// covers reports whether a live object has the wanted spec.
 func covers(live, wanted *unstructured.Unstructured) bool {
 	return live != nil && within(wanted.Object["spec"], live.Object["spec"])
 }
 
-// within says whether every field of one value is the same in the other.
+// within reports whether whole has every field of part, with the same value.
 func within(part, whole any) bool {
 	fields, ok := part.(map[string]any)
 	if !ok {

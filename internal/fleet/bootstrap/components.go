@@ -10,24 +10,23 @@ import (
 	"github.com/tenure-dev/tenure/config"
 )
 
-// ErrComponents says that a set of controllers cannot be installed.
+// ErrComponents reports that a set of controllers cannot be installed.
 var ErrComponents = errors.New("cannot install these components")
 
-// required are the controllers without which nothing follows a repository.
+// required are the controllers that Flux needs to follow a repository.
 var required = []string{"source-controller", "kustomize-controller"}
 
 // knownComponents are all controllers that Tenure carries the manifests of, in the order
 // in which Flux writes them.
 var knownComponents = append(DefaultComponents(), "image-reflector-controller", "image-automation-controller")
 
-// DefaultComponents are the controllers that Flux installs unless it is told
-// otherwise.
+// DefaultComponents returns the controllers that Flux installs by default.
 func DefaultComponents() []string {
 	return []string{"source-controller", "kustomize-controller", "helm-controller", "notification-controller"}
 }
 
-// CheckComponents says whether the controllers can be installed. The error is
-// [ErrComponents].
+// CheckComponents returns an error that wraps [ErrComponents] if the controllers cannot be
+// installed.
 func CheckComponents(names []string) error {
 	for _, name := range names {
 		if !slices.Contains(knownComponents, name) {
@@ -49,7 +48,7 @@ var (
 	eventsAddress    = regexp.MustCompile(`(?m)^( +- --events-addr=).*$`)
 )
 
-// Version is the version of Flux that Tenure carries, such as v2.9.5.
+// Version returns the version of Flux in this program, such as v2.9.5.
 func Version() string { return versionOf(string(config.FluxComponents())) }
 
 func versionOf(text string) string { return first(headerVersion, text) }
@@ -133,7 +132,8 @@ func chooseComponents(file, before string, wanted []string) (string, error) {
 	return "", fmt.Errorf("%s %w: it is %s%s, and not what this program would write, which is Flux %s", file, ErrRefused, was, different(before, components(sorted(has))), Version())
 }
 
-// different says in how much two texts differ.
+// different returns a text about the lines of before that after lacks, or "" if there are
+// none.
 func different(before, after string) string {
 	has := map[string]bool{}
 	for line := range strings.Lines(after) {

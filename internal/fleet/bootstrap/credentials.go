@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 )
 
-// giveCredentials writes the Secret with which the cluster reads the repository. A
-// key that was made before is kept: the Git host may know it by now.
+// giveCredentials writes the Secret with which the cluster reads the repository. It keeps an
+// existing key, which the Git host may already have.
 func (b *bootstrapper) giveCredentials(ctx context.Context) error {
 	var live corev1.Secret
 	err := b.kube.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: b.SecretName}, &live)
@@ -75,7 +75,7 @@ func (b *bootstrapper) clearSecret(ctx context.Context, there bool, live corev1.
 	return nil
 }
 
-// keyPair is the one in the cluster, or a new one.
+// keyPair returns the key pair in the cluster, or a new one.
 func (b *bootstrapper) keyPair(live map[string][]byte) (gitauth.KeyPair, error) {
 	if private := live["identity"]; len(private) > 0 {
 		pair, err := gitauth.ParseKey(private, string(live["password"]))
@@ -90,8 +90,8 @@ func (b *bootstrapper) keyPair(live map[string][]byte) (gitauth.KeyPair, error) 
 	return gitauth.Generate(b.Key)
 }
 
-// tellKey has the public key added to the Git host. Where the cluster reads the
-// repository already, the host knows it.
+// tellKey gives the user the public key to add to the Git host. It does nothing if the cluster
+// already reads the repository, since the host has the key then.
 func (b *bootstrapper) tellKey(ctx context.Context) error {
 	if b.newKey == "" {
 		return nil

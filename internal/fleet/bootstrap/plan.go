@@ -33,11 +33,11 @@ const (
 type planned struct {
 	// files are by path, sorted.
 	files []string
-	// isNew says that the fleet had no manifests of Flux before.
+	// isNew reports that the fleet had no Flux manifests before.
 	isNew bool
 }
 
-// CheckPath says whether a folder of the repository can be a cluster's.
+// CheckPath returns an error if a folder of the repository cannot be the folder of a cluster.
 func CheckPath(name string) error {
 	clean := path.Clean(filepath.ToSlash(name))
 	switch {
@@ -51,8 +51,8 @@ func CheckPath(name string) error {
 	return nil
 }
 
-// plan writes the fleet's files into the clone, and builds them as Flux will: what
-// cannot be built is not pushed.
+// plan writes the fleet's files into the clone and builds them as Flux does, so that files
+// that do not build are not pushed.
 func (b *bootstrapper) plan(context.Context) error {
 	system := path.Join(b.Path, Namespace)
 	before, err := b.read(system)
@@ -132,7 +132,7 @@ func (b *bootstrapper) write(plan *lockdown.Plan, changed map[string]bool) error
 	return plan.Write(b.clone.Dir)
 }
 
-// ownFiles are the files that Flux's bootstrap writes, as they should be.
+// ownFiles returns the wanted contents of the files that Flux's bootstrap writes.
 func (b *bootstrapper) ownFiles(system string, before map[string]string) (map[string]string, error) {
 	name := path.Join(system, componentsFile)
 	manifests, err := chooseComponents(name, before[name], b.Components)

@@ -98,7 +98,7 @@ func TestChooseComponents(t *testing.T) {
 	}
 }
 
-// folder is a bootstrapper whose clone is a folder with these files.
+// folder returns a bootstrapper whose clone is a folder with these files.
 func folder(t *testing.T, files map[string]string) *bootstrapper {
 	t.Helper()
 	b := &bootstrapper{Options: Options{
@@ -167,7 +167,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// What a person has added to the root stays, also when the cluster moves to SSH.
+// TestPlanOfAnotherSync checks that additions of people to the root objects stay, even if the
+// cluster moves to SSH.
 func TestPlanOfAnotherSync(t *testing.T) {
 	t.Parallel()
 	const file = "clusters/staging/flux-system/" + syncFile
@@ -234,7 +235,8 @@ func TestPlanBehindALink(t *testing.T) {
 	}
 }
 
-// Somebody pushes between the clone and the push: nothing of theirs is lost.
+// TestPublishAfterAnother pushes another commit between the clone and the push, and checks
+// that it is not lost.
 func TestPublishAfterAnother(t *testing.T) {
 	t.Parallel()
 	remote := serve(t)

@@ -54,10 +54,10 @@ func (b *bootstrapper) wait(ctx context.Context) error {
 	return fmt.Errorf("%w after %s: %s", ErrTimeout, b.Timeout, missing)
 }
 
-// wanted is the revision that was pushed, as Flux writes it.
+// wanted returns the pushed revision in Flux's format.
 func (b *bootstrapper) wanted() string { return b.Remote.Branch + "@sha1:" + b.revision }
 
-// missing returns the first object that is not ready, or "", and a failure of it.
+// missing returns the first object that is not ready, or "", and its failure.
 func (b *bootstrapper) missing(rows []flux.Row, before string) (missing, failed string) {
 	byRef := map[flux.Ref]flux.Row{}
 	for _, row := range rows {

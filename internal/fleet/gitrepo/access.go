@@ -22,10 +22,10 @@ import (
 // sshTimeout bounds the connection and the handshake.
 const sshTimeout = 30 * time.Second
 
-// ErrNoAgent says that there is neither an SSH key nor an agent that has one.
+// ErrNoAgent reports that there is neither an SSH key nor an agent with a key.
 var ErrNoAgent = errors.New("there is no SSH key and no SSH agent")
 
-// access is how a host is spoken to.
+// access holds the means of access to a host.
 type access struct {
 	// method is nil without credentials.
 	method transport.AuthMethod
@@ -101,21 +101,21 @@ func hostKeys(text []byte) ([]ssh.PublicKey, error) {
 	return keys, nil
 }
 
-// sshMethod logs in with keys, at a host of which the keys are known. It
-// implements go-git's ssh.AuthMethod.
+// sshMethod authenticates with keys at a host with known keys. It implements go-git's
+// ssh.AuthMethod.
 type sshMethod struct {
 	user  string
 	login ssh.AuthMethod
 	hosts []ssh.PublicKey
 }
 
-// Name is part of go-git's AuthMethod.
+// Name implements go-git's AuthMethod.
 func (*sshMethod) Name() string { return "ssh-public-keys" }
 
-// String is part of go-git's AuthMethod.
+// String implements go-git's AuthMethod.
 func (m *sshMethod) String() string { return "user: " + m.user + ", " + m.Name() }
 
-// ClientConfig is part of go-git's AuthMethod.
+// ClientConfig implements go-git's AuthMethod.
 func (m *sshMethod) ClientConfig() (*ssh.ClientConfig, error) {
 	return &ssh.ClientConfig{
 		User: m.user, Auth: []ssh.AuthMethod{m.login}, Timeout: sshTimeout,
@@ -129,8 +129,8 @@ func (m *sshMethod) ClientConfig() (*ssh.ClientConfig, error) {
 	}, nil
 }
 
-// algorithms are those of the known keys: a host with several keys must show one
-// of these. SHA-1 is left out.
+// algorithms returns the algorithms of the known keys, without SHA-1. They make a host with
+// several keys present one of these.
 func (m *sshMethod) algorithms() []string {
 	var all []string
 	for _, key := range m.hosts {

@@ -1,9 +1,9 @@
-// Package gitrepo changes a branch of a remote Git repository: it clones it into
-// a folder, commits files, and pushes without ever replacing what somebody else
-// has pushed. It needs no git program, and reads none of its configuration.
+// Package gitrepo changes a branch of a remote Git repository: it clones the repository into a
+// folder, commits files, and pushes without replacing commits of other users. It needs no git
+// program, and ignores the configuration of git.
 //
-// Proxies are those of the environment: HTTP_PROXY, HTTPS_PROXY and NO_PROXY for
-// HTTP, ALL_PROXY for SSH.
+// It uses the proxies of the environment: HTTP_PROXY, HTTPS_PROXY and NO_PROXY for HTTP,
+// ALL_PROXY for SSH.
 package gitrepo
 
 import (
@@ -28,30 +28,30 @@ import (
 )
 
 var (
-	// ErrCredentials says that the host does not take the credentials, or that
-	// they may not do what was asked for.
+	// ErrCredentials reports that the host rejects the credentials, or that they do not allow the
+	// operation.
 	ErrCredentials = errors.New("the credentials are refused")
-	// ErrNotFound says that there is no repository at the address. Many hosts
-	// say so too when the credentials may not read it.
+	// ErrNotFound reports that there is no repository at the address. Many hosts return this error
+	// also if the credentials lack read access.
 	ErrNotFound = errors.New("the repository is not found")
-	// ErrUnreachable says that nobody answers at the address, or not as a host
-	// of Git repositories would.
+	// ErrUnreachable reports that no host answers at the address, or that the answer is not from a
+	// Git host.
 	ErrUnreachable = errors.New("the host cannot be reached")
-	// ErrHostKey says that the host has another SSH key than the known ones.
+	// ErrHostKey reports that the SSH key of the host is not a known one.
 	ErrHostKey = errors.New("the host has another key than the known ones")
-	// ErrOutrun says that a push was refused because somebody else has pushed
-	// to the branch since the clone.
+	// ErrOutrun reports that a push was rejected because another client has pushed to the branch
+	// since the clone.
 	ErrOutrun = errors.New("somebody else has pushed to the branch meanwhile")
-	// ErrDeclined says that the host did not take a push for a reason of its
-	// own, such as a protected branch.
+	// ErrDeclined reports that the host rejected a push for another reason, such as a protected
+	// branch.
 	ErrDeclined = errors.New("the host declines the push")
 )
 
 const origin = git.DefaultRemoteName
 
-// Hosts that speak version 2 of the protocol alone (Azure DevOps, CodeCommit)
-// want capabilities that go-git leaves out by default since it has them only in
-// part. A full clone needs no more than that part; Flux's package does the same.
+// Hosts that support only version 2 of the protocol (Azure DevOps, CodeCommit) require
+// capabilities that go-git disables by default, since it implements them only in part. A full
+// clone needs no more than that part; Flux's package does the same.
 func init() {
 	transport.UnsupportedCapabilities = []capability.Capability{capability.ThinPack}
 }
@@ -62,8 +62,8 @@ type Remote struct {
 	URL string
 	// Branch is a branch, which need not exist.
 	Branch string
-	// Credentials are what the host asks for. With ssh, KnownHosts must be
-	// there; without a Key the SSH agent of the environment is asked.
+	// Credentials are the credentials for the host. For SSH, KnownHosts must be set; without a
+	// Key, the SSH agent of the environment is used.
 	Credentials gitauth.Credentials
 }
 
@@ -77,9 +77,8 @@ type Clone struct {
 	access *access
 }
 
-// Open clones the branch into an empty folder. A branch that does not exist
-// begins as the default branch is; in an empty repository it begins with nothing.
-// The errors are those of this package.
+// Open clones the branch into an empty folder. A new branch starts at the default branch, or
+// without commits in an empty repository. The errors wrap the error values of this package.
 func Open(ctx context.Context, remote Remote, dir string) (*Clone, error) {
 	access, err := newAccess(ctx, remote)
 	if err != nil {
@@ -115,8 +114,8 @@ func (c *Clone) fetch(ctx context.Context) error {
 	return tree.Checkout(&git.CheckoutOptions{Branch: branch, Create: true})
 }
 
-// start finds what the branch begins with: itself, the default branch, or, in a
-// repository that is empty, "".
+// start returns the branch to start from: the branch itself, the default branch, or "" in an
+// empty repository.
 func (c *Clone) start(ctx context.Context) (plumbing.ReferenceName, error) {
 	remote := git.NewRemote(memory.NewStorage(), &config.RemoteConfig{Name: origin, URLs: []string{c.remote.URL}})
 	refs, err := remote.ListContext(ctx, &git.ListOptions{Auth: c.access.method, CABundle: c.remote.Credentials.CA})
@@ -140,7 +139,7 @@ func (c *Clone) start(ctx context.Context) (plumbing.ReferenceName, error) {
 	return "", fmt.Errorf("%w: it has neither a branch %s nor a default branch to begin it with", ErrNotFound, c.remote.Branch)
 }
 
-// init begins a repository of which the remote has nothing yet.
+// init creates a local repository for an empty remote.
 func (c *Clone) init(branch plumbing.ReferenceName) error {
 	repo, err := git.PlainInitWithOptions(c.Dir, &git.PlainInitOptions{InitOptions: git.InitOptions{DefaultBranch: branch}})
 	if err != nil {
@@ -151,7 +150,7 @@ func (c *Clone) init(branch plumbing.ReferenceName) error {
 	return err
 }
 
-// Close ends what asks the SSH agent. The folder stays.
+// Close closes the connection to the SSH agent. It keeps the folder.
 func (c *Clone) Close() error {
 	if c.access == nil {
 		return nil
@@ -159,8 +158,8 @@ func (c *Clone) Close() error {
 	return c.access.close()
 }
 
-// Head is the commit that is checked out, as hexadecimal digits, or "" in a
-// repository without commits.
+// Head returns the hash of the current commit in hexadecimal, or "" in a repository without
+// commits.
 func (c *Clone) Head() string {
 	head, err := c.repo.Head()
 	if err != nil {
@@ -169,11 +168,11 @@ func (c *Clone) Head() string {
 	return head.Hash().String()
 }
 
-// Author is who a commit is by.
+// Author is the author of a commit.
 type Author struct{ Name, Email string }
 
-// Commit commits files of the folder as they are, those that are gone as well.
-// Names are slash separated and relative to the folder.
+// Commit commits the current content of files, including deletions. Names are slash separated
+// and relative to the folder.
 func (c *Clone) Commit(files []string, by Author, message string) error {
 	tree, err := c.repo.Worktree()
 	if err != nil {
@@ -196,8 +195,8 @@ func (c *Clone) Commit(files []string, by Author, message string) error {
 	return nil
 }
 
-// Push pushes what was committed. The error is [ErrOutrun] when the branch is
-// not what was cloned any more; nothing has changed then.
+// Push pushes the commits. The error is [ErrOutrun] if the branch has changed since the clone;
+// then the push changes nothing.
 func (c *Clone) Push(ctx context.Context) error {
 	branch := plumbing.NewBranchReferenceName(c.remote.Branch)
 	err := c.repo.PushContext(ctx, &git.PushOptions{
@@ -210,13 +209,13 @@ func (c *Clone) Push(ctx context.Context) error {
 	return fmt.Errorf("cannot push to %s: %w", c.remote.URL, explain(err))
 }
 
-// outrun are the words with which hosts, and go-git itself, refuse a push that
-// does not begin where the branch is. There is no code for it.
+// outrun are the messages with which hosts, and go-git itself, reject a push that does not
+// start at the head of the branch. There is no code for this case.
 var outrun = []string{
 	"non-fast-forward", "fetch first", "failed to update ref", "cannot lock ref", "already exists", "stale info", "incorrect old value",
 }
 
-// explain gives an error of go-git's its meaning.
+// explain wraps an error of go-git in an error of this package.
 func explain(err error) error {
 	if unexpected := (*plumbing.UnexpectedError)(nil); errors.As(err, &unexpected) {
 		err = unexpected.Err
@@ -246,8 +245,8 @@ func explain(err error) error {
 	return err
 }
 
-// CheckBranch says whether a name can be a branch's, as git-check-ref-format(1)
-// says.
+// CheckBranch returns an error if a name is not a valid branch name by the rules of
+// git-check-ref-format(1).
 func CheckBranch(name string) error {
 	if err := plumbing.NewBranchReferenceName(name).Validate(); name == "" || strings.HasPrefix(name, "-") || err != nil {
 		return fmt.Errorf("%q is not the name of a branch", name)

@@ -85,7 +85,7 @@ func open(t *testing.T, remote Remote) *Clone {
 	return c
 }
 
-// add commits one file and returns what pushing it comes to.
+// add commits one file, pushes it, and returns the error of the push.
 func add(t *testing.T, c *Clone, name, content string) error {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(c.Dir, name), []byte(content), 0o600); err != nil {
@@ -97,7 +97,7 @@ func add(t *testing.T, c *Clone, name, content string) error {
 	return c.Push(t.Context())
 }
 
-// The life of a repository, from nothing.
+// TestPush starts with an empty repository and pushes several commits.
 func TestPush(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -227,7 +227,7 @@ func TestSSH(t *testing.T) {
 	}
 }
 
-// A host that knows nobody.
+// TestSSHRefused connects to a host that rejects every client.
 func TestSSHRefused(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

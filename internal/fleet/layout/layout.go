@@ -1,8 +1,7 @@
-// Package layout reads the folder of a platform's repository before a cluster
-// does: where Flux's own manifests are, whether they are there at all, and what
-// the root objects say. It knows the layout that `flux bootstrap` writes
-// (PATH/flux-system with gotk-components.yaml and gotk-sync.yaml) and tolerates
-// others.
+// Package layout reads the folder of a platform's repository before a cluster does: it finds
+// Flux's own manifests, if there are any, and reads the root objects. It knows the layout of
+// `flux bootstrap` (PATH/flux-system with gotk-components.yaml and gotk-sync.yaml) and
+// tolerates others.
 package layout
 
 import (
@@ -28,15 +27,15 @@ const (
 	systemName     = "flux-system"
 )
 
-// ErrNotFound says that a folder that was named does not exist.
+// ErrNotFound reports that a given folder does not exist.
 var ErrNotFound = errors.New("no such folder")
 
-// Options say what to put where a fleet has only placeholders.
+// Options has the content that replaces placeholders in a fleet.
 type Options struct {
-	// URL and Branch are of the repository that the folder stands for; they
-	// are used when the fleet does not say itself.
+	// URL and Branch describe the repository of the folder. They are used if the fleet does not
+	// set them.
 	URL, Branch string
-	// Components are Flux's manifests for a fleet that does not hold them.
+	// Components are Flux's manifests for a fleet without them.
 	Components []byte
 	// Optional are parts of Flux that not every fleet needs.
 	Optional []Optional
@@ -45,7 +44,7 @@ type Options struct {
 // Optional are manifests that are added to the components of a fleet that has
 // objects of their API.
 type Optional struct {
-	// Group is the API's group, such as image.toolkit.fluxcd.io.
+	// Group is the API group, such as image.toolkit.fluxcd.io.
 	Group string
 	// Manifests is a YAML stream.
 	Manifests []byte
@@ -55,33 +54,32 @@ type Optional struct {
 type Fleet struct {
 	// Dir is the absolute path of the repository's folder.
 	Dir string
-	// Path is the cluster's folder in it, slash separated, such as
-	// clusters/staging.
+	// Path is the cluster's folder in the repository, slash separated, such as clusters/staging.
 	Path string
 	// System is the folder of Flux's manifests, slash separated.
 	System string
 	// declared is the folder of the files gotk-components.yaml and gotk-sync.yaml: System,
 	// or a base that System completes.
 	declared string
-	// Overlay holds files, by their path in the repository, that take the
-	// place of absent ones and of placeholders.
+	// Overlay has files by their path in the repository. They replace missing files and
+	// placeholders.
 	Overlay map[string][]byte
-	// Sync is what the root objects say.
+	// Sync describes the root objects.
 	Sync Sync
 }
 
 // Sync is the root source and the root Kustomization, as written in the fleet.
 type Sync struct {
-	// URL and Branch say what the root source fetches.
+	// URL and Branch are the repository of the root source.
 	URL, Branch string
 	// Namespace, Source and Kustomization name the root objects.
 	Namespace, Source, Kustomization string
-	// SecretRef is the Secret that the root source uses, if any. A bootstrap
-	// makes it in the cluster; it is not in Git.
+	// SecretRef is the Secret of the root source, if any. A bootstrap creates it in the cluster;
+	// it is not in Git.
 	SecretRef string
 }
 
-// Load reads the fleet in dir for the cluster whose folder is clusterPath.
+// Load reads the fleet in dir for the cluster with the folder clusterPath.
 func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -138,7 +136,7 @@ func (f *Fleet) checkFolders(clusterPath string) error {
 	return err
 }
 
-// clusters lists the folders that look like those of clusters.
+// clusters returns the folders that look like the folder of a cluster.
 func (f *Fleet) clusters() []string {
 	found, _ := filepath.Glob(filepath.Join(f.Dir, "clusters", "*", systemName))
 	var paths []string
@@ -148,9 +146,9 @@ func (f *Fleet) clusters() []string {
 	return paths
 }
 
-// findSystem returns the folder that holds Flux's manifests: the one under the
-// cluster's folder with a file named as bootstrap names them, or the place
-// where bootstrap would put them.
+// findSystem returns the folder with Flux's manifests: a folder below the cluster's folder
+// with a file that has the name of a bootstrap's file, or the folder that a bootstrap would
+// create.
 func (f *Fleet) findSystem() (string, error) {
 	var found string
 	root := filepath.Join(f.Dir, filepath.FromSlash(f.Path))
@@ -223,8 +221,8 @@ func (f *Fleet) bases(folder string) []string {
 	return bases
 }
 
-// systemObjects returns the objects in the manifests of the system folder.
-// Files that are no manifests, such as patches, do not matter here.
+// systemObjects returns the objects in the manifests of the system folder. It skips files that
+// are not manifests, such as patches.
 func (f *Fleet) systemObjects() ([]unstructured.Unstructured, error) {
 	var files []string
 	for _, pattern := range []string{"*.yaml", "*.yml"} {
@@ -252,8 +250,7 @@ func (f *Fleet) systemObjects() ([]unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// parse splits a YAML stream into objects; documents without content or kind
-// are left out.
+// parse splits a YAML stream into objects. It skips documents without content or kind.
 func parse(content []byte) ([]unstructured.Unstructured, error) {
 	var objects []unstructured.Unstructured
 	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
@@ -275,7 +272,7 @@ func isFluxDeployment(u unstructured.Unstructured) bool {
 // uses reports whether any manifest of the fleet has an object of the group.
 func (f *Fleet) uses(group string) bool {
 	uses := false
-	// Rules and labels that name the group need no kinds of it.
+	// Rules and labels may name the group without using its kinds.
 	object := regexp.MustCompile(`apiVersion["']?\s*:\s*["']?` + regexp.QuoteMeta(group) + "/")
 	_ = filepath.WalkDir(f.Dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -141,7 +141,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// What Load puts in place must read as what a bootstrap would have written.
+// TestLoadOfItsOwnOverlay checks that Load reads its own overlay like files of a bootstrap.
 func TestLoadOfItsOwnOverlay(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"clusters/staging/apps.yaml": "kind: ConfigMap\n"})
@@ -255,7 +255,7 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("an object without a kind came out of %q", content)
 			}
 		}
-		// Must not panic whatever the objects' shape.
+		// findSync must not panic, whatever the shape of the objects.
 		_, _ = findSync(objects, "clusters/staging")
 	})
 }

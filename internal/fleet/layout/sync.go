@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// findSync picks the root Kustomization, the one whose path is the cluster's or
-// else the first, and the GitRepository that it names.
+// findSync returns the root Kustomization and the GitRepository that it references. The root
+// is the Kustomization with the cluster's path, or else the first one.
 func findSync(objects []unstructured.Unstructured, clusterPath string) (Sync, bool) {
 	var root *unstructured.Unstructured
 	for i, u := range objects {
@@ -51,7 +51,7 @@ func findSync(objects []unstructured.Unstructured, clusterPath string) (Sync, bo
 	return Sync{}, false
 }
 
-// syncManifest is what `flux bootstrap git` would write into gotk-sync.yaml.
+// syncManifest returns the content that `flux bootstrap git` would write to gotk-sync.yaml.
 func syncManifest(s Sync, clusterPath string) []byte {
 	return fmt.Appendf(nil, `apiVersion: source.toolkit.fluxcd.io/v1
 kind: GitRepository
@@ -79,8 +79,8 @@ spec:
 `, s.Source, s.Namespace, s.Branch, s.URL, clusterPath)
 }
 
-// completeKustomization makes sure that the overlaid files are part of the
-// system folder's kustomization, and that there is one.
+// completeKustomization adds the files of the overlay to the kustomization of the system
+// folder, and creates the kustomization if it is missing.
 func (f *Fleet) completeKustomization() error {
 	if len(f.Overlay) == 0 {
 		return nil

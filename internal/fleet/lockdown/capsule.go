@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// capsuleFile holds Capsule's kinds, their rule and the rights to read them, in a
-	// fleet. Flux applies it before the Kustomization that delivers tenants, whose
-	// Tenants need the kinds.
+	// capsuleFile is the file in a fleet with Capsule's kinds, their rule and the rights to read
+	// them. Flux applies it before the Kustomization that delivers tenants, whose Tenants need the
+	// kinds.
 	capsuleFile = Infrastructure + "/capsule.yaml"
 	// capsuleFlag is the argument of the manager and of the proxy.
 	capsuleFlag = "--capsule"
@@ -40,8 +40,8 @@ func capsuleManifests(namespace string) string {
 	return strings.ReplaceAll(all, "namespace: flux-system", "namespace: "+namespace)
 }
 
-// writeCapsule adds the layer for Capsule's kinds to the tree, or removes it, and reports
-// whether the tree has it. It leaves kinds that the fleet installs itself where they are.
+// writeCapsule adds the files for Capsule's kinds to the tree, or removes them, and reports
+// whether the tree has them. It does not touch kinds that the fleet installs itself.
 func (t *tree) writeCapsule(c *component, s *survey, wanted *bool) bool {
 	there := t.hadCapsule()
 	if wanted != nil {
@@ -57,7 +57,7 @@ func (t *tree) writeCapsule(c *component, s *survey, wanted *bool) bool {
 	return there
 }
 
-// hadCapsule reports whether the fleet has the layer for Capsule's kinds.
+// hadCapsule reports whether the fleet has the files for Capsule's kinds.
 func (t *tree) hadCapsule() bool {
 	_, there := t.before[capsuleFile]
 	args, _, _ := unstructured.NestedStringSlice(managerContainer(t.before[managerFile]), "args")

@@ -9,8 +9,8 @@ import (
 
 const capsuleFile = "infrastructure/tenure/capsule.yaml"
 
-// TestCapsuleByHand writes the argument into the manager's Deployment, as people did
-// before there was a flag.
+// TestCapsuleByHand writes the argument into the manager's Deployment by hand, as was
+// necessary before the flag existed.
 func TestCapsuleByHand(t *testing.T) {
 	t.Parallel()
 	dir := small(t, nil)
@@ -30,7 +30,7 @@ func TestCapsuleByHand(t *testing.T) {
 	}
 }
 
-// TestOwnDefaultAccount locks fleets down whose controllers have a default account.
+// TestOwnDefaultAccount locks down fleets whose controllers have a default account.
 func TestOwnDefaultAccount(t *testing.T) {
 	t.Parallel()
 	const patches = `patches:

@@ -24,14 +24,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// minKubernetes is what Flux 2.9 and the rules need.
+// minKubernetes is the minimum version for Flux 2.9 and the rules.
 const minKubernetes = "1.33.0"
 
-// Result is what one check found.
+// Result is the result of one check.
 type Result struct {
 	// Name is the name of the check.
 	Name string
-	// OK says whether it is as it should be.
+	// OK reports whether the check passed.
 	OK bool
 	// Message describes the result and, if it is wrong, how to correct it.
 	Message string
@@ -39,7 +39,7 @@ type Result struct {
 
 // Cluster is the cluster to check.
 type Cluster struct {
-	// Client reads it. Nothing is written.
+	// Client reads the cluster. The checks write nothing.
 	Client client.Reader
 	// Discovery reads the kinds that the API server serves.
 	Discovery discovery.DiscoveryInterface
@@ -93,8 +93,8 @@ func (c Cluster) servesPolicies() (bool, error) {
 	return false, nil
 }
 
-// Check checks the lockdown: flags, rights, rules and posture. An error means
-// that the cluster could not be asked.
+// Check checks the lockdown: flags, rights, rules and the TenancyProfile. It returns an error
+// if the cluster cannot be read.
 func (c Cluster) Check(ctx context.Context) ([]Result, error) {
 	var results []Result
 	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.tenantRights, c.network, c.installed, c.posture, c.images, c.manager} {
@@ -181,8 +181,9 @@ func notInForce(posture *unstructured.Unstructured, now time.Time) string {
 	return c.Message
 }
 
-// rolloutDelay is how long the bounds of a profile let a namespace keep others waiting, by
-// the workers of the cluster's kustomize-controller; 0 if it cannot be told.
+// rolloutDelay returns the maximum time that the namespaces of one tenant can delay others
+// under the limits of a profile, given the workers of the cluster's kustomize-controller. It
+// returns 0 if the delay is unknown.
 func rolloutDelay(posture *unstructured.Unstructured, deployments []*unstructured.Unstructured) time.Duration {
 	var p v1alpha1.TenancyProfile
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(posture.Object, &p); err != nil {
@@ -229,8 +230,8 @@ func Warns(f *layout.Fleet) (bool, error) {
 	return err == nil && len(warning.Changes) < len(denying.Changes), err
 }
 
-// Compare says where the cluster is not as the fleet's folder says, and the folder
-// not as the profile would write it.
+// Compare returns the differences between the cluster and the fleet's folder, and between the
+// folder and the files that the profile would write.
 func (c Cluster) Compare(ctx context.Context, f *layout.Fleet, o Options) ([]Result, error) {
 	plan, err := Make(f, o)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// drift is a change of one object, and what the check has to say about it.
+// drift is a change of one object, and the expected result of the check.
 type drift struct {
 	reason, object string // the object as KIND NAME
-	// path and value make a JSON patch; without a value the field is removed.
+	// path and value are a JSON patch; without a value the patch removes the field.
 	path, value string
 	row         string
 	words       []string
@@ -78,13 +78,12 @@ var drifts = []drift{
 		"/spec/failurePolicy", `"Ignore"`, "tenure-sharding", []string{"spec.failurePolicy"}},
 }
 
-// optional is a controller by which the check sees that a part is installed that not
-// every cluster has.
+// optional returns a Deployment by which the check detects that an optional part is installed.
 func optional(name, args, annotations string) string {
 	return "{apiVersion: apps/v1, kind: Deployment, metadata: {name: " + name + ", namespace: flux-system, annotations: {" + annotations + "}}, spec: {replicas: 0, selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {containers: [{name: x, image: x, args: [" + args + "]}]}}}}"
 }
 
-// What is installed is compared on a real API server, which fills in defaults.
+// TestInstalled compares installed objects on a real API server, which sets defaults.
 func TestInstalled(t *testing.T) {
 	t.Parallel()
 	c, kube := installedCluster(t)
@@ -93,7 +92,7 @@ func TestInstalled(t *testing.T) {
 	t.Run("Missing", func(t *testing.T) { testMissing(t, c, kube) })
 }
 
-// testDrift: each change of what is installed is found, and nothing else is.
+// testDrift checks that each change of an installed object is found, and nothing else.
 func testDrift(t *testing.T, c Cluster, kube client.Client) {
 	if wrong := wrongRows(t, c); len(wrong) > 0 {
 		t.Fatalf("what was just installed is not as installed: %v", wrong)
@@ -134,7 +133,7 @@ func testMissing(t *testing.T, c Cluster, kube client.Client) {
 	}
 }
 
-// testWarn: warn mode is a state that a fleet may choose; it is shown as what it is.
+// testWarn checks that warn mode, which a fleet may choose, is reported as such.
 func testWarn(t *testing.T, c Cluster, kube client.Client) {
 	defer drift{object: "ValidatingAdmissionPolicyBinding tenure-objects-own", path: "/spec/validationActions", value: `["Warn", "Audit"]`}.apply(t, kube)()
 	c.Warn = true
@@ -153,7 +152,7 @@ func testWarn(t *testing.T, c Cluster, kube client.Client) {
 	}
 }
 
-// installedCluster starts an API server with everything that this version installs.
+// installedCluster starts an API server with all objects that this version installs.
 func installedCluster(t *testing.T) (Cluster, client.Client) {
 	t.Helper()
 	running := testcluster.Start(t, localcluster.Options{})
@@ -174,8 +173,7 @@ func installedCluster(t *testing.T) (Cluster, client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Namespaces that nobody may make are no cluster to install into: the webhook
-	// comes last, and nothing answers it.
+	// Apply the webhook last: no server answers it, so that no more namespaces can be created.
 	objects = append(append(objects, controllers...), expected...)
 	if err := flux.ApplyManifests(t.Context(), running.REST, objects); err != nil {
 		t.Fatal(err)
@@ -183,7 +181,7 @@ func installedCluster(t *testing.T) (Cluster, client.Client) {
 	return c, kube
 }
 
-// wrongRows are the messages of the rows that are not as they should be.
+// wrongRows returns the messages of the failed results.
 func wrongRows(t *testing.T, c Cluster) map[string]string {
 	t.Helper()
 	results, err := c.installed(t.Context())
@@ -199,7 +197,7 @@ func wrongRows(t *testing.T, c Cluster) map[string]string {
 	return wrong
 }
 
-// apply makes the change and returns what takes it back.
+// apply applies the change and returns a function that reverts it.
 func (d drift) apply(t *testing.T, kube client.Client) (restore func()) {
 	t.Helper()
 	o := named(t, d.object)
@@ -227,7 +225,7 @@ func (d drift) apply(t *testing.T, kube client.Client) (restore func()) {
 	}
 }
 
-// named is an empty object of a kind that we install.
+// named returns an empty object of an installed kind.
 func named(t *testing.T, object string) *unstructured.Unstructured {
 	t.Helper()
 	kind, name, _ := strings.Cut(object, " ")
@@ -245,7 +243,8 @@ func named(t *testing.T, object string) *unstructured.Unstructured {
 	return u
 }
 
-// What the check expects holds no object twice and none that decides nothing.
+// TestExpectedOnce checks that the expected objects have no duplicates and are in Flux's
+// namespace.
 func TestExpectedOnce(t *testing.T) {
 	t.Parallel()
 	expected, err := Cluster{Namespace: "gitops"}.expected(nil)

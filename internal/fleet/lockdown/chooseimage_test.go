@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/release"
 )
 
-// TestChooseImage is about what a fleet gets from a released program, and from a
-// development build, which has no image of its own.
+// TestChooseImage checks the image in a fleet for a released program, and for a development
+// build, which has no image.
 func TestChooseImage(t *testing.T) {
 	t.Parallel()
 	const (
@@ -35,8 +35,8 @@ func TestChooseImage(t *testing.T) {
 	}
 }
 
-// The manifests of config name the image of a development build, so that nobody who applies
-// them as they are gets an image of another publisher.
+// TestConfigImage checks that the manifests in config name the image of a development build,
+// so that applying them unchanged never pulls the image of another publisher.
 func TestConfigImage(t *testing.T) {
 	t.Parallel()
 	want := "image: " + release.DefaultRepository + ":" + release.Unreleased + "\n"

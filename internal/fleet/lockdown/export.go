@@ -12,10 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Export returns Flux and what belongs to Tenure for a cluster without a fleet,
-// as YAML documents in the order in which they can be applied. Components are
-// Flux's manifests, with its objects in the namespace flux-system. Without
-// o.Tenants they come back as they are.
+// Export returns Flux and the objects of Tenure for a cluster without a fleet, as YAML
+// documents in the order in which they can be applied. Components are Flux's manifests, with
+// its objects in the namespace flux-system. Without o.Tenants, Export returns them unchanged.
 func Export(components []byte, o Options) ([]byte, error) {
 	if !o.Tenants {
 		return components, nil
@@ -55,7 +54,7 @@ func Export(components []byte, o Options) ([]byte, error) {
 	for name, text := range shards {
 		content[Own+"/"+name] = text
 	}
-	// There is no source that a Kustomization of Flux could apply.
+	// Without a fleet, no source exists for the Kustomizations in sync.yaml.
 	content[Own+"/kustomization.yaml"] = strings.Replace(content[Own+"/kustomization.yaml"], "  - sync.yaml\n", "", 1)
 	posture, err := (&survey{}).posture(namespace, o.Allow)
 	if err != nil {

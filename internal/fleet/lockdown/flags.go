@@ -20,7 +20,7 @@ type Flag struct {
 	Value string
 }
 
-// Flags are all flags of the lockdown, by controller.
+// Flags returns all flags of the lockdown, by controller.
 func Flags() []Flag {
 	// This listens on the address of the Pod, not on the loopback address.
 	all := []Flag{{"source-controller", "--storage-addr", "$(TENURE_POD_NAME):9090"}}
@@ -41,15 +41,14 @@ func Flags() []Flag {
 
 const gates = "--feature-gates="
 
-// minimum is the first version of a controller that knows all of its flags:
-// Flux 2.7.5.
+// minimum is the first version of each controller that has all of its flags: Flux 2.7.5.
 var minimum = map[string]string{
 	"kustomize-controller":    "1.7.3",
 	"helm-controller":         "1.4.4",
 	"notification-controller": "1.7.5",
 }
 
-// FlagState is how a flag is set on a controller.
+// FlagState is the state of a flag of a controller.
 type FlagState struct {
 	Flag
 	// Deployment is the name of the Deployment. The Deployment of a shard has another name
@@ -57,12 +56,11 @@ type FlagState struct {
 	Deployment string
 	// Got is the value in force, empty when the flag is missing.
 	Got string
-	// Overridden says that the flag is also set as it should be, but a later
-	// one wins.
+	// Overridden reports that the flag has the right value, but a later argument overrides it.
 	Overridden bool
 }
 
-// OK says whether the flag is in force.
+// OK reports whether the flag is in force.
 func (s FlagState) OK() bool { return s.Got != "" && (s.Value == "" || s.Got == s.Value) }
 
 // String describes the state of the flag for people.
@@ -114,8 +112,8 @@ func arguments(o *unstructured.Unstructured) []string {
 	return args
 }
 
-// valuesOf are the values that arguments give a flag, in order: --flag means
-// true, and the value may be the next argument.
+// valuesOf returns the values of a flag in the arguments, in order. --flag means true, and the
+// value may be the next argument.
 func valuesOf(args []string, name string) []string {
 	var values []string
 	gate, isGate := strings.CutPrefix(name, gates)
@@ -144,8 +142,8 @@ func valuesOf(args []string, name string) []string {
 	return values
 }
 
-// VersionOf is the version of a controller by its image's tag; false when there
-// is none, as with a digest alone.
+// VersionOf returns the version of a controller from the tag of its image. It returns false if
+// there is no tag, as with a digest alone.
 func VersionOf(o *unstructured.Unstructured) (*version.Version, bool) {
 	containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 	if len(containers) == 0 {
@@ -160,7 +158,7 @@ func VersionOf(o *unstructured.Unstructured) (*version.Version, bool) {
 	return v, found && err == nil
 }
 
-// TooOld lists the controllers whose version lacks a flag.
+// TooOld returns messages about the controllers whose version lacks a flag.
 func TooOld(objects []*unstructured.Unstructured) []string {
 	var old []string
 	for _, o := range objects {

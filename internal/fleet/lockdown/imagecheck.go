@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// images says whether what runs in Flux's namespace has the images that are listed
-// for it. Where none are, nothing is said: they need not be pinned.
+// images checks that the Pods and Deployments in Flux's namespace use listed images. It
+// returns no result if images need not be pinned.
 func (c Cluster) images(ctx context.Context) ([]Result, error) {
 	namespaces, err := c.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
 	if err != nil {

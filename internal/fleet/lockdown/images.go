@@ -26,15 +26,15 @@ type Image struct {
 
 // Pin is an image that may run in Flux's namespace, by its digest.
 type Pin struct {
-	// Name is as in [Image]; the pin's repository is where it is fetched from.
+	// Name is the name as in [Image]; the pin has the repository to pull the image from.
 	Name string
 	signedimages.Pin
 }
 
-// Listed is the image as the rule tenure-images lists it.
+// Listed returns the image in the format of the rule tenure-images.
 func (p Pin) Listed() string { return p.Repository + "@" + p.Digest }
 
-// ErrNoManifests says that there are no images in the fleet that could be pinned.
+// ErrNoManifests reports that the fleet has no images to pin.
 var ErrNoManifests = errors.New("the fleet does not hold Flux's manifests: commit gotk-components.yaml first, as `flux bootstrap` does")
 
 // Images returns the images of all workloads in Flux's manifests without pins, by name.
@@ -54,7 +54,7 @@ func Images(f *layout.Fleet) ([]Image, error) {
 	return t.images(plain)
 }
 
-// ComponentImages are the images of Flux's manifests by themselves.
+// ComponentImages returns the images in Flux's manifests.
 func ComponentImages(components []byte) ([]Image, error) {
 	objects, err := flux.ReadObjects(components)
 	if err != nil {
@@ -66,7 +66,7 @@ func ComponentImages(components []byte) ([]Image, error) {
 // componentsFile is the file with Flux's manifests that a bootstrap writes.
 const componentsFile = "gotk-components.yaml"
 
-// surveyBefore is the fleet without the component.
+// surveyBefore builds the fleet without the component.
 func (t *tree) surveyBefore() (*survey, error) {
 	if err := t.disconnect(); err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func containers(objects []*unstructured.Unstructured) []container {
 	return all
 }
 
-// rememberedPins are those that the component has.
+// rememberedPins returns the pins in the component.
 func (t *tree) rememberedPins() []Pin {
 	var component struct {
 		Images []struct {
@@ -153,7 +153,7 @@ func (t *tree) rememberedPins() []Pin {
 			Digest  string `json:"digest"`
 		} `json:"images"`
 	}
-	// A component that does not parse remembers nothing; it is written anew.
+	// If the component does not parse, there are no earlier pins; the lockdown writes it again.
 	_ = yaml.Unmarshal([]byte(t.before[t.component("kustomization.yaml")]), &component)
 	var pins []Pin
 	for _, i := range component.Images {
@@ -162,11 +162,11 @@ func (t *tree) rememberedPins() []Pin {
 	return pins
 }
 
-// ImageState says whether an image of Flux's manifests is pinned.
+// ImageState is the state of an image in Flux's manifests.
 type ImageState struct {
 	// Image is as Flux's manifests name it, after the fleet's own edits.
 	Image string
-	// Pinned is what runs in its place; empty if it is not pinned.
+	// Pinned is the image that runs in its place; empty if it is not pinned.
 	Pinned string
 	// Message describes the error; empty if there is none.
 	Message string
@@ -174,8 +174,8 @@ type ImageState struct {
 
 const verifyImages = "run `tenure profile multi-tenant --verify-images` on the fleet"
 
-// imageStates compares what Flux's manifests name with the pins, and both with what
-// is built with them.
+// imageStates compares the images in Flux's manifests with the pins, and both with the objects
+// that are built with the pins.
 func imageStates(images []Image, pins []Pin, built []*unstructured.Unstructured) []ImageState {
 	runs := map[string]bool{}
 	for _, c := range containers(built) {
@@ -204,8 +204,8 @@ func imageStates(images []Image, pins []Pin, built []*unstructured.Unstructured)
 	return states
 }
 
-// ImageStates says of the images of a fleet with pins whether they are in force;
-// there are none if nothing is pinned.
+// ImageStates returns the states of the images of a fleet. It returns none if no image is
+// pinned.
 func ImageStates(f *layout.Fleet) ([]ImageState, error) {
 	t, err := open(f)
 	if err != nil {

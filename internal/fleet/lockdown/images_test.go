@@ -25,7 +25,7 @@ func pin(repository, tag string) []lockdown.Pin {
 	return []lockdown.Pin{{Name: image, Pin: images.Pin{Repository: repository, Tag: tag, Digest: digest}}}
 }
 
-// built is what Flux applies of the folder of its own manifests.
+// built returns a container and the Namespace from the build of Flux's folder.
 func built(t *testing.T, dir string) (container string, ns *unstructured.Unstructured) {
 	t.Helper()
 	objects, err := flux.Build(dir, dir+"/"+folder)
@@ -89,7 +89,7 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// What the fleet's own kustomization does with images, and what becomes of pins.
+// TestPinsRefused checks the effect of the fleet's own image edits on pins.
 func TestPinsRefused(t *testing.T) {
 	t.Parallel()
 	edit := func(entry string) string {
@@ -139,8 +139,8 @@ func TestPinsRefused(t *testing.T) {
 	}
 }
 
-// After an update of Flux what runs is what was checked, and it is said that it is
-// not what the manifests name.
+// TestPinsDrift checks that after an update of Flux the verified images still run, and that
+// the states report the difference from the manifests.
 func TestPinsDrift(t *testing.T) {
 	t.Parallel()
 	dir := small(t, map[string]string{folder + "gotk-components.yaml": components + namespace})
@@ -164,7 +164,7 @@ func TestPinsDrift(t *testing.T) {
 	}
 }
 
-// There is nothing to pin in a fleet without Flux's manifests.
+// TestPinsWithoutManifests checks the error for a fleet without Flux's manifests.
 func TestPinsWithoutManifests(t *testing.T) {
 	t.Parallel()
 	dir := small(t, map[string]string{folder + "gotk-components.yaml": "# placeholder\n"})

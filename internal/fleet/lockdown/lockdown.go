@@ -37,13 +37,13 @@ const (
 	// RootAccount is the service account, in Flux's namespace, that the
 	// platform's own objects are applied as. It is bound to cluster-admin.
 	RootAccount = "tenure-root"
-	// Own is the name of the component's folder and of the Kustomization that
-	// applies what belongs to Tenure.
+	// Own is the name of the component's folder and of the Kustomization that applies Tenure's
+	// objects.
 	Own = "tenure"
-	// Infrastructure is where that is, in the fleet.
+	// Infrastructure is the folder of Tenure's objects in the fleet.
 	Infrastructure = "infrastructure/tenure"
-	// managerDir is where the manager is: Flux applies it by itself, so that an
-	// image that cannot be pulled holds up no tenant.
+	// managerDir is the folder of the manager. Flux applies it separately, so that a failure to
+	// pull the manager's image does not block tenants.
 	managerDir = Infrastructure + "/manager"
 	// marker is in the first line of the files that the lockdown writes, so that other
 	// files are not taken for them.
@@ -52,10 +52,9 @@ const (
 
 // Options configures the lockdown of a fleet.
 type Options struct {
-	// Tenants says whether the cluster has several: multi-tenant or
-	// single-tenant.
+	// Tenants selects multi-tenant; false means single-tenant.
 	Tenants bool
-	// Warn lets the rules warn of what they forbid, instead of denying it.
+	// Warn makes the rules warn instead of deny.
 	Warn bool
 	// Allow are additional addresses that tenants may fetch from, as KIND=PATTERN with
 	// the kinds git, helm and oci. They are added to the profile if it lacks them.
@@ -66,8 +65,8 @@ type Options struct {
 	// Proxy reports whether the proxy is installed beside the manager, with its image. Nil
 	// keeps the fleet's choice, which at first is no proxy.
 	Proxy *bool
-	// Capsule sets whether the layer for Capsule's kinds is installed. Nil keeps the
-	// state of the fleet; a new fleet does not have the layer.
+	// Capsule sets whether the manager supports Capsule's kinds. Nil keeps the state of the fleet;
+	// a new fleet does not support them.
 	Capsule *bool
 	// Pins are the images that may run in Flux's namespace. Nil keeps the earlier pins; an
 	// empty slice removes them.
@@ -85,7 +84,7 @@ type Options struct {
 type Plan struct {
 	// Changes are by path.
 	Changes []Change
-	// Notes are what else a person should know or do.
+	// Notes are further facts or tasks for the user.
 	Notes []string
 }
 
@@ -93,7 +92,7 @@ type Plan struct {
 type Change struct {
 	// Path is slash separated, in the fleet.
 	Path string
-	// Before and After are the contents; nil for a file that is not there.
+	// Before and After are the contents; nil for a missing file.
 	Before, After *string
 }
 
@@ -116,8 +115,8 @@ func Make(f *layout.Fleet, o Options) (*Plan, error) {
 	return t.multi(o)
 }
 
-// single takes out what multi put in. While the manager runs in the cluster, single first
-// lets it release its objects, and the next call removes it.
+// single removes the files that multi adds. While the manager runs in the cluster, single
+// first lets it release its objects, and the next call removes it.
 func (t *tree) single() (*Plan, error) {
 	if plan, err := t.release(); plan != nil || err != nil {
 		return plan, err
@@ -175,8 +174,8 @@ func (t *tree) farewell() ([]string, error) {
 	return notes, nil
 }
 
-// disconnect takes the component out of Flux's kustomization file, and gives the
-// root its account back.
+// disconnect removes the component from Flux's kustomization file, and restores the root's
+// account.
 func (t *tree) disconnect() error {
 	file := t.system("kustomization.yaml")
 	text, err := yamlpath.RemoveEntry(t.now[file], "components", Own)
@@ -198,8 +197,7 @@ func (t *tree) multi(o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	// From the fleet without the component, so that running it again gives the
-	// same.
+	// Start from the fleet without the component, so that another run has the same result.
 	plain, err := t.surveyBefore()
 	if err != nil {
 		return nil, err

@@ -105,8 +105,8 @@ func back(t *testing.T, dir, path string) {
 
 var allow = []string{"helm=https://charts.example.com"}
 
-// What is put in is what the golden files say; again it changes nothing; and what
-// is taken out is all of it, and nothing else.
+// TestThereAndBack checks that the lockdown writes the golden files, that a second run changes
+// nothing, and that single-tenant removes exactly what the lockdown added.
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
 	dir := example(t)
@@ -157,7 +157,7 @@ func compare(t *testing.T, golden, got string) {
 	}
 }
 
-// The small fleet that a bootstrap leaves behind, without any lockdown.
+// A small fleet after a bootstrap, without a lockdown.
 const (
 	components = `apiVersion: apps/v1
 kind: Deployment
@@ -196,7 +196,7 @@ func small(t *testing.T, files map[string]string) string {
 	return fleetOf(t, all)
 }
 
-// fleetOf writes a fleet that is known already: to make it anew takes much longer.
+// fleetOf writes the files of a known fleet; a new lockdown would take much longer.
 func fleetOf(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -283,7 +283,8 @@ func TestFlagStates(t *testing.T) {
 	}
 }
 
-// What is exported is locked down too; single-tenant is Flux as it is.
+// TestExport checks that the export is locked down, and that single-tenant exports Flux
+// unchanged.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	plain, err := lockdown.Export(config.FluxComponents(), lockdown.Options{})
@@ -309,7 +310,7 @@ func TestExport(t *testing.T) {
 	for name, want := range map[string]int{
 		"ClusterRoleBinding/cluster-reconciler-flux-system": 0, "ClusterRoleBinding/crd-controller-flux-system": 0, "ClusterRole/crd-controller-flux-system": 0,
 		"ClusterRoleBinding/tenure-helm-controller": 1, "Deployment/tenure-manager": 1, "ServiceAccount/tenure-manager": 1, "TenancyProfile/default": 1, "ClusterRole/tenure-tenant": 1, "Kustomization/tenure": 0,
-		// What makes up for rights that RBAC cannot narrow denies in warn mode too.
+		// Rules in place of rights that RBAC cannot restrict deny in warn mode, too.
 		"binding tenure-objects-own Warn,Audit": 1, "binding tenure-flux-objects-own Warn,Audit": 1,
 		"binding tenure-namespaces Deny": 1, "binding tenure-namespace-names Deny": 1, "binding tenure-credentials Deny": 1, "binding tenure-replicators Deny": 1, "binding tenure-parameters Deny": 1,
 	} {

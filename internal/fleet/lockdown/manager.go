@@ -17,11 +17,11 @@ import (
 // that applies it.
 const managerName = "tenure-manager"
 
-// managerFile holds the manager in a fleet.
+// managerFile is the file of the manager in a fleet.
 const managerFile = managerDir + "/manager.yaml"
 
 var (
-	// managerImageLine is the image in what config/manager holds.
+	// managerImageLine matches the line with the image in the manifests of config/manager.
 	managerImageLine = regexp.MustCompile(`(?m)^( +image: )(\S+)$`)
 	// imageReference is the repository of an image, with a host, and its tag or
 	// digest or both: https://github.com/distribution/reference.
@@ -135,8 +135,8 @@ func managerContainer(manifests string) map[string]any {
 	return nil
 }
 
-// pinnedManager is the manager's image as the rule tenure-images lists it. Where
-// images are pinned, one without a digest would never run.
+// pinnedManager returns the manager's image in the format of the rule tenure-images. An image
+// without a digest is an error: it would never run where images are pinned.
 func pinnedManager(manifests string) (string, error) {
 	image := managerImage(manifests)
 	pin, err := images.Split(image)

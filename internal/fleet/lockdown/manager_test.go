@@ -9,8 +9,8 @@ import (
 
 const managerFile = "infrastructure/tenure/manager/manager.yaml"
 
-// The manager's image is the one that was named last; one that was never named
-// follows Tenure's version.
+// TestManagerImage checks that the manager's image is the one that was set last, and that an
+// image that was never set follows Tenure's version.
 func TestManagerImage(t *testing.T) {
 	t.Parallel()
 	const ours, mirror = "image: ghcr.io/tenure-dev/tenure-server:unreleased", "registry.example.com:5000/mirror/tenure-server:v1"
@@ -55,7 +55,7 @@ func TestManagerImage(t *testing.T) {
 	}
 }
 
-// In another namespace everything of the manager's is there too.
+// TestManagerNamespace checks that all objects of the manager move to another namespace.
 func TestManagerNamespace(t *testing.T) {
 	t.Parallel()
 	moved := strings.NewReplacer("namespace: flux-system", "namespace: gitops")
@@ -75,8 +75,8 @@ func TestManagerNamespace(t *testing.T) {
 	}
 }
 
-// A sync of Flux's namespace that is applied as an account of its own, which has rights
-// in one tenant's namespaces alone, is the tenant's; the platform's own are not.
+// TestDelegatedSyncs checks that a sync in Flux's namespace belongs to a tenant if its account
+// has rights only in that tenant's namespaces, and that the platform's syncs belong to none.
 func TestDelegatedSyncs(t *testing.T) {
 	t.Parallel()
 	dir := example(t)

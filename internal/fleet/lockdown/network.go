@@ -23,11 +23,12 @@ import (
 // to every client that reaches it.
 var sourceController = labels.Set{"app": "source-controller", "app.kubernetes.io/component": "source-controller"}
 
-// artifactPort is where it serves them, by number and by name.
+// artifactPort is the port of the artifacts, by number and by name.
 var artifactPort = []intstr.IntOrString{intstr.FromInt32(9090), intstr.FromString("http")}
 
-// network checks that network policies keep tenants' Pods from the artifacts of
-// others. Whether the network of the cluster enforces policies cannot be seen.
+// network checks that network policies keep tenants' Pods from the artifacts of others, and
+// notifications from the cluster's addresses. It cannot check whether the cluster's network
+// enforces policies.
 func (c Cluster) network(ctx context.Context) ([]Result, error) {
 	found, err := c.list(ctx, schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, client.InNamespace(c.Namespace))
 	if err != nil {
@@ -165,8 +166,8 @@ func leadsTo(peer networkingv1.NetworkPolicyPeer, address netip.Addr) bool {
 	return in(peer.IPBlock.CIDR) && !slices.ContainsFunc(peer.IPBlock.Except, in)
 }
 
-// artifactsOpen says why Pods of other namespaces may reach source-controller's
-// artifacts; "" if they may not.
+// artifactsOpen returns why Pods of other namespaces may reach source-controller's artifacts,
+// or "" if they may not.
 func artifactsOpen(policies []networkingv1.NetworkPolicy) string {
 	var open []string
 	held := false

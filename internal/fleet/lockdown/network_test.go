@@ -101,7 +101,8 @@ func TestNotificationsReach(t *testing.T) {
 	}
 }
 
-// What Flux brings lets notifications go anywhere, and with the component it does not.
+// TestComponentKeepsNotificationsOut checks that Flux's policies allow notifications to any
+// address, and that the component restricts them.
 func TestComponentKeepsNotificationsOut(t *testing.T) {
 	t.Parallel()
 	policiesOf := func(manifests []byte) (all []networkingv1.NetworkPolicy) {

@@ -25,7 +25,7 @@ type component struct {
 	Root string
 	// RootAccount is the root's account that a patch of the fleet itself set.
 	RootAccount string
-	// HasPatches says that the root has patches of its own.
+	// HasPatches reports whether the root has patches of its own.
 	HasPatches bool
 	// Platform are the objects that the root patches.
 	Platform []patched
@@ -39,8 +39,8 @@ type component struct {
 	DefaultAccount string
 	// Blocked are the ranges that notifications may not reach.
 	Blocked ranges
-	// Warn, Tokens, Flagger, Proxy and Capsule enable the optional parts. Capsule stands
-	// for Capsule's kinds: see [tree.writeCapsule].
+	// Warn, Tokens, Flagger, Proxy and Capsule enable the optional parts. Capsule enables
+	// Capsule's kinds: see [tree.writeCapsule].
 	Warn, Tokens, Flagger, Proxy, Capsule bool
 }
 
@@ -48,13 +48,13 @@ type component struct {
 // as they are.
 type patched struct {
 	Group, Kind, Name, Namespace string
-	// Account says that it gets the platform's.
+	// Account reports whether the patch sets the platform's account.
 	Account bool
-	// Waits says that it is applied after the rules; AddDependsOn that it
-	// waits for nothing so far.
+	// Waits reports whether the object is applied after the rules; AddDependsOn, whether it has no
+	// dependencies yet.
 	Waits, AddDependsOn bool
-	// Hands says that the Kustomizations of single tenants that it applies get the
-	// platform's account as well; AddPatches that it has no patches so far.
+	// Hands reports whether the Kustomizations of single tenants that it applies get the
+	// platform's account as well; AddPatches, whether it has no patches yet.
 	Hands, AddPatches bool
 }
 
@@ -130,14 +130,15 @@ func (s *survey) handed(o object, sync layout.Sync) bool {
 		slices.Contains(controllers, o.by.text("spec", "serviceAccountName")) && !o.by.has("spec", "kubeConfig")
 }
 
-// forTenants says whether a Kustomization is meant for tenants by its name or its
-// path, which counts before there is any.
+// forTenants reports whether the name or the path of a Kustomization marks it as meant for
+// tenants, even before there are any.
 func forTenants(o object) bool {
 	const word = "tenants"
 	return o.GetName() == word || slices.Contains(strings.Split(o.text("spec", "path"), "/"), word)
 }
 
-// delivers says whether a Kustomization brings something of a tenant's.
+// delivers reports whether a Kustomization delivers an object of a tenant, directly or through
+// others.
 func (s *survey) delivers(o object) bool {
 	return slices.ContainsFunc(s.objects, func(other object) bool {
 		tenant := s.tenants[other.GetNamespace()] != "" || other.GetKind() == "Namespace" && s.tenants[other.GetName()] != ""
@@ -218,7 +219,7 @@ func (s *survey) checkVersions() error {
 	return nil
 }
 
-// system are Flux's own manifests, as built.
+// system returns Flux's own manifests, as built.
 func (s *survey) system() []*unstructured.Unstructured {
 	var all []*unstructured.Unstructured
 	for _, o := range s.objects {
@@ -253,7 +254,7 @@ func (s *survey) check(sync layout.Sync) error {
 	return fmt.Errorf("cannot lock the fleet down: with the component these are still wrong:\n%s", strings.Join(wrong, "\n"))
 }
 
-// wide are bindings that give Flux's controllers everything.
+// wide returns messages about bindings of Flux's controllers to cluster-admin.
 func wide(objects []*unstructured.Unstructured, namespace string) []string {
 	var all []string
 	for _, o := range objects {
@@ -282,7 +283,7 @@ func (s *survey) profiles() int {
 	return n
 }
 
-// notes are what else to do.
+// notes returns further tasks for the user.
 func (s *survey) notes() []string {
 	var notes []string
 	for _, o := range s.objects {

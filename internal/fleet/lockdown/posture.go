@@ -20,8 +20,8 @@ var platformAccounts = []string{
 	"image-reflector-controller", "image-automation-controller", "source-watcher", managerName,
 }
 
-// posture is the TenancyProfile for a fleet: what its tenants use now is allowed,
-// and nothing more.
+// posture returns the TenancyProfile for a fleet. It allows the addresses and accounts that
+// the tenants use now, and the additional ones in allow.
 func (s *survey) posture(namespace string, allow []string) (string, error) {
 	var sources v1alpha1.Sources
 	var accounts []string

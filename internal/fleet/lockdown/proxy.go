@@ -6,11 +6,11 @@ import (
 	"github.com/tenure-dev/tenure/config"
 )
 
-// proxyFile holds the proxy in a fleet. It is applied with the manager, whose image
-// it has, and like the manager holds up no tenant.
+// proxyFile is the file of the proxy in a fleet. Flux applies it with the manager, whose image
+// it uses; like the manager, it does not block tenants.
 const proxyFile = managerDir + "/proxy.yaml"
 
-// proxyManifests is the proxy in a namespace, with the manager's image.
+// proxyManifests returns the proxy's manifests for a namespace, with the manager's image.
 func proxyManifests(namespace, image string) string {
 	manifests := managerImageLine.ReplaceAllString(string(config.Proxy()), "${1}"+image)
 	return strings.NewReplacer(
@@ -19,8 +19,7 @@ func proxyManifests(namespace, image string) string {
 	).Replace(manifests)
 }
 
-// writeProxy puts the proxy into the tree, or takes it out. It says whether it is
-// there.
+// writeProxy adds the proxy to the tree, or removes it, and reports whether the tree has it.
 func (t *tree) writeProxy(c *component, wanted *bool) bool {
 	_, there := t.before[proxyFile]
 	if wanted != nil {

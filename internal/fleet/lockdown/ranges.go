@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// PrivateRanges are the ranges of the Pods, Services and nodes of nearly every cluster:
-// RFC 1918, RFC 6598, RFC 4193, the link-local addresses, at which clouds give a machine
-// its identity, and RFC 2544, which the local cluster uses.
+// PrivateRanges are the ranges of the Pods, Services and nodes of nearly every cluster: RFC
+// 1918, RFC 6598, RFC 4193, the link-local addresses, where clouds serve the identity of a
+// machine, and RFC 2544, which the local cluster uses.
 var PrivateRanges = []string{"10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15", "fc00::/7", "fe80::/10"}
 
 // ranges are the addresses that a policy excludes, by family.
@@ -63,7 +63,7 @@ func (t *tree) rememberedRanges() []string {
 	var all []string
 	for document := range strings.SplitSeq(t.before[t.component("network.yaml")], "\n---\n") {
 		var p networkingv1.NetworkPolicy
-		// A document that does not parse holds no ranges; the lockdown writes it again.
+		// A document that does not parse has no ranges; the lockdown writes it again.
 		if yaml.Unmarshal([]byte(document), &p) != nil {
 			continue
 		}

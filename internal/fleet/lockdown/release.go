@@ -11,8 +11,8 @@ import (
 // releaseFlag lets the manager remove its finalizers, and do nothing else.
 const releaseFlag = "--release"
 
-// releasePatch is for the Kustomization of the manager. The old Pod ends before the new one
-// starts, which is ready only when it has released everything.
+// releasePatch is the patch of the manager's Kustomization. The old Pod ends before the new
+// one starts, and the new one is ready only after it has released all objects.
 const releasePatch = `  # The first step to single-tenant: the manager removes its finalizers.
   patches:
     - target:

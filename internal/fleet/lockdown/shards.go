@@ -16,8 +16,8 @@ import (
 // shardPrefix begins the names of the folders of shards, in the component's.
 const shardPrefix = "shard-"
 
-// shardControllers are the controllers that a shard has of its own. The others do
-// little for each object, and notification-controller knows no shards.
+// shardControllers are the controllers that each shard runs. The other controllers do little
+// for each object, and notification-controller does not support shards.
 var shardControllers = []string{"source-controller", "kustomize-controller", "helm-controller"}
 
 // shardName is the syntax of a shard's name, which its controllers' names end with.
@@ -42,8 +42,8 @@ func shardsFrom(wanted, before []string) ([]string, error) {
 	return slices.Compact(shards), nil
 }
 
-// shardFiles are the files of the shards, by their names in the component's folder.
-// Components is where Flux's manifests are, seen from the folder of a shard.
+// shardFiles returns the files of the shards by their names in the component's folder.
+// Components is the path of Flux's manifests relative to the folder of a shard.
 func (c *component) shardFiles(components string) (map[string]string, error) {
 	if len(c.Shards) == 0 {
 		return nil, nil
@@ -62,7 +62,7 @@ func (c *component) shardFiles(components string) (map[string]string, error) {
 	return all, nil
 }
 
-// rememberedShards are those that the component has.
+// rememberedShards returns the shards in the component.
 func (t *tree) rememberedShards() []string {
 	var shards []string
 	for name := range t.before {
@@ -75,7 +75,7 @@ func (t *tree) rememberedShards() []string {
 	return slices.Compact(shards)
 }
 
-// inComponent says whether a file is the component's or one of its shards'.
+// inComponent reports whether a file belongs to the component or to one of its shards.
 func (t *tree) inComponent(name string) bool {
 	own := path.Dir(t.component("x"))
 	dir := path.Dir(name)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// manifests are Flux's manifests of the staging cluster as they would be applied.
+// manifests returns Flux's manifests of the staging cluster as Flux would apply them.
 func manifests(t *testing.T, dir string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	objects, err := flux.Build(dir, dir+"/clusters/staging/flux-system")
@@ -36,7 +36,7 @@ func args(t *testing.T, o *unstructured.Unstructured) []string {
 	return list
 }
 
-// selectors are the arguments that say on which objects a controller works.
+// selectors returns the arguments that select the objects of a controller.
 func selectors(args []string) []string {
 	return slices.DeleteFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "--watch-label-selector") })
 }

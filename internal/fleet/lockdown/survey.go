@@ -19,7 +19,7 @@ type object struct {
 	*unstructured.Unstructured
 	// by is the Kustomization of Flux that applies it; nil for the root's own.
 	by *object
-	// system says that it is among Flux's own manifests.
+	// system reports whether the object is in Flux's own manifests.
 	system bool
 }
 
@@ -59,8 +59,8 @@ type surveyor struct {
 	found  []object
 }
 
-// survey builds the fleet: Flux's manifests, and from there what every
-// Kustomization of the platform's own source delivers.
+// survey builds the fleet: Flux's manifests, and then the objects that each Kustomization of
+// the platform's own source delivers, recursively.
 func (t *tree) survey() (*survey, error) {
 	dir, remove, err := t.disk()
 	if err != nil {
@@ -118,8 +118,8 @@ func (w *surveyor) follow(o object, root string) error {
 	return w.folder(at, o.text("spec", "targetNamespace"), &o)
 }
 
-// folder reads a folder as Flux does: by its kustomization file or, without one,
-// everything in it.
+// folder reads a folder as Flux does: by its kustomization file, or, without one, all
+// manifests in it.
 func (w *surveyor) folder(name, namespace string, by *object) error {
 	if w.seen[name] {
 		return nil
@@ -181,7 +181,7 @@ func (w *surveyor) add(objects []*unstructured.Unstructured, namespace string, b
 	}
 }
 
-// noPath leaves the temporary folder out of a message.
+// noPath removes the path of the temporary folder from a message.
 func noPath(err error, dir string) error {
 	return fmt.Errorf("%s", strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), ""))
 }

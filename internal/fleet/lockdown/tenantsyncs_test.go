@@ -8,8 +8,9 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 )
 
-// The Kustomization of a single tenant gets the platform's account only if the Kustomization
-// that applies it gets the account too, and only for the platform's own source.
+// TestTenantSyncs checks that the Kustomization of a single tenant gets the platform's account
+// only if the Kustomization that applies it gets the account too, and only for the platform's
+// own source.
 func TestTenantSyncs(t *testing.T) {
 	t.Parallel()
 	kustomization := func(name, path, more string) string {

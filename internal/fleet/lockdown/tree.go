@@ -64,10 +64,10 @@ func open(f *layout.Fleet) (_ *tree, err error) {
 
 func (t *tree) close() { _ = t.root.Close() }
 
-// system is a file beside Flux's manifests.
+// system returns the path of a file beside Flux's manifests.
 func (t *tree) system(name string) string { return path.Join(t.fleet.System, name) }
 
-// component is a file of the component.
+// component returns the path of a file of the component.
 func (t *tree) component(name string) string { return path.Join(t.fleet.System, Own, name) }
 
 // checkOwn returns an error if a file of the lockdown exists that the lockdown did not write, or
@@ -102,7 +102,7 @@ func (t *tree) rememberedAccount() string {
 			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
 	}
-	// A component that does not parse remembers nothing; it is written anew.
+	// If the component does not parse, there is no earlier account; the lockdown writes it again.
 	_ = yaml.Unmarshal([]byte(t.before[t.component("kustomization.yaml")]), &component)
 	return component.Metadata.Annotations["tenure.dev/root-account"]
 }
@@ -112,7 +112,7 @@ func (t *tree) dropComponent() {
 	maps.DeleteFunc(t.now, func(name, _ string) bool { return t.inComponent(name) })
 }
 
-// others are the other clusters of the fleet that are locked down.
+// others returns the other clusters of the fleet that are locked down.
 func (t *tree) others() []string {
 	var found []string
 	for name, content := range t.now {
@@ -126,7 +126,7 @@ func (t *tree) others() []string {
 	return found
 }
 
-// changes are the files that differ, by path.
+// changes returns the changed files, sorted by path.
 func (t *tree) changes() []Change {
 	names := maps.Clone(t.before)
 	maps.Copy(names, t.now)
@@ -149,8 +149,7 @@ func (t *tree) changes() []Change {
 	return all
 }
 
-// Diff is the plan as a unified diff that `git apply` takes, in the fleet's
-// folder.
+// Diff returns the plan as a unified diff for `git apply` in the fleet's folder.
 func (p *Plan) Diff() string {
 	var b strings.Builder
 	for _, c := range p.Changes {
@@ -166,8 +165,8 @@ func content(text *string) []byte {
 	return []byte(*text) // not nil, also for an empty file
 }
 
-// Write changes the files of the fleet, all or none, if they still are as the plan
-// was made for. Nothing outside of the folder is reached, through a link either.
+// Write changes all files of the fleet, or none if one no longer has the content that the plan
+// is based on. It never writes outside of the folder, not even through links.
 func (p *Plan) Write(dir string) (err error) {
 	set, err := workspace.Open(dir)
 	if err != nil {
@@ -200,7 +199,7 @@ func plan(set *workspace.Set, c Change) error {
 	return set.Write(c.Path, []byte(*c.After))
 }
 
-// disk writes the tree to a temporary folder, for what builds from one.
+// disk writes the tree to a temporary folder, for builds that need one.
 func (t *tree) disk() (dir string, remove func(), err error) {
 	if dir, err = os.MkdirTemp("", "tenure-profile-"); err != nil {
 		return "", nil, fmt.Errorf("cannot build the fleet: %w", err)

@@ -37,20 +37,20 @@ import (
 //go:embed files
 var files embed.FS
 
-// Fleet is what a new fleet is made of.
+// Fleet describes a new fleet.
 type Fleet struct {
-	// URL and Branch are those of the platform's repository.
+	// URL and Branch are the platform's repository.
 	URL, Branch string
-	// Clusters are names, such as staging; at least one. Each is a DNS label and
-	// the name of the environment that tenants are delivered to.
+	// Clusters are names, such as staging; at least one. Each is a DNS label and the name of an
+	// environment of tenants.
 	Clusters []string
-	// AgeRecipient is whom the tenants' credentials are encrypted for, or "".
+	// AgeRecipient is the age recipient of the tenants' encrypted credentials, or "".
 	AgeRecipient string
-	// Profile is how Flux is locked down.
+	// Profile are the options of the lockdown.
 	Profile lockdown.Options
 }
 
-// Write plans the files of the fleet, and returns what else a person should know.
+// Write plans the files of the fleet, and returns further facts or tasks for the user.
 func (f Fleet) Write(s *workspace.Set) (notes []string, err error) {
 	if err := f.validate(); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (f Fleet) validate() error {
 	return nil
 }
 
-// lockDown adds what `tenure profile` writes to what is planned so far.
+// lockDown adds the files of `tenure profile` to the planned files.
 func (f Fleet) lockDown(s *workspace.Set) (notes []string, err error) {
 	if !f.Profile.Tenants {
 		return nil, nil
@@ -150,9 +150,9 @@ func write(s *workspace.Set, c lockdown.Change) error {
 	return s.Write(c.Path, []byte(*c.After))
 }
 
-// Repository is what a tenant's repository begins with: one release of one chart.
+// Repository describes the initial content of a tenant's repository: one release of one chart.
 type Repository struct {
-	// Namespace is where it is delivered to, and Account as whom.
+	// Namespace is the namespace of the release, and Account the account that applies it.
 	Namespace, Account string
 	// Chart is the name of the chart, and of the release; a DNS label.
 	Chart string
@@ -167,7 +167,7 @@ func (r Repository) Write(s *workspace.Set) error {
 			return err
 		}
 	}
-	// The text may hold a password.
+	// The error leaves out the address, which may contain a password.
 	if u, err := url.Parse(r.URL); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || strings.ContainsAny(r.URL, " #\n") {
 		return fmt.Errorf("the address of the charts %w: it has to begin with https:// and hold no credentials (--helm-url)", tenantrepo.ErrInvalid)
 	}

@@ -49,8 +49,7 @@ func unchanged(dir string, before, after map[string]string, mine func(string) bo
 	return nil
 }
 
-// compareBuilds builds folders before and after the change. A folder that is not there
-// has no objects.
+// compareBuilds builds folders before and after the change. A missing folder has no objects.
 func compareBuilds(s *workspace.Set, dirs []string, compare func(dir string, before, after map[string]string) error) error {
 	planned, err := os.MkdirTemp("", "tenure-fleet-")
 	if err != nil {
@@ -76,7 +75,7 @@ func compareBuilds(s *workspace.Set, dirs []string, compare func(dir string, bef
 	return nil
 }
 
-// build returns the objects of a kustomization, by what they are called.
+// build returns the objects of a kustomization by their ids.
 func build(root, dir string) (map[string]string, error) {
 	if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(dir), kustomizationFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -61,11 +61,11 @@ func differences(have, want map[string]any, chosen map[string]bool) []string {
 	return found
 }
 
-// isPatch says whether a path is an environment's and not the base's.
+// isPatch reports whether a path is set by an environment and not by the base.
 func isPatch(where string, want any) bool { return where == "spec.path" && want != "./" }
 
-// includes says whether an entry of a list is the wanted one, whatever fields
-// with defaults are written out: `flux create tenant` once left out apiGroup.
+// includes reports whether an entry of a list is the wanted one. It ignores apiGroup, since
+// older versions of `flux create tenant` omitted it.
 func includes(have, want any) bool {
 	h, ok := have.(map[string]any)
 	w, isMap := want.(map[string]any)

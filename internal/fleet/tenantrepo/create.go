@@ -14,20 +14,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Options say what to write for a tenant, and where.
+// Options describe a new tenant and its place in the fleet.
 type Options struct {
 	Tenant Tenant
 	// Environments say where the tenant is delivered to; at least one.
 	Environments []Environment
-	// TenantsDir is the folder that holds base and the environments, or "" to
-	// find it.
+	// TenantsDir is the folder with base and the environments, or "" to search for it.
 	TenantsDir string
-	// Seal makes the tenant's Secret, encrypted, for a file in the fleet. It is
-	// called only when there is no such file yet; nil when the repository
-	// needs no credentials.
+	// Seal returns the tenant's encrypted Secret for a file in the fleet. It is called only if the
+	// file does not exist; nil if the repository needs no credentials.
 	Seal func(file string) ([]byte, error)
-	// DecryptionSecret names the Secret of the platform with which Flux decrypts
-	// what Seal made for a file.
+	// DecryptionSecret returns the name of the platform's Secret with which Flux decrypts the
+	// result of Seal for a file.
 	DecryptionSecret func(file string) string
 }
 
@@ -86,7 +84,7 @@ type creation struct {
 	resources []string
 }
 
-// ownObjects are the objects that the tenant needs to come out of every environment.
+// ownObjects returns the tenant's objects that every environment has to deliver.
 func (c *creation) ownObjects() []object {
 	objects := append(c.Tenant.rbac(), c.Tenant.sync()...)
 	if c.Tenant.SecretName != "" {
@@ -174,7 +172,7 @@ func (c *creation) writeBase() error {
 	return nil
 }
 
-// existing are the objects that the tenant's folder holds, and their files.
+// existing returns the objects in the tenant's folder, with their files.
 func (c *creation) existing() (map[string]located, error) {
 	found := map[string]located{}
 	err := eachFile(c.FS(), c.dir, func(name string, content []byte) error {
@@ -198,8 +196,8 @@ type located struct {
 	content map[string]any
 }
 
-// missing returns the objects that are not there, and refuses those that are
-// there and say something else.
+// missing returns the wanted objects that do not exist, and an error if existing objects
+// differ from the wanted ones.
 func (c *creation) missing(existing map[string]located, wanted []object) ([]object, error) {
 	var missing []object
 	var differ []string
@@ -264,7 +262,7 @@ func (c *creation) writeAuth() error {
 
 const kustomizationHead = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
 
-// writeKustomization makes the base's kustomization.yaml, or adds to it.
+// writeKustomization creates the base's kustomization.yaml, or adds entries to it.
 func (c *creation) writeKustomization() error {
 	name := path.Join(c.dir, kustomizationFile)
 	var components []string
@@ -318,8 +316,8 @@ func (c *creation) writeNamespaceFolders(components []string) error {
 	return nil
 }
 
-// commonComponents are the components beside the tenants' folders that every
-// tenant's kustomization has, by their folders' names.
+// commonComponents returns the names of the components beside the tenants' folders that the
+// kustomization of every tenant has.
 func (c *creation) commonComponents() []string {
 	entries, err := fs.ReadDir(c.FS(), c.layout.base)
 	if err != nil {

@@ -15,15 +15,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Delete plans that a tenant leaves the fleet, in two commits.
+// Delete plans the removal of a tenant from the fleet, in two commits.
 //
-// Flux prunes a tenant's objects with the tenant's own account. If one commit removed the account,
-// its RoleBinding and the namespaces together with the tenant's Kustomization, all of them would be
-// deleted at the same moment: the API server would refuse Flux's requests, and Flux would give up.
-// Helm releases would stay installed, and objects in remaining namespaces would stay. So the first
-// commit removes the tenant's Flux objects, and the second one all other objects, once the cluster
-// has no Flux objects of the tenant. The content of the fleet shows which commit is next. With
-// atOnce there is one commit, for fleets that no cluster runs yet.
+// Flux prunes a tenant's objects with the tenant's own account. If one commit removed the
+// account, its RoleBinding and the namespaces together with the tenant's Kustomization, all of
+// them would be deleted at the same moment: the API server would refuse Flux's requests, and
+// Flux would give up. Helm releases would stay installed, and objects in remaining namespaces
+// would stay. So the first commit removes the tenant's Flux objects, and the second one all
+// other objects, once the cluster has no Flux objects of the tenant. The content of the fleet
+// shows which commit is next. With atOnce there is one commit, for fleets that no cluster runs
+// yet.
 func Delete(s *workspace.Set, name string, atOnce bool) (*Plan, error) {
 	if err := CheckName("tenant name", name); err != nil {
 		return nil, err
@@ -70,7 +71,8 @@ func (m metadata) delivers() bool {
 	return strings.HasSuffix(group, ".toolkit.fluxcd.io")
 }
 
-// read returns the objects of a YAML stream. What is no object has no kind.
+// readMetadata returns the metadata of the objects of a YAML stream. For a document that is
+// not an object, it has no kind.
 func readMetadata(content []byte) []metadata {
 	var objects []metadata
 	for _, doc := range documents(content) {
@@ -166,7 +168,7 @@ func (d *deletion) inside(name string) bool {
 	return slices.ContainsFunc(d.folders, func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") })
 }
 
-// findParents finds what includes the tenant's folders.
+// findParents finds the kustomizations that include the tenant's folders.
 func (d *deletion) findParents() error {
 	err := eachFile(d.FS(), ".", func(name string, content []byte) error {
 		if path.Base(name) != kustomizationFile || d.inside(name) {
@@ -239,7 +241,7 @@ func (d *deletion) removeObjects(file string, match func(metadata) bool) error {
 	return d.removeEntry(path.Join(path.Dir(file), kustomizationFile), "resources", func(entry string) bool { return path.Clean(entry) == path.Base(file) })
 }
 
-// removeAll removes the tenant's folders and every mention of them.
+// removeAll removes the tenant's folders and all references to them.
 func (d *deletion) removeAll() error {
 	if err := d.removeSyncs(); err != nil {
 		return err
@@ -277,8 +279,8 @@ func (d *deletion) removeFolder(dir string) error {
 	return nil
 }
 
-// isOwnObject says whether an object is in one of the tenant's namespaces, is one of these, or
-// applies the tenant by itself.
+// isOwnObject reports whether an object is in one of the tenant's namespaces, is one of these
+// namespaces, or is the Kustomization that applies the tenant alone.
 func (d *deletion) isOwnObject(object string) bool {
 	kind, name, _ := strings.Cut(object, " ")
 	if len(d.syncs) > 0 && kind == "Kustomization" && name == systemNamespace+"/"+SyncPrefix+d.name {
@@ -291,8 +293,7 @@ func (d *deletion) isOwnObject(object string) bool {
 	return namespaced && d.namespaces[ns]
 }
 
-// removeEntry removes the entries of a list that match, in a kustomization.yaml
-// if there is one.
+// removeEntry removes the matching entries of a list in a kustomization.yaml, if there is one.
 func (d *deletion) removeEntry(name, field string, match func(entry string) bool) error {
 	content, err := d.Read(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -306,8 +307,8 @@ func (d *deletion) removeEntry(name, field string, match func(entry string) bool
 		return ok && match(text)
 	})
 	if err == nil && field == "resources" && !bytes.Equal(edited, content) {
-		// kustomize takes a file without any list for an accident, and Flux
-		// would then remove nothing.
+		// kustomize rejects a file without any list as a mistake, and then Flux would remove
+		// nothing.
 		edited, err = yamledit.Empty(edited, field)
 	}
 	if err != nil {
@@ -326,8 +327,8 @@ func removeEach(content []byte, field string, match func(any) bool) ([]byte, err
 	}
 }
 
-// removePatches removes the patches of an overlay that are for certain objects
-// only, and their files: a patch without its object is an error.
+// removePatches removes the patches of an overlay that apply only to matching objects, and
+// their files: a patch without its object is an error.
 func (d *deletion) removePatches(parent string, match func(metadata) bool) error {
 	content, err := d.Read(parent)
 	if err != nil {
@@ -372,7 +373,8 @@ func (d *deletion) removePatches(parent string, match func(metadata) bool) error
 	return d.Write(parent, edited)
 }
 
-// check builds what includes the tenant: nothing of others may change.
+// check builds the kustomizations that include the tenant, and returns an error if objects of
+// others change.
 func (d *deletion) check() error {
 	return compareBuilds(d.Set, d.built, func(dir string, before, after map[string]string) error {
 		return unchanged(dir, before, after, d.isOwnObject)

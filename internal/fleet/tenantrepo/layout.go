@@ -26,7 +26,7 @@ const (
 	maxFile = 4 << 20
 )
 
-// layout is where a fleet has its tenants.
+// layout describes the folders of the tenants in a fleet.
 type layout struct {
 	base     string // the folder of the tenants' folders
 	overlays []overlay
@@ -36,13 +36,13 @@ type layout struct {
 type overlay struct {
 	Environment
 	dir  string
-	sync *sync // nil when it was named by hand and nothing applies it
-	// own says that the tenant gets a Flux Kustomization of its own here.
+	sync *sync // nil if TenantsDir names the folder and no Kustomization applies it
+	// own reports whether the tenant gets its own Flux Kustomization here.
 	own bool
 }
 
-// findLayout finds the folders of the environments. With tenantsDir they are
-// its children; otherwise they are what the clusters' Kustomizations apply.
+// findLayout finds the folders of the environments. With tenantsDir they are its children;
+// otherwise they are the folders that the clusters' Kustomizations apply.
 func findLayout(s *workspace.Set, tenantsDir string, environments []Environment) (layout, error) {
 	syncs, err := findSyncs(s.FS())
 	if err != nil {
@@ -75,7 +75,7 @@ func findLayout(s *workspace.Set, tenantsDir string, environments []Environment)
 	return l, nil
 }
 
-// tenantsWord is in the name or the path of what applies the tenants.
+// tenantsWord is the word in the name or the path of a Kustomization that applies the tenants.
 const tenantsWord = "tenants"
 
 // chooseSync finds the Kustomization that applies an environment's tenants: it
@@ -186,8 +186,8 @@ func resourceDirs(s *workspace.Set, dir string) []string {
 	return dirs
 }
 
-// findSyncs reads the platform's Flux Kustomizations, wherever they are. Those of
-// tenants are in the tenants' namespaces, or in patches for these.
+// findSyncs returns the platform's Flux Kustomizations anywhere in the fleet. The
+// Kustomizations of tenants are in the tenants' namespaces, or in patches for these.
 func findSyncs(fleet fs.FS) ([]sync, error) {
 	var syncs []sync
 	err := eachFile(fleet, ".", func(name string, content []byte) error {
@@ -209,8 +209,7 @@ func syncsIn(name string, content []byte) []sync {
 			Metadata         struct{ Name, Namespace string }
 			Spec             map[string]any
 		}
-		// A file that is no Kubernetes object, a values file or a template, is nothing
-		// to complain about here.
+		// Skip files that are not Kubernetes objects, such as values files or templates.
 		if yaml.Unmarshal(doc, &k) != nil || k.Kind != "Kustomization" || !strings.HasPrefix(k.APIVersion, fluxGroup) ||
 			cmp.Or(k.Metadata.Namespace, systemNamespace) != systemNamespace {
 			continue
@@ -223,8 +222,8 @@ func syncsIn(name string, content []byte) []sync {
 	return syncs
 }
 
-// eachFile calls a function for every YAML file below a folder, hidden folders
-// apart. A folder that is not there has none.
+// eachFile calls a function for every YAML file below a folder, except in hidden folders. It
+// calls none if the folder does not exist.
 func eachFile(fleet fs.FS, dir string, do func(name string, content []byte) error) error {
 	err := fs.WalkDir(fleet, dir, func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -269,7 +268,7 @@ func documents(content []byte) [][]byte {
 	return append(docs, content[start:])
 }
 
-// list is the strings of a list.
+// list returns the strings in a list.
 func list(value any) []string {
 	var found []string
 	entries, _ := value.([]any)

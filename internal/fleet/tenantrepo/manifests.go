@@ -15,7 +15,7 @@ type object struct {
 	content map[string]any
 }
 
-// id names an object in messages and tells objects apart.
+// id returns the identity of an object, which messages also use.
 func id(content map[string]any) string {
 	metadata, _ := content["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
@@ -53,8 +53,8 @@ func (t Tenant) serviceAccount(namespace string) map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": t.metadata(namespace, t.account())}
 }
 
-// roleBinding gives a namespace's own account the role, and further accounts of
-// the tenant's other namespaces.
+// roleBinding returns a RoleBinding of the role for a namespace's own account, and for
+// accounts of the tenant's other namespaces.
 func (t Tenant) roleBinding(namespace string, others ...string) map[string]any {
 	const group = "rbac.authorization.k8s.io"
 	subjects := []any{
@@ -71,7 +71,7 @@ func (t Tenant) roleBinding(namespace string, others ...string) map[string]any {
 	}
 }
 
-// rbac are the objects of rbac.yaml.
+// rbac returns the objects of rbac.yaml.
 func (t Tenant) rbac() []object {
 	var objects []object
 	for i, ns := range t.Namespaces {
@@ -91,7 +91,7 @@ func (t Tenant) rbac() []object {
 	return objects
 }
 
-// sync are the objects of sync.yaml.
+// sync returns the objects of sync.yaml.
 func (t Tenant) sync() []object {
 	spec := map[string]any{"interval": duration(t.Interval), "url": t.URL, "ref": map[string]any{"branch": t.Branch}}
 	if t.SecretName != "" {
@@ -113,7 +113,7 @@ func (t Tenant) sync() []object {
 	}
 }
 
-// patch says which folder an environment applies.
+// patch returns the patch that sets the folder that an environment applies.
 func (t Tenant) patch(folder string) []object {
 	return []object{{"", map[string]any{
 		"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
@@ -122,8 +122,8 @@ func (t Tenant) patch(folder string) []object {
 	}}}
 }
 
-// Export writes the namespaces, accounts and role bindings as `flux create
-// tenant --export` prints them: each account has rights in its own namespace.
+// Export returns the namespaces, accounts and role bindings in the format of `flux create
+// tenant --export`: each account has rights in its own namespace.
 func (t Tenant) Export() ([]byte, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err
@@ -154,11 +154,11 @@ func WriteObject(out *bytes.Buffer, content map[string]any) error {
 	return nil
 }
 
-// fields is the order in which people write the fields of an object.
+// fields is the usual order of the fields of an object.
 var fields = []string{"apiVersion", "apiGroup", "kind", "metadata", "name", "namespace", "labels", "type", "spec", "roleRef", "subjects",
 	"interval", "retryInterval", "timeout", "url", "ref", "path", "prune", "deletionPolicy", "serviceAccountName", "sourceRef", "secretRef"}
 
-// text writes objects with their comments, in the order of people.
+// text returns objects as YAML with their comments, with the fields in the usual order.
 func text(objects []object) ([]byte, error) {
 	var out bytes.Buffer
 	for i, o := range objects {

@@ -86,8 +86,8 @@ func (c *creation) makeKustomization(dir string) error {
 	return c.Write(name, []byte(kustomizationHead))
 }
 
-// checkEmpty refuses to put a kustomization.yaml into a folder whose manifests
-// are all applied because there is none.
+// checkEmpty returns an error if a folder has manifests but no kustomization.yaml: a new
+// kustomization.yaml would stop Flux from applying all of them.
 func (c *creation) checkEmpty(dir string) error {
 	entries, _ := fs.ReadDir(c.FS(), dir)
 	for _, e := range entries {
@@ -99,10 +99,10 @@ func (c *creation) checkEmpty(dir string) error {
 	return nil
 }
 
-// dropNamespace removes a namespace other than keep from an overlay, which would
-// move the objects of every tenant there. The guide of flux2-multi-tenancy has one, which
-// does no harm as long as there is one tenant with one namespace. Whether the
-// other tenants do without it shows when the overlay is built.
+// dropNamespace removes a namespace other than keep from an overlay, since it would move the
+// objects of every tenant there. The guide of flux2-multi-tenancy has one, which does no harm
+// with one tenant in one namespace. The later build of the overlay shows whether other tenants
+// need the line.
 func (c *creation) dropNamespace(name, keep string) error {
 	raw, err := c.Read(name)
 	if err != nil {
@@ -124,8 +124,7 @@ func (c *creation) dropNamespace(name, keep string) error {
 	return c.Write(name, edited)
 }
 
-// decrypt makes the Kustomizations that apply the tenant decrypt what its folder
-// holds.
+// decrypt enables decryption in the Kustomizations that apply the tenant.
 func (c *creation) decrypt() error {
 	if c.Seal == nil {
 		return nil
@@ -164,7 +163,7 @@ func addDecryption(content []byte, name, secret string) ([]byte, error) {
 	done := false
 	rest := content
 	for _, doc := range documents(content) {
-		// What lies between the documents is copied too.
+		// Copy the text between the documents, too.
 		at := strings.Index(string(rest), string(doc))
 		out, rest = append(out, rest[:at]...), rest[at+len(doc):]
 		var k struct {

@@ -65,7 +65,7 @@ func (o overlay) syncOf(tenant string) object {
 	}}
 }
 
-// syncFile is the file of the Kustomization that applies the tenant in an environment.
+// syncFile returns the file of the Kustomization that applies the tenant in an environment.
 func (c *creation) syncFile(o overlay) string { return path.Join(o.dir, c.Tenant.Name+".yaml") }
 
 // chooseSyncs decides which environments apply the tenant by a Kustomization of its own. An
@@ -159,7 +159,7 @@ func (c *creation) writeSync(o overlay) error {
 	return c.addTo(dir, o, "patch.yaml")
 }
 
-// compare refuses a file whose only object contradicts the wanted one.
+// compare returns an error if the object of a file differs from the wanted one.
 func (c *creation) compare(name string, wanted object) error {
 	raw, err := c.Read(name)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package tenantrepo adds tenants to a platform's repository and takes them away:
-// what the guide of flux2-multi-tenancy does by hand in six commands and four
-// edits. It writes files only; Flux does the rest when they are committed.
+// Package tenantrepo adds tenants to a platform's repository and removes them. It replaces six
+// commands and four manual edits in the guide of flux2-multi-tenancy. It writes files only;
+// once they are committed, Flux applies them.
 //
 //	tenants/base/TENANT/rbac.yaml             namespaces, accounts, role bindings
 //	tenants/base/TENANT/sync.yaml             GitRepository and Kustomization
@@ -10,13 +10,13 @@
 //	tenants/ENVIRONMENT/TENANT/               the base, with a patch: the folder of the repository
 //	tenants/ENVIRONMENT/kustomization.yaml    an entry for TENANT.yaml
 //
-// An environment that does something with the objects of all its tenants keeps them in
-// one Kustomization: TENANT-patch.yaml, and entries for the base and the patch.
+// An environment that changes the objects of all its tenants keeps them in one Kustomization:
+// TENANT-patch.yaml, and entries for the base and the patch.
 //
-// The package finds these folders in the fleet. It keeps existing objects: it compares an object
-// that a person wrote or changed with the generated one, and refuses the change if they contradict
-// each other. It builds the finished change as kustomize-controller does, and refuses it if it
-// changes another tenant.
+// The package finds these folders in the fleet. It keeps existing objects: it compares an
+// object that a person wrote or changed with the generated one, and refuses the change if they
+// contradict each other. It builds the finished change as kustomize-controller does, and
+// refuses it if it changes another tenant.
 package tenantrepo
 
 import (
@@ -33,25 +33,25 @@ import (
 
 // Errors that callers tell apart.
 var (
-	// ErrInvalid says that a name, an address or a path cannot be used.
+	// ErrInvalid reports an invalid name, address or path.
 	ErrInvalid = errors.New("is not valid")
-	// ErrExists says that something else is there already.
+	// ErrExists reports that a different object already exists.
 	ErrExists = errors.New("exists already and differs")
-	// ErrLayout says that the fleet's folders are not where they are looked for.
+	// ErrLayout reports that the fleet does not have the expected folders.
 	ErrLayout = errors.New("the fleet's layout is not understood")
-	// ErrOthers says that a change would reach further than the tenant.
+	// ErrOthers reports that a change would affect more than the tenant.
 	ErrOthers = errors.New("would change more than this tenant")
-	// ErrNotFound says that there is no such tenant.
+	// ErrNotFound reports that there is no such tenant.
 	ErrNotFound = errors.New("there is no such tenant in the fleet")
 )
 
-// TenantLabel is what `flux create tenant` puts on everything that it makes.
+// TenantLabel is the label that `flux create tenant` sets on all its objects.
 const TenantLabel = "toolkit.fluxcd.io/tenant"
 
 // podSecurityLabel is the level that the API server enforces in a namespace.
 const podSecurityLabel = "pod-security.kubernetes.io/enforce"
 
-// PodSecurityNone leaves the labels of Pod Security out.
+// PodSecurityNone omits the labels of Pod Security.
 const PodSecurityNone = "none"
 
 // reserved are namespaces that no tenant can have.
@@ -61,7 +61,7 @@ var reserved = []string{"default", "flux-system", "kube-system", "kube-public", 
 type Tenant struct {
 	// Name is a DNS label.
 	Name string
-	// Namespaces are the tenant's; the first one holds the sync.
+	// Namespaces are the tenant's namespaces; the first one has the sync.
 	Namespaces []string
 	// ClusterRole is the role of the tenant in its namespaces.
 	ClusterRole string
@@ -69,13 +69,13 @@ type Tenant struct {
 	Account string
 	// SkipNamespace omits the Namespaces, which another process creates.
 	SkipNamespace bool
-	// Labels go on everything, beside the tenant's own.
+	// Labels are additional labels for all objects.
 	Labels map[string]string
 	// PodSecurity is a level of Pod Security, or PodSecurityNone.
 	PodSecurity string
 	// URL and Branch are the tenant's repository.
 	URL, Branch string
-	// Interval is how often the repository is looked at.
+	// Interval is the interval at which Flux checks the repository.
 	Interval time.Duration
 	// SecretName is the Secret with the repository's credentials, or "".
 	SecretName string
@@ -84,9 +84,9 @@ type Tenant struct {
 	Chosen map[string]bool
 }
 
-// Environment says which folder of the tenant's repository is applied where.
+// Environment maps an environment to a folder of the tenant's repository.
 type Environment struct {
-	// Name is the environment's, such as staging.
+	// Name is the name of the environment, such as staging.
 	Name string
 	// Path is a folder in the tenant's repository, such as ./staging.
 	Path string
@@ -108,7 +108,7 @@ func ParseEnvironment(text string) (Environment, error) {
 	return Environment{name, "./" + clean}, nil
 }
 
-// account is the service account as which the tenant is applied.
+// account returns the service account that applies the tenant.
 func (t Tenant) account() string {
 	if t.Account != "" {
 		return t.Account
@@ -116,8 +116,8 @@ func (t Tenant) account() string {
 	return t.Name
 }
 
-// Validate checks what can be checked without a fleet. The repository is
-// checked when there is one.
+// Validate checks the values that can be checked without a fleet. It checks the repository
+// only if one is set.
 func (t Tenant) Validate() error {
 	if err := CheckName("tenant name", t.Name); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
 )
 
-// folder writes files and begins a change of them.
+// folder writes files and returns a workspace for them.
 func folder(t *testing.T, files map[string]string) *workspace.Set {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,7 +32,7 @@ func folder(t *testing.T, files map[string]string) *workspace.Set {
 	return s
 }
 
-// applies is a Flux Kustomization of the platform.
+// applies returns a Flux Kustomization of the platform.
 func applies(name, path string) string {
 	return "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: " + name + ", namespace: flux-system}\nspec: {path: " + path + "}\n"
 }
@@ -105,7 +105,8 @@ func TestFindLayout(t *testing.T) {
 	}
 }
 
-// An environment applies its tenants together if it changes the objects of all of them.
+// TestSharedBy checks that an environment applies its tenants together if it changes the
+// objects of all of them.
 func TestSharedBy(t *testing.T) {
 	t.Parallel()
 	const file = "tenants/staging/kustomization.yaml"
@@ -188,8 +189,8 @@ func TestParseEnvironment(t *testing.T) {
 	}
 }
 
-// FuzzAddDecryption checks that a stream that can be edited decrypts afterwards,
-// and that everything else in it stays.
+// FuzzAddDecryption checks that an edited stream enables decryption and is otherwise
+// unchanged.
 func FuzzAddDecryption(f *testing.F) {
 	f.Add("# a\n" + applies("x", "y") + "--- # b\napiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata:\n  name: tenants\nspec:\n    # c\n    path: ./a\n")
 	f.Add(applies("tenants", "./a"))

@@ -1,11 +1,10 @@
-// Package workspace is a change of several files in a folder that belongs to a
-// person: planned in memory, shown as a unified diff, then made as a whole or
-// not at all.
+// Package workspace changes several files in a user's folder. It plans the change in memory,
+// shows it as a unified diff, and then applies all of it or nothing.
 //
-// Every new content is first written beside its file; only when all are there are
-// they renamed into place, and what was renamed is put back when a later one
-// fails. Nothing outside of the folder is read or written, also where links lead
-// out of it, and links are never replaced by files.
+// Apply first writes all new content to temporary files beside the targets, and then renames
+// these. If a rename fails, it restores the files that it has already replaced. The package
+// neither reads nor writes outside of the folder, even through links, and never replaces a
+// link with a file.
 package workspace
 
 import (
@@ -25,11 +24,10 @@ import (
 	udiff "github.com/aymanbagabas/go-udiff"
 )
 
-// ErrInTheWay says that something other than a regular file is where a file has
-// to be.
+// ErrInTheWay reports that something other than a regular file has the name of a file.
 var ErrInTheWay = errors.New("is not a regular file")
 
-// ErrChanged says that a file is no longer what the change was planned for.
+// ErrChanged reports that a file no longer has the content that the change is based on.
 var ErrChanged = errors.New("was changed by somebody else meanwhile")
 
 // Set is a planned change. It is not safe for concurrent use.
@@ -38,7 +36,7 @@ type Set struct {
 	files map[string]*file
 }
 
-// file is a file that was looked at. Its content is nil where there is none.
+// file is a file that was read. Its content is nil if it does not exist.
 type file struct{ old, content []byte }
 
 func (f *file) changed() bool {
@@ -54,18 +52,18 @@ func Open(dir string) (*Set, error) {
 	return &Set{root: root, files: map[string]*file{}}, nil
 }
 
-// Close forgets what has not been applied.
+// Close closes the folder and discards changes that were not applied.
 func (s *Set) Close() error { return s.root.Close() }
 
-// FS is the folder as it is on the disk, without what is planned.
+// FS returns the folder as it is on disk, without planned changes.
 func (s *Set) FS() fs.FS { return s.root.FS() }
 
-// Dir is the folder's path, as it was given.
+// Dir returns the path of the folder as passed to Open.
 func (s *Set) Dir() string { return s.root.Name() }
 
-// Read returns a file as it will be. The name is slash separated and relative to
-// the folder. The error is fs.ErrNotExist when there is none, and [ErrInTheWay]
-// when it is no regular file.
+// Read returns the planned content of a file. The name is slash separated and relative to the
+// folder. The error is fs.ErrNotExist if there is no file, and [ErrInTheWay] if it is not a
+// regular file.
 func (s *Set) Read(name string) ([]byte, error) {
 	f, err := s.look(name)
 	if err != nil {
@@ -77,7 +75,8 @@ func (s *Set) Read(name string) ([]byte, error) {
 	return f.content, nil
 }
 
-// Exists says whether a file will be there, or anything else is.
+// Exists reports whether a file will exist, or something other than a regular file has its
+// name.
 func (s *Set) Exists(name string) bool {
 	f, err := s.look(name)
 	if err != nil {
@@ -96,7 +95,7 @@ func (s *Set) Write(name string, content []byte) error {
 	return nil
 }
 
-// Remove plans that there is no such file.
+// Remove plans the removal of a file.
 func (s *Set) Remove(name string) error {
 	f, err := s.look(name)
 	if err != nil {
@@ -106,7 +105,7 @@ func (s *Set) Remove(name string) error {
 	return nil
 }
 
-// look reads a file once; the change is planned for what it held then.
+// look reads a file once; the planned change is based on this content.
 func (s *Set) look(name string) (*file, error) {
 	name = path.Clean(name)
 	if f := s.files[name]; f != nil {
@@ -131,7 +130,7 @@ func (s *Set) look(name string) (*file, error) {
 	return f, nil
 }
 
-// Changed returns the names of the files that will differ, sorted.
+// Changed returns the sorted names of the files that will change.
 func (s *Set) Changed() []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(s.files)) {
@@ -142,8 +141,7 @@ func (s *Set) Changed() []string {
 	return names
 }
 
-// Diff is the change as a unified diff that `git apply` understands; empty when
-// nothing changes.
+// Diff returns the change as a unified diff for `git apply`; empty if nothing changes.
 func (s *Set) Diff() string {
 	var out strings.Builder
 	for _, name := range s.Changed() {
@@ -203,7 +201,7 @@ func (s *Set) CopyTo(dir string) error {
 		case d.IsDir():
 			return os.MkdirAll(filepath.Join(dir, filepath.FromSlash(name)), 0o700)
 		case !d.Type().IsRegular():
-			return nil // a link is not followed here: who refers to it is told
+			return nil // do not follow links; the build reports references to them
 		}
 		content, err := s.root.ReadFile(filepath.FromSlash(name))
 		if err != nil {
@@ -228,8 +226,8 @@ func (s *Set) CopyTo(dir string) error {
 	return nil
 }
 
-// Apply makes the change. On an error the folder is as it was; the error says so
-// if even that failed.
+// Apply applies the change. On an error it restores the folder; if that fails, the error
+// reports it.
 func (s *Set) Apply() error {
 	a := application{root: s.root, suffix: ".tenure-" + rand.Text()[:8]}
 	err := a.run(s.files, s.Changed())
@@ -242,7 +240,7 @@ func (s *Set) Apply() error {
 	return nil
 }
 
-// application makes a change and remembers how to undo it.
+// application applies a change and records how to undo it.
 type application struct {
 	root   *os.Root
 	suffix string
@@ -312,7 +310,7 @@ func (a *application) stage(name string, content []byte) error {
 	return cmp.Or(err, f.Sync(), f.Close())
 }
 
-// mkdir makes the folders that a file needs.
+// mkdir creates the parent folders of a file.
 func (a *application) mkdir(dir string) error {
 	if dir == "." {
 		return nil
@@ -358,8 +356,7 @@ func (a *application) restore(name string, old []byte, mode fs.FileMode) error {
 	return a.root.Rename(name+a.suffix, name)
 }
 
-// removeEmpty removes a folder whose last file was removed: Git does not know
-// empty folders either.
+// removeEmpty removes a folder after its last file: Git does not track empty folders.
 func (a *application) removeEmpty(dir string) {
 	for ; dir != "."; dir = path.Dir(dir) {
 		if a.root.Remove(filepath.FromSlash(dir)) != nil {

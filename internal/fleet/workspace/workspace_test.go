@@ -122,8 +122,7 @@ new file mode 100644
 	}
 }
 
-// TestApplyFails breaks a change at every place where it can break, and looks
-// whether the folder is as before.
+// TestApplyFails makes a change fail at every step, and checks that the folder is unchanged.
 func TestApplyFails(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

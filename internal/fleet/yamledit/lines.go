@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// errStyle says that lines cannot be added to or taken from a text.
+// errStyle reports that a text cannot be edited by lines.
 var errStyle = errors.New("not written as a block")
 
 // document is a text by lines, with the nodes that were parsed from it.
@@ -34,7 +34,7 @@ func parseLines(text []byte) (*document, error) {
 	return d, nil
 }
 
-// end is what ends the document's lines.
+// end returns the line ending of the document.
 func (d *document) end() string {
 	if len(d.lines) > 0 && strings.HasSuffix(d.lines[0], "\r\n") {
 		return "\r\n"
@@ -42,8 +42,8 @@ func (d *document) end() string {
 	return "\n"
 }
 
-// find returns the value of a field and the lines of the field: from its key to
-// before the comment of the next one.
+// find returns the value of a field and the lines of the field, from its key to the comment
+// before the next field.
 func (d *document) find(name string) (*yaml.Node, span) {
 	fields := d.root.Content
 	for i := 0; i < len(fields); i += 2 {
@@ -64,8 +64,9 @@ func (d *document) field(name string) span {
 	return lines
 }
 
-// trim moves an end up over what belongs to what follows: blank lines, document
-// ends, and comments that are not indented deeper than the column, from 1.
+// trim moves the end of a span up over lines that belong to the following content: blank
+// lines, document ends, and comments with less indentation than the column, which counts from
+// 1.
 func (d *document) trim(from, to, column int) int {
 	for ; to > from; to-- {
 		line := strings.TrimRight(d.lines[to-1], "\r\n")
@@ -78,7 +79,7 @@ func (d *document) trim(from, to, column int) int {
 	return to
 }
 
-// with is the text with a line inserted.
+// with returns the text with a line inserted.
 func (d *document) with(at int, line string) []byte {
 	var out strings.Builder
 	for i, l := range d.lines[:at] {
@@ -94,7 +95,7 @@ func (d *document) with(at int, line string) []byte {
 	return []byte(out.String())
 }
 
-// without is the text without lines.
+// without returns the text without a span of lines.
 func (d *document) without(s span) []byte {
 	return []byte(strings.Join(d.lines[:s.from], "") + strings.Join(d.lines[s.to:], ""))
 }

@@ -1,9 +1,8 @@
-// Package yamledit edits YAML that people wrote: a list's entries in a
-// kustomization.yaml, a field of an object. Where it can it adds and takes away
-// whole lines, so that comments, blank lines, quotes and indentation stay as they
-// are; what the edit came to is then compared with what it should, and if a text
-// is written in a way in which lines do not do (flow style, anchors), it is
-// written anew by kyaml, which keeps comments but not blank lines.
+// Package yamledit edits YAML files that people write: entries of a list in a
+// kustomization.yaml, a field of an object. If possible it adds and removes whole lines, so
+// that comments, blank lines, quotes and indentation stay. It then checks that the edited text
+// decodes to the wanted content. If a text cannot be edited by lines (flow style, anchors),
+// kyaml rewrites it, which keeps comments but not blank lines.
 package yamledit
 
 import (
@@ -18,12 +17,12 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// ErrNotMapping says that a text is no single YAML mapping.
+// ErrNotMapping reports that a text is not a single YAML mapping.
 var ErrNotMapping = errors.New("is not one YAML mapping")
 
-// Append adds an entry at the end of the list in a field of the document, which
-// is made if it is not there. The entry is a string or a map of strings with one
-// key. A text that has the entry already is returned as it is.
+// Append adds an entry at the end of the list in a field of the document. It creates a missing
+// field. The entry is a string or a map of strings with one key. If the list already has the
+// entry, Append returns the text unchanged.
 func Append(text []byte, field string, entry any) ([]byte, error) {
 	return editList(text, field, func(list []any) ([]any, int) {
 		if slices.ContainsFunc(list, func(e any) bool { return reflect.DeepEqual(e, entry) }) {
@@ -33,9 +32,8 @@ func Append(text []byte, field string, entry any) ([]byte, error) {
 	})
 }
 
-// Remove takes away the first entry for which match is true. A list that
-// becomes empty goes with its field. A text without such an entry is returned as
-// it is.
+// Remove removes the first entry for which match returns true. If the list becomes empty,
+// Remove removes the field. It returns a text without such an entry unchanged.
 func Remove(text []byte, field string, match func(entry any) bool) ([]byte, error) {
 	return editList(text, field, func(list []any) ([]any, int) {
 		at := slices.IndexFunc(list, match)
@@ -77,8 +75,7 @@ func editList(text []byte, field string, change func([]any) ([]any, int)) ([]byt
 	return rewrite(text, content, field)
 }
 
-// RemoveField takes a field of the document away. A text without it is returned
-// as it is.
+// RemoveField removes a field of the document. It returns a text without the field unchanged.
 func RemoveField(text []byte, field string) ([]byte, error) {
 	content, err := Decode(text)
 	if err != nil {
@@ -97,7 +94,7 @@ func RemoveField(text []byte, field string) ([]byte, error) {
 	return rewrite(text, content, field)
 }
 
-// Empty gives the document a field with an empty list, where it has none.
+// Empty adds a field with an empty list to a document without the field.
 func Empty(text []byte, field string) ([]byte, error) {
 	content, err := Decode(text)
 	if err != nil {
@@ -173,7 +170,7 @@ func rewrite(text []byte, content map[string]any, field string) ([]byte, error) 
 	return []byte(edited), nil
 }
 
-// marshal is one line of YAML, without its end.
+// marshal returns a value as one line of YAML, without the line ending.
 func marshal(value any) (string, error) {
 	raw, err := yaml.Marshal(value)
 	if err != nil {

@@ -151,9 +151,8 @@ func TestRemoveField(t *testing.T) {
 	}
 }
 
-// FuzzAppend checks that a text that can be edited parses afterwards, has the
-// entry once more and nothing else changed, that doing it again changes nothing,
-// and that removing the entry brings the content back.
+// FuzzAppend checks that an edited text parses, has one more entry and no other change; that
+// another Append changes nothing; and that Remove restores the content.
 func FuzzAppend(f *testing.F) {
 	for _, seed := range []string{
 		handWritten, "", "resources: [a]\n", "resources:\n- a", "resources:\n  # only a comment\n", "resources: &x\n- a\npatches: *x\n",
@@ -164,7 +163,7 @@ func FuzzAppend(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, entry string) {
 		before, err := Decode([]byte(text))
 		if err != nil {
-			return // what is no YAML before is nobody's to edit
+			return // only YAML can be edited
 		}
 		list, _ := before["resources"].([]any)
 		edited, err := Append([]byte(text), "resources", entry)

@@ -15,13 +15,13 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// ErrUneditable says that YAML is written in a way that is not edited here: then
-// nothing is, and the advice in words has to do.
+// ErrUneditable reports that the style of a YAML file is not supported. The file is then left
+// unchanged, and only advice in words is possible.
 var ErrUneditable = errors.New("cannot edit YAML that is written like this")
 
-// Stream is a file of YAML documents. It is edited as text, so that all that is
-// not meant stays as it is, down to the spaces; and after each edit it is read
-// again and must say just what was meant.
+// Stream is a file of YAML documents. It is edited as text, so that all other content stays
+// the same, including spaces. After each edit it is parsed again and must have exactly the
+// intended content.
 type Stream struct {
 	Text string
 	Docs []*yaml.Node // the content of each document, nil for an empty one
@@ -35,7 +35,7 @@ func Parse(text string) (s *Stream, err error) {
 			s, err = nil, fmt.Errorf("cannot parse YAML: %v", r)
 		}
 	}()
-	// What ends a line for YAML but not here would make line numbers differ.
+	// Line endings of YAML that this package does not split at would shift the line numbers.
 	if strings.ContainsAny(text, "\r\u0085\u2028\u2029") {
 		return nil, ErrUneditable
 	}
@@ -59,8 +59,8 @@ func Parse(text string) (s *Stream, err error) {
 	}
 }
 
-// hasAnchorOrAlias says whether a document has what no manifest needs: aliases, tags, keys
-// that are no strings.
+// hasAnchorOrAlias reports whether a document has YAML features that no manifest needs:
+// anchors, aliases, tags, or keys that are not strings.
 func hasAnchorOrAlias(n *yaml.Node) bool {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" || n.Style&yaml.TaggedStyle != 0 {
 		return true
@@ -73,7 +73,7 @@ func hasAnchorOrAlias(n *yaml.Node) bool {
 	return slices.ContainsFunc(n.Content, hasAnchorOrAlias)
 }
 
-// values are what the documents say.
+// values returns the decoded documents.
 func (s *Stream) values() ([]any, error) {
 	var all []any
 	for _, doc := range s.Docs {
@@ -119,7 +119,7 @@ func valueOf(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// Str is the string at a path, "" if there is none.
+// Str returns the string at a path, or "" if there is none.
 func Str(n *yaml.Node, path ...any) string {
 	if n = At(n, path...); n == nil || n.Kind != yaml.ScalarNode {
 		return ""
@@ -127,7 +127,7 @@ func Str(n *yaml.Node, path ...any) string {
 	return n.Value
 }
 
-// Strs are the strings of a sequence.
+// Strs returns the strings of a sequence.
 func Strs(n *yaml.Node, path ...any) []string {
 	var all []string
 	if n = At(n, path...); n != nil && n.Kind == yaml.SequenceNode {
@@ -138,8 +138,8 @@ func Strs(n *yaml.Node, path ...any) []string {
 	return all
 }
 
-// commit takes the lines of an edited file, if they say what the documents said
-// before with one change.
+// commit stores the lines of an edited file if they decode to the previous documents with one
+// change.
 func (s *Stream) commit(lines []string, doc int, change func(any) any) error {
 	want, err := s.values()
 	if err != nil {
@@ -172,7 +172,7 @@ func cut(lines []string, n *yaml.Node) (head, rest string, ok bool) {
 	return string(line[:n.Column-1]), string(line[n.Column-1:]), true
 }
 
-// PlainScalar are the strings that need no quotes and are nothing but strings.
+// PlainScalar matches strings that need no quotes and cannot be parsed as another type.
 var PlainScalar = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*([._/-][A-Za-z0-9]+)*$`)
 
 // Scalar writes a string as a YAML scalar, with quotes where it needs them.
@@ -269,7 +269,7 @@ func (s *Stream) AppendItem(doc int, content string, path ...any) error {
 	})
 }
 
-// SetStrings changes a sequence of strings. What stays keeps its line.
+// SetStrings changes a sequence of strings. Remaining entries keep their lines.
 func (s *Stream) SetStrings(doc int, values []string, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.SequenceNode || len(values) == 0 {
@@ -327,8 +327,7 @@ func (s *Stream) RemoveItem(doc, index int, path ...any) error {
 	})
 }
 
-// ReplaceIn replaces what an expression matches in a string that may have many
-// lines.
+// ReplaceIn replaces the matches of an expression in a string, which may have several lines.
 func (s *Stream) ReplaceIn(doc int, re *regexp.Regexp, replacement string, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.ScalarNode {
@@ -343,7 +342,7 @@ func (s *Stream) ReplaceIn(doc int, re *regexp.Regexp, replacement string, path 
 	})
 }
 
-// with changes what is at a path of a decoded document.
+// with changes the value at a path of a decoded document.
 func with(v any, change func(any) any, path ...any) any {
 	if len(path) == 0 {
 		return change(v)
@@ -357,9 +356,9 @@ func with(v any, change func(any) any, path ...any) any {
 	return v
 }
 
-// blockEnd is the line after the last one of a block collection that begins at a
-// line (from 0) with an indentation. Comments and empty lines after it belong to
-// what follows.
+// blockEnd returns the line after the end of a block collection, given its first line (from 0)
+// and its indentation. Comments and empty lines after the collection belong to the following
+// content.
 func blockEnd(lines []string, first, indent int) int {
 	if first < 0 || first >= len(lines) {
 		return len(lines)

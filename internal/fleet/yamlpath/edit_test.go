@@ -14,7 +14,7 @@ func TestEdit(t *testing.T) {
 		reason string
 		text   string
 		edit   func(*Stream) error
-		want   string // "" for one that is refused
+		want   string // "" for an edit that is refused
 	}{
 		"SetPlain":     {"a comment after it stays", "a: b # c\n", func(s *Stream) error { return s.Set(0, "d", "a") }, "a: d # c\n"},
 		"SetQuoted":    {"quotes go with what they quote", "a: \"b\" # c\n", func(s *Stream) error { return s.Set(0, "true", "a") }, "a: 'true' # c\n"},
@@ -55,8 +55,8 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// Whatever a file looks like: what was edited parses, has the change and is not
-// changed again, and all other documents are as they were, to the letter as far as
+// FuzzEdit checks, for any file, that an edited document parses and has the change, that
+// another edit changes nothing, and that all other documents stay the same, byte by byte if
 // they are separate.
 func FuzzEdit(f *testing.F) {
 	for _, seed := range []string{
@@ -116,7 +116,7 @@ func FuzzEdit(f *testing.F) {
 	})
 }
 
-// lost are the lines of a text that another one does not have.
+// lost returns the lines of before that after lacks.
 func lost(before, after string) []string {
 	count := map[string]int{}
 	for _, line := range strings.Split(after, "\n") {

@@ -9,14 +9,14 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// ErrStyle says that a file is written in a way that is not edited here, such as
-// with aliases: somebody has to edit it by hand.
+// ErrStyle reports that the style of a file is not supported, such as aliases: a person has to
+// edit the file.
 var ErrStyle = ErrUneditable
 
-// AddEntry adds a string to a list at the top of a YAML file, such as a folder to
-// the components of a kustomization file. The list is made if there is none. A
-// file that has the entry stays as it is, and so does everything else in it. The
-// error is [ErrStyle], or that the text is no YAML.
+// AddEntry adds a string to a top-level list of a YAML file, such as a folder to the
+// components of a kustomization file. It creates a missing list. It changes nothing if the
+// list has the entry already, and never changes other content. It returns [ErrStyle], or an
+// error for invalid YAML.
 func AddEntry(text, list, entry string) (string, error) {
 	s, err := Parse(text)
 	if err != nil {
@@ -35,7 +35,7 @@ func AddEntry(text, list, entry string) (string, error) {
 	return s.Text, err
 }
 
-// RemoveEntry undoes [AddEntry]: a list that would be empty goes with it.
+// RemoveEntry undoes [AddEntry]: it removes the entry, and a list that becomes empty.
 func RemoveEntry(text, list, entry string) (string, error) {
 	s, err := Parse(text)
 	if err != nil {
@@ -71,9 +71,8 @@ func RemoveEntry(text, list, entry string) (string, error) {
 	return s.Text, err
 }
 
-// ReplaceInPatches replaces a value in the patches of a kustomization file that
-// set a field of an object of Flux: all those with the field's name and the value
-// in them. It says whether there was any.
+// ReplaceInPatches replaces a value in the patches of a kustomization file that contain the
+// name of the field and the value. It reports whether there were any.
 func ReplaceInPatches(text, field, from, to string) (string, bool, error) {
 	s, err := Parse(text)
 	if err != nil {
@@ -98,7 +97,7 @@ func ReplaceInPatches(text, field, from, to string) (string, bool, error) {
 	return s.Text, found, nil
 }
 
-// top finds a list at the top of the first document; nil when there is none.
+// top returns a top-level list of the first document, or nil if there is none.
 func top(s *Stream, list string) (*yaml.Node, error) {
 	if len(s.Docs) == 0 || s.Docs[0] == nil || s.Docs[0].Kind != yaml.MappingNode {
 		return nil, errors.New("cannot edit a file that is no object")

@@ -1,6 +1,6 @@
-// Package gitauth makes the Secret with which Flux reads a private Git repository:
-// an SSH key pair with the host's keys, a user with a password, or a token. The
-// fields are those of `flux create secret git`.
+// Package gitauth builds the Secret with which Flux reads a private Git repository: an SSH key
+// pair with the host's keys, a user with a password, or a token. The fields are the fields of
+// `flux create secret git`.
 package gitauth
 
 import (
@@ -21,8 +21,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// ErrInvalid says that something given cannot be used. The text never holds a
-// secret.
+// ErrInvalid reports that a value is invalid. The message never contains a secret.
 var ErrInvalid = errors.New("cannot be used")
 
 // The algorithms and curves of keys, as Flux names them.
@@ -32,8 +31,7 @@ const (
 	Ed25519 = "ed25519"
 )
 
-// KeyOptions say which key to make. The zero value is Flux's default, ECDSA on
-// the curve P-384.
+// KeyOptions describe a new key. The zero value is Flux's default, ECDSA on the curve P-384.
 type KeyOptions struct {
 	// Algorithm is RSA, ECDSA or Ed25519.
 	Algorithm string
@@ -47,11 +45,11 @@ type KeyOptions struct {
 type KeyPair struct {
 	// Private is a PEM block, Public a line of authorized_keys.
 	Private, Public []byte
-	// Password is that of the private key, or "".
+	// Password is the password of the private key, or "".
 	Password string
 }
 
-// Generate makes a key pair without a password.
+// Generate returns a new key pair without a password.
 func Generate(o KeyOptions) (KeyPair, error) {
 	key, err := o.generate()
 	if err != nil {
@@ -93,8 +91,8 @@ func (o KeyOptions) generate() (crypto.Signer, error) {
 	return nil, fmt.Errorf("the algorithm %q %w: ecdsa, ed25519 or rsa", o.Algorithm, ErrInvalid)
 }
 
-// ParseKey reads a private key that is there already. A key with a password
-// keeps it: Flux takes the password from the Secret.
+// ParseKey returns the key pair of an existing private key. It does not remove the password of
+// the key: Flux takes the password from the Secret.
 func ParseKey(private []byte, password string) (KeyPair, error) {
 	signer, err := ssh.ParsePrivateKey(private)
 	if missing := (*ssh.PassphraseMissingError)(nil); errors.As(err, &missing) {
@@ -111,7 +109,7 @@ func ParseKey(private []byte, password string) (KeyPair, error) {
 	return KeyPair{Private: private, Public: ssh.MarshalAuthorizedKey(signer.PublicKey()), Password: password}, nil
 }
 
-// Signer is what signs with the private key.
+// Signer returns a signer for the private key.
 func (k KeyPair) Signer() (ssh.Signer, error) {
 	signer, err := ssh.ParsePrivateKey(k.Private)
 	if k.Password != "" {
@@ -123,19 +121,19 @@ func (k KeyPair) Signer() (ssh.Signer, error) {
 	return signer, nil
 }
 
-// Credentials are what a repository asks for.
+// Credentials are the credentials for a repository.
 type Credentials struct {
 	// Key and KnownHosts are for SSH.
 	Key        *KeyPair
 	KnownHosts []byte
-	// Username and Password are for HTTPS, Token too, in their place.
+	// Username and Password are for HTTPS, or Token in their place.
 	Username, Password, Token string
 	// CA is the authority of the host's certificate, or nil.
 	CA []byte
 }
 
-// Check says whether the credentials fit the address. Without TLS nobody's
-// password is sent.
+// Check returns an error if the credentials do not fit the address. Passwords are never sent
+// without TLS.
 func (c Credentials) Check(address *url.URL) error {
 	switch {
 	case address.Scheme == "ssh" && (c.Key == nil || len(c.KnownHosts) == 0):
@@ -154,7 +152,7 @@ func (c Credentials) Check(address *url.URL) error {
 	return nil
 }
 
-// Secret is the Kubernetes object. Its content is in the clear.
+// Secret returns the Kubernetes object. Its content is not encrypted.
 func (c Credentials) Secret(namespace, name string, labels map[string]string) map[string]any {
 	data := map[string]any{}
 	set := func(key, value string) {

@@ -132,7 +132,7 @@ func TestKnownHosts(t *testing.T) {
 	}
 }
 
-// TestScan asks a server that has just one key.
+// TestScan scans a server that has only one key.
 func TestScan(t *testing.T) {
 	t.Parallel()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -217,8 +217,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// FuzzKnownHosts checks that what is found in any text is lines for the host
-// alone.
+// FuzzKnownHosts checks that all lines that KnownHosts returns for any text are for the host.
 func FuzzKnownHosts(f *testing.F) {
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 	f.Add("git.example.com " + key)

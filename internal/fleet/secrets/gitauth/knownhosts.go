@@ -22,10 +22,9 @@ import (
 // scanTimeout bounds how long a host may take to say its key.
 const scanTimeout = 30 * time.Second
 
-// KnownHosts returns the keys of one host from the text of a known_hosts file,
-// one to a line. The host is HOST or HOST:PORT. Names may be hashed or patterns;
-// revoked keys and certificate authorities, which Flux does not know, are left
-// out.
+// KnownHosts returns the keys of one host from the text of a known_hosts file, one per line.
+// The host is HOST or HOST:PORT. Names may be hashed or patterns. KnownHosts leaves out
+// revoked keys and certificate authorities, which Flux does not support.
 func KnownHosts(text []byte, host string) ([]byte, error) {
 	address := knownhosts.Normalize(withPort(host))
 	var found bytes.Buffer
@@ -52,8 +51,8 @@ func KnownHosts(text []byte, host string) ([]byte, error) {
 	return found.Bytes(), nil
 }
 
-// matches says whether names of a line are an address's. A name with a
-// exclamation mark forbids, whatever the others say.
+// matches reports whether the names of a line match an address. A name with an exclamation
+// mark excludes the address, whatever the other names are.
 func matches(names []string, address string) bool {
 	found := false
 	for _, name := range names {
@@ -97,17 +96,16 @@ func withPort(host string) string {
 	return host
 }
 
-// Scan asks a host for its key, as ssh-keyscan does. Whoever is between here and
-// the host can answer, so a person has to compare the fingerprint that is
-// returned with what the host's owner says. The proxy is the environment's
-// ALL_PROXY, as it is for Flux.
+// Scan returns the key of a host, like ssh-keyscan. An attacker between this machine and the
+// host can answer, so a person has to compare the returned fingerprint with the one that the
+// host's owner publishes. Scan uses the proxy in ALL_PROXY, like Flux.
 func Scan(ctx context.Context, host string) (line []byte, fingerprint string, err error) {
 	return scan(ctx, host, nil)
 }
 
-// Pin asks a host for its keys and returns the line for the one that has the
-// fingerprint, which is SHA256: and base64, as ssh-keygen -l prints it. The error
-// is [ErrInvalid] when the host has no such key.
+// Pin asks a host for its keys and returns the line of the key with the fingerprint, which is
+// SHA256: and base64, as ssh-keygen -l prints it. The error is [ErrInvalid] if the host has no
+// such key.
 func Pin(ctx context.Context, host, fingerprint string) (line []byte, err error) {
 	var seen []string
 	var last error
@@ -133,7 +131,7 @@ func Pin(ctx context.Context, host, fingerprint string) (line []byte, err error)
 	return nil, fmt.Errorf("the fingerprint %s %w: %s has %s", fingerprint, ErrInvalid, host, strings.Join(seen, ", "))
 }
 
-// scan asks for a key of one of the algorithms; nil means any.
+// scan returns a host's key for one of the algorithms; nil means any.
 func scan(ctx context.Context, host string, algorithms []string) (line []byte, fingerprint string, err error) {
 	address := withPort(host)
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)

@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ConfigFile is where a repository says for whom its files are encrypted.
+// ConfigFile is the file of a repository that names the recipients of its encrypted files.
 const ConfigFile = ".sops.yaml"
 
-// ErrUnsupported says that a rule wants keys that this package cannot use.
+// ErrUnsupported reports that a rule has keys that this package does not support.
 var ErrUnsupported = errors.New("only age and OpenPGP keys can be used here: write the file yourself and encrypt it with `sops encrypt --in-place`")
 
 // Keys are the recipients of a creation rule.
@@ -46,9 +46,9 @@ type group struct {
 	Merge   any `json:"merge"`
 }
 
-// FindKeys looks for the .sops.yaml that is in force for a file, in its folder and
-// those above, and returns the keys of the first rule that matches the file, as
-// the command sops does. The error is fs.ErrNotExist when there is none.
+// FindKeys searches for the .sops.yaml of a file, in the file's folder and the folders above
+// it, and returns the keys of the first rule that matches the file, like the sops command. The
+// error is fs.ErrNotExist if there is none.
 func FindKeys(repository fs.FS, file string) (Keys, error) {
 	for dir := path.Dir(file); ; dir = path.Dir(dir) {
 		name := path.Join(dir, ConfigFile)

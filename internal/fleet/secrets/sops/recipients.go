@@ -10,10 +10,10 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 )
 
-// Choice is what a person says about the keys.
+// Choice is the user's choice of keys.
 type Choice struct {
-	// Age are recipients and PGP fingerprints; without both, the .sops.yaml of
-	// the repository says for whom.
+	// Age are recipients and PGP fingerprints. Without either, the .sops.yaml of the repository
+	// names the recipients.
 	Age, PGP []string
 	// PublicKeys are armored OpenPGP keys, in addition to the files *.asc of
 	// the repository.
@@ -59,9 +59,8 @@ func Resolve(repository fs.FS, file string, choice Choice) (Recipients, error) {
 // maxKeyFile bounds the files that are read as keys.
 const maxKeyFile = 1 << 20
 
-// publicKeys are the given keys and those that lie in the repository, where the
-// guides of Flux put them as .sops.pub.asc. Files that hold something else are
-// passed over.
+// publicKeys returns the given keys and the keys in the repository, where Flux's guides store
+// them as .sops.pub.asc. It skips files with other content.
 func publicKeys(repository fs.FS, given [][]byte) ([]*openpgp.Entity, error) {
 	var known []*openpgp.Entity
 	for _, text := range given {

@@ -1,10 +1,9 @@
-// Package sops encrypts a Kubernetes Secret so that Flux's kustomize-controller,
-// and the command sops, can decrypt it: the file format of SOPS, for age and
-// OpenPGP keys.
+// Package sops encrypts a Kubernetes Secret so that Flux's kustomize-controller and the sops
+// command can decrypt it. It implements the file format of SOPS for age and OpenPGP keys.
 //
-// Why not SOPS' own library: it brings the SDKs of five clouds, 86 modules and 800
-// packages, into a module that has 70, for what is a key for each recipient, AES-GCM
-// for each value and one MAC. See docs/design/onboarding.md.
+// It does not use the library of SOPS, which adds the SDKs of five clouds, 86 modules and 800
+// packages, to a module that has 70. The format needs only an encrypted data key for each
+// recipient, AES-GCM for each value and one MAC. See docs/design/onboarding.md.
 package sops
 
 import (
@@ -29,12 +28,12 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// EncryptedRegex selects what is encrypted in a Kubernetes object: the contents of
-// a Secret, and nothing that tells whose it is. kustomize-controller needs the
-// rest in clear.
+// EncryptedRegex selects the encrypted fields of a Kubernetes object: the contents of a
+// Secret. It excludes the identity of the object, since kustomize-controller needs the other
+// fields in clear text.
 const EncryptedRegex = `^(data|stringData)$`
 
-// version is the release of SOPS whose format this is.
+// version is the release of SOPS with this format.
 const version = "3.13.3"
 
 // nonceSize and keySize are SOPS'; other tools use 12 bytes for a nonce.
@@ -43,10 +42,10 @@ const (
 	keySize   = 32
 )
 
-// ErrNoRecipient says that nobody could decrypt.
+// ErrNoRecipient reports that there are no recipients, so no key could decrypt.
 var ErrNoRecipient = errors.New("there is no key to encrypt for")
 
-// Recipients are the keys of which each one alone can decrypt.
+// Recipients are the keys of the recipients. Each key alone can decrypt.
 type Recipients struct {
 	// Age are recipients as age writes them, age1….
 	Age []string
@@ -54,12 +53,11 @@ type Recipients struct {
 	PGP []*openpgp.Entity
 }
 
-// Empty says whether nobody could decrypt.
+// Empty reports whether there are no recipients.
 func (r Recipients) Empty() bool { return len(r.Age)+len(r.PGP) == 0 }
 
-// Encrypt encrypts the values of one YAML mapping that are at or below keys which
-// match the expression. The values must be strings: what Secrets hold. The time
-// is written into the file.
+// Encrypt encrypts the values of one YAML mapping at or below keys that match the expression.
+// The values must be strings, as in Secrets. Encrypt writes the time into the file.
 func Encrypt(plain []byte, to Recipients, encrypted *regexp.Regexp, now time.Time) ([]byte, error) {
 	if to.Empty() {
 		return nil, fmt.Errorf("cannot encrypt: %w", ErrNoRecipient)
@@ -84,7 +82,7 @@ func Encrypt(plain []byte, to Recipients, encrypted *regexp.Regexp, now time.Tim
 	if err != nil {
 		return nil, fmt.Errorf("cannot encrypt: %w", err)
 	}
-	// SOPS writes its own field last, and Flux knows an encrypted object by it.
+	// SOPS writes its own field last, and Flux detects an encrypted object by this field.
 	doc.Content[0].Content = append(doc.Content[0].Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "sops"}, metadata)
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
@@ -162,7 +160,7 @@ func (s *sealer) seal(value, place string) (string, error) {
 	return fmt.Sprintf("ENC[AES256_GCM,data:%s,iv:%s,tag:%s,type:str]", encode(data), encode(nonce), encode(tag)), nil
 }
 
-// metadata is the field sops of the file.
+// metadata returns the field sops of the file.
 func (s *sealer) metadata(to Recipients, now time.Time) (*yaml.Node, error) {
 	modified := now.UTC().Format(time.RFC3339)
 	sum := fmt.Sprintf("%X", s.mac.(interface{ Sum([]byte) []byte }).Sum(nil))
@@ -251,7 +249,7 @@ func sealPGP(key []byte, entity *openpgp.Entity) (string, error) {
 	return out.String() + "\n", nil
 }
 
-// Fingerprint is a key's, in upper case, as gpg prints it.
+// Fingerprint returns the fingerprint of a key, in upper case, as gpg prints it.
 func Fingerprint(entity *openpgp.Entity) string {
 	return fmt.Sprintf("%X", entity.PrimaryKey.Fingerprint)
 }

@@ -84,8 +84,7 @@ func open(t *testing.T, key []byte, value, place string) string {
 	return string(text)
 }
 
-// TestEncrypt opens what was encrypted with each of the keys, and computes the
-// MAC anew.
+// TestEncrypt decrypts a file with each of its keys, and checks its MAC.
 func TestEncrypt(t *testing.T) {
 	t.Parallel()
 	identity, err := age.GenerateX25519Identity()
@@ -139,7 +138,7 @@ func TestEncrypt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, value := range file.StringData {
-		if value != "" { // SOPS leaves empty values alone
+		if value != "" { // SOPS does not encrypt empty values
 			file.StringData[name] = open(t, key, value, "stringData:"+name+":")
 		}
 	}
@@ -249,7 +248,7 @@ func TestFindKeys(t *testing.T) {
 	}
 }
 
-// FuzzFindKeys checks that a .sops.yaml of any content gives keys or an error.
+// FuzzFindKeys checks that FindKeys returns keys or an error for any .sops.yaml.
 func FuzzFindKeys(f *testing.F) {
 	for _, seed := range []string{"creation_rules: [{age: a}]", "creation_rules: [{key_groups: [{pgp: [1]}]}]", "creation_rules: x", "", "[", "creation_rules: [{path_regex: '('}]"} {
 		f.Add(seed)
