@@ -1,11 +1,10 @@
-// Package process runs child processes so that none of them outlives its
-// parent, however the parent ends.
+// Package process runs child processes that never outlive their parent, however the parent
+// ends.
 //
-// All children of a [Group] join the process group of its reaper, a small
-// process that holds the read end of a pipe. When the parent dies, by SIGKILL
-// too, the pipe closes, and the reaper kills the group and removes the folders
-// it was told of. A child is a member of the group before it runs its program,
-// so there is no moment in which one could be missed.
+// All children of a [Group] join the process group of its reaper, a small process that holds
+// the read end of a pipe. When the parent dies, even by SIGKILL, the pipe closes, and the
+// reaper kills the group and removes the configured folders. A child joins the group before it
+// runs its program, so the reaper misses none.
 package process
 
 import (
@@ -25,13 +24,12 @@ type Options struct {
 	// Reaper is the command line that ends in a call of [RunReaper]. The
 	// folders of Remove are appended to it as arguments.
 	Reaper []string
-	// Remove are folders that the reaper deletes when the parent dies
-	// without having closed the group. The folder above goes too when it is
-	// left empty.
+	// Remove are folders that the reaper deletes when the parent dies without closing the group.
+	// The reaper also deletes their parent folders if these are empty then.
 	Remove []string
-	// Hold are open files, such as locks, that stay open in the reaper until
-	// the children are gone and the folders removed: whoever gets such a lock
-	// knows that nothing of the group is left.
+	// Hold are open files, such as locks, that stay open in the reaper until the children have
+	// ended and the folders are removed. A process that gets such a lock knows that the group has
+	// left nothing behind.
 	Hold []*os.File
 }
 
@@ -104,18 +102,17 @@ func (g *Group) forget(p *Process) {
 	}
 }
 
-// Closed says whether Close has been called: a child that ends after that was
-// stopped, it did not crash.
+// Closed reports whether Close has been called. A child that ends after that was stopped and
+// did not crash.
 func (g *Group) Closed() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.closed
 }
 
-// Close stops the children that still run, all at once, then the reaper.
-// Whatever a child may have left in the group is killed. Children are given
-// their own stop deadline; a context that ends early kills them at once.
-// Children that must end in an order are stopped by their owners before.
+// Close stops the running children, all at once, and then the reaper. It kills all other
+// processes in the group. Each child has its own stop timeout; a context that ends early kills
+// all children at once. Children that must stop in an order have to be stopped before Close.
 func (g *Group) Close(ctx context.Context) error {
 	g.mu.Lock()
 	if g.closed {
@@ -131,16 +128,16 @@ func (g *Group) Close(ctx context.Context) error {
 		stopped.Go(func() { p.Stop(ctx) })
 	}
 	stopped.Wait()
-	// The word tells the reaper that this is an orderly end: nothing of
-	// the folders is removed. It then ends by itself.
+	// The message tells the reaper that the end is orderly: the reaper removes no folders and
+	// exits.
 	_, werr := io.WriteString(g.pipe, orderly+"\n")
 	_ = g.pipe.Close()
 	done := make(chan error, 1)
 	go func() { done <- g.reaper.Wait() }()
 	select {
 	case err := <-done:
-		// The group's identifier is only reused when the group is empty,
-		// so this reaches leftovers of ours or nobody.
+		// A process group ID is only reused when the group is empty, so this kills only processes
+		// of this group.
 		_ = syscall.Kill(-g.reaper.Process.Pid, syscall.SIGKILL)
 		return errors.Join(werr, err)
 	case <-time.After(reaperPatience):
@@ -149,5 +146,5 @@ func (g *Group) Close(ctx context.Context) error {
 	}
 }
 
-// reaperPatience is how long the reaper may take for an orderly end.
+// reaperPatience is the timeout for an orderly end of the reaper.
 const reaperPatience = 5 * time.Second

@@ -12,7 +12,7 @@ import (
 type Restart struct {
 	// First is the pause before the first restart; it doubles each time.
 	First time.Duration
-	// Max is how many restarts in a row are tried before giving up.
+	// Max is the maximum number of consecutive restarts.
 	Max int
 	// Healthy is the running time after which a process counts as sound
 	// again: its next crash is the first one.
@@ -22,14 +22,14 @@ type Restart struct {
 // DefaultRestart gives up after five restarts within about half a minute.
 var DefaultRestart = Restart{First: time.Second, Max: 5, Healthy: time.Minute}
 
-// CrashError says that a process ended although nobody stopped it.
+// CrashError reports that a process ended without being stopped.
 type CrashError struct {
 	// Name is the process, Err how it ended, Restarts how often it had been
 	// restarted in a row before.
 	Name     string
 	Err      error
 	Restarts int
-	// GaveUp says that it is not restarted any more.
+	// GaveUp reports that the process is not restarted any more.
 	GaveUp bool
 	// Tail is the end of its log.
 	Tail []string
@@ -54,7 +54,7 @@ func (e *CrashError) Error() string {
 
 func (e *CrashError) Unwrap() error { return e.Err }
 
-// Kept is a process that is restarted when it crashes.
+// Kept is a process that is restarted after a crash.
 type Kept struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -62,9 +62,9 @@ type Kept struct {
 	proc   *Process
 }
 
-// Keep starts a process and restarts it with growing pauses when it ends.
-// Each crash is reported to onCrash, the last one, after which nothing is
-// tried again, with GaveUp set. The first start's error is returned.
+// Keep starts a process and restarts it after each crash, with a growing backoff. It reports
+// each crash to onCrash; after the last one, which has GaveUp set, it does not restart the
+// process. Keep returns the error of the first start.
 func (g *Group) Keep(spec Spec, restart Restart, onCrash func(*CrashError)) (*Kept, error) {
 	p, err := g.Start(spec)
 	if err != nil {
@@ -73,7 +73,7 @@ func (g *Group) Keep(spec Spec, restart Restart, onCrash func(*CrashError)) (*Ke
 	return g.KeepStarted(p, spec, restart, onCrash), nil
 }
 
-// KeepStarted is Keep for a process that has been started already.
+// KeepStarted is like Keep for a process that is already running.
 func (g *Group) KeepStarted(p *Process, spec Spec, restart Restart, onCrash func(*CrashError)) *Kept {
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &Kept{cancel: cancel, done: make(chan struct{}), proc: p}
@@ -127,7 +127,7 @@ func (k *Kept) watch(ctx context.Context, g *Group, spec Spec, restart Restart, 
 	}
 }
 
-// Process is the process that runs now, or ran last.
+// Process returns the current process, or the last one.
 func (k *Kept) Process() *Process {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -11,20 +11,19 @@ import (
 
 // Spec describes a child process.
 type Spec struct {
-	// Name is how messages call it.
+	// Name is the name of the process in messages.
 	Name string
 	// Path is the program; Args its arguments without the program's name.
 	Path string
 	Args []string
-	// Env is the whole environment: nothing is inherited.
+	// Env is the complete environment: the process inherits nothing.
 	Env []string
 	// Dir is the working directory; empty means the parent's.
 	Dir string
-	// Log is the file to which standard output and error are appended. It
-	// is made, readable by its owner alone, when it does not exist.
+	// Log is the file to which standard output and error are appended. If it does not exist, it is
+	// created with read and write permission for its owner only.
 	Log string
-	// StopTimeout is how long the process has between SIGTERM and SIGKILL;
-	// zero means [DefaultStopTimeout].
+	// StopTimeout is the time between SIGTERM and SIGKILL; zero means [DefaultStopTimeout].
 	StopTimeout time.Duration
 }
 
@@ -62,18 +61,18 @@ func start(spec Spec, pgid int) (*Process, error) {
 	return p, nil
 }
 
-// PID is the process's identifier.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err says how the process ended: nil for exit code 0, otherwise an
-// *exec.ExitError. It must be called after Done is closed.
+// Err returns nil for exit code 0, and otherwise an *exec.ExitError. It must be called after
+// Done is closed.
 func (p *Process) Err() error { return p.err }
 
-// ExitCode is the exit code of a process that has ended, or 128 plus the
-// number of the signal that killed it, as shells count.
+// ExitCode returns the exit code of a process that has ended, or, as in shells, 128 plus the
+// number of the signal that killed it.
 func (p *Process) ExitCode() int {
 	state := p.cmd.ProcessState
 	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -102,5 +101,5 @@ func (p *Process) Stop(ctx context.Context) {
 	<-p.done
 }
 
-// Log is the file that holds the process's output.
+// Log returns the name of the file with the output of the process.
 func (p *Process) Log() string { return p.spec.Log }

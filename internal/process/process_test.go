@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// The test program is its own reaper and its own parent to be killed.
+// TestMain runs the test program also as a reaper, and as a parent that a test kills.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -95,8 +95,8 @@ func pid(t *testing.T, file string) int {
 	return n
 }
 
-// gone says whether a process has ended. A process whose parent died is a
-// zombie until init reads its state, which some containers' init never does.
+// gone reports whether a process has ended. A process whose parent died is a zombie until init
+// reaps it, which init in some containers never does.
 func gone(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true

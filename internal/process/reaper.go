@@ -15,13 +15,12 @@ import (
 // ReapCommand is the argument with which the tenure program becomes a reaper.
 const ReapCommand = "__reap"
 
-// orderly is what a parent that closes its group says to the reaper.
+// orderly is the message to the reaper from a parent that closes its group.
 const orderly = "done"
 
-// RunReaper is the whole life of a reaper: it reads from in, which the parent
-// holds open, until the parent says that it is done or dies. In the second
-// case it kills the children, removes the folders and kills what is left of
-// its own process group, itself included.
+// RunReaper runs a reaper. It reads from in, which the parent holds open, until the parent
+// sends [orderly] or dies. If the parent dies, RunReaper kills the children, removes the
+// folders and kills the rest of its own process group, including itself.
 func RunReaper(in io.Reader, remove []string) {
 	// The parent decides when this ends, not the terminal.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)

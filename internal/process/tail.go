@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// lastWords is how many lines of a log are worth showing after a crash.
+	// lastWords is the maximum number of log lines that are shown after a crash.
 	lastWords = 10
-	// stackLines is how many lines the stack of a panic may take in a log.
+	// stackLines is the maximum number of lines of a panic's stack in a log.
 	stackLines = 500
 	// wordWidth is the length in bytes to which they are cut; structured
 	// logs can have stacks in one line.
 	wordWidth = 500
 )
 
-// panicking is where Go's runtime begins to print the stack of a panic.
+// panicking matches the first line of the stack that Go's runtime prints for a panic.
 var panicking = regexp.MustCompile(`^goroutine \d+ .*\[running.*\]:$`)
 
-// LastWords returns what the log of a process that has crashed says last, at
-// most ten lines of at most 500 bytes. Of a panic's stack only what was said
-// before it is kept: that has the reason.
+// LastWords returns the last lines of the log of a process that has crashed, at most ten lines
+// of at most 500 bytes. It leaves out the stack of a panic, since the lines before the stack
+// give the reason.
 func LastWords(file string) []string {
 	lines := Tail(file, stackLines)
 	for i, line := range lines {
@@ -47,8 +47,8 @@ func LastWords(file string) []string {
 // tailWindow bounds how much of a log Tail reads.
 const tailWindow = 64 << 10
 
-// Tail returns up to n last lines of a log file, at most the last 64 KiB, and
-// nothing when the file cannot be read.
+// Tail returns up to n of the last lines of a log file, from at most its last 64 KiB. It
+// returns nothing if the file cannot be read.
 func Tail(file string, n int) []string {
 	f, err := os.Open(filepath.Clean(file))
 	if err != nil {

@@ -14,9 +14,8 @@ type canvas struct {
 	drawn  []string
 }
 
-// draw replaces the block. Lines are cut to the terminal's width, and the block
-// must not be higher than [canvas.height]: what has scrolled out of the screen
-// cannot be drawn again.
+// draw replaces the block. It cuts lines to the terminal's width. The block must not be higher
+// than [canvas.height]: lines that have scrolled off the screen cannot be drawn again.
 func (c *canvas) draw(lines []string) error {
 	return c.replace(nil, lines)
 }
@@ -29,7 +28,7 @@ func (c *canvas) print(lines ...string) error {
 // clear removes the block.
 func (c *canvas) clear() error { return c.draw(nil) }
 
-// height is how many lines a block may have.
+// height returns the maximum number of lines of a block.
 func (c *canvas) height() int {
 	_, height := c.screen.Size()
 	if height == 0 {
@@ -38,8 +37,7 @@ func (c *canvas) height() int {
 	return max(height-1, 1) // the cursor's line is below the block
 }
 
-// replace writes everything at once, so that the terminal shows no state in
-// between.
+// replace writes everything at once, so that the terminal shows no intermediate state.
 func (c *canvas) replace(above, lines []string) error {
 	var b strings.Builder
 	if up := c.drawnRows(); up > 0 {
@@ -59,8 +57,8 @@ func (c *canvas) replace(above, lines []string) error {
 	return err
 }
 
-// drawnRows is how many rows of the screen the block takes. A terminal that was
-// made narrower since has wrapped its lines.
+// drawnRows returns the number of screen rows of the block. A terminal that has become
+// narrower has wrapped the lines.
 func (c *canvas) drawnRows() int {
 	width := c.screen.width()
 	rows := 0

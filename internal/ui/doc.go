@@ -1,13 +1,13 @@
-// Package ui is how Tenure's commands talk to people: tables, the steps of a
-// start, a table that follows a fleet, errors with hints. On a terminal it uses
-// colour and redraws in place; in a pipe, or when TERM is dumb, it prints plain
-// lines, each once. NO_COLOR (https://no-color.org) turns colour off.
+// Package ui provides the output of Tenure's commands: tables, the steps of a start, a table
+// that follows a fleet, and errors with hints. On a terminal it uses colour and redraws in
+// place; in a pipe, or when TERM is dumb, it prints plain lines, each once. NO_COLOR
+// (https://no-color.org) turns colour off.
 //
-// Text that comes from a cluster can be a tenant's. Everything printed here is
-// cleaned of control characters and terminal sequences first.
+// Text from a cluster may be written by a tenant. This package removes control characters and
+// terminal sequences from everything it prints.
 //
-// Why not bubbletea: it wants to own the terminal's input and its signals, and
-// it redraws on its own clock. These commands read nothing, and Ctrl-C belongs
-// to the context of whoever called. What is left is a block of lines that is
-// drawn again (see canvas), for which the widths of x/ansi suffice.
+// It does not use bubbletea, which takes over the terminal's input and signals and redraws on
+// its own clock. These commands read no input, and the caller's context handles Ctrl-C. The
+// remaining task is to redraw a block of lines (see canvas), for which the widths of x/ansi
+// suffice.
 package ui

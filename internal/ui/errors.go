@@ -9,14 +9,14 @@ import (
 // Exit codes of Tenure's commands. Like kubectl and flux, and unlike many other
 // programs, wrong usage is an error like others.
 const (
-	// ExitError is for every error that has no code of its own.
+	// ExitError is the exit code of errors without their own code.
 	ExitError = 1
-	// ExitInterrupted is for a command that a signal ended before its work was
-	// done, as shells count Ctrl-C.
+	// ExitInterrupted is the exit code of a command that a signal ended before it completed, as in
+	// shells after Ctrl-C.
 	ExitInterrupted = 130
 )
 
-// ErrReported is for a command that fails and has already said why.
+// ErrReported is the error of a command that has already printed the reason.
 var ErrReported = errors.New("reported before")
 
 type hintError struct {
@@ -26,8 +26,8 @@ type hintError struct {
 
 func (e *hintError) Unwrap() error { return e.error }
 
-// WithHint adds lines to an error that say what to do about it. They are
-// printed below the message and are no part of it.
+// WithHint adds lines of advice to an error. They are printed below the message and are not
+// part of it.
 func WithHint(err error, hints ...string) error {
 	if err == nil {
 		return nil
@@ -42,8 +42,8 @@ type exitError struct {
 
 func (e *exitError) Unwrap() error { return e.error }
 
-// WithExitCode sets the exit code for an error, for commands whose codes mean
-// more than that something went wrong.
+// WithExitCode sets the exit code of an error, for commands that distinguish errors by their
+// exit codes.
 func WithExitCode(err error, code int) error {
 	if err == nil {
 		return nil
@@ -51,7 +51,7 @@ func WithExitCode(err error, code int) error {
 	return &exitError{err, code}
 }
 
-// ExitCode is the exit code for an error: 0 for nil, that of [WithExitCode], or
+// ExitCode returns the exit code of an error: 0 for nil, the code set by [WithExitCode], or
 // [ExitError].
 func ExitCode(err error) int {
 	var exit *exitError
@@ -64,8 +64,8 @@ func ExitCode(err error) int {
 	return ExitError
 }
 
-// PrintError prints an error as `✗ message` with its hints below. A message of
-// several lines keeps them.
+// PrintError prints an error as `✗ message` with its hints below. It keeps the line breaks of
+// the message.
 func PrintError(screen *Screen, err error) {
 	var b strings.Builder
 	for i, line := range strings.Split(strings.TrimSpace(err.Error()), "\n") {

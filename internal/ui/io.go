@@ -13,29 +13,27 @@ type IO struct {
 	Out, Err io.Writer
 }
 
-// Std are the streams of the process.
+// Std returns the streams of the process.
 func Std() IO { return IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr} }
 
-// Stdout is where results go.
+// Stdout returns the screen for results.
 func (s IO) Stdout() *Screen { return NewScreen(s.Out) }
 
-// Stderr is where errors and progress go.
+// Stderr returns the screen for errors and progress.
 func (s IO) Stderr() *Screen { return NewScreen(s.Err) }
 
-// Screen is a writer and what it can do. The zero value of all but Writer is a
-// pipe.
+// Screen is a writer and its capabilities. If only Writer is set, the Screen is a pipe.
 type Screen struct {
 	io.Writer
 	// Interactive screens can move the cursor.
 	Interactive bool
-	// Colour says whether to use it.
+	// Colour reports whether to use colour.
 	Colour bool
 	// Size returns the columns and rows; zero when they are not known.
 	Size func() (width, height int)
 }
 
-// NewScreen finds out what a writer can do: only a file that is a terminal can
-// do anything.
+// NewScreen detects the capabilities of a writer. Only a terminal has any.
 func NewScreen(w io.Writer) *Screen {
 	s := &Screen{Writer: w, Size: func() (int, int) { return 0, 0 }}
 	file, ok := w.(*os.File)
@@ -65,7 +63,7 @@ func (s *Screen) width() int {
 // Colour is a foreground colour of the terminal's own palette.
 type Colour string
 
-// The colours that messages use, and what they stand for.
+// The colours of messages.
 const (
 	Plain  Colour = ""
 	Green  Colour = "\x1b[32m" // good

@@ -9,14 +9,12 @@ import (
 	"time"
 )
 
-// resizePoll is how often a Live table looks whether the terminal's size has
-// changed. Signals would tell at once, but not on every system, and they belong
-// to the program.
+// resizePoll is the interval at which a Live table checks the size of the terminal. Signals
+// would be faster, but not every system has them, and they belong to the program.
 const resizePoll = 250 * time.Millisecond
 
-// Live is a table that follows something. On a terminal it is redrawn in place;
-// in a pipe each row is printed when it is new or has changed. It is safe for
-// concurrent use.
+// Live is a table with changing rows. On a terminal it is redrawn in place; in a pipe each row
+// is printed when it is new or has changed. It is safe for concurrent use.
 type Live struct {
 	mu     sync.Mutex
 	screen *Screen
@@ -62,8 +60,8 @@ func (l *Live) Println(text string) error {
 	return err
 }
 
-// Close ends the table. On a terminal the whole table is left there, also the
-// rows for which there was no room.
+// Close ends the table. On a terminal it leaves the complete table, including rows that did
+// not fit.
 func (l *Live) Close() error {
 	close(l.stop)
 	l.idle.Wait()
@@ -89,7 +87,7 @@ func (l *Live) followSize() {
 		}
 		l.mu.Lock()
 		if l.size != l.currentSize() {
-			_ = l.draw() // the next Set reports what is wrong with the terminal
+			_ = l.draw() // the next Set reports an error of the terminal
 		}
 		l.mu.Unlock()
 	}
@@ -125,7 +123,7 @@ func (l *Live) draw() error {
 	return l.canvas.draw(lines[max(0, len(lines)-l.canvas.height()):])
 }
 
-// fit chooses n rows to show: those that are ready go first, from the end.
+// fit selects n rows to show. It removes ready rows first, from the end.
 func fit(table Table, n int) [][]string {
 	rows := slices.Clone(table.Rows)
 	ready := slices.Index(table.Header, "READY")

@@ -63,7 +63,8 @@ func TestLiveOnATerminal(t *testing.T) {
 	}
 	set(prompt+"something else\nNAME   READY   MESSAGE\na      True    ok", "", []string{"a", "True", "ok"})
 
-	// More rows than fit: those that are not ready stay, and the rest is counted.
+	// If not all rows fit, the table shows the rows that are not ready, and the number of hidden
+	// rows.
 	var many [][]string
 	for i := range 20 {
 		many = append(many, []string{fmt.Sprintf("r%02d", i), "True", "ok"})

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/term"
 )
 
-// maxSecret bounds what is read as a secret.
+// maxSecret is the maximum size of a secret, in bytes.
 const maxSecret = 64 << 10
 
-// ReadSecret reads a secret of one line, at most 64 KiB: from a file, from the
-// input (-), or, without a file, from a person on a terminal. What is its name in
-// questions and errors, which never hold it.
+// ReadSecret reads a secret of one line, at most 64 KiB: from a file, from the input (-), or,
+// without a file, from a prompt on a terminal. Questions and errors call the secret by the
+// name in what; they never contain the secret.
 func ReadSecret(ctx context.Context, streams IO, file, what string) (string, error) {
 	var raw []byte
 	var err error
@@ -42,7 +42,7 @@ func ReadSecret(ctx context.Context, streams IO, file, what string) (string, err
 	return text, nil
 }
 
-// prompt asks a person, without an echo.
+// prompt asks for a secret on a terminal, without echo.
 func prompt(ctx context.Context, streams IO, what string) ([]byte, error) {
 	file, ok := streams.In.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
@@ -66,7 +66,7 @@ func prompt(ctx context.Context, streams IO, what string) ([]byte, error) {
 	}()
 	select {
 	case <-ctx.Done():
-		// Whoever interrupts wants to see again what they type.
+		// Turn the echo on again after an interrupt.
 		return nil, errors.Join(ctx.Err(), term.Restore(int(file.Fd()), before))
 	case a := <-answers:
 		_, _ = fmt.Fprintln(streams.Err)

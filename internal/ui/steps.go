@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// spinInterval is how often running steps are drawn.
+// spinInterval is the interval at which running steps are drawn.
 const spinInterval = 100 * time.Millisecond
 
 var spinner = [...]string{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"}
 
-// Steps prints what a start is doing: `✓ etcd 0.5s`. On a terminal the running
-// steps are shown with a spinner; in a pipe each step is a line when it ends.
-// Steps may run at the same time. It is safe for concurrent use.
+// Steps prints the steps of a start: `✓ etcd 0.5s`. On a terminal the running steps are shown
+// with a spinner; in a pipe each step is printed as a line when it ends. Steps may run
+// concurrently. It is safe for concurrent use.
 type Steps struct {
 	// now is the clock.
 	now func() time.Time
@@ -59,8 +59,8 @@ func (s *Steps) Start(name string) *Step {
 	return step
 }
 
-// Update says how far a step is: "12 packages left". It shows on terminals
-// until the step ends.
+// Update sets the progress of a step, such as "12 packages left". Terminals show it until the
+// step ends.
 func (t *Step) Update(detail string) {
 	t.steps.mu.Lock()
 	defer t.steps.mu.Unlock()
@@ -70,8 +70,8 @@ func (t *Step) Update(detail string) {
 // Done ends a step well.
 func (t *Step) Done() { t.steps.end(t, nil) }
 
-// Fail ends a step with the reason why it failed. The whole error is for
-// [PrintError]; only its first line's worth is shown here.
+// Fail ends a step with the reason for its failure. It shows only the first line of the error;
+// [PrintError] prints all of it.
 func (t *Step) Fail(err error) { t.steps.end(t, err) }
 
 // Close ends the list. Steps that still run, because the start was given up,
@@ -101,8 +101,7 @@ func (s *Steps) spin() {
 	}
 }
 
-// end prints the result. Errors of the screen are not reported: a start goes on
-// when nobody can watch it.
+// end prints the result. It ignores errors of the screen: a start continues without output.
 func (s *Steps) end(t *Step, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

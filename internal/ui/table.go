@@ -8,15 +8,15 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// gap is what kubectl puts between columns.
+// gap is the space between columns, as in kubectl.
 const gap = "   "
 
 // minMessage is the minimum width of a last column that is cut. On a narrower terminal,
 // whole lines are cut.
 const minMessage = 10
 
-// minWrapped is the minimum width of a last column that is wrapped. If less is left
-// beside the other columns, the column goes below them.
+// minWrapped is the minimum width of a wrapped last column. If the other columns leave less,
+// the last column goes below them.
 const minWrapped = 40
 
 // Table is a set of aligned columns. The content of a cell in column READY sets its
@@ -25,7 +25,7 @@ const minWrapped = 40
 type Table struct {
 	// Header are the columns' names.
 	Header []string
-	// NoHeader leaves the header out of what is printed.
+	// NoHeader omits the header.
 	NoHeader bool
 	// Rows are the cells. They may come from a cluster: they are cleaned
 	// before they are printed.
@@ -85,7 +85,7 @@ func (t Table) lines(screen *Screen, widths *[]int, row rowFunc) []string {
 // rowFunc formats a row of cells and colours the cell at index ready, if any.
 type rowFunc func(screen *Screen, row []string, widths []int, ready int) string
 
-// cut formats a row as one line, and cuts the last column to the room that is left.
+// cut formats a row as one line, and cuts the last column to the remaining width.
 func cut(screen *Screen, row []string, widths []int, ready int) string {
 	text, used := columns(screen, row, widths, ready)
 	last := row[len(row)-1]

@@ -10,9 +10,9 @@ import (
 // ellipsis ends text that was cut.
 const ellipsis = "…"
 
-// Clean makes text from elsewhere fit to be printed in a line: terminal
-// sequences and characters that do not print are removed, and runs of white
-// space, line breaks included, become one space.
+// Clean returns text that is safe to print in a line: it removes terminal sequences and
+// non-printing characters, and replaces runs of white space, including line breaks, with one
+// space.
 func Clean(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(ansi.Strip(text), "\uFFFD")), " ")
 	return strings.Map(func(r rune) rune {
@@ -35,9 +35,8 @@ func CleanLines(text string) string {
 	}, strings.ToValidUTF8(ansi.Strip(text), "\uFFFD"))
 }
 
-// Cut shortens text to at most width columns of a terminal, with an ellipsis
-// for what is left out. Sequences for colour have no width and are kept. A
-// width below 1 means not to cut.
+// Cut shortens text to at most width columns of a terminal, and marks the cut with an
+// ellipsis. Colour sequences have no width and are kept. A width below 1 disables cutting.
 func Cut(text string, width int) string {
 	if width < 1 {
 		return text
@@ -45,9 +44,9 @@ func Cut(text string, width int) string {
 	return ansi.Truncate(text, width, ellipsis)
 }
 
-// Wrap cleans text and sets it in lines that fit the screen: the first begins with
-// first, the others with as many spaces as rest says. Words, such as addresses,
-// are never broken. In a pipe it is one line. There is a line break at the end.
+// Wrap cleans text and wraps it to the width of the screen: the first line begins with first,
+// the others with rest spaces. It never breaks words, such as addresses. In a pipe the text is
+// one line. The result ends with a line break.
 func (s *Screen) Wrap(first string, rest int, text string) string {
 	width := s.width()
 	var b strings.Builder
@@ -69,8 +68,7 @@ func (s *Screen) Wrap(first string, rest int, text string) string {
 	return strings.TrimRight(b.String(), " ") + "\n"
 }
 
-// Pad fills text with spaces up to width columns of a terminal; wider text is
-// left as it is.
+// Pad fills text with spaces up to width columns of a terminal. It does not change wider text.
 func Pad(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// pipe is a screen that can do nothing.
+// pipe returns a screen without capabilities.
 func pipe() (*Screen, *bytes.Buffer) {
 	var b bytes.Buffer
 	return NewScreen(&b), &b
@@ -157,11 +157,11 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// terminal is a fake terminal: it keeps a grid of rows as a real one would.
+// terminal is a fake terminal. Like a real one, it has a grid of rows.
 type terminal struct {
 	mu            sync.Mutex
 	width, height int
-	rows          []string // everything, also what has scrolled out
+	rows          []string // all rows, including rows that have scrolled off
 	row           int      // the cursor's, in rows
 	lost          bool     // the cursor was moved out of the screen
 }
@@ -174,7 +174,7 @@ func (t *terminal) screen() *Screen {
 	}}
 }
 
-// Write understands what canvas writes: lines, cursor up, erase below.
+// Write interprets the output of canvas: lines, cursor up, erase below.
 func (t *terminal) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,7 +210,7 @@ func (t *terminal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// resize wraps the rows anew, as terminals do.
+// resize wraps the rows again, as terminals do.
 func (t *terminal) resize(width, height int) {
 	t.mu.Lock()
 	old := t.rows

@@ -1,14 +1,13 @@
-// Package certs makes, keeps and rotates a certificate of Tenure's own, that of the
-// webhook or of the proxy, in one Secret that all replicas share, and tells those who
-// call whom to trust.
+// Package certs issues and rotates the serving certificate of the webhook or the proxy. All
+// replicas share the certificate in one Secret, and callers get the authorities to trust.
 //
-// Each certificate has an authority of its own, whose key is thrown away: nobody
-// can make another one. A new one is trusted for a while before it is served, and
-// the old one for as long as it is valid, so that no call fails in between,
-// however late a replica or a caller learns of it.
+// Each certificate has its own authority, whose key is discarded, so that the authority cannot
+// issue another certificate. A new certificate is trusted for some time before it is served,
+// and the old one as long as it is valid. So no call fails during a rotation, even if a
+// replica or a caller sees the change late.
 //
-// Libraries for this keep the key of the authority, and take the old certificate's
-// trust away in the same moment in which the new one begins to be served.
+// Libraries for this keep the key of the authority, and remove the trust in the old
+// certificate at the moment when they start to serve the new one.
 package certs
 
 import (
@@ -26,33 +25,33 @@ import (
 )
 
 const (
-	// validity is how long a certificate is valid.
+	// validity is the validity period of a certificate.
 	validity = 90 * 24 * time.Hour
-	// renewal is how long before its end a certificate gets a successor.
+	// renewal is the remaining validity at which a certificate gets a successor.
 	renewal = 30 * 24 * time.Hour
-	// settling is how long a certificate is trusted before it is served: long
-	// enough for every caller to have learned of it.
+	// settling is how long a certificate is trusted before it is served, so that every caller has
+	// the new trust by then.
 	settling = 10 * time.Minute
-	// backdated is how far certificates begin in the past, for clocks that differ:
-	// see the library.
+	// backdated is how far certificates begin in the past, to allow for clock skew: see the
+	// library.
 	backdated = time.Hour
 )
 
 // Pair is a serving certificate, its authority's behind it, and its key: PEM.
 type Pair struct{ Cert, Key []byte }
 
-// Bundle is what the Secret holds.
+// Bundle is the content of the Secret.
 type Bundle struct {
-	// Current is what is served.
+	// Current is the certificate that is served.
 	Current Pair
-	// Next is what will be served, or is empty.
+	// Next is the certificate that will be served, or empty.
 	Next Pair
-	// Trusted are the authorities whose certificates may be served. PEM.
+	// Trusted are the authorities of the certificates that may be served, in PEM.
 	Trusted []byte
 }
 
-// Issue makes a certificate for DNS names and IP addresses, at least one, that begins
-// now, and is valid for 90 days.
+// Issue returns a new certificate for DNS names and IP addresses, at least one. It is valid
+// from now on for 90 days.
 func Issue(names []string, _ time.Time) (Pair, error) {
 	options := certutil.SelfSignedCertKeyOptions{Host: names[0], MaxAge: validity}
 	for _, name := range names[1:] {
@@ -69,10 +68,10 @@ func Issue(names []string, _ time.Time) (Pair, error) {
 	return Pair{Cert: cert, Key: key}, nil
 }
 
-// Advance returns what the Secret should hold now: a first certificate, a
-// successor that is only trusted yet, or the successor in the place of the one
-// that ends. What cannot be used is made anew; if only a name is missing, with the names
-// that it has.
+// Advance returns the new content of the Secret: with a first certificate, with a successor
+// that is trusted but not served yet, or with the successor in place of the current
+// certificate. It replaces an unusable certificate; the new one keeps the names of the old one
+// unless that has expired.
 func (b Bundle) Advance(names []string, now time.Time, issue func([]string, time.Time) (Pair, error)) (Bundle, error) {
 	b.Trusted = stillValid(b.Trusted, now)
 	current, err := b.Current.check(names, b.Trusted, now)
@@ -103,14 +102,14 @@ func (b Bundle) Advance(names []string, now time.Time, issue func([]string, time
 	return b, nil
 }
 
-// Equal says whether two Secrets hold the same.
+// Equal reports whether two Bundles are equal.
 func (b Bundle) Equal(o Bundle) bool {
 	return bytes.Equal(b.Current.Cert, o.Current.Cert) && bytes.Equal(b.Current.Key, o.Current.Key) &&
 		bytes.Equal(b.Next.Cert, o.Next.Cert) && bytes.Equal(b.Next.Key, o.Next.Key) && bytes.Equal(b.Trusted, o.Trusted)
 }
 
-// check returns the certificate if it can be served under all the names to
-// somebody who trusts what is trusted.
+// check returns the certificate if a client that trusts the authorities accepts it for all the
+// names.
 func (p Pair) check(names []string, trusted []byte, now time.Time) (*x509.Certificate, error) {
 	pair, err := tls.X509KeyPair(p.Cert, p.Key)
 	if err != nil {
@@ -128,10 +127,10 @@ func (p Pair) check(names []string, trusted []byte, now time.Time) (*x509.Certif
 	return pair.Leaf, nil
 }
 
-// withNames returns the names and those of the certificate, unless that has ended: a
-// replica that is called by other names, as while a Deployment is on its way, would
-// otherwise replace each certificate of this one, and this one all of its. What is not
-// a name any more goes with the successor.
+// withNames returns the names, together with the names of the certificate unless it has
+// expired. During a rollout, replicas may have different names; without the old names, they
+// would replace each other's certificates. The successor of the certificate no longer has the
+// old names.
 func (p Pair) withNames(names []string, now time.Time) []string {
 	pair, err := tls.X509KeyPair(p.Cert, p.Key)
 	if err != nil || now.After(pair.Leaf.NotAfter) {
@@ -151,7 +150,7 @@ func (p Pair) withNames(names []string, now time.Time) []string {
 	return all
 }
 
-// authority returns the last certificate of a chain.
+// authority returns the last certificate of a chain in PEM.
 func authority(chain []byte) []byte {
 	var last *pem.Block
 	for block, rest := pem.Decode(chain); block != nil; block, rest = pem.Decode(rest) {
@@ -163,7 +162,7 @@ func authority(chain []byte) []byte {
 	return pem.EncodeToMemory(last)
 }
 
-// stillValid returns the certificates that have not ended.
+// stillValid returns the certificates that have not expired.
 func stillValid(all []byte, now time.Time) []byte {
 	var kept []byte
 	for block, rest := pem.Decode(all); block != nil; block, rest = pem.Decode(rest) {

@@ -28,7 +28,7 @@ var (
 	start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 )
 
-// issue makes certificates as the library does, for any time.
+// issue returns a certificate like the library's, for any time.
 func issue(names []string, now time.Time) (certs.Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -58,8 +58,8 @@ func issue(names []string, now time.Time) (certs.Pair, error) {
 	}, nil
 }
 
-// TestAdvance goes through a year, in which something looks at the Secret every
-// few hours, and holds on to what older replicas and API servers still know.
+// TestAdvance advances a Bundle every few hours for a year, and checks that clients and
+// replicas with older state still work.
 func TestAdvance(t *testing.T) {
 	t.Parallel()
 	bundle, err := certs.Bundle{}.Advance(names, start, issue)
@@ -178,8 +178,8 @@ func TestAdvanceRepairs(t *testing.T) {
 
 var errIssue = errors.New("no entropy")
 
-// TestKeepers lets two replicas share a Secret through a rotation, with a client
-// that trusts what it was told.
+// TestKeepers rotates a certificate that two replicas share, with a client that trusts the
+// published authorities.
 func TestKeepers(t *testing.T) {
 	t.Parallel()
 	c := fake.NewClientBuilder().WithObjects(
@@ -237,7 +237,8 @@ func TestKeepers(t *testing.T) {
 	}
 }
 
-// Nothing is served that nobody could be told to trust.
+// TestKeeperUntold checks that a certificate is not served if its authority cannot be
+// published.
 func TestKeeperUntold(t *testing.T) {
 	t.Parallel()
 	c := fake.NewClientBuilder().WithObjects(
@@ -255,7 +256,7 @@ func TestKeeperUntold(t *testing.T) {
 	}
 }
 
-// What the library issues is what is expected of it.
+// TestIssue checks the certificates that the library issues.
 func TestIssue(t *testing.T) {
 	t.Parallel()
 	bundle, err := certs.Bundle{}.Advance(names, time.Now(), certs.Issue)
@@ -268,8 +269,8 @@ func TestIssue(t *testing.T) {
 	if err := serves(bundle.Current, bundle.Trusted, time.Now().Add(90*24*time.Hour)); err == nil {
 		t.Error("the certificate is valid for more than 90 days")
 	}
-	// What is issued for addresses is what is looked for, or it would be made anew
-	// at each look.
+	// A certificate for addresses must pass its own check; otherwise each check would issue
+	// another.
 	mixed := []string{"proxy.example.com", "192.0.2.1", "2001:db8::1", "proxy.svc"}
 	bundle, err = certs.Bundle{}.Advance(mixed, time.Now(), certs.Issue)
 	if err != nil {

@@ -17,36 +17,36 @@ import (
 )
 
 const (
-	// interval is how often the Secret is read: replicas serve what it held at
-	// most that long ago.
+	// interval is the interval between reads of the Secret, and so the maximum age of the served
+	// content.
 	interval = time.Minute
-	// retry is how soon it is read again after a failure.
+	// retry is the retry interval after a failure.
 	retry = 2 * time.Second
 )
 
-// What the Secret holds, by key. The first three are those of a Secret for TLS.
+// Keys of the Secret. The first three are the keys of a TLS Secret.
 const (
 	keyCert, keyKey, keyTrusted = corev1.TLSCertKey, corev1.TLSPrivateKeyKey, "ca.crt"
 	keyNextCert, keyNextKey     = "next.crt", "next.key"
 )
 
-// errNotYet says that there is no certificate yet.
+// errNotYet reports that there is no certificate yet.
 var errNotYet = errors.New("there is no certificate yet")
 
-// Keeper keeps the certificate. It runs in each replica.
+// Keeper rotates and serves the certificate. It runs in each replica.
 type Keeper struct {
 	// Client reads and writes the API server itself, without a cache: it needs
 	// no right to list Secrets.
 	Client client.Client
-	// Namespace and Secret are where the certificate is. The Secret has to be
-	// there, and may be empty: with it nobody needs the right to make Secrets.
+	// Namespace and Secret name the Secret of the certificate. The Secret must exist and may be
+	// empty, so that no component needs the right to create Secrets.
 	Namespace, Secret string
-	// Names are what callers call the server by, at least one.
+	// Names are the names by which callers reach the server, at least one.
 	Names []string
-	// Trust tells callers which authorities to trust, PEM. It is called before a
-	// certificate is served that needs it, and again at each look.
+	// Trust publishes the authorities that callers should trust, in PEM. Keep calls it before it
+	// serves a certificate that needs them, and on each later run.
 	Trust func(ctx context.Context, trusted []byte) error
-	// Issue makes certificates, and Now is the time.
+	// Issue returns a new certificate, and Now returns the time.
 	Issue func(names []string, now time.Time) (Pair, error)
 	Now   func() time.Time
 
@@ -55,16 +55,16 @@ type Keeper struct {
 	first   chan struct{}
 }
 
-// Serving is closed when there is a certificate.
+// Serving returns a channel that is closed once there is a certificate.
 func (k *Keeper) Serving() <-chan struct{} {
 	k.once.Do(func() { k.first = make(chan struct{}) })
 	return k.first
 }
 
-// NeedLeaderElection says that each replica serves.
+// NeedLeaderElection returns false, since each replica serves.
 func (k *Keeper) NeedLeaderElection() bool { return false }
 
-// Start keeps the certificate until the context ends.
+// Start runs Keep regularly until the context ends.
 func (k *Keeper) Start(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx).WithName("certs")
 	for {
@@ -83,7 +83,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// Certificate is what a TLS server asks for.
+// Certificate returns the certificate for a TLS server.
 func (k *Keeper) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c := k.serving.Load(); c != nil {
 		return c, nil
@@ -91,14 +91,14 @@ func (k *Keeper) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errNotYet
 }
 
-// Ready fails until there is a certificate: a health check.
+// Ready is a health check. It fails until there is a certificate.
 func (k *Keeper) Ready(*http.Request) error {
 	_, err := k.Certificate(nil)
 	return err
 }
 
-// Keep brings the Secret, what callers trust, and what is served up to date, in this
-// order.
+// Keep updates the Secret, then the authorities that callers trust, and then the served
+// certificate.
 func (k *Keeper) Keep(ctx context.Context) error {
 	bundle, err := k.secret(ctx)
 	if err != nil {
@@ -118,8 +118,8 @@ func (k *Keeper) Keep(ctx context.Context) error {
 	return nil
 }
 
-// secret returns what the Secret holds after it has been brought up to date. Who
-// of several replicas is first decides for all.
+// secret updates the Secret and returns its content. If several replicas write, the first
+// write wins and the others use it.
 func (k *Keeper) secret(ctx context.Context) (Bundle, error) {
 	for {
 		secret := &corev1.Secret{}

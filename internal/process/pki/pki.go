@@ -1,5 +1,5 @@
-// Package pki makes the certificates of one local cluster. An Authority lives
-// as long as its cluster; its key is written only where the caller says.
+// Package pki issues the certificates of one local cluster. An Authority lives as long as its
+// cluster; its key is written only where the caller specifies.
 package pki
 
 import (
@@ -17,9 +17,8 @@ import (
 	"time"
 )
 
-// Validity is how long certificates are good for. A local cluster is not meant
-// to live longer than a development cycle; a durable one gets new leaf
-// certificates at every start.
+// Validity is the validity period of certificates. A local cluster should not outlive a
+// development cycle; a durable one gets new leaf certificates at every start.
 const Validity = 365 * 24 * time.Hour
 
 // backdate tolerates a clock that steps back a little.
@@ -29,23 +28,23 @@ const backdate = time.Hour
 type Authority struct {
 	// CertPEM is the authority's certificate, PEM encoded.
 	CertPEM []byte
-	// KeyPEM is its private key, PKCS #8, PEM encoded. Keep it secret.
+	// KeyPEM is the private key of the authority, PKCS #8, PEM encoded. Keep it secret.
 	KeyPEM []byte
 
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// Request says what a certificate is for. Names that parse as IP addresses
-// become IP subject alternative names.
+// Request describes a certificate. Hosts that parse as IP addresses become IP subject
+// alternative names.
 type Request struct {
 	// CommonName is the subject; for Kubernetes clients the user name.
 	CommonName string
 	// Organizations are the subject's organizations; for Kubernetes clients
 	// the groups.
 	Organizations []string
-	// Hosts are DNS names and IP addresses. A certificate with hosts may
-	// serve; one without is for a client only.
+	// Hosts are DNS names and IP addresses. A certificate with hosts may be used by a server and
+	// by a client; a certificate without hosts only by a client.
 	Hosts []string
 }
 
@@ -55,10 +54,10 @@ type Pair struct {
 	KeyPEM  []byte
 }
 
-// TLS returns the pair in the form crypto/tls wants.
+// TLS returns the pair as a crypto/tls certificate.
 func (p Pair) TLS() (tls.Certificate, error) { return tls.X509KeyPair(p.CertPEM, p.KeyPEM) }
 
-// NewAuthority makes an authority with a new ECDSA P-256 key.
+// NewAuthority returns an authority with a new ECDSA P-256 key.
 func NewAuthority(commonName string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -94,7 +93,7 @@ func LoadAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	return &Authority{CertPEM: certPEM, KeyPEM: keyPEM, cert: pair.Leaf, key: key}, nil
 }
 
-// Issue makes a new key and signs a certificate for it.
+// Issue generates a key and signs a certificate for it.
 func (a *Authority) Issue(r Request) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -111,8 +111,8 @@ func TestLoadAuthority(t *testing.T) {
 	}
 }
 
-// Whatever a folder of keys holds, loading it gives an error or an authority
-// that signs.
+// FuzzLoadAuthority checks that loading any files yields an error or an authority that can
+// sign.
 func FuzzLoadAuthority(f *testing.F) {
 	a, err := NewAuthority("fuzz")
 	if err != nil {
