@@ -1,7 +1,6 @@
-// Ablation takes the controls of the example fleet away, one row of
-// test/ablation after the other, attacks, and prints the matrix. It exits
-// with 1 if the matrix is not what the table says. With -table FILE it writes the
-// table as a page of documentation and runs nothing.
+// Ablation removes the controls of the example fleet, one row of test/ablation after the
+// other, attacks the fleet, and prints the matrix. It exits with 1 if the matrix differs from
+// the table. With -table FILE it writes the table as a page of documentation and runs nothing.
 package main
 
 import (
@@ -47,7 +46,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// options are those of `make up`.
+// options returns the options of `make up`.
 func options() (localcluster.Options, error) {
 	// Programs are started in other folders.
 	bin, err := filepath.Abs("bin")

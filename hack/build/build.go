@@ -14,11 +14,10 @@ import (
 	"time"
 )
 
-// stopTimeout is how long the go command may take to end after an interrupt,
-// before it is killed.
+// stopTimeout is the time between an interrupt of the go command and SIGKILL.
 const stopTimeout = 5 * time.Second
 
-// builder is what builds of all programs have in common.
+// builder holds the settings that the builds of all programs share.
 type builder struct {
 	root     string
 	bin      string // absolute
@@ -26,7 +25,7 @@ type builder struct {
 	progress *progress
 }
 
-// build makes one program.
+// build builds one program.
 func build(ctx context.Context, b builder, p program) error {
 	b.progress.start()
 	err := b.build(ctx, p)
@@ -58,8 +57,8 @@ func (b builder) build(ctx context.Context, p program) error {
 		return err
 	}
 	file := filepath.Join(tmp, p.name)
-	// Version control stamps would make the go command link again after every
-	// commit, and only Tenure's own program has a use for them.
+	// A version control stamp would make the go command link again after every commit; only
+	// Tenure's own programs use the stamp.
 	vcs := "-buildvcs=false"
 	if p.module == "." {
 		vcs = "-buildvcs=auto"
@@ -79,8 +78,8 @@ func (b builder) build(ctx context.Context, p program) error {
 	return nil
 }
 
-// sources returns the folder in which the go command builds the program: its
-// module's, or a copy in tmp where a file has to be added.
+// sources returns the folder in which the go command builds the program: the folder of its
+// module, or a copy in tmp if a file has to be added.
 func (b builder) sources(ctx context.Context, p program, tmp string) (string, error) {
 	module := filepath.Join(b.root, p.module)
 	if p.embeds == "" {
@@ -109,9 +108,8 @@ func (b builder) sources(ctx context.Context, p program, tmp string) (string, er
 	return dir, os.WriteFile(file, nil, 0o600)
 }
 
-// stale returns how many packages of the program have to be compiled. The main
-// package is left out: it counts as stale whenever the program has to be linked,
-// compiled or not.
+// stale returns the number of packages that have to be compiled for the program. It leaves out
+// the main package, which is stale whenever the program has to be linked.
 func (b builder) stale(ctx context.Context, p program, dir string) (int, error) {
 	count := 0
 	counter := func(line string) {
@@ -123,9 +121,9 @@ func (b builder) stale(ctx context.Context, p program, dir string) (int, error) 
 	return count, err
 }
 
-// goCommand runs the go command in the folder of a module. Each line of its
-// standard output goes to out. Each line of its standard error goes to the
-// progress; what that does not understand becomes the text of the error.
+// goCommand runs the go command in the folder of a module. Each line of its standard output
+// goes to out. Each line of its standard error goes to the progress; lines that the progress
+// does not understand become the text of the error.
 func (b builder) goCommand(ctx context.Context, dir string, out func(string), args ...string) error {
 	var said []string
 	stdout := &lineWriter{line: out}
@@ -137,8 +135,8 @@ func (b builder) goCommand(ctx context.Context, dir string, out func(string), ar
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	// Its compilers are its children: all get the signal, wherever Ctrl-C or
-	// a kill was aimed.
+	// The compilers are children of the go command: all of them get the signal, whichever process
+	// Ctrl-C or kill was sent to.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = stopTimeout
@@ -151,7 +149,7 @@ func (b builder) goCommand(ctx context.Context, dir string, out func(string), ar
 	return nil
 }
 
-// lineWriter hands what is written to it on, line by line.
+// lineWriter passes each written line to a function.
 type lineWriter struct {
 	line func(string)
 	rest []byte
@@ -177,7 +175,7 @@ func (w *lineWriter) flush() {
 	}
 }
 
-// explain adds what the go command said, and a way out where there is one.
+// explain adds the output of the go command to an error, and a hint if there is one.
 func explain(err error, said []string) error {
 	if errors.Is(err, exec.ErrNotFound) {
 		return fmt.Errorf("%w (install Go 1.26: https://go.dev/dl)", err)
@@ -200,7 +198,7 @@ func explain(err error, said []string) error {
 	return fmt.Errorf("%w\n%s%s", err, text, hint)
 }
 
-// symlink makes or replaces a symbolic link.
+// symlink creates or replaces a symbolic link.
 func symlink(target, name string) error {
 	if old, err := os.Readlink(name); err == nil && old == target {
 		return nil

@@ -153,11 +153,11 @@ func TestExplain(t *testing.T) {
 func TestRun(t *testing.T) {
 	cases := map[string]struct {
 		reason string
-		script string // what `go build` does; $out is the file to write
+		script string // script of the fake `go build`; $out is the file to write
 		code   int
 		out    string
 		errOut string
-		bin    map[string]string // name → content afterwards, of what was "old"
+		bin    map[string]string // name → content afterwards of files that were "old"
 	}{
 		"Built": {
 			reason: "The new program takes the old one's place, under every name.",
@@ -200,8 +200,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRunInterrupted interrupts a build that would never end, and looks for what
-// it leaves.
+// TestRunInterrupted interrupts a build that would never end, and checks for leftover files
+// and processes.
 func TestRunInterrupted(t *testing.T) {
 	root := sources(t, `touch "$root/building"; exec tail -f "$root/never"`)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -232,7 +232,7 @@ func TestRunInterrupted(t *testing.T) {
 	}
 }
 
-// TestRunCopied builds a program whose module lacks a file.
+// TestRunCopied builds a program whose module lacks an embedded file.
 func TestRunCopied(t *testing.T) {
 	root := sources(t, `cat main.go cmd/flux/manifests/none.yaml > "$out" && pwd >> "$out"`)
 	var errOut bytes.Buffer
@@ -287,8 +287,8 @@ func TestRunUsage(t *testing.T) {
 	}
 }
 
-// sources makes a repository with an old program in bin, and puts a stand-in
-// for the go command into PATH. Only one test at a time can have it.
+// sources creates a repository with an old program in bin, and puts a fake go command into
+// PATH. Only one test at a time can use it.
 func sources(t *testing.T, script string) string {
 	t.Helper()
 	root := t.TempDir()

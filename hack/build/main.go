@@ -1,18 +1,17 @@
-// Build compiles Tenure's programs into a folder and shows how far it is:
+// Build compiles Tenure's programs into a folder and shows the progress:
 //
 //	go run ./hack/build [-C ROOT] [-o bin] [-version v0.1.0] tenure tenure-cluster source-controller …
 //
-// Most of the time of a first build goes into Kubernetes and Flux, a few
-// thousand packages, and the go command says nothing while it compiles them.
-// This program asks it which packages are not in the build cache yet, and
-// counts them down: on a terminal in one line per program, elsewhere in a line
-// every ten seconds.
+// A first build spends most of its time on Kubernetes and Flux, a few thousand packages, and
+// the go command prints nothing while it compiles them. This program asks the go command which
+// packages are not in the build cache yet, and counts them down: on a terminal in one line per
+// program, elsewhere in a line every ten seconds.
 //
-// Programs are built one after another, because the go command uses every core
-// by itself. A program is linked under a temporary name and renamed, so an
-// interrupted build, or a full disk, leaves the old program or none.
+// It builds programs one after another, because the go command uses every core by itself. It
+// links a program under a temporary name and renames it, so an interrupted build, or a full
+// disk, leaves the old program or none.
 //
-// Whether a program needs building at all is make's question: see Makefile.
+// Make decides whether a program has to be built: see Makefile.
 package main
 
 import (
@@ -35,8 +34,8 @@ func main() {
 	os.Exit(code)
 }
 
-// run builds the programs named in args and returns the exit code: 0, 1 when a
-// program could not be built, 2 when args make no sense, 130 when interrupted.
+// run builds the programs named in args and returns the exit code: 0, 1 if a program could not
+// be built, 2 for invalid args, 130 after an interrupt.
 func run(ctx context.Context, args []string, out *os.File, errOut io.Writer) int {
 	flags := flag.NewFlagSet("build", flag.ContinueOnError)
 	flags.SetOutput(errOut)

@@ -17,9 +17,9 @@ type program struct {
 	links   []string // further names under which the program is called
 	release string   // module whose version the program reports, or ""
 
-	// embeds is a file that the sources embed and the published module of release
-	// does not have. Such a program is built in a copy of the module at the version
-	// that module requires, by the copy's own go.mod, with an empty file in its place.
+	// embeds is a file that the sources embed and the published module of release lacks. Such a
+	// program is built in a copy of the module, at the version that module requires and with the
+	// copy's own go.mod, with an empty file in place of the missing one.
 	embeds string
 }
 
@@ -34,10 +34,9 @@ var programs = []program{
 	flux("notification-controller"),
 	flux("image-reflector-controller"),
 	flux("image-automation-controller"),
-	// What the tests run as tenants, at the version that helm-controller uses.
+	// The tests run it as tenants, at the version that helm-controller uses.
 	{name: "helm", module: "cluster/flux", pkg: "helm.sh/helm/v4/cmd/helm"},
-	// Its manifests are generated before a release; they are what `flux install`
-	// applies, and nothing else needs them.
+	// Its manifests are generated before a release. Only `flux install` applies them.
 	{name: "flux", module: "hack/fluxmanifests", pkg: "./cmd/flux", release: "github.com/fluxcd/flux2/v2", embeds: "cmd/flux/manifests/none.yaml"},
 }
 
@@ -55,8 +54,8 @@ func names() []string {
 	return all
 }
 
-// selected returns the programs with these names, in the order given. No name
-// is an error, so that a typo in the Makefile does not pass as a build.
+// selected returns the programs with these names, in the given order. It returns an error
+// without a name, so that a typo in the Makefile does not pass as a build.
 func selected(args []string) ([]program, error) {
 	if len(args) == 0 {
 		return nil, fmt.Errorf("cannot build: name at least one of %s", strings.Join(names(), ", "))
@@ -72,9 +71,9 @@ func selected(args []string) ([]program, error) {
 	return chosen, nil
 }
 
-// ldflags returns the link flags of a program. The symbol tables are left out
-// (-s -w), which makes the programs a third smaller and is no difference to the
-// compiler, so the build cache is shared with tests and with plain go build.
+// ldflags returns the link flags of a program. They leave out the symbol tables (-s -w), which
+// makes the programs a third smaller. The compiler ignores them, so tests and plain go build
+// share the build cache.
 func (p program) ldflags(root string) (string, error) {
 	flags := "-s -w"
 	if p.release == "" {
@@ -104,11 +103,11 @@ func (p program) ldflags(root string) (string, error) {
 	return flags, nil
 }
 
-// word matches a version or a repository, which have no blanks: the linker would take what
-// follows one as another flag.
+// word matches a version or a repository. These have no spaces: the linker would take the text
+// after a space as another flag.
 var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/+-]*$`)
 
-// stampFlags returns the flags of the linker that set the variables of internal/release.
+// stampFlags returns the linker flags that set the variables of internal/release.
 func stampFlags(version, repository string) (string, error) {
 	const pkg = "github.com/tenure-dev/tenure/internal/release"
 	flags := ""

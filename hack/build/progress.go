@@ -12,15 +12,15 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// report is how often a line is written where there is no terminal, so that
-// whoever watches a log knows that the build is alive.
+// report is the interval between progress lines without a terminal, so that a reader of the
+// log sees that the build is running.
 const report = 10 * time.Second
 
-// errNotBuilt is what the step of a failed build says; why it failed is printed
-// below it, in full.
+// errNotBuilt is the error in the step of a failed build; the full error is printed below the
+// step.
 var errNotBuilt = errors.New("not built")
 
-// progress shows how the build of one program goes, in the way of `tenure up`.
+// progress shows the progress of the build of one program, in the style of `tenure up`.
 type progress struct {
 	out  io.Writer
 	name string
@@ -69,7 +69,7 @@ func (p *progress) start() {
 	})
 }
 
-// compile says how many packages are left to compile.
+// compile sets the number of packages left to compile.
 func (p *progress) compile(packages int) {
 	p.mu.Lock()
 	p.total, p.done = packages, 0
@@ -77,9 +77,9 @@ func (p *progress) compile(packages int) {
 	p.step.Update(p.state())
 }
 
-// line takes a line that the go command wrote and says whether it was about
-// progress: the import path of a package that is being compiled (go build -v),
-// or a module that is being downloaded.
+// line handles a line of the go command and reports whether it was about progress: the import
+// path of a package that is being compiled (go build -v), or a module that is being
+// downloaded.
 func (p *progress) line(text string) bool {
 	if !p.count(text) {
 		return false
@@ -98,15 +98,15 @@ func (p *progress) count(text string) bool {
 	if text == "" || strings.ContainsAny(text, " \t:#") {
 		return false
 	}
-	// A package can be compiled that was not counted, when somebody cleans the
-	// cache meanwhile: the rest never falls below zero.
+	// The go command may compile packages that were not counted, if the cache is cleaned
+	// meanwhile: the number never falls below zero.
 	if p.done < p.total {
 		p.done++
 	}
 	return true
 }
 
-// state says how far the build is.
+// state returns the progress of the build as text.
 func (p *progress) state() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +122,7 @@ func (p *progress) state() string {
 	return "the last packages, and linking"
 }
 
-// report is the line for where there is no terminal.
+// report returns the progress line for output without a terminal.
 func (p *progress) report() string {
 	return fmt.Sprintf("  %s %.0fs %s\n", p.name, p.now().Sub(p.began).Seconds(), p.state())
 }

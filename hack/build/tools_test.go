@@ -11,15 +11,15 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testprogram"
 )
 
-// TestCheckTools runs check-tools.sh, with which make begins, where programs are
-// missing or too old.
+// TestCheckTools runs check-tools.sh, the first step of make, with missing and outdated
+// programs.
 func TestCheckTools(t *testing.T) {
 	t.Parallel()
 	says := func(version string) string { return "echo " + version }
 	for name, tc := range map[string]struct {
 		reason string
 		tools  map[string]string // name → script
-		want   string            // "" when it is content
+		want   string            // "" if the script accepts the tools
 	}{
 		"Fine":      {"Nothing is said when everything is there.", map[string]string{"go": says("go1.26.8"), "git": ""}, ""},
 		"Newer":     {"A newer Go is fine.", map[string]string{"go": says("go1.31.0"), "git": ""}, ""},
@@ -43,8 +43,8 @@ func TestCheckTools(t *testing.T) {
 	}
 }
 
-// onlyTools makes a folder for PATH with stand-ins and what the script itself
-// needs.
+// onlyTools creates a folder for PATH with fake programs and the programs that the script
+// itself uses.
 func onlyTools(t *testing.T, scripts map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -1,5 +1,5 @@
-// Commands writes the reference of all commands into the file that its argument
-// names: what each says with --help.
+// Commands writes the reference of all commands, their output with --help, into the file that
+// its argument names.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// describe writes what a command and those below it say about themselves.
+// describe writes the help of a command and its subcommands.
 func describe(page *strings.Builder, cmd *cobra.Command) {
 	if cmd.Hidden || cmd.Name() == "help" {
 		return

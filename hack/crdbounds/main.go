@@ -1,11 +1,11 @@
 // Command crdbounds adds bounds to generated CustomResourceDefinitions, for fields with
-// Kubernetes' own Go types, which cannot have markers: quantities and ports. A value that
-// passes the schema but cannot be decoded keeps a controller from reading any object of
-// the kind; and without a maximum length no CEL rule may read a quantity.
+// Kubernetes' own Go types, which cannot have markers: quantities and ports. If a value passes
+// the schema but cannot be decoded, a controller cannot read any object of the kind; and
+// without a maximum length no CEL rule may read a quantity.
 //
-// It also removes defaults from a kind that shares a type with another one: the manager
-// leaves the names of the TenancyProfile's protectedNamespaces out of TenantParameters,
-// and the API server must not restore them.
+// It also removes defaults from a kind that shares a type with another one: the manager leaves
+// the names of the TenancyProfile's protectedNamespaces out of TenantParameters, and the API
+// server must not restore them.
 //
 // go generate runs it after controller-gen, with the files to change.
 package main

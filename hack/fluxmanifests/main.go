@@ -1,15 +1,13 @@
-// Fluxmanifests writes the manifests of Flux that Tenure embeds, without a
-// network: what `flux install --export` prints for the controllers that
-// cluster/flux builds.
+// Fluxmanifests writes the manifests of Flux that Tenure embeds, without a network: the output
+// of `flux install --export` for the controllers that cluster/flux builds.
 //
 //	go -C hack/fluxmanifests run .           writes config/flux
 //	go -C hack/fluxmanifests run . --check   fails when config/flux has drifted
 //
-// The flux command fetches its manifests from a release. This program makes
-// the same release from modules that the Go module cache verifies: the
-// controllers' config folders, at exactly the versions that cluster/flux/go.mod
-// pins (so that image tags and programs cannot disagree), and the manifests
-// folder and the templates of the flux2 module.
+// The flux command fetches its manifests from a release. This program makes the same release
+// from modules that the Go module cache verifies: the controllers' config folders, at exactly
+// the versions that cluster/flux/go.mod pins (so that image tags and programs cannot
+// disagree), and the manifests folder and the templates of the flux2 module.
 package main
 
 import (

@@ -25,8 +25,8 @@ const (
 	contentAnnotation   = "dev.sigstore.bundle.content"
 	predicateAnnotation = "dev.sigstore.bundle.predicateType"
 
-	// signPredicate is the type of the statement that approves of an image. Statements of other
-	// types say something about it and approve of nothing.
+	// signPredicate is the predicate type of a signature of an image. Statements of other types
+	// describe an image and do not approve it.
 	signPredicate = "https://sigstore.dev/cosign/sign/v1"
 	statementType = "https://in-toto.io/Statement/v1"
 	statementMIME = "application/vnd.in-toto+json"
@@ -37,11 +37,11 @@ type document struct {
 	file      string          // its name in the folder of the image
 	mediaType string          // also the type of the artifact
 	predicate string          // type of the statement that is signed
-	content   []byte          // as it is published
+	content   []byte          // content to publish
 	says      json.RawMessage // predicate of the statement that is signed
 }
 
-// bundle is an image with everything that belongs to it.
+// bundle is an image with its documents and signatures.
 type bundle struct {
 	*built
 	documents []document
@@ -51,11 +51,11 @@ type bundle struct {
 	simple v1.Image
 }
 
-// simpleTag is the tag under which cosign 2 looks for signatures of a digest.
+// simpleTag returns the tag under which cosign 2 looks for signatures of a digest.
 func simpleTag(digest v1.Hash) string { return strings.Replace(digest.String(), ":", "-", 1) + ".sig" }
 
-// attach makes the referrers: the documents and, with a signer, the signatures of the index
-// and of the documents. The signature names the repository.
+// attach adds the referrers: the documents and, with a signer, the signatures of the index and
+// of the documents. The signature names the repository.
 func attach(b *built, documents []document, s *signer, repository string) (*bundle, error) {
 	subject, err := partial.Descriptor(b.index)
 	if err != nil {
@@ -102,7 +102,7 @@ func statement(digest v1.Hash, name, predicateType string, predicate json.RawMes
 	}{statementType, []subject{{name, map[string]string{digest.Algorithm: digest.Hex}}}, predicateType, predicate})
 }
 
-// envelope returns a Sigstore bundle with a signed statement, as cosign 3 makes it.
+// envelope returns a Sigstore bundle with a signed statement in the format of cosign 3.
 func (s *signer) envelope(digest v1.Hash, d document) ([]byte, error) {
 	payload, err := statement(digest, "", d.predicate, d.says)
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *signer) envelope(digest v1.Hash, d document) ([]byte, error) {
 	})
 }
 
-// simple returns an image that holds the signature of the digest, as cosign 2 makes it.
+// simple returns an image with the signature of the digest in the format of cosign 2.
 func (s *signer) simple(digest v1.Hash, repository string) (v1.Image, error) {
 	type object = map[string]any
 	payload, err := json.Marshal(object{
@@ -154,8 +154,8 @@ func addSimple(to v1.Image, payload v1.Layer, signature string) (v1.Image, error
 	return mutate.Append(to, mutate.Addendum{Layer: payload, Annotations: map[string]string{signatureAnnotation: signature}})
 }
 
-// merge adds the signatures of an image of signatures to another one, except those that it
-// has. It returns the same image if there is nothing to add.
+// merge adds the signatures in from to into, except those that into already has. It returns
+// the same image if there is nothing to add.
 func merge(into, from v1.Image) (v1.Image, error) {
 	there, err := into.Manifest()
 	if err != nil {
@@ -191,8 +191,8 @@ type artifact struct {
 	blobs    map[v1.Hash]v1.Layer
 }
 
-// newArtifact makes an artifact of OCI 1.1. Its type is also the type of its configuration,
-// where registries look that do not know artifactType.
+// newArtifact returns an artifact of OCI 1.1. Its type is also the type of its configuration,
+// for registries without support for artifactType.
 func newArtifact(kind string, content []byte, annotations map[string]string, subject *v1.Descriptor) (v1.Image, error) {
 	a := &artifact{blobs: map[v1.Hash]v1.Layer{}}
 	describe := func(content []byte) (v1.Descriptor, error) {
@@ -238,7 +238,7 @@ func (a *artifact) LayerByDigest(digest v1.Hash) (partial.CompressedLayer, error
 	return compressed{layer}, nil
 }
 
-// compressed hides what a layer says about its content without compression: it has none.
+// compressed hides the methods of a layer for uncompressed content, which it does not have.
 type compressed struct{ layer v1.Layer }
 
 func (c compressed) Digest() (v1.Hash, error)            { return c.layer.Digest() }

@@ -16,11 +16,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user is the user of the image, by numbers: the kubelet cannot tell by a name whether it
+// user is the user of the image, as numbers: the kubelet cannot check by a name whether a user
 // is root (runAsNonRoot).
 const user = "65532:65532"
 
-// assemble makes the image of the programs, by architecture.
+// assemble returns the image of the programs, which are by architecture.
 func (s *source) assemble(programs map[string][]byte) (*built, error) {
 	b := &built{}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
@@ -43,7 +43,8 @@ func (s *source) assemble(programs map[string][]byte) (*built, error) {
 	return b, nil
 }
 
-// labels are the annotations of OCI: labels of each image, and annotations of all manifests.
+// labels returns the OCI annotations, which are labels of each image and annotations of all
+// manifests.
 func (s *source) labels() map[string]string {
 	labels := map[string]string{
 		"org.opencontainers.image.title":       s.program,
@@ -60,7 +61,7 @@ func (s *source) labels() map[string]string {
 	return labels
 }
 
-// platform makes the image for one architecture.
+// platform returns the image for one architecture.
 func (s *source) platform(arch string, program []byte) (*platform, error) {
 	info, err := buildinfo.Read(bytes.NewReader(program))
 	if err != nil {
@@ -109,8 +110,8 @@ type file struct {
 	content []byte
 }
 
-// files are those of the image. The program needs no others: it trusts the API server by the
-// certificate in its account's files, writes none, and reads no time zones.
+// files returns the files of the image. The program needs no others: it trusts the API server
+// by the certificate of its service account, writes no files, and reads no time zones.
 func (s *source) files(program []byte) []file {
 	return []file{
 		{name: "etc/", mode: 0o755},

@@ -19,7 +19,7 @@ import (
 // maxSize is the bound of an image for one architecture, compressed, in bytes.
 const maxSize = 30_000_000
 
-// stopTimeout is how long the go command may take to end after an interrupt.
+// stopTimeout is the time between an interrupt of the go command and SIGKILL.
 const stopTimeout = 5 * time.Second
 
 // built is an image for one or more architectures.
@@ -38,7 +38,7 @@ type platform struct {
 	info   *buildinfo.BuildInfo
 }
 
-// build compiles the program and makes the image.
+// build compiles the program and returns the image.
 func (s *source) build(ctx context.Context, log io.Writer) (*built, error) {
 	tmp, err := os.MkdirTemp("", "tenure-image-")
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *source) compile(ctx context.Context, arch, file string) error {
 	cmd.Dir, cmd.Env = s.root, environment(arch)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
-	// Its compilers are its children: all get the signal.
+	// The compilers are children of the go command: all of them get the signal.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = stopTimeout

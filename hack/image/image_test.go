@@ -63,7 +63,7 @@ var tinyProgram = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(file)
 })
 
-// tiny returns a small image for both architectures, and what it was built from.
+// tiny returns a small image for both architectures, and its source.
 func tiny(t *testing.T) (*source, *built) {
 	t.Helper()
 	s, err := tinySource(t.TempDir())
@@ -105,8 +105,8 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// TestDigest changes what an image is built from: nothing of it may be left out of the image,
-// except its repository.
+// TestDigest changes each input of an image and checks that the digest changes, except for the
+// repository.
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	program, err := tinyProgram()
@@ -143,7 +143,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// TestImage reads what a container runtime reads of an image.
+// TestImage reads the parts of an image that a container runtime reads.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	s, b := tiny(t)
@@ -249,7 +249,7 @@ func unpack(t *testing.T, layer v1.Layer) map[string]packed {
 	}
 }
 
-// TestServer makes an image of the built tenure-server, takes it out again, and runs it.
+// TestServer builds an image of the compiled tenure-server, extracts the program, and runs it.
 func TestServer(t *testing.T) {
 	t.Parallel()
 	program, err := os.ReadFile("../../bin/tenure-server")

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/crypto/scrypt"
 )
 
-// errPassword says that the password of a key is wrong.
+// errPassword reports that the password of a key is wrong.
 var errPassword = errors.New("the password is wrong: set COSIGN_PASSWORD")
 
-// errKey says that a file is no key of the kind that cosign makes.
+// errKey reports that a file is not a private key in cosign's format.
 var errKey = errors.New("it is no private key as `cosign generate-key-pair` makes it: ECDSA P-256 in PEM")
 
 // signer signs with a key of cosign's.
@@ -60,7 +60,7 @@ func readSigner(text, password []byte) (*signer, error) {
 	return &signer{key}, nil
 }
 
-// The bounds of scrypt's parameters in a key's file. Those of cosign are 65536, 8 and 1.
+// Maximum values of scrypt's parameters in a key file. Cosign uses 65536, 8 and 1.
 const (
 	maxScryptN = 1 << 20
 	maxScryptR = 16
@@ -107,8 +107,8 @@ func decrypt(content, password []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// sign signs a message. The same message has the same signature (RFC 6979), so that signing
-// an image again changes nothing in its registry.
+// sign signs a message. The same message has the same signature (RFC 6979), so that signing an
+// image again changes nothing in its registry.
 func (s *signer) sign(message []byte) ([]byte, error) {
 	digest := sha256.Sum256(message)
 	signature, err := s.key.Sign(nil, digest[:], crypto.SHA256)

@@ -2,19 +2,19 @@
 //
 //	go run ./hack/image [-o dist] [-version v0.1.0] [-key cosign.key] [-push REPOSITORY:TAG]
 //
-// It compiles the program for each architecture and writes an OCI image layout to
-// DIR/image: an index with one image per architecture, each with one layer that holds the
-// static binary and the user that runs it. The same sources, version and Go give the same
-// bytes, wherever they are built; times are those of the commit, or of SOURCE_DATE_EPOCH.
+// It compiles the program for each architecture and writes an OCI image layout to DIR/image:
+// an index with one image per architecture, each with one layer that has the static binary and
+// its user. The same sources, version and Go give the same bytes on every machine; times are
+// the time of the commit or of SOURCE_DATE_EPOCH.
 //
-// Beside the index are a list of what the program is made of (SPDX 2.3) and its provenance
-// (in-toto, SLSA 1), as OCI referrers of the index, and as files in DIR. With a key they
-// are signed, and so is the index, in both formats of cosign.
+// It adds a software bill of materials (SPDX 2.3) and the provenance (in-toto, SLSA 1), as OCI
+// referrers of the index and as files in DIR. With a key it signs these and the index, in both
+// formats of cosign.
 //
-// -push writes all of it to a registry, with docker's credentials. The tag is written last:
+// -push writes everything to a registry, with docker's credentials. The tag is written last:
 // an interrupted push leaves no image under it.
 //
-// -release is for a release: it wants a key, a tag of Git and a clean working tree.
+// -release is for a release: it requires a key, a tag of Git and a clean working tree.
 package main
 
 import (
@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 
 // run builds, signs, writes and pushes, and returns the line for the standard output.
 func (o *options) run(ctx context.Context, log io.Writer) (string, error) {
-	// What can be wrong is found before minutes of compiling.
+	// Find errors before compiling for minutes.
 	var target *target
 	if o.push != "" {
 		var err error
@@ -166,7 +166,7 @@ func (o *options) signer() (*signer, error) {
 	return signer, nil
 }
 
-// list splits a list with commas, and leaves out empty items.
+// list splits a list at commas, and leaves out empty items.
 func list(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
 }

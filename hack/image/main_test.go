@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// commitTiny makes a repository with one commit of a small program in a folder, and tags it.
+// commitTiny creates a repository with one commit of a small program in a folder, and tags it.
 func commitTiny(t *testing.T, tags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -97,7 +97,7 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// TestRun is about what the command says before it compiles anything.
+// TestRun checks errors that the command reports before it compiles anything.
 func TestRun(t *testing.T) {
 	t.Setenv("COSIGN_PASSWORD", "wrong")
 	clean := commitTiny(t, "v0.1.0")
@@ -130,7 +130,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestWrite reads what a run leaves in its folder, where another run was before.
+// TestWrite reads the output folder after two runs.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

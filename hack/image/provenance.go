@@ -4,9 +4,9 @@ package main
 const provenancePredicate = "https://slsa.dev/provenance/v1"
 
 const (
-	// buildType says how to read the parameters: those of `make image`.
+	// buildType identifies the meaning of the parameters: the parameters of `make image`.
 	buildType = sourceURL + "/blob/main/docs/how-to/release.md#build"
-	// localBuilder names a machine of a person, whom the key vouches for.
+	// localBuilder identifies a person's machine; the key authenticates it.
 	localBuilder = sourceURL + "/blob/main/docs/how-to/release.md#sign"
 )
 
@@ -33,8 +33,8 @@ type (
 	}
 )
 
-// provenance says from what, how and by whom the image was built. It has no times of the
-// build, so that it is the same for the same sources.
+// provenance returns the sources, the parameters and the builder of the image. It has no build
+// times, so that it is the same for the same sources.
 func (s *source) provenance(b *built, builder string) provenance {
 	p := provenance{Definition: buildDefinition{
 		Type: buildType,

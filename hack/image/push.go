@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// target is where an image is pushed to.
+// target is the destination of a push.
 type target struct {
 	tag      name.Tag
 	keychain authn.Keychain
@@ -39,8 +39,8 @@ func (t *target) check() error {
 	return nil
 }
 
-// push pushes the images, their documents and signatures, and then the index with the tag,
-// so that what the tag names is complete.
+// push pushes the images, their documents and signatures, and then the index with the tag, so
+// that the tag never names an incomplete image.
 func (t *target) push(ctx context.Context, b *bundle) error {
 	pusher, err := remote.NewPusher(t.options...)
 	if err != nil {
@@ -71,8 +71,8 @@ func (t *target) push(ctx context.Context, b *bundle) error {
 	return nil
 }
 
-// pushSimple adds the signature to those that the registry has of the same digest, as cosign
-// does: others may have signed the same bytes.
+// pushSimple adds the signature to the existing signatures of the same digest in the registry,
+// as cosign does: others may have signed the same bytes.
 func (t *target) pushSimple(ctx context.Context, pusher *remote.Pusher, b *bundle) error {
 	at := t.tag.Tag(simpleTag(b.digest))
 	signatures := b.simple
@@ -92,7 +92,7 @@ func (t *target) pushSimple(ctx context.Context, pusher *remote.Pusher, b *bundl
 	return nil
 }
 
-// explain says which image was not pushed, and what to do about it.
+// explain adds to an error which image was not pushed, and advice.
 func (t *target) explain(err error) error {
 	host := t.tag.RegistryStr()
 	var answer *transport.Error

@@ -83,7 +83,7 @@ func TestPushCredentials(t *testing.T) {
 	}
 }
 
-// TestPushNowhere pushes to a port on which nothing listens.
+// TestPushNowhere pushes to a port without a listener.
 func TestPushNowhere(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -110,8 +110,8 @@ func TestPushNowhere(t *testing.T) {
 	}
 }
 
-// TestPushInterrupted fails each upload of a manifest in turn: the tag must not name anything
-// until everything is there, and the same push completes it.
+// TestPushInterrupted fails each upload of a manifest in turn: the tag must not exist until
+// everything is pushed, and another push completes it.
 func TestPushInterrupted(t *testing.T) {
 	t.Parallel()
 	h, s := serve(t), newSigner(t)

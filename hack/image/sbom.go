@@ -71,13 +71,13 @@ const (
 	noAssertion   = "NOASSERTION"
 )
 
-// sbom lists what the image is made of: the images for the architectures, and the modules in
-// their programs, with the licences that their sources declare.
+// sbom returns the bill of materials of the image: the images for the architectures, and the
+// modules in their programs, with the licences that their sources declare.
 func (s *source) sbom(b *built, licences map[string]string) *spdxDocument {
 	name := s.program + " " + s.version
 	d := &spdxDocument{
 		Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name,
-		// The digest makes it unique, and the same for the same image.
+		// The digest makes the namespace unique, and the same for the same image.
 		Namespace: sourceURL + "/spdx/" + url.PathEscape(s.program+"-"+s.version) + "-" + b.digest.Hex,
 		Creation:  spdxCreation{Created: s.created.UTC().Format(time.RFC3339), Creators: []string{"Organization: Tenure", "Tool: tenure-hack-image"}},
 	}
@@ -104,7 +104,7 @@ func (s *source) sbom(b *built, licences map[string]string) *spdxDocument {
 	return d
 }
 
-// relate adds a relationship, unless it is there.
+// relate adds a relationship unless it exists.
 func (d *spdxDocument) relate(element, kind, related string) {
 	r := spdxRelationship{element, kind, related}
 	if !slices.Contains(d.Relationships, r) {
@@ -112,7 +112,7 @@ func (d *spdxDocument) relate(element, kind, related string) {
 	}
 }
 
-// imagePackage describes an image or the index; without an architecture it is the index.
+// imagePackage describes the image for an architecture, or the index without an architecture.
 func (s *source) imagePackage(id, name, digest, arch string) spdxPackage {
 	repository := s.repository
 	query := url.Values{"repository_url": {repository}, "tag": {s.tag()}}
@@ -129,7 +129,7 @@ func (s *source) imagePackage(id, name, digest, arch string) spdxPackage {
 	}
 }
 
-// modulePackages describes the module of the program, and the modules and the standard library
+// modulePackages returns the module of the program, and the modules and the standard library
 // that it is linked with.
 func (s *source) modulePackages(info *buildinfo.BuildInfo, licences map[string]string) (main spdxPackage, rest []spdxPackage) {
 	main = modulePackage(debug.Module{Path: info.Main.Path, Version: s.version}, licence)
@@ -150,13 +150,13 @@ func (s *source) modulePackages(info *buildinfo.BuildInfo, licences map[string]s
 	return main, rest
 }
 
-// goRelease is a version of Go without the experiments that it was built with.
+// goRelease returns a version of Go without the names of experiments.
 func goRelease(version string) string {
 	release, _, _ := strings.Cut(version, " ")
 	return release
 }
 
-// unsafeID matches what an identifier of SPDX must not have.
+// unsafeID matches the characters that an SPDX identifier must not contain.
 var unsafeID = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
 // modulePackage describes a module of Go.
@@ -173,7 +173,7 @@ func modulePackage(m debug.Module, declared string) spdxPackage {
 	}
 	if m.Sum != "" {
 		p.Download = "https://proxy.golang.org/" + escapePath(m.Path) + "/@v/" + escapePath(m.Version) + ".zip"
-		// It is a hash of the module's tree, which is no checksum of a file.
+		// The hash covers the module's tree, so it is not a checksum of a file.
 		p.SourceInfo = "go.sum: " + m.Sum
 	}
 	return p
@@ -190,8 +190,8 @@ func escapePath(path string) string {
 	return upper.ReplaceAllStringFunc(path, func(c string) string { return "!" + strings.ToLower(c) })
 }
 
-// licences returns the licences that the modules of the program declare, by the module's path.
-// A module whose licence it does not know is left out.
+// licences returns the licences that the modules of the program declare, by module path. It
+// leaves out modules with an unknown licence.
 func (s *source) licences(ctx context.Context) (map[string]string, error) {
 	found := map[string]string{}
 	for _, arch := range s.architectures {
@@ -216,11 +216,11 @@ func (s *source) licences(ctx context.Context) (map[string]string, error) {
 	return found, nil
 }
 
-// licenceNames match the files that hold a licence.
+// licenceNames matches the names of licence files.
 var licenceNames = regexp.MustCompile(`(?i)^(licen[sc]e|copying)([.-].*)?$`)
 
-// licenceIn returns the licences of the files in a module's folder as an expression of SPDX,
-// or "" if it does not know one of them.
+// licenceIn returns the licences of the files in a module's folder as an SPDX expression, or
+// "" if one of them is unknown.
 func licenceIn(dir string) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -275,7 +275,7 @@ func licencesOf(text string) []string {
 	return found
 }
 
-// documents returns the list of contents and the provenance.
+// documents returns the bill of materials and the provenance.
 func (s *source) documents(ctx context.Context, b *built, builder string) ([]document, error) {
 	licences, err := s.licences(ctx)
 	if err != nil {

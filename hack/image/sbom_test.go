@@ -32,8 +32,8 @@ func serverDocument(t *testing.T) (*spdxDocument, *buildinfo.BuildInfo) {
 	return s.sbom(b, map[string]string{"github.com/spf13/cobra": "Apache-2.0"}), info
 }
 
-// TestSBOM holds a list of contents to the rules of SPDX, and compares it with what the go
-// command recorded in the program.
+// TestSBOM checks a bill of materials against the rules of SPDX, and compares it with the
+// build information in the program.
 func TestSBOM(t *testing.T) {
 	t.Parallel()
 	d, info := serverDocument(t)
@@ -119,7 +119,7 @@ var (
 	spdxCreator  = regexp.MustCompile(`^(Person|Organization|Tool): \S`)
 	spdxDownload = regexp.MustCompile(`^(NOASSERTION|NONE|(git\+)?https://[^\s]+)$`)
 	spdxPurl     = regexp.MustCompile(`^pkg:[a-z]+/[^\s@?#]+@[^\s@?#]+(\?[^\s#]+)?$`)
-	// Identifiers of https://spdx.org/licenses, as far as modules of ours have them.
+	// Identifiers of https://spdx.org/licenses that modules of ours have.
 	spdxLicences = []string{noAssertion, "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0"}
 	spdxRelation = []string{"DESCRIBES", "CONTAINS", "DEPENDS_ON", "VARIANT_OF"}
 	spdxPurposes = []string{"", "APPLICATION", "CONTAINER", "LIBRARY"}
@@ -206,7 +206,8 @@ func packageViolations(p spdxPackage) []string {
 	return violations
 }
 
-// Modules whose names differ in a character that an identifier cannot have stay apart.
+// TestModuleIDs checks that modules have different identifiers even if their names differ only
+// in a character that identifiers cannot contain.
 func TestModuleIDs(t *testing.T) {
 	t.Parallel()
 	a, b := modulePackage(debug.Module{Path: "example.com/a_b", Version: "v1.0.0"}, ""), modulePackage(debug.Module{Path: "example.com/a/b", Version: "v1.0.0"}, "")

@@ -114,7 +114,7 @@ func TestSigned(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		reason string
-		// change changes what is pushed.
+		// change changes the bundle to push.
 		change func(t *testing.T, b *bundle)
 		by     func(t *testing.T, s *signer) []byte
 		want   error
@@ -202,7 +202,7 @@ func TestSignAgain(t *testing.T) {
 	}
 }
 
-// TestReferrers reads back what belongs to a pushed image.
+// TestReferrers reads the documents and signatures of a pushed image.
 func TestReferrers(t *testing.T) {
 	t.Parallel()
 	h, s := serve(t), newSigner(t)
@@ -303,8 +303,8 @@ func predicateOf(t *testing.T, s *signer, content []byte, subject v1.Hash) strin
 	return said.PredicateType
 }
 
-// TestReadSigner reads keys. The one in testdata was encrypted by the library of cosign, and
-// signs nothing else.
+// TestReadSigner reads keys. The library of cosign encrypted the key in testdata, which is
+// used only here.
 func TestReadSigner(t *testing.T) {
 	t.Parallel()
 	encrypted, err := os.ReadFile("testdata/cosign.key")

@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/release"
 )
 
-// source is what an image is built from. Together with the version of Go it decides every
-// byte of the image.
+// source is the input of the build of an image. Together with the version of Go it determines
+// every byte of the image.
 type source struct {
 	root          string // folder of the module; its path is in no byte of the image
 	pkg           string // main package, as the module sees it
@@ -40,7 +40,7 @@ var known = []string{"amd64", "arm64"}
 
 var versionPattern = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+dirty)?$`)
 
-// source reads what the flags do not say from Git.
+// source returns the source of the image. It reads values that the flags do not set from Git.
 func (o *options) source(ctx context.Context) (*source, error) {
 	s := &source{root: o.root, pkg: "./cmd/tenure-server", program: "tenure-server", version: o.version, repository: o.repository, architectures: list(o.architectures)}
 	for _, arch := range s.architectures {
@@ -76,12 +76,11 @@ func (o *options) source(ctx context.Context) (*source, error) {
 	return s, nil
 }
 
-// tag is the version as the tag of an image.
+// tag returns the version as an image tag.
 func (s *source) tag() string { return strings.ReplaceAll(s.version, "+", "-") }
 
-// ldflags are the flags of the linker: without symbol tables and an identifier of the
-// build, and with the version for package release. The repository is not among them, so
-// that the image has one digest in all registries.
+// ldflags returns the linker flags: no symbol tables, no build ID, and the version for package
+// release. They leave out the repository, so that the image has one digest in all registries.
 func (s *source) ldflags() string {
 	return "-s -w -buildid= -X github.com/tenure-dev/tenure/internal/release.version=" + s.version
 }
@@ -91,7 +90,7 @@ type commit struct {
 	hash  string
 	time  time.Time
 	tags  []string // versions, of this commit
-	dirty bool     // files are changed that Git knows, or there are files that it does not
+	dirty bool     // whether there are changed or untracked files
 }
 
 func readCommit(ctx context.Context, root string) (commit, error) {
@@ -120,7 +119,7 @@ func readCommit(ctx context.Context, root string) (commit, error) {
 	return c, err
 }
 
-// version is the newest tag, or a version made of the commit, as the go command makes it.
+// version returns the newest tag, or a pseudo-version of the commit like the go command's.
 func (c commit) version() string {
 	version := "v0.0.0-" + c.time.Format("20060102150405") + "-" + c.hash[:12]
 	if len(c.tags) > 0 {

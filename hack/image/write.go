@@ -18,8 +18,8 @@ const (
 	refName = "org.opencontainers.image.ref.name"
 )
 
-// write writes the image as an OCI layout and the documents into a folder. The layout is
-// complete or, after an error, the one from before.
+// write writes the image as an OCI layout, and the documents, into a folder. After an error,
+// the previous layout remains.
 func (b *bundle) write(dir, reference string) error {
 	tmp, err := os.MkdirTemp(dir, ".image-")
 	if err != nil {

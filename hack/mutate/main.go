@@ -1,8 +1,9 @@
-// Mutate takes out or weakens each control of fleets of the corpus, one at a time, on one
-// running cluster for each fleet, and compares the attacks that turn with those that must by
-// the model of test/corpus. It prints a line for each mutant and the score, and exits with 1
-// if a survivor is not explained in test/corpus/survivors.yaml. With -fleet it mutates one
-// fleet, with -only the mutants whose names a regular expression matches.
+// Mutate removes or weakens each control of the fleets of the corpus, one at a time, on one
+// running cluster for each fleet. It compares the attacks whose outcome changes with the
+// attacks that have to change by the model of test/corpus. It prints a line for each mutant
+// and the score, and exits with 1 if test/corpus/survivors.yaml does not explain a survivor.
+// With -fleet it mutates one fleet, with -only the mutants whose names match a regular
+// expression.
 package main
 
 import (

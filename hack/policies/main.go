@@ -1,6 +1,7 @@
-// Policies writes the rules of internal/admission, what puts objects into shards,
-// and which requests the webhook is called for, as manifests into the folder that its first argument names, and
-// the rules as a page of documentation into the second.
+// Policies writes manifests into the folder that its first argument names: the rules of
+// internal/admission, the policies that put objects into shards, and the configuration of the
+// webhook. It writes the rules as a page of documentation into the folder that its second
+// argument names.
 package main
 
 import (

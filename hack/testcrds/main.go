@@ -1,10 +1,10 @@
-// Testcrds writes the CustomResourceDefinitions that tenants use and that belong neither
-// to Kubernetes nor to Flux, for tests: those of Gateway API and of Flagger, without
-// their descriptions, from modules that the Go module cache verifies.
+// Testcrds writes CustomResourceDefinitions for tests that tenants use and that belong neither
+// to Kubernetes nor to Flux: the CRDs of Gateway API and of Flagger, without their
+// descriptions, from modules that the Go module cache verifies.
 //
 //	go -C hack/testcrds run .    writes test/fixtures/testcrds
 //
-// It is a separate module, so that no package that Tenure ships depends on either.
+// It is a separate module, so that no package of Tenure's programs depends on either.
 package main
 
 import (
@@ -63,7 +63,7 @@ func write(name, module, files string) error {
 	return os.WriteFile(filepath.Join("..", "..", "test", "fixtures", "testcrds", name+".yaml"), out, 0o600)
 }
 
-// trim returns a definition of a kind with only the stored version and without
+// trim returns a CustomResourceDefinition with only the stored version and without
 // descriptions, which are most of it. It returns nil for any other document.
 func trim(document []byte) ([]byte, error) {
 	var object map[string]any
@@ -99,7 +99,7 @@ func undescribed(value any) {
 	}
 }
 
-// find returns the folder of a module on disk, at the version in go.mod.
+// find returns the folder of a module on disk, and its version in go.mod.
 func find(module string) (dir, version string, err error) {
 	cmd := exec.Command("go", "list", "-m", "-json", module)
 	cmd.Stderr = os.Stderr
