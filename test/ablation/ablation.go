@@ -1,12 +1,11 @@
-// Package ablation shows that the controls of a fleet are what stops the attacks
-// of the catalogue: each control is taken away from a running local cluster, by
-// itself, and just the attacks that it is there for get through. A control whose
-// removal changes nothing is not proven.
+// Package ablation proves that the controls of a fleet stop the attacks of the catalogue: it
+// removes each control from a running local cluster by itself, and exactly the attacks that
+// the control should stop get through. A control whose removal changes nothing is not proven.
 //
-// The table of controls is [Rows]. Every attack of the catalogue is in at least
-// one row or in [Excluded], by name and reason. Where two controls stop the same
-// attack each by itself, a row takes both away, and with only one of them away
-// the attack is stopped and the missing one is reported.
+// The table of controls is [Rows]. Every attack of the catalogue is in at least one row or in
+// [Excluded], with a reason. Where each of two controls alone stops an attack, a row removes
+// both; with only one of them removed, the attack is stopped and the finding reports the
+// missing control.
 package ablation
 
 import (
@@ -19,40 +18,37 @@ import (
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
-// Control is something that stops attacks, and how to do without it.
+// Control is a control that stops attacks, and how to remove it.
 type Control struct {
-	// Name is the control's, such as "flag --no-remote-bases of
-	// kustomize-controller".
+	// Name is the name of the control, such as "flag --no-remote-bases of kustomize-controller".
 	Name string
-	// Away says how it is taken away.
+	// Away describes how the control is removed.
 	Away string
 	// Layer is the name of the control in [catalog.Finding.Missing], if another control stops
 	// the same attacks. It is empty if the attack does not check for it.
 	Layer string
 
-	// remove takes it away and waits until that shows. What it returns puts it
-	// back, and waits as well; it is not nil even if there is an error.
+	// remove removes the control and waits until that has taken effect. The returned function
+	// restores the control, and waits as well; it is not nil even if there is an error.
 	remove func(context.Context, *target) (restore func(context.Context) error, err error)
 }
 
-// Row is a set of controls that are taken away together, and what then gets
-// through.
+// Row is a set of controls that are removed together, and the attacks that then get through.
 type Row struct {
-	// Controls are one, or several of which each stops the attacks alone.
+	// Controls is one control, or several controls that each stop the attacks alone.
 	Controls []Control
-	// Attacks are the keys of the attacks that get through, and that each of the
-	// controls stops by itself.
+	// Attacks are the keys of the attacks that get through, and that each of the controls stops
+	// alone.
 	Attacks []string
-	// Also are those that one of several controls stops alone: they get
-	// through as well, and have a row of their own.
+	// Also are the keys of attacks that only one of several controls stops: they get through as
+	// well, and have their own row.
 	Also []string
-	// Via is the only way that attacks take which pass what is taken away; empty
-	// for controls that others pass as well. Attacks through the proxy are tried
-	// with their own rows only.
+	// Via restricts the row to the attacks by one way; empty for controls that attacks by any way
+	// meet. Attacks through the proxy are tried only with their own rows.
 	Via catalog.Via
 }
 
-// tries says whether an attack is tried without the controls of the row.
+// tries reports whether an attack is tried without the controls of the row.
 func (r Row) tries(a catalog.Attack, whole bool) bool {
 	switch {
 	case len(r.Controls) == 0 || slices.Contains(r.Through(), a.Key()):
@@ -63,52 +59,51 @@ func (r Row) tries(a catalog.Attack, whole bool) bool {
 	return whole || !a.Deep && !a.Slow && a.Via != catalog.Proxy
 }
 
-// Through returns the keys of all attacks that get through, sorted.
+// Through returns the sorted keys of all attacks that get through.
 func (r Row) Through() []string {
 	return slices.Sorted(slices.Values(slices.Concat(r.Attacks, r.Also)))
 }
 
-// Exclusion says why an attack is in no row.
+// Exclusion is the reason why an attack is in no row.
 type Exclusion struct {
 	// Reason says it.
 	Reason string
-	// Through is set for an attack that gets through whatever is there.
+	// Through is set for an attack that always gets through.
 	Through bool
 }
 
-// Measured is what came of a row.
+// Measured is the result of a row.
 type Measured struct {
 	Row Row
-	// Tried are the keys of the attacks that were tried, Through those that
-	// got through although nothing excludes them; both sorted.
+	// Tried are the keys of the attacks that were tried; Through are the keys of the attacks that
+	// got through and are not excluded. Both are sorted.
 	Tried, Through []string
 	// Faults say where an attack was not proven, or a missing layer not named.
 	Faults []string
-	// Took is how long it was, taking away and putting back included.
+	// Took is the duration of the row, including removal and restoration.
 	Took time.Duration
 }
 
-// Options say what is tried, and where.
+// Options select the rows and the cluster.
 type Options struct {
-	// Attack says which cluster is attacked, as which tenant: Tenant must be
-	// set; Only and Progress are not used.
+	// Attack selects the cluster and the tenant to attack as. Tenant must be set; Only and
+	// Progress are not used.
 	Attack catalog.Options
 	// Rows are the controls; nil takes all of them.
 	Rows []Row
-	// Excluded are the attacks that no row is for; nil takes those of [Excluded].
+	// Excluded are the attacks without a row; nil means [Excluded].
 	Excluded map[string]Exclusion
 	// Whole tries every attack with every row; otherwise the attacks that wait for
 	// Flux or send many requests are tried with their own rows only.
 	Whole bool
-	// Progress is told of each row that is done; nil means nobody is.
+	// Progress is called after each row, if it is not nil.
 	Progress func(Measured)
 }
 
-// Run takes the controls of a fleet away, one row after the other, and attacks.
-// The fleet must be ready. Its platform's Kustomizations are suspended meanwhile,
-// or they would put everything back. In the end, with every control back in its
-// place, the whole catalogue is tried once more; that is the last of what is
-// returned, with a row of no controls.
+// Run removes the controls of a fleet, one row after the other, and attacks. The fleet must be
+// ready. Run suspends the Kustomizations of its platform, since they would restore the
+// controls. At the end, with every control restored, Run tries the whole catalogue again; the
+// last result is for this run, with a row without controls.
 func Run(ctx context.Context, opts Options) (_ []Measured, err error) {
 	if opts.Attack.Tenant == "" {
 		return nil, errors.New("cannot take controls away: no tenant is named")
@@ -148,8 +143,8 @@ func Run(ctx context.Context, opts Options) (_ []Measured, err error) {
 	return all, nil
 }
 
-// measure takes the controls of a row away, first each by itself if there are
-// several, then together.
+// measure measures a row: first without each of its controls if there are several, then
+// without all of them.
 func (t *target) measure(ctx context.Context, row Row) (_ Measured, err error) {
 	m := Measured{Row: row}
 	if len(row.Controls) > 1 {
@@ -171,7 +166,7 @@ func (t *target) measure(ctx context.Context, row Row) (_ Measured, err error) {
 	return m, err
 }
 
-// count notes how an attack ended.
+// count records the outcome of an attack.
 func (m *Measured) count(r catalog.Result, excluded map[string]Exclusion) {
 	key := r.Attack.Key()
 	m.Tried = append(m.Tried, key)
@@ -185,8 +180,8 @@ func (m *Measured) count(r catalog.Result, excluded map[string]Exclusion) {
 	}
 }
 
-// holds tries the attacks of a row with one of its controls away: they are
-// stopped by another, and the one that is missing is named.
+// holds tries the attacks of a row without one of its controls: another control has to stop
+// them, and the finding has to name the missing one.
 func (t *target) holds(ctx context.Context, m *Measured, away Control) error {
 	report, err := t.attack(ctx, func(a catalog.Attack) bool { return slices.Contains(m.Row.Attacks, a.Key()) })
 	for _, r := range report.Results {
@@ -200,7 +195,7 @@ func (t *target) holds(ctx context.Context, m *Measured, away Control) error {
 	return err
 }
 
-// without does something while controls are away.
+// without calls a function while controls are removed.
 func (t *target) without(ctx context.Context, controls []Control, do func() error) (err error) {
 	for _, c := range controls {
 		restore, removeErr := c.remove(ctx, t)

@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
-// Every attack is in a row or is excluded with a reason, and nothing else is in
-// the table.
+// TestComplete checks that every attack is in a row or excluded with a reason, and that the
+// table has no other entries.
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	inRow := map[string]bool{}
@@ -59,7 +59,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// What a row says of its layers is what the attacks call them.
+// TestLayersAreTheAttacks checks that the layers of a row have the names that the attacks use.
 func TestLayersAreTheAttacks(t *testing.T) {
 	t.Parallel()
 	for _, r := range Rows() {
@@ -112,8 +112,8 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// Each row of the catalogue is proven in a fleet with
-// Tenure's rules, or it is said why not.
+// TestTenureRowsCoverFlux checks that each row of the catalogue is proven in a fleet with
+// Tenure's rules, or excluded with a reason.
 func TestTenureRowsCoverFlux(t *testing.T) {
 	t.Parallel()
 	proven := map[string]bool{}

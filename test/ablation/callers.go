@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// secretPath is that only the API server knows the paths of the webhooks. A webhook cannot
-// do without one. So a server stands before it that appends the secret to requests that
-// lack it.
+// secretPath returns the control that only the API server knows the paths of the webhooks. A
+// webhook cannot run without a secret path. So a server in front of the webhook changes the
+// path of every request for the webhook to the secret path.
 func secretPath() Control {
 	return Control{
 		Name: "secret paths of the webhooks",

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// flag is a flag of a Flux controller.
+// flag returns a control that is a flag of a Flux controller.
 func flag(controller, name string) Control {
 	return Control{
 		Name: "flag " + name + " of " + controller,
@@ -56,8 +56,8 @@ func flag(controller, name string) Control {
 	}
 }
 
-// rolledOut waits until a Deployment's Pods are those that it asks for, and no
-// others: an old controller would answer as well.
+// rolledOut waits until a Deployment has exactly the Pods of its current spec: an old
+// controller would still answer.
 func (t *target) rolledOut(ctx context.Context, key client.ObjectKey) error {
 	return poll(ctx, key.Name+" to be restarted", func() (bool, error) {
 		d := &appsv1.Deployment{}
@@ -76,7 +76,8 @@ func (t *target) rolledOut(ctx context.Context, key client.ObjectKey) error {
 	})
 }
 
-// policy is a ValidatingAdmissionPolicy that has a binding of its own name.
+// policy returns a control that is a ValidatingAdmissionPolicy with a binding of the same
+// name.
 func policy(name string) Control {
 	return Control{
 		Name: "policy " + name,
@@ -105,11 +106,10 @@ func policy(name string) Control {
 // the ConfigMaps that it forbids.
 const sentinel = "tenure-ablation"
 
-// policiesInForce waits until the API server goes by its policies and bindings as
-// they are now. It learns of all policies in one order and of all bindings in
-// another, so when the last change to each shows, all before it do: those changes
-// are to a policy and a binding of our own, which forbid together a ConfigMap of a
-// name that is new each time.
+// policiesInForce waits until the API server enforces the current policies and bindings. It
+// reads all policies in one order and all bindings in another, so once the last change of each
+// has taken effect, all earlier changes have, too. The last changes are a policy and a binding
+// of this package, which together forbid a ConfigMap with a name that is new each time.
 func (t *target) policiesInForce(ctx context.Context) error {
 	forbidden := fmt.Sprintf("%s-%d", sentinel, time.Now().UnixNano())
 	configMaps := admissionv1.RuleWithOperations{
@@ -147,7 +147,7 @@ func (t *target) policiesInForce(ctx context.Context) error {
 	})
 }
 
-// quotas are the bounds on how many objects a tenant may have.
+// quotas returns the control of the tenant's ResourceQuotas.
 func quotas() Control {
 	return Control{
 		Name: "quotas of the tenant's namespaces",
@@ -187,7 +187,7 @@ func quotas() Control {
 	}
 }
 
-// label is a label of the tenant's namespaces that admission goes by.
+// label returns a control that is a label of the tenant's namespaces for admission.
 func label(key string) Control {
 	return Control{
 		Name: "label " + key,
@@ -221,8 +221,7 @@ func (t *target) labelNamespace(ctx context.Context, name, key, value string) er
 	return t.admin.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)
 }
 
-// podsRefused waits until a privileged Pod is refused in the tenant's namespace,
-// or is not.
+// podsRefused waits until a privileged Pod is refused in the tenant's namespace, or accepted.
 func (t *target) podsRefused(ctx context.Context, refused bool) error {
 	privileged := true
 	pod := &corev1.Pod{

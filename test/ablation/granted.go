@@ -13,9 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// takenBack is that the manager takes back what a grant gave. Without the manager nothing
-// would be given, so what it gives is disowned instead: it leaves alone what is not its
-// own.
+// takenBack returns the control that the manager deletes a granted artifact when the grant
+// ends. Without the manager there would be no grants. So the control is removed by an
+// admission policy that strips the manager's label from its copies: the manager does not touch
+// objects without the label.
 func takenBack() Control {
 	return Control{
 		Name: "the manager, which takes the artifact away when the grant ends",

@@ -8,7 +8,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
-// Name is what the row is without.
+// Name returns the names of the row's controls, joined, or "nothing" for a row without
+// controls.
 func (r Row) Name() string {
 	names := make([]string, 0, len(r.Controls))
 	for _, c := range r.Controls {
@@ -20,9 +21,9 @@ func (r Row) Name() string {
 	return strings.Join(names, " and ")
 }
 
-// Matrix writes what was measured, for people: a row for each attack, a column
-// for each row of the table, by number. An x is an attack that got through, a dot
-// one that was stopped; nothing is one that was not tried.
+// Matrix returns the results as text: a row for each attack, a column for each row of the
+// table, by number. An x marks an attack that got through, a dot a stopped one; a blank marks
+// an attack that was not tried.
 func Matrix(all []Measured) string {
 	var b strings.Builder
 	for i, m := range all {
@@ -84,7 +85,7 @@ the control does, and passes all others on unchanged.
 	return b.String()
 }
 
-// table writes the rows, and what is in none of them.
+// table writes the rows, and the attacks without a row.
 func table(b *strings.Builder, rows []Row, excluded map[string]Exclusion) {
 	b.WriteString("| Without | Taken away | Gets through |\n|---|---|---|\n")
 	for _, r := range rows {

@@ -21,12 +21,13 @@ type Mutant struct {
 	Effect Effect
 }
 
-// Effect says what a mutant changes. One field is set, or several that belong together.
+// Effect describes the change of a mutant. One field is set, or several related fields.
 type Effect struct {
 	// Controller runs without Flag.
 	Controller, Flag string
-	// Policy is without its binding; or with Validation, an index, true for everything, if
-	// that is not negative; or without Resource, if that is not empty.
+	// Policy is the policy that the mutant changes. It loses its binding; or, if Validation, an
+	// index, is not negative, this validation becomes true; or, if Resource is not empty, this
+	// resource is removed.
 	Policy     string
 	Validation int
 	Resource   string
@@ -137,8 +138,8 @@ func (t *target) controls(ctx context.Context) (Controls, error) {
 	return found, nil
 }
 
-// policyMutants are a policy without its binding, with each validation true, and without
-// each resource.
+// policyMutants returns the mutants of a policy: without its binding, with each validation
+// true, and without each resource.
 func policyMutants(p admissionv1.ValidatingAdmissionPolicy) []Mutant {
 	all := []Mutant{{policy(p.Name), Effect{Policy: p.Name, Validation: -1}}}
 	for i := range p.Spec.Validations {
@@ -167,7 +168,7 @@ func policyMutants(p admissionv1.ValidatingAdmissionPolicy) []Mutant {
 	return all
 }
 
-// rewritten is a control that goes when the spec of a policy is changed.
+// rewritten returns a control that is removed by a change of a policy's spec.
 func rewritten(policy, name, away string, change func(*admissionv1.ValidatingAdmissionPolicySpec)) Control {
 	return Control{Name: name, Away: away, remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 		key := client.ObjectKey{Name: policy}
@@ -196,7 +197,7 @@ func rewritten(policy, name, away string, change func(*admissionv1.ValidatingAdm
 	}}
 }
 
-// withoutHard is a bound of the quotas in the tenant's namespaces.
+// withoutHard returns a control that is a limit of the quotas in the tenant's namespaces.
 func withoutHard(key string) Control {
 	return Control{Name: "quota of " + key, Away: "it is removed from spec.hard", remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 		var changed []corev1.ResourceQuota
@@ -244,8 +245,8 @@ func (t *target) setHard(ctx context.Context, key client.ObjectKey, hard corev1.
 	})
 }
 
-// roleMutants are the tenant's role with every resource of a group in place of those that a
-// rule lists, the role bound in all namespaces, and cluster-admin beside it.
+// roleMutants returns the mutants of the tenant's role: every resource of a group in place of
+// the resources in a rule, the role bound in all namespaces, and cluster-admin in addition.
 func (t *target) roleMutants(found Controls) []Mutant {
 	if found.Role == "" {
 		return nil
@@ -266,8 +267,8 @@ func (t *target) roleMutants(found Controls) []Mutant {
 	return append(all, Mutant{beside("role that is not cluster-admin", everything, probe), Effect{Validation: -1, Rules: []rbacv1.PolicyRule{everything}}})
 }
 
-// beside is a role that gives a rule in the tenant's namespaces, beside its own. It is in
-// force when the account has the right of the probe.
+// beside returns a control that is removed by an additional role with a rule in the tenant's
+// namespaces. The removal has taken effect when the account has the right in probe.
 func beside(name string, rule, probe rbacv1.PolicyRule) Control {
 	return Control{Name: name, Away: "a role beside it has all of them", remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 		r := &rbacv1.ClusterRole{}

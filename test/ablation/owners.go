@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// besideAnOwner returns a control that is removed while an account of the tenant's
-// namespace, to which the platform applied nothing, owns the tenant.
+// besideAnOwner returns a control that is removed while an additional account owns the tenant.
+// The platform has applied no objects to this account in the tenant's namespace.
 func besideAnOwner(c Control) Control {
 	remove := c.remove
 	c.remove = func(ctx context.Context, t *target) (func(context.Context) error, error) {

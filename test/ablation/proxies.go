@@ -25,25 +25,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The fleet's proxy has no switch by which it would do without a control, and must
-// not have one. So another one stands before it, with an admin's rights: it takes the
-// requests that one control is about for itself, does what a proxy without the control
-// does, and passes all others on, as they are.
+// The fleet's proxy has no switch that disables a control, and must not have one. So another
+// proxy with an admin's rights runs in front of it. It handles the requests for one control
+// like a proxy without this control, and passes all other requests on unchanged.
 
 // naive is the proxy that stands before the fleet's.
 type naive struct {
 	admin  client.Client
 	api    http.Handler // passes on to the API server with an admin's rights
-	next   http.Handler // passes on to the fleet's proxy, and changes nothing
+	next   http.Handler // passes requests unchanged to the fleet's proxy
 	world  *http.Client
 	takes  fault
 	server *http.Server
 }
 
-// fault answers the requests that it is about, and says whether it did.
+// fault handles the requests that a removed control is about, and reports whether it handled a
+// request.
 type fault func(n *naive, w http.ResponseWriter, r *http.Request) bool
 
-// proxyRows are the controls of the proxy.
+// proxyRows returns the rows of the proxy's controls.
 func proxyRows() []Row {
 	row := func(c Control, attacks ...string) Row {
 		return Row{Controls: []Control{c}, Attacks: attacks, Via: catalog.Proxy}
@@ -60,7 +60,7 @@ func proxyRows() []Row {
 	}
 }
 
-// before is a control of the proxy, by what is taken away.
+// before returns a control of the proxy that is removed by another proxy in front of it.
 func before(name, instead string, takes fault) Control {
 	return Control{
 		Name: "proxy " + name,
@@ -187,8 +187,8 @@ func (n *naive) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unchanged passes requests on as they came. A reverse proxy of the standard library
-// takes headers off, and what the attacks are about are headers.
+// unchanged passes requests on unchanged. A reverse proxy of the standard library removes
+// headers, and the attacks depend on headers.
 type unchanged struct {
 	address string
 	way     http.RoundTripper
@@ -213,7 +213,8 @@ func (u unchanged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, response.Body)
 }
 
-// caller asks the API server who has the request's token; false is nobody.
+// caller asks the API server for the user of the request's token. It returns false if the
+// token is invalid.
 func (n *naive) caller(r *http.Request) (authenticationv1.UserInfo, bool) {
 	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
@@ -223,7 +224,7 @@ func (n *naive) caller(r *http.Request) (authenticationv1.UserInfo, bool) {
 	return review.Status.User, review.Status.Authenticated
 }
 
-// impersonates says whether a request has headers about impersonation.
+// impersonates reports whether a request has impersonation headers.
 func impersonates(r *http.Request) bool {
 	for name := range r.Header {
 		if strings.HasPrefix(name, "Impersonate") {
@@ -270,8 +271,8 @@ func readsAsItself(n *naive, w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// mistakes makes the fault of a proxy that shows Tenants to whoever is the same text
-// as an owner.
+// mistakes returns the fault of a proxy that compares service accounts as text: it shows a
+// Tenant to an account with the same text as an owner.
 func mistakes(text func(namespace, name string) string) fault {
 	return func(n *naive, w http.ResponseWriter, r *http.Request) bool {
 		who, somebody := n.caller(r)

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// scope is where a right is given.
+// scope selects the namespaces in which a right is granted.
 type scope int
 
 const (
@@ -26,8 +26,8 @@ const (
 	everywhere
 )
 
-// role is the tenant's role as far as it leaves a right out. It is taken away by
-// giving that right in a role beside it, which comes to the same.
+// role returns the control that the tenant's role lacks a right. It is removed by an
+// additional role with the right, which has the same effect.
 func role(right string, where scope, rules ...rbacv1.PolicyRule) Control {
 	how := "in the tenant's namespaces"
 	if where == everywhere {
@@ -50,7 +50,7 @@ func role(right string, where scope, rules ...rbacv1.PolicyRule) Control {
 	}
 }
 
-// bound is that the tenant's role is bound in the tenant's namespaces only.
+// bound returns the control that the tenant's role is bound only in the tenant's namespaces.
 func bound(place string, where scope) Control {
 	return Control{
 		Name: "tenant's role not bound " + place,
@@ -66,8 +66,8 @@ func bound(place string, where scope) Control {
 	}
 }
 
-// privileged is that no account in the tenant's namespaces has more rights than
-// the tenant.
+// privileged returns the control that no account in the tenant's namespaces has more rights
+// than the tenant.
 func privileged() Control {
 	return Control{
 		Name: "no privileged account in the tenant's namespace",
@@ -87,8 +87,8 @@ func privileged() Control {
 	}
 }
 
-// bind binds the tenant's account to a cluster role, and waits until a rule of it
-// has an effect. What it returns undoes both.
+// bind binds the tenant's account to a cluster role, and waits until a rule of it takes
+// effect. The returned function undoes this.
 func (t *target) bind(ctx context.Context, where scope, clusterRole string, rule rbacv1.PolicyRule) (func(context.Context) error, error) {
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterRole}
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: t.account.Namespace, Name: t.account.Name}}

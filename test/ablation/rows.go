@@ -4,9 +4,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Rows are the controls of the example fleet, in the order in which they are
-// taken away. Whoever adds an attack to the catalogue adds its key to the row of
-// each control that stops it, or adds a row.
+// Rows returns the controls of the example fleet in the order of their removal. With each new
+// attack, add its key to the row of each control that stops it, or add a row.
 func Rows() []Row {
 	return []Row{
 		singleControl(flag("kustomize-controller", "--no-cross-namespace-refs"), "S1-api"),
@@ -58,10 +57,10 @@ func Rows() []Row {
 	}
 }
 
-// Excluded says, by key, why an attack is in no row.
+// Excluded returns the attacks that are in no row, by key, with the reasons.
 func Excluded() map[string]Exclusion {
 	plain := Exclusion{Reason: "no control on plain Flux", Through: true}
-	// The local cluster never gives these flags to a process of this machine.
+	// The local cluster never sets these flags for a process on this machine.
 	never := Exclusion{Reason: "the flag is not given to local processes; a unit test switches it on"}
 	fixed := Exclusion{Reason: "a bug that Flux or Kubernetes has fixed: the attack shows that it stays so"}
 	absent := Exclusion{Reason: "the example has nothing of the kind"}
@@ -119,7 +118,8 @@ func Excluded() map[string]Exclusion {
 	}
 }
 
-// changeBindings is the tenant's role without a right on admission policies.
+// changeBindings returns the control that the tenant's role lacks a right on admission
+// policies.
 func changeBindings() Control {
 	return role("patch bindings of admission policies", everywhere,
 		allow([]string{"patch"}, "admissionregistration.k8s.io", "validatingadmissionpolicybindings"))

@@ -23,15 +23,14 @@ type target struct {
 	opts   Options
 	admin  client.WithWatch
 	tenant discovery.Tenant
-	// account is as whom the tenant attacks.
+	// account is the account that the tenant attacks with.
 	account discovery.Account
 	// neighbour is a namespace of another tenant, or empty.
 	neighbour string
 }
 
 func newTarget(ctx context.Context, opts Options) (*target, error) {
-	// What is wrong with a fleet without its controls is the point here, and
-	// not worth a warning.
+	// Fleets without controls cause warnings on purpose.
 	opts.Attack.Config = rest.CopyConfig(opts.Attack.Config)
 	opts.Attack.Config.WarningHandlerWithContext = rest.NoWarnings{}
 	admin, err := client.NewWithWatch(opts.Attack.Config, client.Options{})
@@ -63,7 +62,7 @@ func (t *target) attack(ctx context.Context, only func(catalog.Attack) bool) (ca
 	return catalog.Run(ctx, opts)
 }
 
-// cleanUp removes what all rows share.
+// cleanUp removes the objects that all rows share.
 func (t *target) cleanUp(ctx context.Context) error {
 	in := metav1.ObjectMeta{Name: sentinel}
 	var errs []error
@@ -77,8 +76,8 @@ func (t *target) cleanUp(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// suspend suspends the platform's own Kustomizations, which would put back what
-// is taken away. What it returns resumes them.
+// suspend suspends the platform's own Kustomizations, which would restore removed controls.
+// The returned function resumes them.
 func (t *target) suspend(ctx context.Context) (func(context.Context) error, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(flux.Kustomization.GroupVersionKind())
@@ -100,8 +99,8 @@ func (t *target) suspend(ctx context.Context) (func(context.Context) error, erro
 // patience bounds each wait for the cluster.
 const patience = time.Minute
 
-// poll waits until done says so. What it waits for is seen in the API server's
-// answers only, which cannot be watched.
+// poll waits until done returns true. It polls, since only answers of the API server show the
+// condition, and these cannot be watched.
 func poll(ctx context.Context, what string, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

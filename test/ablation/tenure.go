@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TenureRows are Tenure's own rules and its proxy in a fleet that has them and the
-// manager, Tenure's role for tenants and Flux's lockdown: each rule by itself where it is what
-// stops an attack, and together with the flag or the role that stops the same. The
-// other controls of such a fleet, which have to do with Flux, are those of [Rows].
+// TenureRows returns the controls of a fleet with Tenure's rules, its proxy, the manager,
+// Tenure's role for tenants and Flux's lockdown: each rule by itself if it alone stops an
+// attack, and together with the flag or the role that stops the same attack. [Rows] has the
+// other controls of such a fleet, which belong to Flux.
 func TenureRows() []Row {
 	both := func(other Control, name string, attacks ...string) Row {
 		return Row{Controls: []Control{other, rule(name)}, Attacks: attacks}
@@ -57,11 +57,12 @@ func TenureRows() []Row {
 		both(crossing("notification-controller"), "references", "N1-api", "N2-api"),
 		onManaged(both(role("patch the status of Flux objects", within, allow([]string{"update", "patch"}, "source.toolkit.fluxcd.io", "gitrepositories/status")), "status", "S4-api")),
 		both(role("create externalartifacts", within, allow([]string{"create"}, "source.toolkit.fluxcd.io", "externalartifacts")), "external-artifacts", "S3-api"),
-		// The attack asks for a token of any account of the namespace; the rule keeps
-		// those of accounts that Flux applies as, and internal/admission shows it.
+		// The attack requests a token for any account of the namespace. The rule refuses tokens
+		// only for the accounts that Flux impersonates; internal/admission tests the rule.
 		singleControl(role("create endpointslices", within, allow([]string{"create"}, "discovery.k8s.io", "endpointslices")), "W9-api"),
 		singleControl(role("create serviceaccounts/token", within, allow([]string{"create"}, "", "serviceaccounts/token")), "I8-api"),
-		// Owners may patch namespaces: the rule is what says which, and what.
+		// Owners have the right to patch namespaces: the rule limits the namespaces and the
+		// changes.
 		singleControl(rule("namespaces"), "I6-api", "I7-api", "I18-api"),
 		{Controls: []Control{countingWebhook(), rule("namespace-names")}, Attacks: []string{"I16-api", "I20-api", "I21-api-labels"}, Also: []string{"A2-api"}},
 		singleControl(rule("takeover"), "I20-api"),
@@ -88,12 +89,13 @@ func TenureRows() []Row {
 			allow([]string{"bind"}, rbacv1.GroupName, "clusterroles")), "I4-api", "I4-git", "I4-git-HelmRelease")),
 		singleControl(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
 		singleControl(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
-		// Who may write everywhere is taken for one of the platform's operators.
+		// With rights to write in all namespaces, the account counts as an operator of the
+		// platform.
 		withOwnCharts(singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "A5-api", "A5-api-ServiceAccount", "I1-git", "I3-api", "I3-git", "I4-api-RoleBinding", "I15-api", "I24-api", "I10-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W1-api", "W2-api", "W2-proxy", "W4-api", "W5-api", "W6-api", "W9-api")),
 	}, proxyRows()...)
 }
 
-// onManagedObjects are the attacks on what the platform made in the tenant's namespaces.
+// onManagedObjects are the attacks on the platform's objects in the tenant's namespaces.
 var onManagedObjects = []string{"A5-api", "A5-api-ServiceAccount", "I10-api", "I23-api", "W1-api"}
 
 // onManaged returns a row for an attack on an object that the manager made, which the rule
@@ -125,7 +127,7 @@ func withOwnCharts(r Row) Row {
 	return r
 }
 
-// countingWebhook is the webhook for owners' namespaces.
+// countingWebhook returns the control that is the webhook for owners' namespaces.
 func countingWebhook() Control {
 	return Control{
 		Name: "webhook " + admission.NamespaceWebhook,
@@ -137,7 +139,7 @@ func countingWebhook() Control {
 	}
 }
 
-// unhook deletes the webhook's configuration. What it returns makes it again.
+// unhook deletes the webhook's configuration. The returned function creates it again.
 func (t *target) unhook(ctx context.Context) (func(context.Context) error, error) {
 	c := &admissionv1.MutatingWebhookConfiguration{}
 	nothing := func(context.Context) error { return nil }
@@ -155,9 +157,9 @@ func (t *target) unhook(ctx context.Context) (func(context.Context) error, error
 	return again, t.webhookCalled(ctx, false)
 }
 
-// webhookCalled waits until the webhook is asked about the namespaces of the
-// tenant's first owner, or is not, which shows in the level of Pod Security that
-// it adds.
+// webhookCalled waits until the API server calls the webhook for the namespaces of the
+// tenant's first owner, or no longer calls it. A namespace shows the call by the level of Pod
+// Security that the webhook adds.
 func (t *target) webhookCalled(ctx context.Context, want bool) error {
 	if len(t.tenant.Owners) == 0 {
 		return errors.New("the tenant has no owner whose namespaces the webhook is asked about")
@@ -180,8 +182,9 @@ func (t *target) webhookCalled(ctx context.Context, want bool) error {
 	})
 }
 
-// managedQuotas are the bounds that the manager keeps: it is away meanwhile, or it
-// would write them again, and with it the webhook, or owners could try nothing.
+// managedQuotas returns the control of the quotas that the manager writes. For the removal the
+// manager is stopped, since it would write the quotas again, and its webhook is deleted, since
+// owners could create no namespaces without it.
 func managedQuotas() Control {
 	plain := quotas()
 	return Control{
@@ -197,7 +200,7 @@ func managedQuotas() Control {
 			}
 			again, err := t.unhook(ctx)
 			back := func(ctx context.Context) error {
-				// The manager is not ready before its webhook is there.
+				// The manager becomes ready only after its webhook exists.
 				return errors.Join(again(ctx), scale(ctx, "1"), t.webhookCalled(ctx, true))
 			}
 			if err != nil {
@@ -212,8 +215,8 @@ func managedQuotas() Control {
 	}
 }
 
-// TenureExcluded are the attacks that neither [TenureRows] nor [Rows] are for:
-// what nothing of Flux stops, Tenure's rules do.
+// TenureExcluded returns the attacks that neither [TenureRows] nor [Rows] has. Tenure's rules
+// stop the attacks that Flux does not.
 func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
@@ -225,8 +228,8 @@ func TenureExcluded() map[string]Exclusion {
 	return excluded
 }
 
-// withAccounts is a row of the account that a controller falls back to. The rule
-// beside it stops more than that, and by itself.
+// withAccounts returns a row for the default account of a controller. The rule in the row
+// alone stops further attacks.
 func withAccounts(controller, attack string) Row {
 	const flagName = "--default-service-account"
 	return Row{
@@ -239,7 +242,7 @@ func withAccounts(controller, attack string) Row {
 	}
 }
 
-// rule is a rule of Tenure's, by its name without the prefix.
+// rule returns the control that is a rule of Tenure, by its name without the prefix.
 func rule(name string) Control {
 	name = admission.Prefix + name
 	rules := admission.Rules()
@@ -273,8 +276,9 @@ func warning(name string) Control {
 	}
 }
 
-// besideAShard is a control that is taken away while somebody else's namespace is in a
-// shard. Nobody's has to be otherwise, and then there is nothing that could be taken.
+// besideAShard returns a control that is removed while the namespace of another tenant is in a
+// shard. Otherwise no namespace would have to be in a shard, and an attack would have no
+// target.
 func besideAShard(c Control) Control {
 	remove := c.remove
 	c.remove = func(ctx context.Context, t *target) (func(context.Context) error, error) {
@@ -289,12 +293,11 @@ func besideAShard(c Control) Control {
 	return c
 }
 
-// policiesOf are the two policies of a rule, of which the second reads the
-// TenantParameters.
+// policiesOf returns the two policies of a rule. The second one reads the TenantParameters.
 func policiesOf(policy string) []string { return []string{policy, policy + "-own"} }
 
-// unbind deletes all bindings of a rule that has policies of its own. What it
-// returns makes them again.
+// unbind deletes all bindings of a rule with its own policies. The returned function creates
+// them again.
 func (t *target) unbind(ctx context.Context, policy string) (func(context.Context) error, error) {
 	var removed []admissionv1.ValidatingAdmissionPolicyBinding
 	restore := func(ctx context.Context) error {
@@ -325,7 +328,7 @@ func (t *target) unbind(ctx context.Context, policy string) (func(context.Contex
 	return restore, t.policiesInForce(ctx)
 }
 
-// sharedRule is a rule that shares its policies with others.
+// sharedRule returns a control that is a rule sharing its policies with others.
 func sharedRule(r admission.Rule) Control {
 	return Control{
 		Name: "rule " + r.Name,
