@@ -7,9 +7,9 @@ import (
 	"github.com/tenure-dev/tenure/test/ablation"
 )
 
-// Every control of the example fleet is taken away by itself, and just the
-// attacks that it is there for get through. With all of them back in their
-// place, all are stopped again.
+// TestAblation removes every control of the example fleet by itself, and checks that exactly
+// the attacks that the control should stop get through. With all controls restored, all
+// attacks are stopped again.
 func TestAblation(t *testing.T) {
 	t.Parallel()
 	e := copyExample(t)

@@ -41,7 +41,7 @@ func (r run) bootstrap(args ...string) *session {
 	return launch(r.t, cmd)
 }
 
-// as is a kubeconfig that impersonates a user, who has no rights.
+// as returns a kubeconfig that impersonates a user without rights.
 func (r run) as(user string) string {
 	r.t.Helper()
 	content, err := os.ReadFile(r.Kubeconfig)
@@ -64,9 +64,9 @@ func (r run) as(user string) string {
 
 func isVariable(s string) bool { return !strings.HasPrefix(s, "-") && strings.Contains(s, "=") }
 
-// A new cluster is connected with the example fleet, which nobody has bootstrapped
-// yet: over HTTPS by a run that is killed after its push and one that completes it,
-// then over SSH.
+// TestBootstrap connects a new cluster with the example fleet, which was not bootstrapped
+// before: over HTTPS by a run that is killed after its push and a second run that completes
+// it, then over SSH.
 func TestBootstrap(t *testing.T) {
 	t.Parallel()
 	e := copyExample(t)
@@ -150,7 +150,8 @@ func TestBootstrap(t *testing.T) {
 	}
 }
 
-// testBootstrapDrift looks at what was bootstrapped with the commands for that.
+// testBootstrapDrift runs `tenure check` and `tenure profile` on the bootstrapped cluster and
+// fleet.
 func testBootstrapDrift(r run) {
 	checkout := filepath.Join(r.t.TempDir(), "fleet")
 	if err := r.Git.Export(r.t.Context(), fleetURL, "main", checkout); err != nil {
@@ -162,8 +163,8 @@ func testBootstrapDrift(r run) {
 	profile.says(0, "has the profile multi-tenant, unchanged", patience)
 }
 
-// testBootstrapSSH moves the cluster to SSH: the person pushes with the agent, the
-// cluster reads with a key of its own.
+// testBootstrapSSH moves the cluster to SSH: the user pushes with the agent, the cluster reads
+// with its own key.
 func testBootstrapSSH(r run) {
 	const url = "ssh://git@git.example.com/acme/fleet"
 	socket, person := startAgent(r.t)

@@ -25,9 +25,9 @@ import (
 const (
 	// capsuleOwner is the account that the fleet's tenant is applied as.
 	capsuleOwner = "system:serviceaccount:dev-team:gitops-reconciler"
-	// capsuleProfile allows what the fleet relies on by name: see
-	// docs/how-to/move-from-capsule.md. It is formatted with the repository's address
-	// and the pattern of the host of podinfo's charts.
+	// capsuleProfile allows the names that the fleet uses: see docs/how-to/move-from-capsule.md.
+	// It is formatted with the repository's address and the pattern of the host of podinfo's
+	// charts.
 	capsuleProfile = `apiVersion: tenure.dev/v1alpha1
 kind: TenancyProfile
 metadata: {name: default}
@@ -39,8 +39,8 @@ spec:
       git: ["%s"]
       helm: ["%s"]
 `
-	// capsuleOwnSync is what an owner applies by hand in a namespace of its own, with
-	// the Secret there. It is formatted with the repository and the target namespace.
+	// capsuleOwnSync are objects that an owner applies by hand in its own namespace, which has the
+	// Secret. It is formatted with the repository and the target namespace.
 	capsuleOwnSync = `apiVersion: source.toolkit.fluxcd.io/v1
 kind: GitRepository
 metadata: {name: own, namespace: dev-apps}
@@ -60,7 +60,7 @@ spec:
 `
 )
 
-// moved is a copy of a Capsule fleet with the changes of
+// moved returns a copy of a Capsule fleet with the changes of
 // docs/how-to/move-from-capsule.md.
 func (f foreign) moved(t *testing.T) foreign {
 	t.Helper()
@@ -75,15 +75,15 @@ func (f foreign) moved(t *testing.T) foreign {
 	edit(t, "kind: ServiceAccount\nmetadata:\n  name: gitops-reconciler\n", "kind: ServiceAccount\nmetadata:\n"+
 		"  annotations: {capsule.addon.fluxcd/enabled: \"true\", capsule.addon.fluxcd/kubeconfig-global: \"true\"}\n  name: gitops-reconciler\n", base, "rbac.yaml")
 	if f.own {
-		// Fleets with the addon leave the account's role at home to it.
+		// In fleets with the addon, the addon grants the account its role in the home namespace.
 		edit(t, "home.yaml, ", "", base, "kustomization.yaml")
 	}
 	edit(t, "spec:\n  kubeConfig:", asOwner, base, "sync.yaml")
 	edit(t, "spec:\n  kubeConfig:", asOwner, dir, "dev-team", "staging", "namespaces-kustomization.yaml")
 	edit(t, "spec:\n  kubeConfig:", asOwner, dir, "dev-team", "staging", "podinfo-kustomization.yaml")
-	// The release is not in the namespace that it fills.
+	// The HelmRelease is in another namespace than its target namespace.
 	edit(t, "    name: podinfo\n    namespace: apps", "    name: podinfo\n    namespace: dev-team", dir, "dev-team", "staging", "podinfo-kustomization.yaml")
-	// Owners make no namespace whose name has no hyphen.
+	// Owners cannot create namespaces whose names have no hyphen.
 	for _, file := range [][]string{{"staging", "namespaces", "namespaces.yaml"}, {"staging", "namespaces-kustomization.yaml"}} {
 		for _, name := range []string{"apps", "tools"} {
 			edit(t, name, "dev-"+name, append([]string{dir, "dev-team"}, file...)...)
@@ -94,8 +94,8 @@ func (f foreign) moved(t *testing.T) foreign {
 	return f
 }
 
-// capsuleTenure is what the platform team applies beside the fleet: Tenure, the layer
-// for Capsule's kinds, and the proxy, of which one replica is enough here.
+// capsuleTenure returns a folder with the objects that the platform team applies beside the
+// fleet: Tenure, the support for Capsule's kinds, and the proxy, with one replica.
 func capsuleTenure(t *testing.T, f foreign) string {
 	t.Helper()
 	files := map[string]string{"profile.yaml": fmt.Sprintf(capsuleProfile, f.url, wholeHost(t, f.podinfo))}
@@ -112,7 +112,7 @@ func capsuleTenure(t *testing.T, f foreign) string {
 	return dir
 }
 
-// wholeHost is the pattern that allows the host of an address as a whole.
+// wholeHost returns the pattern that allows the whole host of an address.
 func wholeHost(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -122,7 +122,7 @@ func wholeHost(t *testing.T, address string) string {
 	return "https://" + u.Host + "/**"
 }
 
-// proxied is the fleet with what a tenant knows of it.
+// proxied is a fleet with the kubeconfig of a tenant's owner.
 type proxied struct {
 	run
 	// kubeconfig is a file that leads the owner to the proxy.
@@ -144,7 +144,7 @@ func testCapsuleFleetThroughProxy(t *testing.T, f foreign) {
 	opts.Apply = []string{capsuleTenure(t, f)}
 	opts.Assume = []string{"flux-system/capsule", "flux-system/capsule-proxy"}
 	r := run{testcluster.Start(t, opts), t}
-	// In this order each fails until the one before it, or the manager, is done.
+	// Each of these fails until the previous one is ready or the manager has done its part.
 	for _, ref := range []string{"Kustomization/dev-team/dev-team", "Kustomization/dev-team/namespaces", "HelmRelease/dev-team/podinfo", "Kustomization/dev-team/podinfo"} {
 		r.hurry(ref)
 	}
@@ -170,9 +170,9 @@ func testCapsuleFleetThroughProxy(t *testing.T, f foreign) {
 
 func (p proxied) in(t *testing.T) proxied { return proxied{p.with(t), p.kubeconfig, p.fleet} }
 
-// ask makes Flux look at an object now, and returns what the object's status says when
-// it has. The annotation is not kubectl's: Flux takes off what kubectl has set on objects
-// that it applies, each time that it applies them, perhaps before it has looked.
+// ask requests a reconcile of an object, and returns the value that Flux writes to the status
+// afterwards. The annotation has a field manager other than kubectl's: Flux removes kubectl's
+// annotations each time it applies an object, perhaps before it has reconciled it.
 func (r run) ask(ref string) string {
 	r.t.Helper()
 	part, now := strings.Split(ref, "/"), time.Now().Format(time.RFC3339Nano)
@@ -180,8 +180,8 @@ func (r run) ask(ref string) string {
 	return now
 }
 
-// hurry waits until an object is ready. Flux is faster than the manager, and tries what
-// has failed again after a minute: here it is asked to as often as it has failed.
+// hurry waits until an object is ready. Flux is faster than the manager and retries a failure
+// only after a minute, so hurry requests a reconcile after each failure.
 func (r run) hurry(ref string) {
 	r.t.Helper()
 	told := ""
@@ -201,7 +201,7 @@ func (r run) hurry(ref string) {
 	})
 }
 
-// address is where a port of the proxy is served on this machine.
+// address returns the address of a port of the proxy on this machine.
 func (r run) address(flag string) string {
 	r.t.Helper()
 	for _, word := range r.processOf("tenure-proxy").command {
@@ -227,8 +227,9 @@ func (r run) tenure(kubeconfig string, args ...string) string {
 	return string(out)
 }
 
-// ownersKubeconfig is made as an admin makes it for a person. The Service's address
-// is that of the process here, and so the certificate's name has to be said.
+// ownersKubeconfig returns a kubeconfig that an admin creates for a tenant's owner. Its
+// address is the address of the process and not of the Service, so it needs the server name of
+// the certificate.
 func (r run) ownersKubeconfig(tenant string) string {
 	r.t.Helper()
 	file := filepath.Join(r.t.TempDir(), "kubeconfig")
@@ -242,7 +243,8 @@ func (p proxied) as(stdin string, args ...string) (string, error) {
 	return kubectl(p.t, p.Cluster, stdin, append([]string{"--kubeconfig=" + p.kubeconfig}, args...)...)
 }
 
-// testSees: the usual commands show the tenant's part of the cluster and nothing else.
+// testSees checks that the usual commands show the tenant's part of the cluster and nothing
+// else.
 func (p proxied) testSees() {
 	for _, tc := range []struct {
 		reason string
@@ -275,8 +277,8 @@ func (p proxied) testSees() {
 	}
 }
 
-// testWatches: kubectl -w shows what comes in the namespace that the owner makes, and
-// nothing of others.
+// testWatches checks that kubectl -w shows new objects in a namespace that the owner creates,
+// and none in other namespaces.
 func (p proxied) testWatches(namespace, made string) {
 	p.kubectl("", "create", "namespace", "nobodys")
 	for _, namespace := range []string{namespace, "nobodys"} {
@@ -288,7 +290,7 @@ func (p proxied) testWatches(namespace, made string) {
 		if line != "configmap/of-"+namespace {
 			return line == "configmap/of-"+made
 		}
-		// The list has been shown: what follows is the watch.
+		// kubectl has printed the list: later lines come from the watch.
 		p.kubectl(watched("later"), "apply", "-n", "nobodys", "-f", "-")
 		if out, err := p.as("", "create", "namespace", made); err != nil {
 			p.t.Errorf("the owner cannot make a namespace: %v %s", err, out)
@@ -304,12 +306,12 @@ func (p proxied) testWatches(namespace, made string) {
 	}
 }
 
-// watched is a ConfigMap that testWatches looks for.
+// watched returns the manifest of a ConfigMap that testWatches watches.
 func watched(name string) string {
 	return "{apiVersion: v1, kind: ConfigMap, metadata: {name: " + name + ", labels: {watched: here}}}\n"
 }
 
-// testRights: what tenants are applied as reaches nothing but the tenant's.
+// testRights checks that the tenant's accounts have rights only in the tenant's namespaces.
 func (p proxied) testRights() {
 	for _, tc := range []struct {
 		who       string
@@ -354,7 +356,7 @@ func (p proxied) testOtherNamespaces() {
 	p.until("Kustomization/dev-apps/own", "to be refused in dev-tools", func(row flux.Row) bool { return strings.Contains(row.Message, refused) })
 }
 
-// testRotation: a new token takes the place of the one before while Flux reconciles.
+// testRotation checks that a new token replaces the previous one while Flux reconciles.
 func (p proxied) testRotation() {
 	const ref = "Kustomization/dev-team/namespaces"
 	// At the start of the fleet it may have failed: Flux is faster than the manager.
@@ -376,7 +378,7 @@ func (p proxied) testRotation() {
 	}
 }
 
-// warnings are the warning events about an object, each with how often it was seen.
+// warnings returns the warning events about an object, each with its count.
 func (r run) warnings(namespace, kind, name string) []string {
 	r.t.Helper()
 	out := r.kubectl("", "get", "events", "-n", namespace,
@@ -385,7 +387,7 @@ func (r run) warnings(namespace, kind, name string) []string {
 	return slices.Sorted(strings.Lines(out))
 }
 
-// reconciled makes Flux look at an object and waits until it has.
+// reconciled requests a reconcile of an object and waits until it is done.
 func (p proxied) reconciled(ref string) {
 	p.t.Helper()
 	asked, part := p.ask(ref), strings.Split(ref, "/")
@@ -394,7 +396,7 @@ func (p proxied) reconciled(ref string) {
 	})
 }
 
-// requests is how many requests the proxy has answered or passed on with success.
+// requests returns the number of successful requests to the proxy.
 func (r run) requests() int {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "http://"+r.address("--metrics-addr")+"/metrics", nil)
@@ -421,8 +423,8 @@ func (r run) requests() int {
 	return sum
 }
 
-// testNoOtherWay: Flux's requests are counted by the proxy, and nothing is applied
-// while it is away.
+// testNoOtherWay checks that the proxy counts Flux's requests, and that Flux applies nothing
+// while the proxy is stopped.
 func (p proxied) testNoOtherWay() {
 	const ref = "Kustomization/dev-team/namespaces"
 	config, err := clientcmd.LoadFromFile(p.kubeconfig)

@@ -42,8 +42,8 @@ func (r run) saysOf(tenant, condition, status string) {
 	})
 }
 
-// may asks whether somebody may do something, said as for kubectl auth can-i: a verb, a
-// resource with its group and perhaps a name, and -n with a namespace or -A.
+// may reports whether a user may perform an action, with arguments as for kubectl auth can-i:
+// a verb, a resource with its group and perhaps a name, and -n with a namespace or -A.
 func (r run) may(who string, what ...string) bool {
 	r.t.Helper()
 	resource, name, _ := strings.Cut(what[1], "/")
@@ -66,8 +66,8 @@ func (r run) may(who string, what ...string) bool {
 	return review.Status.Allowed
 }
 
-// untilMay waits until somebody may do something, said as for [run.may]: who gives a
-// right, and the API server that goes by it, are others than who asks.
+// untilMay waits until a user may perform an action, with arguments as for [run.may]. The
+// manager grants the right, and the API server needs some time to apply it.
 func (r run) untilMay(who string, what ...string) {
 	r.t.Helper()
 	testwait.For(r.t, who+" to have the right to "+strings.Join(what, " "), patience, func() (bool, string) {
@@ -75,8 +75,8 @@ func (r run) untilMay(who string, what ...string) {
 	})
 }
 
-// capsuleManifests are what the Capsule document and its public fleet have for a
-// tenant, see testdata/capsule.
+// capsuleManifests returns the manifests of a tenant from the Capsule document and its public
+// fleet: see testdata/capsule.
 func capsuleManifests(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("testdata", "capsule", name+".yaml"))
@@ -86,8 +86,8 @@ func capsuleManifests(t *testing.T, name string) string {
 	return string(content)
 }
 
-// TestCapsuleManifests compares the copies of the public fleet's manifests with the
-// fleet, where that is beside the repository, and with the one of its shape.
+// TestCapsuleManifests compares the copies of the public fleet's manifests with the fleet, if
+// it is beside the repository, and with our fleet of the same shape.
 func TestCapsuleManifests(t *testing.T) {
 	t.Parallel()
 	const base = "main/tenants/base/dev-team/"
@@ -113,7 +113,7 @@ func TestCapsuleManifests(t *testing.T) {
 	}
 }
 
-// objectsOf reads the files of a pattern, of which there may be none.
+// objectsOf reads the files that match a pattern, if there are any.
 func objectsOf(t *testing.T, pattern string) []*unstructured.Unstructured {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -135,8 +135,8 @@ func objectsOf(t *testing.T, pattern string) []*unstructured.Unstructured {
 	return all
 }
 
-// testCapsuleDocument applies what the Capsule document has its readers apply, and
-// looks for what it says of it.
+// testCapsuleDocument applies the manifests of the Capsule document, and checks the results
+// that it describes.
 func testCapsuleDocument(r run) {
 	for tenant, home := range map[string]string{"oil": "oil-system", "my-tenant": "my-tenant"} {
 		owner := "system:serviceaccount:" + home + ":gitops-reconciler"
@@ -163,7 +163,7 @@ func testCapsuleDocument(r run) {
 			r.t.Log(reason)
 			r.untilMay(owner, append(right, "-n", tenant+"-apps")...)
 		}
-		// cluster-admin in the namespaces is answered in another way, and said to be.
+		// The translation replaces cluster-admin in the namespaces, and the condition reports it.
 		if said := r.field("", "tenants.capsule.clastix.io/"+tenant, `.status.conditions[?(@.type=="Honoured")].message`); !strings.Contains(said, "spec.additionalRoleBindings[0].clusterRoleName") {
 			r.t.Errorf("nothing is said of cluster-admin: %q", said)
 		}
@@ -206,9 +206,9 @@ func testCapsuleDocument(r run) {
 	})
 }
 
-// testCapsuleUnchanged applies what the public fleet has for Capsule, as it is. Its owner
-// may not make its namespaces, whose names have no hyphen, and applies them when the
-// platform has made them: see move-from-capsule.md.
+// testCapsuleUnchanged applies the manifests of the public fleet for Capsule unchanged. The
+// owner may not create its namespaces, whose names have no hyphen, and applies them after the
+// platform has created them: see move-from-capsule.md.
 func testCapsuleUnchanged(r run) {
 	const owner = "system:serviceaccount:dev-team:gitops-reconciler"
 	r.kubectl(capsuleManifests(r.t, "dev-team"), "apply", "-f", "-")
@@ -249,7 +249,7 @@ func testCapsuleUnchanged(r run) {
 	}
 }
 
-// What Capsule's controller leaves of a tenant: see move-from-capsule.md.
+// The objects of a tenant that remain of Capsule's controller: see move-from-capsule.md.
 const (
 	leftTenant = `apiVersion: capsule.clastix.io/v1beta2
 kind: Tenant
@@ -291,9 +291,9 @@ metadata: {name: data, namespace: solar-dev}
 `
 )
 
-// testCapsuleMove starts the manager on what Capsule's controller has left: the
-// owner has the same rights all the time, what bounds the tenant is replaced, and
-// nothing is lost.
+// testCapsuleMove starts the manager on objects of Capsule's controller, and checks that the
+// owner keeps the same rights throughout, that Tenure's objects replace the limits of the
+// tenant, and that no data is lost.
 func testCapsuleMove(r run) {
 	r.kubectl("", "scale", "deployment/tenure-manager", "-n", "flux-system", "--replicas=0")
 	testwait.For(r.t, "the manager to be gone", patience, func() (bool, string) {

@@ -25,7 +25,7 @@ func (p proxied) releases() []release {
 	return list
 }
 
-// seesReleases compares what `helm list -A` shows.
+// seesReleases compares the output of `helm list -A`.
 func (p proxied) seesReleases(reason string, want ...release) {
 	p.t.Helper()
 	if diff := cmp.Diff(append([]release{}, want...), p.releases()); diff != "" {
@@ -33,8 +33,8 @@ func (p proxied) seesReleases(reason string, want ...release) {
 	}
 }
 
-// testHelm installs, upgrades and removes releases as two tenants, and tries what
-// neither may. It leaves a release of each.
+// testHelm installs, upgrades and removes releases as two tenants, and tries forbidden actions
+// as each. It leaves one release of each tenant.
 func testHelm(one, two proxied) {
 	root, err := testcluster.Repository()
 	if err != nil {
@@ -90,7 +90,7 @@ func testHelm(one, two proxied) {
 	one.runs("helm", "uninstall", "short", "-n", "one", "--wait", atMost)
 	one.seesReleases("after the uninstall", release{"mine", "one-more", "3", "deployed"})
 	two.seesReleases("the other tenant's, untouched", release{"theirs", "two", "1", "deployed"})
-	// Helm does not wait for the Pods of what it takes away or makes smaller.
+	// Helm does not wait for the end of Pods that it removes or scales down.
 	testwait.For(one.t, "one Pod to be left, that of mine", patience, func() (bool, string) {
 		pods := one.kubectl("", "get", "pods", "-n", "one", "-o", "name") + one.kubectl("", "get", "pods", "-n", "one-more", "-o", "name")
 		return strings.Count(pods, "\n") == 1 && strings.HasPrefix(pods, "pod/mine-"), pods

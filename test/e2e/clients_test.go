@@ -50,7 +50,7 @@ func TestClients(t *testing.T) {
 	app := newFolder(t, map[string]string{"app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {value: first}\n"})
 	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test", Maps: parseMaps(t, "https://git.example.com/acme/app#main="+app)})
 	expectNothing(t, "everything is ready", failed)
-	// Flux does not wait for what the manager does in the namespaces.
+	// Flux does not wait for the manager's objects in the namespaces.
 	for _, tenant := range []string{"one", "two"} {
 		for _, namespace := range []string{tenant, tenant + "-more"} {
 			r.untilMay("system:serviceaccount:"+tenant+":"+tenant, "create", "deployments.apps", "-n", namespace)
@@ -64,8 +64,8 @@ func TestClients(t *testing.T) {
 	t.Run("kubectl -w", func(t *testing.T) { one.in(t).testWatches("one", "one-watched") })
 }
 
-// client is a program of bin/ with the owner's kubeconfig and a home of its own, in
-// which it keeps what it has learnt of the API.
+// client returns a command for a program of bin/ with the owner's kubeconfig and its own home
+// folder, where the program caches the API.
 func (p proxied) client(ctx context.Context, program string, args ...string) *exec.Cmd {
 	p.t.Helper()
 	bin, err := testcluster.BinDir()
@@ -93,7 +93,7 @@ func (p proxied) program(program string, args ...string) (out, errs string, err 
 	return both[0].String(), both[1].String(), err
 }
 
-// runs is the standard output of a program that has to work.
+// runs returns the standard output of a program that must succeed.
 func (p proxied) runs(program string, args ...string) string {
 	p.t.Helper()
 	out, errs, err := p.program(program, args...)
@@ -112,8 +112,8 @@ func (p proxied) refused(why, program string, args ...string) {
 	}
 }
 
-// watching runs a program that does not end by itself, and hands over its lines until
-// one of them is enough.
+// watching runs a program that does not end by itself, and passes its lines to enough until
+// that returns true.
 func (p proxied) watching(program string, args []string, enough func(line string) bool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
@@ -139,7 +139,7 @@ func (p proxied) watching(program string, args []string, enough func(line string
 	p.t.Errorf("%s %s ended before it had shown everything: %v", program, strings.Join(args, " "), ctx.Err())
 }
 
-// table splits the rows of a table whose cells have no spaces.
+// table returns the sorted rows of a table whose cells have no spaces.
 func table(text string) []string {
 	var rows []string
 	for line := range strings.Lines(text) {
@@ -149,8 +149,8 @@ func table(text string) []string {
 	return rows
 }
 
-// testKubectl is what people do with kubectl besides what TestKubectl in
-// internal/proxy does, after testHelm has left a Deployment in each tenant.
+// testKubectl runs kubectl commands that TestKubectl in internal/proxy does not cover.
+// testHelm has left a Deployment in each tenant.
 func testKubectl(p proxied) {
 	for _, tc := range []struct {
 		reason string
@@ -193,6 +193,6 @@ func testKubectl(p proxied) {
 	if out, err := p.as(mine, "apply", "--server-side", "-n", "one", "-f", "-"); err != nil {
 		p.t.Errorf("apply in the tenant's own namespace: %v %s", err, out)
 	}
-	// This node has no containers. That its answer arrives says that the request did.
+	// This node has no containers. The node's error shows that the request reached it.
 	p.refused("the local cluster has no containers: exec is not possible", "kubectl", "exec", "-n", "one-more", "deployment/mine", "--", "true")
 }

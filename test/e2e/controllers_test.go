@@ -10,9 +10,9 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
-// A fleet that holds Flux's manifests gets the controllers that these say, with
-// their flags and the fleet's patches, and nothing is put in their place. What
-// the controllers write is there for whoever looks for the reason of a failure.
+// TestFleetDecidesTheControllers checks that a fleet with Flux's manifests gets the
+// controllers of these manifests, with their flags and the fleet's patches, and no
+// replacements. The controllers' logs are available.
 func TestFleetDecidesTheControllers(t *testing.T) {
 	t.Parallel()
 	own := strings.ReplaceAll(string(config.FluxComponents()), "--log-level=info", "--log-level=debug")

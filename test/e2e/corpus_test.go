@@ -14,7 +14,8 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
-// Each fleet of the corpus gets the verdicts that people wrote from reading it.
+// TestCorpus checks that each fleet of the corpus gets the verdicts that people determined by
+// reading it.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	root, err := testcluster.Repository()
@@ -81,15 +82,16 @@ func verifyCorpus(t *testing.T, f corpus.Fleet) {
 	}
 }
 
-// A sample of the mutants of a fleet turns just the attacks that the model of the corpus
-// says, one of each kind of control: make mutate makes all of them.
+// TestMutants checks for a sample of a fleet's mutants, one of each kind of control, that
+// exactly the attacks predicted by the model of the corpus change their outcome. make mutate
+// runs all mutants.
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	sample := []string{
 		"flag --no-remote-bases of kustomize-controller",
 		"policy receivers",
 		"validation 0 of policy sources",
-		"buckets in policy sources", // the role has no buckets: nothing turns
+		"buckets in policy sources", // the role has no buckets: no outcome changes
 		"kustomizations in policy dependencies",
 		"quota of count/alerts.notification.toolkit.fluxcd.io",
 		"label pod-security.kubernetes.io/enforce",

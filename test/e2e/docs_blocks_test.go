@@ -28,8 +28,7 @@ type fragment struct {
 	read func(block string) error
 }
 
-// A part puts fields of a block into an object. The fields are the block's, or those that
-// are named.
+// A part puts fields of a block into an object: the named fields, or all fields of the block.
 type part struct {
 	object string
 	at     []string
@@ -44,7 +43,7 @@ const (
 	documentedRelease       = "{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: fragment, namespace: dev-team}, spec: {interval: 1h, serviceAccountName: gitops-reconciler}}"
 )
 
-// fragments are all blocks of YAML in the documentation that are no complete manifests.
+// fragments returns all blocks of YAML in the documentation that are not complete manifests.
 func fragments() []fragment {
 	return []fragment{
 		{page: "docs/how-to/exempt-warn-break-glass.md", begins: "patches:", read: warns},
@@ -60,7 +59,7 @@ func fragments() []fragment {
 		}},
 		{page: "docs/how-to/tenant-object.md", begins: "namespaces:", parts: []part{{object: documentedTenantObject, at: []string{"spec"}}}},
 		{page: "docs/how-to/tenant-object.md", begins: "exemptions:", parts: []part{{object: documentedProfile, at: []string{"spec"}}}},
-		// A file of SOPS, of which the page says no more than the shape.
+		// A file of SOPS; the page shows only its shape.
 		{page: "docs/how-to/tenants.md", begins: "creation_rules:", read: func(string) error { return nil }},
 		{page: "docs/how-to/verify.md", begins: "tenants:", read: func(block string) error {
 			_, err := discovery.ParseChoice([]byte(block))
@@ -148,7 +147,7 @@ func (f fragment) objects(block string) ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// merge adds fields to an object. It adds to lists what they lack.
+// merge adds fields to an object. It appends missing entries to lists.
 func merge(to, from map[string]any) {
 	for key, value := range from {
 		switch before := to[key].(type) {
@@ -168,8 +167,8 @@ func merge(to, from map[string]any) {
 	}
 }
 
-// pageBlocks returns the blocks of YAML of each page: those that are fenced as such, and
-// those that are a mapping.
+// pageBlocks returns the blocks of YAML of each page: the blocks that are fenced as YAML, and
+// the blocks that are a mapping.
 func pageBlocks(t *testing.T) map[string][]string {
 	t.Helper()
 	root, err := testcluster.Repository()
@@ -196,7 +195,7 @@ func pageBlocks(t *testing.T) map[string][]string {
 			if fenced := strings.Contains(string(content), "```yaml\n"+block); !fenced && (yaml.Unmarshal([]byte(first), &mapping) != nil || mapping == nil) {
 				continue
 			}
-			// A digest that a page leaves out.
+			// Pages abbreviate digests.
 			block = strings.ReplaceAll(block, "sha256:…", "sha256:"+strings.Repeat("0", 64))
 			pages[filepath.ToSlash(page)] = append(pages[filepath.ToSlash(page)], block)
 		}
@@ -204,9 +203,9 @@ func pageBlocks(t *testing.T) map[string][]string {
 	return pages
 }
 
-// documentedFragments returns the objects of all fragments, by page: those that the platform
-// applies, and those that a tenant applies. It fails for a block that is neither a complete
-// manifest nor a fragment, and for a fragment without a block.
+// documentedFragments returns the objects of all fragments by page, for the platform and for a
+// tenant. It fails the test for a block that is neither a complete manifest nor a fragment,
+// and for a fragment without a block.
 func documentedFragments(t *testing.T) (platform, tenant map[string][]*unstructured.Unstructured) {
 	t.Helper()
 	known := fragments()
@@ -246,8 +245,8 @@ func documentedFragments(t *testing.T) (platform, tenant map[string][]*unstructu
 	return platform, tenant
 }
 
-// TestDocumentedBlocks finds every block of YAML in a list, and reads those that are not
-// for a cluster.
+// TestDocumentedBlocks checks that every block of YAML is in the list of fragments or a
+// complete manifest, and parses the blocks that are not for a cluster.
 func TestDocumentedBlocks(t *testing.T) {
 	t.Parallel()
 	if platform, tenant := documentedFragments(t); len(platform) == 0 || len(tenant) == 0 {

@@ -21,16 +21,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// documentedTenants delivers what a page of the documentation says.
+// documentedTenants applies the manifests of the documentation.
 const documentedTenants = `apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
 metadata: {name: tenants, namespace: flux-system}
 spec: {interval: 1h, retryInterval: 2s, path: ./tenants, prune: true, sourceRef: {kind: GitRepository, name: flux-system}}
 `
 
-// TestDocumentedManifests applies every manifest that the README, the tutorial and the
-// how-to pages have for the platform, and every part of one, to a cluster with the
-// multi-tenant profile, page by page. TestDocumentedTenant applies those for tenants.
+// TestDocumentedManifests applies every manifest and every fragment for the platform in the
+// README, the tutorial and the how-to pages, page by page, to a cluster with the multi-tenant
+// profile. TestDocumentedTenant applies the manifests for tenants.
 func TestDocumentedManifests(t *testing.T) {
 	t.Parallel()
 	pages := documentation(t)
@@ -46,7 +46,7 @@ func TestDocumentedManifests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A field that the API server does not know is an error.
+	// Strict validation returns an error for unknown fields.
 	kube := client.WithFieldValidation(plain, metav1.FieldValidationStrict)
 	applied := 0
 	for page, objects := range pages {
@@ -68,8 +68,8 @@ func TestDocumentedManifests(t *testing.T) {
 	}
 }
 
-// besideDocumented is a second Tenant with a quota, whose owner is an account of a namespace
-// that belongs to no tenant, and what the pages expect to be in the cluster.
+// besideDocumented is a second Tenant with a quota, whose owner is an account in a namespace
+// without a tenant, and the objects that the pages expect in the cluster.
 const besideDocumented = `apiVersion: v1
 kind: Namespace
 metadata: {name: home}
@@ -143,7 +143,7 @@ func documentedFleet(t *testing.T) (profile map[string]any, manifests string) {
 	return profile, text.String()
 }
 
-// together returns the objects of all pages. It merges what several pages say of an object.
+// together returns the objects of all pages. It merges objects that several pages have.
 func together(t *testing.T, pages map[string][]*unstructured.Unstructured) []map[string]any {
 	t.Helper()
 	all := map[string]map[string]any{}
@@ -182,11 +182,11 @@ func addToProfile(t *testing.T, dir string, fields map[string]any) {
 	write(t, string(content), file)
 }
 
-// TestDocumentedTenant runs one fleet of all that the documentation has for the platform,
-// beside another Tenant, with the proxy, a shard, a home namespace and Flagger's kinds: it
-// is safe, and every attack is judged. What the documentation has for tenants, a tenant
-// applies. The patch of exempt-warn-break-glass.md that makes the rules warn is left out: it
-// opens what it says.
+// TestDocumentedTenant runs one fleet with all manifests of the documentation for the
+// platform, beside another Tenant, with the proxy, a shard, a home namespace and Flagger's
+// kinds. It checks that the fleet is safe and that every attack is judged. A tenant applies
+// the manifests for tenants. The fleet leaves out the patch of exempt-warn-break-glass.md that
+// makes the rules warn, since that opens the fleet on purpose.
 func TestDocumentedTenant(t *testing.T) {
 	t.Parallel()
 	profile, others := documentedFleet(t)
@@ -222,8 +222,8 @@ func TestDocumentedTenant(t *testing.T) {
 	}
 }
 
-// applyDocumented applies as a tenant's account what the documentation has for tenants, and
-// waits until Flux has done it.
+// applyDocumented applies the documentation's manifests for tenants as a tenant's account, and
+// waits until Flux has reconciled them.
 func (r run) applyDocumented(account string) {
 	r.t.Helper()
 	_, fragments := documentedFragments(r.t)
@@ -238,7 +238,7 @@ func (r run) applyDocumented(account string) {
 	}
 }
 
-// needed are namespaces that objects are in and that are not among them.
+// needed returns the missing namespaces of the objects.
 func needed(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	var missing []*unstructured.Unstructured
 	var names []string
@@ -254,8 +254,8 @@ func needed(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 }
 
 // documentation returns the complete manifests of the README, the tutorial and the how-to
-// pages, by page: blocks of YAML, indented or fenced, in which every document is an
-// object with a name.
+// pages, by page: blocks of YAML, indented or fenced, in which every document is an object
+// with a name.
 func documentation(t *testing.T) map[string][]*unstructured.Unstructured {
 	t.Helper()
 	pages := map[string][]*unstructured.Unstructured{}
@@ -274,7 +274,7 @@ func documentation(t *testing.T) map[string][]*unstructured.Unstructured {
 	return pages
 }
 
-// blocks are the code blocks of a page, without their indent or fence.
+// blocks returns the code blocks of a page, without their indentation or fence.
 func blocks(page string) []string {
 	var all []string
 	var block []string

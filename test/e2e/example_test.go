@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// crossing is what a tenant writes to get at another tenant's source.
+// crossing is a tenant's Kustomization with another tenant's source.
 const crossing = `
 apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
@@ -25,13 +25,13 @@ spec:
   sourceRef: {kind: GitRepository, name: billing, namespace: billing}
 `
 
-// internalNote is what the other tenant has in its repository.
+// internalNote is an object in the other tenant's repository.
 const internalNote = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: internal-note}\ndata: {margin: low}\n"
 
 const asDevTeam = "--as=system:serviceaccount:apps:dev-team"
 
-// The staging cluster of the example fleet, with a tenant's repository as a
-// plain folder and another's as a Git work tree. The parts are in order.
+// TestExampleFleet runs the staging cluster of the example fleet, with one tenant's repository
+// as a plain folder and another's as a Git work tree. The subtests depend on their order.
 func TestExampleFleet(t *testing.T) {
 	t.Parallel()
 	e := copyExample(t)
@@ -164,8 +164,8 @@ spec: {interval: 1h, url: "https://git.example.com/acme/billing", ref: {branch: 
 	r.t.Logf("a commit to another branch was fetched after %.2fs", time.Since(began).Seconds())
 }
 
-// The production cluster, without the flag that keeps tenants apart: the fleet
-// decides, so the same object that staging refuses goes through here.
+// TestFleetDecidesTheFlags runs the production cluster without the flag that isolates tenants.
+// It accepts the same object that staging refuses, since the fleet sets the flags.
 func TestFleetDecidesTheFlags(t *testing.T) {
 	t.Parallel()
 	e := copyExample(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// What is wrong with the part that Flux is started from shows before anything
-// is started.
+// TestBrokenSystemFolder checks that errors in Flux's system folder are reported before any
+// process starts.
 func TestBrokenSystemFolder(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -45,7 +45,7 @@ func TestTwoMapsForOneAddress(t *testing.T) {
 	r.fails("One address cannot lead to two folders.", moment, "git.example.com/acme/team")
 }
 
-// One cluster lives through everything that can be wrong with what it serves.
+// TestFaultsOfARunningFleet checks that one cluster survives all kinds of errors in its fleet.
 func TestFaultsOfARunningFleet(t *testing.T) {
 	t.Parallel()
 	team := filepath.Join(t.TempDir(), "team")
@@ -117,10 +117,11 @@ func TestFaultsOfARunningFleet(t *testing.T) {
 	nothingLeft(t, h)
 }
 
-// An interrupt in each part of the start ends it, and nothing is left.
+// TestInterruptedStart interrupts each step of the start, and checks that the start ends and
+// leaves nothing behind.
 func TestInterruptedStart(t *testing.T) {
 	t.Parallel()
-	// It never settles: the last interrupt comes while that is awaited.
+	// The fleet never settles: the last interrupt comes during the wait for it.
 	_, args := newFleet(t, map[string]string{"clusters/test/gate.yaml": `apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
 metadata: {name: gate, namespace: flux-system}
@@ -141,8 +142,8 @@ spec: {interval: 1m, path: ./apps, prune: true, dependsOn: [{name: gate}], sourc
 	}
 }
 
-// A detached cluster whose fleet is not ready says so by its exit code, stays,
-// and ends at SIGTERM.
+// TestDetachedNotReady checks that a detached cluster whose fleet is not ready reports this by
+// its exit code, stays, and ends at SIGTERM.
 func TestDetachedNotReady(t *testing.T) {
 	t.Parallel()
 	_, args := newFleet(t, map[string]string{"clusters/test/elsewhere.yaml": source("elsewhere", "https://elsewhere.example.net/x")})

@@ -65,8 +65,8 @@ func (a access) rolledOut(t *testing.T, workload string) {
 	})
 }
 
-// otherBin makes a folder with a tenure of its own and links to the programs
-// that are not left out.
+// otherBin returns a folder with a copy of tenure and links to all other programs except
+// leftOut.
 func otherBin(t *testing.T, leftOut ...string) string {
 	t.Helper()
 	bin, err := testcluster.BinDir()
@@ -147,7 +147,7 @@ func TestUnusableStateFolder(t *testing.T) {
 	})
 }
 
-// A limit on the size of files gives programs the errors of a full disk.
+// TestFullDisk limits the size of files, which gives programs the errors of a full disk.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for name, blocks := range map[string]int{"Nothing": 0, "Etcd": 20000} {
@@ -163,8 +163,9 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// Clusters of two names live side by side, one of the same name is refused, and
-// the death of one takes its children, its folder, and nothing else.
+// TestClustersSideBySide checks that clusters of two names run side by side, that a second
+// cluster of the same name is refused, and that the death of a cluster removes only its
+// children and its folder.
 func TestClustersSideBySide(t *testing.T) {
 	t.Parallel()
 	h := home(t)
@@ -194,7 +195,8 @@ func TestClustersSideBySide(t *testing.T) {
 	tenure(t, h, "down").fails("It has gone with its process.", moment, "no cluster", "tenure up")
 }
 
-// $(tenure up --detach) returns: nobody holds its output open.
+// TestDetachedBare checks that $(tenure up --detach) returns: no process holds its output
+// open.
 func TestDetachedBare(t *testing.T) {
 	t.Parallel()
 	h := home(t)
@@ -211,8 +213,8 @@ func TestDetachedBare(t *testing.T) {
 	nothingLeft(t, h)
 }
 
-// A component that crashes is restarted and the cluster goes on. One that keeps
-// crashing ends the command with what it said last.
+// TestCrashingComponents checks that a crashed component is restarted, and that a component
+// that keeps crashing ends the command with its last output.
 func TestCrashingComponents(t *testing.T) {
 	t.Parallel()
 	bin := otherBin(t, "tenure-cluster")
@@ -253,7 +255,8 @@ func TestCrashingComponents(t *testing.T) {
 	nothingLeft(t, h)
 }
 
-// What a durable cluster holds outlives it; nobody else may use its folder.
+// TestDurable checks that the data of a durable cluster outlives it, and that no other cluster
+// can use its folder.
 func TestDurable(t *testing.T) {
 	t.Parallel()
 	h, data := home(t), filepath.Join(t.TempDir(), "data")

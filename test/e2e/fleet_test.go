@@ -19,9 +19,9 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// patience bounds every wait for Flux: far more than it takes, since several
-// clusters share the machine. A program that waits by itself is told the same with
-// atMost, and killed after hung.
+// patience is the timeout of every wait for Flux. It is far more than Flux needs, since
+// several clusters share the machine. A program with its own timeout gets the same one with
+// atMost, and is killed after hung.
 const (
 	patience = 2 * time.Minute
 	atMost   = "--timeout=2m"
@@ -50,7 +50,7 @@ func copyExample(t *testing.T) example {
 	}
 }
 
-// options are those of `make up`, for another cluster's folder if need be.
+// options returns the options of `make up`, with the given folder of a cluster.
 func (e example) options(t *testing.T, path string, maps ...string) localcluster.Options {
 	t.Helper()
 	return localcluster.Options{
@@ -74,14 +74,14 @@ func parseMaps(t *testing.T, values ...string) []network.Map {
 	return maps
 }
 
-// run is a cluster with what a test asks it.
+// run is a cluster with the test that uses it.
 type run struct {
 	*localcluster.Cluster
 	t *testing.T
 }
 
-// start starts a cluster with a fleet and waits until that has settled. What
-// has failed is returned by its object.
+// start starts a cluster with a fleet, waits until the fleet has settled, and returns the
+// failures by object.
 func start(t *testing.T, opts localcluster.Options) (run, map[string]string) {
 	t.Helper()
 	began := time.Now()
@@ -91,7 +91,7 @@ func start(t *testing.T, opts localcluster.Options) (run, map[string]string) {
 	return r, failed
 }
 
-// with is the same cluster for a subtest.
+// with returns the same cluster for a subtest.
 func (r run) with(t *testing.T) run { return run{r.Cluster, t} }
 
 func (r run) rows() []flux.Row {
@@ -107,8 +107,8 @@ func (r run) rows() []flux.Row {
 	return rows
 }
 
-// settle waits until nothing is awaited any more, twice in a row: what has
-// just been applied may not be there at the first look.
+// settle waits until the fleet is settled twice in a row, since newly applied objects may be
+// missing at first. It returns the failures by object.
 func (r run) settle() map[string]string {
 	r.t.Helper()
 	failed, quiet := map[string]string{}, 0
@@ -157,7 +157,7 @@ func (r run) kubectl(stdin string, args ...string) string {
 	return mustKubectl(r.t, r.Cluster, stdin, args...)
 }
 
-// field is a JSONPath of an object, "" when there is no such object.
+// field returns the result of a JSONPath on an object, or "" if the object does not exist.
 func (r run) field(namespace, object, path string) string {
 	r.t.Helper()
 	return r.kubectl("", "-n", namespace, "get", object, "--ignore-not-found", "-o", "jsonpath={"+path+"}")
@@ -167,11 +167,11 @@ func (r run) field(namespace, object, path string) string {
 type process struct {
 	pid     string
 	command []string
-	args    []string // what its Pod says
+	args    []string // arguments in its Pod
 }
 
-// processOf waits until the one Pod of a Deployment in flux-system is ready, and returns
-// its process and the command line as the system has it.
+// processOf waits until the only Pod of a Deployment in flux-system is ready, and returns its
+// process with the command line from the operating system.
 func (r run) processOf(deployment string) process {
 	r.t.Helper()
 	var p process
@@ -184,7 +184,7 @@ func (r run) processOf(deployment string) process {
 	return p
 }
 
-// readyProcess is the process of a Deployment, or what keeps it from being ready.
+// readyProcess returns the process of a Deployment, or why it is not ready.
 func (r run) readyProcess(deployment string) (p process, missing string) {
 	r.t.Helper()
 	var pods struct {
@@ -251,7 +251,7 @@ func write(t *testing.T, content string, file ...string) {
 	}
 }
 
-// git runs git in a folder, without the configuration of whoever runs the test.
+// git runs git in a folder, without the user's configuration.
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "git", append([]string{

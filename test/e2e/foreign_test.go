@@ -13,19 +13,20 @@ import (
 
 // foreign is a fleet that was not written for Tenure.
 type foreign struct {
-	// own says that it is one of testdata/fleets.
+	// own reports whether the fleet is in testdata/fleets.
 	own bool
 	// dir has a folder for each branch, main and dev-team.
 	dir string
-	// url is the repository's in the manifests; podinfo and capsule are those of charts.
+	// url is the address of the repository in the manifests; podinfo and capsule are the addresses
+	// of charts.
 	url, podinfo, capsule string
 }
 
-// shape is what a public fleet and one of testdata/fleets have in common. The second
-// is written so that it has the same objects and gets the same answers.
+// shape is a pair of a public fleet and a fleet of testdata/fleets with the same objects and
+// the same results.
 type shape struct {
 	own, public string
-	// aged are branches whose objects have API versions that Flux serves no more.
+	// aged are branches whose objects have API versions that Flux no longer serves.
 	aged []string
 }
 
@@ -45,9 +46,9 @@ const (
 	publicFleet = "Public"
 )
 
-// fleets are the fleets of a shape that are at hand, by [ownFleet] and [publicFleet].
-// The public ones are no part of the repository, and what is tested does not depend on
-// them: where they are beside it, they are one case more.
+// fleets returns the available fleets of a shape, by [ownFleet] and [publicFleet]. The public
+// fleets are not part of the repository, and the tests do not depend on them: if they are
+// beside the repository, they are additional cases.
 func (s shape) fleets(t *testing.T) map[string]foreign {
 	t.Helper()
 	root, err := testcluster.Repository()
@@ -88,7 +89,7 @@ func (s shape) each(t *testing.T, test func(*testing.T, foreign)) {
 	}
 }
 
-// outdate gives the objects of a branch the API versions that they had years ago.
+// outdate changes the API versions in a branch to versions of years ago.
 func outdate(t *testing.T, dir string) {
 	t.Helper()
 	versions := strings.NewReplacer(
@@ -112,18 +113,18 @@ func outdate(t *testing.T, dir string) {
 	}
 }
 
-// maps says where the repository's branches are, and more.
+// maps returns the maps of the repository's branches, and more.
 func (f foreign) maps(more ...string) []string {
 	return append([]string{f.url + "#main=" + filepath.Join(f.dir, "main"), f.url + "#dev-team=" + filepath.Join(f.dir, "dev-team")}, more...)
 }
 
-// options are those of a cluster with the fleet, and more maps.
+// options returns the options of a cluster with the fleet and more maps.
 func (f foreign) options(t *testing.T, more ...string) localcluster.Options {
 	t.Helper()
 	return localcluster.Options{Fleet: filepath.Join(f.dir, "main"), Path: "clusters/staging", Maps: parseMaps(t, f.maps(more...)...)}
 }
 
-// flags are [foreign.options] as a user writes them.
+// flags returns [foreign.options] as command-line flags.
 func (f foreign) flags(more ...string) string {
 	return " --fleet '" + filepath.Join(f.dir, "main") + "' --path clusters/staging --map '" + strings.Join(f.maps(more...), "' --map '") + "'"
 }

@@ -36,8 +36,8 @@ spec:
   prune: true
   sourceRef: {kind: GitRepository, name: flux-system}
 `
-	// hostilePods ask for programs of the host in every way that a Pod has.
-	// MARKS is the folder in which whatever runs leaves a mark.
+	// hostilePods request programs of the host in every way that Pods allow. Each program that
+	// runs creates a file in the folder MARKS.
 	hostilePods = `
 apiVersion: v1
 kind: Namespace
@@ -112,7 +112,7 @@ spec:
         - {name: KUBECONFIG, value: MARKS/evil.kubeconfig}
         - {name: HOME, value: MARKS/evil}
 `
-	// hostileFlux asks Flux's controllers to run or read something.
+	// hostileFlux asks Flux's controllers to run programs or read files.
 	hostileFlux = `
 apiVersion: v1
 kind: Secret
@@ -188,8 +188,8 @@ spec: {interval: 1h, url: "LISTENER"}
 `
 )
 
-// hostileFleet writes the fleet as a Git work tree whose own configuration is
-// hostile too, as that of an unpacked archive could be.
+// hostileFleet writes the fleet as a Git work tree with a hostile Git configuration, as an
+// unpacked archive could have.
 func hostileFleet(t *testing.T, marks, outside, listener string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -223,8 +223,7 @@ func hostileFleet(t *testing.T, marks, outside, listener string) string {
 	git(t, dir, "init", "-q", "-b", "main")
 	git(t, dir, "add", ".")
 	git(t, dir, "commit", "-q", "-m", "begin")
-	// Attributes and configuration come last, so that it is not this test
-	// that runs the filter.
+	// Write attributes and configuration last, so that this test itself does not run the filter.
 	write(t, "*.yaml filter=evil diff=evil merge=evil\n", dir, ".gitattributes")
 	hooks := filepath.Join(dir, ".git", "evil-hooks")
 	for _, hook := range []string{"post-index-change", "reference-transaction", "pre-commit", "post-checkout", "update", "pre-receive", "post-update"} {
@@ -248,7 +247,7 @@ func hostileFleet(t *testing.T, marks, outside, listener string) string {
 	return dir
 }
 
-// hostileModules is a repository with a submodule that is a command.
+// hostileModules returns a repository with a submodule whose URL is a command.
 func hostileModules(t *testing.T, marks string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -265,7 +264,8 @@ func hostileModules(t *testing.T, marks string) string {
 	return dir
 }
 
-// A fleet under review is untrusted input: nothing of it runs on the host.
+// TestHostileFleetRunsNothing checks that a fleet, which is untrusted input during a review,
+// runs no programs on the host.
 func TestHostileFleetRunsNothing(t *testing.T) {
 	t.Parallel()
 	marks, outside := t.TempDir(), t.TempDir()
@@ -313,7 +313,7 @@ func TestHostileFleetRunsNothing(t *testing.T) {
 	t.Logf("a listener of the host was asked %d times", requests.Load())
 }
 
-// hostilePods checks what became of each Pod.
+// hostilePods checks the state of each Pod.
 func (r run) hostilePods() {
 	r.t.Helper()
 	want := map[string]string{
@@ -334,7 +334,7 @@ func (r run) hostilePods() {
 	r.cleanEnvironment()
 }
 
-// podStates says of the named Pods what runs for them.
+// podStates returns the state of the containers of the named Pods.
 func (r run) podStates(names map[string]string) map[string]string {
 	r.t.Helper()
 	var pods struct {
@@ -389,7 +389,7 @@ func (r run) storageInside() {
 func (r run) cleanEnvironment() {
 	r.t.Helper()
 	if runtime.GOOS != "linux" {
-		return // there is no portable way to see another process's environment
+		return // there is no portable way to read another process's environment
 	}
 	environ, err := os.ReadFile(filepath.Join("/proc", r.pidOf("environment"), "environ"))
 	if err != nil {
@@ -419,7 +419,7 @@ func (r run) onlyKnownProcesses() {
 	group := ""
 	for line := range strings.Lines(string(out)) {
 		f := strings.Fields(line)
-		// What has ended runs nothing, even if nobody has asked how it ended.
+		// Ignore zombies: they have ended, although no process has read their exit code.
 		if len(f) < 5 || strings.HasPrefix(f[3], "Z") {
 			continue
 		}

@@ -18,9 +18,9 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// imageSync follows a repository, the tags of an image, and lets Flux commit the
-// newest tag to the repository. The intervals are so long that only news make
-// the controllers look again.
+// imageSync follows a repository and the tags of an image, and lets Flux commit the newest tag
+// to the repository. The intervals are so long that the controllers reconcile only after
+// events.
 const imageSync = `apiVersion: source.toolkit.fluxcd.io/v1
 kind: GitRepository
 metadata: {name: app, namespace: flux-system}
@@ -81,11 +81,11 @@ spec:
   update: {strategy: Setters, path: ./}
 `
 
-// TestImageAutomation runs a fleet with image automation, under the multi-tenant
-// profile, and without Flux's manifests: it gets the two controllers for that,
-// which find a newer tag at a mapped address and push it to the served copy of a
-// mapped repository, with no more rights than the profile leaves. The cluster
-// follows the push, and the user's own repository is not touched.
+// TestImageAutomation runs a fleet with image automation under the multi-tenant profile,
+// without Flux's manifests. The cluster runs the two image controllers, which find a newer tag
+// at a mapped address and push it to the served copy of a mapped repository, with only the
+// rights that the profile grants. The cluster follows the push, and the user's own repository
+// stays unchanged.
 func TestImageAutomation(t *testing.T) {
 	t.Parallel()
 	dir, _ := newFleet(t, map[string]string{"clusters/test/images.yaml": imageSync})
@@ -150,7 +150,7 @@ func TestImageAutomation(t *testing.T) {
 	r.until("ImageUpdateAutomation/flux-system/ssh", "is ready", func(row flux.Row) bool { return row.Ready == "True" })
 }
 
-// lockDown gives a fleet the multi-tenant profile before it runs.
+// lockDown applies the multi-tenant profile to a fleet before the start.
 func lockDown(t *testing.T, dir string, opts lockdown.Options) {
 	t.Helper()
 	f, err := layout.Load(dir, "clusters/test", layout.Options{
@@ -178,9 +178,9 @@ spec:
   artifacts: [{name: apps, copy: [{from: "@fleet/apps/**", to: "@artifact/"}]}]
 `
 
-// TestArtifactGenerator runs a fleet with an object of source-watcher, which
-// cannot be built here: it is accepted and nothing happens to it, and no
-// controller runs that the fleet does not ask for.
+// TestArtifactGenerator runs a fleet with an object of source-watcher, which cannot be built
+// here: the API server accepts the object, and no controller reconciles it. Only the
+// controllers that the fleet requests run.
 func TestArtifactGenerator(t *testing.T) {
 	t.Parallel()
 	dir, _ := newFleet(t, map[string]string{"clusters/test/generator.yaml": generatorSync})
@@ -195,7 +195,7 @@ func TestArtifactGenerator(t *testing.T) {
 	}
 }
 
-// everyFile returns a digest of each file below a folder, those of git too.
+// everyFile returns a digest of each file below a folder, including the files of git.
 func everyFile(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// The fleet of TestManager: Tenure comes first, then the tenants, each a labelled
-// Namespace with what it delivers in the same commit.
+// The fleet of TestManager: Tenure comes first, then the tenants, each a labelled Namespace
+// with its objects in the same commit.
 const (
 	tenureSync = `apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
@@ -59,8 +59,8 @@ spec:
     sources: {git: ["https://git.example.com/acme/**"]}
     notifications: {addresses: ["%s/**"]}
 `
-	// A sync that lives in the platform's namespace, under an account of its
-	// own that is confined to one tenant's namespace (D2).
+	// A sync in the platform's namespace with its own account, which has rights only in one
+	// tenant's namespace (D2).
 	delegatedSync = `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: delegate, namespace: flux-system}
@@ -104,8 +104,8 @@ spec: {eventSeverity: error, providerRef: {name: hook}, eventSources: [{kind: Ku
 `
 )
 
-// A repository of the platform's that a tenant may use, with manifests and a
-// chart, and what the tenant makes of it. No reference crosses a namespace.
+// A repository of the platform with manifests and a chart that a tenant may use, and the
+// tenant's objects that use it. No reference crosses a namespace.
 const (
 	gatesPatch = `resources: [gotk-components.yaml, gotk-sync.yaml]
 patches:
@@ -147,7 +147,7 @@ spec: {interval: 1h, serviceAccountName: %[1]s, chartRef: {kind: ExternalArtifac
 `
 )
 
-// managedTeams is how many tenants one commit onboards.
+// managedTeams is the number of tenants that one commit onboards.
 const managedTeams = 10
 
 // TestManager runs a fleet with the manager in it.
@@ -197,7 +197,7 @@ func TestManager(t *testing.T) {
 	t.Run("stopped", func(t *testing.T) { testStoppedManager(r.with(t), common) })
 }
 
-// hooks is where the tenant's Alert goes.
+// hooks receives the notifications of the tenant's Alert.
 type hooks struct {
 	mu   sync.Mutex
 	said []string
@@ -219,7 +219,7 @@ func (h *hooks) all() string {
 	return strings.Join(h.said, "\n")
 }
 
-// testOnboarding looks for what came from one commit, without a refusal.
+// testOnboarding checks that one commit has onboarded all tenants, without a refusal.
 func testOnboarding(r run) {
 	for i := range managedTeams {
 		team := fmt.Sprintf("team-%d", i)
@@ -240,8 +240,8 @@ func testOnboarding(r run) {
 	})
 }
 
-// testRefusal lets a tenant deliver what it may not, through a sync in the
-// platform's namespace, and looks where the tenant looks (R4).
+// testRefusal lets a tenant deliver forbidden objects through a sync in the platform's
+// namespace, and checks that the tenant sees the refusal (R4).
 func testRefusal(r run, hooks *hooks, address string) {
 	r.kubectl(fmt.Sprintf(tenantAlert, address), "apply", "-f", "-")
 	r.kubectl(delegatedSync, "apply", "-f", "-")
@@ -273,14 +273,13 @@ func testRefusal(r run, hooks *hooks, address string) {
 	r.kubectl("", "delete", "kustomization/greedy", "helmrelease/chartless", "-n", "flux-system")
 }
 
-// testSharedSource lets one tenant use a source of the platform's, and then takes
-// it away (R2, S11); another tenant never gets it.
+// testSharedSource grants one tenant the use of a source of the platform, and then revokes the
+// grant (R2, S11); another tenant never gets access.
 func testSharedSource(r run, common string) {
 	const tenant, other = "team-4", "team-5"
 	r.kubectl(sharedSource, "apply", "-f", "-")
 	r.kubectl(fmt.Sprintf(sharedUse, other), "apply", "-f", "-")
-	// Flux looks again at what is missing after half a minute; the copies are
-	// there before.
+	// Flux retries a missing source after half a minute; the copies exist before that.
 	for _, name := range []string{"shared.common", "shared.chart"} {
 		r.until("ExternalArtifact/"+tenant+"/"+name, "to be ready", func(row flux.Row) bool { return row.Ready == "True" })
 	}
@@ -312,7 +311,7 @@ func testSharedSource(r run, common string) {
 		events := r.kubectl("", "get", "events", "-n", tenant, "--field-selector", "reason=GrantEnded")
 		return strings.Contains(events, "the grant of shared.common has ended"), events
 	})
-	// Who uses a copy is told before it goes.
+	// The manager reports the end of the grant before it deletes the copies.
 	testwait.For(r.t, "the copies to be gone", patience, func() (bool, string) {
 		left := r.kubectl("", "get", "externalartifacts", "-A", "-o", "name")
 		return left == "", left
@@ -325,11 +324,11 @@ func testSharedSource(r run, common string) {
 	}
 }
 
-// testClusterScoped gives a tenant's account a cluster-scoped kind (D4), and looks
-// for what else it got.
+// testClusterScoped grants a tenant's account a cluster-scoped kind (D4), and checks that it
+// got no other rights.
 func testClusterScoped(r run) {
 	const tenant = "system:serviceaccount:team-1:team-1"
-	// The answer is the last line; that it is no is an error for kubectl.
+	// The answer is the last line; kubectl exits with an error for no.
 	can := func(as, verb, resource string) string {
 		out, _ := kubectl(r.t, r.Cluster, "", "auth", "can-i", verb, resource, "--as="+as)
 		lines := strings.Split(strings.TrimSpace(out), "\n")
@@ -365,15 +364,15 @@ subjects: [{kind: ServiceAccount, name: team-1, namespace: team-1}]
 	}
 }
 
-// governedTeams counts the namespaces of a prefix whose parameters hold.
+// governedTeams returns the number of namespaces with a prefix whose parameters are in force.
 func (r run) governedTeams(prefix string) int {
 	r.t.Helper()
 	return strings.Count(r.kubectl("", "get", "namespaces", "-l", "tenure.dev/parameters", "-o", "name"), "namespace/"+prefix)
 }
 
-// testKilledManager kills the manager while it has 20 namespaces to do, half of which
-// it has to make for Tenants. That half comes when it is stopped already: however fast
-// it is, it has not done everything, and it may be anywhere in the first half.
+// testKilledManager kills the manager while it has to handle 20 namespaces, half of which it
+// has to create for Tenants. This half is applied after the manager has stopped, so that the
+// manager cannot have finished, and may have handled any part of the first half.
 func testKilledManager(r run) {
 	const count = 20
 	var first, second strings.Builder
@@ -416,8 +415,9 @@ func testKilledManager(r run) {
 	}
 }
 
-// testStoppedManager stops the manager: the rules hold, and nothing else is
-// refused. Who uses a shared source keeps what it has, and catches up after.
+// testStoppedManager stops the manager, and checks that the rules stay in force and that
+// nothing else is refused. Consumers of a shared source keep their copy, and get the newest
+// one after the restart.
 func testStoppedManager(r run, common string) {
 	const tenant = "team-4"
 	r.kubectl(sharedSource, "apply", "-f", "-")
@@ -458,7 +458,7 @@ func testStoppedManager(r run, common string) {
 		out, err := kubectl(r.t, r.Cluster, kustomization("new", "admin"), "apply", "-f", "-", dryRun)
 		return err != nil && strings.Contains(out, "tenant new: Kustomization more needs"), out
 	})
-	// What Flux applies of one in vain is tried again in an hour, or when the manager is back.
+	// Flux retries an object without rights after an hour, or when the manager runs again.
 	r.kubectl(fmt.Sprintf(tenantManifests, "unbound"), "apply", "-f", "-")
 	r.until("Kustomization/unbound/app", "to have no rights", func(row flux.Row) bool {
 		return row.Ready == "False" && strings.Contains(row.Message, "is forbidden")

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// newFolder makes a folder with files.
+// newFolder returns a folder with files.
 func newFolder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -28,8 +28,8 @@ func newFolder(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// The fleet of TestNetwork: Flux's system folder and objects that fetch from
-// everything that a folder can be mapped as.
+// The fleet of TestNetwork: Flux's system folder and objects that fetch from every kind of
+// mapped folder.
 var networkFleet = map[string]string{
 	"clusters/test/flux-system/gotk-components.yaml": "# our own are used\n",
 	"clusters/test/flux-system/kustomization.yaml":   "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [gotk-components.yaml, gotk-sync.yaml]\n",
@@ -74,8 +74,8 @@ spec: {interval: 10m, url: "https://git.elsewhere.example/acme/app"}
 `,
 }
 
-// A fleet fetches OCI artifacts, charts from an OCI registry and a repository
-// over SSH, and is told which flag would map what is missing.
+// TestNetwork checks that a fleet fetches OCI artifacts, charts from an OCI registry and a
+// repository over SSH, and that missing addresses are reported with the flag that maps them.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	app := newFolder(t, map[string]string{"app.yaml": configMap("from-oci", "one")})
@@ -159,7 +159,7 @@ webhooks:
 ---
 `
 
-// protect makes a local repository private: only the key reads it.
+// protect makes a local repository private: only the key can read it.
 func protect(t *testing.T, cluster *localcluster.Cluster, url string, key []byte) {
 	t.Helper()
 	signer, err := ssh.ParsePrivateKey(key)
@@ -171,8 +171,8 @@ func protect(t *testing.T, cluster *localcluster.Cluster, url string, key []byte
 	}
 }
 
-// sshSecret is the manifest of the Secret flux-system/ssh, with which Flux reads
-// the local repositories over SSH.
+// sshSecret returns the manifest of the Secret flux-system/ssh, with which Flux reads the
+// local repositories over SSH.
 func sshSecret(t *testing.T, cluster *localcluster.Cluster, key []byte) string {
 	t.Helper()
 	secret, err := json.Marshal(map[string]any{
@@ -236,7 +236,7 @@ spec:
 	})
 }
 
-// mustKey makes a private key, in the form of OpenSSH.
+// mustKey returns a new private key in the format of OpenSSH.
 func mustKey(t *testing.T) []byte {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)

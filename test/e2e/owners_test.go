@@ -15,9 +15,8 @@ metadata: {name: owned}
 spec: {owners: [{kind: User, name: alice}], namespaces: {quota: 3, podSecurity: restricted}}
 `
 
-// testOwnersNamespaces lets an owner make namespaces up to the quota, through the
-// webhook's Service, while the API server is killed once in between, just after
-// Tenants were applied.
+// testOwnersNamespaces lets an owner create namespaces up to the quota, through the webhook's
+// Service. It kills the API server once, just after Tenants were applied.
 func testOwnersNamespaces(r run) {
 	r.kubectl(ownedTenant, "apply", "-f", "-")
 	create := func(name string) (string, error) {
@@ -34,7 +33,8 @@ func testOwnersNamespaces(r run) {
 	if got := r.field("", "namespace/owned-1", ".metadata.labels"); !strings.Contains(got, `"tenure.dev/tenant":"owned"`) || !strings.Contains(got, `"pod-security.kubernetes.io/enforce":"restricted"`) {
 		r.t.Errorf("the namespace was born with %s", got)
 	}
-	// What is refused only after it was decoded has been shown by then.
+	// A refusal after the API server has decoded the patched object would reveal the object's
+	// content.
 	if out, err := kubectl(r.t, r.Cluster, "", "patch", "namespace", "kube-system", "--type=merge", "-p", `{"spec":"x"}`, "--as=alice"); err == nil || !strings.Contains(out, "forbidden") || strings.Contains(out, "uid") {
 		r.t.Errorf("the owner is shown the platform's namespaces: %s", out)
 	}
@@ -60,8 +60,8 @@ func testOwnersNamespaces(r run) {
 	}
 }
 
-// testPoliciesRestarted takes the rules away and puts them back while the API
-// server is killed: in the end they hold, whatever it had done by then.
+// testPoliciesRestarted deletes the rules and restores them while the API server is killed,
+// and checks that they are in force in the end.
 func testPoliciesRestarted(r run) {
 	const bad = "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: bad, namespace: team-6}, spec: {interval: 1h, prune: true, serviceAccountName: admin, sourceRef: {kind: GitRepository, name: app}}}"
 	refused := func() (bool, string) {

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A fleet with pinned images comes up, keeps others out, and gets new ones by a
-// single commit: source-controller ends before its next Pod begins, so nothing
-// that the new Pod needs may have to be fetched by it.
+// TestPinnedFleet checks that a fleet with pinned images starts, refuses other images, and
+// gets new images by a single commit. source-controller stops before its next Pod starts, so
+// the new Pod must not need any object that source-controller would have to fetch.
 func TestPinnedFleet(t *testing.T) {
 	t.Parallel()
 	e := copyExample(t)

@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A cluster that runs is locked down by a change of its fleet, and the lockdown is
-// taken out again, without anybody touching the cluster: Flux must not lose its
-// own rights halfway.
+// TestProfileThereAndBack locks down a running cluster by a change of its fleet, and removes
+// the lockdown again, without direct access to the cluster: Flux must not lose its own rights
+// in between.
 func TestProfileThereAndBack(t *testing.T) {
 	t.Parallel()
 	e := copyExample(t)
@@ -65,7 +65,7 @@ func TestProfileThereAndBack(t *testing.T) {
 		}
 	}
 
-	// In two steps: the manager removes its finalizers, and then it goes.
+	// There are two steps: the manager removes its finalizers, and then Flux deletes it.
 	r.kubectl(leavingTenant, "apply", "-f", "-")
 	r.kubectl("", "wait", "tenants.tenure.dev/leaving", "--for=condition=Ready", atMost)
 	switchTo(t, e, false)
@@ -81,8 +81,8 @@ func TestProfileThereAndBack(t *testing.T) {
 		left := r.kubectl("", "get", "validatingadmissionpolicies,clusterroles", "--selector=app.kubernetes.io/name=tenure", "--output=name")
 		return left == "", left
 	})
-	// Flux takes an object for a failure that went by itself while it was being
-	// pruned, and looks again at the next interval: it is asked to look now.
+	// Flux reports an object that another client deleted during the prune as a failure, and
+	// retries at the next interval. So request a reconcile now.
 	if len(r.settle()) > 0 {
 		root := flux.Ref{Kind: flux.Kustomization, Namespace: "flux-system", Name: "flux-system"}
 		if err := flux.RequestReconcile(t.Context(), kube, root); err != nil {
@@ -103,8 +103,8 @@ metadata: {name: leaving}
 spec: {namespaces: {create: [leaving]}, quotas: [{name: compute, hard: {requests.cpu: "4"}}]}
 `
 
-// checks runs `tenure check` on a cluster until its exit code and what it says are as
-// they should be: some of it is said by the manager, which may have just started.
+// checks runs `tenure check` on a cluster until its exit code and output are as expected: a
+// manager that has just started may not have written its status yet.
 func checks(r run, code int, expression string) {
 	r.t.Helper()
 	re := regexp.MustCompile(expression)
@@ -131,9 +131,9 @@ func switchTo(t *testing.T, e example, tenants bool) {
 	}
 }
 
-// What `tenure install --export` prints makes a bare cluster one with Flux, locked
-// down, when it is applied twice; and once more when nothing is new, as a pipeline
-// does it.
+// TestInstallExport applies the output of `tenure install --export` to a bare cluster, twice,
+// and checks that Flux runs and is locked down. It applies the output once more without a
+// change, as a pipeline does.
 func TestInstallExport(t *testing.T) {
 	t.Parallel()
 	cluster := testcluster.Start(t, localcluster.Options{})
@@ -141,7 +141,7 @@ func TestInstallExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What has just started is complete: who is given a role may use it.
+	// A started cluster has its aggregated roles: an account with the role can use it.
 	view := &rbacv1.ClusterRole{}
 	if err := kube.Get(t.Context(), client.ObjectKey{Name: "view"}, view); err != nil || len(view.Rules) == 0 {
 		t.Errorf("ClusterRole view gives nothing in a cluster that has started: %v", err)

@@ -19,8 +19,8 @@ import (
 // teams are the folders of the example's tenants, by namespace.
 var teams = map[string]string{"apps": "dev-team", "apps-preview": "dev-team-preview", "billing": "billing"}
 
-// unlock takes every control out of the example's files: Flux as it is installed
-// by default, no policies, cluster-admin for everybody, no Pod Security.
+// unlock removes every control from the example's files: Flux's default installation, no
+// policies, cluster-admin for all tenants, no Pod Security.
 func unlock(t *testing.T, e example) {
 	t.Helper()
 	write(t, `# Flux as it comes.
@@ -39,8 +39,8 @@ resources:
 	edit(t, enforce, "", e.bootstrap, "billing.yaml")
 }
 
-// widen gives the tenants' role of the example what it leaves out on purpose, and
-// takes one flag away.
+// widen adds rights to the tenants' role of the example that it lacks on purpose, and removes
+// one flag.
 func widen(t *testing.T, e example) {
 	t.Helper()
 	role := filepath.Join(e.platform, "infrastructure", "policies", "tenant-role.yaml")
@@ -54,16 +54,16 @@ func widen(t *testing.T, e example) {
 	edit(t, "--no-cross-namespace-refs=true", "--no-cross-namespace-refs=false", e.platform, "clusters", "staging", "flux-system", "kustomization.yaml")
 }
 
-// Fleets that lack controls, and the patch that is printed for each: with the
-// patch, all that it is for is stopped. It is applied to the running fleet, which
-// Flux has to change, roles of bindings included.
+// TestPatches attacks fleets that lack controls, applies the printed patch to the running
+// fleet, and checks that the attacks that the patch closes are stopped. Flux has to apply the
+// patch, including changed roles of bindings.
 func TestPatches(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason       string
 		change       func(*testing.T, example)
 		through      []string
-		stays        []string // beside plain, what no patch is for
+		stays        []string // in addition to plain; no patch closes these
 		clusterAdmin bool
 	}{
 		"no lockdown": {
@@ -99,8 +99,8 @@ func TestPatches(t *testing.T) {
 			}
 			r.patch(e, &report)
 			r.patched()
-			// What was tried while a binding was made anew failed once: it is
-			// asked to try now, and not at its next interval.
+			// Objects that were reconciled while a binding was replaced have failed. Request a
+			// reconcile now, before their next interval.
 			for ref := range r.settle() {
 				r.ask(ref)
 			}
@@ -145,7 +145,7 @@ func (r run) patch(e example, report *catalog.Report) {
 	}
 }
 
-// patched waits until Flux has done what the patch says.
+// patched waits until Flux has applied the patch.
 func (r run) patched() {
 	r.t.Helper()
 	testwait.For(r.t, "Flux to apply the patch", patience, func() (bool, string) {
@@ -165,8 +165,8 @@ func (r run) patched() {
 		return strings.Contains(args, "--no-cross-namespace-refs=true") && strings.Contains(args, "--default-service-account=default"), "the flags are " + args
 	})
 	r.kubectl("", "-n", "flux-system", "rollout", "status", "deployment", atMost)
-	// What was tried between the end of a binding and its return has failed,
-	// and would be tried again in a minute.
+	// Objects that were reconciled while a binding was replaced have failed, and would be retried
+	// only in a minute.
 	for object, namespace := range map[string]string{"dev-team": "apps", "preview": "apps", "billing": "billing"} {
 		r.kubectl("", "-n", namespace, "annotate", "--overwrite", "kustomization/"+object, "reconcile.fluxcd.io/requestedAt=patched")
 		r.until("Kustomization/"+namespace+"/"+object, "to be ready with the narrower role", func(row flux.Row) bool { return row.State == flux.Ready })

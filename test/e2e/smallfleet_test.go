@@ -27,7 +27,7 @@ spec: {interval: 1m, retryInterval: 2s, path: ./apps, prune: true, sourceRef: {k
 	system = "clusters/test/flux-system/"
 )
 
-// source is the manifest of a GitRepository.
+// source returns the manifest of a GitRepository.
 func source(name, url string) string {
 	return fmt.Sprintf(`apiVersion: source.toolkit.fluxcd.io/v1
 kind: GitRepository
@@ -36,7 +36,7 @@ spec: {interval: 1m, url: %q, ref: {branch: main}}
 `, name, url)
 }
 
-// configMap is the manifest of a ConfigMap with one value.
+// configMap returns the manifest of a ConfigMap with one value.
 func configMap(name, value string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: default}\ndata: {value: %q}\n", name, value)
 }

@@ -25,15 +25,15 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// delivered is what the new tenants' repositories hold.
+// delivered is the content of the new tenants' repositories.
 const delivered = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: delivered}
 data: {by: the team}
 `
 
-// decryptionKeys are the platform's keys, one for age and one for OpenPGP: the Secrets
-// with the private halves, and what files are encrypted for.
+// decryptionKeys are the platform's keys, one for age and one for OpenPGP: the Secrets with
+// the private keys, and the age recipient and the file with the OpenPGP public key.
 type decryptionKeys struct{ secrets, recipient, publicFile string }
 
 func makeKeys(t *testing.T) decryptionKeys {
@@ -42,8 +42,8 @@ func makeKeys(t *testing.T) decryptionKeys {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not RSA: gpg wants the first prime to be the smaller one (RFC 9580, section
-	// 5.5.5.1), which the library leaves to chance, and fails now and then if it is not.
+	// The key is not RSA: gpg requires the first prime to be the smaller one (RFC 9580, section
+	// 5.5.5.1). The library chooses the order at random, and then gpg fails sometimes.
 	entity, err := openpgp.NewEntity("flux", "", "flux@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA, Curve: packet.Curve25519})
 	if err != nil {
 		t.Fatal(err)
@@ -92,9 +92,9 @@ func (e example) tenure(t *testing.T, stdin string, args ...string) string {
 	return string(out)
 }
 
-// Three tenants come to the example fleet, one in public and two with
-// credentials that are encrypted, one for age and one for OpenPGP, and one of the
-// fleet's goes again.
+// TestTenantComesAndGoes adds three tenants to the example fleet, one with a public repository
+// and two with encrypted credentials, one for age and one for OpenPGP, and deletes one of the
+// fleet's own tenants.
 func TestTenantComesAndGoes(t *testing.T) {
 	t.Parallel()
 	e, keys := copyExample(t), makeKeys(t)
@@ -146,9 +146,9 @@ func TestTenantComesAndGoes(t *testing.T) {
 	t.Run("Goes", func(t *testing.T) { testTenantGoes(r.with(t), e) })
 }
 
-// testTenantRefused adds a tenant whose source a policy refuses, and beside it another
-// one: the refusal shows on the first tenant's Kustomization, holds up no other tenant, and
-// ends with the tenant.
+// testTenantRefused adds a tenant whose source a policy refuses, and another one. It checks
+// that the first tenant's Kustomization shows the refusal, that the refusal blocks no other
+// tenant, and that it ends with the tenant.
 func testTenantRefused(r run, e example) {
 	e.onboard(r.t, "", "lost", "--git-url", "https://git.example.com/others/lost")
 	e.onboard(r.t, "", "late")
@@ -170,9 +170,9 @@ func testTenantRefused(r run, e example) {
 	r.kubectl("", "wait", "--for=delete", "namespace/lost", atMost)
 }
 
-// testTenantGoes deletes a tenant that has a Helm release: after the first
-// commit Flux has taken away all that the tenant delivered, after the second the
-// namespaces are gone, and nothing was given up on the way.
+// testTenantGoes deletes a tenant with a Helm release. It checks that after the first commit
+// Flux has deleted all objects that the tenant delivered, that after the second one the
+// namespaces are deleted, and that Flux gave up no object on the way.
 func testTenantGoes(r run, e example) {
 	e.tenure(r.t, "", "delete", "tenant", "dev-team")
 	testwait.For(r.t, "what dev-team delivered to go", patience, func() (bool, string) {

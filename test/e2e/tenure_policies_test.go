@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
-// tenureProfile allows what the tenants of the example use.
+// tenureProfile allows the sources and accounts that the tenants of the example use.
 const tenureProfile = `apiVersion: tenure.dev/v1alpha1
 kind: TenancyProfile
 metadata: {name: default}
@@ -26,9 +26,8 @@ spec:
       helm: ["https://charts.example.com"]
 `
 
-// ownedTeam makes one of the example's tenants a Tenant, with an owner of each
-// kind: those of one kind have the same rights. Another Tenant has owners and no
-// namespace yet.
+// ownedTeam makes one of the example's tenants a Tenant, with an owner of each kind: owners of
+// one kind have the same rights. Another Tenant has owners and no namespace yet.
 const ownedTeam = `apiVersion: tenure.dev/v1alpha1
 kind: Tenant
 metadata: {name: dev-team}
@@ -42,8 +41,8 @@ metadata: {name: newcomer}
 spec: {owners: [{kind: Group, name: newcomers}], namespaces: {quota: 2}}
 `
 
-// tenureFleet is a copy of the example whose own policies and role give way to
-// Tenure's.
+// tenureFleet returns a copy of the example with Tenure's policies and role in place of its
+// own.
 func tenureFleet(t *testing.T) example {
 	t.Helper()
 	e := copyExample(t)
@@ -78,8 +77,8 @@ func tenureFleet(t *testing.T) example {
 	return e
 }
 
-// With Tenure's policies, role and manager every other attack is stopped, those
-// included that nothing of Flux or Kubernetes stops.
+// TestVerifyTenurePolicies checks that Tenure's policies, role and manager stop every attack
+// that Flux and Kubernetes do not stop.
 func TestVerifyTenurePolicies(t *testing.T) {
 	t.Parallel()
 	e := tenureFleet(t)
@@ -92,8 +91,8 @@ func TestVerifyTenurePolicies(t *testing.T) {
 	if len(through) > 0 {
 		t.Errorf("got through: %q", through)
 	}
-	// What Tenants have to do with was tried as one, and as one without a namespace
-	// what its owners can do at all.
+	// The attacks that concern Tenants were tried as one with namespaces; for a Tenant without a
+	// namespace, the attacks that its owners can try.
 	for tenant, rows := range map[string]string{
 		"dev-team": "I6 I7 I8-proxy I12 I12-proxy I13-proxy I14 I15 I16 I17 I18 I24 A2 A4 A5 A7 A8-proxy W1 W2-proxy",
 		"newcomer": "I7 I12 I16 I17 A2",
@@ -112,7 +111,8 @@ func TestVerifyTenurePolicies(t *testing.T) {
 	t.Run("Ablation", func(t *testing.T) { ablateTenure(r.with(t)) })
 }
 
-// ablateTenure takes Tenure's rules away, with what else stops the same.
+// ablateTenure removes Tenure's rules, together with other controls that stop the same
+// attacks.
 func ablateTenure(r run) {
 	r.t.Helper()
 	opts := attackOptions(r)

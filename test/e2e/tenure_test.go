@@ -19,16 +19,15 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
-// Patience for things that take a second or less on an idle machine, and for a
-// cluster to start. Nobody waits for the end of either: they only keep a test from
-// hanging, on a machine that may be very busy.
+// Timeouts for operations that take a second or less on an idle machine, and for the start of
+// a cluster. They only keep a test from hanging on a very busy machine.
 const (
 	moment  = time.Minute
 	startup = 3 * time.Minute
 )
 
-// home is a TENURE_HOME of a test's own, with a path short enough for sockets.
-// When the test ends nothing may be left of it.
+// home returns a TENURE_HOME for one test, with a path short enough for sockets. At the end of
+// the test it must be gone.
 func home(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tenure-e2e-")
@@ -47,7 +46,7 @@ func home(t *testing.T) string {
 func nothingLeft(t *testing.T, home string) {
 	t.Helper()
 	deadline := time.Now().Add(moment)
-	// Not testwait, whose context has ended when tests clean up.
+	// Do not use testwait: its context has ended when tests clean up.
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -65,8 +64,7 @@ func nothingLeft(t *testing.T, home string) {
 	}
 }
 
-// processes returns the command lines of the processes that have all the words
-// in theirs, by PID.
+// processes returns the command lines that contain all the words, by PID.
 func processes(t *testing.T, words ...string) map[int]string {
 	t.Helper()
 	out, err := exec.Command("ps", "-axww", "-o", "pid=,command=").Output()
@@ -89,7 +87,7 @@ line:
 	return found
 }
 
-// kill ends the one process with the words in its command line by SIGKILL.
+// kill sends SIGKILL to the only process with the words in its command line.
 func kill(t *testing.T, words ...string) {
 	t.Helper()
 	var pid int
@@ -105,7 +103,7 @@ func kill(t *testing.T, words ...string) {
 	}
 }
 
-// output collects what a program writes.
+// output collects the output of a program.
 type output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -143,7 +141,7 @@ func command(t *testing.T, home string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// tenure starts tenure. It is interrupted when the test ends before it.
+// tenure starts tenure. The program is interrupted if the test ends first.
 func tenure(t *testing.T, home string, args ...string) *session {
 	t.Helper()
 	return launch(t, command(t, home, args...))
@@ -225,8 +223,7 @@ func (r *session) exits(code int, patience time.Duration) {
 	}
 }
 
-// fails waits for an end with exit code 1 and looks for all the words in what
-// was said.
+// fails waits for exit code 1 and checks that the output has all the words.
 func (r *session) fails(reason string, patience time.Duration, words ...string) {
 	r.t.Helper()
 	r.exits(1, patience)

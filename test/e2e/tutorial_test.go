@@ -17,8 +17,8 @@ import (
 // to have, in this order.
 type pasted struct{ commands, output string }
 
-// TestTutorial pastes docs/tutorial.md into a shell: the blocks marked sh are run, the
-// blocks marked text are what the commands before them say.
+// TestTutorial pastes docs/tutorial.md into a shell: it runs the blocks marked sh, and
+// compares the output with the blocks marked text.
 func TestTutorial(t *testing.T) {
 	t.Parallel()
 	bin, err := testcluster.BinDir()
@@ -89,8 +89,8 @@ func blocksOf(page string) []pasted {
 	return blocks
 }
 
-// patternOf is a line as a page shows it: an ellipsis stands for anything in the line,
-// a space for several.
+// patternOf returns a pattern for a line of a page: an ellipsis matches any text in the line,
+// a space matches several.
 func patternOf(line string) *regexp.Regexp {
 	words := strings.Fields(line)
 	for i, w := range words {

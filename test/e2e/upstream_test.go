@@ -19,9 +19,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// shell runs a command line of tenure the way a user does, at the repository's
-// root with bin in PATH, and returns what it prints and its exit code. What has not
-// ended after the limit is killed.
+// shell runs a command line of tenure like a user, in the repository's root with bin in PATH,
+// and returns its output and exit code. It kills the command after the limit.
 func shell(t *testing.T, home string, limit time.Duration, line string) (string, int) {
 	t.Helper()
 	root, err := testcluster.Repository()
@@ -41,7 +40,7 @@ func shell(t *testing.T, home string, limit time.Duration, line string) (string,
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// shortDir is a temporary folder whose path is short enough for sockets.
+// shortDir returns a temporary folder with a path short enough for sockets.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tenure-e2e-")
@@ -52,8 +51,8 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// expectGone checks that nothing runs with the state folder and that it has
-// been removed.
+// expectGone checks that no process uses the state folder and that the folder has been
+// removed.
 func expectGone(t *testing.T, home string) {
 	t.Helper()
 	testwait.For(t, "every process of the cluster to be gone", moment, func() (bool, string) {
@@ -74,8 +73,9 @@ func expectGone(t *testing.T, home string) {
 	}
 }
 
-// An old fleet with the command line of the documentation: the platform part works,
-// and the tenant's says truthfully what is wrong with it on a Flux of today.
+// TestMultiTenancyUnchanged runs an old fleet with the command line of the documentation. It
+// checks that the platform's part works, and that the tenant's part reports why it fails with
+// the current Flux.
 func TestMultiTenancyUnchanged(t *testing.T) {
 	t.Parallel()
 	fluxAged.each(t, testMultiTenancyUnchanged)
@@ -153,7 +153,7 @@ func testMultiTenancyConverted(t *testing.T, f foreign) {
 	}
 }
 
-// podinfoCharts is a folder with a chart in the place of podinfo's.
+// podinfoCharts returns a folder with a chart that replaces podinfo's.
 func podinfoCharts(t *testing.T) string {
 	t.Helper()
 	charts := t.TempDir()
@@ -223,8 +223,7 @@ spec:
   versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 `
 
-// capsuleCharts is a folder with charts that bring those kinds and nothing that
-// acts on them.
+// capsuleCharts returns a folder with charts that have Capsule's kinds and no controller.
 func capsuleCharts(t *testing.T) string {
 	t.Helper()
 	charts := t.TempDir()
@@ -233,9 +232,9 @@ func capsuleCharts(t *testing.T) string {
 	return charts
 }
 
-// The converted Capsule fleet, with charts that bring Capsule's kinds and
-// nothing that acts on them: the platform's part becomes ready, and the tenant
-// waits for the kubeconfig that Capsule's addon would have made.
+// TestCapsuleConverted runs the converted Capsule fleet, with charts that have Capsule's kinds
+// and no controller. It checks that the platform's part becomes ready, and that the tenant
+// waits for the kubeconfig that Capsule's addon would create.
 func TestCapsuleConverted(t *testing.T) {
 	t.Parallel()
 	capsuleShape.each(t, testCapsuleConverted)

@@ -64,7 +64,8 @@ func attacking(t *testing.T, home, bin string, reports ...string) *session {
 	return r
 }
 
-// What was found until Ctrl-C is reported, as what it is, in every form.
+// TestVerifyInterrupted checks that after Ctrl-C the text and JSON reports give no verdict,
+// and count no aborted attack as not proven.
 func TestVerifyInterrupted(t *testing.T) {
 	t.Parallel()
 	bin, err := testcluster.BinDir()
@@ -103,8 +104,8 @@ func TestVerifyInterrupted(t *testing.T) {
 	}
 }
 
-// A control plane that cannot be kept alive ends the run, and nothing that came
-// of it counts.
+// TestVerifyWithoutControlPlane checks that a control plane that keeps crashing ends the run,
+// and that no result of the run counts.
 func TestVerifyWithoutControlPlane(t *testing.T) {
 	t.Parallel()
 	bin := otherBin(t, "tenure-cluster")

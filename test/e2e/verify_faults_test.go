@@ -10,14 +10,14 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/fleetgen"
 )
 
-// narrowTenant is a tenant that all that is tried here is stopped for, except for
-// what plain Flux stops nowhere.
+// narrowTenant returns a tenant for which all tried attacks are stopped, except the attacks
+// that plain Flux never stops.
 func narrowTenant(name string) fleetgen.Tenant {
 	return fleetgen.Tenant{Name: name, Label: true, Rules: fleetgen.NarrowRules}
 }
 
-// What is wrong with the input ends in exit code 2, says what it is, and leaves
-// nothing; see tenureVerify.
+// TestVerifyBadInput checks that invalid input leads to exit code 2 and an explanation, and
+// leaves nothing behind; see tenureVerify.
 func TestVerifyBadInput(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -56,9 +56,9 @@ func TestVerifyBadInput(t *testing.T) {
 	}
 }
 
-// A part of the platform that does not parse, one that waits for ever, and a
-// repository of some 40 MB: the tenants are judged, and what is not ready is
-// listed, once each.
+// TestVerifyBrokenFleet runs a fleet with a platform part that does not parse, another that never
+// becomes ready, and a repository of some 40 MB. It checks that the tenants are judged, and
+// that each object that is not ready is listed once.
 func TestVerifyBrokenFleet(t *testing.T) {
 	t.Parallel()
 	huge := narrowTenant("huge")

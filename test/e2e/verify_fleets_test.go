@@ -15,12 +15,12 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// update writes the golden reports anew:
-// go test ./test/e2e -run TestVerifyPublicFleets -update.
+// update makes the tests rewrite the golden reports: go test ./test/e2e -run
+// TestVerifyPublicFleets -update.
 var update = flag.Bool("update", false, "write the golden reports anew")
 
-// finding is what a golden report keeps of an attack: what does not change with
-// words, times and addresses.
+// finding is the part of an attack's result in a golden report: the fields that do not depend
+// on wording, times and addresses.
 type finding struct {
 	ID      string `json:"id"`
 	Via     string `json:"via"`
@@ -30,7 +30,7 @@ type finding struct {
 	Control string `json:"control,omitempty"`
 }
 
-// verified is what tests read of a report.
+// verified is the part of a report that tests read.
 type verified struct {
 	Path     string `json:"path"`
 	Verdict  string `json:"verdict"`
@@ -61,12 +61,12 @@ type verified struct {
 	Clusters []verified `json:"clusters"`
 }
 
-// verifyLimit is how long a whole `tenure verify` may take: a start, a fleet that
-// settles, and every attack, beside other tests.
+// verifyLimit is the maximum duration of a `tenure verify`: a start, a fleet that settles, and
+// every attack, beside other tests.
 const verifyLimit = 10 * time.Minute
 
-// tenureVerify runs the command with arguments as a shell reads them, and returns
-// its report, its exit code, and what it said beside. Nothing may be left of it.
+// tenureVerify runs the command with arguments in shell syntax, and returns its report, its
+// exit code, and its error output. It checks that the command leaves nothing behind.
 func tenureVerify(t *testing.T, args string) (verified, int, string) {
 	t.Helper()
 	h := home(t)
@@ -92,7 +92,7 @@ func tenureVerify(t *testing.T, args string) (verified, int, string) {
 	return report, code, string(errors)
 }
 
-// reduced is the golden form of a report, a line for each attack.
+// reduced returns the golden form of a report, a line for each attack.
 func (v verified) reduced(t *testing.T) string {
 	t.Helper()
 	var all []finding

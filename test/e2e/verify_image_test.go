@@ -53,8 +53,8 @@ patches:
         value: --no-cross-namespace-refs=true
 `
 
-// imageAccess grants the tenant access to every ImageRepository: it takes the
-// control away that those have of themselves.
+// imageAccess grants all tenants access to every ImageRepository, which removes the control
+// that ImageRepositories have themselves.
 const imageAccess = `apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
 metadata: {name: open}
@@ -76,8 +76,8 @@ metadata: {name: open}
 spec: {policyName: open}
 `
 
-// Image automation is attacked where it is installed: with the flags, without
-// them, and without what an ImageRepository says about its users.
+// TestVerifyImageAutomation attacks image automation where it is installed: with the flags,
+// without them, and without the access rules in the ImageRepositories.
 func TestVerifyImageAutomation(t *testing.T) {
 	t.Parallel()
 	const locked = "flag --no-cross-namespace-refs"

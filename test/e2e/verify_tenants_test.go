@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/fleetgen"
 )
 
-// flags are the arguments that run a generated fleet.
+// flags returns the arguments that run a generated fleet.
 func flags(f fleetgen.Fleet) string {
 	line := "--fleet " + f.Dir + " --path " + fleetgen.Path
 	for _, m := range f.Maps {
@@ -30,8 +30,8 @@ func generate(t *testing.T, platform fleetgen.Platform, tenants ...fleetgen.Tena
 	return fleet
 }
 
-// outcomes are the keys of a tenant's attacks by how they ended, with what is
-// said about those that are not proven.
+// outcomes returns the keys of a tenant's attacks by outcome, and the reasons of those that
+// are not proven.
 func (v verified) outcomes(tenant string) (byOutcome map[string][]string, reasons []string) {
 	byOutcome = map[string][]string{}
 	for _, a := range v.Attacks {
@@ -46,8 +46,9 @@ func (v verified) outcomes(tenant string) (byOutcome map[string][]string, reason
 	return byOutcome, reasons
 }
 
-// Tenants that are onboarded in unusual ways, or badly, all in one fleet: each is
-// judged as far as that is possible, and none of them keeps another from it.
+// TestVerifyOddTenants runs one fleet with tenants that are onboarded in unusual or wrong
+// ways. It checks that each tenant is judged as far as possible, and that no tenant prevents
+// the verdict on another.
 func TestVerifyOddTenants(t *testing.T) {
 	t.Parallel()
 	const narrow = fleetgen.NarrowRules
@@ -70,9 +71,9 @@ func TestVerifyOddTenants(t *testing.T) {
 	}
 	for tenant, tc := range map[string]struct {
 		reason    string
-		through   []string // some of what gets through
-		stopped   []string // some of what is stopped
-		notProven string   // what is said of all that is not proven; "" for nothing
+		through   []string // some of the attacks that get through
+		stopped   []string // some of the attacks that are stopped
+		notProven string   // reason of all attacks that are not proven; "" for none
 	}{
 		"admin":      {reason: "cluster-admin in a RoleBinding", through: []string{"I8-api", "S3-api", "W3-api"}, stopped: []string{"I4-git", "I5-git", "W2-api"}},
 		"unlabelled": {reason: "found by its Flux objects", stopped: []string{"I4-api", "I8-api", "I11-git", "S1-api"}},
@@ -116,10 +117,10 @@ func TestVerifyOddTenants(t *testing.T) {
 	}
 }
 
-// Two clusters of one repository, of which one lacks the lockdown: each is judged
-// by itself, and the worse one counts. Without the lockdown, what a tenant's
-// Kustomization without an account delivers is applied with the rights of the
-// controller, although the tenant may do nothing itself.
+// TestVerifySeveralClusters runs two clusters of one repository, one of them without the
+// lockdown. It checks that each is judged by itself, and that the worse verdict counts.
+// Without the lockdown, a tenant's Kustomization without an account is applied with the rights
+// of the controller, although the tenant itself has no rights.
 func TestVerifySeveralClusters(t *testing.T) {
 	t.Parallel()
 	nobody := fleetgen.Tenant{Name: "nobody", Label: true, NoAccount: true}
@@ -174,7 +175,7 @@ func TestVerifyNoTenants(t *testing.T) {
 	}
 }
 
-// delivery is the manifest of a Kustomization in a namespace, with an account if it is
+// delivery returns the manifest of a Kustomization in a namespace, with an account if it is
 // not empty.
 func delivery(namespace, path, source, account string) string {
 	sourceNamespace, name, _ := strings.Cut(source, "/")
@@ -193,7 +194,7 @@ spec: {interval: 1m, retryInterval: 2s, path: ./%[2]s, prune: true, targetNamesp
 `, namespace, path, sourceNamespace, name, account)
 }
 
-// bound is the manifest of an account with a role: everywhere, or in its namespace.
+// bound returns the manifest of an account with a role, in all namespaces or in its own.
 func bound(namespace, name, role string, everywhere bool) string {
 	kind, place := "RoleBinding", ", namespace: "+namespace
 	if everywhere {
@@ -212,10 +213,10 @@ subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
 `, namespace, name, kind, place, role)
 }
 
-// Who is a tenant is told from what Flux delivers, where no label says it: not the
-// platform's own applications, nor a platform team with cluster-admin, but teams that share
-// one repository in another namespace, through which they attack. A file in the fleet says
-// what cannot be told.
+// TestVerifyTellsTenantsApart checks that tenants without labels are found by the objects that
+// Flux delivers. The platform's own applications and a platform team with cluster-admin are no
+// tenants; teams are tenants that share one repository in another namespace, and they attack
+// through it. A file in the fleet decides the cases that cannot be detected.
 func TestVerifyTellsTenantsApart(t *testing.T) {
 	t.Parallel()
 	dir, _ := newFleet(t, map[string]string{
@@ -259,9 +260,9 @@ func TestVerifyTellsTenantsApart(t *testing.T) {
 	}
 }
 
-// Rights that did not come prove nothing: where the platform's Kustomization that binds the
-// tenants' accounts does not apply, refusals by RBAC are not proven, and the report says
-// that there may be more tenants.
+// TestVerifyWithoutRights checks that missing rights prove nothing: if the platform's
+// Kustomization with the tenants' bindings is not applied, refusals by RBAC are not proven,
+// and the report says that there may be more tenants.
 func TestVerifyWithoutRights(t *testing.T) {
 	t.Parallel()
 	dir, _ := newFleet(t, map[string]string{

@@ -17,22 +17,22 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
-// plain are the attacks that get through on plain Flux with its official
-// lockdown, because nothing of Flux or Kubernetes stops them.
+// plain are the attacks that get through on plain Flux with its official lockdown, because
+// neither Flux nor Kubernetes stops them.
 var plain = []string{
 	"A1-api", "A3-api",
 	"A4-api", // no policy on finalizers
-	// A tenant may change accounts, and the platform's is where its own are.
+	// A tenant may change service accounts, and the platform's are in the same namespace.
 	"A5-api-ServiceAccount",
 	// Pods may run as any account of their namespace.
 	"I9-api",
-	// A tenant may change Kustomizations and sources, and the platform's are
-	// where its own are.
+	// A tenant may change Kustomizations and sources, and the platform's are in the same
+	// namespace.
 	"I10-api",
-	// The example's policies say where sources are, and nothing about
-	// providers; its controllers have no identity per object.
+	// The example's policies restrict the addresses of sources and not the providers; its
+	// controllers have no identity per object.
 	"I19-api", "I19-api-Kustomization",
-	// Nothing tells the account of a delegated sync from the platform's.
+	// No field distinguishes the account of a delegated sync from the platform's.
 	"I23-api",
 	"N3-api", // no policy on the types of Receivers
 	"N4-api", // no policy on the addresses of Providers
@@ -44,7 +44,7 @@ var plain = []string{
 	"W4-api", "W5-api", "W6-api", "W7-api", "W10-api",
 }
 
-// foreignDependencies refuse what no flag of Flux does.
+// foreignDependencies are policies against attacks that no flag of Flux stops.
 const foreignDependencies = `apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: foreign-dependencies}
@@ -94,10 +94,10 @@ func sharedKey(t *testing.T, e example) {
 	write(t, strings.Replace(secret, "namespace: billing\n", "namespace: flux-system\n", 1), e.bootstrap, "platform.yaml")
 }
 
-// all is what attacks could leave behind.
+// all are the kinds of objects that attacks could leave behind.
 const all = "kustomizations,helmreleases,helmcharts,gitrepositories,configmaps,secrets,serviceaccounts,namespaces,roles,rolebindings,pods"
 
-// attackOptions are those of the command.
+// attackOptions returns the options that the command uses.
 func attackOptions(r run) catalog.Options {
 	return catalog.Options{
 		Config: r.REST, Git: r.Git, Network: r.Network, Platform: r.Fleet.Sync.Namespace,
@@ -105,9 +105,9 @@ func attackOptions(r run) catalog.Options {
 	}
 }
 
-// verify attacks a running fleet and returns which attacks got through, and that
-// every other one was stopped. The platform's namespaces are those that it finds, and those
-// that are named as for the flag --platform.
+// verify attacks a running fleet and returns the attacks that got through, and the report. It
+// checks that every other attack was stopped. The platform's namespaces are those that it
+// discovers, and those that are named as for the flag --platform.
 func verify(r run, platform ...string) (through []string, report catalog.Report) {
 	r.t.Helper()
 	options := attackOptions(r)
@@ -153,7 +153,7 @@ func expectSample(t *testing.T, report catalog.Report) {
 		}
 		return strings.Join(strings.Fields(string(content)), " ")
 	}
-	repeated := 0 // what got through for one of a shape is reported for all
+	repeated := 0 // an attack that got through as one tenant is reported for all tenants of its shape
 	for _, r := range report.Results {
 		for _, like := range report.Like {
 			if r.Attack.Deep && r.Finding.Outcome == catalog.GotThrough && r.Tenant == like {
@@ -186,8 +186,8 @@ func expectSample(t *testing.T, report catalog.Report) {
 	}
 }
 
-// repeat repeats twenty attacks, chosen at random, by the commands that the report gives
-// for people, and expects the same answers of the API server.
+// repeat runs the commands of twenty attacks, chosen at random, that the report gives for
+// repetition, and checks that the API server answers the same.
 func repeat(r run, report catalog.Report) {
 	r.t.Helper()
 	var all []catalog.Result
@@ -215,7 +215,7 @@ func repeat(r run, report catalog.Report) {
 	}
 }
 
-// atMostRepeat is how long a command of a report may take.
+// atMostRepeat is the timeout of a command of a report.
 const atMostRepeat = 30 * time.Second
 
 // The example fleet as its files say. TestAblation takes its controls away, and

@@ -56,8 +56,8 @@ func TestWalk(t *testing.T) {
 	})
 }
 
-// leave ends the cluster that a script leaves when it fails, and says why its
-// controllers did not run.
+// leave stops the cluster that a failed script leaves, and prints why its controllers did not
+// run.
 func leave(t *testing.T, env *testscript.Env, bin, tenureHome string) {
 	t.Helper()
 	kubeconfig := filepath.Join(tenureHome, "default", "kubeconfig")
@@ -71,9 +71,9 @@ func leave(t *testing.T, env *testscript.Env, bin, tenureHome string) {
 	_ = command(t, tenureHome, "down").Run()
 }
 
-// stopped is the command `stopped REPORT ROW...` of scripts: in verify's report,
-// every attack of each of the rows was stopped, for each tenant or for the one that
-// has the same rights and was attacked in full.
+// stopped implements the command `stopped REPORT ROW...` of scripts: it checks in verify's
+// report that every attack of each of the rows was stopped, for each tenant or for the tenant
+// with the same rights that was attacked in full.
 func stopped(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: stopped REPORT ROW...")
