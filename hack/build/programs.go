@@ -123,8 +123,8 @@ func stampFlags(version, repository string) (string, error) {
 	return flags, nil
 }
 
-// release matches a version without a pre-release or build suffix; others are
-// no Kubernetes release, and a server that claimed to be one would be lying.
+// release matches a version without a pre-release or build suffix. A server with another
+// version would report a version that is not a Kubernetes release.
 var release = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 
 // requirement returns the version at which a go.mod requires a module.

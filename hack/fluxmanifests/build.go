@@ -31,8 +31,8 @@ func build(root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(tmp)
-	// macOS's temporary folder is a symbolic link, which kustomize resolves
-	// and then finds outside of the root it was given.
+	// The temporary folder of macOS is a symbolic link. kustomize would resolve it and find files
+	// outside of its root.
 	if tmp, err = filepath.EvalSymlinks(tmp); err != nil {
 		return nil, err
 	}

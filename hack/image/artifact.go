@@ -47,7 +47,7 @@ type bundle struct {
 	documents []document
 	// artifacts are the referrers of the index.
 	artifacts []v1.Image
-	// simple is the signature as cosign 2 looks for it, or nil without a key.
+	// simple is the signature in the format of cosign 2, or nil without a key.
 	simple v1.Image
 }
 

@@ -289,7 +289,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// A program that is too large is refused.
+// TestTooLarge checks that a program that is too large is refused.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	b := &built{platforms: []platform{{arch: "amd64", size: maxSize}, {arch: "arm64", size: maxSize + 1}}}

@@ -21,7 +21,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/images"
 )
 
-// guard lets requests with the user's credentials through.
+// guard rejects requests without the user's credentials.
 func (h *host) guard(user, password string) {
 	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 	f := func(w http.ResponseWriter, r *http.Request) bool {

@@ -185,7 +185,7 @@ func packageURL(locator string) spdxReference {
 
 var upper = regexp.MustCompile(`[A-Z]`)
 
-// escapePath writes a path as the module proxy wants it: https://go.dev/ref/mod#module-proxy.
+// escapePath escapes a path for the module proxy: https://go.dev/ref/mod#module-proxy.
 func escapePath(path string) string {
 	return upper.ReplaceAllStringFunc(path, func(c string) string { return "!" + strings.ToLower(c) })
 }

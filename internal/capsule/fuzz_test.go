@@ -30,7 +30,7 @@ func FuzzTranslate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, protected string) {
 		tenant := &v1beta2.Tenant{}
 		if json.Unmarshal(text, tenant) != nil {
-			return // no API server lets it in
+			return // the API server would reject it
 		}
 		configuration := &v1beta2.CapsuleConfiguration{}
 		configuration.Spec.ProtectedNamespaceRegex = protected

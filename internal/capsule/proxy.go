@@ -189,7 +189,7 @@ func (t *translation) proxySettings() {
 	for _, name := range kinds {
 		kind, known := proxyKinds[name]
 		if !known {
-			continue // no API server lets it in
+			continue // the API server rejects such kinds
 		}
 		if len(subjects[name]) > maxSubjects {
 			t.note(Refused, "spec.owners", "%d of them have proxySettings for %s, and at most %d can be kept", len(subjects[name]), name, maxSubjects)

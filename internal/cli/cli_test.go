@@ -20,9 +20,9 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScripts runs testdata/*.txtar: each is a session with the command, with
-// the output and the errors that a user sees. They have the command's real tree,
-// but none of the programs beside it: no cluster ever starts.
+// TestScripts runs testdata/*.txtar: each is a session with the command, with the output and
+// the errors that a user sees. The scripts use the real command tree, but none of the other
+// programs: no cluster starts.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -37,7 +37,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// endsWith runs the command with arguments and wants an exit code: endswith CODE ARG….
+// endsWith runs the command with arguments and checks its exit code: endswith CODE ARG….
 func endsWith(ts *testscript.TestScript, _ bool, args []string) {
 	err := ts.Exec("tenure", args[1:]...)
 	code := 0

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Options say how a group is watched.
+// Options configure a group.
 type Options struct {
 	// Reaper is the command line that ends in a call of [RunReaper]. The
 	// folders of Remove are appended to it as arguments.

@@ -27,8 +27,7 @@ type Spec struct {
 	StopTimeout time.Duration
 }
 
-// DefaultStopTimeout is the time between SIGTERM and SIGKILL unless a Spec
-// says otherwise.
+// DefaultStopTimeout is the time between SIGTERM and SIGKILL unless a Spec sets another.
 const DefaultStopTimeout = 10 * time.Second
 
 // Process is a started child.

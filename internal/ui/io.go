@@ -69,10 +69,10 @@ const (
 	Green  Colour = "\x1b[32m" // good
 	Red    Colour = "\x1b[31m" // failed
 	Yellow Colour = "\x1b[33m" // not known yet
-	Faint  Colour = "\x1b[2m"  // beside the point
+	Faint  Colour = "\x1b[2m"  // unimportant
 )
 
-// Paint puts text in a colour if the screen has any.
+// Paint colours text if the screen has colour.
 func (s *Screen) Paint(colour Colour, text string) string {
 	if !s.Colour || colour == Plain || text == "" {
 		return text

@@ -66,7 +66,7 @@ func (r Row) Through() []string {
 
 // Exclusion is the reason why an attack is in no row.
 type Exclusion struct {
-	// Reason says it.
+	// Reason is the reason as text.
 	Reason string
 	// Through is set for an attack that always gets through.
 	Through bool
@@ -78,7 +78,7 @@ type Measured struct {
 	// Tried are the keys of the attacks that were tried; Through are the keys of the attacks that
 	// got through and are not excluded. Both are sorted.
 	Tried, Through []string
-	// Faults say where an attack was not proven, or a missing layer not named.
+	// Faults describe attacks that were not proven, and missing layers that were not named.
 	Faults []string
 	// Took is the duration of the row, including removal and restoration.
 	Took time.Duration
@@ -89,7 +89,7 @@ type Options struct {
 	// Attack selects the cluster and the tenant to attack as. Tenant must be set; Only and
 	// Progress are not used.
 	Attack catalog.Options
-	// Rows are the controls; nil takes all of them.
+	// Rows are the rows to run; nil means all.
 	Rows []Row
 	// Excluded are the attacks without a row; nil means [Excluded].
 	Excluded map[string]Exclusion

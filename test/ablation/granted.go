@@ -22,7 +22,7 @@ func takenBack() Control {
 		Name: "the manager, which takes the artifact away when the grant ends",
 		Away: "the API server takes the label off by which the manager knows its copies, so that it leaves them alone; the rule about its own requests is away, too",
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
-			// The rule lets the manager write no copy that lacks its label.
+			// The rule does not let the manager write a copy without its label.
 			enforce, err := rule("manager").remove(ctx, t)
 			if err != nil {
 				return enforce, err
@@ -39,7 +39,7 @@ func takenBack() Control {
 	}
 }
 
-// disowning takes the manager's label off all ExternalArtifacts that are made.
+// disowning returns a policy that removes the manager's label from all new ExternalArtifacts.
 func disowning() (*admissionv1.MutatingAdmissionPolicy, *admissionv1.MutatingAdmissionPolicyBinding) {
 	meta := metav1.ObjectMeta{Name: sentinel + "-disowning"}
 	fail := admissionv1.Fail

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Mutant is a fleet with one control taken away or weakened.
+// Mutant is a fleet with one control removed or weakened.
 type Mutant struct {
 	Control Control
 	// Effect is the change.

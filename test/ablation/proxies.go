@@ -29,7 +29,7 @@ import (
 // proxy with an admin's rights runs in front of it. It handles the requests for one control
 // like a proxy without this control, and passes all other requests on unchanged.
 
-// naive is the proxy that stands before the fleet's.
+// naive is the proxy in front of the fleet's proxy.
 type naive struct {
 	admin  client.Client
 	api    http.Handler // passes on to the API server with an admin's rights

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// target is the cluster from which controls are taken away.
+// target is the cluster whose controls are removed.
 type target struct {
 	opts   Options
 	admin  client.WithWatch

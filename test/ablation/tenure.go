@@ -98,8 +98,8 @@ func TenureRows() []Row {
 // onManagedObjects are the attacks on the platform's objects in the tenant's namespaces.
 var onManagedObjects = []string{"A5-api", "A5-api-ServiceAccount", "I10-api", "I23-api", "W1-api"}
 
-// onManaged returns a row for an attack on an object that the manager made, which the rule
-// about these objects stops as well.
+// onManaged returns a row for an attack on an object of the manager, which the rule about
+// these objects stops as well.
 func onManaged(row Row) Row {
 	row.Controls = append(row.Controls, rule("managed"))
 	row.Also = append(row.Also, onManagedObjects...)

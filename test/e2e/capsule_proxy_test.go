@@ -338,8 +338,8 @@ func (p proxied) testRights() {
 	}
 }
 
-// testOtherNamespaces: the Secret in another namespace of the tenant serves Flux's
-// Kustomizations there, as the account there and for that namespace alone.
+// testOtherNamespaces checks that the Secret in another namespace of the tenant works for
+// Flux's Kustomizations there, as the account of that namespace and only for that namespace.
 func (p proxied) testOtherNamespaces() {
 	apply := func(target string) {
 		if out, err := p.as(fmt.Sprintf(capsuleOwnSync, p.fleet.url, target), "apply", "-f", "-"); err != nil {

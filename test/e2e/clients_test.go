@@ -103,7 +103,7 @@ func (p proxied) runs(program string, args ...string) string {
 	return out
 }
 
-// refused runs a program that must not work, and has to say why.
+// refused runs a program that must fail, with the given reason in its output.
 func (p proxied) refused(why, program string, args ...string) {
 	p.t.Helper()
 	out, errs, err := p.program(program, args...)

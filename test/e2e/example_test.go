@@ -92,7 +92,7 @@ func TestExampleFleet(t *testing.T) {
 	expectNothing(t, "everything is ready again after the changes", r.settle())
 }
 
-// testLockdown looks at the controllers' Pods and at their processes.
+// testLockdown checks the controllers' Pods and processes.
 func testLockdown(r run) {
 	noCross, account := "--no-cross-namespace-refs=true", "--default-service-account=default"
 	for controller, flags := range map[string][]string{
@@ -116,8 +116,8 @@ func testLockdown(r run) {
 	}
 }
 
-// applied waits for the effect of a change that has just been made and logs how
-// long that took. The bound is generous: the aim of two seconds is a benchmark's.
+// applied waits for the effect of a recent change and logs the duration. The bound is
+// generous: a benchmark measures the goal of two seconds.
 func (r run) applied(what string, bound time.Duration, done func() bool) {
 	r.t.Helper()
 	began := time.Now()

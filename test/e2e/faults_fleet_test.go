@@ -77,7 +77,7 @@ func TestFaultsOfARunningFleet(t *testing.T) {
 	writeFiles(t, fleet, map[string]string{"apps/kustomization.yaml": "resources: [state.yaml]\n"})
 	at = r.says(at, `Kustomization/flux-system/apps +True +[Aa]pplied`, moment)
 
-	// A mapped folder that vanishes is reported, and taken up again.
+	// A missing mapped folder is reported, and used again once it returns.
 	if err := os.Rename(team, team+".away"); err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func (a access) must(t *testing.T, args ...string) {
 	}
 }
 
-// rolledOut waits until a workload is as its object says.
+// rolledOut waits until a workload matches its spec.
 func (a access) rolledOut(t *testing.T, workload string) {
 	t.Helper()
 	testwait.For(t, workload+" to be rolled out", startup, func() (bool, string) {
@@ -222,7 +222,7 @@ func TestCrashingComponents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A program that can be made to fail later.
+	// A program that can fail later.
 	broken := filepath.Join(bin, "broken")
 	script := fmt.Sprintf("#!/bin/sh\nif [ $1 = etcd ] && [ -e %s ]; then echo my last words; exit 3; fi\nexec %s \"$@\"\n", broken, filepath.Join(built, "tenure-cluster"))
 	testprogram.Write(t, filepath.Join(bin, "tenure-cluster"), []byte(script))

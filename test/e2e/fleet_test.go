@@ -140,7 +140,7 @@ func (r run) row(ref string) (flux.Row, bool) {
 	return flux.Row{}, false
 }
 
-// until waits until an object is as wanted.
+// until waits until ok accepts the state of an object.
 func (r run) until(ref, reason string, ok func(flux.Row) bool) flux.Row {
 	r.t.Helper()
 	var row flux.Row

@@ -36,7 +36,7 @@ spec:
   dependsOn: [{name: tenure}]
   sourceRef: {kind: GitRepository, name: flux-system}
 `
-	// A failed first attempt would be tried again in an hour only.
+	// Flux would retry a failed first attempt only after an hour.
 	tenantManifests = `apiVersion: v1
 kind: Namespace
 metadata: {name: %[1]s, labels: {tenure.dev/tenant: %[1]s}}

@@ -188,8 +188,8 @@ func sshSecret(t *testing.T, cluster *localcluster.Cluster, key []byte) string {
 	return string(secret) + "\n"
 }
 
-// The API server reaches Services by their names: one with a process behind it,
-// which does not speak TLS, and one of a simulated Pod.
+// testEgress checks that the API server reaches Services by their names: one with a process
+// behind it, which does not speak TLS, and one with a simulated Pod.
 func testEgress(t *testing.T, cluster *localcluster.Cluster) {
 	mustKubectl(t, cluster, fmt.Sprintf(webhooks, "real", "flux-system", "source-controller", 80)+
 		fmt.Sprintf(webhooks, "simulated", "default", "hook", 443)+

@@ -25,7 +25,7 @@ kind: GitRepository
 metadata: {name: large, namespace: divided-to}
 spec: {interval: 1h, url: "https://git.example.com/acme/large", ref: {branch: main}}
 `
-	// A failed first attempt would be tried again in an hour only.
+	// Flux would retry a failed first attempt only after an hour.
 	dividedSync = `apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
 metadata: {name: large, namespace: divided-to}

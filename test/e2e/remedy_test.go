@@ -117,7 +117,7 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// patch applies the patch for a report, as a user would.
+// patch applies the patch of a report, like a user.
 func (r run) patch(e example, report *catalog.Report) {
 	r.t.Helper()
 	patch, err := autofix.Annotate(report, r.Fleet)

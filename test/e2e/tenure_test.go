@@ -180,8 +180,8 @@ func (r *session) signal(s syscall.Signal) {
 	}
 }
 
-// says waits until the output, from an offset on, matches the expression, and
-// returns the offset behind the match.
+// says waits until the output after an offset matches the expression, and returns the offset
+// after the match.
 func (r *session) says(from int, expression string, patience time.Duration) int {
 	r.t.Helper()
 	re := regexp.MustCompile(expression)

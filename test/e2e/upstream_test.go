@@ -134,7 +134,8 @@ func testMultiTenancyUnchanged(t *testing.T, f foreign) {
 	expectGone(t, home)
 }
 
-// The same fleet with API versions that Flux serves becomes ready altogether.
+// TestMultiTenancyConverted checks that the same fleet with API versions that Flux serves
+// becomes ready.
 func TestMultiTenancyConverted(t *testing.T) {
 	t.Parallel()
 	fluxShape.each(t, testMultiTenancyConverted)
@@ -177,7 +178,8 @@ func writeChart(t *testing.T, dir, name, version, template string) {
 	write(t, template, dir, name, "templates", "objects.yaml")
 }
 
-// A Capsule fleet of 2022 cannot run on a Flux of today, at its very root.
+// TestCapsuleUnchanged checks that a Capsule fleet of 2022 fails at its root on the current
+// Flux.
 func TestCapsuleUnchanged(t *testing.T) {
 	t.Parallel()
 	capsuleAged.each(t, testCapsuleAged)
@@ -202,7 +204,7 @@ func testCapsuleAged(t *testing.T, f foreign) {
 	expectGone(t, home)
 }
 
-// capsuleKinds are the kinds that Capsule's chart would bring.
+// capsuleKinds are the CRDs of Capsule's chart.
 const capsuleKinds = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

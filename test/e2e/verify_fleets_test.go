@@ -113,7 +113,8 @@ func (v verified) reduced(t *testing.T) string {
 	return lines.String()
 }
 
-// The public fleets have the reports in testdata, and fleets of their shape the same.
+// TestVerifyPublicFleets compares the reports of the public fleets, and of the fleets of the
+// same shape, with testdata.
 func TestVerifyPublicFleets(t *testing.T) {
 	t.Parallel()
 	const assumed = " --assume flux-system/kyverno --assume flux-system/kyverno-policies"

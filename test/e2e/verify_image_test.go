@@ -84,7 +84,7 @@ func TestVerifyImageAutomation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		files  map[string]string
-		// want is the control that stops each attack, or that none does.
+		// policy and automation name the control that stops each attack; empty if none does.
 		policy, automation string
 		missing            []string
 	}{

@@ -155,9 +155,9 @@ func TestVerifySeveralClusters(t *testing.T) {
 	}
 }
 
-// A fleet without tenants cannot be judged: one person's cluster, where the platform's own
-// repository delivers into all namespaces. The report says so in one sentence, and lists
-// the namespaces with the evidence.
+// TestVerifyNoTenants checks that a fleet without tenants is not judged. It is the cluster of
+// a single person: the platform's own repository delivers into all namespaces. The report says
+// so in one sentence, and lists the namespaces with the evidence.
 func TestVerifyNoTenants(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{}

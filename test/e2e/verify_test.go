@@ -80,7 +80,7 @@ metadata: {name: known-finalizers}
 spec: {policyName: known-finalizers, validationActions: [Deny]}
 `
 
-// sharedKey puts billing's decryption key into the platform's namespace.
+// sharedKey copies billing's decryption key to the platform's namespace.
 func sharedKey(t *testing.T, e example) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(e.bootstrap, "billing.yaml"))
@@ -218,8 +218,8 @@ func repeat(r run, report catalog.Report) {
 // atMostRepeat is the timeout of a command of a report.
 const atMostRepeat = 30 * time.Second
 
-// The example fleet as its files say. TestAblation takes its controls away, and
-// TestPatches has fleets without them.
+// TestVerifyExample attacks the unchanged example fleet. TestAblation removes its controls,
+// and TestPatches has fleets without them.
 func TestVerifyExample(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

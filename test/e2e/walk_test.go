@@ -16,9 +16,8 @@ import (
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 )
 
-// The walk through the guide of flux2-multi-tenancy, command by command: from an
-// empty Git folder to a fleet that verify calls safe. See
-// docs/how-to/from-flux-multi-tenancy.md.
+// TestWalk follows the guide of flux2-multi-tenancy, command by command: from an empty Git
+// folder to a fleet that verify calls safe. See docs/how-to/from-flux-multi-tenancy.md.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	bin, err := testcluster.BinDir()

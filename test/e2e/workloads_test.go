@@ -114,7 +114,8 @@ spec:
   ports: [{port: 443, targetPort: 8443}]
 `
 
-// Each kind of workload reaches the state that kubectl calls complete.
+// TestWorkloadsComplete checks that each kind of workload reaches the state that kubectl calls
+// complete.
 func TestWorkloadsComplete(t *testing.T) {
 	t.Parallel()
 	cluster := testcluster.Shared(t)

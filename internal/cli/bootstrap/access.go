@@ -20,8 +20,7 @@ import (
 // passwordVariable is Flux's name for it.
 const passwordVariable = "GIT_PASSWORD"
 
-// access are the flags that say how the repository is reached, by this program and
-// by the cluster.
+// access holds the flags for access to the repository, by this program and by the cluster.
 type access struct {
 	username, passwordFile  string
 	tokenAuth, bearer       bool

@@ -150,8 +150,8 @@ func (o *options) run(ctx context.Context) error {
 	return err
 }
 
-// show has the steps and the notes printed. On a terminal, notes come when their step
-// has ended: a line in between would be drawn over.
+// show prints the steps and the notes. On a terminal, notes appear after the end of their
+// step: a redraw would overwrite a line printed earlier.
 func (o *options) show(ctx context.Context, steps *ui.Steps, opts *bootstrap.Options) {
 	interactive := o.streams.Stderr().Interactive
 	var notes []string

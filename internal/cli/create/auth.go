@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// authFlags say how a private repository is read. No flag takes a secret itself:
-// every user of a machine sees the arguments of all programs.
+// authFlags are the flags for access to a private repository. No flag takes a secret itself:
+// every user of a machine can see the arguments of all programs.
 type authFlags struct {
 	username       string
 	passwordFile   string
@@ -120,7 +120,7 @@ func (a *authFlags) https(ctx context.Context, streams ui.IO, address *url.URL) 
 		return c, err
 	}
 	if c.Username == "" {
-		// Hosts that take a token for a password do not look at the user.
+		// Hosts that accept a token as password ignore the user name.
 		c.Username = "git"
 	}
 	c.Password, err = ui.ReadSecret(ctx, streams, a.passwordFile, "token or password for "+address.Host)

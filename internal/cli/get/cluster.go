@@ -28,7 +28,7 @@ import (
 // completionTimeout is the timeout for shell completion.
 const completionTimeout = 3 * time.Second
 
-// clusterFlags say which cluster and namespace are meant.
+// clusterFlags select the cluster and the namespace.
 type clusterFlags struct {
 	kubeconfig string
 	context    string

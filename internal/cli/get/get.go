@@ -131,8 +131,7 @@ func (o *options) run(ctx context.Context, c command, name string) error {
 	if err != nil {
 		return err
 	}
-	// A watch would wait for a server that cannot be reached, so the first
-	// look is always a list.
+	// A watch would wait forever for an unreachable server, so start with a list.
 	rows, err := flux.List(ctx, kube, selection)
 	if err != nil {
 		return explain(err)

@@ -260,7 +260,7 @@ func (o *options) apply(ctx context.Context, kube client.Client, account types.N
 // writeFile writes a file atomically. Only the owner can read the file, even if it existed
 // with other permissions.
 func writeFile(name string, content []byte) error {
-	// A temporary file is made for its owner alone.
+	// Only the owner can read a temporary file.
 	file, err := os.CreateTemp(filepath.Dir(name), ".kubeconfig-*")
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", name, err)

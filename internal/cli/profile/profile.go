@@ -37,7 +37,7 @@ type options struct {
 	ranges            []string
 	yes, dryRun       bool
 	proxy, capsule    bool
-	proxyGiven        *bool // nil when the fleet says it
+	proxyGiven        *bool // nil keeps the fleet's setting
 	capsuleGiven      *bool // nil keeps the fleet's setting
 	images            imageflags.Flags
 }

@@ -75,7 +75,7 @@ const (
 	settledNotReady = '-'
 )
 
-// attached is the background half's way to let go of the foreground.
+// attached is the background half's connection to the foreground.
 type attached struct{ pipe *os.File }
 
 // attachment returns the connection of the background half to the foreground. It must be

@@ -40,7 +40,7 @@ type files struct {
 	documents []manifestFile
 }
 
-// maxManifest bounds the files that are looked at: a manifest written by hand is
+// maxManifest is the maximum size of the files that are read: a manifest written by hand is
 // far smaller.
 const maxManifest = 1 << 20
 
@@ -83,7 +83,7 @@ func (f *files) add(file string, content []byte) {
 		}
 		line += bytes.Count(document, []byte("\n"))
 		if i == 0 {
-			line-- // the line break that was put before the file
+			line-- // the line break added before the file
 		}
 		line++ // the separator line
 		if !bytes.Contains(document, []byte("kind:")) || yaml.Unmarshal(document, &m.object) != nil {

@@ -187,7 +187,7 @@ func luminance(t *testing.T, hexes []string) float64 {
 	return sum
 }
 
-// A page that cannot be written says so.
+// TestHTMLFails checks that a failed write of the page returns an error.
 func TestHTMLFails(t *testing.T) {
 	t.Parallel()
 	reader, writer := io.Pipe()

@@ -195,7 +195,7 @@ func checkSARIF(t *testing.T, log sarifLog) {
 		if r.ShortDescription.Text == "" || r.FullDescription.Text == "" || r.Help.Text == "" || len(r.ShortDescription.Text) > 1024 || len(r.Properties.Tags) > 20 {
 			t.Errorf("rule %s has descriptions and help of a bounded length: %+v", r.ID, r)
 		}
-		// The schema wants tags to be unique.
+		// The schema requires unique tags.
 		if tags := slices.Sorted(slices.Values(r.Properties.Tags)); len(slices.Compact(tags)) != len(r.Properties.Tags) {
 			t.Errorf("rule %s has a tag twice: %q", r.ID, r.Properties.Tags)
 		}

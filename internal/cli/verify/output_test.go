@@ -52,7 +52,8 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
-// A report that cannot be written is an error, and the others are written.
+// TestOutputsFail checks that a report that cannot be written is an error, and that the others
+// are written.
 func TestOutputsFail(t *testing.T) {
 	t.Parallel()
 	all := outputs{{form: "text"}, {form: "json", file: filepath.Join(t.TempDir(), "gone", "verify.json")}}

@@ -121,7 +121,7 @@ type attackMade struct {
 	Reason string `json:"reason,omitempty"`
 	// Repeat are the commands to repeat the attack with an admin's kubeconfig.
 	Repeat string `json:"repeat,omitempty"`
-	// Missing are controls that would have stopped it too, and are not there.
+	// Missing are the missing controls that would have stopped the attack, too.
 	Missing    []string `json:"missing,omitempty"`
 	References []string `json:"references,omitempty"`
 	Seconds    float64  `json:"seconds"`

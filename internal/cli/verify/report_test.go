@@ -280,7 +280,8 @@ func TestTextBeginsWithTheCause(t *testing.T) {
 	}
 }
 
-// Words that differ in the tenants' names alone are one finding.
+// TestTextGroupsTenants checks that findings that differ only in the names of tenants are
+// grouped.
 func TestTextGroupsTenants(t *testing.T) {
 	t.Parallel()
 	f := attacked(catalog.GotThrough)
@@ -326,7 +327,8 @@ func TestTextWraps(t *testing.T) {
 	}
 }
 
-// Half of the catalogue may have one reason.
+// TestTextGroupsReasons checks that attacks with the same reason, which may be half of the
+// catalogue, are grouped.
 func TestTextGroupsReasons(t *testing.T) {
 	t.Parallel()
 	f := attacked(catalog.NotProven)

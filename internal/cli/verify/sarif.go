@@ -208,8 +208,8 @@ func (s *sarifRun) add(c clusterReport, index map[string]int, rule, level, text 
 			Artifact: sarifArtifact{URI: uri(at.file), URIBaseID: "%SRCROOT%"},
 			Region:   sarifRegion{StartLine: at.line},
 		}}},
-		// GitHub looks at the second name only, and without it takes all results
-		// of one line for one.
+		// GitHub reads only the second name. Without it, GitHub treats all results of one line as
+		// one.
 		Fingerprints: map[string]string{"tenureFinding/v1": fingerprint, "primaryLocationLineHash": fingerprint},
 	})
 }

@@ -166,8 +166,8 @@ func (p *page) gotThrough(c clusterReport) {
 	}
 }
 
-// repeat prints the commands that repeat an attack, as they are pasted and so neither
-// wrapped nor indented.
+// repeat prints the commands that repeat an attack, ready to paste: neither wrapped nor
+// indented.
 func (p *page) repeat(a attackMade) {
 	if a.Repeat != "" {
 		p.detail("", "try it yourself:")

@@ -153,7 +153,7 @@ func (o *options) complete(streams ui.IO) (*verification, error) {
 // choiceFile is the file in a fleet's folder that overrides the discovery of tenants.
 const choiceFile = ".tenure.yaml"
 
-// readChoice reads the fleet's file, if it has one, and adds what flags say.
+// readChoice reads the fleet's file, if there is one, and adds the choices of the flags.
 func readChoice(dir string, asTenants, asPlatform []string) (discovery.Choice, error) {
 	flags, err := discovery.NewChoice(asTenants, asPlatform)
 	if err != nil {

@@ -24,6 +24,6 @@ func NewCommand(streams ui.IO) *cobra.Command {
 	}
 }
 
-// Version is the version that the program was built as, such as v0.1.0, or "(devel)" for
-// a build that records none.
+// Version returns the version of this build, such as v0.1.0, or "(devel)" for a build that
+// records none.
 func Version() string { return release.Current().Version }

@@ -94,7 +94,7 @@ func withoutComments(document string) string {
 	return b.String()
 }
 
-// sorted puts names into Flux's order, each once.
+// sorted returns the names in Flux's order, without duplicates.
 func sorted(names []string) []string {
 	var all []string
 	for _, name := range knownComponents {

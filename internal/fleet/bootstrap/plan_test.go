@@ -217,7 +217,8 @@ spec:
 	}
 }
 
-// A link in the repository does not lead the files out of the clone.
+// TestPlanBehindALink checks that a link in the repository cannot redirect the files out of
+// the clone.
 func TestPlanBehindALink(t *testing.T) {
 	t.Parallel()
 	b, outside := folder(t, nil), t.TempDir()

@@ -35,7 +35,7 @@ type access struct {
 func newAccess(ctx context.Context, remote Remote) (*access, error) {
 	address, err := url.Parse(remote.URL)
 	if err != nil {
-		return nil, fmt.Errorf("cannot clone: %w", gitauth.ErrInvalid) // the text may hold a password
+		return nil, fmt.Errorf("cannot clone: %w", gitauth.ErrInvalid) // the error may contain a password
 	}
 	c := remote.Credentials
 	switch {

@@ -175,7 +175,7 @@ func (f *Fleet) findSystem() (string, error) {
 	return filepath.ToSlash(rel), nil
 }
 
-// maxBases bounds how many bases deep Flux's manifests are looked for.
+// maxBases is the maximum depth of bases that are searched for Flux's manifests.
 const maxBases = 5
 
 // findDeclared finds the folder that holds Flux's own files: the system folder, or a base

@@ -199,7 +199,7 @@ func TestOptional(t *testing.T) {
 	}
 }
 
-// The root may be declared in a base that the cluster's folder completes.
+// TestLoadOfABase checks that the root may be declared in a base of the cluster's folder.
 func TestLoadOfABase(t *testing.T) {
 	t.Parallel()
 	f, err := Load(folder(t, map[string]string{

@@ -205,8 +205,8 @@ func rolloutDelay(posture *unstructured.Unstructured, deployments []*unstructure
 	return tenancy.MaxQueueDelay(p.Spec.Tenants.Bounds, workers)
 }
 
-// manager checks that the manager runs. The rules hold without it, but new namespaces do not get
-// their objects.
+// manager checks that the manager runs. Without it the rules are still in force, but new
+// namespaces do not get their objects.
 func (c Cluster) manager(ctx context.Context) ([]Result, error) {
 	var d appsv1.Deployment
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: managerName}, &d)

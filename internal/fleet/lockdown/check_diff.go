@@ -208,7 +208,7 @@ func excerpt(v, other any) string {
 	return before + string(shown[from:to]) + after
 }
 
-// written formats a value for people: text in backquotes, so that quotes need no escapes.
+// written formats a value for messages: text in backquotes, so that quotes need no escapes.
 func written(v any) string {
 	if s, ok := v.(string); ok && utf8.ValidString(s) {
 		return "`" + strings.Join(strings.Fields(s), " ") + "`"

@@ -115,7 +115,7 @@ func testDrift(t *testing.T, c Cluster, kube client.Client) {
 	}
 }
 
-// testMissing: objects that are gone are named.
+// testMissing checks that missing objects are reported by name.
 func testMissing(t *testing.T, c Cluster, kube client.Client) {
 	for row, object := range map[string]string{
 		"tenure-protected":          "ValidatingAdmissionPolicyBinding tenure-protected",

@@ -87,7 +87,8 @@ func (t *tree) images(plain *survey) ([]Image, error) {
 	return imagesOf(plain.system(), written)
 }
 
-// imagesOf takes the names from the written manifests and the references from the build.
+// imagesOf returns the images, with the names from the written manifests and the references
+// from the build.
 func imagesOf(built, written []*unstructured.Unstructured) ([]Image, error) {
 	names := map[string]string{}
 	for _, c := range containers(written) {

@@ -44,8 +44,8 @@ func built(t *testing.T, dir string) (container string, ns *unstructured.Unstruc
 	return container, ns
 }
 
-// managerPinned is the manager's image with a digest: without one it would be
-// refused beside pinned images.
+// managerPinned is the manager's image with a digest; an image without one would be refused
+// together with pinned images.
 var managerPinned = "tenure.dev/tenure-server:v0.1.0@" + digest
 
 func TestManagerNeedsADigest(t *testing.T) {
@@ -57,7 +57,7 @@ func TestManagerNeedsADigest(t *testing.T) {
 	}
 }
 
-// Pins go in, stay, and come out again, with or without the rest.
+// TestPins adds, keeps and removes pins, with and without changes of the other options.
 func TestPins(t *testing.T) {
 	t.Parallel()
 	dir := small(t, map[string]string{folder + "gotk-components.yaml": components + namespace})

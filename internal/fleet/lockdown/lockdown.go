@@ -1,23 +1,21 @@
-// Package lockdown locks Flux down for many tenants, and removes the lockdown again,
-// by editing the folder of a platform's repository (rows F1, R1 and R6 of the
-// mission).
+// Package lockdown locks Flux down for many tenants, and removes the lockdown again, by
+// editing the folder of a platform's repository (rows F1, R1 and R6 of the mission).
 //
-// The lockdown is a kustomize Component in a folder of its own beside Flux's
-// manifests, so that it can be removed completely from any fleet:
+// The lockdown is a kustomize Component in its own folder beside Flux's manifests, so that it
+// can be removed completely from any fleet:
 //
 //	clusters/staging/flux-system/kustomization.yaml   components: [tenure]
 //	clusters/staging/flux-system/tenure/              flags, rights, root account
-//	infrastructure/tenure/                            kinds, rules, roles, posture
-//	infrastructure/tenure/capsule.yaml                Capsule's kinds and rights, with --capsule
+//	infrastructure/tenure/                            CRDs, rules, roles, TenancyProfile
+//	infrastructure/tenure/capsule.yaml                Capsule's CRDs and rights, with --capsule
 //	infrastructure/tenure/manager/                    the manager, and the proxy
 //
-// The package changes no other file of the fleet, with one exception: a patch of
-// the fleet that sets the root's account applies after the component, so the
-// package replaces the account in it; the component records the previous one.
+// The package changes no other file of the fleet, with one exception: a patch of the fleet
+// that sets the root's account applies after the component, so the package replaces the
+// account in it; the component records the previous one.
 //
-// Before it writes the plan, the package builds it as Flux would. It rejects the
-// plan if a flag would not be in force or an object of the platform would lose its
-// rights.
+// Before it writes the plan, the package builds it as Flux would. It rejects the plan if a
+// flag would not be in force or an object of the platform would lose its rights.
 package lockdown
 
 import (
@@ -45,8 +43,8 @@ const (
 	// managerDir is the folder of the manager. Flux applies it separately, so that a failure to
 	// pull the manager's image does not block tenants.
 	managerDir = Infrastructure + "/manager"
-	// marker is in the first line of the files that the lockdown writes, so that other
-	// files are not taken for them.
+	// marker is in the first line of the files that the lockdown writes, and distinguishes them
+	// from other files.
 	marker = "tenure profile"
 )
 
@@ -62,8 +60,8 @@ type Options struct {
 	// ManagerImage is the image of `tenure-server`. If it is empty, the fleet keeps its image,
 	// or gets the image of this build (package release) if a person chose none.
 	ManagerImage string
-	// Proxy reports whether the proxy is installed beside the manager, with its image. Nil
-	// keeps the fleet's choice, which at first is no proxy.
+	// Proxy sets whether the proxy is installed beside the manager, with its image. Nil keeps the
+	// fleet's choice; a new fleet has no proxy.
 	Proxy *bool
 	// Capsule sets whether the manager supports Capsule's kinds. Nil keeps the state of the fleet;
 	// a new fleet does not support them.
@@ -191,7 +189,7 @@ func (t *tree) disconnect() error {
 	return nil
 }
 
-// multi puts the lockdown in.
+// multi adds the lockdown.
 func (t *tree) multi(o Options) (*Plan, error) {
 	shards, err := shardsFrom(o.Shards, t.rememberedShards())
 	if err != nil {

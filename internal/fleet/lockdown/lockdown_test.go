@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata anew")
 
-// example copies the example fleet's platform, with Flux's manifests in place.
+// example copies the example fleet's platform, and adds Flux's manifests.
 func example(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -82,8 +82,8 @@ func apply(t *testing.T, dir, path string, o lockdown.Options) *lockdown.Plan {
 	return plan
 }
 
-// back takes the lockdown out of a cluster, in two steps: the first one lets the manager
-// release its objects, and the lockdown itself stays.
+// back removes the lockdown from a cluster, in two steps: the first one lets the manager
+// release its objects, and keeps the lockdown.
 func back(t *testing.T, dir, path string) {
 	t.Helper()
 	plan := apply(t, dir, path, lockdown.Options{})
@@ -243,7 +243,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A link in the place of our folder is neither followed nor replaced.
+// TestLink checks that a link with the name of our folder is neither followed nor replaced.
 func TestLink(t *testing.T) {
 	t.Parallel()
 	dir, outside := small(t, nil), t.TempDir()

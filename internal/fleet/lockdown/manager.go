@@ -28,7 +28,7 @@ var (
 	imageReference = regexp.MustCompile(`^([a-zA-Z0-9.-]+(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)+)(:[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}|@sha256:[0-9a-f]{64}|:[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}@sha256:[0-9a-f]{64})$`)
 )
 
-// writeManager puts the manager into the tree.
+// writeManager adds the manager to the tree.
 func (t *tree) writeManager(c *component, o Options, capsule bool) error {
 	manifests, err := managerManifests(c.Namespace, t.before[managerFile], o.ManagerImage)
 	if err != nil {

@@ -44,8 +44,7 @@ type component struct {
 	Warn, Tokens, Flagger, Proxy, Capsule bool
 }
 
-// patched is an object of the platform's that the root patches: its files stay
-// as they are.
+// patched is an object of the platform that the root patches; its file stays unchanged.
 type patched struct {
 	Group, Kind, Name, Namespace string
 	// Account reports whether the patch sets the platform's account.
@@ -62,9 +61,8 @@ type patched struct {
 // any more.
 var controllers = []string{"", "kustomize-controller", "helm-controller"}
 
-// component works out the component for the fleet. The error lists the objects
-// of the platform that would lose their rights, and that only a person can say
-// the account of.
+// component returns the component for the fleet. The error lists the objects of the platform
+// that would lose their rights and whose account a person has to choose.
 func (s *survey) component(sync layout.Sync, o Options) (*component, error) {
 	c := &component{
 		Namespace: sync.Namespace, Source: sync.Source, Root: sync.Kustomization, Warn: o.Warn,
@@ -175,7 +173,7 @@ func renderFile(name string, from any) (string, error) {
 	return b.String(), nil
 }
 
-// writeOwn puts our files into the tree.
+// writeOwn adds our files to the tree.
 func (t *tree) writeOwn(c *component, s *survey, o Options) error {
 	for _, name := range []string{"account.yaml", "kustomization.yaml", "network.yaml", "rights.yaml", "sync.yaml"} {
 		content, err := c.render(name)
@@ -211,7 +209,8 @@ func (t *tree) writeOwn(c *component, s *survey, o Options) error {
 	return err
 }
 
-// checkVersions refuses a Flux that lacks a flag: it would not start with it.
+// checkVersions returns an error for a version of Flux that lacks a flag: its controllers
+// would not start.
 func (s *survey) checkVersions() error {
 	if old := TooOld(s.system()); len(old) > 0 {
 		return fmt.Errorf("cannot lock down this version of Flux: %s; update Flux first, to 2.7.5 or newer", strings.Join(old, "; "))

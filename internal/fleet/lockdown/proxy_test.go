@@ -7,7 +7,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 )
 
-// The proxy has the manager's image, and is in Flux's namespace, whichever that is.
+// TestProxy checks that the proxy has the manager's image, and is in Flux's namespace,
+// whatever its name.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	moved := strings.NewReplacer("namespace: flux-system", "namespace: gitops")

@@ -41,7 +41,7 @@ func selectors(args []string) []string {
 	return slices.DeleteFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "--watch-label-selector") })
 }
 
-// label puts the namespace of a tenant into a shard, or with an empty one into none.
+// label moves the namespace of a tenant to a shard; an empty shard means none.
 func label(t *testing.T, dir, shard string) {
 	t.Helper()
 	const file, end = "tenants/base/dev-team/namespace.yaml", "  labels:\n"

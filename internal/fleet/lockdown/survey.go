@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// object is one of the fleet's, as Flux would apply it.
+// object is an object of the fleet as Flux would apply it.
 type object struct {
 	*unstructured.Unstructured
 	// by is the Kustomization of Flux that applies it; nil for the root's own.
@@ -167,7 +167,7 @@ func (w *surveyor) file(name, namespace string, by *object) error {
 	return nil
 }
 
-// add takes objects, once each.
+// add adds objects, without duplicates.
 func (w *surveyor) add(objects []*unstructured.Unstructured, namespace string, by *object) {
 	for _, o := range objects {
 		if namespace != "" && o.GetKind() != "Namespace" {

@@ -184,7 +184,7 @@ func (p *Plan) Write(dir string) (err error) {
 	return nil
 }
 
-// plan takes one change into a set, unless the file is another one by now.
+// plan adds one change to a set, unless the file has changed since.
 func plan(set *workspace.Set, c Change) error {
 	now, err := set.Read(c.Path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

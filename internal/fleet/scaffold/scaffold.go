@@ -1,7 +1,6 @@
-// Package scaffold writes the folders that a platform and its tenants begin with
-// (row F2 of the mission): the layouts of the guide of flux2-multi-tenancy. A file
-// that is there already is kept, so running it again changes nothing, and adds the
-// clusters that are new.
+// Package scaffold writes the initial folders of a platform and its tenants (row F2 of the
+// mission), in the layouts of the guide of flux2-multi-tenancy. It keeps existing files, so
+// another run changes nothing except that it adds new clusters.
 //
 //	clusters/CLUSTER/flux-system/           Flux, and the root
 //	clusters/CLUSTER/tenants.yaml           applies tenants/CLUSTER

@@ -14,9 +14,8 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 )
 
-// checkBuilds builds the folders that deliver the tenant, as they are and as they
-// will be. Objects that are not the tenant's have to stay as they are, and the tenant's
-// have to be there.
+// checkBuilds builds the folders that deliver the tenant, before and after the change. It
+// returns an error if objects of others change, or if objects of the tenant are missing.
 func (c *creation) checkBuilds() error {
 	dirs, expected := c.buildDirs()
 	return compareBuilds(c.Set, dirs, func(dir string, before, after map[string]string) error {

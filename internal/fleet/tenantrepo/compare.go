@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// defaults are fields that may differ from the generated value, because a person may have changed
-// them, unless the flag beside them is given.
+// defaults maps fields that a person may have changed to flags. They may differ from the
+// generated value unless the flag is set.
 var defaults = map[string]string{
 	"spec.interval":                       "interval",
 	"spec.retryInterval":                  "",

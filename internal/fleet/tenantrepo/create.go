@@ -17,7 +17,7 @@ import (
 // Options describe a new tenant and its place in the fleet.
 type Options struct {
 	Tenant Tenant
-	// Environments say where the tenant is delivered to; at least one.
+	// Environments are the environments that the tenant is delivered to; at least one.
 	Environments []Environment
 	// TenantsDir is the folder with base and the environments, or "" to search for it.
 	TenantsDir string
@@ -269,7 +269,7 @@ func (c *creation) writeKustomization() error {
 	if !c.Exists(name) {
 		head := kustomizationHead
 		if len(c.Tenant.Namespaces) == 1 {
-			// It applies to the objects that a person adds later.
+			// The namespace applies to objects that the user adds later.
 			head += "namespace: " + c.Tenant.Namespaces[0] + "\n"
 		}
 		if err := c.Write(name, []byte(head)); err != nil {
@@ -298,8 +298,8 @@ func (c *creation) writeKustomization() error {
 	return nil
 }
 
-// writeNamespaceFolders puts components into each of several namespaces: one
-// kustomization.yaml has one namespace only.
+// writeNamespaceFolders adds the components to a folder for each of several namespaces, since
+// a kustomization.yaml can have only one namespace.
 func (c *creation) writeNamespaceFolders(components []string) error {
 	for _, ns := range c.Tenant.Namespaces {
 		name := path.Join(c.dir, ns, kustomizationFile)

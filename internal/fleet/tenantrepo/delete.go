@@ -85,7 +85,7 @@ func readMetadata(content []byte) []metadata {
 	return objects
 }
 
-// findSyncs finds the Kustomizations that apply the tenant by itself.
+// findSyncs finds the Kustomizations that apply only the tenant.
 func (d *deletion) findSyncs() error {
 	syncs, err := findSyncs(d.FS())
 	for _, k := range syncs {
@@ -97,8 +97,8 @@ func (d *deletion) findSyncs() error {
 	return err
 }
 
-// findFolders finds the folders with objects that carry the tenant's label. The folders
-// of the tenant's Kustomizations go as a whole, see removeSyncs.
+// findFolders finds the folders with objects that have the tenant's label. removeSyncs removes
+// the complete folders of the tenant's Kustomizations.
 func (d *deletion) findFolders() error {
 	owners := map[string]map[string]bool{}
 	err := eachFile(d.FS(), ".", func(name string, content []byte) error {

@@ -128,8 +128,8 @@ func applying(syncs []sync, dir string) *sync {
 	return nil
 }
 
-// findBase finds the folder of the tenants' folders: where the overlays take
-// their tenants from, or the folder base beside the overlays.
+// findBase returns the folder of the tenants' folders: the folder that the overlays include,
+// or the folder base beside the overlays.
 func findBase(s *workspace.Set, tenantsDir string, overlays []overlay, syncs []sync) (string, error) {
 	if tenantsDir != "" {
 		return path.Join(tenantsDir, "base"), nil
@@ -282,7 +282,7 @@ func list(value any) []string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// duration writes a duration without the zeros that Go puts at its end.
+// duration formats a duration without the trailing zero units of Go's format.
 func duration(d time.Duration) string {
 	text := d.String()
 	for _, zero := range []string{"m0s", "h0m"} {

@@ -36,8 +36,7 @@ type sync struct {
 
 func (k sync) decrypts() bool { return k.spec["decryption"] != nil }
 
-// tenant returns the tenant that the Kustomization applies by itself, as Create writes it,
-// or "".
+// tenant returns the tenant that the Kustomization applies alone, as Create writes it, or "".
 func (k sync) tenant() string {
 	if name := path.Base(k.path); k.name == SyncPrefix+name && path.Dir(k.file) == path.Dir(k.path) {
 		return name
@@ -68,9 +67,9 @@ func (o overlay) syncOf(tenant string) object {
 // syncFile returns the file of the Kustomization that applies the tenant in an environment.
 func (c *creation) syncFile(o overlay) string { return path.Join(o.dir, c.Tenant.Name+".yaml") }
 
-// chooseSyncs decides which environments apply the tenant by a Kustomization of its own. An
-// environment applies the tenant together with all others if the tenant is there already, if there
-// is no Kustomization to copy, and if the copy would lack a setting for all tenants.
+// chooseSyncs decides which environments apply the tenant by its own Kustomization. An
+// environment applies the tenant together with all others if it already has the tenant, if
+// there is no Kustomization to copy, or if the copy would lack a setting for all tenants.
 func (c *creation) chooseSyncs() error {
 	for i := range c.layout.overlays {
 		o := &c.layout.overlays[i]
@@ -129,8 +128,8 @@ func patchesMany(entry any) bool {
 	return ok && CheckName("name", name) != nil
 }
 
-// writeSync writes the Kustomization that applies the tenant by itself in an environment,
-// and the folder that it applies.
+// writeSync writes the Kustomization that applies only the tenant in an environment, and the
+// folder that it applies.
 func (c *creation) writeSync(o overlay) error {
 	name, dir := c.syncFile(o), path.Join(o.dir, c.Tenant.Name)
 	wanted := o.syncOf(c.Tenant.Name)
@@ -206,7 +205,7 @@ func (c *creation) buildDirs() (dirs []string, wanted map[string][]object) {
 	return dirs, wanted
 }
 
-// removeSyncs removes the Kustomizations that apply the tenant by itself, and their folders.
+// removeSyncs removes the Kustomizations that apply only the tenant, and their folders.
 func (d *deletion) removeSyncs() error {
 	for _, k := range d.syncs {
 		if err := d.removeFolder(k.path); err != nil {

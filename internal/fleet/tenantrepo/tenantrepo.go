@@ -31,7 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Errors that callers tell apart.
+// Errors for errors.Is.
 var (
 	// ErrInvalid reports an invalid name, address or path.
 	ErrInvalid = errors.New("is not valid")
@@ -183,7 +183,7 @@ func ParseURL(address string) (*url.URL, error) {
 	case err != nil && strings.Contains(address, "@") && !strings.Contains(address, "://"):
 		return nil, fmt.Errorf("the address %q %w: Flux wants ssh://USER@HOST/PATH instead of USER@HOST:PATH", address, ErrInvalid)
 	case err != nil:
-		return nil, fmt.Errorf("the repository's address %w", ErrInvalid) // the text may hold a password
+		return nil, fmt.Errorf("the repository's address %w", ErrInvalid) // the address may contain a password
 	}
 	if _, secret := u.User.Password(); secret {
 		return nil, fmt.Errorf("the address of %s %w: it holds a password, which belongs in a Secret (--secret token)", u.Hostname(), ErrInvalid)

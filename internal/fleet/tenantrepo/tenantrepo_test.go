@@ -133,7 +133,7 @@ func TestSharedBy(t *testing.T) {
 	}
 }
 
-// TestOthersAreKept refuses a change that would reach other tenants.
+// TestOthersAreKept checks that a change that would affect other tenants is refused.
 func TestOthersAreKept(t *testing.T) {
 	t.Parallel()
 	s := folder(t, map[string]string{

@@ -155,7 +155,7 @@ func (s *Set) Diff() string {
 func Unified(name string, before, after []byte) string {
 	from, to, mode := quoted("a/"+name), quoted("b/"+name), ""
 	header := fmt.Sprintf("diff --git %s %s\n", from, to)
-	// A name with spaces ends with a tab, or patch takes it up to the first space.
+	// A name with spaces needs a tab at its end; otherwise patch ends the name at the first space.
 	if strings.Contains(name, " ") {
 		from, to = from+"\t", to+"\t"
 	}
@@ -328,7 +328,7 @@ func (a *application) mkdir(dir string) error {
 	return nil
 }
 
-// put brings one file into place.
+// put renames one file into place.
 func (a *application) put(name string, f *file) error {
 	undo := func() error { return a.root.Remove(name) }
 	if f.old != nil {

@@ -242,8 +242,7 @@ func (s *Stream) Add(doc int, key, content string, path ...any) error {
 	})
 }
 
-// AppendItem puts an item, as lines without indentation, to the end of a
-// sequence.
+// AppendItem appends an item, given as lines without indentation, to a sequence.
 func (s *Stream) AppendItem(doc int, content string, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.SequenceNode {
@@ -313,7 +312,7 @@ func (s *Stream) SetStrings(doc int, values []string, path ...any) error {
 	})
 }
 
-// RemoveItem takes an item out of a block sequence.
+// RemoveItem removes an item from a block sequence.
 func (s *Stream) RemoveItem(doc, index int, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.SequenceNode || n.Style&yaml.FlowStyle != 0 || len(n.Content) < 2 || index >= len(n.Content) {

@@ -108,12 +108,12 @@ func serves(pair certs.Pair, trusted []byte, now time.Time) error {
 	return err
 }
 
-// TestAdvanceOtherNames lets two replicas that are called by different names look at one
-// Secret, as while a Deployment is on its way, or stuck: they agree at once.
+// TestAdvanceOtherNames advances one Secret by two replicas with different names, as during a
+// rollout, and checks that they agree at once.
 func TestAdvanceOtherNames(t *testing.T) {
 	t.Parallel()
 	var bundle, settled certs.Bundle
-	begin := time.Now() // which the library takes
+	begin := time.Now() // the library uses the real time
 	for i := range 5 {
 		now := begin.Add(time.Duration(i) * time.Minute)
 		for _, name := range []string{"10.0.0.1", "proxy.example.com"} {
@@ -224,7 +224,7 @@ func TestKeepers(t *testing.T) {
 			t.Fatal(err)
 		}
 		call(one)
-		call(two) // which has not looked yet
+		call(two) // which has not run Keep since
 		if err := two.Keep(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/net/proxy"
 )
 
-// scanTimeout bounds how long a host may take to say its key.
+// scanTimeout is the timeout for reading the key of a host.
 const scanTimeout = 30 * time.Second
 
 // KnownHosts returns the keys of one host from the text of a known_hosts file, one per line.

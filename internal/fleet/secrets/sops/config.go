@@ -25,8 +25,7 @@ type Keys struct {
 	Age, PGP []string
 }
 
-// rule is a creation rule. Keys of other kinds are read only to say that they are
-// there.
+// rule is a creation rule. Keys of other kinds are read only to detect them.
 type rule struct {
 	PathRegex string `json:"path_regex"`
 	group

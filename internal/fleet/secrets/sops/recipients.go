@@ -97,8 +97,8 @@ func publicKeys(repository fs.FS, given [][]byte) ([]*openpgp.Entity, error) {
 	return known, nil
 }
 
-// minFingerprint is the shortest end of a fingerprint that is taken for a key's:
-// a long key ID. Shorter ones have been forged.
+// minFingerprint is the minimum length of a fingerprint suffix that identifies a key: a long
+// key ID. Shorter ones have been forged.
 const minFingerprint = 16
 
 func find(known []*openpgp.Entity, fingerprint string) *openpgp.Entity {

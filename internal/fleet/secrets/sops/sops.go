@@ -99,10 +99,10 @@ type sealer struct {
 	mac       io.Writer
 }
 
-// walk encrypts the values of a node in place. A value's place is authenticated
-// with it, so that values cannot be exchanged.
+// walk encrypts the values of a node in place. Each value's path is authenticated with it, so
+// that values cannot be exchanged.
 func (s *sealer) walk(node *yaml.Node, place []string, encrypt bool) error {
-	node.HeadComment, node.LineComment, node.FootComment = "", "", "" // SOPS would encrypt and count them
+	node.HeadComment, node.LineComment, node.FootComment = "", "", "" // SOPS would encrypt comments and include them in the MAC
 	switch node.Kind {
 	case yaml.MappingNode:
 		for i := 0; i < len(node.Content); i += 2 {
