@@ -70,8 +70,8 @@ func (t *Step) Update(detail string) {
 // Done ends a step well.
 func (t *Step) Done() { t.steps.end(t, nil) }
 
-// Fail ends a step with the reason for its failure. It shows only the first line of the error;
-// [PrintError] prints all of it.
+// Fail ends a step with the reason for its failure. It prints the error in one line;
+// [PrintError] keeps the line breaks and prints hints.
 func (t *Step) Fail(err error) { t.steps.end(t, err) }
 
 // Close ends the list. Steps that still run, because the start was given up,

@@ -150,8 +150,8 @@ func (f files) of(tried catalog.Result, all []discovery.Tenant) location {
 	return location{}
 }
 
-// binds reports whether a document is a RoleBinding of the tenant. If it has no namespace,
-// because a kustomization sets it, the subjects decide.
+// binds reports whether a document is a RoleBinding for an account of the tenant. Overlays may
+// leave the namespaces to a kustomization; then binds compares only the names.
 func binds(m manifestFile, t discovery.Tenant) bool {
 	if m.object.Kind != "RoleBinding" || m.object.Metadata.Namespace != "" && !slices.Contains(t.Namespaces, m.object.Metadata.Namespace) {
 		return false
