@@ -59,7 +59,6 @@ func TenureRows() []Row {
 		both(role("create externalartifacts", within, allow([]string{"create"}, "source.toolkit.fluxcd.io", "externalartifacts")), "external-artifacts", "S3-api"),
 		// The attack requests a token for any account of the namespace. The rule refuses tokens
 		// only for the accounts that Flux impersonates; internal/admission tests the rule.
-		singleControl(role("create endpointslices", within, allow([]string{"create"}, "discovery.k8s.io", "endpointslices")), "W9-api"),
 		singleControl(role("create serviceaccounts/token", within, allow([]string{"create"}, "", "serviceaccounts/token")), "I8-api"),
 		// Owners have the right to patch namespaces: the rule limits the namespaces and the
 		// changes.
@@ -88,6 +87,7 @@ func TenureRows() []Row {
 			allow([]string{"get", "create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),
 			allow([]string{"bind"}, rbacv1.GroupName, "clusterroles")), "I4-api", "I4-git", "I4-git-HelmRelease")),
 		singleControl(role("create customresourcedefinitions", everywhere, allow([]string{"create"}, "apiextensions.k8s.io", "customresourcedefinitions")), "I5-api"),
+		singleControl(role("create endpointslices", within, allow([]string{"create"}, "discovery.k8s.io", "endpointslices")), "W9-api"),
 		singleControl(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
 		// With rights to write in all namespaces, the account counts as an operator of the
 		// platform.
