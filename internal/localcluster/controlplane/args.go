@@ -63,6 +63,10 @@ func (c *ControlPlane) controllerManagerArgs() []string {
 		"--leader-elect=false",
 		"--secure-port=0",
 		"--profiling=false",
+		// The node lives as long as the cluster. If its lease is late, because the API
+		// server restarts on a busy machine or the machine was asleep, all Pods would be
+		// marked as not ready, and stay so: virtual-kubelet reports a status once.
+		"--node-monitor-grace-period=8760h",
 		// A ResourceQuota that counts objects of a kind refuses all of them until
 		// its status holds a count. A new kind waits up to this period for its
 		// count.
