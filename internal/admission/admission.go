@@ -378,6 +378,25 @@ func firstOf(validations []validation) string {
 	return refusal
 }
 
+// apart returns variables, NAME_0 and so on, with the messages of the validations, and CEL for
+// the first message that is not empty. The API server evaluates a variable only when another
+// expression reads it. To compile an expression, it copies all type parameters of the
+// expression for each of its operators, so that one long expression takes many times longer
+// than its parts: see docs/design/rules.md.
+func apart(name string, validations []validation) (variables []admissionregistrationv1.Variable, refusal string) {
+	if len(validations) == 1 {
+		return nil, firstOf(validations)
+	}
+	refusal = "''"
+	for i, v := range slices.Backward(validations) {
+		part := fmt.Sprintf("%s_%d", name, i)
+		variables = append(variables, admissionregistrationv1.Variable{Name: part, Expression: firstOf([]validation{v})})
+		refusal = fmt.Sprintf("variables.%[1]s != '' ? variables.%[1]s :\n%[2]s", part, refusal)
+	}
+	slices.Reverse(variables)
+	return variables, refusal
+}
+
 // breaksGlass is CEL that is true for users in a break-glass group, which is exempt from all
 // rules.
 const breaksGlass = "has(params.spec.breakGlass) && has(request.userInfo.groups) && request.userInfo.groups.exists(g, g in params.spec.breakGlass)"

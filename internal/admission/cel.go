@@ -191,7 +191,7 @@ func list(field string) string {
 // short is CEL for the beginning of a text: a message that is longer than 5 KiB is
 // not shown at all.
 func short(text string) string {
-	return fmt.Sprintf("(size(%[1]s) > 512 ? (%[1]s).substring(0, 512) + '...' : %[1]s)", text)
+	return fmt.Sprintf("[%s].map(t, size(t) > 512 ? t.substring(0, 512) + '...' : t)[0]", text)
 }
 
 // affordable splits conditions into groups, one for each expression, so that no

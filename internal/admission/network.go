@@ -33,7 +33,6 @@ func services() Rule {
 		Title:      "Services have the types and the addresses that the tenant may have",
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "services")},
 		objects:    true,
-		early:      true,
 		conditions: notOperator,
 		validations: []validation{
 			{
@@ -90,7 +89,6 @@ func hosts() Rule {
 			on(writes, groupNetworking, "ingresses"), on(writes, groupGateway, "gateways", "httproutes", "grpcroutes", "tlsroutes"),
 		},
 		objects:    true,
-		early:      true,
 		conditions: notOperator,
 		validations: []validation{
 			{

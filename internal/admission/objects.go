@@ -54,8 +54,9 @@ func objects(own bool) Rule {
 			wrong += fmt.Sprintf(" && variables.rbac%d", slices.Index(questions, condition))
 		}
 		refused = append(refused, wrong)
-		one.variables = append(one.variables, admissionregistrationv1.Variable{
-			Name: r.variable(), Expression: "!(" + join(conditions, " && ") + ") ? '' :\n" + firstOf(r.validations),
+		variables, refusal := apart(r.variable(), r.validations)
+		one.variables = append(append(one.variables, variables...), admissionregistrationv1.Variable{
+			Name: r.variable(), Expression: "!(" + join(conditions, " && ") + ") ? '' :\n" + refusal,
 		})
 	}
 	for i, question := range questions {

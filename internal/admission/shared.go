@@ -30,7 +30,10 @@ func shared() Rule {
 		if !r.shared {
 			continue
 		}
-		one.variables = append(one.variables, admissionregistrationv1.Variable{Name: r.variable(), Expression: "!has(object.spec) ? '' :\n" + firstOf(r.validations)})
+		variables, refusal := apart(r.variable(), r.validations)
+		one.variables = append(append(one.variables, variables...), admissionregistrationv1.Variable{
+			Name: r.variable(), Expression: "!has(object.spec) ? '' :\n" + refusal,
+		})
 		refusals = append(refusals, fmt.Sprintf("(request.resource.resource in [%[1]s] && variables.%[2]s != '' && !('%[3]s' in variables.exempt) ? '; ' + variables.%[2]s + ' (rule %[3]s)' : '')",
 			r.kinds(), r.variable(), r.Name))
 	}

@@ -38,7 +38,6 @@ func claims() Rule {
 			on(writes, "", "persistentvolumeclaims"), on(writes, "apps", "statefulsets"), on(writes, groupResource, "resourceclaims", "resourceclaimtemplates"),
 		},
 		objects: true,
-		early:   true,
 		conditions: []string{
 			"request.operation == 'CREATE' && !(" + isStateful + ") || (" + notKubernetes + ")",
 			"!(" + isListed + ")",
