@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"sigs.k8s.io/yaml"
 )
@@ -21,15 +20,16 @@ func Export(components []byte, o Options) ([]byte, error) {
 	}
 	const namespace = "flux-system"
 	c := &component{Namespace: namespace, Warn: o.Warn, Pins: o.Pins, DefaultAccount: noRights}
-	manager, err := managerManifests(namespace, "", o.ManagerImage)
-	if err != nil {
-		return nil, err
-	}
 	if len(o.Pins) > 0 {
+		manager, err := managerManifests(namespace, "", o.ManagerImage)
+		if err != nil {
+			return nil, err
+		}
 		if c.Manager, err = pinnedManager(manager); err != nil {
 			return nil, err
 		}
 	}
+	var err error
 	if c.Shards, err = shardsFrom(o.Shards, nil); err != nil {
 		return nil, err
 	}
@@ -56,22 +56,11 @@ func Export(components []byte, o Options) ([]byte, error) {
 	}
 	// Without a fleet, no source exists for the Kustomizations in sync.yaml.
 	content[Own+"/kustomization.yaml"] = strings.Replace(content[Own+"/kustomization.yaml"], "  - sync.yaml\n", "", 1)
-	posture, err := (&survey{}).posture(namespace, o.Allow)
+	own, err := Objects(namespace, o)
 	if err != nil {
 		return nil, err
 	}
-	all := []string{string(config.CRDs()), string(config.Roles()), string(config.Policies()), posture}
-	programs := []string{manager}
-	if o.Proxy != nil && *o.Proxy {
-		programs = append(programs, proxyManifests(namespace, managerImage(manager)))
-	}
-	if o.Capsule != nil && *o.Capsule {
-		all = append(all, capsuleManifests(namespace))
-		for i := range programs {
-			programs[i] = withCapsule(programs[i])
-		}
-	}
-	content["tenure.yaml"] = strings.Join(append(all, programs...), "\n---\n")
+	content["tenure.yaml"] = string(own)
 	if o.Warn {
 		content["kustomization.yaml"] += "patches:\n  - target: {kind: ValidatingAdmissionPolicyBinding, labelSelector: \"app.kubernetes.io/name=tenure,app.kubernetes.io/component=admission\"}\n    patch: '[{\"op\": \"replace\", \"path\": \"/spec/validationActions\", \"value\": [\"Warn\", \"Audit\"]}]'\n"
 	}

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// releaseFlag lets the manager remove its finalizers, and do nothing else.
-const releaseFlag = "--release"
+// ReleaseFlag lets the manager remove its finalizers, and do nothing else.
+const ReleaseFlag = "--release"
 
 // releasePatch is the patch of the manager's Kustomization. The old Pod ends before the new
 // one starts, and the new one is ready only after it has released all objects.
@@ -21,7 +21,7 @@ const releasePatch = `  # The first step to single-tenant: the manager removes i
       patch: |
         - op: add
           path: /spec/template/spec/containers/0/args/-
-          value: ` + releaseFlag + `
+          value: ` + ReleaseFlag + `
         - op: replace
           path: /spec/replicas
           value: 1
@@ -36,7 +36,7 @@ const releasePatch = `  # The first step to single-tenant: the manager removes i
 func (t *tree) release() (*Plan, error) {
 	file := t.component("sync.yaml")
 	before, ok := t.before[file]
-	if !ok || strings.Contains(before, releaseFlag) {
+	if !ok || strings.Contains(before, ReleaseFlag) {
 		return nil, nil
 	}
 	if there, _, err := managerSync(before); err != nil || !there {
@@ -65,7 +65,7 @@ func managerSync(manifests string) (there, releases bool, err error) {
 			continue
 		}
 		patches, _, _ := unstructured.NestedSlice(o.Object, "spec", "patches")
-		return true, strings.Contains(fmt.Sprint(patches), releaseFlag), nil
+		return true, strings.Contains(fmt.Sprint(patches), ReleaseFlag), nil
 	}
 	return false, false, nil
 }
