@@ -220,11 +220,11 @@ func fill(text string) string {
 	text = strings.ReplaceAll(escape(text), namespaceMark, "{{ .Release.Namespace }}")
 	text = strings.ReplaceAll(text, imageMark, `{{ include "tenure.image" . | quote }}`)
 	text = strings.ReplaceAll(text, "'"+replicasMark+"manager'", releaseOrCount)
-	text = replicasLine.ReplaceAllString(text, "{{ int .Values.$1.replicas }}")
-	text = resourcesLine.ReplaceAllString(text, "{{ toJson .Values.$1.resources }}")
-	text = optionalLine.ReplaceAllString(text, "{{- if .Values.capsule.enabled }}\n$1- --capsule\n{{- end }}\n")
-	text = releaseLine.ReplaceAllString(text, "{{- if .Values.manager.release }}\n$1- "+lockdown.ReleaseFlag+"\n{{- end }}\n")
-	return strategyLine.ReplaceAllString(text, "{{- if .Values.manager.release }}\n$1strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}\n{{- end }}\n")
+	text = replicasLine.ReplaceAllString(text, "{{ int .Values.${1}.replicas }}")
+	text = resourcesLine.ReplaceAllString(text, "{{ toJson .Values.${1}.resources }}")
+	text = optionalLine.ReplaceAllString(text, "{{- if .Values.capsule.enabled }}\n${1}- --capsule\n{{- end }}\n")
+	text = releaseLine.ReplaceAllString(text, "{{- if .Values.manager.release }}\n${1}- "+lockdown.ReleaseFlag+"\n{{- end }}\n")
+	return strategyLine.ReplaceAllString(text, "{{- if .Values.manager.release }}\n${1}strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}\n{{- end }}\n")
 }
 
 // profileTemplate returns the template of the TenancyProfile: the profile of `tenure install`, with

@@ -44,8 +44,13 @@ type document struct {
 // bundle is an image with its documents and signatures.
 type bundle struct {
 	*built
+	attached
 	documents []document
-	// artifacts are the referrers of the index.
+}
+
+// attached are the documents and signatures of a manifest, as images.
+type attached struct {
+	// artifacts are the referrers of the manifest.
 	artifacts []v1.Image
 	// simple is the signature in the format of cosign 2, or nil without a key.
 	simple v1.Image
@@ -61,7 +66,17 @@ func attach(b *built, documents []document, s *signer, repository string) (*bund
 	if err != nil {
 		return nil, fmt.Errorf("cannot describe the index: %w", err)
 	}
-	all := &bundle{built: b, documents: documents}
+	all, err := attachTo(subject, documents, s, repository)
+	if err != nil {
+		return nil, err
+	}
+	return &bundle{built: b, attached: *all, documents: documents}, nil
+}
+
+// attachTo returns the documents about a manifest and, with a signer, the signatures of the
+// manifest and of the documents.
+func attachTo(subject *v1.Descriptor, documents []document, s *signer, repository string) (*attached, error) {
+	all := &attached{}
 	for _, d := range documents {
 		artifact, err := newArtifact(d.mediaType, d.content, nil, subject)
 		if err != nil {
@@ -74,7 +89,7 @@ func attach(b *built, documents []document, s *signer, repository string) (*bund
 	}
 	statements := []document{{predicate: signPredicate, says: json.RawMessage("{}")}}
 	for _, d := range append(statements, documents...) {
-		signed, err := s.envelope(b.digest, d)
+		signed, err := s.envelope(subject.Digest, d)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +99,8 @@ func attach(b *built, documents []document, s *signer, repository string) (*bund
 		}
 		all.artifacts = append(all.artifacts, artifact)
 	}
-	all.simple, err = s.simple(b.digest, repository)
+	var err error
+	all.simple, err = s.simple(subject.Digest, repository)
 	return all, err
 }
 
@@ -188,33 +204,41 @@ func merge(into, from v1.Image) (v1.Image, error) {
 // artifact is a manifest with one blob that refers to another manifest.
 type artifact struct {
 	manifest []byte
+	config   []byte
 	blobs    map[v1.Hash]v1.Layer
 }
 
 // newArtifact returns an artifact of OCI 1.1. Its type is also the type of its configuration,
 // for registries without support for artifactType.
 func newArtifact(kind string, content []byte, annotations map[string]string, subject *v1.Descriptor) (v1.Image, error) {
-	a := &artifact{blobs: map[v1.Hash]v1.Layer{}}
-	describe := func(content []byte) (v1.Descriptor, error) {
-		layer := static.NewLayer(content, types.MediaType(kind))
-		digest, size, err := v1.SHA256(bytes.NewReader(content))
-		a.blobs[digest] = layer
-		return v1.Descriptor{MediaType: types.MediaType(kind), Digest: digest, Size: size}, err
-	}
-	config, err := describe([]byte("{}"))
-	if err != nil {
-		return nil, fmt.Errorf("cannot make an artifact: %w", err)
-	}
-	blob, err := describe(content)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make an artifact: %w", err)
-	}
-	a.manifest, err = json.Marshal(v1.Manifest{
-		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: kind,
-		Config: config, Layers: []v1.Descriptor{blob}, Annotations: annotations,
+	return pack(v1.Manifest{
+		ArtifactType: kind, Annotations: annotations,
 		Subject: &v1.Descriptor{MediaType: subject.MediaType, Digest: subject.Digest, Size: subject.Size},
-	})
-	if err != nil {
+	}, blob{kind, []byte("{}")}, blob{kind, content})
+}
+
+// blob is the configuration or the layer of an artifact.
+type blob struct {
+	mediaType string
+	content   []byte
+}
+
+// pack returns an artifact with a configuration and one layer, and the other fields of the
+// manifest.
+func pack(manifest v1.Manifest, config, layer blob) (v1.Image, error) {
+	a := &artifact{config: config.content, blobs: map[v1.Hash]v1.Layer{}}
+	manifest.SchemaVersion, manifest.MediaType = 2, types.OCIManifestSchema1
+	for _, b := range []blob{config, layer} {
+		digest, size, err := v1.SHA256(bytes.NewReader(b.content))
+		if err != nil {
+			return nil, fmt.Errorf("cannot make an artifact: %w", err)
+		}
+		a.blobs[digest] = static.NewLayer(b.content, types.MediaType(b.mediaType))
+		manifest.Layers = append(manifest.Layers, v1.Descriptor{MediaType: types.MediaType(b.mediaType), Digest: digest, Size: size})
+	}
+	manifest.Config, manifest.Layers = manifest.Layers[0], manifest.Layers[1:]
+	var err error
+	if a.manifest, err = json.Marshal(manifest); err != nil {
 		return nil, fmt.Errorf("cannot make an artifact: %w", err)
 	}
 	return partial.CompressedToImage(a)
@@ -224,7 +248,7 @@ func newArtifact(kind string, content []byte, annotations map[string]string, sub
 func (a *artifact) RawManifest() ([]byte, error) { return a.manifest, nil }
 
 // RawConfigFile implements [partial.CompressedImageCore].
-func (*artifact) RawConfigFile() ([]byte, error) { return []byte("{}"), nil }
+func (a *artifact) RawConfigFile() ([]byte, error) { return a.config, nil }
 
 // MediaType implements [partial.CompressedImageCore].
 func (*artifact) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }

@@ -124,6 +124,16 @@ func (s *source) files(program []byte) []file {
 // layerOf packs files into a layer. They belong to root, so that the program's user cannot
 // change them.
 func layerOf(files []file, modified time.Time) (v1.Layer, error) {
+	packed, err := archiveOf(files, modified)
+	if err != nil {
+		return nil, err
+	}
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed)), nil }
+	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
+}
+
+// archiveOf packs files of root into a compressed archive.
+func archiveOf(files []file, modified time.Time) ([]byte, error) {
 	var packed bytes.Buffer
 	compressor, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
 	if err != nil {
@@ -151,6 +161,5 @@ func layerOf(files []file, modified time.Time) (v1.Layer, error) {
 	if err := compressor.Close(); err != nil {
 		return nil, err
 	}
-	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil }
-	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
+	return packed.Bytes(), nil
 }

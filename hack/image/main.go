@@ -14,6 +14,10 @@
 // -push writes everything to a registry, with docker's credentials. The tag is written last:
 // an interrupted push leaves no image under it.
 //
+// With the image goes the Helm chart of charts/tenure, with the version of the program and the
+// name of the image: as a file in DIR and, with -push, as an OCI artifact in the repository tenure
+// beside that of the image, signed in the same way.
+//
 // -release is for a release: it requires a key, a tag of Git and a clean working tree.
 package main
 
@@ -88,13 +92,13 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 // run builds, signs, writes and pushes, and returns the line for the standard output.
 func (o *options) run(ctx context.Context, log io.Writer) (string, error) {
 	// Find errors before compiling for minutes.
-	var target *target
+	var pushTo *target
 	if o.push != "" {
 		var err error
-		if target, err = parseTarget(o.push, authn.DefaultKeychain); err != nil {
+		if pushTo, err = parseTarget(o.push, authn.DefaultKeychain); err != nil {
 			return "", err
 		}
-		o.repository = target.tag.Repository.Name()
+		o.repository = pushTo.tag.Repository.Name()
 	}
 	signer, err := o.signer()
 	if err != nil {
@@ -104,9 +108,15 @@ func (o *options) run(ctx context.Context, log io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if target != nil {
-		if err := target.check(); err != nil {
+	var chartTarget *target
+	if pushTo != nil {
+		if chartTarget, err = pushTo.chart(s.chartVersion()); err != nil {
 			return "", err
+		}
+		for _, to := range []*target{pushTo, chartTarget} {
+			if err := to.check(); err != nil {
+				return "", err
+			}
 		}
 	}
 	dir := o.dir
@@ -134,13 +144,29 @@ func (o *options) run(ctx context.Context, log io.Writer) (string, error) {
 	if err := bundle.write(dir, o.repository+":"+s.tag()); err != nil {
 		return "", err
 	}
-	if target == nil {
-		return filepath.Join(dir, layoutDir) + " " + b.digest.String(), nil
+	tag := s.tag()
+	if pushTo != nil {
+		tag = pushTo.tag.TagStr()
 	}
-	if err := target.push(ctx, bundle); err != nil {
+	chart, err := s.chart(o.repository, tag)
+	if err != nil {
 		return "", err
 	}
-	return target.tag.String() + "@" + b.digest.String(), nil
+	if err := chart.write(dir); err != nil {
+		return "", err
+	}
+	if pushTo == nil {
+		return filepath.Join(dir, layoutDir) + " " + b.digest.String(), nil
+	}
+	if err := pushTo.push(ctx, bundle); err != nil {
+		return "", err
+	}
+	digest, err := chartTarget.pushChart(ctx, chart, signer)
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprintf(log, "chart: oci://%s@%s\n", chartTarget.tag, digest)
+	return pushTo.tag.String() + "@" + b.digest.String(), nil
 }
 
 // signer reads the key, or returns nil if none is given.

@@ -46,22 +46,15 @@ func (t *target) push(ctx context.Context, b *bundle) error {
 	if err != nil {
 		return t.explain(err)
 	}
-	repository := t.tag.Repository
-	images := make([]v1.Image, 0, len(b.platforms)+len(b.artifacts))
+	images := make([]v1.Image, 0, len(b.platforms))
 	for _, p := range b.platforms {
 		images = append(images, p.image)
 	}
-	for _, image := range append(images, b.artifacts...) {
-		digest, err := image.Digest()
-		if err != nil {
-			return fmt.Errorf("cannot push %s: %w", t.tag, err)
-		}
-		if err := pusher.Push(ctx, repository.Digest(digest.String()), image); err != nil {
-			return t.explain(err)
-		}
+	if err := t.pushParts(ctx, pusher, append(images, b.artifacts...)); err != nil {
+		return err
 	}
 	if b.simple != nil {
-		if err := t.pushSimple(ctx, pusher, b); err != nil {
+		if err := t.pushSimple(ctx, pusher, b.digest, b.simple); err != nil {
 			return err
 		}
 	}
@@ -71,16 +64,29 @@ func (t *target) push(ctx context.Context, b *bundle) error {
 	return nil
 }
 
+// pushParts pushes images without a tag.
+func (t *target) pushParts(ctx context.Context, pusher *remote.Pusher, images []v1.Image) error {
+	for _, image := range images {
+		digest, err := image.Digest()
+		if err != nil {
+			return fmt.Errorf("cannot push %s: %w", t.tag, err)
+		}
+		if err := pusher.Push(ctx, t.tag.Digest(digest.String()), image); err != nil {
+			return t.explain(err)
+		}
+	}
+	return nil
+}
+
 // pushSimple adds the signature to the existing signatures of the same digest in the registry,
 // as cosign does: others may have signed the same bytes.
-func (t *target) pushSimple(ctx context.Context, pusher *remote.Pusher, b *bundle) error {
-	at := t.tag.Tag(simpleTag(b.digest))
-	signatures := b.simple
+func (t *target) pushSimple(ctx context.Context, pusher *remote.Pusher, digest v1.Hash, signatures v1.Image) error {
+	at := t.tag.Tag(simpleTag(digest))
 	there, err := remote.Image(at, append([]remote.Option{remote.WithContext(ctx)}, t.options...)...)
 	var answer *transport.Error
 	switch {
 	case err == nil:
-		if signatures, err = merge(there, b.simple); err != nil {
+		if signatures, err = merge(there, signatures); err != nil {
 			return fmt.Errorf("cannot push %s: %w", t.tag, err)
 		}
 	case !errors.As(err, &answer) || answer.StatusCode != http.StatusNotFound:
