@@ -1,0 +1,359 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// chartFolder returns the folder of Tenure's chart.
+func chartFolder(t *testing.T) string {
+	t.Helper()
+	root, err := testcluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(root, "charts", "tenure")
+}
+
+// helmTemplate renders the chart, and returns the output and the errors.
+func helmTemplate(t *testing.T, namespace string, args ...string) (out, errs string, err error) {
+	t.Helper()
+	bin, err := testcluster.BinDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "helm"), append([]string{"template", "tenure", chartFolder(t), "--namespace", namespace}, args...)...)
+	cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
+	var both [2]strings.Builder
+	cmd.Stdout, cmd.Stderr = &both[0], &both[1]
+	err = cmd.Run()
+	return both[0].String(), both[1].String(), err
+}
+
+// byKey returns the objects of manifests by kind, namespace and name, without the annotation with
+// which Helm keeps them.
+func byKey(t *testing.T, manifests string) map[string]map[string]any {
+	t.Helper()
+	objects, err := flux.ReadObjects([]byte(manifests))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]map[string]any{}
+	for _, o := range objects {
+		annotations := o.GetAnnotations()
+		delete(annotations, "helm.sh/resource-policy")
+		if o.SetAnnotations(annotations); len(annotations) == 0 {
+			unstructured.RemoveNestedField(o.Object, "metadata", "annotations")
+		}
+		key := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+		if all[key] != nil {
+			t.Errorf("%s is there twice", key)
+		}
+		all[key] = o.Object
+	}
+	return all
+}
+
+// TestChartEqualsInstall compares the rendered chart with the objects of `tenure install`, for the
+// same options.
+func TestChartEqualsInstall(t *testing.T) {
+	t.Parallel()
+	const (
+		image  = "registry.example.com/acme/tenure-server"
+		digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	)
+	yes, no := true, false
+	for _, tt := range []struct {
+		reason, namespace string
+		values            []string
+		options           lockdown.Options
+	}{
+		{reason: "the defaults", namespace: "flux-system"},
+		{reason: "the proxy", namespace: "flux-system", values: []string{"proxy.enabled=true"}, options: lockdown.Options{Proxy: &yes}},
+		{reason: "Capsule's kinds", namespace: "flux-system", values: []string{"capsule.enabled=true"}, options: lockdown.Options{Capsule: &yes, Proxy: &no}},
+		{reason: "everything", namespace: "flux-system", values: []string{"capsule.enabled=true", "proxy.enabled=true"}, options: lockdown.Options{Capsule: &yes, Proxy: &yes}},
+		{reason: "another namespace of Flux", namespace: "gitops", values: []string{"capsule.enabled=true", "proxy.enabled=true"}, options: lockdown.Options{Capsule: &yes, Proxy: &yes}},
+		{
+			reason: "an image by tag", namespace: "flux-system", values: []string{"proxy.enabled=true", "image.repository=" + image, "image.tag=v1.2.3"},
+			options: lockdown.Options{Proxy: &yes, ManagerImage: image + ":v1.2.3"},
+		},
+		{
+			reason: "an image by digest", namespace: "flux-system", values: []string{"image.repository=" + image, "image.digest=" + digest[1:]},
+			options: lockdown.Options{ManagerImage: image + digest},
+		},
+		{
+			reason: "an image by both", namespace: "flux-system", values: []string{"image.repository=" + image, "image.tag=v1.2.3", "image.digest=" + digest[1:]},
+			options: lockdown.Options{ManagerImage: image + ":v1.2.3" + digest},
+		},
+		{
+			reason: "an approved address", namespace: "flux-system", values: []string{"profile.tenants.sources.git[0]=https://github.com/acme/*"},
+			options: lockdown.Options{Allow: []string{"git=https://github.com/acme/*"}},
+		},
+	} {
+		t.Run(tt.reason, func(t *testing.T) {
+			t.Parallel()
+			var args []string
+			for _, value := range tt.values {
+				args = append(args, "--set", value)
+			}
+			rendered, errs, err := helmTemplate(t, tt.namespace, args...)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, errs)
+			}
+			installed, err := lockdown.Objects(tt.namespace, tt.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, got := byKey(t, string(installed)), byKey(t, rendered)
+			if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
+				t.Errorf("the objects differ, -install +chart:\n%s", diff)
+			}
+			for key, object := range want {
+				if diff := cmp.Diff(object, got[key]); diff != "" {
+					t.Errorf("%s differs, -install +chart:\n%s", key, diff)
+				}
+			}
+			if len(want) < 50 {
+				t.Errorf("install has only %d objects", len(want))
+			}
+		})
+	}
+}
+
+// TestChartRefuses renders the chart with wrong values.
+func TestChartRefuses(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		reason, namespace, value, want string
+	}{
+		{"an unknown value", "flux-system", "proxies.enabled=true", "additional properties 'proxies' not allowed"},
+		{"an unknown value of the proxy", "flux-system", "proxy.enable=true", "additional properties 'enable' not allowed"},
+		{"text in place of a boolean", "flux-system", "proxy.enabled=on", "at '/proxy/enabled': got string, want boolean"},
+		{"text in place of a number", "flux-system", "manager.replicas=two", "at '/manager/replicas': got string, want integer"},
+		{"a tag with an argument", "flux-system", "image.tag=v1 --x", "at '/image/tag'"},
+		{"a short digest", "flux-system", "image.digest=sha256:12", "at '/image/digest'"},
+		{"a repository with a tag", "flux-system", "image.repository=registry.example.com/x:v1", "at '/image/repository'"},
+		{"an unknown field of the profile", "flux-system", "profile.tenants.source.git={x}", "at '/profile/tenants': additional properties 'source' not allowed"},
+		{"a list in the profile that is text", "flux-system", "profile.breakGlass=admins", "at '/profile/breakGlass': got string, want array"},
+		{"Helm's default namespace", "default", "proxy.enabled=false", "cannot be installed in the namespace default: the manager runs where Flux does"},
+		{"Kubernetes' namespace", "kube-system", "proxy.enabled=false", "cannot be installed in the namespace kube-system"},
+	} {
+		if _, errs, err := helmTemplate(t, tt.namespace, "--set", tt.value); err == nil || !strings.Contains(errs, tt.want) {
+			t.Errorf("%s: want %q, got %v\n%s", tt.reason, tt.want, err, errs)
+		}
+	}
+}
+
+// Objects of the tenant of TestChart.
+const (
+	chartTenant = `apiVersion: tenure.dev/v1alpha1
+kind: Tenant
+metadata: {name: team}
+spec:
+  owners: [{kind: User, name: alice}]
+  namespaces: {create: [team-apps], quota: 5}
+`
+	chartSource = `apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: app, namespace: team-apps}
+spec: {interval: 1h, url: "https://git.example.com/acme/app", ref: {branch: main}}
+`
+	chartAttack = `apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: attack, namespace: team-apps}
+spec: {interval: 1h, prune: true, path: ./, serviceAccountName: admin, sourceRef: {kind: GitRepository, name: flux-system, namespace: flux-system}}
+`
+)
+
+// TestChart installs, upgrades and removes the chart with helm, on a cluster with Flux.
+func TestChart(t *testing.T) {
+	t.Parallel()
+	dir, _ := newFleet(t, nil)
+	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test"})
+	expectNothing(t, "the fleet is ready", failed)
+	admin := filepath.Join(t.TempDir(), "kubeconfig")
+	content, err := os.ReadFile(r.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, string(content), admin)
+	p := proxied{run: r, kubeconfig: admin}
+
+	// An earlier version of the chart, whose kinds have another description.
+	const now, before = "TenancyProfile is the posture of a cluster", "TenancyProfile was the posture of a cluster"
+	old := filepath.Join(t.TempDir(), "tenure")
+	if err := os.CopyFS(old, os.DirFS(chartFolder(t))); err != nil {
+		t.Fatal(err)
+	}
+	edit(t, now, before, old, "crds", "tenancyprofiles.tenure.dev.yaml")
+	edit(t, now, before, old, "templates", "crds.yaml")
+
+	p.helmRefuses("additional properties 'proxies' not allowed", "install", old, "--set", "proxies.enabled=true")
+	p.helm("install", old)
+	p.seesReleases("the chart is installed", release{"tenure", "flux-system", "1", "deployed"})
+	if got := r.profileDescription(); !strings.HasPrefix(got, before) {
+		t.Errorf("the earlier chart has the kind %q", got)
+	}
+	p.checked()
+	r.kubectl(chartTenant, "apply", "-f", "-")
+	r.untilMay("alice", "create", "gitrepositories.source.toolkit.fluxcd.io", "-n", "team-apps")
+	r.refusesAttack()
+	r.alice("tenants may fetch from nowhere by default", "which the platform has not approved", chartSource)
+
+	values := filepath.Join(t.TempDir(), "values.yaml")
+	write(t, "manager: {replicas: 2}\nproxy: {enabled: true, replicas: 1}\ncapsule: {enabled: true}\nprofile: {tenants: {sources: {git: [\"https://git.example.com/acme/*\"]}}}\n", values)
+	p.helm("upgrade", chartFolder(t), "-f", values)
+	if got := r.profileDescription(); !strings.HasPrefix(got, now) {
+		t.Errorf("after the upgrade the kind is %q", got)
+	}
+	for deployment, want := range map[string]string{"tenure-manager": "2", "tenure-proxy": "1"} {
+		if got := r.field("flux-system", "deployment/"+deployment, ".status.readyReplicas"); got != want {
+			t.Errorf("%s has %q ready replicas, want %s", deployment, got, want)
+		}
+	}
+	if got := r.field("", "customresourcedefinition/tenants.capsule.clastix.io", ".metadata.name"); got == "" {
+		t.Error("the upgrade has not installed Capsule's kinds")
+	}
+	p.checked()
+	r.refusesAttack()
+	testwait.For(t, "the approved address to be accepted", patience, func() (bool, string) {
+		out, err := kubectl(t, r.Cluster, chartSource, "apply", "-f", "-", "--as=alice")
+		return err == nil, out
+	})
+	// The webhook has the certificate that the manager filled in before the upgrade.
+	testwait.For(t, "the owner to create a namespace", patience, func() (bool, string) {
+		out, err := kubectl(t, r.Cluster, "", "create", "namespace", "team-more", "--as=alice")
+		return err == nil || strings.Contains(out, "already exists"), out
+	})
+	p.helmRefuses("at '/manager/replicas': got string, want integer", "upgrade", chartFolder(t), "--set", "manager.replicas=two")
+
+	p.helm("upgrade", chartFolder(t), "--reuse-values", "--set", "manager.release=true")
+	if got := r.field("", "tenants.tenure.dev/team", ".metadata.finalizers"); got != "" {
+		t.Errorf("the manager has left finalizers: %s", got)
+	}
+	p.runs("helm", "uninstall", "tenure", "-n", "flux-system", "--wait", atMost)
+	for _, object := range []string{
+		"customresourcedefinition/tenants.tenure.dev", "customresourcedefinition/tenancyprofiles.tenure.dev", "customresourcedefinition/tenants.capsule.clastix.io",
+		"tenancyprofile/default", "tenants.tenure.dev/team", "namespace/team-apps", "namespace/team-more",
+	} {
+		if r.field("", object, ".metadata.name") == "" {
+			t.Errorf("uninstalling has deleted %s", object)
+		}
+	}
+	if left := r.kubectl("", "get", "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingwebhookconfigurations,validatingwebhookconfigurations", "-o", "name", "-l", "app.kubernetes.io/name=tenure"); left != "" {
+		t.Errorf("uninstalling has left:\n%s", left)
+	}
+
+	// The release takes over what the last one has kept.
+	p.helm("install", chartFolder(t), "-f", values)
+	r.refusesAttack()
+}
+
+// helm installs or upgrades the release, and waits until it is ready.
+func (p proxied) helm(action, chart string, args ...string) {
+	p.t.Helper()
+	p.runs("helm", append([]string{action, "tenure", chart, "-n", "flux-system", "--wait", atMost}, args...)...)
+}
+
+// helmRefuses installs or upgrades the release with wrong values.
+func (p proxied) helmRefuses(why, action, chart string, args ...string) {
+	p.t.Helper()
+	p.refused(why, "helm", append([]string{action, "tenure", chart, "-n", "flux-system"}, args...)...)
+}
+
+// profileDescription returns the description of the profile's kind in the cluster.
+func (r run) profileDescription() string {
+	r.t.Helper()
+	return r.field("", "customresourcedefinition/tenancyprofiles.tenure.dev", ".spec.versions[0].schema.openAPIV3Schema.description")
+}
+
+// alice applies an object as the tenant's owner, which the rules must refuse with the reason.
+func (r run) alice(reason, why, manifest string) {
+	r.t.Helper()
+	if out, err := kubectl(r.t, r.Cluster, manifest, "apply", "-f", "-", "--as=alice"); err == nil || !strings.Contains(out, why) {
+		r.t.Errorf("%s: want %q, got %v\n%s", reason, why, err, out)
+	}
+}
+
+// refusesAttack waits until the rules are in force: the owner must not apply the platform's source
+// as an account of the platform.
+func (r run) refusesAttack() {
+	r.t.Helper()
+	testwait.For(r.t, "the rules to refuse the attack", patience, func() (bool, string) {
+		out, err := kubectl(r.t, r.Cluster, chartAttack, "apply", "-f", "-", "--dry-run=server", "--as=alice")
+		return err != nil && strings.Contains(out, "tenant team: Kustomization attack"), out
+	})
+}
+
+// checked runs `tenure check`, and expects that only Flux's own lockdown is missing.
+func (p proxied) checked() {
+	p.t.Helper()
+	cmd := command(p.t, p.t.TempDir(), "check", "--kubeconfig", p.kubeconfig)
+	out, _ := cmd.CombinedOutput() // Flux is not locked down
+	p.t.Logf("%s", out)
+}
+
+// TestChartByFlux installs the chart from an OCI registry as docs/how-to/install.md says, with
+// helm-controller.
+func TestChartByFlux(t *testing.T) {
+	t.Parallel()
+	const page = "docs/how-to/install.md"
+	var manifests strings.Builder
+	var address string
+	for _, o := range documentation(t)[page] {
+		if o.GetKind() == "OCIRepository" {
+			address, _, _ = unstructured.NestedString(o.Object, "spec", "url")
+			// The chart of this repository has no release, and no signature.
+			if err := unstructured.SetNestedMap(o.Object, map[string]any{"semver": ">=0.0.0-0"}, "spec", "ref"); err != nil {
+				t.Fatal(err)
+			}
+			unstructured.RemoveNestedField(o.Object, "spec", "verify")
+		}
+		text, err := yaml.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&manifests, "---\n%s", text)
+	}
+	if address == "" {
+		t.Fatalf("%s has no OCIRepository", page)
+	}
+	dir, _ := newFleet(t, map[string]string{"clusters/test/tenure.yaml": manifests.String()})
+	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test", Maps: parseMaps(t, address+"="+chartFolder(t))})
+	expectNothing(t, "the fleet with the chart is ready", failed)
+	if row, found := r.row("HelmRelease/flux-system/tenure"); !found || row.State != flux.Ready {
+		t.Fatalf("the release is %+v", row)
+	}
+	var profile struct {
+		Spec struct {
+			PlatformNamespaces []string
+			Tenants            struct{ Sources struct{ Git []string } }
+		}
+	}
+	if err := json.Unmarshal([]byte(r.kubectl("", "get", "tenancyprofile/default", "-o", "json")), &profile); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"flux-system"}, profile.Spec.PlatformNamespaces); diff != "" || len(profile.Spec.Tenants.Sources.Git) == 0 {
+		t.Errorf("the profile is %+v: %s", profile, diff)
+	}
+	r.kubectl(chartTenant, "apply", "-f", "-")
+	r.untilMay("alice", "create", "gitrepositories.source.toolkit.fluxcd.io", "-n", "team-apps")
+	r.refusesAttack()
+}
