@@ -156,7 +156,7 @@ bench: build ## run the benchmarks
 IMAGE = $(GO) run ./hack/image $(STAMP) $(if $(KEY),-key '$(KEY)') $(if $(PUSH),-push '$(PUSH)') $(if $(BUILDER),-builder '$(BUILDER)')
 
 .PHONY: image
-image: check-tools ## build the image of tenure-server into dist/, without Docker; KEY=cosign.key signs it, PUSH=REPOSITORY:TAG pushes it
+image: check-tools ## build the image of tenure-server and the chart into dist/, without Docker; KEY=cosign.key signs, PUSH=REPOSITORY:TAG pushes
 	@$(IMAGE)
 
 .PHONY: release

@@ -52,7 +52,7 @@ func generate() (map[string]string, error) {
 		case o.GetKind() == profileKind:
 			text, err = profileTemplate(o)
 		default:
-			text, err = template(o)
+			text, err = templateOf(o)
 		}
 		if err != nil {
 			return nil, err
@@ -145,8 +145,8 @@ func conditional(conditions []string, text string) string {
 	return "{{- if " + condition + " }}\n" + text + "{{- end }}\n"
 }
 
-// template returns the template of an object.
-func template(o *unstructured.Unstructured) (string, error) {
+// templateOf returns the template of an object.
+func templateOf(o *unstructured.Unstructured) (string, error) {
 	o = o.DeepCopy()
 	switch o.GetKind() {
 	case crdKind:

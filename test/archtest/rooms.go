@@ -11,7 +11,7 @@ var layers = []layer{
 	{
 		folder:  "hack",
 		does:    "builds, generates and checks the repository",
-		imports: []string{"test/corpus", "test/ablation", "internal/server", "internal/cli", "internal/verify", "internal/localcluster", "internal/admission", "internal/capsule", "internal/release", "internal/flux", "internal/ui"},
+		imports: []string{"test/corpus", "test/ablation", "internal/server", "internal/cli", "internal/verify", "internal/localcluster", "internal/fleet", "internal/admission", "internal/capsule", "internal/release", "internal/flux", "internal/ui"},
 	},
 	{
 		folder: "test/e2e",
@@ -122,6 +122,10 @@ var layers = []layer{
 	{
 		folder: "config",
 		does:   "CRDs, RBAC, policies and workloads as manifests; embedded",
+	},
+	{
+		folder: "charts",
+		does:   "the Helm chart; its templates are generated from `config`",
 	},
 	{
 		folder: "examples",
