@@ -151,6 +151,11 @@ func templateOf(o *unstructured.Unstructured) (string, error) {
 	switch o.GetKind() {
 	case crdKind:
 		annotate(o, keepAnnotation, "keep")
+	case "ClusterRole":
+		// Kubernetes writes these rules, and Helm does not take fields of other field managers.
+		if o.Object["aggregationRule"] != nil {
+			delete(o.Object, "rules")
+		}
 	case "Deployment":
 		if err := markDeployment(o); err != nil {
 			return "", fmt.Errorf("cannot make a template of Deployment %s: %w", o.GetName(), err)

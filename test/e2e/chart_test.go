@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -48,7 +49,7 @@ func helmTemplate(t *testing.T, namespace string, args ...string) (out, errs str
 }
 
 // byKey returns the objects of manifests by kind, namespace and name, without the annotation with
-// which Helm keeps them.
+// which Helm keeps them, and without the rules of roles that Kubernetes aggregates.
 func byKey(t *testing.T, manifests string) map[string]map[string]any {
 	t.Helper()
 	objects, err := flux.ReadObjects([]byte(manifests))
@@ -61,6 +62,9 @@ func byKey(t *testing.T, manifests string) map[string]map[string]any {
 		delete(annotations, "helm.sh/resource-policy")
 		if o.SetAnnotations(annotations); len(annotations) == 0 {
 			unstructured.RemoveNestedField(o.Object, "metadata", "annotations")
+		}
+		if rules, _ := o.Object["rules"].([]any); o.Object["aggregationRule"] != nil && len(rules) == 0 {
+			delete(o.Object, "rules")
 		}
 		key := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 		if all[key] != nil {
@@ -211,11 +215,11 @@ func TestChart(t *testing.T) {
 	if got := r.profileDescription(); !strings.HasPrefix(got, before) {
 		t.Errorf("the earlier chart has the kind %q", got)
 	}
-	p.checked()
+	p.checked("kinds")
 	r.kubectl(chartTenant, "apply", "-f", "-")
 	r.untilMay("alice", "create", "gitrepositories.source.toolkit.fluxcd.io", "-n", "team-apps")
 	r.refusesAttack()
-	r.alice("tenants may fetch from nowhere by default", "which the platform has not approved", chartSource)
+	r.alice("tenants may fetch from nowhere by default", "must not fetch from https://git.example.com/acme/app (allowed: none)", chartSource)
 
 	values := filepath.Join(t.TempDir(), "values.yaml")
 	write(t, "manager: {replicas: 2}\nproxy: {enabled: true, replicas: 1}\ncapsule: {enabled: true}\nprofile: {tenants: {sources: {git: [\"https://git.example.com/acme/*\"]}}}\n", values)
@@ -302,12 +306,37 @@ func (r run) refusesAttack() {
 	})
 }
 
-// checked runs `tenure check`, and expects that only Flux's own lockdown is missing.
-func (p proxied) checked() {
+// checked runs `tenure check`, and expects failures of the lockdown of Flux, which the chart does
+// not have, and of the given checks.
+func (p proxied) checked(failures ...string) {
 	p.t.Helper()
-	cmd := command(p.t, p.t.TempDir(), "check", "--kubeconfig", p.kubeconfig)
-	out, _ := cmd.CombinedOutput() // Flux is not locked down
-	p.t.Logf("%s", out)
+	out, err := command(p.t, p.t.TempDir(), "check", "--kubeconfig", p.kubeconfig).CombinedOutput()
+	want := append([]string{"notifications", "rights of Flux", "roles"}, failures...)
+	slices.Sort(want)
+	var got []string
+	right := 0
+	for line := range strings.Lines(string(out)) {
+		cells := regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), 3)
+		switch {
+		case len(cells) < 2 || strings.Contains(cells[0], "-controller -"): // a flag
+		case cells[1] == "True":
+			right++
+		case cells[1] == "False":
+			got = append(got, cells[0])
+		}
+		if len(cells) == 3 && cells[0] == "roles" {
+			// It names some of the missing roles.
+			for missing := range strings.SplitSeq(cells[2], ";") {
+				if strings.Contains(missing, " is missing") && !strings.Contains(missing, "tenure-flux-") && !strings.Contains(missing, "-controller is") {
+					p.t.Errorf("check misses a role that is not Flux's: %s", missing)
+				}
+			}
+		}
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" || err == nil || right < 20 {
+		p.t.Errorf("check finds %d things right; wrong are -want +got:\n%s%v\n%s", right, diff, err, out)
+	}
 }
 
 // TestChartByFlux installs the chart from an OCI registry as docs/how-to/install.md says, with
