@@ -193,8 +193,11 @@ var (
 // those of the objects with Capsule's kinds.
 func markDeployment(o *unstructured.Unstructured) error {
 	containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
-	if err != nil || len(containers) != 1 {
-		return fmt.Errorf("it has %d containers, want 1: %w", len(containers), err)
+	if err != nil {
+		return err
+	}
+	if len(containers) != 1 {
+		return fmt.Errorf("it has %d containers, want 1", len(containers))
 	}
 	container := containers[0].(map[string]any)
 	values, _ := container["name"].(string)

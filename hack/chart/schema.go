@@ -14,8 +14,11 @@ type object = map[string]any
 // schema of the TenancyProfile's spec. Unknown values are errors.
 func schema(crd *unstructured.Unstructured) (string, error) {
 	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	if err != nil || len(versions) != 1 {
-		return "", fmt.Errorf("cannot make the schema of the values: the TenancyProfile has %d versions, want 1: %w", len(versions), err)
+	if err != nil {
+		return "", fmt.Errorf("cannot make the schema of the values: %w", err)
+	}
+	if len(versions) != 1 {
+		return "", fmt.Errorf("cannot make the schema of the values: the TenancyProfile has %d versions, want 1", len(versions))
 	}
 	version, _ := versions[0].(object)
 	spec, found, err := unstructured.NestedMap(version, "schema", "openAPIV3Schema", "properties", "spec")

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
@@ -59,7 +58,7 @@ func (s *source) chart(repository, tag string) (*chart, error) {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		content, err := os.ReadFile(name) //nolint:gosec // a file of the repository
+		content, err := os.ReadFile(name)
 		if err != nil {
 			return err
 		}
@@ -97,7 +96,6 @@ func (s *source) chart(repository, tag string) (*chart, error) {
 	annotations["org.opencontainers.image.title"] = chartName
 	annotations["org.opencontainers.image.description"] = about.Description
 	annotations["org.opencontainers.image.version"] = c.version
-	annotations["org.opencontainers.image.created"] = s.created.Format(time.RFC3339)
 	c.image, err = pack(v1.Manifest{Annotations: annotations}, blob{chartConfigType, config}, blob{chartContentType, c.archive})
 	return c, err
 }
