@@ -43,7 +43,8 @@ type Posture struct {
 	// +optional
 	Workloads Workloads `json:"workloads,omitempty,omitzero"`
 
-	// network limits the tenant's Services and the routes that lead to them.
+	// network limits the tenant's Services, the routes that lead to them and the
+	// connections of other tenants.
 	// +optional
 	Network Network `json:"network,omitempty,omitzero"`
 

@@ -118,8 +118,9 @@ type TenantSpec struct {
 	// +optional
 	Workloads Workloads `json:"workloads,omitempty,omitzero"`
 
-	// network limits the tenant's Services and the routes that lead to them. Each field
-	// that is set replaces the same field of the TenancyProfile.
+	// network limits the tenant's Services, the routes that lead to them and the
+	// connections of other tenants. Each field that is set replaces the same field of the
+	// TenancyProfile.
 	// +optional
 	Network Network `json:"network,omitempty,omitzero"`
 

@@ -112,9 +112,20 @@ const DigestsRequired = "Required"
 // +kubebuilder:validation:XValidation:rule="!self.matches('[*][*].') && !self.matches('[^/][*][*]')",message="a pattern has ** at its end only, as /**"
 type ImagePattern string
 
-// Network limits the Services and the routes from outside of a tenant. A controller of the
-// platform, which may write such objects in every namespace, is not limited.
+// Network limits the Services of a tenant, the routes from outside that lead to them, and the
+// connections of other tenants. A controller of the platform, which may write such objects in
+// every namespace, is not limited.
 type Network struct {
+	// isolation says which Pods may open connections to the tenant's Pods. Tenant, the
+	// default, lets in the Pods of the tenant's own namespaces; Namespace, only those of the
+	// same namespace. Both also let in the Pods of namespaces that belong to no tenant, such as
+	// an ingress controller's. The manager writes a NetworkPolicy with this into each of the
+	// tenant's namespaces. With None it writes none, and removes its own. The tenant can let in
+	// more with NetworkPolicies of its own.
+	// +optional
+	// +kubebuilder:validation:Enum=Tenant;Namespace;None
+	Isolation string `json:"isolation,omitempty"`
+
 	// services limits Services.
 	// +optional
 	Services *Services `json:"services,omitempty"`
@@ -142,6 +153,13 @@ type Network struct {
 	// +optional
 	Gateways *AllowedNames `json:"gateways,omitempty"`
 }
+
+// The values of isolation.
+const (
+	IsolationTenant    = "Tenant"
+	IsolationNamespace = "Namespace"
+	IsolationNone      = "None"
+)
 
 // Services limits Services.
 type Services struct {

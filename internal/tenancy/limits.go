@@ -41,10 +41,11 @@ func workloads(set, profile v1alpha1.Workloads) v1alpha1.Workloads {
 	return *limits.DeepCopy()
 }
 
-// network returns the limits of Services and routes: the profile's, in which each field that
+// network returns the limits of Services, routes and connections: the profile's, in which each field that
 // the Tenant sets replaces the same field.
 func network(set, profile v1alpha1.Network) v1alpha1.Network {
 	limits := v1alpha1.Network{
+		Isolation:      cmp.Or(set.Isolation, profile.Isolation),
 		Services:       profile.Services,
 		Hosts:          cmp.Or(set.Hosts, profile.Hosts),
 		IngressClasses: cmp.Or(set.IngressClasses, profile.IngressClasses),

@@ -29,7 +29,7 @@ func TestLimitsOfATenant(t *testing.T) {
 					Types: []string{name}, ExternalIPs: []v1alpha1.AddressRange{v1alpha1.AddressRange(name)}, LoadBalancerClasses: names(name),
 					DeniedLabels: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)}, DeniedAnnotations: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)},
 				},
-				Hosts: names(name), IngressClasses: names(name), GatewayClasses: names(name), Gateways: names(name),
+				Isolation: name, Hosts: names(name), IngressClasses: names(name), GatewayClasses: names(name), Gateways: names(name),
 			},
 			Storage: v1alpha1.Storage{Classes: names(name), ExistingVolumes: new(name == "tenant")},
 		}}}

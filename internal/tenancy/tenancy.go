@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,6 +108,8 @@ type Objects struct {
 	Parameters *v1alpha1.TenantParameters
 	// Quota bounds the number of Flux's objects.
 	Quota *corev1.ResourceQuota
+	// Isolation keeps the Pods of other tenants from connecting to the namespace's.
+	Isolation *networkingv1.NetworkPolicy
 	// Bounds, Bindings and Sync come from the Tenant: quotas of this namespace, limit ranges
 	// and network policies; RoleBindings; sources and Kustomizations.
 	Bounds, Bindings, Sync []client.Object
@@ -121,6 +124,9 @@ type Objects struct {
 // applied: what holds people back comes before what gives them rights.
 func (o *Objects) List() []client.Object {
 	list := slices.Clone(o.Bounds)
+	if o.Isolation != nil {
+		list = append(list, o.Isolation)
+	}
 	if o.Quota != nil {
 		list = append(list, o.Quota)
 	}
@@ -180,6 +186,7 @@ func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 	objects.Parameters.Spec.Exemptions = Exemptions(ns.Name, profile)
 	ns.Credentials.allow(&objects.Parameters.Spec)
 	objects.Quota = quota(ns, tenant, objects.Parameters.Spec.Tenants.Bounds.MaxObjects)
+	objects.Isolation = isolation(ns.Name, tenant, objects.Parameters.Spec.Tenants.Network.Isolation)
 	if ns.Tenant != nil {
 		objects.addTenant(ns, profile)
 	} else {

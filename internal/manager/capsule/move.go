@@ -149,13 +149,16 @@ func pointers[T any, P interface {
 }
 
 // split returns the objects that Capsule created for a tenant, and the number of objects that
-// Tenure created.
+// Tenure created for the fields of the Tenant. The isolation of a namespace replaces none of
+// Capsule's.
 func split(objects []client.Object, tenant *v1beta2.Tenant) (theirs []client.Object, ours int) {
 	generated := regexp.MustCompile(`^capsule-` + regexp.QuoteMeta(tenant.Name) + `-[0-9]+$`)
 	for _, o := range objects {
 		switch {
 		case o.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue:
-			ours++
+			if o.GetName() != tenancy.IsolationName {
+				ours++
+			}
 		case madeFrom(o, tenant) && generated.MatchString(o.GetName()):
 			theirs = append(theirs, o)
 		}
