@@ -106,6 +106,7 @@ func registry() []func(register func(...Attack)) {
 		addForeignHosts,
 		addForeignVolume,
 		addSystemPriority,
+		addForeignConnections,
 		addForgedEndpoints,
 		addForeignNodes,
 	}

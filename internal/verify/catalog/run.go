@@ -102,6 +102,10 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if err != nil {
 		return report, err
 	}
+	networkDoubts, err := enginePolicies(ctx, admin, networkPlugins)
+	if err != nil {
+		return report, err
+	}
 	missing, err := unreadyOf(ctx, admin, report.Tenants)
 	if err != nil {
 		return report, err
@@ -127,6 +131,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 			return report, fmt.Errorf("cannot attack as tenant %s: %w", t.Name, err)
 		}
 		e.Root, e.outside, e.proxyEndpoint, e.doubts, e.tenants = opts.Root, opts.Network, proxy, doubts, report.Tenants
+		e.namespaces, e.networkDoubts = namespaces.Items, networkDoubts
 		e.lacks = lacks(t, namespaces.Items, missing)
 		e.readLimits(ctx)
 		if err := e.prepareOwners(); err != nil {

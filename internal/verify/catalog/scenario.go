@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,10 @@ type Scenario struct {
 	// doubts are parts of the fleet that are not really there and may hold
 	// controls; see [unprovableControls].
 	doubts []string
+	// namespaces are all namespaces of the cluster at the start of the run.
+	namespaces []corev1.Namespace
+	// networkDoubts are policies of network plugins, which no attack judges.
+	networkDoubts []string
 	// lacks says why the tenant may lack rights here that the fleet gives it; "" if it
 	// has them.
 	lacks string

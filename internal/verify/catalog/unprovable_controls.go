@@ -39,7 +39,7 @@ func unprovableControls(ctx context.Context, admin client.Reader) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	policies, err := enginePolicies(ctx, admin)
+	policies, err := enginePolicies(ctx, admin, policyEngines)
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +86,15 @@ var policyEngines = map[string]string{
 // namedPolicies is the maximum number of policies of an engine that a doubt names.
 const namedPolicies = 3
 
-// enginePolicies returns the policies that an engine would enforce, by engine.
-func enginePolicies(ctx context.Context, admin client.Reader) ([]string, error) {
+// networkPlugins are the network plugins by the API groups of their own policies.
+var networkPlugins = map[string]string{
+	"cilium.io": "Cilium", "crd.projectcalico.org": "Calico", "projectcalico.org": "Calico", "crd.antrea.io": "Antrea",
+	"policy.networking.k8s.io": "the network plugin",
+}
+
+// enginePolicies returns the policies that engines would enforce, by engine. The engines are
+// given by the API groups of their policies.
+func enginePolicies(ctx context.Context, admin client.Reader, engines map[string]string) ([]string, error) {
 	crds := &unstructured.UnstructuredList{}
 	crds.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	if err := admin.List(ctx, crds); err != nil && !meta.IsNoMatchError(err) {
@@ -96,7 +103,7 @@ func enginePolicies(ctx context.Context, admin client.Reader) ([]string, error) 
 	byEngine := map[string][]string{}
 	for _, crd := range crds.Items {
 		group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
-		engine, ok := policyEngines[group]
+		engine, ok := engines[group]
 		if !ok {
 			continue
 		}
@@ -168,6 +175,9 @@ func refuses(policy unstructured.Unstructured) bool {
 	case group == "kyverno.io":
 		// Reports and exceptions stop nothing.
 		return false
+	case networkPlugins[group] != "":
+		// These plugins have other kinds too, such as pools of addresses.
+		return strings.HasSuffix(kind, "NetworkPolicy")
 	}
 	return true
 }
