@@ -71,7 +71,7 @@ func managed() Rule {
 		" && request.userInfo.username.startsWith('system:serviceaccount:' + object.metadata.labels[l] + ':'))"+
 		" && !('%s' in object.metadata.labels)", groupKustomize, groupHelm, tenancy.LabelManaged)
 	return Rule{
-		Name: Prefix + "managed", Rows: []string{"I10", "I23", "A5", "W1"},
+		Name: Prefix + "managed", Rows: []string{"I10", "I23", "A5", "W1", "W8"},
 		Title: "what the platform applied to a tenant's namespace is changed by the platform",
 		resources: append(fluxKinds(all),
 			// Kubernetes enforces a quota by its status.

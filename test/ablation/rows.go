@@ -30,6 +30,7 @@ func Rows() []Row {
 		singleControl(policy("git-sources"), "S9-api"),
 		singleControl(policy("other-sources"), "S9-api"),
 		singleControl(quotas(), "A2-api"),
+		singleControl(networkPolicies(), "W8-api"),
 		singleControl(label("pod-security.kubernetes.io/enforce"), "W3-api"),
 
 		singleControl(role("bind", everywhere,

@@ -51,6 +51,7 @@ func TenureRows() []Row {
 		singleControl(rule("hosts"), "W5-api"),
 		singleControl(rule("claims"), "W6-api"),
 		singleControl(rule("workloads"), "W7-api", "W10-api"),
+		{Controls: []Control{isolation(), networkPolicies()}, Attacks: []string{"W8-api"}},
 
 		both(crossing("kustomize-controller"), "references", "S1-api"),
 		withOwnCharts(both(crossing("helm-controller"), "references", "S1-api-HelmRelease")),
@@ -91,12 +92,12 @@ func TenureRows() []Row {
 		singleControl(role("impersonate", within, allow([]string{"impersonate"}, "", "serviceaccounts")), "I8-api"),
 		// With rights to write in all namespaces, the account counts as an operator of the
 		// platform.
-		withOwnCharts(singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "A5-api", "A5-api-ServiceAccount", "I1-git", "I3-api", "I3-git", "I4-api-RoleBinding", "I15-api", "I24-api", "I10-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W1-api", "W2-api", "W2-proxy", "W4-api", "W5-api", "W6-api")),
+		withOwnCharts(singleControl(bound("in every namespace, by a ClusterRoleBinding", everywhere), "A4-api", "A5-api", "A5-api-ServiceAccount", "I1-git", "I3-api", "I3-git", "I4-api-RoleBinding", "I15-api", "I24-api", "I10-api", "I11-api", "I11-api-HelmRelease", "I11-api-HelmRelease-storage", "I11-git", "W1-api", "W2-api", "W2-proxy", "W4-api", "W5-api", "W6-api", "W8-api")),
 	}, proxyRows()...)
 }
 
 // onManagedObjects are the attacks on the platform's objects in the tenant's namespaces.
-var onManagedObjects = []string{"A5-api", "A5-api-ServiceAccount", "I10-api", "I23-api", "W1-api"}
+var onManagedObjects = []string{"A5-api", "A5-api-ServiceAccount", "I10-api", "I23-api", "W1-api", "W8-api"}
 
 // onManaged returns a row for an attack on an object of the manager, which the rule about
 // these objects stops as well.

@@ -144,6 +144,7 @@ func (s state) open() map[string]bool {
 		"W5-api":  in("create", "networking.k8s.io", "ingresses"),
 		"W6-api":  in("create", "", "persistentvolumeclaims"),
 		"W7-api":  runs,
+		"W8-api":  true, // no fleet of the corpus has a NetworkPolicy
 		"W9-api":  in("create", "discovery.k8s.io", "endpointslices") || in("create", "", "endpoints"),
 		"W10-api": runs,
 		"A2-api":  s.uncounted(),

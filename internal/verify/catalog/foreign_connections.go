@@ -103,7 +103,7 @@ func (e *Scenario) judgeConnections(namespace string, policies []networkingv1.Ne
 		}
 		return stopped(networkPolicies, fmt.Sprintf("the NetworkPolicies of namespace %s let in no Pod of another tenant: %s", namespace, strings.Join(names, ", ")))
 	case e.lacks != "":
-		return notProven(evidence + ", but " + e.lacks)
+		return notProven(evidence + ", but a part of the fleet may be missing: " + e.lacks)
 	case len(e.networkDoubts) > 0:
 		return notProven(evidence + ", but what isolates them may be " + strings.Join(e.networkDoubts, ", "))
 	case worst == unclear:
