@@ -99,7 +99,7 @@ func tenantFields() []Field {
 		{"spec.preventDeletion", Honoured, "as spec.protected of the Tenant of Tenure"},
 		{"spec.resourceQuotas", Honoured, "scope Tenant is a bound that all namespaces together never exceed. The objects have other names"},
 		{"spec.limitRanges", Honoured, "the objects have other names"},
-		{"spec.networkPolicies", Honoured, "the objects have other names"},
+		{"spec.networkPolicies", Honoured, "the objects have other names, and tenure-isolation comes in addition, as the TenancyProfile says"},
 		{"spec.nodeSelector", Honoured, "as Capsule does: an annotation that the API server's plugin PodNodeSelector reads"},
 	}
 }
