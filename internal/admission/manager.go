@@ -121,10 +121,12 @@ func managedObjects() []validation {
 	namespaced := []string{"serviceaccounts", "resourcequotas", "limitranges", "networkpolicies", "roles", "rolebindings", "tenantparameters", "kustomizations", "helmreleases", "gitrepositories", "ocirepositories"}
 	// These are objects of Capsule's controller, which the manager replaces.
 	capsule := "request.operation == 'DELETE' && has(oldObject.metadata.ownerReferences) && oldObject.metadata.ownerReferences.exists(o, o.kind == 'Tenant' && o.apiVersion.startsWith('capsule.clastix.io/'))"
+	// A tenant cannot keep the policy away by having one of its name.
+	isolation := "request.operation == 'UPDATE' && variables.kind == 'networkpolicies' && variables.name == '" + tenancy.IsolationName + "'"
 	return []validation{
 		of("variables.requested || variables.givenUp || !variables.reserved && variables.tenant != ''", "the namespace is no tenant's", namespaced...),
 		of("variables.givenUp || !variables.reserved", "the namespace is the platform's", "externalartifacts"),
-		of("variables.requested || variables.made || variables.kind != 'helmreleases' && "+capsule, "it did not make it, and may at most ask for a reconciliation", append(namespaced, "externalartifacts")...),
+		of("variables.requested || variables.made || "+isolation+" || variables.kind != 'helmreleases' && "+capsule, "it did not make it, and may at most ask for a reconciliation", append(namespaced, "externalartifacts")...),
 		of("request.operation == 'DELETE' || variables.requested || variables.givenUp || has(object.spec.serviceAccountName) && object.spec.serviceAccountName == variables.tenant && !has(object.spec.kubeConfig)"+
 			" && !has(object.spec.sourceRef.namespace) && (!has(object.spec.decryption) || !has(object.spec.decryption.serviceAccountName))",
 			"it is applied as the account with the tenant's name, on this cluster, from the namespace itself", "kustomizations"),

@@ -2,6 +2,7 @@ package manager
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,8 +46,11 @@ func TestIsolation(t *testing.T) {
 			err := as.Create(t.Context(), own.DeepCopy(), client.DryRunAll)
 			return err == nil, fmt.Sprint(err)
 		})
+		testwait.For(t, "the rule to keep the isolation from "+who.UserName, patience, func() (bool, string) {
+			err := as.Patch(t.Context(), policy(namespace), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"ingress":[{}]}}`)), client.DryRunAll)
+			return err != nil && strings.Contains(err.Error(), "belongs to the platform"), fmt.Sprint(err)
+		})
 		for what, err := range map[string]error{
-			"change":            as.Patch(t.Context(), policy(namespace), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"ingress":[{}]}}`)), client.DryRunAll),
 			"take its label":    as.Patch(t.Context(), policy(namespace), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null}}`)), client.DryRunAll),
 			"delete":            as.Delete(t.Context(), policy(namespace), client.DryRunAll),
 			"delete all of its": as.DeleteAllOf(t.Context(), policy(namespace), client.InNamespace(namespace), client.DryRunAll),
