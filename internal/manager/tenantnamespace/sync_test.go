@@ -49,6 +49,8 @@ func (w *world) Profile(context.Context) (*v1alpha1.TenancyProfile, error) {
 	p := &v1alpha1.TenancyProfile{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ProfileName}}
 	p.Spec.Tenants.Sources.Git = []v1alpha1.AddressPattern{"https://git.example.com/acme/**"}
 	p.Spec.Tenants.Bounds.MinInterval.Duration, p.Spec.Tenants.Bounds.MaxTimeout.Duration = 30*time.Second, 15*time.Minute
+	// The fake client cannot apply NetworkPolicies.
+	p.Spec.Tenants.Network.Isolation = v1alpha1.IsolationNone
 	return p, nil
 }
 func (w *world) Served(context.Context) ([]string, error) { return nil, nil }
