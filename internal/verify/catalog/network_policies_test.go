@@ -74,6 +74,7 @@ func TestReachable(t *testing.T) {
 		"private":        {"a whole private range is open", []string{"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}"}, open, "a"},
 		"some private":   {"a part of one may be the Pods'", []string{"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.9.0.0/16}}]}]}"}, unclear, "a"},
 		"known range":    {"an exception may be the range of the Pods", []string{"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0, except: [10.244.0.0/16]}}]}]}"}, unclear, "a"},
+		"private part":   {"an exception within a private range leaves the rest", []string{"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.244.0.0/16]}}]}]}"}, unclear, "a"},
 		"no private":     {"all private ranges are excepted", []string{"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0, except: [10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12, 192.168.0.0/16, 198.18.0.0/15]}}]}]}"}, closed, ""},
 		"worst of peers": {"the worst peer counts", []string{"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.9.0.0/16}}, {namespaceSelector: {}}]}]}"}, open, "a"},
 	} {
