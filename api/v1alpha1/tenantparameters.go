@@ -39,6 +39,11 @@ type TenantParametersSpec struct {
 	// +listType=set
 	OwnerAccounts []string `json:"ownerAccounts,omitempty"`
 
+	// selectedClasses are the classes that the selectors of spec.tenants select now. It is
+	// unset if there are no selectors.
+	// +optional
+	SelectedClasses *SelectedClasses `json:"selectedClasses,omitempty"`
+
 	// The profile's fields about accounts and modes apply here as well.
 	TenancyProfileSpec `json:",inline"`
 }

@@ -1,5 +1,7 @@
 package v1alpha1
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // AllowedNames are the names that an object may refer to, such as the names of classes. A
 // name is allowed if an entry of allowed or the expression matches it.
 //
@@ -19,6 +21,62 @@ type AllowedNames struct {
 	Expression string `json:"expression,omitempty"`
 }
 
+// AllowedClasses are the classes that an object may have: those of [AllowedNames], and those
+// that selector selects. If nothing is set, no class is allowed.
+type AllowedClasses struct {
+	AllowedNames `json:",inline"`
+	// selector selects classes by their labels; an empty selector selects all classes. The
+	// manager writes the names of the selected classes, at most 1024, to selectedClasses of
+	// the TenantParameters in each namespace of the tenant. Until then, and in namespaces
+	// without TenantParameters, the selector allows no class.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+}
+
+// MaxSelectedClasses is the maximum number of classes of a kind that a selector selects.
+const MaxSelectedClasses = 1024
+
+// SelectedClasses are the names of the classes that the selectors of the limits select, sorted.
+// The manager computes them, because a rule in the API server cannot read another object.
+type SelectedClasses struct {
+	// priorityClasses are selected by workloads.priorityClasses.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=253
+	PriorityClasses []string `json:"priorityClasses,omitempty"`
+	// runtimeClasses are selected by workloads.runtimeClasses.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=253
+	RuntimeClasses []string `json:"runtimeClasses,omitempty"`
+	// deviceClasses are selected by workloads.deviceClasses.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=253
+	DeviceClasses []string `json:"deviceClasses,omitempty"`
+	// ingressClasses are selected by network.ingressClasses.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=253
+	IngressClasses []string `json:"ingressClasses,omitempty"`
+	// gatewayClasses are selected by network.gatewayClasses.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=253
+	GatewayClasses []string `json:"gatewayClasses,omitempty"`
+	// storageClasses are selected by storage.classes.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=253
+	StorageClasses []string `json:"storageClasses,omitempty"`
+}
+
 // Workloads limits the Pods of a tenant. The rule reads the Pods and the templates of all
 // kinds of workloads, so that a Deployment is refused and not only its Pods. An update that
 // does not change a limited field is never refused.
@@ -29,19 +87,20 @@ type Workloads struct {
 
 	// priorityClasses are the priority classes that Pods may have. If it is unset, Pods
 	// may have every class except those of Kubernetes, which begin with system-. A Pod
-	// without a class is always allowed.
+	// without a class is always allowed. The selector does not select the classes of
+	// Kubernetes: name them in allowed.
 	// +optional
-	PriorityClasses *AllowedNames `json:"priorityClasses,omitempty"`
+	PriorityClasses *AllowedClasses `json:"priorityClasses,omitempty"`
 
 	// runtimeClasses are the runtime classes that Pods may have. If it is unset, Pods may
 	// have every class. A Pod without a class is always allowed.
 	// +optional
-	RuntimeClasses *AllowedNames `json:"runtimeClasses,omitempty"`
+	RuntimeClasses *AllowedClasses `json:"runtimeClasses,omitempty"`
 
 	// deviceClasses are the device classes that ResourceClaims may request. If it is
 	// unset, they may request every class.
 	// +optional
-	DeviceClasses *AllowedNames `json:"deviceClasses,omitempty"`
+	DeviceClasses *AllowedClasses `json:"deviceClasses,omitempty"`
 
 	// schedulers are the schedulers that Pods may name in spec.schedulerName, in addition
 	// to default-scheduler. No Pod may name a node in spec.nodeName, which bypasses the
@@ -141,12 +200,12 @@ type Network struct {
 	// ingressClasses are the classes that Ingresses may have. If it is unset, they may
 	// have every class. If it is set, each Ingress needs a class.
 	// +optional
-	IngressClasses *AllowedNames `json:"ingressClasses,omitempty"`
+	IngressClasses *AllowedClasses `json:"ingressClasses,omitempty"`
 
 	// gatewayClasses are the classes that Gateways may have. If it is unset, they may
 	// have every class.
 	// +optional
-	GatewayClasses *AllowedNames `json:"gatewayClasses,omitempty"`
+	GatewayClasses *AllowedClasses `json:"gatewayClasses,omitempty"`
 
 	// gateways are the Gateways of other namespaces, as NAMESPACE/NAME, that routes may
 	// attach to. If it is unset, they may attach to every Gateway that admits them.
@@ -213,7 +272,7 @@ type Storage struct {
 	// classes are the storage classes that claims may have. If it is unset, they may have
 	// every class. If it is set, each claim needs a class.
 	// +optional
-	Classes *AllowedNames `json:"classes,omitempty"`
+	Classes *AllowedClasses `json:"classes,omitempty"`
 
 	// existingVolumes allows claims to choose a PersistentVolume by spec.volumeName, by
 	// spec.selector or by an empty class. The default is false: the volume could be

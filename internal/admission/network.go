@@ -96,12 +96,12 @@ func hosts() Rule {
 				objectPhrase + " + 'must not have ' + " + short(refused+".map(h, h == '' ? 'no host, which matches every name' : 'host ' + h).join(', ')") + " + ' (allowed: ' + (" + list + ".hasValue() ? " + short(named("network.hosts")) + " : 'names without *') + ')'",
 			},
 			{
-				"!(" + isIngress + ") || oldObject != null && " + class("oldObject") + " == " + class("object") + " || " + permits("network.ingressClasses", class("object")),
-				objectPhrase + " + 'must not have ingress class \\'' + " + short(class("object")) + " + '\\' (allowed: ' + " + short(named("network.ingressClasses")) + " + ')'",
+				"!(" + isIngress + ") || oldObject != null && " + class("oldObject") + " == " + class("object") + " || " + permitsClass("network.ingressClasses", class("object")),
+				objectPhrase + " + 'must not have ingress class \\'' + " + short(class("object")) + " + '\\' (allowed: ' + " + short(namedClasses("network.ingressClasses")) + " + ')'",
 			},
 			{
-				"!(" + isGateway + ") || oldObject != null && oldObject.?spec.?gatewayClassName == object.?spec.?gatewayClassName || " + permits("network.gatewayClasses", "object.spec.gatewayClassName"),
-				objectPhrase + " + 'must not have gateway class ' + " + short("object.?spec.?gatewayClassName.orValue('')") + " + ' (allowed: ' + " + short(named("network.gatewayClasses")) + " + ')'",
+				"!(" + isGateway + ") || oldObject != null && oldObject.?spec.?gatewayClassName == object.?spec.?gatewayClassName || " + permitsClass("network.gatewayClasses", "object.spec.gatewayClassName"),
+				objectPhrase + " + 'must not have gateway class ' + " + short("object.?spec.?gatewayClassName.orValue('')") + " + ' (allowed: ' + " + short(namedClasses("network.gatewayClasses")) + " + ')'",
 			},
 			{
 				gateways + ".size() == 0",

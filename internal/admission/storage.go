@@ -30,7 +30,7 @@ func claims() Rule {
 		return specs("object") + ".all(c, oldObject != null && c in " + specs("oldObject") + " || " + holds + ")"
 	}
 	chooses := "(c.?volumeName.orValue('') != '' || has(c.selector) || c.?storageClassName.orValue('unset') == '')"
-	wrongDevices := devices("object") + ".filter(d, !(oldObject != null && d in " + devices("oldObject") + ") && !" + permits("workloads.deviceClasses", "d") + ")"
+	wrongDevices := devices("object") + ".filter(d, !(oldObject != null && d in " + devices("oldObject") + ") && !" + permitsClass("workloads.deviceClasses", "d") + ")"
 	return Rule{
 		Name: Prefix + "claims", Rows: []string{"W6", "W11"},
 		Title: "claims have the classes that the tenant may have, and choose no existing volume",
@@ -54,12 +54,12 @@ func claims() Rule {
 				objectPhrase + " + 'must not take its data from another namespace in spec.dataSourceRef'",
 			},
 			{
-				each(permits("storage.classes", "c.?storageClassName.orValue('')")),
-				objectPhrase + " + 'must not have storage class \\'' + " + short(specs("object")+".map(c, c.?storageClassName.orValue('')).join(', ')") + " + '\\' (allowed: ' + " + short(named("storage.classes")) + " + ')'",
+				each(permitsClass("storage.classes", "c.?storageClassName.orValue('')")),
+				objectPhrase + " + 'must not have storage class \\'' + " + short(specs("object")+".map(c, c.?storageClassName.orValue('')).join(', ')") + " + '\\' (allowed: ' + " + short(namedClasses("storage.classes")) + " + ')'",
 			},
 			{
 				wrongDevices + ".size() == 0",
-				objectPhrase + " + 'must not request device class ' + " + short(wrongDevices+".join(', ')") + " + ' (allowed: ' + " + short(named("workloads.deviceClasses")) + " + ')'",
+				objectPhrase + " + 'must not request device class ' + " + short(wrongDevices+".join(', ')") + " + ' (allowed: ' + " + short(namedClasses("workloads.deviceClasses")) + " + ')'",
 			},
 		},
 	}

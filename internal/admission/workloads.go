@@ -27,6 +27,35 @@ func permitsIfSet(field, name string) string {
 		optional(field), matchesName("e", "("+name+")"), name)
 }
 
+// selectedClasses are the lists of names in the TenantParameters, by the field of type
+// AllowedClasses whose selector selects them. The TenancyProfile has no such lists, so that
+// selectors allow nothing in a namespace without parameters.
+var selectedClasses = map[string]string{
+	"workloads.priorityClasses": "priorityClasses",
+	"workloads.runtimeClasses":  "runtimeClasses",
+	"workloads.deviceClasses":   "deviceClasses",
+	"network.ingressClasses":    "ingressClasses",
+	"network.gatewayClasses":    "gatewayClasses",
+	"storage.classes":           "storageClasses",
+}
+
+// permitsClass returns CEL that is true if a field of type AllowedClasses is unset or allows a
+// class.
+func permitsClass(field, name string) string {
+	return fmt.Sprintf("(!%s.hasValue() || %s)", optional(field), permitsClassIfSet(field, name))
+}
+
+// permitsClassIfSet returns CEL that is true if a field of type AllowedClasses is set and allows
+// a class, by its name or by its labels.
+func permitsClassIfSet(field, name string) string {
+	return fmt.Sprintf("(%s || (%s) in params.spec.?selectedClasses.?%s.orValue([]))", permitsIfSet(field, name), name, selectedClasses[field])
+}
+
+// namedClasses returns CEL for the text of a field of type AllowedClasses.
+func namedClasses(field string) string {
+	return fmt.Sprintf("[%s, %s.?selector.hasValue() ? 'classes whose labels match the selector' : ''].filter(t, t != '').join(', ')", named(field), optional(field))
+}
+
 // named returns CEL for the text of a field of type AllowedNames.
 func named(field string) string {
 	return fmt.Sprintf("(%[1]s.?allowed.orValue([]).map(p, string(p)) + (%[1]s.?expression.hasValue() ? ['names that match ' + %[1]s.expression.value()] : [])).join(', ')", optional(field))
@@ -111,12 +140,12 @@ func scheduling() []podCheck {
 		},
 		{
 			"p.?priorityClassName.orValue('') == '' || p.?priorityClassName == q.?priorityClassName || (" + priority + ".hasValue() ? " +
-				permitsIfSet("workloads.priorityClasses", "p.priorityClassName") + " : !p.priorityClassName.startsWith('system-'))",
-			"'have priority class ' + " + fromPod("p.?priorityClassName.orValue('')") + " + ' (allowed: ' + (" + priority + ".hasValue() ? " + short(named("workloads.priorityClasses")) + " : 'all but system-*') + ')'",
+				permitsClassIfSet("workloads.priorityClasses", "p.priorityClassName") + " : !p.priorityClassName.startsWith('system-'))",
+			"'have priority class ' + " + fromPod("p.?priorityClassName.orValue('')") + " + ' (allowed: ' + (" + priority + ".hasValue() ? " + short(namedClasses("workloads.priorityClasses")) + " : 'all but system-*') + ')'",
 		},
 		{
-			"p.?runtimeClassName.orValue('') == '' || p.?runtimeClassName == q.?runtimeClassName || " + permits("workloads.runtimeClasses", "p.runtimeClassName"),
-			"'have runtime class ' + " + fromPod("p.?runtimeClassName.orValue('')") + " + ' (allowed: ' + " + short(named("workloads.runtimeClasses")) + " + ')'",
+			"p.?runtimeClassName.orValue('') == '' || p.?runtimeClassName == q.?runtimeClassName || " + permitsClass("workloads.runtimeClasses", "p.runtimeClassName"),
+			"'have runtime class ' + " + fromPod("p.?runtimeClassName.orValue('')") + " + ' (allowed: ' + " + short(namedClasses("workloads.runtimeClasses")) + " + ')'",
 		},
 	}
 }

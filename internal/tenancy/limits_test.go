@@ -14,6 +14,9 @@ func TestLimitsOfATenant(t *testing.T) {
 	names := func(name string) *v1alpha1.AllowedNames {
 		return &v1alpha1.AllowedNames{Allowed: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)}}
 	}
+	classes := func(name string) *v1alpha1.AllowedClasses {
+		return &v1alpha1.AllowedClasses{AllowedNames: *names(name)}
+	}
 	full := func(name string) *v1alpha1.TenancyProfile {
 		return &v1alpha1.TenancyProfile{Spec: v1alpha1.TenancyProfileSpec{Tenants: v1alpha1.Posture{
 			Workloads: v1alpha1.Workloads{
@@ -21,7 +24,7 @@ func TestLimitsOfATenant(t *testing.T) {
 					Registries: []v1alpha1.ImagePattern{v1alpha1.ImagePattern(name)}, RegistryExpression: name,
 					PullPolicies: []string{name}, Digests: name,
 				},
-				PriorityClasses: names(name), RuntimeClasses: names(name), DeviceClasses: names(name),
+				PriorityClasses: classes(name), RuntimeClasses: classes(name), DeviceClasses: classes(name),
 				Schedulers: []string{name}, Tolerations: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)},
 			},
 			Network: v1alpha1.Network{
@@ -29,9 +32,9 @@ func TestLimitsOfATenant(t *testing.T) {
 					Types: []string{name}, ExternalIPs: []v1alpha1.AddressRange{v1alpha1.AddressRange(name)}, LoadBalancerClasses: names(name),
 					DeniedLabels: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)}, DeniedAnnotations: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)},
 				},
-				Isolation: name, Hosts: names(name), IngressClasses: names(name), GatewayClasses: names(name), Gateways: names(name),
+				Isolation: name, Hosts: names(name), IngressClasses: classes(name), GatewayClasses: classes(name), Gateways: names(name),
 			},
-			Storage: v1alpha1.Storage{Classes: names(name), ExistingVolumes: new(name == "tenant")},
+			Storage: v1alpha1.Storage{Classes: classes(name), ExistingVolumes: new(name == "tenant")},
 		}}}
 	}
 	profile, tenants := full("profile"), full("tenant").Spec.Tenants

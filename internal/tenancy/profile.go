@@ -54,5 +54,8 @@ func ReadProfile(content *unstructured.Unstructured, rules []string, home string
 	if bounds.MinInterval.Duration <= 0 || bounds.MaxTimeout.Duration <= 0 {
 		return nil, fmt.Errorf("%w: spec.tenants.bounds needs a minInterval and a maxTimeout above zero", ErrInvalid)
 	}
+	if err := checkSelectors("spec.tenants", &spec.Tenants); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
 	return profile, nil
 }

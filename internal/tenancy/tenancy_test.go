@@ -225,6 +225,7 @@ func TestReadProfile(t *testing.T) {
 		{"a whole tenant breaks the glass", strings.Replace(valid, "spec: {", "spec: {breakGlass: ['system:serviceaccounts:apps'], ", 1), "which tenants are in"},
 		{"a typo would be an exemption from nothing", strings.Replace(valid, "spec: {", "spec: {exemptions: [{rule: tenure-sorces}], ", 1), `there is no such rule (rules: tenure-sources)`},
 		{"older than the schema", strings.Replace(valid, "30s", "soon", 1), "soon"},
+		{"a selector that selects nothing", strings.Replace(valid, "tenants: {", "tenants: {storage: {classes: {selector: {matchExpressions: [{key: a, operator: Is}]}}}, ", 1), `spec.tenants.storage.classes.selector is invalid: "Is"`},
 		{"no bound", strings.Replace(valid, "30s", "0s", 1), "above zero"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
