@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -375,6 +376,14 @@ func TestTranslateWorkloads(t *testing.T) {
 	names := func(expression string, allowed ...v1alpha1.ValuePattern) *v1alpha1.AllowedNames {
 		return &v1alpha1.AllowedNames{Allowed: allowed, Expression: expression}
 	}
+	classes := func(expression string, allowed ...v1alpha1.ValuePattern) *v1alpha1.AllowedClasses {
+		return &v1alpha1.AllowedClasses{AllowedNames: *names(expression, allowed...)}
+	}
+	selected := func(selector metav1.LabelSelector, allowed ...v1alpha1.ValuePattern) *v1alpha1.AllowedClasses {
+		return &v1alpha1.AllowedClasses{AllowedNames: *names("", allowed...), Selector: &selector}
+	}
+	gold := metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}
+	tiered := metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpExists}}}
 	for name, tc := range map[string]struct {
 		tenant  string
 		want    func(*v1alpha1.TenantSpec)
@@ -394,29 +403,47 @@ deviceClasses: {allowed: [gpu]}`,
 			want: func(s *v1alpha1.TenantSpec) {
 				s.Workloads = v1alpha1.Workloads{
 					Images:          &v1alpha1.Images{Registries: []v1alpha1.ImagePattern{"docker.io/**", "registry.example.com:5000/team/**"}, RegistryExpression: "^quay[.]io$", PullPolicies: []string{"Always"}},
-					PriorityClasses: names("", "high"), RuntimeClasses: names("sandbox"), DeviceClasses: names("", "gpu"),
+					PriorityClasses: classes("", "high"), RuntimeClasses: classes("sandbox"), DeviceClasses: classes("", "gpu"),
 				}
 				s.Network = v1alpha1.Network{
 					Services: &v1alpha1.Services{
 						Types: []string{"ClusterIP", "LoadBalancer"}, ExternalIPs: []v1alpha1.AddressRange{"192.0.2.1/32", "198.51.100.0/24", "2001:db8::1/128"},
 						DeniedLabels: []v1alpha1.ValuePattern{"a"}, DeniedAnnotations: []v1alpha1.ValuePattern{"b/*"},
 					},
-					Hosts: names("^.*[.]oil[.]example[.]com$", "a.example.com"), IngressClasses: names("^team-", "public"), GatewayClasses: names("", "shared"),
+					Hosts: names("^.*[.]oil[.]example[.]com$", "a.example.com"), IngressClasses: classes("^team-", "public"), GatewayClasses: classes("", "shared"),
 				}
-				s.Storage.Classes = names("", "fast")
+				s.Storage.Classes = classes("", "fast")
 			},
 		},
 		"a name with an asterisk allows no more than it does in Capsule": {
 			tenant: `storageClasses: {allowed: ["*"]}`,
-			want:   func(s *v1alpha1.TenantSpec) { s.Storage.Classes = names("") },
+			want:   func(s *v1alpha1.TenantSpec) { s.Storage.Classes = classes("") },
 		},
 		"wildcards are allowed": {
 			tenant: `ingressOptions: {allowWildcardHostnames: true}`,
 			want:   func(s *v1alpha1.TenantSpec) { s.Network.Hosts = names("", "*") },
 		},
-		"a default alone limits nothing":     {tenant: `runtimeClasses: {default: a}`, want: func(*v1alpha1.TenantSpec) {}},
-		"an empty list allows nothing":       {tenant: `priorityClasses: {}`, want: func(s *v1alpha1.TenantSpec) { s.Workloads.PriorityClasses = names("") }},
-		"classes are selected by labels":     {tenant: `storageClasses: {allowed: [a], matchLabels: {b: c}}`, refused: "spec.storageClasses"},
+		"a default alone limits nothing": {tenant: `runtimeClasses: {default: a}`, want: func(*v1alpha1.TenantSpec) {}},
+		"an empty list allows nothing":   {tenant: `priorityClasses: {}`, want: func(s *v1alpha1.TenantSpec) { s.Workloads.PriorityClasses = classes("") }},
+		"classes are selected by labels": {
+			tenant: `
+ingressOptions: {allowedClasses: {matchLabels: {tier: gold}}}
+gatewayOptions: {allowedClasses: {matchExpressions: [{key: tier, operator: Exists}]}}
+storageClasses: {allowed: [a], matchLabels: {tier: gold}}
+priorityClasses: {matchLabels: {tier: gold}, default: b}
+runtimeClasses: {matchExpressions: [{key: tier, operator: Exists}]}
+deviceClasses: {matchLabels: {tier: gold}}`,
+			want: func(s *v1alpha1.TenantSpec) {
+				s.Workloads = v1alpha1.Workloads{PriorityClasses: selected(gold), RuntimeClasses: selected(tiered), DeviceClasses: selected(gold)}
+				s.Network = v1alpha1.Network{IngressClasses: selected(gold), GatewayClasses: selected(tiered)}
+				s.Storage.Classes = selected(gold, "a")
+			},
+		},
+		"a selector is none":                 {tenant: `storageClasses: {matchExpressions: [{key: a, operator: Is}]}`, refused: "spec.storageClasses"},
+		"an allowed default":                 {tenant: `storageClasses: {allowed: [a], default: a}`, want: func(s *v1alpha1.TenantSpec) { s.Storage.Classes = classes("", "a") }},
+		"a default that matches":             {tenant: `storageClasses: {allowedRegex: "^a", default: ab}`, want: func(s *v1alpha1.TenantSpec) { s.Storage.Classes = classes("^a") }},
+		"a default that is not allowed":      {tenant: `storageClasses: {allowed: [a], default: b}`, refused: "spec.storageClasses.default"},
+		"a default that does not match":      {tenant: `ingressOptions: {allowedClasses: {allowedRegex: ^a, default: b}}`, refused: "spec.ingressOptions.allowedClasses.default"},
 		"a registry is no name":              {tenant: `containerRegistries: {allowed: ["https://a.example.com"]}`, refused: "spec.containerRegistries.allowed[0]"},
 		"an address is none":                 {tenant: `serviceOptions: {externalIPs: {allowed: [a]}}`, refused: "spec.serviceOptions.externalIPs.allowed[0]"},
 		"an expression does not compile":     {tenant: `ingressOptions: {allowedHostnames: {allowedRegex: "a("}}`, refused: "spec.ingressOptions.allowedHostnames.allowedRegex"},

@@ -109,18 +109,19 @@ const patternsOnly = "for expressions that say the same as names in which * stan
 func workloadFields() []Field {
 	const (
 		notEnforced = "not enforced yet"
-		byName      = "by `allowed` and `allowedRegex`. With `matchLabels` or `matchExpressions` it is refused unless accepted"
+		byName      = "by `allowed`, `allowedRegex`, `matchLabels` and `matchExpressions`"
+		noDefault   = "there is no default for the tenant. A default is refused if `allowed` and `allowedRegex` do not allow it and there is no selector"
 	)
 	return []Field{
 		{"spec.containerRegistries", Different, "also for templates, so that a Deployment is refused at once. An image without a registry is of `docker.io`. `allowedRegex` matches the name of the registry"},
 		{"spec.imagePullPolicies", Honoured, "also for templates and image volumes"},
 		{"spec.ingressOptions.allowedClasses", Different, byName},
-		{"spec.ingressOptions.allowedClasses.default", Reported, "there is no default for the tenant"},
+		{"spec.ingressOptions.allowedClasses.default", Reported, noDefault},
 		{"spec.ingressOptions.allowedHostnames", Different, "also for HTTPRoutes, GRPCRoutes, TLSRoutes and Gateways"},
 		{"spec.ingressOptions.hostnameCollisionScope", Unenforced, notEnforced + "; `Disabled` is honoured"},
 		{"spec.ingressOptions.allowWildcardHostnames", Different, "with `allowedHostnames`, hosts that begin with an asterisk are always refused"},
 		{"spec.gatewayOptions.allowedClasses", Different, byName},
-		{"spec.gatewayOptions.allowedClasses.default", Reported, "there is no default for the tenant"},
+		{"spec.gatewayOptions.allowedClasses.default", Reported, noDefault},
 		{"spec.serviceOptions.additionalMetadata", Reported, "Services do not get it"},
 		{"spec.serviceOptions.allowedServices", Different, "without it, the TenancyProfile decides; its default is ClusterIP and LoadBalancer"},
 		{"spec.serviceOptions.externalIPs", Different, "also for `spec.loadBalancerIP`. Without it, the TenancyProfile decides; its default is none"},
@@ -130,11 +131,11 @@ func workloadFields() []Field {
 		{"spec.serviceOptions.forbiddenAnnotations.deniedRegex", Different, patternsOnly},
 		{"spec.podOptions.additionalMetadata", Reported, "Pods do not get it"},
 		{"spec.storageClasses", Different, byName + ". The templates of StatefulSets are checked too"},
-		{"spec.storageClasses.default", Reported, "there is no default for the tenant"},
-		{"spec.priorityClasses", Different, byName + ". Without it, the TenancyProfile decides; its default is every class but those of Kubernetes"},
-		{"spec.priorityClasses.default", Reported, "there is no default for the tenant"},
+		{"spec.storageClasses.default", Reported, noDefault},
+		{"spec.priorityClasses", Different, byName + ". The labels select no class of Kubernetes. Without the field, the TenancyProfile decides; its default is every class but those of Kubernetes"},
+		{"spec.priorityClasses.default", Reported, noDefault},
 		{"spec.runtimeClasses", Different, byName},
-		{"spec.runtimeClasses.default", Reported, "there is no default for the tenant"},
+		{"spec.runtimeClasses.default", Reported, noDefault},
 		{"spec.deviceClasses", Different, byName},
 		{"spec.rules", Unenforced, "newer than what Tenure understands"},
 	}

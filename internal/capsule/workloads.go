@@ -120,28 +120,47 @@ func (t *translation) names(field string, l v1beta2.AllowedList) *v1alpha1.Allow
 	return names
 }
 
-// selected translates a list of classes. Tenure does not select classes by their labels, so a
-// list with a selector is unenforced and refuses the Tenant.
-func (t *translation) selected(field string, l v1beta2.SelectorAllowedList) *v1alpha1.AllowedNames {
-	names := t.names(field, l.AllowedList)
-	if len(l.MatchLabels) > 0 || len(l.MatchExpressions) > 0 {
-		t.unenforced(field, "classes are not selected by their labels, name them in allowed")
-		return nil
+// selected translates a list of classes, with a selector of their labels if there is one.
+func (t *translation) selected(field string, l v1beta2.SelectorAllowedList) *v1alpha1.AllowedClasses {
+	classes := &v1alpha1.AllowedClasses{AllowedNames: *t.names(field, l.AllowedList)}
+	if len(l.MatchLabels)+len(l.MatchExpressions) == 0 {
+		return classes
 	}
-	return names
+	selector, err := selectorOf(&l.LabelSelector)
+	if err != nil {
+		t.note(Refused, field, "%v", err)
+		return classes
+	}
+	classes.Selector = selector
+	return classes
 }
 
-func (t *translation) classes(field string, l *v1beta2.DefaultAllowedList) *v1alpha1.AllowedNames {
+func (t *translation) classes(field string, l *v1beta2.DefaultAllowedList) *v1alpha1.AllowedClasses {
 	if l == nil {
 		return nil
 	}
-	if l.Default != "" {
+	var classes *v1alpha1.AllowedClasses
+	if l.Default == "" || len(l.Allowed) > 0 || l.AllowedRegex != "" || len(l.MatchLabels)+len(l.MatchExpressions) > 0 {
+		classes = t.selected(field, l.SelectorAllowedList)
+	}
+	switch {
+	case l.Default == "":
+	case classes != nil && classes.Selector == nil && !allowsName(classes.AllowedNames, l.Default):
+		t.note(Refused, field+".default", "class %q is not allowed: add it to %s.allowed", l.Default, field)
+	default:
 		t.note(Reported, field+".default", "there is no default for the tenant")
 	}
-	if len(l.Allowed) == 0 && l.AllowedRegex == "" && len(l.MatchLabels) == 0 && len(l.MatchExpressions) == 0 && l.Default != "" {
-		return nil
+	return classes
+}
+
+// allowsName reports whether translated names allow a name: they have no asterisks.
+func allowsName(names v1alpha1.AllowedNames, name string) bool {
+	if slices.Contains(names.Allowed, v1alpha1.ValuePattern(name)) {
+		return true
 	}
-	return t.selected(field, l.SelectorAllowedList)
+	// The expression was compiled before.
+	matches, _ := regexp.MatchString(names.Expression, name)
+	return names.Expression != "" && matches
 }
 
 func (t *translation) ingress() {

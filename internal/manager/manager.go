@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/admission/webhook"
 	"github.com/tenure-dev/tenure/internal/manager/capsule"
+	"github.com/tenure-dev/tenure/internal/manager/classes"
 	"github.com/tenure-dev/tenure/internal/manager/crdgate"
 	"github.com/tenure-dev/tenure/internal/manager/credentials"
 	"github.com/tenure-dev/tenure/internal/manager/failureevents"
@@ -38,6 +39,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -144,19 +146,26 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 	}
 	failures := &profile.Failures{}
 	reports := &tenant.Reports{}
+	classesChanged := make(chan event.GenericEvent)
 	namespaces := &tenantnamespace.Reconciler{
 		Client:   mgr.GetClient(),
 		Profiles: profiles,
 		Kinds:    tenantnamespace.ServedKinds{Client: mgr.GetClient()},
+		Classes:  classes.Reader{Client: mgr.GetClient()},
 		Failures: failures,
 		Reports:  reports,
 		Events:   mgr.GetEventRecorder(leaseName),
 		Manager:  rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: tenancy.ManagerAccount},
 		Now:      time.Now,
 
-		Replicates: o.Capsule,
+		ClassesChanged: classesChanged,
+		Replicates:     o.Capsule,
 	}
 	if err := namespaces.Setup(ctx, mgr); err != nil {
+		return err
+	}
+	selected := &classes.Reconciler{Client: mgr.GetClient(), Profiles: profiles, Changed: classesChanged}
+	if err := selected.Setup(mgr); err != nil {
 		return err
 	}
 	tenants := &tenant.Reconciler{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/classes"
 	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -42,7 +43,7 @@ func newPlatform(t *testing.T, there ...client.Object) *platform {
 		WithWatch: c, t: t,
 		tenants: &Reconciler{Client: c, APIReader: c, Now: time.Now, Profiles: oneProfile{}, Reports: reports},
 		namespaces: &tenantnamespace.Reconciler{
-			Client: c, Profiles: oneProfile{}, Kinds: noKinds{}, Failures: noFailures{}, Reports: reports,
+			Client: c, Profiles: oneProfile{}, Kinds: noKinds{}, Classes: classes.Reader{Client: c}, Failures: noFailures{}, Reports: reports,
 			Events: events.NewFakeRecorder(100), Now: time.Now,
 		},
 	}

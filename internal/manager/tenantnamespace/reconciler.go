@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
 // FieldManager is the name under which the manager writes.
@@ -52,6 +53,12 @@ type Kinds interface {
 	Served(ctx context.Context) ([]string, error)
 }
 
+// Classes selects classes by their labels. It returns nil if the limits have no selectors, and a
+// problem with a selector that only the platform's people can solve.
+type Classes interface {
+	Select(ctx context.Context, limits *v1alpha1.Posture) (selected *v1alpha1.SelectedClasses, problem, err error)
+}
+
 // Failures remembers for which namespaces the posture could not be written; a
 // nil error clears.
 type Failures interface {
@@ -73,12 +80,15 @@ type Reconciler struct {
 	Client   client.Client
 	Profiles Profiles
 	Kinds    Kinds
+	Classes  Classes
 	Failures Failures
 	Reports  Reports
 	Events   Events
 	// Manager is the manager's own subject. When a Tenant is deleted, it gets the right to
 	// delete each of the Tenant's namespaces.
 	Manager rbacv1.Subject
+	// ClassesChanged are the namespaces whose selected classes may have changed.
+	ClassesChanged <-chan event.GenericEvent
 	// Replicates says that others than Tenants replicate objects too.
 	Replicates bool
 	// Now is the clock.
@@ -168,6 +178,12 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 		result, err = r.tearDown(ctx, ns, have)
 		return result, problem, err
 	}
+	parameters := &desired.Parameters.Spec
+	selected, unselected, err := r.Classes.Select(ctx, &parameters.Tenants)
+	if err != nil {
+		return ctrl.Result{}, nil, err
+	}
+	parameters.SelectedClasses = selected
 	leaving := tenant != nil && !tenant.DeletionTimestamp.IsZero()
 	if leaving {
 		if err := r.leave(ctx, desired, have); err != nil {
@@ -175,6 +191,7 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 		}
 	}
 	result, problem, err = r.apply(ctx, ns, tenant, desired, have)
+	problem = cmp.Or(problem, unselected)
 	switch {
 	case err == nil:
 		r.report(tenant, ns, problem)

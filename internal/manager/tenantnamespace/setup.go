@@ -72,6 +72,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Watches(&v1alpha1.Tenant{}, toOwners, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(profileObject(), toAll, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(definitions(), toAll, builder.WithPredicates(ofFlux, predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
+		WatchesRawSource(source.Channel(r.ClassesChanged, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
 		Build(r)
 	if err != nil {

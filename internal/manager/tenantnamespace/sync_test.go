@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/classes"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,7 +95,7 @@ func (w *world) admit(ctx context.Context, c client.WithWatch, o runtime.ApplyCo
 func newWorld(t *testing.T, address string) (*world, *Reconciler) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, networkingv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, networkingv1.AddToScheme, storagev1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +110,7 @@ func newWorld(t *testing.T, address string) (*world, *Reconciler) {
 		interceptor.Funcs{Apply: w.admit},
 	)
 	return w, &Reconciler{
-		Client: w, Profiles: w, Kinds: w, Failures: w, Reports: w,
+		Client: w, Profiles: w, Kinds: w, Classes: classes.Reader{Client: w}, Failures: w, Reports: w,
 		Events: events.NewFakeRecorder(10), Now: func() time.Time { return w.now },
 	}
 }

@@ -86,6 +86,8 @@ type Scenario struct {
 	lacks string
 	// limits are the limits of the tenant's workloads; only these fields are read.
 	limits v1alpha1.Posture
+	// selectedClasses are the classes that the limits allow by their labels.
+	selectedClasses v1alpha1.SelectedClasses
 }
 
 // newScenario prepares the attacks of one tenant.

@@ -21,6 +21,11 @@ func (e *Scenario) readLimits(ctx context.Context) {
 			_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, into)
 		}
 	}
+	parameters := object(v1alpha1.GroupVersion.String(), "TenantParameters", e.Namespace, v1alpha1.ParametersName, nil)
+	if e.Admin.Get(ctx, keyOf(parameters), parameters) == nil {
+		content, _, _ := unstructured.NestedMap(parameters.Object, "spec", "selectedClasses")
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &e.selectedClasses)
+	}
 }
 
 // container returns a container that keeps the limits of images.
@@ -43,6 +48,19 @@ func firstOf(names *v1alpha1.AllowedNames, otherwise string) string {
 		return otherwise
 	}
 	return strings.ReplaceAll(string(names.Allowed[0]), "*", "canary")
+}
+
+// firstClass returns a class that a limit allows by its name or, if it has no names, by its
+// labels, and an empty string if there is none.
+func firstClass(classes *v1alpha1.AllowedClasses, selected []string) string {
+	if classes == nil {
+		return ""
+	}
+	otherwise := ""
+	if len(selected) > 0 {
+		otherwise = selected[0]
+	}
+	return firstOf(&classes.AllowedNames, otherwise)
 }
 
 // hardenedPod returns a Pod that Pod Security admission accepts at every level, with fields in
@@ -131,7 +149,7 @@ func addForeignHosts(register func(...Attack)) {
 			backend := map[string]any{"service": map[string]any{"name": "canary", "port": map[string]any{"number": int64(80)}}}
 			path := map[string]any{"path": "/", "pathType": "Prefix", "backend": backend}
 			spec := map[string]any{"rules": []any{map[string]any{"host": host(e), "http": map[string]any{"paths": []any{path}}}}}
-			if class := firstOf(e.limits.Network.IngressClasses, ""); class != "" {
+			if class := firstClass(e.limits.Network.IngressClasses, e.selectedClasses.IngressClasses); class != "" {
 				spec["ingressClassName"] = class
 			}
 			return object("networking.k8s.io/v1", "Ingress", e.Namespace, name("w5"), map[string]any{"spec": spec})
@@ -155,7 +173,7 @@ func addForeignVolume(register func(...Attack)) {
 	claim := func(fields map[string]any) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
 			spec := map[string]any{"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Mi"}}}
-			if class := firstOf(e.limits.Storage.Classes, ""); class != "" {
+			if class := firstClass(e.limits.Storage.Classes, e.selectedClasses.StorageClasses); class != "" {
 				spec["storageClassName"] = class
 			}
 			for key, value := range fields {

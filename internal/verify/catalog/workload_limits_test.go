@@ -17,9 +17,9 @@ func TestAttacksKeepLimits(t *testing.T) {
 		object(v1alpha1.GroupVersion.String(), "TenancyProfile", "", v1alpha1.ProfileName, map[string]any{"spec": map[string]any{"tenants": map[string]any{
 			"workloads": map[string]any{"images": map[string]any{"registries": []any{"docker.io/**"}}},
 		}}}),
-		object(v1alpha1.GroupVersion.String(), "TenantParameters", "team", v1alpha1.ParametersName, map[string]any{"spec": map[string]any{"tenants": map[string]any{
+		object(v1alpha1.GroupVersion.String(), "TenantParameters", "team", v1alpha1.ParametersName, map[string]any{"spec": map[string]any{"selectedClasses": map[string]any{"ingressClasses": []any{"public"}}, "tenants": map[string]any{
 			"workloads": map[string]any{"images": map[string]any{"registries": []any{"*.registry.example.com/team/**"}, "pullPolicies": []any{"Always"}}},
-			"network":   map[string]any{"hosts": map[string]any{"allowed": []any{"*.example.com"}}, "ingressClasses": map[string]any{"allowed": []any{"public"}}},
+			"network":   map[string]any{"hosts": map[string]any{"allowed": []any{"*.example.com"}}, "ingressClasses": map[string]any{"selector": map[string]any{}}},
 			"storage":   map[string]any{"classes": map[string]any{"allowed": []any{"fast"}}},
 		}}}),
 	)
@@ -40,9 +40,11 @@ func TestAttacksKeepLimits(t *testing.T) {
 		}
 	}
 	for what, got := range map[string][2]string{
-		"host":  {firstOf(e.limits.Network.Hosts, "none"), "canary.example.com"},
-		"class": {firstOf(e.limits.Storage.Classes, "none"), "fast"},
-		"unset": {firstOf(e.limits.Network.GatewayClasses, "none"), "none"},
+		"host":               {firstOf(e.limits.Network.Hosts, "none"), "canary.example.com"},
+		"class":              {firstClass(e.limits.Storage.Classes, nil), "fast"},
+		"class by its label": {firstClass(e.limits.Network.IngressClasses, e.selectedClasses.IngressClasses), "public"},
+		"unset":              {firstClass(e.limits.Network.GatewayClasses, nil), ""},
+		"unset names":        {firstOf(e.limits.Network.Gateways, "none"), "none"},
 	} {
 		if got[0] != got[1] {
 			t.Errorf("%s: got %s, want %s", what, got[0], got[1])
