@@ -72,6 +72,7 @@ spec:
       helm: ["https://charts.example.com", "oci://registry.example.com/charts/**"]
       oci: ["oci://registry.example.com/acme/*"]
       buckets: [{endpoint: s3.example.com, bucketName: acme-*, region: eu}]
+    workloads: {deviceClasses: {selector: {matchLabels: {tier: gold}}}}
 `
 
 var prepared sync.Once

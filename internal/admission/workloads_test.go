@@ -35,18 +35,25 @@ spec:
         registries: ["registry.example.com/acme/*", "registry.example.com:5000/**", "docker.io/library/nginx", "*.mirror.example.com/**"]
         pullPolicies: [Always]
         digests: Required
-      priorityClasses: {allowed: ["standard*"]}
-      runtimeClasses: {expression: "^sandbox-[a-z]+$"}
-      deviceClasses: {allowed: [gpu]}
+      priorityClasses: {allowed: ["standard*"], selector: {matchLabels: {tier: gold}}}
+      runtimeClasses: {expression: "^sandbox-[a-z]+$", selector: {matchLabels: {tier: gold}}}
+      deviceClasses: {allowed: [gpu], selector: {matchLabels: {tier: gold}}}
       schedulers: [batch]
       tolerations: [dedicated]
     network:
       services: {types: [ClusterIP, NodePort], externalIPs: ["203.0.113.0/24", "2001:db8::/32"], loadBalancerClasses: {allowed: [public]}, deniedLabels: [cloud.example.com/*], deniedAnnotations: ["*/internal-ip"]}
       hosts: {allowed: ["*.acme.example.com", "acme.example.com"]}
-      ingressClasses: {allowed: [public]}
-      gatewayClasses: {allowed: [public]}
+      ingressClasses: {allowed: [public], selector: {matchLabels: {tier: gold}}}
+      gatewayClasses: {allowed: [public], selector: {matchLabels: {tier: gold}}}
       gateways: {allowed: [gateways/shared]}
-    storage: {classes: {allowed: [fast]}, existingVolumes: true}
+    storage: {classes: {allowed: [fast], selector: {matchLabels: {tier: gold}}}, existingVolumes: true}
+  selectedClasses:
+    priorityClasses: [premium]
+    runtimeClasses: [confined]
+    deviceClasses: [tpu]
+    ingressClasses: [edge]
+    gatewayClasses: [edge]
+    storageClasses: [MANY]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -75,10 +82,29 @@ kind: RuntimeClass
 metadata: {name: sandbox-gvisor}
 handler: runsc
 ---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: premium}
+value: 10000
+---
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: confined}
+handler: kata
+---
 apiVersion: node.k8s.io/v1
 kind: RuntimeClass
 metadata: {name: plain}
 handler: runc`
+
+// manyClasses returns the names of 1,000 storage classes.
+func manyClasses() string {
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = fmt.Sprintf("gold-%03d", i)
+	}
+	return strings.Join(names, ", ")
+}
 
 const digest = "@sha256:0123456789012345678901234567890123456789012345678901234567890123"
 
@@ -117,10 +143,12 @@ func podCases() []limitCase {
 		{"an init container", "", "containers: [{name: app, image: '" + good + "', imagePullPolicy: Always}], initContainers: [{name: i, image: 'evil.example/a" + digest + "', imagePullPolicy: Always}]", "must not use image evil.example/a", ""},
 		{"an image volume", "", "containers: [{name: app, image: '" + good + "', imagePullPolicy: Always}], volumes: [{name: v, image: {reference: 'evil.example/v" + digest + "', pullPolicy: Always}}]", "must not use image evil.example/v", ""},
 		{"an allowed priority class", good, "priorityClassName: standard-jobs", "", ""},
-		{"another priority class", good, "priorityClassName: urgent", "must not have priority class urgent (allowed: standard*)", ""},
+		{"another priority class", good, "priorityClassName: urgent", "must not have priority class urgent (allowed: standard*, classes whose labels match the selector)", ""},
 		{"a priority class of Kubernetes", good, "priorityClassName: system-cluster-critical", "must not have priority class system-cluster-critical", "must not have priority class system-cluster-critical (allowed: all but system-*)"},
+		{"a priority class by its labels", good, "priorityClassName: premium", "", ""},
+		{"a runtime class by its labels", good, "runtimeClassName: confined", "", ""},
 		{"an allowed runtime class", good, "runtimeClassName: sandbox-gvisor", "", ""},
-		{"another runtime class", good, "runtimeClassName: plain", "must not have runtime class plain (allowed: names that match ^sandbox-[a-z]+$)", ""},
+		{"another runtime class", good, "runtimeClassName: plain", "must not have runtime class plain (allowed: names that match ^sandbox-[a-z]+$, classes whose labels match the selector)", ""},
 		{"an allowed scheduler", good, "schedulerName: batch", "", "must not have scheduler batch (allowed: default-scheduler)"},
 		{"another scheduler", good, "schedulerName: mine", "must not have scheduler mine (allowed: default-scheduler, batch)", "must not have scheduler mine"},
 		{"a node", good, "nodeName: control-plane-1", "must not choose node control-plane-1", "must not choose node control-plane-1"},
@@ -174,7 +202,8 @@ func networkCases() []limitCase {
 		ingress("no host", rule(""), "must not have no host, which matches every name", ""),
 		ingress("a default backend", "ingressClassName: public, defaultBackend: "+backend, "must not have no host", ""),
 		ingress("a host of a certificate", "tls: [{hosts: [shop.other.example.com]}], "+rule("host: shop.acme.example.com, "), "must not have host shop.other.example.com", ""),
-		ingress("another class", strings.Replace(rule("host: shop.acme.example.com, "), "public", "internal", 1), "must not have ingress class 'internal' (allowed: public)", ""),
+		ingress("another class", strings.Replace(rule("host: shop.acme.example.com, "), "public", "internal", 1), "must not have ingress class 'internal' (allowed: public, classes whose labels match the selector)", ""),
+		ingress("a class by its labels", strings.Replace(rule("host: shop.acme.example.com, "), "public", "edge", 1), "", ""),
 		ingress("no class", strings.Replace(rule("host: shop.acme.example.com, "), "ingressClassName: public, ", "", 1), "must not have ingress class ''", ""),
 		{"a class in an annotation", "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: x, annotations: {kubernetes.io/ingress.class: internal}}, spec: {" + strings.TrimPrefix(rule("host: shop.acme.example.com, "), "ingressClassName: public, ") + "}}", "must not have ingress class 'internal'", ""},
 
@@ -183,7 +212,8 @@ func networkCases() []limitCase {
 		route("a route without a host", "parentRefs: [{name: shared, namespace: gateways}]", "must not have no host", ""),
 		route("a Gateway of another namespace", "hostnames: [shop.acme.example.com], parentRefs: [{name: mine}, {name: other, namespace: gateways}]", "must not attach to Gateway gateways/other", ""),
 		gateway("a Gateway", "gatewayClassName: public, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]", "", ""),
-		gateway("a Gateway of another class", "gatewayClassName: internal, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]", "must not have gateway class internal (allowed: public)", ""),
+		gateway("a Gateway of another class", "gatewayClassName: internal, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]", "must not have gateway class internal (allowed: public, classes whose labels match the selector)", ""),
+		gateway("a Gateway of a class by its labels", "gatewayClassName: edge, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]", "", ""),
 		gateway("a Gateway of every name", "gatewayClassName: public, listeners: [{name: a, port: 80, protocol: HTTP}]", "must not have no host", ""),
 	}
 }
@@ -192,17 +222,25 @@ func storageCases() []limitCase {
 	claim := func(what, spec, limited, unlimited string) limitCase {
 		return limitCase{what, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: x}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}" + spec + "}}", limited, unlimited}
 	}
+	var templates []string
+	for i := range 32 {
+		templates = append(templates, fmt.Sprintf("{metadata: {name: d%d}, spec: {storageClassName: gold-9%02d, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}", i, i))
+	}
 	return []limitCase{
 		claim("an allowed class", ", storageClassName: fast", "", ""),
-		claim("another class", ", storageClassName: slow", "must not have storage class 'slow' (allowed: fast)", ""),
+		claim("another class", ", storageClassName: slow", "must not have storage class 'slow' (allowed: fast, classes whose labels match the selector)", ""),
+		claim("the last of 1,000 classes by their labels", ", storageClassName: gold-999", "", ""),
+		claim("none of 1,000 classes", ", storageClassName: gold-1000", "must not have storage class 'gold-1000'", ""),
 		claim("the default class", "", "must not have storage class 'standard'", ""),
 		claim("a volume by name", ", storageClassName: fast, volumeName: theirs", "", "must not choose an existing volume"),
 		claim("a volume by labels", ", storageClassName: fast, selector: {matchLabels: {a: b}}", "", "must not choose an existing volume"),
 		claim("a volume without a class", ", storageClassName: ''", "must not have storage class ''", "must not choose an existing volume"),
 		{"the class of a StatefulSet", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: x}, spec: {serviceName: x, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: 'registry.example.com/acme/app" + digest + "', imagePullPolicy: Always}]}}, volumeClaimTemplates: [{metadata: {name: d}, spec: {storageClassName: slow, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}}", "StatefulSet x must not have storage class 'slow'", ""},
-		{"an allowed device", "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x}, spec: {devices: {requests: [{name: a, exactly: {deviceClassName: gpu}}]}}}", "", ""},
-		{"another device", "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x}, spec: {devices: {requests: [{name: a, exactly: {deviceClassName: fpga}}]}}}", "must not request device class fpga (allowed: gpu)", ""},
-		{"another device as an alternative", "{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: x}, spec: {spec: {devices: {requests: [{name: a, firstAvailable: [{name: b, deviceClassName: gpu}, {name: c, deviceClassName: fpga}]}]}}}}", "must not request device class fpga", ""},
+		{"a StatefulSet with many of 1,000 classes", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: x}, spec: {serviceName: x, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: 'registry.example.com/acme/app" + digest + "', imagePullPolicy: Always}]}}, volumeClaimTemplates: [" + strings.Join(templates, ", ") + "]}}", "", ""},
+		{"an allowed device", "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x}, spec: {devices: {requests: [{name: a, exactly: {deviceClassName: gpu}}]}}}", "", "must not request device class gpu (allowed: classes whose labels match the selector)"},
+		{"a device by its labels", "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x}, spec: {devices: {requests: [{name: a, exactly: {deviceClassName: tpu}}]}}}", "", "must not request device class tpu (allowed: classes whose labels match the selector)"},
+		{"another device", "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x}, spec: {devices: {requests: [{name: a, exactly: {deviceClassName: fpga}}]}}}", "must not request device class fpga (allowed: gpu, classes whose labels match the selector)", "must not request device class fpga"},
+		{"another device as an alternative", "{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: x}, spec: {spec: {devices: {requests: [{name: a, firstAvailable: [{name: b, deviceClassName: gpu}, {name: c, deviceClassName: fpga}]}]}}}}", "must not request device class fpga", "must not request device class gpu, fpga"},
 	}
 }
 
@@ -211,7 +249,7 @@ func TestLimits(t *testing.T) {
 	t.Parallel()
 	admin, _, restConfig := cluster(t)
 	serve(t, restConfig, testcrds.GatewayAPI())
-	makeAll(t, admin, strings.Split(limitedTenant, "---\n"))
+	makeAll(t, admin, strings.Split(strings.Replace(limitedTenant, "MANY", manyClasses(), 1), "---\n"))
 	tenants := map[string]client.Client{}
 	for _, namespace := range []string{"limited", "unlimited"} {
 		tenants[namespace] = inNamespace(t, restConfig, namespace, "tenant")
