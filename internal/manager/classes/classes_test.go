@@ -148,7 +148,7 @@ func TestEvents(t *testing.T) {
 		}
 		h.Update(t.Context(), event.UpdateEvent{}, queue)
 		h.Delete(t.Context(), event.DeleteEvent{}, queue)
-		time.Sleep(2 * batchDelay)
+		<-time.After(2 * batchDelay)
 		synctest.Wait()
 		if got := queue.Len(); got != 1 {
 			t.Errorf("there are %d requests, want 1", got)
