@@ -19,6 +19,8 @@ type oneProfile struct{}
 
 func (oneProfile) Profile(context.Context) (*v1alpha1.TenancyProfile, error) {
 	p := &v1alpha1.TenancyProfile{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ProfileName}}
+	// The fake client cannot apply NetworkPolicies.
+	p.Spec.Tenants.Network.Isolation = v1alpha1.IsolationNone
 	p.Spec.PlatformNamespaces = []string{"flux-system"}
 	return p, nil
 }
