@@ -127,7 +127,28 @@ func (r *Reconciler) applyObject(ctx context.Context, existing, object client.Ob
 	if account, ok := object.(*corev1.ServiceAccount); ok && existing == nil {
 		return r.Client.Create(ctx, account.DeepCopy(), client.FieldOwner(FieldManager))
 	}
-	return Apply(ctx, r.Client, object)
+	err := Apply(ctx, r.Client, object)
+	wanted, ok := object.(*v1alpha1.TenantParameters)
+	had, exists := existing.(*v1alpha1.TenantParameters)
+	if !ok || !exists || !apierrors.IsInvalid(err) {
+		return err
+	}
+	// An apply that takes the last field out of an object within a custom resource makes this
+	// object null, which the schema refuses. Limits that allow nothing are such an object.
+	return replaceSpec(ctx, r.Client, had, wanted)
+}
+
+// replaceSpec writes the spec of parameters as a whole, if nobody changed them since they were
+// read.
+func replaceSpec(ctx context.Context, c client.Client, had, wanted *v1alpha1.TenantParameters) error {
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/resourceVersion", "value": had.ResourceVersion},
+		{"op": "replace", "path": "/spec", "value": wanted.Spec},
+	})
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, had.DeepCopy(), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldManager))
 }
 
 // Apply writes an object of the manager's by server-side apply.

@@ -15,7 +15,6 @@ import (
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -184,10 +183,7 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 	if err != nil {
 		return ctrl.Result{}, nil, err
 	}
-	if selected != nil && !equality.Semantic.DeepEqual(selected, &v1alpha1.SelectedClasses{}) {
-		// An apply with an empty object would keep the names of before.
-		parameters.SelectedClasses = selected
-	}
+	parameters.SelectedClasses = selected
 	leaving := tenant != nil && !tenant.DeletionTimestamp.IsZero()
 	if leaving {
 		if err := r.leave(ctx, desired, have); err != nil {

@@ -1,0 +1,50 @@
+package manager
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestLimitsToNothing checks that limits which allow nothing replace limits which allow
+// something: {} in the place of an object with fields.
+func TestLimitsToNothing(t *testing.T) {
+	t.Parallel()
+	admin, _ := cluster(t)
+	create(t, admin, tenantManifest("strict", `{namespaces: {create: [strict-one]}, network: {hosts: {allowed: ["*.example.com"]}}, storage: {classes: {expression: "^fast"}}}`))
+	condition(t, admin, "strict", "Ready", "InPlace", "")
+	parameters := &v1alpha1.TenantParameters{ObjectMeta: metav1.ObjectMeta{Namespace: "strict-one", Name: v1alpha1.ParametersName}}
+	become := func(reason string, hosts, expressions int) {
+		t.Helper()
+		testwait.For(t, reason, patience, func() (bool, string) {
+			if err := admin.Get(t.Context(), client.ObjectKeyFromObject(parameters), parameters); err != nil {
+				return false, err.Error()
+			}
+			limits := parameters.Spec.Tenants
+			if limits.Network.Hosts == nil || limits.Storage.Classes == nil {
+				return false, "there is no limit"
+			}
+			return len(limits.Network.Hosts.Allowed) == hosts && len(limits.Storage.Classes.Expression) == expressions, fmt.Sprint(limits.Network.Hosts, limits.Storage.Classes)
+		})
+	}
+	become("the limits to be there", 1, len("^fast"))
+	change := func(hosts, classes string) {
+		t.Helper()
+		patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/network/hosts","value":%s},{"op":"replace","path":"/spec/storage/classes","value":%s}]`, hosts, classes)
+		if err := admin.Patch(t.Context(), &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "strict"}}, client.RawPatch(types.JSONPatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(`{}`, `{}`)
+	become("the limits to allow nothing", 0, 0)
+	condition(t, admin, "strict", "Ready", "InPlace", "")
+	change(`{"allowed":["a.example.com","b.example.com"]}`, `{}`)
+	become("the limits to allow two hosts", 2, 0)
+	change(`{}`, `{}`)
+	become("the limits to allow nothing again", 0, 0)
+}
