@@ -248,7 +248,8 @@ type TenantStatus struct {
 	// conditions: Provisioned is true if the tenant has its namespaces, roles and quotas,
 	// Synced if Flux has applied its repositories, Replicated if its replicated objects
 	// exist, and Ready if all of these are true. WithinQuota is true if the tenant uses
-	// no more than its quotas allow.
+	// no more than its quotas allow, and HostsSeparate if no other tenant may have the hosts
+	// of network.hosts.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -48,3 +48,22 @@ func TestLimitsToNothing(t *testing.T) {
 	change(`{}`, `{}`)
 	become("the limits to allow nothing again", 0, 0)
 }
+
+// TestHostsSeparate checks that Tenants with the same hosts say so, also one that nobody
+// changed, until the hosts are separate.
+func TestHostsSeparate(t *testing.T) {
+	t.Parallel()
+	admin, _ := cluster(t)
+	create(t, admin, tenantManifest("hosts-a", `{network: {hosts: {allowed: ["a.hosts.example.com"]}}}`))
+	condition(t, admin, "hosts-a", "HostsSeparate", "Separate", "")
+	create(t, admin, tenantManifest("hosts-b", `{network: {hosts: {allowed: ["*.hosts.example.com"]}}}`))
+	condition(t, admin, "hosts-b", "HostsSeparate", "Overlapping", "tenant hosts-a (*.hosts.example.com and a.hosts.example.com)")
+	condition(t, admin, "hosts-a", "HostsSeparate", "Overlapping", "tenant hosts-b")
+	condition(t, admin, "hosts-a", "Ready", "InPlace", "")
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"network":{"hosts":{"allowed":["b.hosts.example.com"]}}}}`))
+	if err := admin.Patch(t.Context(), &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "hosts-b"}}, patch); err != nil {
+		t.Fatal(err)
+	}
+	condition(t, admin, "hosts-b", "HostsSeparate", "Separate", "")
+	condition(t, admin, "hosts-a", "HostsSeparate", "Separate", "")
+}

@@ -146,8 +146,10 @@ func tenantState(o *v1alpha1.Tenant) (ready, message string) {
 		return string(metav1.ConditionUnknown), "the manager has not looked at it yet"
 	}
 	message = c.Message
-	if q := apimeta.FindStatusCondition(o.Status.Conditions, "WithinQuota"); q != nil && q.Status == metav1.ConditionFalse {
-		message += "; " + q.Message
+	for _, kind := range []string{"WithinQuota", "HostsSeparate"} {
+		if c := apimeta.FindStatusCondition(o.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
+			message += "; " + c.Message
+		}
 	}
 	if c.ObservedGeneration != o.Generation {
 		return string(metav1.ConditionUnknown), "the manager has not looked at the last change yet; before, " + message

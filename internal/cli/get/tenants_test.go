@@ -22,6 +22,7 @@ func TestTenantRows(t *testing.T) {
 	old := ready
 	old.ObservedGeneration = 1
 	exceeded := metav1.Condition{Type: "WithinQuota", Status: metav1.ConditionFalse, Message: "uses more pods"}
+	shared := metav1.Condition{Type: "HostsSeparate", Status: metav1.ConditionUnknown, Message: "others may have the same hosts"}
 	got := tenantRows([]discovery.Tenant{
 		{
 			Name: "dev-team", Namespaces: []string{"apps", "apps-preview"},
@@ -30,12 +31,12 @@ func TestTenantRows(t *testing.T) {
 		},
 		{Name: "labelled", Namespaces: []string{"labelled"}},
 	}, map[string]*v1alpha1.Tenant{
-		"dev-team": object("dev-team", ready), "changed": object("changed", old), "greedy": object("greedy", ready, exceeded), "new": object("new"),
+		"dev-team": object("dev-team", ready), "changed": object("changed", old), "greedy": object("greedy", ready, exceeded, shared), "new": object("new"),
 	})
 	want := [][]string{
 		{"changed", "Unknown", "changed-one", "", "", "", "the manager has not looked at the last change yet; before, 1 namespace is in place"},
 		{"dev-team", "True", "apps,apps-preview", "apps/dev-team", "ClusterRole/edit", "https://git.example.com/acme/dev-team#main", "1 namespace is in place"},
-		{"greedy", "True", "greedy-one", "", "", "", "1 namespace is in place; uses more pods"},
+		{"greedy", "True", "greedy-one", "", "", "", "1 namespace is in place; uses more pods; others may have the same hosts"},
 		{"labelled", "-", "labelled", "", "", "", "known by label or by its Flux objects, no Tenant"},
 		{"new", "Unknown", "new-one", "", "", "", "the manager has not looked at it yet"},
 	}

@@ -101,7 +101,7 @@ func (r *Reconciler) reconcile(ctx context.Context, tenant *v1alpha1.Tenant) (ct
 		return r.finish(ctx, f)
 	}
 	f.profile = profile
-	for _, step := range []func(context.Context, *reconcileState) error{r.namespaces, r.create, r.cluster, r.quotas, r.reported, r.syncs} {
+	for _, step := range []func(context.Context, *reconcileState) error{r.namespaces, r.create, r.cluster, r.quotas, r.reported, r.syncs, r.hosts} {
 		if err := step(ctx, f); err != nil {
 			return ctrl.Result{}, err
 		}

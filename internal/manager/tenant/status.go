@@ -33,6 +33,9 @@ const (
 	// ConditionSynced says, for a Tenant with a sync, whether Flux has applied what
 	// the repositories say. It is the tenant's to look after.
 	ConditionSynced = "Synced"
+	// ConditionHostsSeparate reports, for a Tenant that sets spec.network.hosts, whether no
+	// other tenant may have the same hosts. It is Unknown if an expression cannot be compared.
+	ConditionHostsSeparate = "HostsSeparate"
 )
 
 // Reasons of the conditions.
@@ -59,6 +62,12 @@ const (
 	ReasonDelivered = "Delivered"
 	// ReasonExceeded: more is used than the quotas allow.
 	ReasonExceeded = "Exceeded"
+	// ReasonSeparate: the hosts are the tenant's alone.
+	ReasonSeparate = "Separate"
+	// ReasonOverlapping: another tenant may have the same host.
+	ReasonOverlapping = "Overlapping"
+	// ReasonNotComparable: another tenant may have the same host, as far as can be seen.
+	ReasonNotComparable = "NotComparable"
 )
 
 // retryInterval is the retry interval for an operation that a person has to allow first.
@@ -79,6 +88,8 @@ type reconcileState struct {
 	// syncFailed says what Flux reports of repositories, syncAwaited which it
 	// has not reported yet.
 	syncFailed, syncAwaited []string
+	// shared are the hosts that others may have, too.
+	shared []sharedHosts
 	// retryAfter is the time until the Tenant must be reconciled again without a change. Zero
 	// is never.
 	retryAfter time.Duration
@@ -165,6 +176,11 @@ func (r *Reconciler) finish(ctx context.Context, f *reconcileState) (ctrl.Result
 		apimeta.RemoveStatusCondition(&status.Conditions, ConditionSynced)
 	} else if f.profile != nil {
 		apimeta.SetStatusCondition(&status.Conditions, f.synced())
+	}
+	if f.tenant.Spec.Network.Hosts == nil {
+		apimeta.RemoveStatusCondition(&status.Conditions, ConditionHostsSeparate)
+	} else if f.profile != nil {
+		apimeta.SetStatusCondition(&status.Conditions, f.hostsSeparate())
 	}
 	apimeta.SetStatusCondition(&status.Conditions, ready(f.tenant, status.Conditions))
 	status.ObservedGeneration = f.tenant.Generation
