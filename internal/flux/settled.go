@@ -23,6 +23,9 @@ type Assessment struct {
 type Finding struct {
 	Row    Row
 	Reason string
+	// Lacks says that the object waits for one that does not exist. A controller other than
+	// Flux's may be about to create it.
+	Lacks bool
 }
 
 // Settled says whether nothing is awaited any more.
@@ -64,9 +67,9 @@ func Assess(rows []Row) Assessment {
 		ref := row.Ref()
 		switch {
 		case awaited[ref]:
-			result.Awaited = append(result.Awaited, Finding{row, ShortRevision(a.reason[ref])})
+			result.Awaited = append(result.Awaited, Finding{Row: row, Reason: ShortRevision(a.reason[ref])})
 		case a.state[ref] == Failed || a.state[ref] == Blocked:
-			result.Failed = append(result.Failed, Finding{row, ShortRevision(a.reason[ref])})
+			result.Failed = append(result.Failed, Finding{Row: row, Reason: ShortRevision(a.reason[ref]), Lacks: a.lacks(row)})
 		}
 	}
 	return result
@@ -119,7 +122,7 @@ func (a assessor) unmet(need Ref) string {
 	row, ok := a.rows[need]
 	switch {
 	case !ok:
-		return "does not exist"
+		return absent
 	case row.State == Suspended && row.Ready != "True":
 		return "is suspended"
 	case row.State == Suspended && isArtifact(need.Kind) && row.Revision == "":
@@ -129,6 +132,14 @@ func (a assessor) unmet(need Ref) string {
 	}
 	return row.State.String()
 }
+
+// lacks reports whether an object that waits needs one that does not exist.
+func (a assessor) lacks(row Row) bool {
+	return a.state[row.Ref()] == Blocked && slices.ContainsFunc(row.Needs, func(need Ref) bool { return a.unmet(need) == absent })
+}
+
+// absent is the reason of [assessor.unmet] for an object that does not exist.
+const absent = "does not exist"
 
 // canStillMove says whether a blocked object may become unblocked by itself:
 // each need that is not met must be on its way.

@@ -149,3 +149,16 @@ func reasons(findings []Finding) map[string]string {
 	}
 	return m
 }
+
+// TestLacks checks that a failure says whether the object waits for one that does not exist.
+func TestLacks(t *testing.T) {
+	t.Parallel()
+	rows := []Row{ks("bad", Failed), ks("after", Blocked, ref(Kustomization, "bad")), ks("alone", Blocked, ref(Kustomization, "nobody"))}
+	got := map[string]bool{}
+	for _, f := range Assess(rows).Failed {
+		got[f.Row.Name] = f.Lacks
+	}
+	if diff := cmp.Diff(map[string]bool{"bad": false, "after": false, "alone": true}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

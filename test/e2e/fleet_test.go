@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +112,7 @@ func (r run) rows() []flux.Row {
 // missing at first. It returns the failures by object.
 func (r run) settle() map[string]string {
 	r.t.Helper()
-	failed, quiet := map[string]string{}, 0
+	failed, quiet, since := map[string]string{}, 0, time.Time{}
 	testwait.For(r.t, "the fleet to settle", patience, func() (bool, string) {
 		rows := r.rows()
 		now := flux.Assess(rows)
@@ -124,7 +125,12 @@ func (r run) settle() map[string]string {
 		for _, f := range now.Failed {
 			failed[f.Row.Ref().String()] = f.Reason
 		}
-		return quiet > 10, "quiet, but not for long"
+		if quiet == 1 {
+			since = time.Now()
+		}
+		// The manager may be about to create what is missing.
+		lacks := slices.ContainsFunc(now.Failed, func(f flux.Finding) bool { return f.Lacks })
+		return quiet > 10 && (!lacks || time.Since(since) > 20*time.Second), "quiet, but not for long"
 	})
 	return failed
 }

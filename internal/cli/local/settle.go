@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,10 @@ const (
 	// failedPause is how long a fleet has to stay unchanged with failures until it counts as
 	// settled: a dependency of a failed object may still be starting.
 	failedPause = 5 * time.Second
+	// lackingPause is the same for a failed object that waits for one that does not exist.
+	// Tenure's manager creates the source of a tenant's Kustomization when the tenant's rules
+	// are in force.
+	lackingPause = 20 * time.Second
 )
 
 // Display shows a cluster's Flux objects and the progress of the cluster.
@@ -108,6 +113,9 @@ func describeAssessment(a flux.Assessment) string {
 }
 
 func pause(a flux.Assessment) time.Duration {
+	if slices.ContainsFunc(a.Failed, func(f flux.Finding) bool { return f.Lacks }) {
+		return lackingPause
+	}
 	if len(a.Failed) > 0 {
 		return failedPause
 	}
