@@ -28,7 +28,7 @@ RACE = $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && echo -race)
 # built programs, and the others start no goroutines. `make test UNRACED=` tests them with it.
 UNRACED ?= ./test/e2e ./hack/image ./internal/fleet/lockdown ./internal/verify/autofix
 
-# How long the tests of one package may take: those of test/e2e take some 25 minutes
+# How long the tests of one package may take: those of test/e2e take some 30 minutes
 # beside others, and all of .ci/run is to end within an hour.
 TIMEOUT ?= 55m
 
