@@ -67,3 +67,36 @@ func TestHostsSeparate(t *testing.T) {
 	condition(t, admin, "hosts-b", "HostsSeparate", "Separate", "")
 	condition(t, admin, "hosts-a", "HostsSeparate", "Separate", "")
 }
+
+// TestClassesOneByOne takes the label from the last selected class of a kind while another kind
+// still has one, and then from that, too.
+func TestClassesOneByOne(t *testing.T) {
+	t.Parallel()
+	admin, _ := cluster(t)
+	const selector = "{selector: {matchLabels: {one-by-one: gold}}}"
+	create(t, admin, "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: one-by-one, labels: {one-by-one: gold}}, provisioner: example.com/x}")
+	create(t, admin, "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: one-by-one, labels: {one-by-one: gold}}, value: 1}")
+	create(t, admin, tenantManifest("onebyone", "{namespaces: {create: [onebyone-a]}, storage: {classes: "+selector+"}, workloads: {priorityClasses: "+selector+"}}"))
+	become := func(reason string, storage, priority int) {
+		t.Helper()
+		parameters := &v1alpha1.TenantParameters{}
+		testwait.For(t, reason, patience, func() (bool, string) {
+			if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "onebyone-a", Name: v1alpha1.ParametersName}, parameters); err != nil {
+				return false, err.Error()
+			}
+			is := parameters.Spec.SelectedClasses
+			return is != nil && len(is.StorageClasses) == storage && len(is.PriorityClasses) == priority, fmt.Sprint(is)
+		})
+	}
+	unlabel := func(kind string) {
+		t.Helper()
+		if err := admin.Patch(t.Context(), parse(t, kind), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"one-by-one":null}}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	become("both classes to be selected", 1, 1)
+	unlabel("{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: one-by-one}}")
+	become("the priority class alone to be selected", 0, 1)
+	unlabel("{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: one-by-one}}")
+	become("no class to be selected", 0, 0)
+}
