@@ -133,7 +133,7 @@ func switchTo(t *testing.T, e example, tenants bool) {
 
 // TestInstallExport applies the output of `tenure install --export` to a bare cluster, twice,
 // and checks that Flux runs and is locked down. It applies the output once more without a
-// change, as a pipeline does.
+// change, as a pipeline does. Then it uninstalls Tenure, and installs it again.
 func TestInstallExport(t *testing.T) {
 	t.Parallel()
 	cluster := testcluster.Start(t, localcluster.Options{})
@@ -155,16 +155,59 @@ func TestInstallExport(t *testing.T) {
 	if out, err := kubectl(t, cluster, string(manifests), "apply", "--server-side", "-f", "-"); err == nil || !strings.Contains(out, "ensure CRDs are installed first") {
 		t.Errorf("a first time: %v\n%s", err, out)
 	}
-	for _, reason := range []string{"again", "and when nothing is new"} {
-		testwait.For(t, reason, patience, func() (bool, string) {
-			out, err := kubectl(t, cluster, string(manifests), "apply", "--server-side", "-f", "-")
-			return err == nil, out
-		})
-		checked := run{t: t, Cluster: cluster}
-		testwait.For(t, "Flux to run", patience, func() (bool, string) {
-			out := checked.kubectl("", "get", "deployments", "-n", "flux-system", "-o", "jsonpath={.items[*].status.readyReplicas}")
-			return len(strings.Fields(out)) == 7 && strings.Trim(out, "1 ") == "", out
-		})
-		checks(checked, 0, `tenure-flux-objects +True +denies`)
+	r := run{t: t, Cluster: cluster}
+	r.installs("again", string(manifests))
+	r.installs("and when nothing is new", string(manifests))
+
+	r.kubectl(chartTenant, "apply", "-f", "-")
+	r.untilMay("alice", "create", "gitrepositories.source.toolkit.fluxcd.io", "-n", "team-apps")
+	r.uninstalls("nobody can be asked", 1, "nobody can be asked")
+	r.uninstalls("only a look", 0, `(?s)tenure-namespaces would be deleted.*1 Tenants, 1 tenants' namespaces`, "--dry-run")
+	if r.field("", "tenants.tenure.dev/team", ".metadata.finalizers") == "" {
+		t.Error("the Tenant has no finalizer while the manager runs")
+	}
+	r.uninstalls("for good", 0, `Nothing isolates the tenants any more`, "--yes")
+	r.uninstalls("once more", 0, `Tenure is not installed`, "--yes")
+	if got := r.field("", "tenants.tenure.dev/team", ".metadata.finalizers"); got != "" {
+		t.Errorf("uninstalling has left finalizers: %s", got)
+	}
+	for _, object := range []string{"tenancyprofile/default", "tenants.tenure.dev/team", "namespace/team-apps", "customresourcedefinition/tenants.tenure.dev"} {
+		if r.field("", object, ".metadata.name") == "" {
+			t.Errorf("uninstalling has deleted %s", object)
+		}
+	}
+	if left := r.kubectl("", "get", "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings", "-o", "name", "-l", "app.kubernetes.io/name=tenure"); left != "" {
+		t.Errorf("uninstalling has left:\n%s", left)
+	}
+	if got := r.field("flux-system", "deployment/kustomize-controller", ".status.readyReplicas"); got != "1" {
+		t.Errorf("after Tenure was uninstalled, kustomize-controller has %q ready replicas", got)
+	}
+
+	r.installs("after it was uninstalled", string(manifests))
+	r.refusesAttack()
+}
+
+// installs applies what `tenure install --export` has printed, and checks that Flux runs and is
+// locked down.
+func (r run) installs(reason, manifests string) {
+	r.t.Helper()
+	testwait.For(r.t, reason, patience, func() (bool, string) {
+		out, err := kubectl(r.t, r.Cluster, manifests, "apply", "--server-side", "-f", "-")
+		return err == nil, out
+	})
+	testwait.For(r.t, "Flux to run", patience, func() (bool, string) {
+		out := r.kubectl("", "get", "deployments", "-n", "flux-system", "-o", "jsonpath={.items[*].status.readyReplicas}")
+		return len(strings.Fields(out)) == 7 && strings.Trim(out, "1 ") == "", out
+	})
+	checks(r, 0, `tenure-flux-objects +True +denies`)
+}
+
+// uninstalls runs `tenure uninstall`, and compares its exit code and what it prints.
+func (r run) uninstalls(reason string, code int, want string, args ...string) {
+	r.t.Helper()
+	cmd := command(r.t, r.t.TempDir(), append([]string{"uninstall", "--kubeconfig", r.Kubeconfig}, args...)...)
+	out, _ := cmd.CombinedOutput()
+	if got := cmd.ProcessState.ExitCode(); got != code || !regexp.MustCompile(want).Match(out) {
+		r.t.Fatalf("%s: want exit code %d and %q, got %d and\n%s", reason, code, want, got, out)
 	}
 }

@@ -13,10 +13,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tenure-dev/tenure/internal/cli/edit"
+	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
 	"github.com/tenure-dev/tenure/internal/fleet/bootstrap"
 	"github.com/tenure-dev/tenure/internal/fleet/gitrepo"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
@@ -26,10 +25,11 @@ import (
 
 // options are the flags.
 type options struct {
+	kubeflags.Flags
+
 	streams ui.IO
 
 	url, branch, path       string
-	kubeconfig, context     string
 	security, mode          string
 	capsule                 bool
 	capsuleGiven            *bool // nil keeps the fleet's setting
@@ -94,8 +94,7 @@ func (o *options) add(cmd *cobra.Command) {
 	flags.StringVar(&o.url, "url", "", "address of the repository")
 	flags.StringVar(&o.branch, "branch", "main", "the branch, which is made if it does not exist")
 	flags.StringVar(&o.path, "path", "", "the cluster's folder in the repository, such as clusters/staging")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the kubeconfig `file` (default $KUBECONFIG or ~/.kube/config)")
-	flags.StringVar(&o.context, "context", "", "the `context` of the kubeconfig")
+	o.Add(cmd, flags)
 	flags.StringVar(&o.security, "security-profile", "multi-tenant", "multi-tenant or single-tenant")
 	flags.StringVar(&o.mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
 	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from beside those that the fleet shows, as `KIND=PATTERN` with git, helm or oci; repeatable")
@@ -121,7 +120,7 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	config, err := o.config()
+	config, err := o.REST()
 	if err != nil {
 		return err
 	}
@@ -218,16 +217,6 @@ func (o *options) chosen() ([]string, error) {
 		return nil, nil
 	}
 	return all, nil
-}
-
-func (o *options) config() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
-	if err != nil {
-		return nil, ui.WithHint(fmt.Errorf("cannot find a cluster: %w", err), "name one with --kubeconfig or $KUBECONFIG; `tenure up` starts a local one and prints its kubeconfig")
-	}
-	return config, nil
 }
 
 // deployKey prints the key and waits until the user has added it to the Git host.

@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/ui"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -26,9 +26,11 @@ const (
 )
 
 type options struct {
-	kubeconfig, context, namespace string
-	fleet, path, mode              string
-	pre                            bool
+	kubeflags.Flags
+
+	namespace         string
+	fleet, path, mode string
+	pre               bool
 }
 
 // NewCommand returns the command.
@@ -51,8 +53,7 @@ are meant to.`,
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.pre, "pre", false, "check only what has to be there before")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the kubeconfig `file` (default $KUBECONFIG or ~/.kube/config)")
-	flags.StringVar(&o.context, "context", "", "the `context` of the kubeconfig")
+	o.Add(cmd, flags)
 	flags.StringVarP(&o.namespace, "namespace", "n", cmp.Or(os.Getenv("FLUX_SYSTEM_NAMESPACE"), "flux-system"), "the `namespace` of Flux")
 	flags.StringVar(&o.fleet, "fleet", "", "folder of the platform's repository, to compare with")
 	flags.StringVar(&o.path, "path", "", "the cluster's folder in the fleet, such as clusters/staging")
@@ -122,11 +123,9 @@ func (o *options) load() (*layout.Fleet, error) {
 }
 
 func (o *options) connect() (lockdown.Cluster, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
+	config, err := o.REST()
 	if err != nil {
-		return lockdown.Cluster{}, ui.WithHint(fmt.Errorf("cannot find a cluster: %w", err), "name one with --kubeconfig or $KUBECONFIG; `tenure up` starts a local one and prints its kubeconfig")
+		return lockdown.Cluster{}, err
 	}
 	kube, err := client.New(config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/ui"
@@ -226,10 +227,10 @@ func statusFilter(selector string) (func(flux.Row) bool, error) {
 // explain adds advice to an error of the cluster.
 func explain(err error) error {
 	if errors.Is(err, flux.ErrNotInstalled) {
-		return ui.WithHint(err, localHint(localcluster.Root(), "install flux, or choose another cluster with --kubeconfig or --context"))
+		return ui.WithHint(err, kubeflags.LocalHint(localcluster.Root(), "install flux, or choose another cluster with --kubeconfig or --context"))
 	}
 	if isUnreachable(err) {
-		return ui.WithHint(err, localHint(localcluster.Root(), "is the cluster running?"))
+		return ui.WithHint(err, kubeflags.LocalHint(localcluster.Root(), "is the cluster running?"))
 	}
 	return err
 }

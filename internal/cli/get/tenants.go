@@ -30,7 +30,7 @@ func (o *options) tenants() *cobra.Command {
 		Short:   "Show the tenants: Tenant objects, and whoever has Flux objects or the label of flux create tenant",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := o.cluster.restConfig()
+			config, err := o.cluster.REST()
 			if err != nil {
 				return err
 			}

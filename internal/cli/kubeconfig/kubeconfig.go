@@ -20,10 +20,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/tenancy/credentials"
 	"github.com/tenure-dev/tenure/internal/ui"
@@ -37,12 +37,13 @@ const fieldManager = "tenure-kubeconfig"
 const proxyTrust = "tenure-proxy-ca"
 
 type options struct {
+	kubeflags.Flags
+
 	streams ui.IO
 
-	kubeconfig, context string
-	tenant              string
-	account, namespace  string
-	server, serverName  string
+	tenant             string
+	account, namespace string
+	server, serverName string
 	// ca is a file with certificates; without it, they are in a Secret, and without
 	// the name of one in the ConfigMap of the proxy.
 	ca                              string
@@ -75,8 +76,7 @@ kubeconfig whose token is replaced: see docs/how-to/kubeconfig.md.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the admin's kubeconfig `file` (default $KUBECONFIG or ~/.kube/config)")
-	flags.StringVar(&o.context, "context", "", "the `context` of the admin's kubeconfig")
+	o.Add(cmd, flags)
 	flags.StringVar(&o.account, "serviceaccount", "", "the `name` of the account (default: the one that owns the Tenant)")
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "the account's `namespace`")
 	flags.StringVar(&o.server, "server", "https://tenure-proxy.flux-system.svc:9001", "the `address` of the proxy")
@@ -130,11 +130,9 @@ func (o *options) run(ctx context.Context) error {
 }
 
 func (o *options) connect() (client.Client, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
+	config, err := o.REST()
 	if err != nil {
-		return nil, ui.WithHint(fmt.Errorf("cannot find a cluster: %w", err), "name one with --kubeconfig or $KUBECONFIG")
+		return nil, err
 	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, authenticationv1.AddToScheme, v1alpha1.AddToScheme} {

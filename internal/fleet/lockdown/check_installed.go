@@ -167,10 +167,10 @@ func (p *present) compare(ctx context.Context, group installedGroup) (Result, er
 		}
 		if is == nil && i == 0 && strings.HasSuffix(want.GetKind(), "AdmissionPolicy") {
 			// The bindings of a missing policy do not matter.
-			return Result{group.name, false, objectName(want) + " is missing: " + lockDown}, nil
+			return Result{group.name, false, ObjectName(want) + " is missing: " + lockDown}, nil
 		}
 		if is == nil {
-			wrong = append(wrong, objectName(want)+" is missing")
+			wrong = append(wrong, ObjectName(want)+" is missing")
 			continue
 		}
 		if warnsOnly(is) && want.GetLabels()[admission.LabelComponent] != admission.ComponentAlways {
@@ -179,7 +179,7 @@ func (p *present) compare(ctx context.Context, group installedGroup) (Result, er
 			_ = unstructured.SetNestedField(is.Object, asMap(want.Object["spec"])["validationActions"], "spec", "validationActions")
 		}
 		if found := differences(want, is); len(found) > 0 && !narrowed(want, is) {
-			wrong = append(wrong, objectName(want)+": "+strings.Join(found, "; "))
+			wrong = append(wrong, ObjectName(want)+": "+strings.Join(found, "; "))
 		}
 	}
 	if n := len(wrong); n > maxDifferences {
@@ -196,7 +196,8 @@ func (p *present) compare(ctx context.Context, group installedGroup) (Result, er
 	return Result{group.name, true, group.good}, nil
 }
 
-func objectName(o *unstructured.Unstructured) string {
+// ObjectName returns the kind, namespace and name of an object, as messages name it.
+func ObjectName(o *unstructured.Unstructured) string {
 	if o.GetNamespace() == "" {
 		return o.GetKind() + " " + o.GetName()
 	}

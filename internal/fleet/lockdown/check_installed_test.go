@@ -253,12 +253,12 @@ func TestExpectedOnce(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, o := range expected {
-		if key := objectName(o); seen[key] {
+		if key := ObjectName(o); seen[key] {
 			t.Errorf("%s is there twice", key)
 		}
-		seen[objectName(o)] = true
+		seen[ObjectName(o)] = true
 		if content, err := yaml.Marshal(o.Object); err != nil || o.GetNamespace() == "flux-system" || strings.HasPrefix(o.GetName(), "tenure-manager") && strings.Contains(string(content), "namespace: flux-system") {
-			t.Errorf("%s is in another namespace than Flux: %v", objectName(o), err)
+			t.Errorf("%s is in another namespace than Flux: %v", ObjectName(o), err)
 		}
 	}
 	if len(seen) < 50 || strings.Count(string(config.Policies()), "kind: ValidatingAdmissionPolicy\n") < 10 {

@@ -1,4 +1,4 @@
-package get
+package kubeflags
 
 import (
 	"path/filepath"
@@ -28,7 +28,7 @@ func TestLocalHint(t *testing.T) {
 				}
 			})
 		}
-		if got := localHint(root, "what now?"); got != step.want {
+		if got := LocalHint(root, "what now?"); got != step.want {
 			t.Errorf("%s: want %q, got %q", step.reason, step.want, got)
 		}
 	}

@@ -1,0 +1,73 @@
+// Package kubeflags has the flags that select a cluster, which several commands share:
+// --kubeconfig and --context.
+package kubeflags
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/tenure-dev/tenure/internal/localcluster"
+	"github.com/tenure-dev/tenure/internal/ui"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Flags select a cluster.
+type Flags struct {
+	// Kubeconfig is a file. Without it, $KUBECONFIG or ~/.kube/config is read.
+	Kubeconfig string
+	// Context is a context of the kubeconfig. Without it, the current one is used.
+	Context string
+}
+
+// Add adds the flags to a command's flags, with completion of contexts.
+func (f *Flags) Add(cmd *cobra.Command, flags *pflag.FlagSet) {
+	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "the kubeconfig `file` (default $KUBECONFIG or ~/.kube/config)")
+	flags.StringVar(&f.Context, "context", "", "the `context` of the kubeconfig")
+	if err := cmd.RegisterFlagCompletionFunc("context", f.completeContexts); err != nil {
+		panic(err) // the flag does not exist: a mistake in the lines above
+	}
+}
+
+// ClientConfig reads the kubeconfig when it is asked to.
+func (f *Flags) ClientConfig() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.Kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.Context})
+}
+
+// REST returns the configuration of a client for the selected cluster. The error has a hint that
+// names the ways to select one.
+func (f *Flags) REST() (*rest.Config, error) {
+	config, err := f.ClientConfig().ClientConfig()
+	if err != nil {
+		return nil, ui.WithHint(fmt.Errorf("cannot find a cluster: %w", err), LocalHint(localcluster.Root(), "name one with --kubeconfig or $KUBECONFIG"))
+	}
+	return config, nil
+}
+
+// LocalHint returns the advice, followed by how to use a running local cluster or how to start
+// one. Root is the folder of the local clusters.
+func LocalHint(root, advice string) string {
+	names, err := localcluster.Running(root)
+	if err != nil || len(names) == 0 {
+		return advice + "; `tenure up` starts a local one and prints its kubeconfig"
+	}
+	name := names[0]
+	if slices.Contains(names, localcluster.DefaultName) {
+		name = localcluster.DefaultName
+	}
+	return fmt.Sprintf("%s; for the local cluster %s that runs here: export KUBECONFIG=%s", advice, name, filepath.Join(root, name, "kubeconfig"))
+}
+
+func (f *Flags) completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	raw, err := f.ClientConfig().RawConfig()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return slices.Sorted(maps.Keys(raw.Contexts)), cobra.ShellCompDirectiveNoFileComp
+}
