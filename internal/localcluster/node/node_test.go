@@ -372,7 +372,7 @@ func TestEndpoint(t *testing.T) {
 		"no Pod":          {"an unknown Pod", "api", "/containerLogs/platform/x/c", 404, "does not run"},
 		"traversal":       {"names are looked up, never joined to a path", "api", "/containerLogs/platform/p/..%2f..%2ftoken", 400, "not available"},
 		"exec":            {"there are no containers", "api", "/exec/platform/p/c?command=sh", 501, "no containers"},
-		"port-forward":    {"there are no containers", "api", "/portForward/platform/p", 501, "no containers"},
+		"port-forward":    {"it takes a POST", "api", "/portForward/platform/p", 405, "Method Not Allowed"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -74,9 +74,10 @@ func (n *Node) onlyFor(name string, next http.Handler) http.Handler {
 func (n *Node) endpoints() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", n.serveLogs)
-	for _, verb := range []string{"exec", "attach", "run", "portForward"} {
+	mux.HandleFunc("POST /portForward/{namespace}/{pod}", n.servePortForward)
+	for _, verb := range []string{"exec", "attach", "run"} {
 		mux.HandleFunc("/"+verb+"/", func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, "the local cluster has no containers: "+verb+" is not possible, kubectl logs is", http.StatusNotImplemented)
+			http.Error(w, "the local cluster has no containers: "+verb+" is not possible, kubectl logs and port-forward are", http.StatusNotImplemented)
 		})
 	}
 	return mux
