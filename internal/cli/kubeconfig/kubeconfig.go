@@ -14,12 +14,14 @@ import (
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
@@ -42,8 +44,10 @@ type options struct {
 	streams ui.IO
 
 	tenant             string
+	user               string // of --as-user
 	account, namespace string
 	server, serverName string
+	serverGiven        bool
 	// ca is a file with certificates; without it, they are in a Secret, and without
 	// the name of one in the ConfigMap of the proxy.
 	ca                              string
@@ -64,19 +68,27 @@ prints it. Its token ends after --duration; when is said on the error stream.
 
 Without --serviceaccount it is the ServiceAccount that owns the Tenant, if there is
 one. For Flux, annotate the account instead, and the manager keeps a Secret with a
-kubeconfig whose token is replaced: see docs/how-to/kubeconfig.md.`,
+kubeconfig whose token is replaced: see docs/how-to/kubeconfig.md.
+
+With --as-user it is a person who owns the Tenant, by name or through a group: the
+cluster signs a client certificate. The kubeconfig is for the API server itself, where
+a person cannot list what is in all namespaces; the proxy needs --client-ca-file to
+accept certificates.`,
 		Example: `  tenure kubeconfig dev-team --server https://proxy.example.com:9001 > dev-team.kubeconfig
+  tenure kubeconfig dev-team --as-user alice --duration 8h > alice.kubeconfig
   tenure kubeconfig --namespace dev-team --serviceaccount gitops --write-secret`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				o.tenant = args[0]
 			}
+			o.serverGiven = cmd.Flags().Changed("server")
 			return o.run(cmd.Context())
 		},
 	}
 	flags := cmd.Flags()
 	o.Add(cmd, flags)
+	flags.StringVar(&o.user, "as-user", "", "make it for a person with this `name`, with a client certificate")
 	flags.StringVar(&o.account, "serviceaccount", "", "the `name` of the account (default: the one that owns the Tenant)")
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "the account's `namespace`")
 	flags.StringVar(&o.server, "server", "https://tenure-proxy.flux-system.svc:9001", "the `address` of the proxy")
@@ -85,11 +97,14 @@ kubeconfig whose token is replaced: see docs/how-to/kubeconfig.md.`,
 	flags.StringVar(&o.tlsNamespace, "server-tls-secret-namespace", "flux-system", "the `namespace` of the proxy, and of the Secret with its certificate")
 	flags.StringVar(&o.tlsSecret, "server-tls-secret-name", "", "the `name` of a Secret with the proxy's certificate")
 	flags.StringVar(&o.tlsKey, "server-tls-secret-cafile", "ca.crt", "the `key` of its authority's certificates in the Secret")
-	flags.DurationVar(&o.duration, "duration", time.Hour, "how long the token is to be good for, from 10 minutes to 24 hours")
+	flags.DurationVar(&o.duration, "duration", time.Hour, "how long the token or certificate is to be good for, from 10 minutes to 24 hours")
 	flags.StringVarP(&o.output, "output", "o", "", "write the kubeconfig to a `file` that only you may read, instead of printing it")
 	flags.BoolVar(&o.writeSecret, "write-secret", false, "write the kubeconfig to Secret SERVICEACCOUNT-kubeconfig beside the account, instead of printing it")
 	flags.StringVar(&o.secretKey, "kubeconfig-secret-key", credentials.Key, "the `key` of the kubeconfig in that Secret")
 	cmd.MarkFlagsMutuallyExclusive("output", "write-secret")
+	for _, account := range []string{"serviceaccount", "namespace", "write-secret"} {
+		cmd.MarkFlagsMutuallyExclusive("as-user", account)
+	}
 	return cmd
 }
 
@@ -100,9 +115,12 @@ func (o *options) run(ctx context.Context) error {
 	if o.tenant == "" && (o.account == "" || o.namespace == "") {
 		return ui.WithHint(errors.New("cannot tell whose kubeconfig is wanted"), "name a tenant, or an account with --namespace and --serviceaccount")
 	}
-	kube, err := o.connect()
+	kube, config, err := o.connect()
 	if err != nil {
 		return err
+	}
+	if o.user != "" {
+		return o.person(ctx, kube, config)
 	}
 	account, err := o.find(ctx, kube)
 	if err != nil {
@@ -129,22 +147,22 @@ func (o *options) run(ctx context.Context) error {
 	return err
 }
 
-func (o *options) connect() (client.Client, error) {
+func (o *options) connect() (client.Client, *rest.Config, error) {
 	config, err := o.REST()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, authenticationv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, authenticationv1.AddToScheme, certificatesv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("cannot connect to the cluster: %w", err)
+			return nil, nil, fmt.Errorf("cannot connect to the cluster: %w", err)
 		}
 	}
 	kube, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, fmt.Errorf("cannot connect to the cluster: %w", err)
+		return nil, nil, fmt.Errorf("cannot connect to the cluster: %w", err)
 	}
-	return kube, nil
+	return kube, config, nil
 }
 
 // find returns the account that the flags select.
@@ -204,11 +222,16 @@ func (o *options) target(ctx context.Context, kube client.Client) (credentials.T
 // write writes the kubeconfig to a Secret, a file or the output. It returns the beginning of a
 // sentence that names the place.
 func (o *options) write(ctx context.Context, kube client.Client, account types.NamespacedName, content []byte) (string, error) {
-	switch {
-	case o.writeSecret:
+	if o.writeSecret {
 		name := credentials.SecretName(account.Name)
 		return fmt.Sprintf("Secret %s/%s has a ", account.Namespace, name), o.apply(ctx, kube, account, name, content)
-	case o.output != "":
+	}
+	return o.print(content)
+}
+
+// print writes the kubeconfig to a file or the output. It returns the same as write.
+func (o *options) print(content []byte) (string, error) {
+	if o.output != "" {
 		return fmt.Sprintf("%s has a ", o.output), writeFile(o.output, content)
 	}
 	_, err := o.streams.Out.Write(content)

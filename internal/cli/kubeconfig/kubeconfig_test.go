@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -33,6 +35,8 @@ const fixture = `
 {apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: one}, spec: {owners: [{kind: ServiceAccount, namespace: team, name: gitops}, {kind: User, name: ann}]}}
 ---
 {apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: two}, spec: {owners: [{kind: ServiceAccount, namespace: team, name: gitops}, {kind: ServiceAccount, namespace: team, name: second}]}}
+---
+{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: group}, spec: {owners: [{kind: Group, name: developers}, {kind: User, name: ann}]}}
 ---
 {apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: people}, spec: {owners: [{kind: User, name: ann}]}}
 `
@@ -117,11 +121,31 @@ func TestKubeconfig(t *testing.T) {
 	}
 	known(t, []byte(out))
 
+	// People get certificates of the API server, in the groups that own the Tenant.
+	people := []string{"--kubeconfig", c.Kubeconfig, "group", "--duration", "10m", "--as-user"}
+	for user, groups := range map[string][]string{"ann": nil, "bob": {"developers"}} {
+		out, said, err := execute(t.Context(), append(people, user)...)
+		if err != nil || !strings.Contains(said, "kubeconfig of "+user) || !strings.Contains(said, "good until 2") {
+			t.Fatalf("%s: %q %v", user, said, err)
+		}
+		info := identity(t, []byte(out))
+		if want := append(groups, "system:authenticated"); info.Username != user || !slices.Equal(info.Groups, want) {
+			t.Errorf("want %s in the groups %v, got %s in %v", user, want, info.Username, info.Groups)
+		}
+	}
+	if left, err := kube.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{}); err != nil || slices.ContainsFunc(left.Items, func(r certificatesv1.CertificateSigningRequest) bool { return strings.HasPrefix(r.Name, "tenure-") }) {
+		t.Errorf("requests for certificates are left: %v, %v", left, err)
+	}
+
 	for _, tc := range []struct {
 		reason string
 		args   []string
 		want   string
 	}{
+		{"a person who owns nothing", []string{"two", "--as-user", "bob"}, "user bob does not own Tenant two"},
+		{"a name of Kubernetes", []string{"group", "--as-user", "system:admin"}, "begin with system:"},
+		{"a person and an account", []string{"group", "--as-user", "ann", "--serviceaccount", "gitops"}, "none of the others can be"},
+		{"a person, through a proxy that is not trusted", []string{"group", "--as-user", "ann", "--server-ca-file", ""}, "needs --server-ca-file"},
 		{"nobody is named", nil, "cannot tell whose kubeconfig is wanted"},
 		{"half an account", []string{"--namespace", "team"}, "cannot tell whose kubeconfig is wanted"},
 		{"no such tenant", []string{"none"}, "cannot read Tenant none"},
@@ -146,6 +170,14 @@ func TestKubeconfig(t *testing.T) {
 // known fails the test unless the API server authenticates a kubeconfig as the account.
 func known(t *testing.T, content []byte) {
 	t.Helper()
+	if info := identity(t, content); info.Username != "system:serviceaccount:team:gitops" {
+		t.Errorf("the kubeconfig is not the account's: %v", info)
+	}
+}
+
+// identity returns the user as whom the API server authenticates a kubeconfig.
+func identity(t *testing.T, content []byte) authenticationv1.UserInfo {
+	t.Helper()
 	rest, err := clientcmd.RESTConfigFromKubeConfig(content)
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +187,8 @@ func known(t *testing.T, content []byte) {
 		t.Fatal(err)
 	}
 	review, err := kube.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil || review.Status.UserInfo.Username != "system:serviceaccount:team:gitops" {
-		t.Errorf("the kubeconfig is not the account's: %v %v", review, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return review.Status.UserInfo
 }
