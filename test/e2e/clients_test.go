@@ -23,7 +23,7 @@ import (
 const clientsTenant = `apiVersion: tenure.dev/v1alpha1
 kind: Tenant
 metadata: {name: %[1]s}
-spec: {owners: [{kind: ServiceAccount, namespace: %[1]s, name: %[1]s}]}
+spec: {owners: [{kind: ServiceAccount, namespace: %[1]s, name: %[1]s}, {kind: Group, name: team-%[1]s}]}
 ---
 apiVersion: v1
 kind: Namespace
@@ -61,7 +61,48 @@ func TestClients(t *testing.T) {
 	t.Run("helm", func(t *testing.T) { testHelm(one.in(t), two.in(t)) })
 	t.Run("kubectl", func(t *testing.T) { testKubectl(one.in(t)) })
 	t.Run("flux", func(t *testing.T) { testFluxClient(one.in(t)) })
+	t.Run("port-forward", func(t *testing.T) { testPortForward(run{t: t, Cluster: r.Cluster}) })
+	t.Run("a person", func(t *testing.T) { testPerson(run{t: t, Cluster: r.Cluster}) })
 	t.Run("kubectl -w", func(t *testing.T) { one.in(t).testWatches("one", "one-watched") })
+}
+
+// testPortForward uses the proxy from a shell, through kubectl port-forward.
+func testPortForward(r run) {
+	admin := proxied{run: r, kubeconfig: r.Kubeconfig}
+	file := filepath.Join(r.t.TempDir(), "kubeconfig")
+	admin.watching("kubectl", []string{"port-forward", "-n", "flux-system", "service/tenure-proxy", ":9001"}, func(line string) bool {
+		address, _, found := strings.Cut(strings.TrimPrefix(line, "Forwarding from "), " ->")
+		if !found {
+			return false
+		}
+		r.tenure(r.Kubeconfig, "kubeconfig", "one", "--server", "https://"+address, "--server-name", "tenure-proxy.flux-system.svc", "-o", file)
+		out, err := (proxied{run: r, kubeconfig: file}).as("", "get", "namespaces", "-o", "name")
+		if diff := cmp.Diff([]string{"namespace/one", "namespace/one-more"}, strings.Fields(out)); err != nil || diff != "" {
+			r.t.Errorf("through the port-forward: %v, -want +got:\n%s", err, diff)
+		}
+		return true
+	})
+}
+
+// testPerson uses the API server as a person in the group that owns a Tenant.
+func testPerson(r run) {
+	file := filepath.Join(r.t.TempDir(), "kubeconfig")
+	r.tenure(r.Kubeconfig, "kubeconfig", "one", "--as-user", "alice", "-o", file)
+	alice := proxied{run: r, kubeconfig: file}
+	for _, tc := range []struct {
+		want string
+		args []string
+	}{
+		{"alice", []string{"auth", "whoami"}},
+		{"team-one", []string{"auth", "whoami"}},
+		{"kustomization.kustomize.toolkit.fluxcd.io/app", []string{"get", "kustomizations.kustomize.toolkit.fluxcd.io", "-n", "one", "-o", "name"}},
+		{"namespace/one-alice created", []string{"create", "namespace", "one-alice"}},
+	} {
+		if out := alice.runs("kubectl", tc.args...); !strings.Contains(out, tc.want) {
+			r.t.Errorf("kubectl %s lacks %q:\n%s", strings.Join(tc.args, " "), tc.want, out)
+		}
+	}
+	alice.refused("is forbidden", "kubectl", "get", "pods", "-n", "two")
 }
 
 // client returns a command for a program of bin/ with the owner's kubeconfig and its own home
