@@ -45,13 +45,16 @@ func TestClients(t *testing.T) {
 		"infrastructure/tenure/profile.yaml":  fmt.Sprintf(managedProfile, "https://hooks.example.com"),
 		"tenants/one.yaml":                    fmt.Sprintf(clientsTenant, "one"),
 		"tenants/two.yaml":                    fmt.Sprintf(clientsTenant, "two"),
+		"tenants/dev-team.yaml":               strings.ReplaceAll(fmt.Sprintf(clientsTenant, "dev-team"), "acme/app", "acme/dev-team"),
 	})
 	edit(t, "  replicas: 2\n", "  replicas: 1\n", dir, "infrastructure", "tenure", "proxy.yaml")
 	app := newFolder(t, map[string]string{"app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {value: first}\n"})
-	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test", Maps: parseMaps(t, "https://git.example.com/acme/app#main="+app)})
+	day := newFolder(t, map[string]string{"dev-team/app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n"})
+	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test", Maps: parseMaps(t,
+		"https://git.example.com/acme/app#main="+app, "https://git.example.com/acme/dev-team#main="+filepath.Join(day, "dev-team"))})
 	expectNothing(t, "everything is ready", failed)
 	// Flux does not wait for the manager's objects in the namespaces.
-	for _, tenant := range []string{"one", "two"} {
+	for _, tenant := range []string{"one", "two", "dev-team"} {
 		for _, namespace := range []string{tenant, tenant + "-more"} {
 			r.untilMay("system:serviceaccount:"+tenant+":"+tenant, "create", "deployments.apps", "-n", namespace)
 		}
@@ -61,9 +64,33 @@ func TestClients(t *testing.T) {
 	t.Run("helm", func(t *testing.T) { testHelm(one.in(t), two.in(t)) })
 	t.Run("kubectl", func(t *testing.T) { testKubectl(one.in(t)) })
 	t.Run("flux", func(t *testing.T) { testFluxClient(one.in(t)) })
+	t.Run("a day of a team", func(t *testing.T) { testDay(run{t: t, Cluster: r.Cluster}, day) })
 	t.Run("port-forward", func(t *testing.T) { testPortForward(run{t: t, Cluster: r.Cluster}) })
 	t.Run("a person", func(t *testing.T) { testPerson(run{t: t, Cluster: r.Cluster}) })
 	t.Run("kubectl -w", func(t *testing.T) { one.in(t).testWatches("one", "one-watched") })
+}
+
+// testDay pastes docs/how-to/work-as-a-team.md into a shell, in a folder with the team's repository.
+func testDay(r run, folder string) {
+	bin, err := testcluster.BinDir()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(filepath.Dir(bin), "docs", "how-to", "work-as-a-team.md"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	content, err := os.ReadFile(r.ownersKubeconfig("dev-team"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	write(r.t, string(content), folder, "dev-team.kubeconfig")
+	shell := exec.CommandContext(r.t.Context(), "bash", "-c", "")
+	shell.Dir = folder
+	shell.Env = []string{"HOME=" + r.t.TempDir(), "PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH")}
+	if err := paste(r.t, string(page), shell); err != nil {
+		r.t.Fatalf("the page does not run: %v", err)
+	}
 }
 
 // testPortForward uses the proxy from a shell, through kubectl port-forward.

@@ -32,22 +32,32 @@ func TestTutorial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := blocksOf(string(page))
+	shell := exec.CommandContext(t.Context(), "bash", "-c", "")
+	shell.Dir = t.TempDir()
+	shell.Env = append(os.Environ(), "HOME="+folder, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "GIT_CONFIG_GLOBAL="+os.DevNull)
+	if err := paste(t, string(page), shell); err != nil {
+		_ = command(t, tenureHome, "down").Run()
+		t.Fatalf("the tutorial does not run: %v", err)
+	}
+}
+
+// paste pastes a page into a shell: it runs the blocks marked sh, and compares the output with
+// the blocks marked text. The error has the output of the block that failed.
+func paste(t *testing.T, page string, shell *exec.Cmd) error {
+	t.Helper()
+	blocks := blocksOf(page)
 	if len(blocks) < 6 {
-		t.Fatalf("the tutorial has %d blocks of commands: are they still marked sh?", len(blocks))
+		t.Fatalf("the page has %d blocks of commands: are they still marked sh?", len(blocks))
 	}
 	var script strings.Builder
 	script.WriteString("set -eu -o pipefail\n")
 	for i, b := range blocks {
 		fmt.Fprintf(&script, "echo @@%d@@\n%s\n", i, b.commands)
 	}
-	shell := exec.CommandContext(t.Context(), "bash", "-c", script.String())
-	shell.Dir = t.TempDir()
-	shell.Env = append(os.Environ(), "HOME="+folder, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "GIT_CONFIG_GLOBAL="+os.DevNull)
+	shell.Args[len(shell.Args)-1] = script.String()
 	said, err := shell.CombinedOutput()
 	if err != nil {
-		_ = command(t, tenureHome, "down").Run()
-		t.Fatalf("the tutorial does not run: %v\n%s", err, lastBlock(blocks, string(said)))
+		return fmt.Errorf("%w\n%s", err, lastBlock(blocks, string(said)))
 	}
 	for i, b := range blocks {
 		_, output, _ := strings.Cut(string(said), fmt.Sprintf("@@%d@@\n", i))
@@ -61,6 +71,7 @@ func TestTutorial(t *testing.T) {
 			output = output[at[1]:]
 		}
 	}
+	return nil
 }
 
 // lastBlock returns the commands and the output of the last block that the shell started.
