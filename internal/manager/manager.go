@@ -62,6 +62,7 @@ const (
 func Run(ctx context.Context, config *rest.Config, o Options) error {
 	config = rest.CopyConfig(config)
 	config.QPS = unlimited
+	config.Wrap(logWrites)
 	if o.Release {
 		return runReleaser(ctx, config, o)
 	}

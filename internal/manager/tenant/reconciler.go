@@ -67,6 +67,7 @@ type Reconciler struct {
 
 // Reconcile brings one Tenant up to date.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	ctx = tenantnamespace.LogTenant(ctx, request.Name)
 	tenant := &v1alpha1.Tenant{}
 	if err := r.Client.Get(ctx, request.NamespacedName, tenant); err != nil {
 		if apierrors.IsNotFound(err) {

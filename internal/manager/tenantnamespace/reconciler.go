@@ -110,6 +110,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{}, fmt.Errorf("cannot read namespace %s: %w", request.Name, err)
 	}
+	if tenant, ok := tenancy.TenantOf(ns.Labels); ok {
+		ctx = LogTenant(ctx, tenant)
+	}
 	result, problem, err := r.reconcile(ctx, ns)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || (apierrors.IsNotFound(err) && !ns.DeletionTimestamp.IsZero()) {
 		// Another client changed the object first: reconcile with the next version.
@@ -120,6 +123,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	r.Failures.Set(ns.Name, problem)
 	return result, err
+}
+
+// LogTenant returns a context whose logger names a tenant under the key tenant, in the log lines of
+// all reconcilers.
+func LogTenant(ctx context.Context, tenant string) context.Context {
+	return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("tenant", tenant))
 }
 
 func (r *Reconciler) forgetNamespace(namespace string) {

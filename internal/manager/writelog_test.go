@@ -1,0 +1,64 @@
+package manager
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/tenure-dev/tenure/internal/manager/tenantnamespace"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// answering is an API server that answers everything with one status.
+type answering int
+
+func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: int(a), Body: http.NoBody}, nil
+}
+
+func TestLogWrites(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason, method, path string
+		code                 answering
+		level                slog.Level
+		want                 string // "" for no line
+	}{
+		{"an applied object", http.MethodPatch, "/apis/networking.k8s.io/v1/namespaces/apps/networkpolicies/tenure-isolation?fieldManager=tenure&force=true", 200, slog.LevelInfo, `msg=changed tenant=team object="networkpolicies.networking.k8s.io apps/tenure-isolation"`},
+		{"a created object without a name in the path", http.MethodPost, "/api/v1/namespaces/apps/serviceaccounts", 201, slog.LevelInfo, `msg=created tenant=team object="serviceaccounts apps/"`},
+		{"a namespace", http.MethodPost, "/api/v1/namespaces", 201, slog.LevelInfo, `msg=created tenant=team object=namespaces`},
+		{"a changed namespace", http.MethodPatch, "/api/v1/namespaces/apps", 200, slog.LevelInfo, `msg=changed tenant=team object="namespaces apps"`},
+		{"a deleted object of the cluster", http.MethodDelete, "/apis/rbac.authorization.k8s.io/v1/clusterroles/x", 200, slog.LevelInfo, `msg=deleted tenant=team object="clusterroles.rbac.authorization.k8s.io x"`},
+		{"a status is for debugging", http.MethodPut, "/apis/tenure.dev/v1alpha1/tenants/team/status", 200, slog.LevelInfo, ""},
+		{"a status while debugging", http.MethodPut, "/apis/tenure.dev/v1alpha1/tenants/team/status", 200, slog.LevelDebug, `msg=changed tenant=team subresource=status code=200 object="tenants.tenure.dev team"`},
+		{"a refusal is for debugging", http.MethodPatch, "/api/v1/namespaces/apps/resourcequotas/q", 409, slog.LevelInfo, ""},
+		{"a refusal while debugging", http.MethodPatch, "/api/v1/namespaces/apps/resourcequotas/q", 409, slog.LevelDebug, `code=409 object="resourcequotas apps/q"`},
+		{"nothing is written", http.MethodGet, "/api/v1/namespaces/apps", 200, slog.LevelDebug, ""},
+		{"a dry run", http.MethodPost, "/api/v1/namespaces/apps/pods?dryRun=All", 201, slog.LevelDebug, ""},
+		{"a lease", http.MethodPut, "/apis/coordination.k8s.io/v1/namespaces/flux-system/leases/tenure-manager", 200, slog.LevelDebug, ""},
+		{"an event", http.MethodPost, "/apis/events.k8s.io/v1/namespaces/apps/events", 201, slog.LevelDebug, ""},
+		{"a core event", http.MethodPost, "/api/v1/namespaces/apps/events", 201, slog.LevelDebug, ""},
+		{"a review", http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", 201, slog.LevelDebug, ""},
+		{"no object", http.MethodPost, "/healthz", 200, slog.LevelDebug, ""},
+	} {
+		var out bytes.Buffer
+		log := logr.FromSlogHandler(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: tc.level}))
+		ctx := tenantnamespace.LogTenant(ctrl.LoggerInto(context.Background(), log), "team")
+		request, err := http.NewRequestWithContext(ctx, tc.method, "https://cluster.example.com"+tc.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := logWrites(tc.code).RoundTrip(request)
+		if err != nil || resp.StatusCode != int(tc.code) {
+			t.Errorf("%s: got %v, %v", tc.reason, resp, err)
+		}
+		_ = resp.Body.Close()
+		if got := out.String(); (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)
+		}
+	}
+}
