@@ -176,7 +176,7 @@ func TestInstallExport(t *testing.T) {
 			t.Errorf("uninstalling has deleted %s", object)
 		}
 	}
-	rightsOfFlux := regexp.MustCompile(`/tenure-(.*-controller|source-watcher)$`)
+	rightsOfFlux := regexp.MustCompile(`/tenure-(.*-controller|source-watcher|root-.*)$`)
 	for left := range strings.FieldsSeq(r.kubectl("", "get", "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings", "-o", "name", "-l", "app.kubernetes.io/name=tenure")) {
 		if !rightsOfFlux.MatchString(left) {
 			t.Errorf("uninstalling has left %s", left)

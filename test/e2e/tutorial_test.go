@@ -101,11 +101,11 @@ func blocksOf(page string) []pasted {
 }
 
 // patternOf returns a pattern for a line of a page: an ellipsis matches any text in the line,
-// a space matches several.
+// a space matches several, and tabs.
 func patternOf(line string) *regexp.Regexp {
 	words := strings.Fields(line)
 	for i, w := range words {
 		words[i] = strings.ReplaceAll(regexp.QuoteMeta(w), "…", ".*")
 	}
-	return regexp.MustCompile(strings.Join(words, "[ ]*"))
+	return regexp.MustCompile(strings.Join(words, `[ \t]*`))
 }
