@@ -14,6 +14,11 @@ type Posture struct {
 	// +optional
 	Sources Sources `json:"sources,omitempty,omitzero"`
 
+	// signatures are the signatures that the tenant's sources must have. By default they need
+	// none.
+	// +optional
+	Signatures Signatures `json:"signatures,omitempty,omitzero"`
+
 	// bounds keep one tenant from taking Flux's time from the others.
 	// +optional
 	// +kubebuilder:default={}

@@ -225,6 +225,10 @@ type TenantPolicy struct {
 	// addresses of its sync.
 	// +optional
 	Sources *Sources `json:"sources,omitempty"`
+	// signatures are the signatures that the tenant's sources must have, its sync included:
+	// the manager writes them into it.
+	// +optional
+	Signatures *Signatures `json:"signatures,omitempty"`
 	// bounds keep the tenant from taking Flux's time from the others.
 	// +optional
 	Bounds *Bounds `json:"bounds,omitempty"`

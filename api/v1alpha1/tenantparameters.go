@@ -39,6 +39,12 @@ type TenantParametersSpec struct {
 	// +listType=set
 	OwnerAccounts []string `json:"ownerAccounts,omitempty"`
 
+	// keySecrets are the names of the Secrets with the platform's public keys that the
+	// manager keeps in this namespace.
+	// +optional
+	// +listType=set
+	KeySecrets []string `json:"keySecrets,omitempty"`
+
 	// selectedClasses are the classes that the selectors of spec.tenants select now. It is
 	// unset if there are no selectors.
 	// +optional

@@ -169,6 +169,8 @@ func Rules() []Rule {
 		replicators(),
 		services(),
 		shards(),
+		signatureKeys(),
+		signatures(),
 		sources(),
 		status(),
 		takeover(),

@@ -106,7 +106,7 @@ func newClient(t *testing.T, restConfig *rest.Config, as rest.ImpersonationConfi
 
 func prepare(t *testing.T, restConfig *rest.Config) {
 	t.Helper()
-	testcluster.Apply(t, restConfig, testcluster.WithoutControllers, config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), []byte(adversaries), []byte(extensions), []byte(owners), config.Policies())
+	testcluster.Apply(t, restConfig, testcluster.WithoutControllers, config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), []byte(adversaries), []byte(extensions), []byte(signing), []byte(owners), config.Policies())
 	tenant := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:apps:dev-team", Groups: []string{"system:authenticated"}})
 	testwait.For(t, "every policy is in force", patience, func() (bool, string) {
 		// Those of the first and of the last policy that was made.

@@ -41,7 +41,7 @@ func managerRequests() Rule {
 		Name: Prefix + "manager", Rows: []string{"I25"},
 		Title: "the manager writes in namespaces of tenants, what it made itself, and roles for tenants",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
-			on(all, "", "namespaces", "serviceaccounts", "resourcequotas", "limitranges"),
+			on(all, "", "namespaces", "serviceaccounts", "resourcequotas", "limitranges", "secrets"),
 			on(all, "networking.k8s.io", "networkpolicies"),
 			on(all, groupRBAC, "roles", "rolebindings", "clusterroles", "clusterrolebindings"),
 			on(all, v1alpha1.GroupVersion.Group, "tenants", "tenantparameters"),
@@ -126,6 +126,9 @@ func managedObjects() []validation {
 	return []validation{
 		of("variables.requested || variables.givenUp || !variables.reserved && variables.tenant != ''", "the namespace is no tenant's", namespaced...),
 		of("variables.givenUp || !variables.reserved", "the namespace is the platform's", "externalartifacts"),
+		// RBAC limits the names. The Secret of its webhook is the platform's.
+		of("!variables.name.startsWith('"+tenancy.KeySecretPrefix+"') || !variables.reserved && variables.tenant != '' || variables.made && request.operation == 'DELETE'",
+			"keys for a namespace that is no tenant's are the platform's", "secrets"),
 		of("variables.requested || variables.made || "+isolation+" || variables.kind != 'helmreleases' && "+capsule, "it did not make it, and may at most ask for a reconciliation", append(namespaced, "externalartifacts")...),
 		of("request.operation == 'DELETE' || variables.requested || variables.givenUp || has(object.spec.serviceAccountName) && object.spec.serviceAccountName == variables.tenant && !has(object.spec.kubeConfig)"+
 			" && !has(object.spec.sourceRef.namespace) && (!has(object.spec.decryption) || !has(object.spec.decryption.serviceAccountName))",

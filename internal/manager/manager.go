@@ -150,6 +150,7 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 	classesChanged := make(chan event.GenericEvent)
 	namespaces := &tenantnamespace.Reconciler{
 		Client:   mgr.GetClient(),
+		Secrets:  mgr.GetAPIReader(),
 		Profiles: profiles,
 		Kinds:    tenantnamespace.ServedKinds{Client: mgr.GetClient()},
 		Classes:  classes.Reader{Client: mgr.GetClient()},

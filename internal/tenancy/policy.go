@@ -37,6 +37,10 @@ func Parameters(name string, t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfil
 	if len(spec.DelegatedSyncs) == 0 {
 		spec.DelegatedSyncs = nil
 	}
+	// Rules compare names of Secrets, and not keys.
+	demand := signatures(t, profile)
+	spec.Tenants.Signatures = *demand.DeepCopy()
+	spec.Tenants.Signatures.Keys = v1alpha1.SignatureKeys{}
 	if t == nil {
 		return spec
 	}
@@ -98,19 +102,32 @@ func withAddress(patterns []v1alpha1.AddressPattern, address string) []v1alpha1.
 }
 
 // refused returns which of a Tenant's sources and Kustomizations the rules refuse where
-// a posture holds. It looks at what [syncs] writes, and not at exemptions: an object that
-// has one is refused here.
+// a posture holds, and the Kustomizations of refused sources: without its source, a
+// Kustomization only fails. It looks at what [syncs] writes, and not at exemptions: an object
+// that has one is refused here.
 func refused(objects []client.Object, posture v1alpha1.Posture) []client.Object {
 	var found []client.Object
+	type source struct{ kind, name string }
+	sources := map[source]bool{}
+	// A source is before its Kustomization.
 	for _, o := range objects {
-		if u, ok := o.(*unstructured.Unstructured); ok && !allows(posture, u) {
-			found = append(found, o)
+		u, ok := o.(*unstructured.Unstructured)
+		if !ok {
+			continue
 		}
+		kind, _, _ := unstructured.NestedString(u.Object, "spec", "sourceRef", "kind")
+		name, _, _ := unstructured.NestedString(u.Object, "spec", "sourceRef", "name")
+		if allows(posture, u) && !sources[source{kind, name}] {
+			continue
+		}
+		found = append(found, o)
+		sources[source{u.GetKind(), u.GetName()}] = true
 	}
 	return found
 }
 
-// allows reports whether the rules tenure-sources and tenure-bounds allow a sync's object.
+// allows reports whether the rules tenure-sources, tenure-signatures and tenure-bounds allow a
+// sync's object.
 func allows(posture v1alpha1.Posture, o *unstructured.Unstructured) bool {
 	text := func(field string) string {
 		value, _, _ := unstructured.NestedString(o.Object, "spec", field)
@@ -126,9 +143,9 @@ func allows(posture v1alpha1.Posture, o *unstructured.Unstructured) bool {
 	}
 	switch o.GetKind() {
 	case GitRepositoryKind.Kind:
-		return MatchesAddress(posture.Sources.Git, text("url"))
+		return MatchesAddress(posture.Sources.Git, text("url")) && verifies(posture.Signatures, o)
 	case OCIRepositoryKind.Kind:
-		return MatchesAddress(posture.Sources.OCI, text("url"))
+		return MatchesAddress(posture.Sources.OCI, text("url")) && verifies(posture.Signatures, o)
 	}
 	return true
 }

@@ -15,21 +15,21 @@ import (
 func TestLater(t *testing.T) {
 	t.Parallel()
 	const ours, theirs = `git: {url: "https://git.example.com/acme/app"}`, `git: {url: "https://git.example.com/other/app"}`
-	source, both := []string{"GitRepository app"}, []string{"GitRepository app", "Kustomization app"}
+	both := []string{"GitRepository app", "Kustomization app"}
 	for _, tc := range []struct {
 		reason, sync, policy string
 		labelled             bool
 		want                 []string
 	}{
 		{"an address that all may fetch from", ours, "{}", false, nil},
-		{"one that only the Tenant may", theirs, "{}", false, source},
+		{"one that only the Tenant may", theirs, "{}", false, both},
 		{"one that it may by now", theirs, "{}", true, nil},
 		{"a policy of its own that says the same as that of all", ours, "{bounds: {minInterval: 30s, maxTimeout: 4m}}", false, nil},
 		{"a policy of its own that allows more does not matter for what all may", ours, "{sources: {git: ['https://**'], providers: [aws]}}", false, nil},
 		{"a shorter interval than all may have", ours + ", interval: 10s", "{bounds: {minInterval: 10s, maxTimeout: 4m}}", false, both},
 		{"a longer timeout than all may have, which sources do not have", ours, "{bounds: {minInterval: 30s, maxTimeout: 15m}}", false, []string{"Kustomization app"}},
-		{"an image that all may have as little", "oci: {url: 'oci://registry.example.com/app'}", "{}", false, []string{"OCIRepository app"}},
-		{"an address that no pattern could be", `git: {url: "https://git.example.com/acme/a..b"}`, "{}", false, source},
+		{"an image that all may have as little", "oci: {url: 'oci://registry.example.com/app'}", "{}", false, []string{"OCIRepository app", "Kustomization app"}},
+		{"an address that no pattern could be", `git: {url: "https://git.example.com/acme/a..b"}`, "{}", false, both},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()

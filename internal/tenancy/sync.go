@@ -28,8 +28,8 @@ var (
 // syncFields are the fields of spec that the manager writes. It removes a field that is not
 // desired.
 var syncFields = map[string][]string{
-	GitRepositoryKind.Kind: {"interval", "url", "ref", "secretRef"},
-	OCIRepositoryKind.Kind: {"interval", "url", "ref", "secretRef"},
+	GitRepositoryKind.Kind: {"interval", "url", "ref", "secretRef", "verify"},
+	OCIRepositoryKind.Kind: {"interval", "url", "ref", "secretRef", "verify"},
 	KustomizationKind.Kind: {
 		"interval", "retryInterval", "timeout", "path", "prune", "deletionPolicy", "sourceRef",
 		"serviceAccountName", "targetNamespace", "decryption", "postBuild",
@@ -59,7 +59,8 @@ func syncAccounts(ns Namespace) []rbacv1.Subject {
 }
 
 // syncs are the sources and Kustomizations that are in the namespace.
-func syncs(ns Namespace, bounds v1alpha1.Bounds) []client.Object {
+func syncs(ns Namespace, limits v1alpha1.Posture) []client.Object {
+	bounds := limits.Bounds
 	var objects []client.Object
 	for i := range ns.Tenant.Spec.Sync {
 		s := &ns.Tenant.Spec.Sync[i]
@@ -81,6 +82,7 @@ func syncs(ns Namespace, bounds v1alpha1.Bounds) []client.Object {
 			spec["ref"] = map[string]any{"tag": cmp.Or(s.OCI.Tag, "latest")}
 			addSecret(spec, s.OCI.Secret)
 		}
+		addVerification(spec, source.Kind, limits.Signatures)
 		objects = append(objects,
 			object(ns, source, s.Name, spec),
 			object(ns, KustomizationKind, s.Name, kustomization(ns, s, source.Kind, interval, bounds)),

@@ -110,6 +110,8 @@ type Objects struct {
 	Quota *corev1.ResourceQuota
 	// Isolation keeps the Pods of other tenants from connecting to the namespace's.
 	Isolation *networkingv1.NetworkPolicy
+	// Keys are the Secrets with the platform's public keys. [Objects.List] leaves them out.
+	Keys []*corev1.Secret
 	// Bounds, Bindings and Sync come from the Tenant: quotas of this namespace, limit ranges
 	// and network policies; RoleBindings; sources and Kustomizations.
 	Bounds, Bindings, Sync []client.Object
@@ -186,6 +188,10 @@ func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 	objects.Parameters.Spec.Exemptions = Exemptions(ns.Name, profile)
 	ns.Credentials.allow(&objects.Parameters.Spec)
 	objects.Quota = quota(ns, tenant, objects.Parameters.Spec.Tenants.Bounds.MaxObjects)
+	objects.Keys = keySecrets(ns, tenant, signatures(ns.Tenant, profile).Keys)
+	for _, s := range objects.Keys {
+		objects.Parameters.Spec.KeySecrets = append(objects.Parameters.Spec.KeySecrets, s.Name)
+	}
 	objects.Isolation = isolation(ns.Name, tenant, objects.Parameters.Spec.Tenants.Network.Isolation)
 	if ns.Tenant != nil {
 		objects.addTenant(ns, profile)

@@ -59,7 +59,7 @@ func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
 		o.Bindings = append(o.Bindings, roleBinding(ns, stands, Role, accounts))
 	}
 	if ns.Tenant.DeletionTimestamp.IsZero() {
-		o.Sync = syncs(ns, o.Parameters.Spec.Tenants.Bounds)
+		o.Sync = syncs(ns, o.Parameters.Spec.Tenants)
 		if _, own := ns.Labels[v1alpha1.LabelParameters]; !own {
 			o.Later = refused(o.Sync, profile.Spec.Tenants)
 		}

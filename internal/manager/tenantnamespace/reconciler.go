@@ -77,7 +77,9 @@ type Reports interface {
 // Reconciler keeps tenants' namespaces as they should be.
 type Reconciler struct {
 	// Client reads from a cache and writes to the API server.
-	Client   client.Client
+	Client client.Client
+	// Secrets reads the Secrets with public keys from the API server, by their names.
+	Secrets  client.Reader
 	Profiles Profiles
 	Kinds    Kinds
 	Classes  Classes
@@ -249,6 +251,9 @@ func (r *Reconciler) apply(ctx context.Context, ns *corev1.Namespace, tenant *v1
 	if err != nil {
 		return ctrl.Result{}, nil, err
 	}
+	if err := r.applyKeys(ctx, ns.Name, desired.Keys, have); err != nil {
+		return ctrl.Result{}, nil, err
+	}
 	// Whatever the rules refuse for certain is tried when the label says that they
 	// read the namespace's own parameters, which is a reason to look again.
 	wanted := slices.DeleteFunc(desired.List(), func(o client.Object) bool { return slices.Contains(desired.Later, o) })
@@ -302,6 +307,9 @@ func (r *Reconciler) tearDown(ctx context.Context, ns *corev1.Namespace, have *c
 		}
 	}
 	if err := r.prune(ctx, rest, nil); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.removeKeys(ctx, ns.Name, nil, have); err != nil {
 		return ctrl.Result{}, err
 	}
 	if have.parameters == nil {
