@@ -85,6 +85,7 @@ func Excluded() map[string]Exclusion {
 		"S10-git":                      keys,
 		"S10-git-shared":               keys,
 		"S11-api":                      absent,
+		"S14-api":                      {Reason: "the example demands no signatures"},
 		"S12-api":                      absent,
 		"I8-proxy":                     proxy,
 		"I9-api":                       plain,

@@ -35,6 +35,8 @@ func TenureRows() []Row {
 		singleControl(rule("accounts"), "I13-api", "I19-api-Kustomization"),
 		singleControl(rule("bounds"), "A1-api", "A3-api"),
 		singleControl(rule("charts"), "S13-api"),
+		singleControl(rule("signatures"), "S14-api"),
+		singleControl(rule("signature-keys"), "S14-api"),
 		singleControl(besideAShard(rule("shards")), "A3-api-shard"),
 		singleControl(rule("bindings"), "I4-api-RoleBinding"),
 		singleControl(rule("managed"), onManagedObjects...),
@@ -222,7 +224,7 @@ func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool {
-		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "A3-api-shard", "A7-api", "S11-api"}, key)
+		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "A3-api-shard", "A7-api", "S11-api", "S14-api"}, key)
 	})
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(catalog.Proxy)) })
 	excluded["I15-api-TenantResource"] = Exclusion{Reason: "what is aimed outside is refused by the manager's own code, whoever applies; TestVerify of internal/manager/replication shows what it stops"}

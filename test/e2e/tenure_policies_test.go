@@ -24,6 +24,8 @@ spec:
     sources:
       git: ["https://git.example.com/acme/*"]
       helm: ["https://charts.example.com"]
+      oci: ["oci://registry.example.com/acme/*"]
+    signatures: {oci: {providers: [cosign]}, keys: {cosign: {release.pub: any}}}
 `
 
 // ownedTeam makes one of the example's tenants a Tenant, with an owner of each kind: owners of
@@ -94,7 +96,7 @@ func TestVerifyTenurePolicies(t *testing.T) {
 	// The attacks that concern Tenants were tried as one with namespaces; for a Tenant without a
 	// namespace, the attacks that its owners can try.
 	for tenant, rows := range map[string]string{
-		"dev-team": "I6 I7 I8-proxy I12 I12-proxy I13-proxy I14 I15 I16 I17 I18 I24 A2 A4 A5 A7 A8-proxy W1 W2-proxy",
+		"dev-team": "I6 I7 I8-proxy I12 I12-proxy I13-proxy I14 I15 I16 I17 I18 I24 S14 A2 A4 A5 A7 A8-proxy W1 W2-proxy",
 		"newcomer": "I7 I12 I16 I17 A2",
 	} {
 		for _, id := range strings.Fields(rows) {

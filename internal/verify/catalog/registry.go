@@ -77,6 +77,7 @@ func registry() []func(register func(...Attack)) {
 		addRevokedGrant,
 		addForeignMetrics,
 		addChartDependencyAddress,
+		addUnsignedSource,
 
 		// Notifications.
 		addForeignEvents,

@@ -1,0 +1,144 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func addUnsignedSource(register func(...Attack)) {
+	register(Attack{
+		ID: "S14", Via: API,
+		Title:      "delivers from a source without the signatures that the platform demands, or signs for itself",
+		Controls:   []string{"policy on spec.verify of sources", "policy on the Secrets with the platform's keys"},
+		References: []string{"Flux: verification of sources"},
+		Fix:        Fix{Advice: "demand spec.verify of tenants' sources, with Secrets that only the platform may write, with a ValidatingAdmissionPolicy"},
+		Run:        deliversUnsigned,
+	})
+}
+
+// deliversUnsigned tries sources of each kind whose signatures the platform demands: without
+// verification, verified with a key of the tenant's own, and with a weaker mode. Then it writes
+// the Secrets with the platform's keys.
+func deliversUnsigned(ctx context.Context, e *Scenario) Finding {
+	content, _ := e.policy(ctx, "signatures")
+	var demand v1alpha1.Signatures
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &demand); err != nil {
+		return notProven("cannot read which signatures are demanded: " + firstLine(err.Error()))
+	}
+	var all []request
+	if demand.Git != nil {
+		all = append(all, e.unsignedGit(ctx, demand.Git.Mode)...)
+	}
+	artifacts := demand.OCI
+	if artifacts == nil {
+		artifacts = demand.Charts
+	}
+	if artifacts != nil {
+		all = append(all, e.unsignedArtifacts(ctx, *artifacts)...)
+	}
+	if demand.Charts != nil {
+		all = append(all, e.unsignedCharts(ctx)...)
+	}
+	if len(all) == 0 {
+		return e.nothingThere(ctx, notInstalled, "the platform demands no signatures of sources")
+	}
+	all = append(all, request{what: "deliver from a Bucket, of which nothing is signed", aimed: creating(e.toVerify(ctx, "Bucket", nil))})
+	for _, secret := range tenancy.KeySecrets() {
+		key := object("v1", "Secret", e.Namespace, secret, map[string]any{"stringData": map[string]any{"own.pub": "any"}})
+		there, err := e.exists(ctx, key)
+		if err != nil {
+			return notProven("cannot look for the platform's keys: " + firstLine(err.Error()))
+		}
+		own := creating(func(e *Scenario) *unstructured.Unstructured { return e.secretOf("s14", "own.pub", "any") })
+		if there {
+			all = append(all, request{what: "add a key of its own to the platform's in Secret " + secret, aimed: merging(key, `{"stringData":{"own.pub":"any"}}`), own: own})
+			continue
+		}
+		all = append(all, request{what: "make the Secret " + secret + " before the platform does", aimed: func(ctx context.Context, e *Scenario) error { return e.tryCreate(ctx, key) }, own: own})
+	}
+	return requests(all...)(ctx, e)
+}
+
+// toVerify returns a source of the tenant at an approved address; a nil verification leaves
+// spec.verify out.
+func (e *Scenario) toVerify(ctx context.Context, kind string, verify map[string]any) func(*Scenario) *unstructured.Unstructured {
+	spec := map[string]any{"interval": "1h", "suspend": true}
+	maps.Copy(spec, e.approved(ctx, kind))
+	if verify != nil {
+		spec["verify"] = verify
+	}
+	return func(e *Scenario) *unstructured.Unstructured {
+		return object(sourceAPI, kind, e.Namespace, name("s14"), map[string]any{"spec": spec})
+	}
+}
+
+func withKeys(field, value, secret string) map[string]any {
+	return map[string]any{field: value, "secretRef": map[string]any{"name": secret}}
+}
+
+func (e *Scenario) unsignedGit(ctx context.Context, mode string) []request {
+	const kind, keys = "GitRepository", tenancy.KeySecretPrefix + tenancy.VerifierGit
+	if mode == "" {
+		mode = "HEAD"
+	}
+	weaker := map[string]string{"HEAD": "Tag", "Tag": "HEAD", "TagAndHEAD": "HEAD"}[mode]
+	own := creating(e.toVerify(ctx, kind, withKeys("mode", mode, keys)))
+	return []request{
+		{what: "deliver from a GitRepository whose commits nobody signed", aimed: creating(e.toVerify(ctx, kind, nil)), own: own},
+		{what: "deliver from a GitRepository that it signs with a key of its own", aimed: creating(e.toVerify(ctx, kind, withKeys("mode", mode, name("s14")))), own: own},
+		{what: fmt.Sprintf("deliver from a GitRepository with the mode %s and not %s", weaker, mode), aimed: creating(e.toVerify(ctx, kind, withKeys("mode", weaker, keys))), own: own},
+	}
+}
+
+func (e *Scenario) unsignedArtifacts(ctx context.Context, demand v1alpha1.ArtifactSignatures) []request {
+	const kind = "OCIRepository"
+	verify := map[string]any{"provider": tenancy.VerifierCosign}
+	if len(demand.Providers) > 0 {
+		verify = withKeys("provider", demand.Providers[0], tenancy.KeySecretPrefix+demand.Providers[0])
+	} else {
+		identity := map[string]any{"issuer": demand.Identities[0].Issuer, "subject": demand.Identities[0].Subject}
+		verify["matchOIDCIdentity"] = []any{identity}
+	}
+	own := creating(e.toVerify(ctx, kind, verify))
+	rooted := maps.Clone(verify)
+	rooted["trustedRootSecretRef"] = map[string]any{"name": name("s14")}
+	return []request{
+		{what: "deliver from an OCIRepository whose artifacts nobody signed", aimed: creating(e.toVerify(ctx, kind, nil)), own: own},
+		{what: "deliver from an OCIRepository that it signs with a key of its own", aimed: creating(e.toVerify(ctx, kind, withKeys("provider", tenancy.VerifierCosign, name("s14")))), own: own},
+		{what: "deliver from an OCIRepository that anybody may sign", aimed: creating(e.toVerify(ctx, kind, map[string]any{"provider": tenancy.VerifierCosign})), own: own},
+		{what: "deliver from an OCIRepository whose identities it vouches for", aimed: creating(e.toVerify(ctx, kind, rooted)), own: own},
+	}
+}
+
+func (e *Scenario) unsignedCharts(ctx context.Context) []request {
+	chart := func(kind string) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			return object(sourceAPI, "HelmChart", e.Namespace, name("s14"), map[string]any{"spec": map[string]any{
+				"interval": "1h", "suspend": true, "chart": "any", "sourceRef": map[string]any{"kind": kind, "name": "any"},
+			}})
+		}
+	}
+	release := func(verify map[string]any) func(*Scenario) *unstructured.Unstructured {
+		return func(e *Scenario) *unstructured.Unstructured {
+			return e.suspendedRelease("s14", func(spec map[string]any) {
+				chart := spec["chart"].(map[string]any)["spec"].(map[string]any)
+				chart["sourceRef"].(map[string]any)["kind"] = "HelmRepository"
+				if verify != nil {
+					chart["verify"] = verify
+				}
+			})
+		}
+	}
+	return []request{
+		{what: "install a chart that nobody signed", aimed: creating(release(nil))},
+		{what: "install a chart that it signs with a key of its own", aimed: creating(release(withKeys("provider", tenancy.VerifierCosign, name("s14"))))},
+		{what: "install a chart that anybody may sign", aimed: creating(release(map[string]any{"provider": tenancy.VerifierCosign}))},
+		{what: "have a chart fetched that nobody signed", aimed: creating(chart("HelmRepository"))},
+	}
+}
