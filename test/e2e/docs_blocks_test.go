@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,10 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/verify/baseline"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
@@ -46,6 +51,9 @@ const (
 // fragments returns all blocks of YAML in the documentation that are not complete manifests.
 func fragments() []fragment {
 	return []fragment{
+		// The fleet of the documentation could deliver nothing under this demand.
+		{page: "docs/how-to/demand-signatures.md", begins: "spec:\n  tenants:", read: demands},
+		{page: "docs/how-to/demand-signatures.md", begins: "spec:\n  verify:", read: satisfies},
 		{page: "docs/how-to/exempt-warn-break-glass.md", begins: "patches:", read: warns},
 		{page: "docs/how-to/exempt-warn-break-glass.md", begins: "spec:\n  breakGlass:", parts: []part{{object: documentedProfile}}},
 		{page: "docs/how-to/kubeconfig.md", begins: "spec:\n  serviceAccountName:", tenant: true, parts: []part{{object: documentedKustomization}}},
@@ -70,6 +78,41 @@ func fragments() []fragment {
 			return err
 		}},
 	}
+}
+
+// demands reads the signatures of a profile, and checks that each field of the block is known.
+func demands(block string) error {
+	profile := &v1alpha1.TenancyProfile{}
+	if err := yaml.UnmarshalStrict([]byte(block), profile); err != nil {
+		return err
+	}
+	if reflect.ValueOf(profile.Spec.Tenants.Signatures).IsZero() {
+		return errors.New("the block demands no signatures and has no keys")
+	}
+	return nil
+}
+
+// satisfies checks that the lines for a tenant's source are those that the manager writes into a
+// sync where signed commits are demanded.
+func satisfies(block string) error {
+	var source map[string]any
+	if err := yaml.Unmarshal([]byte(block), &source); err != nil {
+		return err
+	}
+	profile := &v1alpha1.TenancyProfile{}
+	profile.Spec.Tenants.Signatures.Git = &v1alpha1.GitSignatures{}
+	tenant := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "dev"}}
+	tenant.Spec.Sync = []v1alpha1.Sync{{Name: "app", Namespace: "apps", Git: &v1alpha1.GitSource{URL: "https://git.example.com/acme/app"}}}
+	objects, err := tenancy.Desired(tenancy.Namespace{Name: "apps", Labels: map[string]string{v1alpha1.LabelTenant: "dev"}, Tenant: tenant}, profile)
+	if err != nil {
+		return err
+	}
+	want, _, _ := unstructured.NestedMap(objects.Sync[0].(*unstructured.Unstructured).Object, "spec", "verify")
+	got, _, _ := unstructured.NestedMap(source, "spec", "verify")
+	if diff := cmp.Diff(want, got); diff != "" {
+		return fmt.Errorf("spec.verify (-want +got):\n%s", diff)
+	}
+	return nil
 }
 
 // warns builds the rules with the patch of a block: all that may warn do.
