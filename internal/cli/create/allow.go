@@ -2,6 +2,7 @@ package create
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io/fs"
 	"path"
@@ -51,6 +52,27 @@ func (t *tenantOptions) allowed(s *workspace.Set) (note string, err error) {
 // the profile elsewhere.
 func profilesWithout(fleet fs.FS, address string) ([]string, error) {
 	var files []string
+	err := readProfiles(fleet, func(name string, p *v1alpha1.TenancyProfile) {
+		if !tenancy.MatchesAddress(p.Spec.Tenants.Sources.Git, address) {
+			files = append(files, name)
+		}
+	})
+	return files, err
+}
+
+// demandedMode returns the mode in which the fleet's TenancyProfiles demand that Git repositories
+// are signed, or "". The API server would deny a source without it.
+func demandedMode(fleet fs.FS) (mode string, err error) {
+	err = readProfiles(fleet, func(_ string, p *v1alpha1.TenancyProfile) {
+		if git := p.Spec.Tenants.Signatures.Git; git != nil {
+			mode = cmp.Or(git.Mode, "HEAD")
+		}
+	})
+	return mode, err
+}
+
+// readProfiles calls found for each TenancyProfile of a fleet, with the name of its file.
+func readProfiles(fleet fs.FS, found func(name string, p *v1alpha1.TenancyProfile)) error {
 	err := fs.WalkDir(fleet, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -73,14 +95,12 @@ func profilesWithout(fleet fs.FS, address string) ([]string, error) {
 			if o.GetKind() != "TenancyProfile" || runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &p) != nil {
 				continue
 			}
-			if !tenancy.MatchesAddress(p.Spec.Tenants.Sources.Git, address) {
-				files = append(files, name)
-			}
+			found(name, &p)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the fleet: %w", err)
+		return fmt.Errorf("cannot read the fleet: %w", err)
 	}
-	return files, nil
+	return nil
 }

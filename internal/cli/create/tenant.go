@@ -106,6 +106,10 @@ func (t *tenantOptions) run(ctx context.Context) error {
 		if err := t.private(ctx, s, &options); err != nil {
 			return nil, err
 		}
+		var err error
+		if options.Tenant.VerifyMode, err = demandedMode(s.FS()); err != nil {
+			return nil, err
+		}
 		plan, err := tenantrepo.Create(s, options)
 		if err != nil {
 			return nil, err

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	"sigs.k8s.io/yaml"
 )
 
@@ -96,6 +97,9 @@ func (t Tenant) sync() []object {
 	spec := map[string]any{"interval": duration(t.Interval), "url": t.URL, "ref": map[string]any{"branch": t.Branch}}
 	if t.SecretName != "" {
 		spec["secretRef"] = map[string]any{"name": t.SecretName}
+	}
+	if t.VerifyMode != "" {
+		spec["verify"] = map[string]any{"mode": t.VerifyMode, "secretRef": map[string]any{"name": tenancy.KeySecretPrefix + tenancy.VerifierGit}}
 	}
 	ns := t.Namespaces[0]
 	return []object{

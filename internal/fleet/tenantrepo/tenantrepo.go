@@ -77,6 +77,9 @@ type Tenant struct {
 	URL, Branch string
 	// Interval is the interval at which Flux checks the repository.
 	Interval time.Duration
+	// VerifyMode is the mode in which Flux verifies the signatures of the repository with the
+	// platform's keys, or "".
+	VerifyMode string
 	// SecretName is the Secret with the repository's credentials, or "".
 	SecretName string
 	// Chosen are the names of the flags that the user has set. Existing objects may differ
