@@ -42,8 +42,8 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Long: `Check reads a cluster and compares it, field by field, with what this version of
 Tenure installs: Flux's flags and rights, the rules for tenants and their bindings, the
 webhooks, the roles and the kinds. It names RoleBindings that give a tenant's account
-cluster-admin, admin or edit, and a TenancyProfile that is not in force. With --fleet it
-compares the cluster with the fleet's folder too. Check writes nothing.
+cluster-admin, admin or edit, a TenancyProfile that is not in force, and Tenants that may
+have the hosts of others. With --fleet it compares the cluster with the fleet's folder too. Check writes nothing.
 The exit code is 1 when something is wrong.
 
 Rules that only warn are wrong, unless the fleet has them so or --mode says that they

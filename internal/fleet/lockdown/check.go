@@ -97,7 +97,7 @@ func (c Cluster) servesPolicies() (bool, error) {
 // if the cluster cannot be read.
 func (c Cluster) Check(ctx context.Context) ([]Result, error) {
 	var results []Result
-	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.tenantRights, c.network, c.installed, c.posture, c.images, c.manager} {
+	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.tenantRights, c.network, c.installed, c.posture, c.images, c.manager, c.hosts} {
 		found, err := check(ctx)
 		if err != nil {
 			return results, err
@@ -218,6 +218,32 @@ func (c Cluster) manager(ctx context.Context) ([]Result, error) {
 	}
 	return []Result{result("manager", d.Status.AvailableReplicas > 0, "runs", "no Pod of it is available: see why with `kubectl -n "+c.Namespace+" describe pods -l app="+managerName+"`, and name another image with `tenure profile multi-tenant --manager-image` if this one cannot be pulled")}, nil
 }
+
+// hosts reports the Tenants that may have the same hosts as others, as the manager found. It cannot
+// compare all of them: such a Tenant is named, and not wrong.
+func (c Cluster) hosts(ctx context.Context) ([]Result, error) {
+	tenants, err := c.list(ctx, v1alpha1.GroupVersion.WithKind("Tenant"))
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var results []Result
+	for _, u := range tenants {
+		var t v1alpha1.Tenant
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &t); err != nil {
+			return nil, fmt.Errorf("cannot read Tenant %s: %w", u.GetName(), err)
+		}
+		if separate := meta.FindStatusCondition(t.Status.Conditions, hostsSeparate); separate != nil && separate.Status != metav1.ConditionTrue {
+			results = append(results, Result{"hosts of tenant " + t.Name, separate.Status == metav1.ConditionUnknown, separate.Message})
+		}
+	}
+	return results, nil
+}
+
+// hostsSeparate is the manager's condition that no other tenant may have the Tenant's hosts.
+const hostsSeparate = "HostsSeparate"
 
 // Warns reports whether the rules of a fleet should only warn: it compares the fleet with
 // the profile in both modes, and fewer files differ in warn mode.
