@@ -122,6 +122,24 @@ func SelectClasses(limits *v1alpha1.Posture, list func(schema.GroupVersionKind) 
 	return selected, problem, nil
 }
 
+// EmptySelectors returns the fields of the limits whose selectors are valid and select no class.
+func EmptySelectors(limits *v1alpha1.Posture, selected *v1alpha1.SelectedClasses) []string {
+	var empty []string
+	for _, l := range classLimits {
+		limit := l.of(limits)
+		if limit == nil || limit.Selector == nil {
+			continue
+		}
+		if _, err := metav1.LabelSelectorAsSelector(limit.Selector); err != nil {
+			continue
+		}
+		if selected == nil || len(*l.names(selected)) == 0 {
+			empty = append(empty, l.field)
+		}
+	}
+	return empty
+}
+
 // checkSelectors returns an error that names the first invalid selector of the limits.
 func checkSelectors(path string, limits *v1alpha1.Posture) error {
 	for _, l := range classLimits {

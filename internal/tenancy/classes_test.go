@@ -99,3 +99,27 @@ func TestSelectClasses(t *testing.T) {
 		}
 	})
 }
+
+func TestEmptySelectors(t *testing.T) {
+	t.Parallel()
+	limits := &v1alpha1.Posture{}
+	if err := yaml.UnmarshalStrict([]byte(`
+workloads: {priorityClasses: {selector: {}}, runtimeClasses: {allowed: [gvisor]}, deviceClasses: {selector: {matchExpressions: [{key: tier, operator: Is}]}}}
+network: {ingressClasses: {selector: {matchLabels: {tier: gold}}, allowed: [public]}}
+storage: {classes: {selector: {matchLabels: {tier: gold}}}}
+`), limits); err != nil {
+		t.Fatal(err)
+	}
+	for reason, tc := range map[string]struct {
+		selected *v1alpha1.SelectedClasses
+		want     []string
+	}{
+		"nothing is selected; an invalid selector has a problem of its own": {nil, []string{"workloads.priorityClasses", "network.ingressClasses", "storage.classes"}},
+		"one selector selects": {&v1alpha1.SelectedClasses{StorageClasses: []string{"fast"}}, []string{"workloads.priorityClasses", "network.ingressClasses"}},
+		"all of them do":       {&v1alpha1.SelectedClasses{StorageClasses: []string{"fast"}, PriorityClasses: []string{"high"}, IngressClasses: []string{"public"}}, nil},
+	} {
+		if diff := cmp.Diff(tc.want, EmptySelectors(limits, tc.selected)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", reason, diff)
+		}
+	}
+}

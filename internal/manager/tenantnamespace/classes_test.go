@@ -8,6 +8,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -39,6 +40,17 @@ func TestSelectedClasses(t *testing.T) {
 
 	selects("shared", metav1.LabelSelectorOpExists)
 	want("there are no classes")
+	recorder, ok := r.Events.(*events.FakeRecorder)
+	if !ok {
+		t.Fatalf("the events go to a %T", r.Events)
+	}
+	told := ""
+	for len(recorder.Events) > 0 {
+		told += <-recorder.Events + "\n"
+	}
+	if !strings.Contains(told, "SelectsNothing the selector of storage.classes selects no class") {
+		t.Errorf("nobody is told that the selector selects nothing: %s", told)
+	}
 
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Labels: map[string]string{"shared": "yes"}}, Provisioner: "example.com/disk"}
 	if err := w.Create(t.Context(), class); err != nil {

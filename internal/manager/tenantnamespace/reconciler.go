@@ -195,6 +195,10 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 		return ctrl.Result{}, nil, err
 	}
 	parameters.SelectedClasses = selected
+	for _, field := range tenancy.EmptySelectors(&parameters.Tenants, selected) {
+		r.Events.Eventf(ns, nil, corev1.EventTypeWarning, "SelectsNothing", "Reconcile",
+			"the selector of %s selects no class of the cluster: label the classes that the tenant may use, or change the selector", field)
+	}
 	leaving := tenant != nil && !tenant.DeletionTimestamp.IsZero()
 	if leaving {
 		if err := r.leave(ctx, desired, have); err != nil {
