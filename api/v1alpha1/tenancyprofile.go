@@ -92,6 +92,15 @@ type TenancyProfileSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	ProtectedNamespaces []ValuePattern `json:"protectedNamespaces,omitempty"`
 
+	// domainNames says whether owners of tenants may give a namespace a name that could be
+	// a top-level domain, which is a name without a hyphen. It is Refused, the default, or
+	// Allowed. The resolver of a Pod completes names with the names of namespaces, so
+	// that Pods of all tenants could take a Service of a namespace com for a host of the
+	// internet. Owners whose tenant demands a prefix cannot have such a name.
+	// +optional
+	// +kubebuilder:validation:Enum=Refused;Allowed
+	DomainNames string `json:"domainNames,omitempty"`
+
 	// namespaceMetadata lists the labels and annotations that owners of tenants may
 	// choose for the namespaces that they create. Gateways, network policies and other
 	// objects select namespaces by labels, so a label in this list gives owners
@@ -105,6 +114,9 @@ type TenancyProfileSpec struct {
 	// +kubebuilder:default={}
 	Tenants Posture `json:"tenants,omitempty,omitzero"`
 }
+
+// DomainNamesAllowed is the value of domainNames that allows names without a hyphen.
+const DomainNamesAllowed = "Allowed"
 
 // DelegatedSync is a Kustomization or HelmRelease that applies a tenant's repository.
 type DelegatedSync struct {

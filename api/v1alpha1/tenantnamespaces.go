@@ -25,12 +25,20 @@ type TenantNamespaces struct {
 	Quota *int32 `json:"quota,omitempty"`
 
 	// prefix requires that the names of namespaces that owners create begin with the
-	// tenant's name and a hyphen. If it is false, a name still needs a hyphen: the
-	// resolver of a Pod would mistake a name without a hyphen for a top-level domain.
+	// tenant's name and a hyphen. If it is false, a name still needs a hyphen,
+	// unless domainNames of the TenancyProfile is Allowed.
 	// Owners can never use a name that begins with the name of another tenant.
 	// +optional
 	// +kubebuilder:default=true
 	Prefix *bool `json:"prefix,omitempty"`
+
+	// forbiddenNameExpression is a regular expression in the syntax of RE2. Owners cannot
+	// use a name for a namespace if the expression matches a part of the name.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="'x'.matches(self) || !'x'.matches(self)",message="forbiddenNameExpression is not a regular expression in the syntax of RE2"
+	ForbiddenNameExpression string `json:"forbiddenNameExpression,omitempty"`
 
 	// podSecurity is the Pod Security level of the namespaces, which owners
 	// cannot change.

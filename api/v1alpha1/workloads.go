@@ -221,6 +221,9 @@ const (
 )
 
 // Services limits Services.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.deniedLabelExpression) || 'x'.matches(self.deniedLabelExpression) || !'x'.matches(self.deniedLabelExpression)",message="deniedLabelExpression is not a regular expression in the syntax of RE2",fieldPath=".deniedLabelExpression"
+// +kubebuilder:validation:XValidation:rule="!has(self.deniedAnnotationExpression) || 'x'.matches(self.deniedAnnotationExpression) || !'x'.matches(self.deniedAnnotationExpression)",message="deniedAnnotationExpression is not a regular expression in the syntax of RE2",fieldPath=".deniedAnnotationExpression"
 type Services struct {
 	// types are the types that Services may have. If it is unset, they may be ClusterIP
 	// and LoadBalancer: a NodePort opens a port on every node, and an ExternalName can
@@ -259,6 +262,19 @@ type Services struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	DeniedAnnotations []ValuePattern `json:"deniedAnnotations,omitempty"`
+
+	// deniedLabelExpression is a regular expression in the syntax of RE2. Services may not
+	// have a label if the expression matches a part of the label's name.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	DeniedLabelExpression string `json:"deniedLabelExpression,omitempty"`
+
+	// deniedAnnotationExpression is like deniedLabelExpression, for annotations.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	DeniedAnnotationExpression string `json:"deniedAnnotationExpression,omitempty"`
 }
 
 // AddressRange is a range of IP addresses in CIDR notation.

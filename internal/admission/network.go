@@ -49,13 +49,16 @@ func services() Rule {
 			},
 		},
 	}
-	for _, of := range []struct{ field, denied, what string }{
-		{"labels", "network.services.deniedLabels", "label"}, {"annotations", "network.services.deniedAnnotations", "annotation"},
+	for _, of := range []struct{ field, denied, expression, what string }{
+		{"labels", "network.services.deniedLabels", "network.services.deniedLabelExpression", "label"},
+		{"annotations", "network.services.deniedAnnotations", "network.services.deniedAnnotationExpression", "annotation"},
 	} {
-		denied := fmt.Sprintf("object.metadata.?%[1]s.orValue({}).filter(k, %[2]s.orValue([]).exists(p, %[3]s) && !(oldObject != null && k in oldObject.metadata.?%[1]s.orValue({}) && oldObject.metadata.%[1]s[k] == object.metadata.%[1]s[k]))",
-			of.field, optional(of.denied), matchesName("p", "k"))
+		patterns, expression := optional(of.denied), optional(of.expression)
+		denied := fmt.Sprintf("object.metadata.?%[1]s.orValue({}).filter(k, (%[2]s.orValue([]).exists(p, %[3]s) || %[4]s.hasValue() && k.matches(%[4]s.value()))"+
+			" && !(oldObject != null && k in oldObject.metadata.?%[1]s.orValue({}) && oldObject.metadata.%[1]s[k] == object.metadata.%[1]s[k]))",
+			of.field, patterns, matchesName("p", "k"), expression)
 		r.validations = append(r.validations, validation{
-			"!" + optional(of.denied) + ".hasValue() || " + denied + ".size() == 0",
+			"!" + patterns + ".hasValue() && !" + expression + ".hasValue() || " + denied + ".size() == 0",
 			objectPhrase + " + 'must not have the " + of.what + " ' + " + short(denied+".join(', ')") + " + ': the platform denies it'",
 		})
 	}

@@ -47,7 +47,7 @@ func namespaceNames() Rule {
 				mine + " + 'must not have this name, which is the platform\\'s: choose another one'",
 			},
 			{
-				fmt.Sprintf("!variables.name.startsWith('xn--') && (variables.name.startsWith(%s + '-') || variables.name.contains('-') && %s)", tenant, allows(v1alpha1.VerbName)),
+				fmt.Sprintf("!variables.name.startsWith('xn--') && (variables.name.startsWith(%s + '-') || (variables.name.contains('-') || params.spec.?domainNames.orValue('') == '%s') && %s)", tenant, v1alpha1.DomainNamesAllowed, allows(v1alpha1.VerbName)),
 				mine + " + 'must have a name that begins with ' + " + tenant + " + '-'",
 			},
 			{

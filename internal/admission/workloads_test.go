@@ -41,7 +41,7 @@ spec:
       schedulers: [batch]
       tolerations: [dedicated]
     network:
-      services: {types: [ClusterIP, NodePort], externalIPs: ["203.0.113.0/24", "2001:db8::/32"], loadBalancerClasses: {allowed: [public]}, deniedLabels: [cloud.example.com/*], deniedAnnotations: ["*/internal-ip"]}
+      services: {types: [ClusterIP, NodePort], externalIPs: ["203.0.113.0/24", "2001:db8::/32"], loadBalancerClasses: {allowed: [public]}, deniedLabels: [cloud.example.com/*], deniedAnnotations: ["*/internal-ip"], deniedLabelExpression: "^lb-[0-9]+$", deniedAnnotationExpression: "^(gcp|aws)[.]"}
       hosts: {allowed: ["*.acme.example.com", "acme.example.com"]}
       ingressClasses: {allowed: [public], selector: {matchLabels: {tier: gold}}}
       gatewayClasses: {allowed: [public], selector: {matchLabels: {tier: gold}}}
@@ -192,6 +192,9 @@ func networkCases() []limitCase {
 		service("another external address", "externalIPs: [203.0.113.7, 10.0.0.1]", "must not take the address 10.0.0.1 in spec.externalIPs or spec.loadBalancerIP (allowed: 203.0.113.0/24, 2001:db8::/32)", "must not take the address"),
 		service("an address of a load balancer", "type: LoadBalancer, loadBalancerIP: 10.0.0.1", "must not", "must not take the address 10.0.0.1"),
 		{"a denied label", "{apiVersion: v1, kind: Service, metadata: {name: x, labels: {cloud.example.com/a: b}}, spec: {ports: [{port: 80}]}}", "must not have the label cloud.example.com/a", ""},
+		{"a label that a denied expression matches", "{apiVersion: v1, kind: Service, metadata: {name: x, labels: {lb-12: b}}, spec: {ports: [{port: 80}]}}", "must not have the label lb-12", ""},
+		{"a label that no denied expression matches", "{apiVersion: v1, kind: Service, metadata: {name: x, labels: {lb-12a: b}}, spec: {ports: [{port: 80}]}}", "", ""},
+		{"an annotation that a denied expression matches", "{apiVersion: v1, kind: Service, metadata: {name: x, annotations: {aws.example.com/a: b}}, spec: {ports: [{port: 80}]}}", "must not have the annotation aws.example.com/a", ""},
 		{"a denied annotation", "{apiVersion: v1, kind: Service, metadata: {name: x, annotations: {lb.example.com/internal-ip: b}}, spec: {ports: [{port: 80}]}}", "must not have the annotation lb.example.com/internal-ip", ""},
 
 		ingress("an allowed host", rule("host: shop.acme.example.com, "), "", ""),

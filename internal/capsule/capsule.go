@@ -43,8 +43,6 @@ type Input struct {
 	Tenant *v1beta2.Tenant
 	// Configuration is the CapsuleConfiguration named default; nil if there is none.
 	Configuration *v1beta2.CapsuleConfiguration
-	// Protected are the namespace names that the TenancyProfile protects.
-	Protected []v1alpha1.ValuePattern
 }
 
 // Note describes a field that Tenure does not honour exactly.
@@ -105,7 +103,7 @@ func Translate(in Input) Result {
 	t.switches()
 	t.workloads()
 	t.accept(in.Tenant.Annotations, "")
-	t.notes = append(t.notes, Check(in.Configuration, in.Protected)...)
+	t.notes = append(t.notes, Check(in.Configuration)...)
 	return Result{Spec: t.spec, Notes: t.notes}
 }
 

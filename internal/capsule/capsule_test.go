@@ -322,37 +322,25 @@ func TestFieldsSpeak(t *testing.T) {
 	}
 }
 
-func TestCheckProtectedNames(t *testing.T) {
+func TestProtectedNames(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason, regex string
-		protected     []v1alpha1.ValuePattern
-		want          State
-		message       string
-	}{
-		"none":       {"nothing to protect", "", nil, "", ""},
-		"built in":   {"names with kube- are protected in any case", "^kube-", nil, "", ""},
-		"missing":    {"what the profile lacks is named", "^(kube-.*|capsule-system|istio.*)$", nil, Unenforced, "capsule-system, istio*"},
-		"there":      {"what the profile has is in force", "^(capsule|istio)-.*", []v1alpha1.ValuePattern{"capsule-*", "istio-*"}, "", ""},
-		"wider":      {"a wider pattern protects as well", "^capsule-(a|b.*)$", []v1alpha1.ValuePattern{"cap*"}, "", ""},
-		"narrower":   {"a narrower one does not", "^capsule-", []v1alpha1.ValuePattern{"capsule-system", "capsule-*a"}, Unenforced, "capsule-*"},
-		"case":       {"case matters", "^Istio$", []v1alpha1.ValuePattern{"istio"}, Unenforced, "Istio"},
-		"no pattern": {"an expression that is no pattern is not enforced", "^a[0-9]+$", nil, Unenforced, "cannot be said"},
-		"no regex":   {"nor is what is no expression, and nobody can accept that", "a(", nil, Refused, "not a regular expression"},
+	for name, tc := range map[string]struct{ reason, regex, want, message string }{
+		"none":     {"nothing to protect", "", "", ""},
+		"any":      {"an expression need not be a pattern", "^a[0-9]+$", "^a[0-9]+$", ""},
+		"no regex": {"nobody can accept what is no expression", "a(", "", "not a regular expression"},
+		"long":     {"the Tenant cannot have it", strings.Repeat("a", 513), "", "longer than 512 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := &v1beta2.CapsuleConfiguration{}
 			c.Spec.ProtectedNamespaceRegex = tc.regex
-			notes := Check(c, tc.protected)
-			if tc.want == "" {
-				if len(notes) > 0 {
-					t.Errorf("%s: got %v", tc.reason, notes)
-				}
-				return
+			result := Translate(Input{Tenant: parse(t, "{}"), Configuration: c})
+			if got := result.Spec.Namespaces.ForbiddenNameExpression; got != tc.want {
+				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 			}
-			if len(notes) != 1 || notes[0].State != tc.want || !strings.Contains(notes[0].Message, tc.message) {
-				t.Errorf("%s: got %v, want one, %s, with %q", tc.reason, notes, tc.want, tc.message)
+			notes := result.Refusals()
+			if tc.message == "" && len(notes) > 0 || tc.message != "" && (len(notes) != 1 || notes[0].State != Refused || !strings.Contains(notes[0].Message, tc.message)) {
+				t.Errorf("%s: got %v, want %q", tc.reason, notes, tc.message)
 			}
 		})
 	}
@@ -408,7 +396,7 @@ deviceClasses: {allowed: [gpu]}`,
 				s.Network = v1alpha1.Network{
 					Services: &v1alpha1.Services{
 						Types: []string{"ClusterIP", "LoadBalancer"}, ExternalIPs: []v1alpha1.AddressRange{"192.0.2.1/32", "198.51.100.0/24", "2001:db8::1/128"},
-						DeniedLabels: []v1alpha1.ValuePattern{"a"}, DeniedAnnotations: []v1alpha1.ValuePattern{"b/*"},
+						DeniedLabels: []v1alpha1.ValuePattern{"a"}, DeniedAnnotationExpression: "^b/",
 					},
 					Hosts: names("^.*[.]oil[.]example[.]com$", "a.example.com"), IngressClasses: classes("^team-", "public"), GatewayClasses: classes("", "shared"),
 				}

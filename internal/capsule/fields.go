@@ -108,9 +108,10 @@ const patternsOnly = "for expressions that say the same as names in which * stan
 
 func workloadFields() []Field {
 	const (
-		notEnforced = "not enforced yet"
-		byName      = "by `allowed`, `allowedRegex`, `matchLabels` and `matchExpressions`"
-		noDefault   = "there is no default for the tenant. A default is refused if `allowed` and `allowedRegex` do not allow it and there is no selector"
+		anyExpression = "any expression, of 512 bytes at most"
+		notEnforced   = "not enforced yet"
+		byName        = "by `allowed`, `allowedRegex`, `matchLabels` and `matchExpressions`"
+		noDefault     = "there is no default for the tenant. A default is refused if `allowed` and `allowedRegex` do not allow it and there is no selector"
 	)
 	return []Field{
 		{"spec.containerRegistries", Different, "also for templates, so that a Deployment is refused at once. An image without a registry is of `docker.io`. `allowedRegex` matches the name of the registry"},
@@ -126,9 +127,9 @@ func workloadFields() []Field {
 		{"spec.serviceOptions.allowedServices", Different, "without it, the TenancyProfile decides; its default is ClusterIP and LoadBalancer"},
 		{"spec.serviceOptions.externalIPs", Different, "also for `spec.loadBalancerIP`. Without it, the TenancyProfile decides; its default is none"},
 		{"spec.serviceOptions.forbiddenLabels.denied", Honoured, "exactly, case matters"},
-		{"spec.serviceOptions.forbiddenLabels.deniedRegex", Different, patternsOnly},
+		{"spec.serviceOptions.forbiddenLabels.deniedRegex", Honoured, anyExpression},
 		{"spec.serviceOptions.forbiddenAnnotations.denied", Honoured, "exactly, case matters"},
-		{"spec.serviceOptions.forbiddenAnnotations.deniedRegex", Different, patternsOnly},
+		{"spec.serviceOptions.forbiddenAnnotations.deniedRegex", Honoured, anyExpression},
 		{"spec.podOptions.additionalMetadata", Reported, "Pods do not get it"},
 		{"spec.storageClasses", Different, byName + ". The templates of StatefulSets are checked too"},
 		{"spec.storageClasses.default", Reported, noDefault},
@@ -150,7 +151,7 @@ func configurationFields() []Field {
 		{"spec.ignoreUserWithGroups", Reported, "their members are held back like every owner"},
 		{"spec.administrators", Reported, "they get no rights in the tenants' namespaces"},
 		{"spec.forceTenantPrefix", Honoured, "for Tenants without their own"},
-		{"spec.protectedNamespaceRegex", Different, "the TenancyProfile protects names. Every Tenant is refused until its spec.protectedNamespaces has those of this expression"},
+		{"spec.protectedNamespaceRegex", Different, "any expression, of 512 bytes at most, for the owners of Capsule's Tenants. The names that the TenancyProfile protects are protected, too"},
 		{"spec.allowServiceAccountPromotion", Reported, "owners are named by Tenants alone"},
 		{"spec.nodeMetadata", Unenforced, "owners have no rights on nodes from Tenure; whoever gives them some has to see to it"},
 		{"spec.rbac.deleter", Reported, "only `capsule-namespace-deleter` is made"},

@@ -27,6 +27,10 @@ func (t *translation) namespaces(configuration *v1beta2.CapsuleConfiguration) {
 	out.Labels = map[string]string{v1alpha1.LabelCapsuleTenant: t.tenant.Name}
 	// Unlike in Tenure, owners may choose any namespace name by default.
 	out.Prefix = new(configuration != nil && configuration.Spec.ForceTenantPrefix)
+	if configuration != nil {
+		// [Check] notes what is wrong with the expression.
+		out.ForbiddenNameExpression = (&translation{}).expression("", configuration.Spec.ProtectedNamespaceRegex)
+	}
 	if own := t.tenant.Spec.ForceTenantPrefix; own != nil {
 		out.Prefix = new(*own)
 	}

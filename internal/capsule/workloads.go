@@ -205,15 +205,20 @@ func (t *translation) services() {
 		out.ExternalIPs = t.ranges(o.ExternalIPs.Allowed)
 	}
 	for _, part := range []struct {
-		field string
-		list  *v1beta2.ForbiddenList
-		out   *[]v1alpha1.ValuePattern
-	}{{"forbiddenLabels", o.ForbiddenLabels, &out.DeniedLabels}, {"forbiddenAnnotations", o.ForbiddenAnnotations, &out.DeniedAnnotations}} {
+		field      string
+		list       *v1beta2.ForbiddenList
+		out        *[]v1alpha1.ValuePattern
+		expression *string
+	}{
+		{"forbiddenLabels", o.ForbiddenLabels, &out.DeniedLabels, &out.DeniedLabelExpression},
+		{"forbiddenAnnotations", o.ForbiddenAnnotations, &out.DeniedAnnotations, &out.DeniedAnnotationExpression},
+	} {
 		if part.list == nil {
 			continue
 		}
 		field := "spec.serviceOptions." + part.field
-		t.deny(part.out, part.list.Denied, part.list.DeniedRegex, field+".denied", field+".deniedRegex")
+		t.deny(part.out, part.list.Denied, "", field+".denied", "")
+		*part.expression = t.expression(field+".deniedRegex", part.list.DeniedRegex)
 		t.bounded(field, len(*part.out))
 	}
 	t.spec.Network.Services = out

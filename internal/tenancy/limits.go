@@ -62,6 +62,8 @@ func network(set, profile v1alpha1.Network) v1alpha1.Network {
 		given.LoadBalancerClasses = cmp.Or(set.Services.LoadBalancerClasses, given.LoadBalancerClasses)
 		given.DeniedLabels = replaced(set.Services.DeniedLabels, given.DeniedLabels)
 		given.DeniedAnnotations = replaced(set.Services.DeniedAnnotations, given.DeniedAnnotations)
+		given.DeniedLabelExpression = cmp.Or(set.Services.DeniedLabelExpression, given.DeniedLabelExpression)
+		given.DeniedAnnotationExpression = cmp.Or(set.Services.DeniedAnnotationExpression, given.DeniedAnnotationExpression)
 		limits.Services = &given
 	}
 	return *limits.DeepCopy()

@@ -31,6 +31,7 @@ func TestLimitsOfATenant(t *testing.T) {
 				Services: &v1alpha1.Services{
 					Types: []string{name}, ExternalIPs: []v1alpha1.AddressRange{v1alpha1.AddressRange(name)}, LoadBalancerClasses: names(name),
 					DeniedLabels: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)}, DeniedAnnotations: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)},
+					DeniedLabelExpression: name, DeniedAnnotationExpression: name,
 				},
 				Isolation: name, Hosts: names(name), IngressClasses: classes(name), GatewayClasses: classes(name), Gateways: names(name),
 			},

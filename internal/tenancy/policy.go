@@ -32,7 +32,7 @@ var cleanAddress = regexp.MustCompile(`^(https?|ssh|oci)://([a-z0-9_-]+@)?[a-z0-
 // and no exemptions: [Exemptions] returns those of a namespace.
 func Parameters(name string, t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfile) v1alpha1.TenantParametersSpec {
 	spec := v1alpha1.TenantParametersSpec{Tenant: name, TenancyProfileSpec: *profile.Spec.DeepCopy()}
-	spec.Exemptions, spec.ProtectedNamespaces, spec.PlatformImages = nil, nil, nil
+	spec.Exemptions, spec.ProtectedNamespaces, spec.PlatformImages, spec.DomainNames = nil, nil, nil, ""
 	spec.DelegatedSyncs = slices.DeleteFunc(spec.DelegatedSyncs, func(d v1alpha1.DelegatedSync) bool { return d.Tenant != name })
 	if len(spec.DelegatedSyncs) == 0 {
 		spec.DelegatedSyncs = nil

@@ -267,11 +267,12 @@ func TestWebhook(t *testing.T) {
 	c := prepare(t)
 	const alice, bob = "{kind: User, name: alice}", "{kind: Group, name: bobs}"
 	c.apply(t, owned("solo", 2, alice, "{kind: ServiceAccount, namespace: solo-home, name: solo}")+
-		owned("left", 9, bob)+owned("right", 9, bob)+owned("left-wing", 9, "{kind: User, name: winger}")+"---\n{apiVersion: v1, kind: Namespace, metadata: {name: elsewhere, labels: {toolkit.fluxcd.io/tenant: left-labelled}}}\n"+owned("race", 5, "{kind: User, name: racer}")+owned("pair", 5, "{kind: User, name: pair}")+owned("again", 1, "{kind: User, name: againer}")+owned("mass", 10, "{kind: User, name: masser}"))
+		owned("left", 9, bob)+owned("right", 9, bob)+owned("left-wing", 9, "{kind: User, name: winger}")+owned("left-own", 9, bob)+"---\n{apiVersion: v1, kind: Namespace, metadata: {name: elsewhere, labels: {toolkit.fluxcd.io/tenant: left-labelled}}}\n"+owned("race", 5, "{kind: User, name: racer}")+owned("pair", 5, "{kind: User, name: pair}")+owned("again", 1, "{kind: User, name: againer}")+owned("mass", 10, "{kind: User, name: masser}"))
 	stop := c.replica(t)
 	defer func() { stop() }()
 	c.answers(t, c.as(t, "alice"), "solo-x")
 	t.Run("Decides", func(t *testing.T) { c.decides(t) })
+	t.Run("DomainNames", func(t *testing.T) { c.domainNames(t) })
 	t.Run("Stranger", func(t *testing.T) { c.stranger(t) })
 	t.Run("Race", func(t *testing.T) { c.race(t) })
 	t.Run("Replicas", func(t *testing.T) { c.replicas(t) })
@@ -294,7 +295,14 @@ func (c *cluster) decides(t *testing.T) {
 	says(t, both.Create(ctx, space("left-labelled-1", v1alpha1.LabelTenant, "left")), "begins with the name of another tenant")
 	says(t, both.Create(ctx, space("left-winger", v1alpha1.LabelTenant, "left"), client.DryRunAll), "")
 	says(t, c.as(t, "winger").Create(ctx, space("left-wing-1"), client.DryRunAll), "")
-	says(t, both.Create(ctx, space("both")), "namespace both: you own several tenants (left, right); put the name of one into the label tenure.dev/tenant")
+	says(t, both.Create(ctx, space("left-own-1", v1alpha1.LabelTenant, "left"), client.DryRunAll), "")
+	chosen := space("left-own-1")
+	says(t, both.Create(ctx, chosen, client.DryRunAll), "")
+	if got := chosen.Labels[v1alpha1.LabelTenant]; got != "left-own" {
+		t.Errorf("namespace left-own-1 is of tenant %q, want that with the longest prefix", got)
+	}
+	says(t, both.Create(ctx, space("left-wing-1")), "tenant left: namespace left-wing-1 must not have this name, which begins with the name of another tenant")
+	says(t, both.Create(ctx, space("both")), "namespace both: you own several tenants (left, left-own, right); put the name of one into the label tenure.dev/tenant")
 	says(t, both.Create(ctx, space("left-1", v1alpha1.LabelTenant, "left")), "")
 	says(t, both.Create(ctx, space("right-1", v1alpha1.LabelCapsuleTenant, "right")), "")
 	says(t, both.Create(ctx, space("solo-1", v1alpha1.LabelTenant, "solo")), "tenant solo: you are not one of its owners")
@@ -321,6 +329,34 @@ func (c *cluster) decides(t *testing.T) {
 	if got := c.ledger(t, "solo").Counted(nil); len(got) != 2 {
 		t.Errorf("the ledger has %v, want two names", got)
 	}
+}
+
+// domainNames creates namespaces without a hyphen before and after the profile allows them.
+func (c *cluster) domainNames(t *testing.T) {
+	c.apply(t, strings.NewReplacer("quota: 9", "quota: 9, prefix: false, forbiddenNameExpression: '^[a-z]o+l$'", "get, own", "get, own, name").Replace(owned("free", 9, "{kind: User, name: freeman}")))
+	freeman := c.as(t, "freeman")
+	allow := func(value string) {
+		t.Helper()
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"domainNames":`+value+`}}`))
+		if err := c.admin.Patch(t.Context(), &v1alpha1.TenancyProfile{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ProfileName}}, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create := func(by client.Client, name string) func() (bool, string) {
+		return func() (bool, string) {
+			err := by.Create(t.Context(), space(name), client.DryRunAll)
+			return err == nil, fmt.Sprint(err)
+		}
+	}
+	c.answers(t, freeman, "free-x")
+	says(t, freeman.Create(t.Context(), space("tools"), client.DryRunAll), "the end of an internet address")
+	allow(`"Allowed"`)
+	defer allow("null")
+	testwait.For(t, "names without a hyphen to be allowed", patience, create(freeman, "tools"))
+	says(t, freeman.Create(t.Context(), space("pool"), client.DryRunAll), "those that match ^[a-z]o+l$ are forbidden")
+	says(t, freeman.Create(t.Context(), space("xn--p1ai"), client.DryRunAll), "the end of an internet address")
+	says(t, freeman.Create(t.Context(), space("solo"), client.DryRunAll), "the name of another tenant")
+	says(t, c.as(t, "alice").Create(t.Context(), space("tools"), client.DryRunAll), "must have a name that begins with solo-")
 }
 
 // race lets 20 namespaces be made at once where 5 may be.

@@ -109,10 +109,19 @@ func mayBeNamed(s Situation, ns *corev1.Namespace) *Refusal {
 		return refuse("namespace %s must not have this name, which is the platform's: choose another one", ns.Name)
 	case prefixed && !strings.HasPrefix(ns.Name, prefix):
 		return refuse("namespace %s must have a name that begins with %s", ns.Name, prefix)
-	case admission.DomainName(ns.Name):
+	case admission.DomainName(ns.Name) && (s.Profile.Spec.DomainNames != v1alpha1.DomainNamesAllowed || strings.Contains(ns.Name, "-")):
 		return refuse("namespace %s must not have this name, which programs in Pods take for the end of an internet address: choose one with a hyphen, such as %s%s", ns.Name, prefix, ns.Name)
 	case s.Another:
 		return refuse("namespace %s must not have this name, which begins with the name of another tenant: choose another one", ns.Name)
+	}
+	if expression := s.Tenant.Spec.Namespaces.ForbiddenNameExpression; expression != "" {
+		forbidden, err := regexp.Compile(expression)
+		if err != nil {
+			return refuse("namespace %s cannot be made, since the expression for forbidden names is invalid: ask the platform team (%v)", ns.Name, err)
+		}
+		if forbidden.MatchString(ns.Name) {
+			return refuse("namespace %s must not have this name: those that match %s are forbidden", ns.Name, expression)
+		}
 	}
 	for _, pattern := range s.Profile.Spec.ProtectedNamespaces {
 		if matches(pattern, ns.Name) {

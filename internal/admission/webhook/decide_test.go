@@ -98,6 +98,9 @@ func TestDecideRefuses(t *testing.T) {
 		{"what Kubernetes decides by, listed or not", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Allowed.Labels = []v1alpha1.ValuePattern{"*"} }), alice, wanted("my-web", "resource.kubernetes.io/admin-access", "x"), nil, "which the platform decides on"},
 		{"a top-level domain", nil, alice, wanted("com"), nil, "which programs in Pods take for the end of an internet address: choose one with a hyphen, such as dev-team-com"},
 		{"one in other letters", nil, alice, wanted("xn--p1ai"), nil, "the end of an internet address"},
+		{"a name that the Tenant's expression matches", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.ForbiddenNameExpression = "[-.]web[0-9]?$" }), alice, wanted("my-web"), nil, "must not have this name: those that match [-.]web[0-9]?$ are forbidden"},
+		{"a name that it does not match", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.ForbiddenNameExpression = "[-.]web[0-9]?$" }), alice, wanted("my-webs"), nil, ""},
+		{"an expression that is none", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.ForbiddenNameExpression = "(" }), alice, wanted("my-web"), nil, "the expression for forbidden names is invalid"},
 		{"a forbidden label", nil, alice, wanted("my-web", "secretive", "x"), nil, "must not have the label secretive: those that match secret* are forbidden"},
 		{"a forbidden annotation", nil, alice, annotated(wanted("my-web"), "a.example.com/x", "y"), nil, "those that match *.example.com/* are forbidden"},
 		{"a required label with another value", nil, alice, wanted("my-web", "env", "prod"), nil, `must not have the label env with the value "prod": it has to match dev-*`},
@@ -114,6 +117,32 @@ func TestDecideRefuses(t *testing.T) {
 				tc.tenant = tenant(nil)
 			}
 			_, err := webhook.Decide(webhook.Situation{Tenant: tc.tenant, Profile: profile, Owner: tc.owner, Existing: tc.existing, Now: now}, tc.ns)
+			if got := fmt.Sprint(err); err == nil && tc.want != "" || err != nil && (tc.want == "" || !strings.Contains(got, tc.want)) {
+				t.Errorf("got %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestDecideDomainNames decides about names that could be top-level domains where the profile
+// allows them.
+func TestDecideDomainNames(t *testing.T) {
+	t.Parallel()
+	profile := &v1alpha1.TenancyProfile{Spec: v1alpha1.TenancyProfileSpec{DomainNames: v1alpha1.DomainNamesAllowed, PlatformNamespaces: []string{"platform"}}}
+	for _, tc := range []struct {
+		reason, name, want string
+		prefix             bool
+	}{
+		{"a name without a hyphen", "tools", "", false},
+		{"one of a tenant that demands its prefix", "tools", "must have a name that begins with dev-team-", true},
+		{"a domain in other letters", "xn--p1ai", "the end of an internet address", false},
+		{"the platform's", "platform", "which is the platform's", false},
+		{"Kubernetes' own", "default", "which is the platform's", false},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			of := tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Prefix = new(tc.prefix) })
+			_, err := webhook.Decide(webhook.Situation{Tenant: of, Profile: profile, Owner: []string{"User\n\nalice"}, Now: now}, wanted(tc.name))
 			if got := fmt.Sprint(err); err == nil && tc.want != "" || err != nil && (tc.want == "" || !strings.Contains(got, tc.want)) {
 				t.Errorf("got %s\nwant %s", got, tc.want)
 			}

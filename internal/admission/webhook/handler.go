@@ -181,7 +181,7 @@ func (h *Handler) decide(ctx context.Context, q *question) (*corev1.Namespace, e
 	if who := h.flowDistinguisher(ctx, name, q); !h.limits.allow(who) {
 		return nil, fmt.Errorf("%w: %s asks for more than %d namespaces a second; try again in a moment", errTooMany, who, tenantRate)
 	}
-	if q.another, err = h.another(ctx, q.namespace.Name, name); err != nil {
+	if q.another, err = h.another(ctx, q, name); err != nil {
 		return nil, err
 	}
 	hash := fnv.New32a()
@@ -211,9 +211,10 @@ func (h *Handler) flowDistinguisher(ctx context.Context, name string, q *questio
 
 // another reports whether the name of a namespace of a tenant equals the name of a
 // different tenant, or begins with it and a hyphen. It ignores a different tenant with a
-// shorter name if the namespace's name begins with its own tenant's name and a hyphen.
-func (h *Handler) another(ctx context.Context, namespace, tenant string) (bool, error) {
-	own := 0
+// shorter name if the namespace's name begins with its own tenant's name and a hyphen, and
+// tenants that the user owns, too.
+func (h *Handler) another(ctx context.Context, q *question, tenant string) (bool, error) {
+	own, namespace := 0, q.namespace.Name
 	if strings.HasPrefix(namespace, tenant+"-") {
 		own = len(tenant)
 	}
@@ -222,7 +223,11 @@ func (h *Handler) another(ctx context.Context, namespace, tenant string) (bool, 
 		if name == tenant {
 			continue
 		}
-		err := h.Client.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.Tenant{}, client.UnsafeDisableDeepCopy)
+		different := &v1alpha1.Tenant{}
+		err := h.Client.Get(ctx, client.ObjectKey{Name: name}, different, client.UnsafeDisableDeepCopy)
+		if err == nil && owns(q.owner, different) {
+			continue
+		}
 		if err == nil {
 			return true, nil
 		}
@@ -240,8 +245,8 @@ func (h *Handler) another(ctx context.Context, namespace, tenant string) (bool, 
 	return false, nil
 }
 
-// tenant returns the name of a new namespace's tenant: the tenant in its labels, or the only
-// tenant that the user owns. It refuses a user without a tenant only after reading the API
+// tenant returns the name of a new namespace's tenant: the tenant in its labels, the only tenant
+// that the user owns, or the tenant whose prefix the name of the namespace has. It refuses a user without a tenant only after reading the API
 // server, because the cache may not show a new tenant yet.
 func (h *Handler) tenant(ctx context.Context, owner []string, ns *corev1.Namespace) (string, error) {
 	for _, label := range tenantLabels {
@@ -249,7 +254,7 @@ func (h *Handler) tenant(ctx context.Context, owner []string, ns *corev1.Namespa
 			return tenant, nil
 		}
 	}
-	owned := map[string]bool{}
+	owned := map[string]bool{} // and whether the tenant demands its prefix
 	for _, key := range owner {
 		if err := ownedBy(ctx, h.Client, owner, owned, client.MatchingFields{indexOwner: key}, client.UnsafeDisableDeepCopy); err != nil {
 			return "", err
@@ -268,10 +273,29 @@ func (h *Handler) tenant(ctx context.Context, owner []string, ns *corev1.Namespa
 			return name, nil
 		}
 	}
+	if name := closest(owned, ns.Name); name != "" {
+		return name, nil
+	}
 	return "", refuse("namespace %s: you own several tenants%s; put the name of one into the label %s", ns.Name, listed(owned), v1alpha1.LabelTenant)
 }
 
-// ownedBy adds the names of the tenants that a user owns, see [OwnerKeys].
+// closest returns the tenant with the longest name that begins the name of a namespace, if all
+// of a user's tenants demand their prefix. Otherwise a name says nothing about the tenant.
+func closest(owned map[string]bool, namespace string) string {
+	longest := ""
+	for name, prefixed := range owned {
+		if !prefixed {
+			return ""
+		}
+		if len(name) > len(longest) && strings.HasPrefix(namespace, name+"-") {
+			longest = name
+		}
+	}
+	return longest
+}
+
+// ownedBy adds the names of the tenants that a user owns, see [OwnerKeys], and whether they
+// demand their prefix.
 func ownedBy(ctx context.Context, from client.Reader, owner []string, owned map[string]bool, which ...client.ListOption) error {
 	var list v1alpha1.TenantList
 	if err := from.List(ctx, &list, which...); err != nil {
@@ -279,7 +303,7 @@ func ownedBy(ctx context.Context, from client.Reader, owner []string, owned map[
 	}
 	for i := range list.Items {
 		if owns(owner, &list.Items[i]) {
-			owned[list.Items[i].Name] = true
+			owned[list.Items[i].Name] = list.Items[i].Spec.Namespaces.Prefixed()
 		}
 	}
 	return nil

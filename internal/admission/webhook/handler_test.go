@@ -35,13 +35,21 @@ func TestStaleOwner(t *testing.T) {
 	owned := func(name string) client.Object {
 		return &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: rbacv1.UserKind, Name: "ann"}}}}
 	}
+	free := func(name string) client.Object {
+		tenant := owned(name).(*v1alpha1.Tenant)
+		tenant.Spec.Namespaces.Prefix = new(false)
+		return tenant
+	}
 	for name, tc := range map[string]struct {
 		reason, user string
 		tenants      []client.Object
 		refusal      string
 	}{
 		"owner":    {"a tenant that was made a moment ago counts", "ann", []client.Object{owned("dev")}, ""},
-		"of two":   {"to guess would be to give one tenant's quota away", "ann", []client.Object{owned("dev"), owned("ops")}, "you own several tenants (dev, ops)"},
+		"of two":   {"to guess would be to give one tenant's quota away", "ann", []client.Object{free("dev"), free("ops")}, "you own several tenants (dev, ops)"},
+		"of each":  {"the name could be of either tenant", "ann", []client.Object{owned("dev"), free("ops")}, "you own several tenants (dev, ops)"},
+		"prefix":   {"only one tenant can have the name", "ann", []client.Object{owned("dev"), owned("ops"), owned("de")}, ""},
+		"no match": {"no tenant can have the name", "ann", []client.Object{owned("ops"), owned("dev-a")}, "you own several tenants (dev-a, ops)"},
 		"stranger": {"others' tenants do not count", "joe", []client.Object{owned("dev")}, "there is no tenant that you own"},
 	} {
 		t.Run(name, func(t *testing.T) {

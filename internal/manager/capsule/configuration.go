@@ -75,7 +75,7 @@ func (r *ConfigurationReconciler) conditions(ctx context.Context, c *v1beta2.Cap
 		ready.Reason, ready.Message = reasonNoProfile, "there is no valid TenancyProfile named "+v1alpha1.ProfileName
 		return []metav1.Condition{ready}, nil
 	}
-	notes := capsule.Check(c, profile.Spec.ProtectedNamespaces)
+	notes := capsule.Check(c)
 	refusals := capsule.Result{Notes: notes}.Refusals()
 	ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, reasonInForce, "it holds for Capsule's Tenants"
 	if len(refusals) > 0 {

@@ -123,7 +123,7 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 	} else if err != nil {
 		return fmt.Errorf("cannot read the CapsuleConfiguration: %w", err)
 	}
-	s.result = capsule.Translate(capsule.Input{Tenant: s.theirs, Configuration: configuration, Protected: profile.Spec.ProtectedNamespaces})
+	s.result = capsule.Translate(capsule.Input{Tenant: s.theirs, Configuration: configuration})
 	if refusals := s.result.Refusals(); len(refusals) > 0 {
 		s.refuse(reasonRefused, join(refusals))
 		return r.cordon(ctx, s)
