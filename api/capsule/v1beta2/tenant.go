@@ -6,6 +6,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Tenant is a team as Capsule describes it. Tenure makes a Tenant of its own of
@@ -232,21 +233,72 @@ type TenantStatus struct {
 	// namespaces are the tenant's, by name.
 	// +optional
 	Namespaces []string `json:"namespaces,omitempty"`
+	// spaces are the tenant's namespaces, each with its conditions.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Spaces []TenantSpace `json:"spaces,omitempty"`
+	// classes are the classes that exist and that the tenant may use.
+	// +optional
+	Classes TenantClasses `json:"classes,omitempty,omitzero"`
 	// owners are who owns the tenant, after translation.
 	// +optional
 	Owners []StatusOwner `json:"owners,omitempty"`
-	// promotions are never written: service accounts cannot be promoted.
+	// promotions are the service accounts that owners made owners, by a label.
 	// +optional
 	Promotions []Promotion `json:"promotions,omitempty"`
 	// observedGeneration is the generation that the conditions speak of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready says whether the tenant is as its spec says; Honoured,
-	// whether every field of it is.
+	// conditions: Ready says whether the tenant is as its spec says; Cordoned, whether it
+	// may make changes; Honoured, whether every field of it is.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// TenantSpace is a namespace of a tenant.
+type TenantSpace struct {
+	// name is the namespace's.
+	// +required
+	Name string `json:"name"`
+	// uid is the namespace's.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
+	// conditions: Ready says whether the namespace has what the Tenant says; Cordoned,
+	// whether the tenant may make changes in it.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// metadata are the labels and annotations that the Tenant gives the namespace.
+	// +optional
+	Metadata *Metadata `json:"metadata,omitempty"`
+}
+
+// TenantClasses are names of classes, by kind.
+type TenantClasses struct {
+	// storage are StorageClasses.
+	// +optional
+	// +listType=set
+	Storage []string `json:"storage,omitempty"`
+	// priority are PriorityClasses.
+	// +optional
+	// +listType=set
+	Priority []string `json:"priority,omitempty"`
+	// runtime are RuntimeClasses.
+	// +optional
+	// +listType=set
+	Runtime []string `json:"runtime,omitempty"`
+	// gateway are GatewayClasses.
+	// +optional
+	// +listType=set
+	Gateway []string `json:"gateway,omitempty"`
+	// device are DeviceClasses.
+	// +optional
+	// +listType=set
+	Device []string `json:"device,omitempty"`
 }
 
 // StatusOwner is an owner with the roles that it has.

@@ -14,6 +14,8 @@ import (
 const (
 	// conditionReady reports whether the tenant matches its spec.
 	conditionReady = "Ready"
+	// conditionCordoned reports whether the tenant must not make changes.
+	conditionCordoned = "Cordoned"
 	// conditionHonoured reports whether every field has an effect.
 	conditionHonoured = "Honoured"
 	// conditionMoved names the objects of Capsule's controller that remain.
@@ -32,6 +34,11 @@ const (
 	reasonLeft        = "Left"
 	reasonIgnored     = "Ignored"
 	reasonInForce     = "InForce"
+	// These are Capsule's reasons, for which its clients look.
+	reasonSucceeded = "Succeeded"
+	reasonFailed    = "Failed"
+	reasonActive    = "Active"
+	reasonCordoned  = "Cordoned"
 )
 
 type timeout = time.Duration
@@ -48,7 +55,7 @@ const (
 
 // conditions returns the conditions of a Tenant of Capsule.
 func (s *state) conditions() []metav1.Condition {
-	all := []metav1.Condition{s.ready()}
+	all := []metav1.Condition{s.ready(), cordoned(s.ours != nil && s.own && s.ours.Spec.Cordoned)}
 	if s.theirs.DeletionTimestamp.IsZero() && s.reason != reasonTaken && s.reason != reasonNoProfile {
 		all = append(all, honoured(s.result.Notes))
 	}
@@ -72,19 +79,34 @@ func (s *state) ready() metav1.Condition {
 	}
 	if ready := s.oursReady(); ready != nil {
 		c.Status, c.Reason, c.Message = ready.Status, ready.Reason, ready.Message
+		if ready.Status == metav1.ConditionTrue {
+			c.Reason = reasonSucceeded
+		}
 		return c
 	}
 	c.Status, c.Reason, c.Message = metav1.ConditionUnknown, reasonProgressing, "the Tenant of tenure.dev is on its way"
 	return c
 }
 
+// cordoned returns the condition Cordoned, which always has a status.
+func cordoned(cordoned bool) metav1.Condition {
+	if cordoned {
+		return metav1.Condition{Type: conditionCordoned, Status: metav1.ConditionTrue, Reason: reasonCordoned, Message: "the tenant must not make changes"}
+	}
+	return metav1.Condition{Type: conditionCordoned, Status: metav1.ConditionFalse, Reason: reasonActive, Message: "the tenant may make changes"}
+}
+
 // oursReady returns the condition Ready of ours. It returns nil if the condition is missing or
 // out of date.
-func (s *state) oursReady() *metav1.Condition {
+func (s *state) oursReady() *metav1.Condition { return s.oursCondition(conditionReady) }
+
+// oursCondition returns a condition of ours. It returns nil if the condition is missing or out
+// of date.
+func (s *state) oursCondition(kind string) *metav1.Condition {
 	if s.ours == nil || s.ours.Status.ObservedGeneration != s.ours.Generation {
 		return nil
 	}
-	return apimeta.FindStatusCondition(s.ours.Status.Conditions, conditionReady)
+	return apimeta.FindStatusCondition(s.ours.Status.Conditions, kind)
 }
 
 // honoured returns the condition Honoured, which names the fields without effect and the

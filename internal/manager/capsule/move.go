@@ -28,18 +28,18 @@ const (
 )
 
 // move migrates the objects of Capsule's controller. It labels the namespaces of the tenant;
-// once Tenure's replacements exist there, it deletes Capsule's objects.
-func (r *TenantReconciler) move(ctx context.Context, s *state, platform []string) error {
+// once Tenure's replacements exist there, it deletes Capsule's objects. Left describes what
+// remains besides.
+func (r *TenantReconciler) move(ctx context.Context, s *state, left, platform []string) error {
 	var namespaces corev1.NamespaceList
 	if err := r.Client.List(ctx, &namespaces, client.MatchingLabels{v1alpha1.LabelCapsuleTenant: s.theirs.Name}); err != nil {
 		return fmt.Errorf("cannot list the namespaces of Tenant %s: %w", s.theirs.Name, err)
 	}
-	var left []string
-	found := false
+	found := len(left) > 0
 	for i := range namespaces.Items {
 		ns := &namespaces.Items[i]
 		// A label alone does not prove that Capsule assigned the namespace to the tenant.
-		if !ownedBy(ns, s.theirs) || !ns.DeletionTimestamp.IsZero() {
+		if !ownedBy(ns, s.theirs) || referred(ns, s.theirs) || !ns.DeletionTimestamp.IsZero() {
 			continue
 		}
 		found = true

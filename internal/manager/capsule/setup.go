@@ -2,10 +2,13 @@ package capsule
 
 import (
 	"context"
+	"maps"
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/manager/crdgate"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -38,7 +41,7 @@ func Setup(mgr manager.Manager, profiles Profiles) error {
 
 func (r *TenantReconciler) setup(mgr manager.Manager) error {
 	toTenant := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		return requestFor(o.GetLabels()[v1alpha1.LabelCapsuleTenant])
+		return requestFor(capsuleLabel(o))
 	})
 	toAll := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		var tenants v1beta2.TenantList
@@ -54,15 +57,26 @@ func (r *TenantReconciler) setup(mgr manager.Manager) error {
 	})
 	// Annotations and labels of v1beta1 have the meaning of fields.
 	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
-	return ctrl.NewControllerManagedBy(mgr).
+	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("capsule-tenant").
 		For(&v1beta2.Tenant{}, builder.WithPredicates(changed)).
 		Watches(&v1alpha1.Tenant{}, &handler.EnqueueRequestForObject{}).
-		Watches(&corev1.Namespace{}, toTenant, builder.WithPredicates(ofCapsule, predicate.LabelChangedPredicate{})).
+		Watches(&corev1.Namespace{}, toTenant, builder.WithPredicates(ofCapsule)).
 		Watches(&v1beta2.CapsuleConfiguration{}, toAll, builder.WithPredicates(changed)).
 		Watches(profile(), toAll, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
-		Complete(r)
+		Build(r)
+	if err != nil {
+		return err
+	}
+	for _, kind := range classKinds {
+		class := &metav1.PartialObjectMetadata{}
+		class.SetGroupVersionKind(kind)
+		if err := crdgate.Watch(mgr, c, class, toAll, predicate.LabelChangedPredicate{}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *ConfigurationReconciler) setup(mgr manager.Manager) error {
@@ -79,8 +93,18 @@ func (r *ConfigurationReconciler) setup(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// ofCapsule selects namespaces with Capsule's label.
-var ofCapsule = predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelCapsuleTenant] != "" })
+// ofCapsule selects namespaces with Capsule's label, and updates that change labels or begin the
+// deletion. A namespace that loses the label is selected once more.
+var ofCapsule = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return capsuleLabel(e.Object) != "" },
+	DeleteFunc: func(e event.DeleteEvent) bool { return capsuleLabel(e.Object) != "" },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return (capsuleLabel(e.ObjectOld) != "" || capsuleLabel(e.ObjectNew) != "") &&
+			(!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero())
+	},
+}
+
+func capsuleLabel(o client.Object) string { return o.GetLabels()[v1alpha1.LabelCapsuleTenant] }
 
 func requestFor(name string) []reconcile.Request {
 	if name == "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/capsule"
 	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -134,17 +135,23 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 	if err := r.apply(ctx, s); err != nil || s.refused != "" {
 		return err
 	}
-	return r.move(ctx, s, profile.Spec.PlatformNamespaces)
+	left, err := r.refer(ctx, s)
+	if err != nil {
+		return err
+	}
+	return r.move(ctx, s, left, profile.Spec.PlatformNamespaces)
 }
 
 func (s *state) refuse(reason, message string) { s.reason, s.refused = reason, message }
 
-// hold adds the finalizer to a Tenant of Capsule, so that ours is deleted first.
+// hold adds the finalizer to a Tenant of Capsule, so that ours is deleted first, and the label
+// with its name, by which selectors select it.
 func (r *TenantReconciler) hold(ctx context.Context, theirs *v1beta2.Tenant) error {
 	before := theirs.DeepCopy()
-	if !controllerutil.AddFinalizer(theirs, Finalizer) {
+	if !controllerutil.AddFinalizer(theirs, Finalizer) && theirs.Labels[corev1.LabelMetadataName] == theirs.Name {
 		return nil
 	}
+	metav1.SetMetaDataLabel(&theirs.ObjectMeta, corev1.LabelMetadataName, theirs.Name)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, theirs, patch, client.FieldOwner(FieldManager)); err != nil {
 		return fmt.Errorf("cannot put a finalizer on Tenant %s: %w", theirs.Name, err)
@@ -237,8 +244,19 @@ func (r *TenantReconciler) write(ctx context.Context, s *state) error {
 	status := &s.theirs.Status
 	status.ObservedGeneration = s.theirs.Generation
 	status.State, status.Size, status.Namespaces = v1beta2.StateActive, 0, nil
+	classes, err := r.classes(ctx, s.theirs)
+	if err != nil {
+		return err
+	}
+	status.Classes = classes
+	status.Spaces = nil
 	if s.ours != nil && s.own {
 		status.Size, status.Namespaces = s.ours.Status.Size, slices.Clone(s.ours.Status.Namespaces)
+		spaces, err := r.spaces(ctx, s, before.Status.Spaces)
+		if err != nil {
+			return err
+		}
+		status.Spaces = spaces
 		status.Owners = owners(s.ours.Spec.Owners)
 		if s.ours.Spec.Cordoned {
 			status.State = v1beta2.StateCordoned

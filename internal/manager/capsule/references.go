@@ -1,0 +1,75 @@
+package capsule
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// annotationReference on a namespace is the UID of the Tenant of Capsule that this package made
+// an owner of the namespace. References that Capsule's controller made have no annotation.
+const annotationReference = "tenure.dev/capsule-tenant"
+
+// refer makes theirs an owner of each namespace of ours: clients of Capsule read the tenant of
+// a namespace from there. It ends that for namespaces that left the tenant, since Kubernetes
+// deletes an object with its last owner. It returns descriptions of the namespaces for which the
+// manager may not do that.
+func (r *TenantReconciler) refer(ctx context.Context, s *state) ([]string, error) {
+	var namespaces corev1.NamespaceList
+	// Those that change are copied.
+	if err := r.Client.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("cannot list namespaces: %w", err)
+	}
+	var left []string
+	for i := range namespaces.Items {
+		ns := &namespaces.Items[i]
+		in := ns.Labels[v1alpha1.LabelTenant] == s.theirs.Name
+		switch {
+		case !ns.DeletionTimestamp.IsZero():
+		case in && !ownedBy(ns, s.theirs) && slices.Contains(s.ours.Status.Namespaces, ns.Name):
+			if err := r.patchReference(ctx, ns, func(ns *corev1.Namespace) {
+				ns.OwnerReferences = append(ns.OwnerReferences, metav1.OwnerReference{
+					APIVersion: v1beta2.GroupVersion.String(), Kind: "Tenant", Name: s.theirs.Name, UID: s.theirs.UID,
+				})
+				metav1.SetMetaDataAnnotation(&ns.ObjectMeta, annotationReference, string(s.theirs.UID))
+			}); client.IgnoreNotFound(err) != nil {
+				return nil, err
+			}
+		case !in && referred(ns, s.theirs):
+			err := r.patchReference(ctx, ns, func(ns *corev1.Namespace) {
+				ns.OwnerReferences = slices.DeleteFunc(ns.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == s.theirs.UID })
+				delete(ns.Annotations, annotationReference)
+			})
+			if apierrors.IsForbidden(err) {
+				left = append(left, "namespace "+ns.Name+" has left the tenant, and is deleted with it: remove its owner reference to the Tenant")
+				continue
+			}
+			if client.IgnoreNotFound(err) != nil {
+				return nil, err
+			}
+		}
+	}
+	return left, nil
+}
+
+// referred reports whether refer made a Tenant of Capsule an owner of a namespace.
+func referred(ns *corev1.Namespace, tenant *v1beta2.Tenant) bool {
+	return ns.Annotations[annotationReference] == string(tenant.UID)
+}
+
+func (r *TenantReconciler) patchReference(ctx context.Context, ns *corev1.Namespace, change func(*corev1.Namespace)) error {
+	changed := ns.DeepCopy()
+	change(changed)
+	patch := client.MergeFromWithOptions(ns.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, changed, patch, client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("cannot change the owners of namespace %s: %w", ns.Name, err)
+	}
+	return nil
+}
