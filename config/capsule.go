@@ -11,6 +11,8 @@ var (
 	capsuleGlobalTenantResourceCRD string
 	//go:embed capsule/crd/capsule.clastix.io_proxysettings.yaml
 	capsuleProxySettingCRD string
+	//go:embed capsule/crd/capsule.clastix.io_tenantowners.yaml
+	capsuleTenantOwnerCRD string
 	//go:embed capsule/crd/capsule.clastix.io_tenantresources.yaml
 	capsuleTenantResourceCRD string
 	//go:embed capsule/crd/capsule.clastix.io_tenants.yaml
@@ -25,7 +27,7 @@ var (
 // optional component: see internal/capsule. Multi-document YAML.
 func CapsuleCRDs() []byte {
 	return []byte(capsuleConfigurationCRD + capsuleGlobalProxySettingsCRD + capsuleGlobalTenantResourceCRD +
-		capsuleProxySettingCRD + capsuleTenantResourceCRD + capsuleTenantCRD)
+		capsuleProxySettingCRD + capsuleTenantOwnerCRD + capsuleTenantResourceCRD + capsuleTenantCRD)
 }
 
 // CapsulePolicies is the rule for Capsule's kinds that the API server enforces.

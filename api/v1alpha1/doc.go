@@ -41,6 +41,11 @@ const (
 	LabelCapsuleTenant = "capsule.clastix.io/tenant"
 )
 
+// LabelCapsuleCordoned, with the value true, cordons a single namespace of a tenant, as
+// spec.cordoned of a Tenant cordons all of them. The platform sets it. Capsule's command line
+// writes this label.
+const LabelCapsuleCordoned = "projectcapsule.dev/cordoned"
+
 // LabelParameters is set on a tenant's namespace, to any value, when its
 // TenantParameters are there: from then on they hold instead of the profile.
 const LabelParameters = "tenure.dev/parameters"

@@ -197,7 +197,7 @@ type TenantRoleBinding struct {
 // Subject is a user, group or service account that gets rights. Unlike an [Owner] it may be
 // a system subject, such as the group system:serviceaccounts:monitoring.
 //
-// +kubebuilder:validation:XValidation:rule="(self.kind == 'ServiceAccount') == has(self.__namespace__)",message="a ServiceAccount needs a namespace, and nobody else has one"
+// +kubebuilder:validation:XValidation:rule="self.kind == 'ServiceAccount' || !has(self.__namespace__)",message="only a ServiceAccount has a namespace"
 type Subject struct {
 	// kind is User, Group or ServiceAccount.
 	// +required
@@ -208,7 +208,8 @@ type Subject struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// namespace is the ServiceAccount's.
+	// namespace is the ServiceAccount's. Without it, the subject is the ServiceAccount with the
+	// name in each of the tenant's namespaces, which has the role in its own namespace.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

@@ -43,6 +43,8 @@ type Input struct {
 	Tenant *v1beta2.Tenant
 	// Configuration is the CapsuleConfiguration named default; nil if there is none.
 	Configuration *v1beta2.CapsuleConfiguration
+	// Owners are the TenantOwners of the cluster.
+	Owners []v1beta2.TenantOwner
 }
 
 // Note describes a field that Tenure does not honour exactly.
@@ -93,7 +95,7 @@ func Translate(in Input) Result {
 	t := translation{tenant: in.Tenant}
 	t.name()
 	t.owners()
-	t.permissions()
+	t.permissions(in.Owners)
 	t.bindings()
 	t.namespaces(in.Configuration)
 	t.forbidden()
@@ -163,6 +165,12 @@ func (t *translation) name() {
 func (t *translation) switches() {
 	t.spec.Cordoned = t.spec.Cordoned || t.tenant.Spec.Cordoned
 	t.spec.Protected = t.spec.Protected || t.tenant.Spec.PreventDeletion
+	if t.spec.Cordoned {
+		t.spec.Namespaces.Labels[v1alpha1.LabelCapsuleCordoned] = "true"
+	}
+	if t.tenant.Spec.Data != nil {
+		t.note(Reported, "spec.data", "templates are not run")
+	}
 }
 
 // quotas translates quotas, limit ranges and network policies.

@@ -50,6 +50,9 @@ func oil(spec v1alpha1.TenantSpec) v1alpha1.TenantSpec {
 	for key, value := range spec.Namespaces.Labels {
 		labels[key] = value
 	}
+	if spec.Cordoned {
+		labels[v1alpha1.LabelCapsuleCordoned] = "true"
+	}
 	spec.Namespaces.Labels = labels
 	return spec
 }
@@ -231,14 +234,14 @@ func TestRefused(t *testing.T) {
 		"roles of nobody":       {`{metadata: {annotations: {clusterrolenames.capsule.clastix.io/7: view}}}`, "metadata.annotations[clusterrolenames.capsule.clastix.io/7]", "not understood"},
 		"unknown annotation":    {`{metadata: {annotations: {capsule.clastix.io/enable-node-ports: "false"}}}`, "metadata.annotations[capsule.clastix.io/enable-node-ports]", "not understood"},
 		"subject's kind":        {`spec: {additionalRoleBindings: [{clusterRoleName: view, subjects: [{kind: Robot, name: a}]}]}`, "spec.additionalRoleBindings[0].subjects[0]", "Robot"},
-		"subject's namespace":   {`spec: {additionalRoleBindings: [{clusterRoleName: view, subjects: [{kind: ServiceAccount, name: a}]}]}`, "spec.additionalRoleBindings[0].subjects[0]", "namespace"},
+		"subject's namespace":   {`spec: {additionalRoleBindings: [{clusterRoleName: view, subjects: [{kind: ServiceAccount, name: a, namespace: a/b}]}]}`, "spec.additionalRoleBindings[0].subjects[0]", "namespace"},
 		"subject's group":       {`spec: {additionalRoleBindings: [{clusterRoleName: view, subjects: [{kind: User, name: a, apiGroup: acme.example}]}]}`, "spec.additionalRoleBindings[0].subjects[0]", "API group"},
 		"no subjects":           {`spec: {additionalRoleBindings: [{clusterRoleName: view, subjects: []}]}`, "spec.additionalRoleBindings[0].subjects", "1 to 1000"},
 		"other tenant":          {`spec: {namespaceOptions: {additionalMetadata: {labels: {tenure.dev/tenant: gas}}}}`, "spec.namespaceOptions.additionalMetadata.labels[tenure.dev/tenant]", "whose namespace"},
 		"other Flux tenant":     {`spec: {namespaceOptions: {additionalMetadata: {labels: {toolkit.fluxcd.io/tenant: gas}}}}`, "spec.namespaceOptions.additionalMetadata.labels[toolkit.fluxcd.io/tenant]", "whose namespace"},
 		"other Capsule tenant":  {`spec: {namespaceOptions: {additionalMetadataList: [{labels: {capsule.clastix.io/tenant: gas}}]}}`, "spec.namespaceOptions.additionalMetadataList[0].labels[capsule.clastix.io/tenant]", "whose namespace"},
-		"template":              {`spec: {namespaceOptions: {additionalMetadata: {labels: {t: "{{ tenant.name }}"}}}}`, "spec.namespaceOptions.additionalMetadata.labels[t]", "templates"},
-		"template in note":      {`spec: {namespaceOptions: {additionalMetadata: {annotations: {t: "{{ tenant.name }}"}}}}`, "spec.namespaceOptions.additionalMetadata.annotations[t]", "templates"},
+		"template":              {`spec: {namespaceOptions: {additionalMetadata: {labels: {t: "{{ namespace }}"}}}}`, "spec.namespaceOptions.additionalMetadata.labels[t]", "templates"},
+		"template in note":      {`spec: {namespaceOptions: {additionalMetadata: {annotations: {t: "{{ tenant.name }} {{ x }}"}}}}`, "spec.namespaceOptions.additionalMetadata.annotations[t]", "templates"},
 		"Kubernetes' own label": {`spec: {namespaceOptions: {additionalMetadata: {labels: {kubernetes.io/metadata.name: gas}}}}`, "spec.namespaceOptions.additionalMetadata.labels[kubernetes.io/metadata.name]", "whose namespace"},
 		"level":                 {`spec: {namespaceOptions: {additionalMetadata: {labels: {pod-security.kubernetes.io/enforce: Restricted}}}}`, "spec.namespaceOptions.additionalMetadata.labels[pod-security.kubernetes.io/enforce]", "not a level"},
 		"denied asterisk":       {`spec: {namespaceOptions: {forbiddenLabels: {denied: ["a*"]}}}`, "spec.namespaceOptions.forbiddenLabels.denied[0]", "not the name"},
@@ -262,10 +265,8 @@ func TestRefused(t *testing.T) {
 // examples has, for each path in [Fields] that is not honoured exactly, a spec with that
 // field.
 var examples = map[string]string{
-	"spec.owners[].labels":                                             `owners: [{kind: User, name: a, labels: {a: b}}]`,
-	"spec.owners[].annotations":                                        `owners: [{kind: User, name: a, annotations: {a: b}}]`,
-	"spec.owners[].proxySettings[].operations":                         `owners: [{kind: User, name: a, proxySettings: [{kind: Nodes, operations: [List, Update]}]}]`,
-	"spec.permissions.matchOwners":                                     `permissions: {matchOwners: [{matchLabels: {a: b}}]}`,
+	"spec.owners[].proxySettings[].operations": `owners: [{kind: User, name: a, proxySettings: [{kind: Nodes, operations: [List, Update]}]}]`,
+	"spec.data": `data: {a: b}`,
 	"spec.namespaceOptions.additionalMetadataList[].namespaceSelector": `namespaceOptions: {additionalMetadataList: [{labels: {a: b}, namespaceSelector: {}}]}`,
 	"spec.namespaceOptions.managedMetadataOnly":                        `namespaceOptions: {managedMetadataOnly: true}`,
 	"spec.ingressOptions.allowedClasses.default":                       `ingressOptions: {allowWildcardHostnames: true, allowedClasses: {default: a}}`,

@@ -42,7 +42,7 @@ this domain are refused unless accepted.
 What Tenure makes has the labels ` + "`capsule.clastix.io/tenant` and `tenure.dev/tenant`" + `; the
 names of RoleBindings and quotas are Tenure's own.
 `)
-	for _, kind := range []string{"Tenant", "CapsuleConfiguration", "TenantResource", "GlobalTenantResource", "ProxySetting", "GlobalProxySettings"} {
+	for _, kind := range []string{"Tenant", "CapsuleConfiguration", "TenantOwner", "TenantResource", "GlobalTenantResource", "ProxySetting", "GlobalProxySettings"} {
 		fmt.Fprintf(&b, "\n## %s\n\n| Field | State | How |\n|---|---|---|\n", kind)
 		for _, f := range Fields(kind) {
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Path, f.State, strings.ReplaceAll(f.How, "|", `\|`))

@@ -35,8 +35,8 @@ type Field struct {
 }
 
 // Fields returns all fields of the spec of a kind: Tenant, CapsuleConfiguration,
-// TenantResource, GlobalTenantResource, ProxySetting or GlobalProxySettings. It returns nil
-// for other kinds.
+// TenantOwner, TenantResource, GlobalTenantResource, ProxySetting or GlobalProxySettings. It
+// returns nil for other kinds.
 func Fields(kind string) []Field {
 	switch kind {
 	case "Tenant":
@@ -46,6 +46,13 @@ func Fields(kind string) []Field {
 	case "TenantResource":
 		return append(replicationFields(),
 			Field{"spec.serviceAccount", Different, "an account of the same namespace that the tenant may be applied as: the one with the tenant's name, which is the default, one of the TenancyProfile's reconcilers, or an owner. It needs rights in each namespace that gets the objects; others are refused"})
+	case "TenantOwner":
+		return []Field{
+			{"spec.kind", Honoured, "may be left out for a service account"},
+			{"spec.name", Honoured, "as in `spec.owners` of a Tenant"},
+			{"spec.clusterRoles", Different, "as in `spec.owners` of a Tenant"},
+			{"spec.aggregate", Different, "lists the owner in the status of the CapsuleConfiguration, which gives no rights"},
+		}
 	case "ProxySetting":
 		return []Field{
 			{"spec.subjects[].kind", Honoured, ""},
@@ -73,18 +80,18 @@ func tenantFields() []Field {
 		{"spec.owners[].kind", Honoured, "may be left out for a service account. A group of Kubernetes' own, such as `system:serviceaccounts:NAMESPACE`, is refused: name the accounts"},
 		{"spec.owners[].name", Honoured, "exactly, case matters. `system:serviceaccount:NAMESPACE:NAME` is a service account"},
 		{"spec.owners[].clusterRoles", Different, "as given, but for `cluster-admin`, for which `tenure-tenant` is given. An empty list is refused. The manager must be allowed to bind each role"},
-		{"spec.owners[].labels", Reported, "the owners' RoleBindings do not get them"},
-		{"spec.owners[].annotations", Reported, "the owners' RoleBindings do not get them"},
+		{"spec.owners[].labels", Different, "on RoleBindings of their own with the same roles"},
+		{"spec.owners[].annotations", Different, "on RoleBindings of their own with the same roles"},
 		{"spec.owners[].proxySettings[].kind", Different, "through the proxy: nodes that nodeSelector selects; classes that the Tenant allows, by `matchLabels` and `matchExpressions` or, for names, by their label `name`, and none for an expression; volumes that are bound to claims of the tenant. Several ways have to be one selector together, or a list is refused"},
 		{"spec.owners[].proxySettings[].operations", Reported, "`List` is honoured, as get, list and watch; the proxy changes nothing, whatever else is given: give that right with a ClusterRole"},
 		{"spec.permissions.allowOwnerPromotion", Reported, "owners cannot promote service accounts; the CapsuleConfiguration says so when it allows it"},
-		{"spec.permissions.matchOwners", Unenforced, "TenantOwners are not read; their rights would be lost"},
+		{"spec.permissions.matchOwners", Honoured, "an owner that the Tenant names too has the roles of both"},
 		{"spec.additionalRoleBindings[].clusterRoleName", Different, "as given, but for `cluster-admin`, for which `tenure-tenant` is given: everything namespaced, without status of Flux objects, impersonation, tokens, quotas"},
-		{"spec.additionalRoleBindings[].subjects", Honoured, "User, Group and ServiceAccount"},
+		{"spec.additionalRoleBindings[].subjects", Honoured, "User, Group and ServiceAccount. A ServiceAccount without a namespace is the account in each of the tenant's namespaces"},
 		{"spec.additionalRoleBindings[].labels", Honoured, "on the RoleBindings"},
 		{"spec.additionalRoleBindings[].annotations", Honoured, "on the RoleBindings"},
 		{"spec.namespaceOptions.quota", Honoured, "also when owners race"},
-		{"spec.namespaceOptions.additionalMetadata", Different, "label `pod-security.kubernetes.io/enforce` sets the Pod Security level, which is `baseline` without it; its version is always latest. Labels that name a tenant, and templates, are refused"},
+		{"spec.namespaceOptions.additionalMetadata", Different, "label `pod-security.kubernetes.io/enforce` sets the Pod Security level, which is `baseline` without it; its version is always latest. Labels that name a tenant are refused, and templates other than `{{ tenant.name }}`"},
 		{"spec.namespaceOptions.additionalMetadataList[].labels", Honoured, "as additionalMetadata"},
 		{"spec.namespaceOptions.additionalMetadataList[].annotations", Honoured, "as additionalMetadata"},
 		{"spec.namespaceOptions.additionalMetadataList[].namespaceSelector", Unenforced, "labels for some of the namespaces are not put there"},
@@ -95,8 +102,9 @@ func tenantFields() []Field {
 		{"spec.namespaceOptions.requiredMetadata", Different, "for an expression that is one pattern; others are refused unless accepted"},
 		{"spec.namespaceOptions.managedMetadataOnly", Unenforced, "owners can give what nothing forbids"},
 		{"spec.forceTenantPrefix", Honoured, "in the place of the CapsuleConfiguration's"},
-		{"spec.cordoned", Honoured, "at once, also while other fields are refused"},
+		{"spec.cordoned", Honoured, "at once, also while other fields are refused. A single namespace is cordoned by its label `projectcapsule.dev/cordoned=true`, which the platform sets"},
 		{"spec.preventDeletion", Honoured, "as spec.protected of the Tenant of Tenure"},
+		{"spec.data", Reported, "templates are not run"},
 		{"spec.resourceQuotas", Honoured, "scope Tenant is a bound that all namespaces together never exceed. The objects have other names"},
 		{"spec.limitRanges", Honoured, "the objects have other names"},
 		{"spec.networkPolicies", Honoured, "the objects have other names, and tenure-isolation comes in addition, as the TenancyProfile says"},

@@ -77,10 +77,10 @@ func (t *translation) metadata(field string, m *v1beta2.Metadata) {
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.Labels)) {
-		t.label(field+".labels["+key+"]", key, m.Labels[key])
+		t.label(field+".labels["+key+"]", key, t.expand(m.Labels[key]))
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.Annotations)) {
-		t.annotation(field+".annotations["+key+"]", key, m.Annotations[key])
+		t.annotation(field+".annotations["+key+"]", key, t.expand(m.Annotations[key]))
 	}
 }
 
@@ -89,7 +89,7 @@ func (t *translation) label(field, key, value string) {
 	level := value == "privileged" || value == "baseline" || value == "restricted"
 	switch {
 	case len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0:
-		t.note(Refused, field, "it is not a label; templates are not understood")
+		t.note(Refused, field, "it is not a label; of templates only {{ tenant.name }} is understood")
 	case key == podSecurity+"enforce" && level:
 		out.PodSecurity = value
 	case key == podSecurity+"enforce":
@@ -111,7 +111,7 @@ func (t *translation) annotation(field, key, value string) {
 	case len(validation.IsQualifiedName(key)) > 0:
 		t.note(Refused, field, "it is not an annotation")
 	case strings.Contains(value, "{{"):
-		t.note(Refused, field, "templates are not understood")
+		t.note(Refused, field, "of templates only {{ tenant.name }} is understood")
 	case ours(key):
 		t.note(Refused, field, "the annotation is Tenure's own")
 	case taken && other != value:

@@ -37,12 +37,7 @@ func (t *translation) owners() {
 			continue
 		}
 		owner.Roles = t.roles(i, o, field)
-		if len(o.Labels) > 0 {
-			t.note(Reported, field+".labels", "the owner's RoleBindings do not get them")
-		}
-		if len(o.Annotations) > 0 {
-			t.note(Reported, field+".annotations", "the owner's RoleBindings do not get them")
-		}
+		t.ownerBindings(o, owner, field)
 		t.spec.Owners = append(t.spec.Owners, owner)
 	}
 	t.proxySettings()
@@ -86,7 +81,11 @@ func (t *translation) roles(index int, o v1beta2.Owner, field string) []string {
 		}
 		given = names
 	}
-	field += ".clusterRoles"
+	return t.roleList(given, field+".clusterRoles")
+}
+
+// roleList returns the ClusterRoles that Tenure grants for a list of an owner.
+func (t *translation) roleList(given []string, field string) []string {
 	var roles []string
 	for i, role := range given {
 		role = t.role(role, fmt.Sprintf("%s[%d]", field, i))
@@ -116,16 +115,9 @@ func (t *translation) role(name, field string) string {
 	return Role(name)
 }
 
-func (t *translation) permissions() {
-	p := t.tenant.Spec.Permissions
-	if p != nil && len(p.MatchOwners) > 0 {
-		t.note(Unenforced, "spec.permissions.matchOwners", "TenantOwners are not read, so these owners would lose their rights: name them in spec.owners")
-	}
-}
-
 func (t *translation) bindings() {
-	if n := len(t.tenant.Spec.AdditionalRoleBindings); n > maxBindings {
-		t.note(Refused, "spec.additionalRoleBindings", "there are %d, and at most %d can be kept", n, maxBindings)
+	if n := len(t.spec.RoleBindings) + len(t.tenant.Spec.AdditionalRoleBindings); n > maxBindings {
+		t.note(Refused, "spec.additionalRoleBindings", "with those for the labels of owners there are %d, and at most %d can be kept", n, maxBindings)
 		return
 	}
 	for i, b := range t.tenant.Spec.AdditionalRoleBindings {
@@ -162,8 +154,8 @@ func subject(s rbacv1.Subject) (v1alpha1.Subject, error) {
 		return v1alpha1.Subject{}, fmt.Errorf("a %s is not of API group %q", s.Kind, s.APIGroup)
 	case s.Name == "" || len(s.Name) > maxName:
 		return v1alpha1.Subject{}, fmt.Errorf("the name must have 1 to %d characters", maxName)
-	case s.Kind == rbacv1.ServiceAccountKind && len(validation.IsDNS1123Label(s.Namespace)) > 0:
-		return v1alpha1.Subject{}, errors.New("the namespace of the service account is missing or is not one")
+	case s.Kind == rbacv1.ServiceAccountKind && s.Namespace != "" && len(validation.IsDNS1123Label(s.Namespace)) > 0:
+		return v1alpha1.Subject{}, errors.New("the namespace of the service account is not one")
 	case s.Kind == rbacv1.ServiceAccountKind:
 		return v1alpha1.Subject{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}, nil
 	case s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind:

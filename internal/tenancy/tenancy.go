@@ -184,6 +184,9 @@ func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 		},
 	}
 	objects.Parameters.Finalizers = []string{Finalizer}
+	if ns.Labels[v1alpha1.LabelCapsuleCordoned] == "true" {
+		objects.Parameters.Spec.Cordoned = true
+	}
 	objects.Parameters.Spec.OwnerAccounts = ns.OwnerAccounts
 	objects.Parameters.Spec.Exemptions = Exemptions(ns.Name, profile)
 	ns.Credentials.allow(&objects.Parameters.Spec)

@@ -186,6 +186,9 @@ func others(ns Namespace) []client.Object {
 			merged[name] = have
 		}
 		for _, s := range b.Subjects {
+			if s.Kind == rbacv1.ServiceAccountKind {
+				s.Namespace = cmp.Or(s.Namespace, ns.Name)
+			}
 			have.Subjects = append(have.Subjects, subject(s.Kind, s.Namespace, s.Name))
 		}
 	}

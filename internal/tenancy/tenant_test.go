@@ -231,3 +231,39 @@ func TestReplicator(t *testing.T) {
 		}
 	}
 }
+
+// TestAccountsOfEachNamespace gives a role to the accounts with a name in each of the tenant's
+// namespaces, each in its own.
+func TestAccountsOfEachNamespace(t *testing.T) {
+	t.Parallel()
+	tenant := parseTenant(t, `{metadata: {name: oil}, spec: {roleBindings: [{role: view, subjects: [{kind: ServiceAccount, name: builder}]}]}}`)
+	for _, name := range []string{"oil-a", "oil-b"} {
+		objects, err := Desired(Namespace{Name: name, Labels: map[string]string{v1alpha1.LabelTenant: "oil"}, Tenant: tenant, Siblings: []string{"oil-a", "oil-b"}}, posture())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []rbacv1.Subject
+		for _, o := range objects.Bindings {
+			if b, ok := o.(*rbacv1.RoleBinding); ok && b.RoleRef.Name == "view" {
+				got = append(got, b.Subjects...)
+			}
+		}
+		if diff := cmp.Diff([]rbacv1.Subject{{Kind: "ServiceAccount", Namespace: name, Name: "builder"}}, got); diff != "" {
+			t.Errorf("subjects in %s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestCordonedNamespace cordons one namespace by its label.
+func TestCordonedNamespace(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]bool{"true": true, "false": false, "": false} {
+		objects, err := Desired(Namespace{Name: "oil-a", Labels: map[string]string{v1alpha1.LabelTenant: "oil", v1alpha1.LabelCapsuleCordoned: value}, Tenant: parseTenant(t, `{metadata: {name: oil}}`)}, posture())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := objects.Parameters.Spec.Cordoned; got != want {
+			t.Errorf("with the label %q: cordoned is %t, want %t", value, got, want)
+		}
+	}
+}

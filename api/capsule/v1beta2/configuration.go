@@ -179,7 +179,8 @@ type CapsuleConfigurationStatus struct {
 	// tenants are all of Capsule's, by name.
 	// +optional
 	Tenants []string `json:"tenants,omitempty"`
-	// users are never written: owners are those that Tenants name.
+	// users are the users and groups of the spec, and the TenantOwners with aggregate. They
+	// have no rights by that: owners are those that Tenants name or select.
 	// +optional
 	Users []Identity `json:"users,omitempty"`
 	// conditions: Ready says whether it is in force; Honoured, whether every field

@@ -29,6 +29,7 @@ func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&Tenant{}, &TenantList{},
 		&CapsuleConfiguration{}, &CapsuleConfigurationList{},
+		&TenantOwner{}, &TenantOwnerList{},
 		&TenantResource{}, &TenantResourceList{},
 		&GlobalTenantResource{}, &GlobalTenantResourceList{},
 	)

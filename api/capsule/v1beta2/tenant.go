@@ -106,6 +106,10 @@ type TenantSpec struct {
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
+	// data is for templates, and any object.
+	// +optional
+	Data *Unknown `json:"data,omitempty"`
+
 	// rules are newer than what Tenure understands of Capsule's API. They are kept
 	// so that they can be refused.
 	// +optional
@@ -244,7 +248,7 @@ type TenantStatus struct {
 	// owners are who owns the tenant, after translation.
 	// +optional
 	Owners []StatusOwner `json:"owners,omitempty"`
-	// promotions are the service accounts that owners made owners, by a label.
+	// promotions are never written: service accounts cannot be promoted.
 	// +optional
 	Promotions []Promotion `json:"promotions,omitempty"`
 	// observedGeneration is the generation that the conditions speak of.

@@ -67,6 +67,11 @@ func (r *ConfigurationReconciler) conditions(ctx context.Context, c *v1beta2.Cap
 		c.Status.Tenants = append(c.Status.Tenants, t.Name)
 	}
 	slices.Sort(c.Status.Tenants)
+	owners, err := tenantOwners(ctx, r.Client)
+	if err != nil {
+		return nil, err
+	}
+	c.Status.Users = capsule.Users(c, owners)
 	profile, err := r.Profiles.Profile(ctx)
 	if err != nil && !errors.Is(err, tenancy.ErrInvalid) {
 		return nil, err

@@ -36,6 +36,10 @@ func Setup(mgr manager.Manager, profiles Profiles) error {
 	if err := configurations.setup(mgr); err != nil {
 		return err
 	}
+	owners := &TenantOwnerReconciler{Client: mgr.GetClient()}
+	if err := crdgate.StartWhenServed(mgr, func() error { return owners.setup(mgr) }, tenantOwner().GetObjectKind().GroupVersionKind()); err != nil {
+		return err
+	}
 	return setupProxySettings(mgr)
 }
 
@@ -69,6 +73,9 @@ func (r *TenantReconciler) setup(mgr manager.Manager) error {
 	if err != nil {
 		return err
 	}
+	if err := crdgate.Watch(mgr, c, tenantOwner(), toAll, ownerChanged); err != nil {
+		return err
+	}
 	for _, kind := range classKinds {
 		class := &metav1.PartialObjectMetadata{}
 		class.SetGroupVersionKind(kind)
@@ -85,12 +92,16 @@ func (r *ConfigurationReconciler) setup(mgr manager.Manager) error {
 	})
 	// The status lists the names of the Tenants only, so updates do not matter.
 	set := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
-	return ctrl.NewControllerManagedBy(mgr).
+	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("capsule-configuration").
 		For(&v1beta2.CapsuleConfiguration{}).
 		Watches(&v1beta2.Tenant{}, toDefault, builder.WithPredicates(set)).
 		Watches(profile(), toDefault, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(r)
+		Build(r)
+	if err != nil {
+		return err
+	}
+	return crdgate.Watch(mgr, c, tenantOwner(), toDefault, predicate.GenerationChangedPredicate{})
 }
 
 // ofCapsule selects namespaces with Capsule's label, and updates that change labels or begin the

@@ -36,7 +36,7 @@ func (r *TenantReconciler) spaces(ctx context.Context, s *state, before []v1beta
 		if old := known[name]; old.UID == ns.UID {
 			space.Conditions = old.DeepCopy().Conditions
 		}
-		for _, condition := range []metav1.Condition{s.spaceReady(ns), cordoned(s.ours.Spec.Cordoned)} {
+		for _, condition := range []metav1.Condition{s.spaceReady(ns), cordoned(s.ours.Spec.Cordoned || ns.Labels[v1alpha1.LabelCapsuleCordoned] == "true")} {
 			condition.Message = shorten(condition.Message)
 			apimeta.SetStatusCondition(&space.Conditions, condition)
 		}
@@ -70,6 +70,7 @@ func (s *state) spaceReady(ns *corev1.Namespace) metav1.Condition {
 func (s *state) metadata(ns *corev1.Namespace) *v1beta2.Metadata {
 	out := &v1beta2.Metadata{Labels: shared(s.ours.Spec.Namespaces.Labels, ns.Labels), Annotations: shared(s.ours.Spec.Namespaces.Annotations, ns.Annotations)}
 	delete(out.Labels, v1alpha1.LabelCapsuleTenant)
+	delete(out.Labels, v1alpha1.LabelCapsuleCordoned)
 	if len(out.Labels) == 0 {
 		out.Labels = nil
 	}

@@ -1,6 +1,7 @@
 package capsule
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -158,4 +159,42 @@ func TestReferences(t *testing.T) {
 	theirs(t, c, "rain", "without something to move", func(tt *v1beta2.Tenant) bool {
 		return apimeta.FindStatusCondition(tt.Status.Conditions, "Moved") == nil
 	})
+}
+
+// TestTenantOwner makes a TenantOwner an owner of the Tenants that select it, and ends that when
+// it loses the label.
+func TestTenantOwner(t *testing.T) {
+	t.Parallel()
+	c, admin := cluster(t)
+	owner := func(labels string) {
+		apply(t, admin, "{apiVersion: capsule.clastix.io/v1beta2, kind: TenantOwner, metadata: {name: fog-devops, labels: {"+labels+"}}, spec: {kind: Group, name: fog-devops}}")
+	}
+	apply(t, admin, "{apiVersion: capsule.clastix.io/v1beta2, kind: CapsuleConfiguration, metadata: {name: default}, spec: {}}")
+	apply(t, admin, "{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, metadata: {name: fog}, spec: {owners: [{kind: User, name: alice, clusterRoles: [view]}], permissions: {matchOwners: [{matchLabels: {fog: devops}}]}}}")
+	alice := v1alpha1.Owner{Kind: "User", Name: "alice", Roles: []string{"view"}}
+	group := v1alpha1.Owner{Kind: "Group", Name: "fog-devops", Roles: []string{"admin", "capsule-namespace-deleter"}}
+	owned := func(reason string, want ...v1alpha1.Owner) {
+		t.Helper()
+		ours(t, c, "fog", reason, func(o *v1alpha1.Tenant) bool { return cmp.Equal(want, o.Spec.Owners) })
+		theirs(t, c, "fog", reason, func(tt *v1beta2.Tenant) bool { return len(tt.Status.Owners) == len(want) })
+	}
+	owned("with its own owner", alice)
+	owner("fog: devops")
+	owned("with the selected owner", alice, group)
+	testwait.For(t, "the TenantOwner to list its Tenant", patience, func() (bool, string) {
+		got := &v1beta2.TenantOwner{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "fog-devops"}, got); err != nil {
+			return false, err.Error()
+		}
+		return apimeta.IsStatusConditionTrue(got.Status.Conditions, "Ready") && slices.Equal(got.Status.Tenants, []string{"fog"}), fmt.Sprintf("%+v", got.Status)
+	})
+	testwait.For(t, "the CapsuleConfiguration to list the TenantOwner", patience, func() (bool, string) {
+		got := &v1beta2.CapsuleConfiguration{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "default"}, got); err != nil {
+			return false, err.Error()
+		}
+		return slices.Contains(got.Status.Users, v1beta2.Identity{Kind: "Group", Name: "fog-devops"}), fmt.Sprintf("%+v", got.Status)
+	})
+	owner("fog: other")
+	owned("without the owner that lost its label", alice)
 }

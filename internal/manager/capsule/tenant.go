@@ -124,7 +124,11 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 	} else if err != nil {
 		return fmt.Errorf("cannot read the CapsuleConfiguration: %w", err)
 	}
-	s.result = capsule.Translate(capsule.Input{Tenant: s.theirs, Configuration: configuration})
+	owners, err := tenantOwners(ctx, r.Client)
+	if err != nil {
+		return err
+	}
+	s.result = capsule.Translate(capsule.Input{Tenant: s.theirs, Configuration: configuration, Owners: owners})
 	if refusals := s.result.Refusals(); len(refusals) > 0 {
 		s.refuse(reasonRefused, join(refusals))
 		return r.cordon(ctx, s)
