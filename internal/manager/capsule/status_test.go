@@ -3,13 +3,16 @@ package capsule
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -197,4 +200,44 @@ func TestTenantOwner(t *testing.T) {
 	})
 	owner("fog: other")
 	owned("without the owner that lost its label", alice)
+}
+
+// TestExpressionsRefused writes regular expressions that do not compile.
+func TestExpressionsRefused(t *testing.T) {
+	t.Parallel()
+	c, _ := cluster(t)
+	write := func(kind, name, spec string) error {
+		objects, err := flux.ReadObjects([]byte("{apiVersion: capsule.clastix.io/v1beta2, kind: " + kind + ", metadata: {name: " + name + "}, spec: {" + spec + "}}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Create(t.Context(), objects[0], client.DryRunAll)
+	}
+	testwait.For(t, "the rule to be in force", patience, func() (bool, string) {
+		err := write("Tenant", "snow", `containerRegistries: {allowedRegex: "a("}`)
+		return apierrors.IsInvalid(err) || apierrors.IsForbidden(err), fmt.Sprint(err)
+	})
+	for _, spec := range []string{
+		`namespaceOptions: {forbiddenLabels: {deniedRegex: "a("}}`, `namespaceOptions: {forbiddenAnnotations: {deniedRegex: "a("}}`,
+		`serviceOptions: {forbiddenLabels: {deniedRegex: "a("}}`, `serviceOptions: {forbiddenAnnotations: {deniedRegex: "a("}}`,
+		`ingressOptions: {allowedClasses: {allowedRegex: "a("}}`, `ingressOptions: {allowedHostnames: {allowedRegex: "a("}}`,
+		`gatewayOptions: {allowedClasses: {allowedRegex: "a("}}`, `storageClasses: {allowedRegex: "a("}`, `priorityClasses: {allowedRegex: "a("}`,
+		`runtimeClasses: {allowedRegex: "a("}`, `deviceClasses: {allowedRegex: "a("}`,
+		`namespaceOptions: {requiredMetadata: {labels: {a: "a("}}}`, `namespaceOptions: {requiredMetadata: {annotations: {a: b, c: "a("}}}`,
+	} {
+		if err := write("Tenant", "snow", spec); err == nil || !strings.Contains(err.Error(), "tenure-capsule-expressions") {
+			t.Errorf("%s: got %v, want it refused by the rule", spec, err)
+		}
+		if err := write("Tenant", "snow", strings.ReplaceAll(spec, "a(", "^a(b|c)$")); err != nil {
+			t.Errorf("%s with an expression that compiles: %v", spec, err)
+		}
+	}
+	for _, spec := range []string{`protectedNamespaceRegex: "a("`, `nodeMetadata: {forbiddenLabels: {deniedRegex: "a("}}`, `nodeMetadata: {forbiddenAnnotations: {deniedRegex: "a("}}`} {
+		if err := write("CapsuleConfiguration", "snow", spec); err == nil || !strings.Contains(err.Error(), "tenure-capsule-expressions") {
+			t.Errorf("%s: got %v, want it refused by the rule", spec, err)
+		}
+	}
+	if err := write("Tenant", "snow", ""); err != nil {
+		t.Errorf("a Tenant without expressions: %v", err)
+	}
 }
