@@ -52,6 +52,8 @@ func TestTenantSchema(t *testing.T) {
 		{"a branch and a tag", "dev-team", "sync: [{name: app, namespace: apps, git: {url: 'https://git.example.com/a', branch: a, tag: b}}]", "spec.sync[0].git: Invalid value: give a branch or a tag"},
 		{"a quota of nothing", "dev-team", "quotas: [{name: a}]", "spec.quotas[0].hard: Invalid value: a quota without a bound"},
 		{"two quotas of one name", "dev-team", "quotas: [{name: a, hard: {pods: 1}}, {name: a, hard: {pods: 2}}]", "spec.quotas[1]: Duplicate value"},
+		{"a role for the account with a name in each namespace", "dev-team", "roleBindings: [{role: view, subjects: [{kind: ServiceAccount, name: ci}]}]", ""},
+		{"a role for a user of a namespace", "dev-team", "roleBindings: [{role: view, subjects: [{kind: User, name: ann, namespace: apps}]}]", "spec.roleBindings[0].subjects[0]: Invalid value: only a ServiceAccount has a namespace"},
 		{"a role for nobody", "dev-team", "roleBindings: [{role: view, subjects: []}]", "spec.roleBindings[0].subjects: Invalid value"},
 		{"a quota of less than nothing", "dev-team", "quotas: [{name: a, hard: {pods: -1}}]", "spec.quotas[0].hard: Invalid value: an amount is 0 or more"},
 		{"the same as text, in each namespace", "dev-team", "quotas: [{name: a, scope: Namespace, hard: {requests.cpu: '-500m'}}]", "spec.quotas[0].hard: Invalid value: an amount is 0 or more"},
