@@ -41,7 +41,7 @@ const (
 	LabelCapsuleTenant = "capsule.clastix.io/tenant"
 )
 
-// LabelCapsuleCordoned, with the value true, cordons a single namespace of a tenant, as
+// LabelCapsuleCordoned is the label that, with the value true, cordons a single namespace of a tenant, as
 // spec.cordoned of a Tenant cordons all of them. The platform sets it. Capsule's command line
 // writes this label.
 const LabelCapsuleCordoned = "projectcapsule.dev/cordoned"
