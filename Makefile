@@ -65,6 +65,13 @@ $(BIN)/helm: cluster/flux/go.mod cluster/flux/go.sum | check-tools
 $(BIN)/flux: hack/fluxmanifests/go.mod hack/fluxmanifests/go.sum | check-tools
 	@$(GO) run ./hack/build -o $(BIN) $(@F)
 
+# Not a part of `make build`: it is under the AGPL, and takes minutes.
+.PHONY: flux-operator
+flux-operator: $(BIN)/flux-operator ## build flux-operator, which fleets with a FluxInstance or ResourceSets need on the local cluster
+
+$(BIN)/flux-operator: cluster/fluxoperator/go.mod cluster/fluxoperator/go.sum | check-tools
+	@$(GO) run ./hack/build -o $(BIN) $(@F)
+
 .PHONY: up
 up: build ## start a local cluster and reconcile the example fleet, until Ctrl-C
 	@$(BIN)/tenure up --fleet $(PLATFORM) --path clusters/staging \
@@ -90,7 +97,7 @@ check: format $(BIN)/golangci-lint | check-tools ## format, vet, lint and unit t
 	@$(GO) test $(UNIT)
 
 .PHONY: test
-test: build clients generate-check ## run every test: unit, script and integration tests of all modules
+test: build clients flux-operator generate-check ## run every test: unit, script and integration tests of all modules
 	@GO='$(GO)' TIMEOUT='$(TIMEOUT)' RACE='$(RACE)' UNRACED='$(UNRACED)' hack/test.sh $(TESTED)
 
 .PHONY: lint

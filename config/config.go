@@ -110,3 +110,10 @@ func FluxImageComponents() []byte { return []byte(fluxImageComponents) }
 // source-watcher, is not among the programs that Tenure can build, so objects
 // of this kind are accepted and nothing happens to them.
 func FluxSourceWatcherCRDs() []byte { return []byte(fluxSourceWatcherCRDs) }
+
+// FluxVersion is the version of [FluxComponents], such as v2.9.5.
+func FluxVersion() string {
+	_, rest, _ := strings.Cut(fluxComponents, "\n# Flux Version: ")
+	version, _, _ := strings.Cut(rest, "\n")
+	return version
+}

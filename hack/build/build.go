@@ -67,6 +67,11 @@ func (b builder) build(ctx context.Context, p program) error {
 	if err := b.goCommand(ctx, dir, func(string) {}, "build", "-v", vcs, "-ldflags="+flags, "-o", file, p.pkg); err != nil {
 		return err
 	}
+	if p.folder != "" {
+		if err := b.copyFolder(p, filepath.Join(dir, replacement), tmp); err != nil {
+			return err
+		}
+	}
 	if err := os.Rename(file, filepath.Join(b.bin, p.name)); err != nil {
 		return err
 	}
@@ -97,7 +102,7 @@ func (b builder) sources(ctx context.Context, p program, tmp string) (string, er
 	if err := json.Unmarshal([]byte(text.String()), &downloaded); err != nil || downloaded.Dir == "" {
 		return "", fmt.Errorf("cannot find the sources of %s: the go command said %q", p.release, text.String())
 	}
-	dir := filepath.Join(tmp, "sources")
+	dir := filepath.Join(tmp, replacement)
 	if err := os.CopyFS(dir, os.DirFS(downloaded.Dir)); err != nil {
 		return "", err
 	}
@@ -105,7 +110,43 @@ func (b builder) sources(ctx context.Context, p program, tmp string) (string, er
 	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
 		return "", err
 	}
-	return dir, os.WriteFile(file, nil, 0o600)
+	if err := os.WriteFile(file, nil, 0o600); err != nil || p.folder == "" {
+		return dir, err
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(module, name))
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(tmp, name), content, 0o600); err != nil {
+			return "", err
+		}
+	}
+	return tmp, b.goCommand(ctx, tmp, func(string) {}, "mod", "edit", "-replace", p.release+"=./"+replacement)
+}
+
+// replacement is the name of the folder with the copy of a module.
+const replacement = "sources"
+
+// copyFolder replaces the folder p.copies in bin by the folder p.folder of the sources and their
+// licence.
+func (b builder) copyFolder(p program, sources, tmp string) error {
+	made := filepath.Join(tmp, "folder")
+	if err := os.CopyFS(made, os.DirFS(filepath.Join(sources, p.folder))); err != nil {
+		return err
+	}
+	licence, err := os.ReadFile(filepath.Join(sources, "LICENSE"))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(made, "LICENSE"), licence, 0o600); err != nil {
+		return err
+	}
+	to := filepath.Join(b.bin, p.copies)
+	if err := os.RemoveAll(to); err != nil {
+		return err
+	}
+	return os.Rename(made, to)
 }
 
 // stale returns the number of packages that have to be compiled for the program. It leaves out

@@ -246,9 +246,31 @@ func TestRunCopied(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(root, "module", "cmd")); err == nil {
 		t.Error("the module's own folder was changed")
 	}
-	flags, err := programs[len(programs)-1].ldflags(root)
+	chosen, err := selected([]string{"flux"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags, err := chosen[0].ldflags(root)
 	if err != nil || !strings.HasSuffix(flags, " -X main.VERSION=2.9.5") {
 		t.Errorf("the version comes from %q, %v", flags, err)
+	}
+}
+
+// TestRunReplaced builds a program in the module that pins it, from a copy of its own module
+// with the missing file, and copies a folder of that module.
+func TestRunReplaced(t *testing.T) {
+	root := sources(t, `cat go.mod sources/web/dist/index.html > "$out"`)
+	var errOut bytes.Buffer
+	if code := run(t.Context(), []string{"-C", root, "flux-operator"}, os.Stdout, &errOut); code != 0 {
+		t.Fatalf("run(): want 0, got %d: %s", code, &errOut)
+	}
+	built, err := os.ReadFile(filepath.Join(root, "bin", "flux-operator"))
+	if err != nil || !strings.Contains(string(built), "flux-operator v0.58.0") {
+		t.Errorf("it was built with %q, not with the go.mod that pins it", built)
+	}
+	copied := contents(t, filepath.Join(root, "bin", "flux-operator-config"))
+	if diff := cmp.Diff(map[string]string{"LICENSE": "AGPL", "crd.yaml": "crd"}, copied); diff != "" {
+		t.Errorf("the copied folder (-want +got):\n%s", diff)
 	}
 }
 
@@ -297,8 +319,13 @@ func sources(t *testing.T, script string) string {
 		// Of a program that is built in a copy.
 		"hack/fluxmanifests/go.mod": "module m\n\nrequire github.com/fluxcd/flux2/v2 v2.9.5\n",
 		"module/main.go":            "package main\n",
-		"bin/tenure-cluster":        "old\n",
-		"never":                     "",
+		// Of a program that is built in the module that pins it.
+		"cluster/fluxoperator/go.mod": "module m\n\nrequire github.com/controlplaneio-fluxcd/flux-operator v0.58.0\n",
+		"cluster/fluxoperator/go.sum": "",
+		"module/LICENSE":              "AGPL",
+		"module/config/crd.yaml":      "crd",
+		"bin/tenure-cluster":          "old\n",
+		"never":                       "",
 		"path/go": `#!/bin/sh
 root='` + root + `'
 [ "$1" != mod ] || { printf '{\n"Dir": "%s/module"\n}\n' "$root"; exit; }

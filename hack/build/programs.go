@@ -17,6 +17,12 @@ type program struct {
 	links   []string // further names under which the program is called
 	release string   // module whose version the program reports, or ""
 
+	// folder is a folder of release's module that the build copies into bin, with the module's
+	// licence, as copies. Such a program is built in a folder with the go.mod of module, in which
+	// a copy of release's module with the file embeds replaces that module: unlike other programs
+	// with embeds it needs the requirements and replacements of module.
+	folder, copies string
+
 	// embeds is a file that the sources embed and the published module of release lacks. Such a
 	// program is built in a copy of the module, at the version that module requires and with the
 	// copy's own go.mod, with an empty file in place of the missing one.
@@ -38,6 +44,12 @@ var programs = []program{
 	{name: "helm", module: "cluster/flux", pkg: "helm.sh/helm/v4/cmd/helm"},
 	// Its manifests are generated before a release. Only `flux install` applies them.
 	{name: "flux", module: "hack/fluxmanifests", pkg: "./cmd/flux", release: "github.com/fluxcd/flux2/v2", embeds: "cmd/flux/manifests/none.yaml"},
+	// Fleets with a FluxInstance need it. It is under the AGPL: it is built where it runs, from
+	// its authors' module, and is no part of an image or a release.
+	{
+		name: "flux-operator", module: "cluster/fluxoperator", pkg: "github.com/controlplaneio-fluxcd/flux-operator/cmd/operator",
+		release: "github.com/controlplaneio-fluxcd/flux-operator", embeds: "web/dist/index.html", folder: "config", copies: "flux-operator-config",
+	},
 }
 
 // flux returns one of Flux's controllers. They have no variable for a version:
@@ -87,6 +99,9 @@ func (p program) ldflags(root string) (string, error) {
 	version, err := requirement(string(content), p.release)
 	if err != nil {
 		return "", fmt.Errorf("cannot read the version of %s from %s: %w", p.release, file, err)
+	}
+	if p.folder != "" {
+		return flags + " -X main.VERSION=" + version, nil
 	}
 	if p.embeds != "" {
 		return flags + " -X main.VERSION=" + strings.TrimPrefix(version, "v"), nil

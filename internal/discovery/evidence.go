@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -156,11 +157,17 @@ func (d *discovery) findTrusted() {
 			if d.trusted[name] {
 				continue
 			}
-			if d.ofPlatform(k) || d.trusted[appliedBy(&k)] && d.limitless(k) && d.fromRoot(k) {
+			if d.ofPlatform(k) || d.appliedByPlatform(&k) && d.limitless(k) && d.fromRoot(k) {
 				d.trusted[name], added = true, true
 			}
 		}
 	}
+}
+
+// appliedByPlatform reports whether a trusted Kustomization applied an object, or flux-operator
+// for a ResourceSet in the platform's namespaces.
+func (d *discovery) appliedByPlatform(o metav1.Object) bool {
+	return d.trusted[appliedBy(o)] || d.platform[o.GetLabels()[flux.LabelResourceSetNamespace]]
 }
 
 // ofPlatform reports whether a Kustomization in the platform's namespaces does not act for
@@ -185,7 +192,7 @@ func (d *discovery) deliverer(u unstructured.Unstructured) (platform, tenant str
 	switch {
 	case remote != nil:
 		return "", what + " delivers into another cluster"
-	case !d.trusted[appliedBy(&u)]:
+	case !d.appliedByPlatform(&u):
 		return "", what + " was applied by nobody of the platform's"
 	case account.Name != "" && admin != "":
 		return fmt.Sprintf("%s applies as account %s, which has cluster-admin by %s", what, account, admin), ""
@@ -220,7 +227,7 @@ func (d *discovery) evidence(namespace string) (platform, tenant string) {
 			platform = cmp.Or(platform, what+" is the platform's own repository")
 		case d.shared(r):
 			platform = cmp.Or(platform, what+" serves other namespaces only")
-		case platform == "" || !d.trusted[appliedBy(&r)]:
+		case platform == "" || !d.appliedByPlatform(&r):
 			return "", what + " is not the platform's own repository"
 		}
 	}
@@ -240,7 +247,7 @@ func (d *discovery) shared(r unstructured.Unstructured) bool {
 		}
 		elsewhere = true
 	}
-	return elsewhere && d.trusted[appliedBy(&r)]
+	return elsewhere && d.appliedByPlatform(&r)
 }
 
 // choose assigns a namespace by the choice of the user.

@@ -62,6 +62,12 @@ func find(t *testing.T, choice Choice, objects ...client.Object) (*Found, error)
 	return Discover(t.Context(), fake.NewClientBuilder().WithScheme(s).WithObjects(own...).Build(), choice)
 }
 
+// fromSet labels an object as flux-operator does for a ResourceSet in a namespace.
+func fromSet(o client.Object, namespace string) client.Object {
+	o.SetLabels(map[string]string{flux.LabelResourceSetNamespace: namespace})
+	return o
+}
+
 // TestEvidence checks that Discover distinguishes unlabelled namespaces of the platform
 // from unlabelled namespaces of tenants.
 func TestEvidence(t *testing.T) {
@@ -135,6 +141,14 @@ func TestEvidence(t *testing.T) {
 		"a chart from another repository": {
 			reason:  "so does a chart in Git",
 			objects: []client.Object{by(release("x", "app", "", fromGit), apps)}, tenant: "HelmRelease x/app delivers from GitRepository/x/own, which is not the platform's own repository",
+		},
+		"applied by a ResourceSet of the platform": {
+			reason:  "flux-operator applied it for the platform, and its account limits it",
+			objects: []client.Object{fromSet(kustomizes("x", "app", "flux-system/teams", "deployer"), "flux-system")}, tenant: "Kustomization x/app applies as account x/deployer",
+		},
+		"applied by a ResourceSet of a tenant": {
+			reason:  "a ResourceSet in another namespace is not the platform's",
+			objects: []client.Object{fromSet(kustomizes("x", "app", "flux-system/flux-system", ""), "x")}, tenant: "Kustomization x/app was applied by nobody of the platform's",
 		},
 		"made by somebody": {
 			reason:  "what the platform's Flux did not apply, others made",

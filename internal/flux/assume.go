@@ -15,6 +15,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -41,7 +42,8 @@ var probe = Ref{Kustomization, metav1.NamespaceDefault, "tenure-assume-probe"}
 
 // assumableKinds are those with spec.suspend and a condition Ready for which
 // others wait.
-var assumableKinds = []Kind{OCIRepository, Bucket, GitRepository, HelmRepository, HelmChart, HelmRelease, Kustomization}
+// The two of flux-operator have the annotation [reconcileAnnotation] instead.
+var assumableKinds = []Kind{OCIRepository, Bucket, GitRepository, HelmRepository, HelmChart, HelmRelease, Kustomization, ResourceSet, ResourceSetInputProvider}
 
 // ParseAssumption reads what --assume names: NAMESPACE/NAME, which is the
 // Kustomization or HelmRelease of the name (or both), or KIND/NAMESPACE/NAME,
@@ -55,7 +57,7 @@ func ParseAssumption(s string) ([]Ref, error) {
 		return nil, fmt.Errorf("cannot assume %q: want NAMESPACE/NAME or KIND/NAMESPACE/NAME", s)
 	}
 	if !slices.Contains(assumableKinds, ref.Kind) {
-		return nil, fmt.Errorf("cannot assume %q: only sources, Kustomizations and HelmReleases can be assumed ready", s)
+		return nil, fmt.Errorf("cannot assume %q: only sources, Kustomizations, HelmReleases, ResourceSets and their input providers can be assumed ready", s)
 	}
 	return []Ref{ref}, nil
 }
@@ -147,7 +149,10 @@ func assumePolicyFor(refs []Ref) (*admissionv1.MutatingAdmissionPolicy, *admissi
 			}},
 			Mutations: []admissionv1.Mutation{{
 				PatchType: admissionv1.PatchTypeJSONPatch,
-				JSONPatch: &admissionv1.JSONPatch{Expression: `[JSONPatch{op: "add", path: "/spec/suspend", value: true}]`},
+				JSONPatch: &admissionv1.JSONPatch{Expression: `request.kind.group != "` + operatorVersion.Group + `" ? ` +
+					`[JSONPatch{op: "add", path: "/spec/suspend", value: true}] : ` +
+					`(has(object.metadata.annotations) ? [] : [JSONPatch{op: "add", path: "/metadata/annotations", value: {}}]) + ` +
+					`[JSONPatch{op: "add", path: "/metadata/annotations/" + jsonpatch.escapeKey("` + reconcileAnnotation + `"), value: "` + disabled + `"}]`},
 			}},
 			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
 		},
@@ -170,7 +175,7 @@ func assumePolicyFor(refs []Ref) (*admissionv1.MutatingAdmissionPolicy, *admissi
 // write the objects; other errors are tried again.
 func KeepAssumed(ctx context.Context, c client.WithWatch, refs []Ref) error {
 	for {
-		err := Watch(ctx, c, Selection{Kinds: DeployKinds()}, func(rows []Row) error {
+		err := Watch(ctx, c, Selection{Kinds: append(DeployKinds(), ResourceSet, ResourceSetInputProvider)}, func(rows []Row) error {
 			return assumeAll(ctx, c, rows, refs)
 		})
 		if ctx.Err() != nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
@@ -209,8 +214,7 @@ func release(ctx context.Context, c client.Client, rows []Row, refs []Ref) error
 		if !row.Suspended || row.Message != AssumedMessage || slices.Contains(refs, row.Ref()) {
 			continue
 		}
-		resume := map[string]any{"spec": map[string]any{"suspend": nil}}
-		if err := mergePatch(ctx, c.Patch, row.Ref(), resume); client.IgnoreNotFound(err) != nil {
+		if err := mergePatch(ctx, c.Patch, row.Ref(), suspension(row.Kind, nil, nil)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("cannot resume %s, which is no longer assumed: %w", row.Ref(), err)
 		}
 	}
@@ -222,7 +226,7 @@ func release(ctx context.Context, c client.Client, rows []Row, refs []Ref) error
 func assume(ctx context.Context, c client.Client, row Row, rows map[Ref]Row) error {
 	owner := client.FieldOwner(assumePolicy)
 	if !row.Suspended {
-		return mergePatch(ctx, c.Patch, row.Ref(), map[string]any{"spec": map[string]any{"suspend": true}}, owner)
+		return mergePatch(ctx, c.Patch, row.Ref(), suspension(row.Kind, true, disabled), owner)
 	}
 	revision := row.Revision
 	if row.Kind == Kustomization && len(row.Needs) > 0 {
@@ -243,8 +247,42 @@ func assume(ctx context.Context, c client.Client, row Row, rows map[Ref]Row) err
 	if row.Kind == Kustomization {
 		status["lastAppliedRevision"], status["lastAttemptedRevision"] = revision, revision
 	}
+	if row.Kind == ResourceSetInputProvider {
+		inputs, err := defaultInputs(ctx, c, row)
+		if err != nil {
+			return err
+		}
+		status["exportedInputs"] = inputs
+	}
 	patch := func(ctx context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
 		return c.Status().Patch(ctx, obj, patch, owner)
 	}
 	return mergePatch(ctx, patch, row.Ref(), map[string]any{"status": status})
+}
+
+// suspension returns the patch that suspends an object of Flux with a value of spec.suspend, or
+// an object of flux-operator with a value of its annotation; nil resumes it.
+func suspension(kind Kind, suspend, annotation any) map[string]any {
+	if kind.GroupVersionKind().GroupVersion() == operatorVersion {
+		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{reconcileAnnotation: annotation}}}
+	}
+	return map[string]any{"spec": map[string]any{"suspend": suspend}}
+}
+
+// defaultInputs returns the inputs of a provider that is assumed: its default values, with an
+// id as every input of a provider has one.
+func defaultInputs(ctx context.Context, c client.Client, row Row) ([]any, error) {
+	provider := &unstructured.Unstructured{}
+	provider.SetGroupVersionKind(row.Kind.GroupVersionKind())
+	if err := c.Get(ctx, client.ObjectKey{Namespace: row.Namespace, Name: row.Name}, provider); err != nil {
+		return nil, err
+	}
+	input, _, err := unstructured.NestedMap(provider.Object, "spec", "defaultValues")
+	if err != nil || len(input) == 0 {
+		return []any{}, nil //nolint:nilerr // without default values it has no input
+	}
+	if _, ok := input["id"]; !ok {
+		input["id"] = AssumedReason
+	}
+	return []any{input}, nil
 }

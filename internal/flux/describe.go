@@ -2,6 +2,7 @@ package flux
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -106,12 +109,57 @@ func describe(obj client.Object) (Row, bool) {
 		row.Kind, row.Suspended, static = Provider, o.Spec.Suspend, true
 	case *notificationv1b3.Alert:
 		row.Kind, row.Suspended, static = Alert, o.Spec.Suspend, true
+	case *unstructured.Unstructured:
+		if !describeOperatorObject(&row, o, &conditions, &observed) {
+			return Row{}, false
+		}
 	default:
 		return Row{}, false
 	}
 	row.observed = observed
 	row.setStatus(conditions, static)
 	return row, true
+}
+
+// An object of flux-operator with this annotation is suspended. It has no spec.suspend.
+const reconcileAnnotation, disabled = "fluxcd.controlplane.io/reconcile", "disabled"
+
+// describeOperatorObject reads an object of flux-operator. It returns false for objects of
+// other kinds.
+func describeOperatorObject(row *Row, o *unstructured.Unstructured, conditions *[]metav1.Condition, observed *int64) bool {
+	row.Kind = Kind(o.GetKind())
+	if o.GroupVersionKind().Group != operatorVersion.Group || !slices.Contains(OperatorKinds(), row.Kind) {
+		return false
+	}
+	row.Suspended = o.GetAnnotations()[reconcileAnnotation] == disabled
+	var typed struct {
+		Spec struct {
+			DependsOn []struct {
+				Kind      string `json:"kind"`
+				Name      string `json:"name"`
+				Namespace string `json:"namespace"`
+			} `json:"dependsOn"`
+		} `json:"spec"`
+		Status struct {
+			Conditions           []metav1.Condition `json:"conditions"`
+			ObservedGeneration   int64              `json:"observedGeneration"`
+			LastAppliedRevision  string             `json:"lastAppliedRevision"`
+			LastExportedRevision string             `json:"lastExportedRevision"`
+		} `json:"status"`
+	}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &typed) != nil {
+		return true // without conditions: it has not been reconciled
+	}
+	row.Revision = cmp.Or(typed.Status.LastAppliedRevision, typed.Status.LastExportedRevision)
+	*conditions, *observed = typed.Status.Conditions, typed.Status.ObservedGeneration
+	for _, dep := range typed.Spec.DependsOn {
+		ref := Ref{Kind(dep.Kind), dep.Namespace, dep.Name}
+		// It may be any object; those of other kinds are not among the rows.
+		if _, known := infoOf(ref.Kind); known {
+			row.Needs = append(row.Needs, ref)
+		}
+	}
+	return true
 }
 
 func describeKustomization(row *Row, o *kustomizev1.Kustomization) {

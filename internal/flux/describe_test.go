@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -43,6 +44,28 @@ func TestDescribe(t *testing.T) {
 			reason: "flux get says False and waiting where there is no condition",
 			obj:    &sourcev1.GitRepository{ObjectMeta: at("a", "b", 1), Status: sourcev1.GitRepositoryStatus{ObservedGeneration: -1}},
 			want:   Row{Namespace: "a", Kind: GitRepository, Name: "b", Ready: "False", Message: "waiting to be reconciled", State: Working},
+		},
+		"set": {
+			reason: "a ResourceSet has no Go type here; its dependencies may be any objects",
+			obj: &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "fluxcd.controlplane.io/v1", "kind": "ResourceSet", "metadata": map[string]any{"namespace": "a", "name": "b", "generation": int64(2)},
+				"spec": map[string]any{"dependsOn": []any{
+					map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "namespace": "a"},
+					map[string]any{"apiVersion": "fluxcd.controlplane.io/v1", "kind": "ResourceSet", "name": "y", "namespace": "c"},
+				}},
+				"status": map[string]any{"lastAppliedRevision": "sha256:1", "conditions": []any{map[string]any{
+					"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "message": "done", "observedGeneration": int64(2), "lastTransitionTime": "2026-01-01T00:00:00Z",
+				}}},
+			}},
+			want: Row{Namespace: "a", Kind: ResourceSet, Name: "b", Ready: "True", Message: "done", Revision: "sha256:1", State: Ready, Needs: []Ref{{ResourceSet, "c", "y"}}},
+		},
+		"disabled": {
+			reason: "flux-operator's objects are suspended by an annotation",
+			obj: &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "fluxcd.controlplane.io/v1", "kind": "FluxInstance",
+				"metadata": map[string]any{"namespace": "a", "name": "b", "annotations": map[string]any{"fluxcd.controlplane.io/reconcile": "disabled"}},
+			}},
+			want: Row{Namespace: "a", Kind: FluxInstance, Name: "b", Ready: "False", Message: "waiting to be reconciled", Suspended: true, State: Suspended},
 		},
 		"ready": {
 			reason: "the whole revision is kept; dependencies and source get the namespace they default to",
@@ -186,6 +209,13 @@ func TestDescribe(t *testing.T) {
 func TestEveryKindIsDescribed(t *testing.T) {
 	t.Parallel()
 	scheme := NewScheme()
+	for _, kind := range OperatorKinds() {
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(kind.GroupVersionKind())
+		if row, ok := describe(obj); !ok || row.Kind != kind || row.State != Working {
+			t.Errorf("describe(%s) = %+v, %v", kind, row, ok)
+		}
+	}
 	for _, kind := range AllKinds() {
 		obj, err := scheme.New(kind.GroupVersionKind())
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	notificationv1 "github.com/fluxcd/notification-controller/api/v1"
 	notificationv1b3 "github.com/fluxcd/notification-controller/api/v1beta3"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -36,14 +37,27 @@ const (
 	Alert                 Kind = "Alert"
 )
 
-// AllKinds returns every kind in the order of `flux get all`.
+// The kinds that flux-operator reconciles. It is not a part of Flux, and few clusters
+// have it, so [AllKinds] does not include them.
+const (
+	FluxInstance             Kind = "FluxInstance"
+	ResourceSet              Kind = "ResourceSet"
+	ResourceSetInputProvider Kind = "ResourceSetInputProvider"
+)
+
+// AllKinds returns every kind of Flux in the order of `flux get all`.
 func AllKinds() []Kind {
-	all := make([]Kind, len(kinds))
-	for i, info := range kinds {
-		all[i] = info.kind
+	var all []Kind
+	for _, info := range kinds {
+		if info.version != operatorVersion {
+			all = append(all, info.kind)
+		}
 	}
 	return all
 }
+
+// OperatorKinds returns the kinds of flux-operator.
+func OperatorKinds() []Kind { return []Kind{FluxInstance, ResourceSet, ResourceSetInputProvider} }
 
 // SourceKinds returns the kinds of `flux get sources all`, in its order.
 func SourceKinds() []Kind {
@@ -63,7 +77,20 @@ type kindInfo struct {
 	newList func() client.ObjectList
 }
 
-// kinds is in the order of `flux get all`.
+// operatorVersion is the version of flux-operator's kinds. Its Go types are under the AGPL,
+// which this program is not, so they are read without them.
+var operatorVersion = schema.GroupVersion{Group: "fluxcd.controlplane.io", Version: "v1"}
+
+// newOperatorList returns a function that makes an empty list of a kind of flux-operator.
+func newOperatorList(kind Kind) func() client.ObjectList {
+	return func() client.ObjectList {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(operatorVersion.WithKind(string(kind) + "List"))
+		return list
+	}
+}
+
+// kinds is in the order of `flux get all`, followed by the kinds of flux-operator.
 var kinds = []kindInfo{
 	{OCIRepository, sourcev1.GroupVersion, "ocirepositories", func() client.ObjectList { return &sourcev1.OCIRepositoryList{} }},
 	{Bucket, sourcev1.GroupVersion, "buckets", func() client.ObjectList { return &sourcev1.BucketList{} }},
@@ -79,6 +106,9 @@ var kinds = []kindInfo{
 	{Receiver, notificationv1.GroupVersion, "receivers", func() client.ObjectList { return &notificationv1.ReceiverList{} }},
 	{Provider, notificationv1b3.GroupVersion, "providers", func() client.ObjectList { return &notificationv1b3.ProviderList{} }},
 	{Alert, notificationv1b3.GroupVersion, "alerts", func() client.ObjectList { return &notificationv1b3.AlertList{} }},
+	{FluxInstance, operatorVersion, "fluxinstances", newOperatorList(FluxInstance)},
+	{ResourceSet, operatorVersion, "resourcesets", newOperatorList(ResourceSet)},
+	{ResourceSetInputProvider, operatorVersion, "resourcesetinputproviders", newOperatorList(ResourceSetInputProvider)},
 }
 
 func infoOf(kind Kind) (kindInfo, bool) {

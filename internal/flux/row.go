@@ -29,7 +29,7 @@ func ParseRef(s string) (Ref, error) {
 	if kind, ok := short[strings.ToLower(parts[0])]; ok {
 		return Ref{kind, parts[1], parts[2]}, nil
 	}
-	for _, kind := range AllKinds() {
+	for _, kind := range append(AllKinds(), OperatorKinds()...) {
 		if strings.EqualFold(string(kind), parts[0]) {
 			return Ref{kind, parts[1], parts[2]}, nil
 		}

@@ -48,11 +48,16 @@ func (c *Cluster) loadFleet() error {
 		options.Branch = "main"
 	}
 	if c.Fleet, err = layout.Load(dir, c.opts.Path, options); err != nil {
-		if operator := layout.CheckOperator(dir, c.opts.Path); operator != nil {
-			return operator // it explains the missing parts
-		}
 		return err
 	}
+	if c.hasInstance() {
+		return c.mapOperatorFleet(dir)
+	}
+	return c.mapFleet(dir)
+}
+
+// mapFleet maps the address of the fleet's root GitRepository to its folder.
+func (c *Cluster) mapFleet(dir string) error {
 	address, err := githost.Address(c.Fleet.Sync.URL)
 	if err != nil {
 		return fmt.Errorf("cannot map the fleet's own address: %w", err)
@@ -93,6 +98,14 @@ func (c *Cluster) readFleet(ctx context.Context) error {
 		c.platforms = map[string]bool{"flux-system": true}
 		return nil
 	}
+	if c.hasOperator() {
+		if err := c.readOperator(); err != nil {
+			return err
+		}
+	}
+	if c.hasInstance() {
+		return c.readInstance()
+	}
 	checkout := filepath.Join(c.Dir, "fleet")
 	defer os.RemoveAll(checkout)
 	if err := c.Git.Export(ctx, c.Fleet.Sync.URL, c.Fleet.Sync.Branch, checkout); err != nil {
@@ -116,7 +129,7 @@ func (c *Cluster) readFleet(ctx context.Context) error {
 	if err := checkServed(c.objects.kinds, c.objects.root, folder, c.Fleet.System); err != nil {
 		return err
 	}
-	c.setPlatform(objects)
+	c.setPlatform(append(objects, c.objects.system...))
 	secret, err := c.rootSecret(objects)
 	c.objects.manual = append(c.objects.manual, secret...)
 	return err
@@ -135,6 +148,11 @@ func (c *Cluster) installKinds(ctx context.Context, config *rest.Config) error {
 func (c *Cluster) installFlux(ctx context.Context) error {
 	if err := flux.ApplyManifests(ctx, c.REST, c.objects.system); err != nil {
 		return fmt.Errorf("cannot install Flux: %w", err)
+	}
+	if c.hasInstance() {
+		if err := c.awaitOperator(ctx); err != nil {
+			return err
+		}
 	}
 	if err := flux.ApplyManifests(ctx, c.REST, c.objects.manual); err != nil {
 		return fmt.Errorf("cannot apply what --apply names: %w", err)

@@ -187,7 +187,7 @@ func (c *Cluster) complete() error {
 	if err := c.loadFleet(); err != nil {
 		return err
 	}
-	return checkPrograms(c.opts.BinDir)
+	return checkPrograms(c.opts.BinDir, c.hasOperator())
 }
 
 func (c *Cluster) acquire(ctx context.Context) error {
@@ -274,7 +274,7 @@ func (c *Cluster) startNode(ctx context.Context) error {
 		ClientCAs: c.plane.Keys.CA.CertPEM, ClientName: controlplane.KubeletClientName,
 		Dir:       filepath.Join(c.opts.Data, "pods"),
 		Short:     filepath.Join(c.Dir, "t"),
-		Programs:  append(node.FluxPrograms(c.opts.BinDir), node.TenureServer(c.opts.BinDir)...),
+		Programs:  c.programs(),
 		Platform:  c.platform,
 		Processes: c.group,
 		Env:       c.Network.Env(),

@@ -15,6 +15,11 @@ var fluxPrograms = []string{
 	"notification-controller", "image-reflector-controller", "image-automation-controller",
 }
 
+// fluxOperator is the program that fleets with a FluxInstance need, and fluxOperatorConfig the
+// folder beside it with its manifests. Both are built on demand: flux-operator is under the
+// AGPL, so they are no part of a release.
+const fluxOperator, fluxOperatorConfig = "flux-operator", "flux-operator-config"
+
 // ErrMissingProgram reports that a program of the cluster is missing.
 var ErrMissingProgram = errors.New("a program is missing")
 
@@ -33,7 +38,7 @@ func BinDir() (string, error) {
 
 // checkPrograms checks, before anything is started, that all programs of the cluster
 // exist.
-func checkPrograms(binDir string) error {
+func checkPrograms(binDir string, operator bool) error {
 	var missing []string
 	for _, name := range append([]string{"tenure", "tenure-cluster", "tenure-server"}, fluxPrograms...) {
 		if info, err := os.Stat(filepath.Join(binDir, name)); err != nil || info.Mode()&0o111 == 0 {
@@ -42,6 +47,13 @@ func checkPrograms(binDir string) error {
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("%w: %s not in %s; build it with `make build` in Tenure's repository", ErrMissingProgram, strings.Join(missing, ", "), binDir)
+	}
+	if operator {
+		for _, name := range []string{fluxOperator, fluxOperatorConfig} {
+			if _, err := os.Stat(filepath.Join(binDir, name)); err != nil {
+				return fmt.Errorf("%w: the fleet has a FluxInstance or ResourceSets, and %s is not in %s; build it with `make flux-operator` in Tenure's repository, once (flux-operator is under the AGPL and no part of Tenure)", ErrMissingProgram, name, binDir)
+			}
+		}
 	}
 	if _, err := exec.LookPath("git"); err != nil {
 		return fmt.Errorf("%w: git is not in PATH; the mapped folders are served with it, so install git first", ErrMissingProgram)

@@ -109,6 +109,7 @@ func Excluded() map[string]Exclusion {
 		"N4-api":                       plain,
 		"N5-api":                       plain,
 		"N6-api":                       absent,
+		"I26-api":                      absent,
 		"S13-api":                      plain,
 		"W4-api":                       plain,
 		"W5-api":                       plain,

@@ -177,9 +177,13 @@ func Watch(ctx context.Context, cluster *localcluster.Cluster, fail context.Canc
 	if err != nil {
 		return nil, err
 	}
+	kinds := flux.AllKinds()
+	if cluster.Fleet.UsesOperator() {
+		kinds = append(kinds, flux.OperatorKinds()...)
+	}
 	rows := make(chan []flux.Row, 1)
 	go func() {
-		err := flux.Watch(ctx, kube, flux.Selection{Kinds: flux.AllKinds()}, func(seen []flux.Row) error {
+		err := flux.Watch(ctx, kube, flux.Selection{Kinds: kinds}, func(seen []flux.Row) error {
 			select {
 			case <-rows:
 			default:

@@ -97,7 +97,7 @@ func deliveries(ctx context.Context, cluster *localcluster.Cluster) ([]delivery,
 		if namespace == "" {
 			namespace = u.GetNamespace()
 		}
-		if source["name"] == sync.Source && namespace == sync.Namespace && source["kind"] == string(flux.GitRepository) {
+		if source["name"] == sync.Source && namespace == sync.Namespace && source["kind"] == sync.Kind {
 			all = append(all, newDelivery(&u))
 		}
 	}

@@ -66,11 +66,19 @@ type Fleet struct {
 	Overlay map[string][]byte
 	// Sync describes the root objects.
 	Sync Sync
+	// Instance is the FluxInstance from which flux-operator installs Flux and creates the
+	// root objects; nil in a fleet that holds Flux's manifests.
+	Instance *unstructured.Unstructured
+	// InstanceFile is the path of its file in the repository, slash separated.
+	InstanceFile string
 }
 
 // Sync is the root source and the root Kustomization, as written in the fleet.
 type Sync struct {
-	// URL and Branch are the repository of the root source.
+	// Kind is the kind of the root source: GitRepository, or the kind in a FluxInstance.
+	Kind string
+	// URL and Branch are the repository of the root source. Branch is the tag of an
+	// OCIRepository.
 	URL, Branch string
 	// Namespace, Source and Kustomization name the root objects.
 	Namespace, Source, Kustomization string
@@ -88,6 +96,9 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 	f := &Fleet{Dir: abs, Path: path.Clean(filepath.ToSlash(clusterPath)), Overlay: map[string][]byte{}}
 	if err := f.checkFolders(clusterPath); err != nil {
 		return nil, err
+	}
+	if found, err := f.findOperator(); found || err != nil {
+		return f, err
 	}
 	if f.System, err = f.findSystem(); err != nil {
 		return nil, err
@@ -108,7 +119,7 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 	}
 	sync, found := findSync(objects, f.Path)
 	if !found {
-		sync = Sync{URL: opts.URL, Branch: opts.Branch, Namespace: systemName, Source: systemName, Kustomization: systemName}
+		sync = Sync{Kind: gitRepository, URL: opts.URL, Branch: opts.Branch, Namespace: systemName, Source: systemName, Kustomization: systemName}
 		if sync.URL == "" {
 			return nil, fmt.Errorf("the fleet in %s does not say where it comes from: %s has no GitRepository and no Kustomization; name its address with --map URL#BRANCH=%s",
 				dir, path.Join(f.declared, syncFile), dir)
@@ -271,9 +282,13 @@ func isFluxDeployment(u unstructured.Unstructured) bool {
 
 // uses reports whether any manifest of the fleet has an object of the group.
 func (f *Fleet) uses(group string) bool {
-	uses := false
 	// Rules and labels may name the group without using its kinds.
-	object := regexp.MustCompile(`apiVersion["']?\s*:\s*["']?` + regexp.QuoteMeta(group) + "/")
+	return f.contains(regexp.MustCompile(`apiVersion["']?\s*:\s*["']?` + regexp.QuoteMeta(group) + "/"))
+}
+
+// contains reports whether any manifest of the fleet matches.
+func (f *Fleet) contains(object *regexp.Regexp) bool {
+	uses := false
 	_ = filepath.WalkDir(f.Dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return nil //nolint:nilerr // an unreadable corner is reported by whoever serves the folder

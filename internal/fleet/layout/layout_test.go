@@ -54,11 +54,12 @@ func TestLoad(t *testing.T) {
 	t.Parallel()
 	const system = "clusters/staging/flux-system/"
 	written := Sync{
-		URL: "ssh://git@git.example.com/acme/fleet", Branch: "main", Namespace: "flux-system",
+		Kind: gitRepository, URL: "ssh://git@git.example.com/acme/fleet", Branch: "main", Namespace: "flux-system",
 		Source: "flux-system", Kustomization: "flux-system", SecretRef: "flux-system",
 	}
 	generated := Sync{
-		URL: "https://git.example.com/x", Branch: "trunk", Namespace: "flux-system",
+		Kind: gitRepository,
+		URL:  "https://git.example.com/x", Branch: "trunk", Namespace: "flux-system",
 		Source: "flux-system", Kustomization: "flux-system",
 	}
 	for name, tc := range map[string]struct {

@@ -2,34 +2,89 @@ package layout
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ErrOperator is returned for a cluster in which flux-operator installs Flux.
-var ErrOperator = errors.New("flux-operator installs Flux in this cluster, and the local cluster does not run flux-operator")
+// ErrOperator is returned for a cluster whose FluxInstance cannot be used.
+var ErrOperator = errors.New("flux-operator installs Flux in this cluster")
 
-// CheckOperator returns [ErrOperator] if the cluster's folder has a FluxInstance: then the
-// fleet does not hold Flux's manifests, and the flags of its controllers. The error names
-// the file. Files that cannot be read count as files without a FluxInstance.
-func CheckOperator(dir, clusterPath string) error {
-	folder := path.Clean(filepath.ToSlash(clusterPath))
-	file := fluxInstance(os.DirFS(dir), folder)
-	if file == "" {
-		return nil
+// operatorGroup is the API group of flux-operator's kinds.
+const operatorGroup = "fluxcd.controlplane.io"
+
+// instanceName is the only name of a FluxInstance that flux-operator reconciles.
+const instanceName = "flux"
+
+// findOperator looks for a FluxInstance in the cluster's folder. If there is one, the fleet
+// does not hold Flux's manifests: flux-operator installs Flux and creates the root objects.
+// findOperator then sets the fleet's fields, or returns an error that wraps [ErrOperator].
+func (f *Fleet) findOperator() (bool, error) {
+	file, instance := fluxInstance(os.DirFS(f.Dir), f.Path)
+	if instance == nil {
+		return false, nil
 	}
-	return fmt.Errorf("%w: %s has a FluxInstance; use a copy of the fleet without this file, and with %s and %s in %s: Flux's manifests, with the patches of the FluxInstance, and its sync",
-		ErrOperator, file, componentsFile, syncFile, path.Join(folder, systemName))
+	f.System = path.Dir(file)
+	f.declared = f.System
+	f.Instance, f.InstanceFile = instance, file
+	if instance.GetNamespace() == "" {
+		instance.SetNamespace(systemName)
+	}
+	var err error
+	f.Sync, err = syncOf(instance, f.Path)
+	if err != nil {
+		return true, fmt.Errorf("%w, but %s cannot be used: %w", ErrOperator, file, err)
+	}
+	return true, nil
 }
 
-// fluxInstance returns the first file of a folder that has a FluxInstance, or "".
-func fluxInstance(fleet fs.FS, folder string) string {
-	found := ""
+// syncOf returns the root objects that flux-operator creates for a FluxInstance.
+func syncOf(instance *unstructured.Unstructured, clusterPath string) (Sync, error) {
+	if name := instance.GetName(); name != instanceName {
+		return Sync{}, fmt.Errorf("the FluxInstance is named %s, and flux-operator reconciles only the name %s", name, instanceName)
+	}
+	fields, _, err := unstructured.NestedStringMap(instance.Object, "spec", "sync")
+	switch {
+	case err != nil:
+		return Sync{}, fmt.Errorf("spec.sync has fields that are not text: %w", err)
+	case len(fields) == 0:
+		return Sync{}, errors.New("it has no spec.sync, so nothing says where the fleet comes from: add it, with the kind GitRepository or OCIRepository")
+	case fields["kind"] != gitRepository && fields["kind"] != "OCIRepository":
+		return Sync{}, fmt.Errorf("the local cluster cannot serve a source of kind %q: in a copy of the fleet, set spec.sync to a GitRepository", fields["kind"])
+	}
+	if at := path.Clean(strings.TrimPrefix(fields["path"], "/")); at != clusterPath {
+		return Sync{}, fmt.Errorf("its spec.sync.path is %s, and the cluster's folder is %s: give --path %s, or change the path", at, clusterPath, at)
+	}
+	name := cmp.Or(fields["name"], instance.GetNamespace())
+	branch := strings.TrimPrefix(fields["ref"], "refs/heads/")
+	if strings.HasPrefix(branch, "refs/") {
+		return Sync{}, fmt.Errorf("its spec.sync.ref is %s, and the local cluster serves branches: set refs/heads/BRANCH in a copy of the fleet", branch)
+	}
+	return Sync{
+		Kind: fields["kind"], URL: fields["url"], Branch: branch,
+		Namespace: instance.GetNamespace(), Source: name, Kustomization: name,
+		SecretRef: fields["pullSecret"],
+	}, nil
+}
+
+// resourceSet matches a ResourceSet or a ResourceSetInputProvider in a manifest.
+var resourceSet = regexp.MustCompile(`(?m)^\s*-?\s*["']?kind["']?\s*:\s*["']?ResourceSet`)
+
+// UsesOperator reports whether the cluster needs flux-operator: it has a FluxInstance, or a
+// manifest of the fleet has a ResourceSet.
+func (f *Fleet) UsesOperator() bool { return f.Instance != nil || f.contains(resourceSet) }
+
+// fluxInstance returns the first file of a folder that has a FluxInstance, and the object,
+// or nil. Files that cannot be read count as files without one.
+func fluxInstance(fleet fs.FS, folder string) (file string, instance *unstructured.Unstructured) {
 	_ = fs.WalkDir(fleet, folder, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return nil //nolint:nilerr // a folder that cannot be read has no FluxInstance
@@ -42,13 +97,14 @@ func fluxInstance(fleet fs.FS, folder string) string {
 			return nil //nolint:nilerr // as above
 		}
 		objects, _ := parse(content)
-		for _, o := range objects {
-			if o.GetKind() == "FluxInstance" && strings.HasPrefix(o.GetAPIVersion(), "fluxcd.controlplane.io/") {
-				found = name
-				return fs.SkipAll
-			}
+		i := slices.IndexFunc(objects, func(o unstructured.Unstructured) bool {
+			return o.GetKind() == "FluxInstance" && strings.HasPrefix(o.GetAPIVersion(), operatorGroup+"/")
+		})
+		if i < 0 {
+			return nil
 		}
-		return nil
+		file, instance = name, &objects[i]
+		return fs.SkipAll
 	})
-	return found
+	return file, instance
 }

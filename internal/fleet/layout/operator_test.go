@@ -6,31 +6,87 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
-func TestCheckOperator(t *testing.T) {
+func TestFluxInstance(t *testing.T) {
 	t.Parallel()
-	const instance = "apiVersion: v1\nkind: Namespace\nmetadata: {name: flux-system}\n---\napiVersion: fluxcd.controlplane.io/v1\nkind: FluxInstance\nmetadata: {name: flux}\n"
+	const instance = `apiVersion: v1
+kind: Namespace
+metadata: {name: flux-system}
+---
+apiVersion: fluxcd.controlplane.io/v1
+kind: FluxInstance
+metadata: {name: flux}
+spec:
+  sync: {kind: GitRepository, url: "https://git.example.com/fleet", ref: refs/heads/main, path: ./clusters/prod, pullSecret: key}
+`
+	const file = "clusters/prod/flux-system/flux.yml"
+	git := Sync{Kind: "GitRepository", URL: "https://git.example.com/fleet", Branch: "main", Namespace: "flux-system", Source: "flux-system", Kustomization: "flux-system", SecretRef: "key"}
+	oci := git
+	oci.Kind, oci.URL, oci.Branch, oci.Source, oci.Kustomization = "OCIRepository", "oci://images.example.com/fleet", "latest", "fleet", "fleet"
 	for name, tc := range map[string]struct {
-		reason, file, content, want string
+		reason, file, content string
+		want                  Sync
+		err                   string
 	}{
-		"Instance":  {"a FluxInstance behind another object", "clusters/prod/flux-system/flux.yml", instance, "clusters/prod/flux-system/flux.yml has a FluxInstance"},
-		"Elsewhere": {"the folder of another cluster", "clusters/staging/flux.yaml", instance, ""},
-		"Patch":     {"the name in another object", "clusters/prod/kustomization.yaml", "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\npatches: [{target: {kind: FluxInstance}, path: p.yaml}]\n", ""},
-		"Group":     {"a kind of another group", "clusters/prod/flux.yaml", strings.ReplaceAll(instance, "fluxcd.controlplane.io", "example.com"), ""},
-		"Broken":    {"a file that is no YAML", "clusters/prod/flux.yaml", "FluxInstance: [", ""},
+		"Git":       {"a FluxInstance behind another object", file, instance, git, ""},
+		"OCI":       {"a sync from an OCI artifact, with a name", file, strings.NewReplacer("GitRepository", "OCIRepository, name: fleet", "https://git.example.com", "oci://images.example.com", "refs/heads/main", "latest").Replace(instance), oci, ""},
+		"Bucket":    {"a source that the local cluster cannot serve", file, strings.ReplaceAll(instance, "GitRepository", "Bucket"), Sync{}, `cannot serve a source of kind "Bucket"`},
+		"Tag":       {"a reference that is no branch", file, strings.ReplaceAll(instance, "heads/main", "tags/v1"), Sync{}, "its spec.sync.ref is refs/tags/v1"},
+		"Path":      {"the folder of another cluster", file, strings.ReplaceAll(instance, "path: ./clusters/prod", "path: clusters/staging"), Sync{}, "give --path clusters/staging"},
+		"Name":      {"a name that flux-operator ignores", file, strings.ReplaceAll(instance, "{name: flux}", "{name: prod}"), Sync{}, "reconciles only the name flux"},
+		"NoSync":    {"nothing says where the fleet is", file, instance[:strings.Index(instance, "spec:")], Sync{}, "it has no spec.sync"},
+		"Elsewhere": {"a FluxInstance of another cluster", "clusters/staging/flux.yaml", instance, Sync{}, "no address"},
+		"Group":     {"a kind of another group", file, strings.ReplaceAll(instance, "fluxcd.controlplane.io", "example.com"), Sync{}, "no address"},
+		"Broken":    {"a file that is no YAML", file, "FluxInstance: [", Sync{}, "no address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			file := filepath.Join(dir, filepath.FromSlash(tc.file))
-			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(tc.content), 0o600)); err != nil {
+			at := filepath.Join(dir, filepath.FromSlash(tc.file))
+			if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.MkdirAll(filepath.Join(dir, "clusters/prod"), 0o755), os.WriteFile(at, []byte(tc.content), 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			err := CheckOperator(dir, "./clusters/prod/")
-			if tc.want == "" && err != nil || tc.want != "" && (!errors.Is(err, ErrOperator) || !strings.Contains(err.Error(), tc.want)) {
-				t.Errorf("%s: want %q, got %v", tc.reason, tc.want, err)
+			f, err := Load(dir, "./clusters/prod/", Options{})
+			switch {
+			case tc.err == "no address":
+				if err == nil || errors.Is(err, ErrOperator) {
+					t.Errorf("%s: want the error of a fleet without an address, got %v", tc.reason, err)
+				}
+			case tc.err != "":
+				if !errors.Is(err, ErrOperator) || !strings.Contains(err.Error(), tc.err) || !strings.Contains(err.Error(), tc.file) {
+					t.Errorf("%s: want an error with %q and the file, got %v", tc.reason, tc.err, err)
+				}
+			case err != nil:
+				t.Errorf("%s: %v", tc.reason, err)
+			default:
+				if diff := cmp.Diff(tc.want, f.Sync); diff != "" || f.Instance == nil || f.InstanceFile != tc.file || len(f.Overlay) != 0 {
+					t.Errorf("%s: file %q, overlay of %d files, sync (-want +got):\n%s", tc.reason, f.InstanceFile, len(f.Overlay), diff)
+				}
 			}
 		})
+	}
+}
+
+func TestUsesOperator(t *testing.T) {
+	t.Parallel()
+	for reason, tc := range map[string]struct {
+		content string
+		want    bool
+	}{
+		"a ResourceSet":              {"apiVersion: fluxcd.controlplane.io/v1\nkind: ResourceSet\n", true},
+		"a provider in a list":       {"items:\n  - kind: \"ResourceSetInputProvider\"\n", true},
+		"a rule that names the kind": {"rules: [{kinds: [ResourceSet]}]\n", false},
+		"a FluxInstance elsewhere":   {"apiVersion: fluxcd.controlplane.io/v1\nkind: FluxInstance\n", false},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "sets.yaml"), []byte(tc.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := (&Fleet{Dir: dir}).UsesOperator(); got != tc.want {
+			t.Errorf("%s: UsesOperator() = %v", reason, got)
+		}
 	}
 }

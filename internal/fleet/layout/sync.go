@@ -14,6 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// gitRepository is the usual kind of the root source.
+const gitRepository = "GitRepository"
+
 // findSync returns the root Kustomization and the GitRepository that it references. The root
 // is the Kustomization with the cluster's path, or else the first one.
 func findSync(objects []unstructured.Unstructured, clusterPath string) (Sync, bool) {
@@ -32,10 +35,10 @@ func findSync(objects []unstructured.Unstructured, clusterPath string) (Sync, bo
 	}
 	name, _, _ := unstructured.NestedString(root.Object, "spec", "sourceRef", "name")
 	for _, u := range objects {
-		if u.GetKind() != "GitRepository" || u.GetName() != name {
+		if u.GetKind() != gitRepository || u.GetName() != name {
 			continue
 		}
-		sync := Sync{Namespace: u.GetNamespace(), Source: name, Kustomization: root.GetName()}
+		sync := Sync{Kind: gitRepository, Namespace: u.GetNamespace(), Source: name, Kustomization: root.GetName()}
 		sync.URL, _, _ = unstructured.NestedString(u.Object, "spec", "url")
 		sync.Branch, _, _ = unstructured.NestedString(u.Object, "spec", "ref", "branch")
 		sync.SecretRef, _, _ = unstructured.NestedString(u.Object, "spec", "secretRef", "name")

@@ -83,6 +83,7 @@ func (p Program) rewrite(args []string, root string, reservePort func() (int, er
 			return nil, err
 		}
 	}
+	inv.args = append(inv.args, p.Args...)
 	return inv, nil
 }
 

@@ -66,6 +66,30 @@ func TestRewriteTenureServer(t *testing.T) {
 	}
 }
 
+// TestRewriteFluxOperator checks that the operator reads the given manifests, whatever its Pod
+// says, and serves no pages.
+func TestRewriteFluxOperator(t *testing.T) {
+	t.Parallel()
+	program, known := programFor([]Program{FluxOperator("/bin", "/bin/config/data")}, &corev1.Container{Image: "ghcr.io/controlplaneio-fluxcd/flux-operator:v0.58.0"})
+	if !known {
+		t.Fatal("the image is not known")
+	}
+	inv, err := program.rewrite([]string{"--storage-path=/etc", "--web-server-port=9080", "--default-service-account=flux-operator"}, "/state", countingPorts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"--default-service-account=flux-operator", "--health-addr=127.0.0.1:40001", "--metrics-addr=127.0.0.1:40002",
+		"--storage-path=/bin/config/data", "--web-server-port=0", "--enable-leader-election=false",
+	}
+	if diff := cmp.Diff(want, inv.args); diff != "" {
+		t.Errorf("rewrite(): -want, +got:\n%s", diff)
+	}
+	if _, err := program.rewrite([]string{"--web-config=/etc/passwd"}, "/state", countingPorts()); err == nil {
+		t.Error("rewrite(): a file of the host is accepted")
+	}
+}
+
 // countingPorts returns a function that returns 40001, 40002, and so on.
 func countingPorts() func() (int, error) {
 	next := 40000

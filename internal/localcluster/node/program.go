@@ -68,6 +68,8 @@ type Program struct {
 	// Flags are all flags that a Pod may pass. A Pod with any other flag does not
 	// start.
 	Flags []Flag
+	// Args are added to the Pod's arguments.
+	Args []string
 	// DropGates are feature gates that need a container.
 	DropGates []string
 	// Git means that the program runs git from its image. Its PATH contains git

@@ -110,10 +110,7 @@ func (e *Scenario) fluxObjects(ctx context.Context) ([]unstructured.Unstructured
 func platformMade(objects []unstructured.Unstructured, namespaces []string) (made []unstructured.Unstructured, unknown []string) {
 	for _, u := range objects {
 		labels := u.GetLabels()
-		from := labels["kustomize.toolkit.fluxcd.io/namespace"]
-		if from == "" {
-			from = labels["helm.toolkit.fluxcd.io/namespace"]
-		}
+		from := flux.AppliedFrom(labels)
 		switch {
 		case labels[tenancy.LabelManaged] == tenancy.ManagedValue:
 			made = append(made, u)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -106,16 +107,10 @@ func (e *Scenario) guardrails(ctx context.Context) ([]unstructured.Unstructured,
 	return found, nil
 }
 
-// appliedFor are the labels in which Flux's controllers say from which namespace
-// an object was applied.
-var appliedFor = []string{"kustomize.toolkit.fluxcd.io/namespace", "helm.toolkit.fluxcd.io/namespace"}
-
 // platforms says whether an object with these labels is the platform's.
 func (e *Scenario) platforms(labels map[string]string) bool {
-	for _, label := range appliedFor {
-		if namespace := labels[label]; namespace != "" {
-			return !slices.Contains(e.Tenant.Namespaces, namespace)
-		}
+	if namespace := flux.AppliedFrom(labels); namespace != "" {
+		return !slices.Contains(e.Tenant.Namespaces, namespace)
 	}
 	_, labelled := tenancy.TenantOf(labels)
 	return labelled

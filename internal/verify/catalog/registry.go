@@ -61,6 +61,7 @@ func registry() []func(register func(...Attack)) {
 		addPlatformAccount,
 		addOwnerAccount,
 		addManagerToken,
+		addResourceSets,
 
 		// Sources.
 		addCrossNamespaceImage,

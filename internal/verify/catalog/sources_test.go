@@ -18,6 +18,7 @@ import (
 	"filippo.io/age/armor"
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/flux"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -218,9 +219,10 @@ func TestPlatforms(t *testing.T) {
 	}{
 		"nobody's": {"what nobody says anything about may be the tenant's", nil, false},
 		"tenant":   {"the tenant's label is the platform's to give", map[string]string{discovery.Label: "dev-team"}, true},
-		"platform": {"what was applied for another namespace is not the tenant's", map[string]string{appliedFor[0]: "flux-system"}, true},
-		"release":  {"so by Helm", map[string]string{appliedFor[1]: "flux-system"}, true},
-		"own":      {"what the tenant delivers is its own, whatever it calls it", map[string]string{appliedFor[0]: "apps-preview", discovery.Label: "dev-team"}, false},
+		"platform": {"what was applied for another namespace is not the tenant's", map[string]string{"kustomize.toolkit.fluxcd.io/namespace": "flux-system"}, true},
+		"set":      {"so by flux-operator", map[string]string{flux.LabelResourceSetNamespace: "flux-system"}, true},
+		"release":  {"so by Helm", map[string]string{"helm.toolkit.fluxcd.io/namespace": "flux-system"}, true},
+		"own":      {"what the tenant delivers is its own, whatever it calls it", map[string]string{"kustomize.toolkit.fluxcd.io/namespace": "apps-preview", discovery.Label: "dev-team"}, false},
 	} {
 		if got := e.platforms(tc.labels); got != tc.want {
 			t.Errorf("%s: %s: got %t", name, tc.reason, got)
