@@ -167,6 +167,7 @@ func Rules() []Rule {
 		protected(),
 		references(),
 		replicators(),
+		resourceSets(),
 		services(),
 		shards(),
 		signatureKeys(),

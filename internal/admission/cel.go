@@ -16,6 +16,7 @@ var (
 	helmReleases     = []string{"helmreleases"}
 	sourceKinds      = []string{"gitrepositories", "helmrepositories", "helmcharts", "ocirepositories", "buckets"}
 	notificationKind = []string{"alerts", "providers", "receivers"}
+	operatorKinds    = []string{"resourcesets", "resourcesetinputproviders", "fluxinstances", "fluxreports"}
 	imageKinds       = []string{"imagerepositories", "imagepolicies", "imageupdateautomations"}
 )
 
@@ -27,6 +28,9 @@ const (
 	groupNotification = "notification.toolkit.fluxcd.io"
 	groupImage        = "image.toolkit.fluxcd.io"
 	groupFlagger      = "flagger.app"
+	groupOperator     = "fluxcd.controlplane.io"
+	// groupResourceSet begins the labels of the objects that a ResourceSet made.
+	groupResourceSet = "resourceset." + groupOperator
 )
 
 // The operations that change what an object asks for.

@@ -13,7 +13,7 @@ import (
 
 // AppliedBy are the labels that hold the namespace of the Kustomization or HelmRelease
 // that applied an object.
-var AppliedBy = []string{groupKustomize + "/namespace", groupHelm + "/namespace"}
+var AppliedBy = []string{groupKustomize + "/namespace", groupHelm + "/namespace", groupResourceSet + "/namespace"}
 
 // PodSecurityLabel is the label of a namespace with its Pod Security level. With the suffix
 // -version it is the label with the level's version.

@@ -63,13 +63,13 @@ func managed() Rule {
 			object, group)
 	}
 	made := func(object string) string {
-		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata) && has(%[1]s.metadata.labels) && (%[2]s || %[3]s || '%[4]s' in %[1]s.metadata.labels && %[1]s.metadata.labels['%[4]s'] == '%[5]s'))",
-			object, by(object, groupKustomize), by(object, groupHelm), tenancy.LabelManaged, tenancy.ManagedValue)
+		return fmt.Sprintf("(%[1]s != null && has(%[1]s.metadata) && has(%[1]s.metadata.labels) && (%[2]s || %[3]s || %[6]s || '%[4]s' in %[1]s.metadata.labels && %[1]s.metadata.labels['%[4]s'] == '%[5]s'))",
+			object, by(object, groupKustomize), by(object, groupHelm), tenancy.LabelManaged, tenancy.ManagedValue, by(object, groupResourceSet))
 	}
 	// Flux sets the labels for the account that it applies as, in the sync's namespace.
-	bySync := fmt.Sprintf("['%s/namespace', '%s/namespace'].exists(l, l in object.metadata.labels && object.metadata.labels[l] in params.spec.platformNamespaces"+
+	bySync := fmt.Sprintf("['%s/namespace', '%s/namespace', '%s/namespace'].exists(l, l in object.metadata.labels && object.metadata.labels[l] in params.spec.platformNamespaces"+
 		" && request.userInfo.username.startsWith('system:serviceaccount:' + object.metadata.labels[l] + ':'))"+
-		" && !('%s' in object.metadata.labels)", groupKustomize, groupHelm, tenancy.LabelManaged)
+		" && !('%s' in object.metadata.labels)", groupKustomize, groupHelm, groupResourceSet, tenancy.LabelManaged)
 	return Rule{
 		Name: Prefix + "managed", Rows: []string{"I10", "I23", "A5", "W1", "W8"},
 		Title: "what the platform applied to a tenant's namespace is changed by the platform",
@@ -95,7 +95,7 @@ func managed() Rule {
 		}, notThePlatform...),
 		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (" + made("oldObject") +
 			" ? ' belongs to the platform: ask the platform team to change it in its repository, or to list the sync that applied it in spec.delegatedSyncs of the TenancyProfile if that sync is the tenant\\'s'" +
-			" : ' must not say in its labels that a Kustomization or HelmRelease of the platform applied it: leave them out')"}},
+			" : ' must not say in its labels that a Kustomization, HelmRelease or ResourceSet of the platform applied it: leave them out')"}},
 	}
 }
 

@@ -18,7 +18,8 @@ func shared() Rule {
 	one := Rule{
 		Name: Shared, Title: "Flux objects ask for what their tenant may have",
 		resources: append(fluxKinds(writes),
-			on(writes, groupExtensions, "artifactgenerators"), on(writes, groupFlagger, "canaries", "metrictemplates", "alertproviders")),
+			on(writes, groupExtensions, "artifactgenerators"), on(writes, groupFlagger, "canaries", "metrictemplates", "alertproviders"),
+			on(writes, groupOperator, operatorKinds...)),
 		conditions: []string{specChanged},
 		variables:  []admissionregistrationv1.Variable{reconcilers},
 		shared:     true,

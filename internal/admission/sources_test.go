@@ -18,6 +18,10 @@ var extensions = func() string {
 	var b strings.Builder
 	for _, k := range []struct{ group, version, plural, kind string }{
 		{"source.extensions.fluxcd.io", "v1beta1", "artifactgenerators", "ArtifactGenerator"},
+		{"fluxcd.controlplane.io", "v1", "fluxinstances", "FluxInstance"},
+		{"fluxcd.controlplane.io", "v1", "fluxreports", "FluxReport"},
+		{"fluxcd.controlplane.io", "v1", "resourcesets", "ResourceSet"},
+		{"fluxcd.controlplane.io", "v1", "resourcesetinputproviders", "ResourceSetInputProvider"},
 		{"flagger.app", "v1beta1", "canaries", "Canary"},
 		{"flagger.app", "v1beta1", "metrictemplates", "MetricTemplate"},
 		{"flagger.app", "v1beta1", "alertproviders", "AlertProvider"},

@@ -13,7 +13,7 @@ import (
 
 // fluxNamespaceLabels are the labels in which Flux stores the namespace of the
 // Kustomization or HelmRelease that applied an object.
-var fluxNamespaceLabels = []string{"kustomize.toolkit.fluxcd.io/namespace", "helm.toolkit.fluxcd.io/namespace"}
+var fluxNamespaceLabels = []string{"kustomize.toolkit.fluxcd.io/namespace", "helm.toolkit.fluxcd.io/namespace", "resourceset.fluxcd.controlplane.io/namespace"}
 
 // platformLabels mark a RoleBinding as the platform's: the rule "managed" of
 // internal/admission lets only the platform write these labels in a tenant's namespace.

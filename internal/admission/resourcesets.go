@@ -1,0 +1,34 @@
+package admission
+
+import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// resourceSets returns the rule about the kinds of flux-operator. The operator applies a
+// ResourceSet without an account as itself, which is cluster-admin, reads dependencies as
+// itself in every namespace, and asks the addresses of input providers from its own network.
+// What a ResourceSet with an account creates, reads and copies is held by RBAC: the operator
+// impersonates the account for it.
+func resourceSets() Rule {
+	of := func(resource, holds string) string {
+		return "request.resource.resource != '" + resource + "' || " + holds
+	}
+	return Rule{
+		Name: Prefix + "resource-sets", Rows: []string{"I26"},
+		Title: "flux-operator applies for tenants as their accounts, and reads and asks nothing of others for them",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			on(writes, groupOperator, operatorKinds...),
+		},
+		shared: true,
+		validations: []validation{
+			{"request.resource.resource in ['resourcesets', 'resourcesetinputproviders']",
+				objectPhrase + " + 'is for the platform only: leave it out'"},
+			{of("resourcesets", "has(object.spec.serviceAccountName) && object.spec.serviceAccountName in variables.reconcilers"),
+				objectPhrase + " + 'needs spec.serviceAccountName, one of: ' + variables.reconcilers.join(', ')"},
+			{of("resourcesets", path("spec.dependsOn[]", "has(%s.namespace) && %s.namespace == request.namespace")),
+				objectPhrase + " + 'must depend on objects of its own namespace only: name ' + request.namespace + ' in spec.dependsOn'"},
+			{of("resourcesetinputproviders", "object.spec.type == 'Static'"),
+				objectPhrase + " + 'must have type Static: flux-operator would ask an address or read other objects for it'"},
+		},
+	}
+}
