@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -26,6 +27,9 @@ func addResourceSets(register func(...Attack)) {
 		Deep: true,
 		Run: func(ctx context.Context, e *Scenario) Finding {
 			own := ownConfigMap("i26")(e)
+			if err := e.tryCreate(ctx, e.resourceSet("i26", own, nil)); meta.IsNoMatchError(err) {
+				return e.withPositiveControl(ctx, judge(err, ""))
+			}
 			by := func(id, folder string, change func(map[string]any)) *unstructured.Unstructured {
 				made := canary(e)
 				if strings.HasSuffix(folder, "/own") {
