@@ -244,7 +244,7 @@ func layouts() map[string]layoutCase {
 			for _, name := range []string{"kustomization.yaml", "gotk-components.yaml", "gotk-sync.yaml"} {
 				delete(files, fluxSystem+name)
 			}
-			files["clusters/staging/flux.yaml"] = "apiVersion: fluxcd.controlplane.io/v1\nkind: FluxInstance\nmetadata: {name: flux, namespace: flux-system}\nspec: {distribution: {version: 2.x, registry: ghcr.io/fluxcd}}\n"
+			files["clusters/staging/flux.yaml"] = "apiVersion: fluxcd.controlplane.io/v1\nkind: FluxInstance\nmetadata: {name: flux, namespace: flux-system}\nspec: {distribution: {version: 2.x, registry: ghcr.io/fluxcd}, sync: {kind: GitRepository, url: \"https://git.example.com/fleet\", ref: refs/heads/main, path: clusters/staging}}\n"
 		}),
 		"RootLists": noFlags("a root that lists Flux's files past their kustomization file", func(files map[string]string) {
 			files["clusters/staging/kustomization.yaml"] = "resources:\n  - flux-system/gotk-components.yaml\n  - flux-system/gotk-sync.yaml\n  - tenants.yaml\n"
