@@ -114,6 +114,7 @@ func (r *releaser) Start(ctx context.Context) error {
 		if more {
 			labelled = time.Now()
 		}
+		err = errors.Join(err, r.disown(ctx))
 		left := true
 		if err == nil && time.Since(labelled) >= releaseDelay {
 			left, err = r.unfinalize(ctx)
@@ -145,6 +146,30 @@ func (r *releaser) unlabel(ctx context.Context) (had bool, err error) {
 		errs = append(errs, r.patch(ctx, &list.Items[i], map[string]any{"labels": map[string]any{v1alpha1.LabelParameters: nil}}))
 	}
 	return len(list.Items) > 0, errors.Join(errs...)
+}
+
+// disown ends the ownership of Capsule's Tenants that the manager gave them over namespaces:
+// without the manager nobody maintains it, and with the kinds of Capsule Kubernetes would delete
+// the namespaces.
+func (r *releaser) disown(ctx context.Context) error {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if err := r.client.List(ctx, list); err != nil {
+		return fmt.Errorf("cannot read the namespaces: %w", err)
+	}
+	var errs []error
+	for i := range list.Items {
+		ns := &list.Items[i]
+		owner, given := ns.Annotations[capsule.AnnotationReference]
+		if !given {
+			continue
+		}
+		kept := slices.DeleteFunc(slices.Clone(ns.OwnerReferences), func(ref metav1.OwnerReference) bool { return string(ref.UID) == owner })
+		errs = append(errs, r.patch(ctx, ns, map[string]any{
+			"ownerReferences": kept, "annotations": map[string]any{capsule.AnnotationReference: nil}, "resourceVersion": ns.ResourceVersion,
+		}))
+	}
+	return errors.Join(errs...)
 }
 
 // unfinalize removes the manager's finalizers, and reports whether an object had one.

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// annotationReference on a namespace is the UID of the Tenant of Capsule that this package made
+// AnnotationReference on a namespace is the UID of the Tenant of Capsule that this package made
 // an owner of the namespace. References that Capsule's controller made have no annotation.
-const annotationReference = "tenure.dev/capsule-tenant"
+const AnnotationReference = "tenure.dev/capsule-tenant"
 
 // refer makes theirs an owner of each namespace of ours: clients of Capsule read the tenant of
 // a namespace from there. It ends that for namespaces that left the tenant, since Kubernetes
@@ -38,14 +38,14 @@ func (r *TenantReconciler) refer(ctx context.Context, s *state) ([]string, error
 				ns.OwnerReferences = append(ns.OwnerReferences, metav1.OwnerReference{
 					APIVersion: v1beta2.GroupVersion.String(), Kind: "Tenant", Name: s.theirs.Name, UID: s.theirs.UID,
 				})
-				metav1.SetMetaDataAnnotation(&ns.ObjectMeta, annotationReference, string(s.theirs.UID))
+				metav1.SetMetaDataAnnotation(&ns.ObjectMeta, AnnotationReference, string(s.theirs.UID))
 			}); client.IgnoreNotFound(err) != nil {
 				return nil, err
 			}
 		case !in && referred(ns, s.theirs):
 			err := r.patchReference(ctx, ns, func(ns *corev1.Namespace) {
 				ns.OwnerReferences = slices.DeleteFunc(ns.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == s.theirs.UID })
-				delete(ns.Annotations, annotationReference)
+				delete(ns.Annotations, AnnotationReference)
 			})
 			if apierrors.IsForbidden(err) {
 				left = append(left, "namespace "+ns.Name+" has left the tenant, and is deleted with it: remove its owner reference to the Tenant")
@@ -61,7 +61,7 @@ func (r *TenantReconciler) refer(ctx context.Context, s *state) ([]string, error
 
 // referred reports whether refer made a Tenant of Capsule an owner of a namespace.
 func referred(ns *corev1.Namespace, tenant *v1beta2.Tenant) bool {
-	return ns.Annotations[annotationReference] == string(tenant.UID)
+	return ns.Annotations[AnnotationReference] == string(tenant.UID)
 }
 
 func (r *TenantReconciler) patchReference(ctx context.Context, ns *corev1.Namespace, change func(*corev1.Namespace)) error {

@@ -155,7 +155,7 @@ func TestReferences(t *testing.T) {
 			t.Fatal(err)
 		}
 		references(name, "without an owner", nil)
-		if got := readNamespace(t, c, name); got.Labels["tenure.dev/tenant"] != "" || got.Annotations[annotationReference] != "" {
+		if got := readNamespace(t, c, name); got.Labels["tenure.dev/tenant"] != "" || got.Annotations[AnnotationReference] != "" {
 			t.Errorf("a released namespace has labels %v, annotations %v", got.Labels, got.Annotations)
 		}
 	}
