@@ -24,6 +24,8 @@ var (
 	policies string
 	//go:embed admission/shards.yaml
 	shards string
+	//go:embed admission/defaults.yaml
+	defaults string
 
 	//go:embed rbac/roles.yaml
 	roles string
@@ -72,6 +74,10 @@ func Policies() []byte { return []byte(policies) }
 // Shards put the objects of a tenant's namespace into the shard that the namespace is
 // labelled for. They need Kubernetes 1.36. Multi-document YAML.
 func Shards() []byte { return []byte(shards) }
+
+// Defaults give objects in tenants' namespaces the classes and the metadata that are their
+// tenant's default. They need Kubernetes 1.36. Multi-document YAML.
+func Defaults() []byte { return []byte(defaults) }
 
 // Roles are what tenants, and people who look at Flux's objects, may do.
 // Multi-document YAML.

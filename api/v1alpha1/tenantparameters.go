@@ -50,6 +50,11 @@ type TenantParametersSpec struct {
 	// +optional
 	SelectedClasses *SelectedClasses `json:"selectedClasses,omitempty"`
 
+	// defaultClasses are the classes that new objects in this namespace get if they name
+	// none. It is unset if there is no default.
+	// +optional
+	DefaultClasses *DefaultClasses `json:"defaultClasses,omitempty"`
+
 	// The profile's fields about accounts and modes apply here as well.
 	TenancyProfileSpec `json:",inline"`
 }

@@ -22,7 +22,8 @@ type AllowedNames struct {
 }
 
 // AllowedClasses are the classes that an object may have: those of [AllowedNames], and those
-// that selector selects. If nothing is set, no class is allowed.
+// that selector selects. If nothing is set, no class is allowed. If only default is set, the
+// classes of the TenancyProfile are allowed.
 type AllowedClasses struct {
 	AllowedNames `json:",inline"`
 	// selector selects classes by their labels; an empty selector selects all classes. The
@@ -31,6 +32,60 @@ type AllowedClasses struct {
 	// without TenantParameters, the selector allows no class.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	// default is the class of new objects that name none. The objects get it from the policy
+	// tenure-defaults, which needs Kubernetes 1.36 and is installed separately. It is no
+	// limit, and must be one of the allowed classes. A default class of the cluster wins,
+	// since the API server sets it first.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
+	Default string `json:"default,omitempty"`
+}
+
+// ObjectMetadata are labels and annotations that objects get.
+type ObjectMetadata struct {
+	// labels by name.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$'))",message="a label's name is at most 63 letters, digits, dots, hyphens and underscores, with a DNS name and a / before it or not"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('tenure.dev/'))",message="labels of tenure.dev are not yours to set"
+	Labels map[string]LabelValue `json:"labels,omitempty"`
+	// annotations by name.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$'))",message="an annotation's name is at most 63 letters, digits, dots, hyphens and underscores, with a DNS name and a / before it or not"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('tenure.dev/'))",message="annotations of tenure.dev are not yours to set"
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// LabelValue is the value of a label.
+//
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
+type LabelValue string
+
+// DefaultClasses are the classes that new objects get if they name none.
+type DefaultClasses struct {
+	// priorityClass is the default of workloads.priorityClasses.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClass string `json:"priorityClass,omitempty"`
+	// runtimeClass is the default of workloads.runtimeClasses.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	RuntimeClass string `json:"runtimeClass,omitempty"`
+	// ingressClass is the default of network.ingressClasses.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	IngressClass string `json:"ingressClass,omitempty"`
+	// gatewayClass is the default of network.gatewayClasses.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	GatewayClass string `json:"gatewayClass,omitempty"`
+	// storageClass is the default of storage.classes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	StorageClass string `json:"storageClass,omitempty"`
 }
 
 // MaxSelectedClasses is the maximum number of classes of a kind that a selector selects.
@@ -100,6 +155,7 @@ type Workloads struct {
 	// deviceClasses are the device classes that ResourceClaims may request. If it is
 	// unset, they may request every class.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.default)",message="device classes have no default: a claim names its classes",fieldPath=".default"
 	DeviceClasses *AllowedClasses `json:"deviceClasses,omitempty"`
 
 	// schedulers are the schedulers that Pods may name in spec.schedulerName, in addition
@@ -118,6 +174,12 @@ type Workloads struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	Tolerations []ValuePattern `json:"tolerations,omitempty"`
+
+	// metadata are labels and annotations that all Pods of the tenant get, whatever values
+	// they had, from the policy tenure-defaults. It needs Kubernetes 1.36 and is installed
+	// separately.
+	// +optional
+	Metadata *ObjectMetadata `json:"metadata,omitempty"`
 }
 
 // Images limits the images of Pods.
@@ -275,6 +337,11 @@ type Services struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	DeniedAnnotationExpression string `json:"deniedAnnotationExpression,omitempty"`
+
+	// metadata are labels and annotations that all Services of the tenant get, like
+	// workloads.metadata.
+	// +optional
+	Metadata *ObjectMetadata `json:"metadata,omitempty"`
 }
 
 // AddressRange is a range of IP addresses in CIDR notation.

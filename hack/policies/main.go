@@ -1,5 +1,6 @@
 // Policies writes manifests into the folder that its first argument names: the rules of
-// internal/admission, the policies that put objects into shards, and the configuration of the
+// internal/admission, the policies that put objects into shards, the policy with
+// the defaults of tenants, and the configuration of the
 // webhook. It writes the rules as a page of documentation into the folder that its second
 // argument names.
 package main
@@ -27,6 +28,13 @@ func main() {
 	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(os.Args[1], "admission", "shards.yaml"), shards, 0o644) //nolint:gosec // manifests that everybody may read
+	}
+	var defaults []byte
+	if err == nil {
+		defaults, err = admission.DefaultsManifests()
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(os.Args[1], "admission", "defaults.yaml"), defaults, 0o644) //nolint:gosec // manifests that everybody may read
 	}
 	var webhook []byte
 	if err == nil {

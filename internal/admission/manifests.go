@@ -33,6 +33,12 @@ func ShardManifests() ([]byte, error) {
 	return documents("# Puts the objects of a tenant's namespace into the shard of the namespace. Needs\n# Kubernetes 1.36. Generated from internal/admission; do not edit.\n", objects...)
 }
 
+// DefaultsManifests returns [DefaultsPolicy] as YAML documents.
+func DefaultsManifests() ([]byte, error) {
+	policy, binding := DefaultsPolicy()
+	return documents("# Gives objects in tenants' namespaces their default classes and metadata. Needs\n# Kubernetes 1.36. Generated from internal/admission; do not edit.\n", policy, binding)
+}
+
 // WebhookManifest returns [Webhook] and [QuotaWebhook] as YAML documents.
 func WebhookManifest() ([]byte, error) {
 	return documents("# Which requests the webhooks are called for. Generated from internal/admission; do not\n# edit. The manager fills in the path and whom the API server trusts.\n", Webhook(), QuotaWebhook())

@@ -269,20 +269,13 @@ var examples = map[string]string{
 	"spec.data": `data: {a: b}`,
 	"spec.namespaceOptions.additionalMetadataList[].namespaceSelector": `namespaceOptions: {additionalMetadataList: [{labels: {a: b}, namespaceSelector: {}}]}`,
 	"spec.namespaceOptions.managedMetadataOnly":                        `namespaceOptions: {managedMetadataOnly: true}`,
-	"spec.ingressOptions.allowedClasses.default":                       `ingressOptions: {allowWildcardHostnames: true, allowedClasses: {default: a}}`,
 	"spec.ingressOptions.hostnameCollisionScope":                       `ingressOptions: {allowWildcardHostnames: true, hostnameCollisionScope: Cluster}`,
-	"spec.gatewayOptions.allowedClasses.default":                       `gatewayOptions: {allowedClasses: {default: a}}`,
-	"spec.serviceOptions.additionalMetadata":                           `serviceOptions: {additionalMetadata: {labels: {a: b}}}`,
-	"spec.podOptions.additionalMetadata":                               `podOptions: {additionalMetadata: {annotations: {a: b}}}`,
-	"spec.storageClasses.default":                                      `storageClasses: {default: a}`,
-	"spec.priorityClasses.default":                                     `priorityClasses: {default: a}`,
-	"spec.runtimeClasses.default":                                      `runtimeClasses: {default: a}`,
-	"spec.rules":                                                       `rules: [{enforce: {}}]`,
-	"CapsuleConfiguration spec.ignoreUserWithGroups":                   `ignoreUserWithGroups: [a]`,
-	"CapsuleConfiguration spec.administrators":                         `administrators: [{kind: User, name: a}]`,
-	"CapsuleConfiguration spec.allowServiceAccountPromotion":           `allowServiceAccountPromotion: true`,
-	"CapsuleConfiguration spec.nodeMetadata":                           `nodeMetadata: {forbiddenLabels: {denied: [a]}}`,
-	"CapsuleConfiguration spec.rbac.deleter":                           `rbac: {deleter: a}`,
+	"spec.rules": `rules: [{enforce: {}}]`,
+	"CapsuleConfiguration spec.ignoreUserWithGroups":         `ignoreUserWithGroups: [a]`,
+	"CapsuleConfiguration spec.administrators":               `administrators: [{kind: User, name: a}]`,
+	"CapsuleConfiguration spec.allowServiceAccountPromotion": `allowServiceAccountPromotion: true`,
+	"CapsuleConfiguration spec.nodeMetadata":                 `nodeMetadata: {forbiddenLabels: {denied: [a]}}`,
+	"CapsuleConfiguration spec.rbac.deleter":                 `rbac: {deleter: a}`,
 }
 
 // TestFieldsSpeak checks that a reported or unenforced field yields exactly one note, under
@@ -371,6 +364,10 @@ func TestTranslateWorkloads(t *testing.T) {
 	selected := func(selector metav1.LabelSelector, allowed ...v1alpha1.ValuePattern) *v1alpha1.AllowedClasses {
 		return &v1alpha1.AllowedClasses{AllowedNames: *names("", allowed...), Selector: &selector}
 	}
+	withDefault := func(of *v1alpha1.AllowedClasses, name string) *v1alpha1.AllowedClasses {
+		of.Default = name
+		return of
+	}
 	gold := metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}
 	tiered := metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpExists}}}
 	for name, tc := range map[string]struct {
@@ -412,8 +409,18 @@ deviceClasses: {allowed: [gpu]}`,
 			tenant: `ingressOptions: {allowWildcardHostnames: true}`,
 			want:   func(s *v1alpha1.TenantSpec) { s.Network.Hosts = names("", "*") },
 		},
-		"a default alone limits nothing": {tenant: `runtimeClasses: {default: a}`, want: func(*v1alpha1.TenantSpec) {}},
-		"an empty list allows nothing":   {tenant: `priorityClasses: {}`, want: func(s *v1alpha1.TenantSpec) { s.Workloads.PriorityClasses = classes("") }},
+		"a default alone limits nothing": {tenant: `runtimeClasses: {default: a}`, want: func(s *v1alpha1.TenantSpec) { s.Workloads.RuntimeClasses = &v1alpha1.AllowedClasses{Default: "a"} }},
+		"metadata of objects": {
+			tenant: `{podOptions: {additionalMetadata: {labels: {a: b}}}, serviceOptions: {additionalMetadata: {annotations: {c: d}}}}`,
+			want: func(s *v1alpha1.TenantSpec) {
+				s.Workloads.Metadata = &v1alpha1.ObjectMetadata{Labels: map[string]v1alpha1.LabelValue{"a": "b"}}
+				s.Network.Services = &v1alpha1.Services{Metadata: &v1alpha1.ObjectMetadata{Annotations: map[string]string{"c": "d"}}}
+			},
+		},
+		"a template in a label":        {tenant: `podOptions: {additionalMetadata: {labels: {a: "{{ b }}"}}}`, refused: "spec.podOptions.additionalMetadata.labels[a]"},
+		"a label of Tenure":            {tenant: `podOptions: {additionalMetadata: {labels: {tenure.dev/tenant: b}}}`, refused: "spec.podOptions.additionalMetadata.labels[tenure.dev/tenant]"},
+		"a default that is none":       {tenant: `storageClasses: {default: "A b"}`, refused: "spec.storageClasses.default"},
+		"an empty list allows nothing": {tenant: `priorityClasses: {}`, want: func(s *v1alpha1.TenantSpec) { s.Workloads.PriorityClasses = classes("") }},
 		"classes are selected by labels": {
 			tenant: `
 ingressOptions: {allowedClasses: {matchLabels: {tier: gold}}}
@@ -423,14 +430,14 @@ priorityClasses: {matchLabels: {tier: gold}, default: b}
 runtimeClasses: {matchExpressions: [{key: tier, operator: Exists}]}
 deviceClasses: {matchLabels: {tier: gold}}`,
 			want: func(s *v1alpha1.TenantSpec) {
-				s.Workloads = v1alpha1.Workloads{PriorityClasses: selected(gold), RuntimeClasses: selected(tiered), DeviceClasses: selected(gold)}
+				s.Workloads = v1alpha1.Workloads{PriorityClasses: withDefault(selected(gold), "b"), RuntimeClasses: selected(tiered), DeviceClasses: selected(gold)}
 				s.Network = v1alpha1.Network{IngressClasses: selected(gold), GatewayClasses: selected(tiered)}
 				s.Storage.Classes = selected(gold, "a")
 			},
 		},
 		"a selector is none":                 {tenant: `storageClasses: {matchExpressions: [{key: a, operator: Is}]}`, refused: "spec.storageClasses"},
-		"an allowed default":                 {tenant: `storageClasses: {allowed: [a], default: a}`, want: func(s *v1alpha1.TenantSpec) { s.Storage.Classes = classes("", "a") }},
-		"a default that matches":             {tenant: `storageClasses: {allowedRegex: "^a", default: ab}`, want: func(s *v1alpha1.TenantSpec) { s.Storage.Classes = classes("^a") }},
+		"an allowed default":                 {tenant: `storageClasses: {allowed: [a], default: a}`, want: func(s *v1alpha1.TenantSpec) { s.Storage.Classes = withDefault(classes("", "a"), "a") }},
+		"a default that matches":             {tenant: `storageClasses: {allowedRegex: "^a", default: ab}`, want: func(s *v1alpha1.TenantSpec) { s.Storage.Classes = withDefault(classes("^a"), "ab") }},
 		"a default that is not allowed":      {tenant: `storageClasses: {allowed: [a], default: b}`, refused: "spec.storageClasses.default"},
 		"a default that does not match":      {tenant: `ingressOptions: {allowedClasses: {allowedRegex: ^a, default: b}}`, refused: "spec.ingressOptions.allowedClasses.default"},
 		"a registry is no name":              {tenant: `containerRegistries: {allowed: ["https://a.example.com"]}`, refused: "spec.containerRegistries.allowed[0]"},

@@ -119,32 +119,33 @@ func workloadFields() []Field {
 		anyExpression = "any expression, of 512 bytes at most"
 		notEnforced   = "not enforced yet"
 		byName        = "by `allowed`, `allowedRegex`, `matchLabels` and `matchExpressions`"
-		noDefault     = "there is no default for the tenant. A default is refused if `allowed` and `allowedRegex` do not allow it and there is no selector"
+		withDefaults  = "by the policy tenure-defaults, which needs Kubernetes 1.36: see docs/how-to/limit-workloads.md"
+		aDefault      = withDefaults + ". A default class of the cluster wins. A default is refused if `allowed` and `allowedRegex` do not allow it and there is no selector"
 	)
 	return []Field{
 		{"spec.containerRegistries", Different, "also for templates, so that a Deployment is refused at once. An image without a registry is of `docker.io`. `allowedRegex` matches the name of the registry"},
 		{"spec.imagePullPolicies", Honoured, "also for templates and image volumes"},
 		{"spec.ingressOptions.allowedClasses", Different, byName},
-		{"spec.ingressOptions.allowedClasses.default", Reported, noDefault},
+		{"spec.ingressOptions.allowedClasses.default", Different, aDefault},
 		{"spec.ingressOptions.allowedHostnames", Different, "also for HTTPRoutes, GRPCRoutes, TLSRoutes and Gateways"},
 		{"spec.ingressOptions.hostnameCollisionScope", Unenforced, notEnforced + "; `Disabled` is honoured"},
 		{"spec.ingressOptions.allowWildcardHostnames", Different, "with `allowedHostnames`, hosts that begin with an asterisk are always refused"},
 		{"spec.gatewayOptions.allowedClasses", Different, byName},
-		{"spec.gatewayOptions.allowedClasses.default", Reported, noDefault},
-		{"spec.serviceOptions.additionalMetadata", Reported, "Services do not get it"},
+		{"spec.gatewayOptions.allowedClasses.default", Different, aDefault},
+		{"spec.serviceOptions.additionalMetadata", Different, withDefaults + ". A label or annotation that the tenant gives is replaced"},
 		{"spec.serviceOptions.allowedServices", Different, "without it, the TenancyProfile decides; its default is ClusterIP and LoadBalancer"},
 		{"spec.serviceOptions.externalIPs", Different, "also for `spec.loadBalancerIP`. Without it, the TenancyProfile decides; its default is none"},
 		{"spec.serviceOptions.forbiddenLabels.denied", Honoured, "exactly, case matters"},
 		{"spec.serviceOptions.forbiddenLabels.deniedRegex", Honoured, anyExpression},
 		{"spec.serviceOptions.forbiddenAnnotations.denied", Honoured, "exactly, case matters"},
 		{"spec.serviceOptions.forbiddenAnnotations.deniedRegex", Honoured, anyExpression},
-		{"spec.podOptions.additionalMetadata", Reported, "Pods do not get it"},
+		{"spec.podOptions.additionalMetadata", Different, withDefaults + ". A label or annotation that the tenant gives is replaced"},
 		{"spec.storageClasses", Different, byName + ". The templates of StatefulSets are checked too"},
-		{"spec.storageClasses.default", Reported, noDefault},
+		{"spec.storageClasses.default", Different, aDefault},
 		{"spec.priorityClasses", Different, byName + ". The labels select no class of Kubernetes. Without the field, the TenancyProfile decides; its default is every class but those of Kubernetes"},
-		{"spec.priorityClasses.default", Reported, noDefault},
+		{"spec.priorityClasses.default", Different, aDefault},
 		{"spec.runtimeClasses", Different, byName},
-		{"spec.runtimeClasses.default", Reported, noDefault},
+		{"spec.runtimeClasses.default", Different, aDefault},
 		{"spec.deviceClasses", Different, byName},
 		{"spec.rules", Unenforced, "newer than what Tenure understands"},
 	}

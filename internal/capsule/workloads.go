@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // maxAllowed is the maximum number of entries of a list in [v1alpha1.AllowedNames].
@@ -28,7 +29,9 @@ func (t *translation) workloads() {
 		t.spec.Network.GatewayClasses = t.classes("spec.gatewayOptions.allowedClasses", g.AllowedClasses)
 	}
 	t.services()
-	t.added("spec.podOptions.additionalMetadata", "Pods do not get it", spec.PodOptions != nil && isSet(spec.PodOptions.AdditionalMetadata))
+	if spec.PodOptions != nil {
+		t.spec.Workloads.Metadata = t.objectMetadata("spec.podOptions.additionalMetadata", spec.PodOptions.AdditionalMetadata)
+	}
 	t.spec.Storage.Classes = t.classes("spec.storageClasses", spec.StorageClasses)
 	t.spec.Workloads.PriorityClasses = t.classes("spec.priorityClasses", spec.PriorityClasses)
 	t.spec.Workloads.RuntimeClasses = t.classes("spec.runtimeClasses", spec.RuntimeClasses)
@@ -48,10 +51,6 @@ func (t *translation) added(field, effect string, is bool) {
 	if is {
 		t.note(Reported, field, "%s", effect)
 	}
-}
-
-func isSet(m *v1beta2.Metadata) bool {
-	return m != nil && (len(m.Labels) > 0 || len(m.Annotations) > 0)
 }
 
 // registry is the syntax of a registry name, with or without a repository.
@@ -147,8 +146,14 @@ func (t *translation) classes(field string, l *v1beta2.DefaultAllowedList) *v1al
 	case l.Default == "":
 	case classes != nil && classes.Selector == nil && !allowsName(classes.AllowedNames, l.Default):
 		t.note(Refused, field+".default", "class %q is not allowed: add it to %s.allowed", l.Default, field)
+	case len(validation.IsDNS1123Subdomain(l.Default)) > 0:
+		t.note(Refused, field+".default", "%q is not the name of a class", l.Default)
+	case classes == nil:
+		classes = &v1alpha1.AllowedClasses{Default: l.Default}
+		t.note(Different, field+".default", byDefaults)
 	default:
-		t.note(Reported, field+".default", "there is no default for the tenant")
+		classes.Default = l.Default
+		t.note(Different, field+".default", byDefaults)
 	}
 	return classes
 }
@@ -188,8 +193,7 @@ func (t *translation) services() {
 	if o == nil {
 		return
 	}
-	t.added("spec.serviceOptions.additionalMetadata", "Services do not get it", isSet(o.AdditionalMetadata))
-	out := &v1alpha1.Services{}
+	out := &v1alpha1.Services{Metadata: t.objectMetadata("spec.serviceOptions.additionalMetadata", o.AdditionalMetadata)}
 	if a := o.AllowedServices; a != nil {
 		out.Types = []string{string(corev1.ServiceTypeClusterIP)}
 		for _, part := range []struct {

@@ -19,11 +19,12 @@ func replaced[T any](set, profile []T) []T {
 func workloads(set, profile v1alpha1.Workloads) v1alpha1.Workloads {
 	limits := v1alpha1.Workloads{
 		Images:          profile.Images,
-		PriorityClasses: cmp.Or(set.PriorityClasses, profile.PriorityClasses),
-		RuntimeClasses:  cmp.Or(set.RuntimeClasses, profile.RuntimeClasses),
+		PriorityClasses: classesOf(set.PriorityClasses, profile.PriorityClasses),
+		RuntimeClasses:  classesOf(set.RuntimeClasses, profile.RuntimeClasses),
 		DeviceClasses:   cmp.Or(set.DeviceClasses, profile.DeviceClasses),
 		Schedulers:      replaced(set.Schedulers, profile.Schedulers),
 		Tolerations:     replaced(set.Tolerations, profile.Tolerations),
+		Metadata:        cmp.Or(set.Metadata, profile.Metadata),
 	}
 	if set.Images != nil {
 		given := v1alpha1.Images{}
@@ -48,8 +49,8 @@ func network(set, profile v1alpha1.Network) v1alpha1.Network {
 		Isolation:      cmp.Or(set.Isolation, profile.Isolation),
 		Services:       profile.Services,
 		Hosts:          cmp.Or(set.Hosts, profile.Hosts),
-		IngressClasses: cmp.Or(set.IngressClasses, profile.IngressClasses),
-		GatewayClasses: cmp.Or(set.GatewayClasses, profile.GatewayClasses),
+		IngressClasses: classesOf(set.IngressClasses, profile.IngressClasses),
+		GatewayClasses: classesOf(set.GatewayClasses, profile.GatewayClasses),
 		Gateways:       cmp.Or(set.Gateways, profile.Gateways),
 	}
 	if set.Services != nil {
@@ -64,6 +65,7 @@ func network(set, profile v1alpha1.Network) v1alpha1.Network {
 		given.DeniedAnnotations = replaced(set.Services.DeniedAnnotations, given.DeniedAnnotations)
 		given.DeniedLabelExpression = cmp.Or(set.Services.DeniedLabelExpression, given.DeniedLabelExpression)
 		given.DeniedAnnotationExpression = cmp.Or(set.Services.DeniedAnnotationExpression, given.DeniedAnnotationExpression)
+		given.Metadata = cmp.Or(set.Services.Metadata, given.Metadata)
 		limits.Services = &given
 	}
 	return *limits.DeepCopy()
@@ -73,7 +75,7 @@ func network(set, profile v1alpha1.Network) v1alpha1.Network {
 // sets replaces the same field.
 func storage(set, profile v1alpha1.Storage) v1alpha1.Storage {
 	limits := v1alpha1.Storage{
-		Classes:         cmp.Or(set.Classes, profile.Classes),
+		Classes:         classesOf(set.Classes, profile.Classes),
 		ExistingVolumes: cmp.Or(set.ExistingVolumes, profile.ExistingVolumes),
 	}
 	return *limits.DeepCopy()

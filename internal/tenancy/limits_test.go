@@ -26,12 +26,13 @@ func TestLimitsOfATenant(t *testing.T) {
 				},
 				PriorityClasses: classes(name), RuntimeClasses: classes(name), DeviceClasses: classes(name),
 				Schedulers: []string{name}, Tolerations: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)},
+				Metadata: &v1alpha1.ObjectMetadata{Annotations: map[string]string{"a": name}},
 			},
 			Network: v1alpha1.Network{
 				Services: &v1alpha1.Services{
 					Types: []string{name}, ExternalIPs: []v1alpha1.AddressRange{v1alpha1.AddressRange(name)}, LoadBalancerClasses: names(name),
 					DeniedLabels: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)}, DeniedAnnotations: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)},
-					DeniedLabelExpression: name, DeniedAnnotationExpression: name,
+					DeniedLabelExpression: name, DeniedAnnotationExpression: name, Metadata: &v1alpha1.ObjectMetadata{Labels: map[string]v1alpha1.LabelValue{"a": v1alpha1.LabelValue(name)}},
 				},
 				Isolation: name, Hosts: names(name), IngressClasses: classes(name), GatewayClasses: classes(name), Gateways: names(name),
 			},

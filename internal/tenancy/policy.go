@@ -42,6 +42,7 @@ func Parameters(name string, t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfil
 	spec.Tenants.Signatures = *demand.DeepCopy()
 	spec.Tenants.Signatures.Keys = v1alpha1.SignatureKeys{}
 	if t == nil {
+		spec.DefaultClasses = takeDefaults(&spec.Tenants)
 		return spec
 	}
 	spec.Cordoned = t.Spec.Cordoned
@@ -68,6 +69,7 @@ func Parameters(name string, t *v1alpha1.Tenant, profile *v1alpha1.TenancyProfil
 	own.Workloads = workloads(t.Spec.Workloads, own.Workloads)
 	own.Network = network(t.Spec.Network, own.Network)
 	own.Storage = storage(t.Spec.Storage, own.Storage)
+	spec.DefaultClasses = takeDefaults(own)
 	for _, s := range t.Spec.Sync {
 		switch {
 		case s.Git != nil:

@@ -1,0 +1,87 @@
+package admission
+
+import (
+	"fmt"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Defaults is the name of the policy that fills in what objects of a tenant do not name.
+const Defaults = Prefix + "defaults"
+
+// DefaultsPolicy returns the policy, and its binding, that gives the objects in tenants'
+// namespaces their default classes, and Pods and Services the labels and annotations of the
+// tenant. It reads the TenantParameters of the namespace. It needs Kubernetes 1.36, where
+// MutatingAdmissionPolicies are stable. No rule depends on it: the rules about classes check the
+// object that it returns.
+//
+// An update of an object does not get a class, since the fields of most kinds are immutable.
+func DefaultsPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
+	class := func(name string) string { return "params.spec.?defaultClasses.?" + name }
+	// unnamed returns the patches that add a class if a field has none.
+	unnamed := func(resource, name, condition, field, more string) string {
+		return fmt.Sprintf("request.resource.resource == '%s' && request.operation == 'CREATE' && %s.hasValue() && %s ? [JSONPatch{op: 'add', path: '/spec/%s', value: %[2]s.value()}]%[5]s : []",
+			resource, class(name), condition, field, more)
+	}
+	const (
+		metadata = "(request.resource.resource == 'pods' ? params.spec.tenants.?workloads.?metadata : params.spec.tenants.?network.?services.?metadata)"
+		// The API server computes these from the class. It does so again after this
+		// policy, and refuses other values.
+		computed = " + (has(object.spec.priority) ? [JSONPatch{op: 'remove', path: '/spec/priority'}] : []) + (has(object.spec.preemptionPolicy) ? [JSONPatch{op: 'remove', path: '/spec/preemptionPolicy'}] : [])"
+	)
+	// entries returns the patches that add labels or annotations.
+	entries := func(field string) string {
+		given := "variables.metadata.?" + field
+		return fmt.Sprintf("%[1]s.orValue({}).size() == 0 ? [] : (has(object.metadata.%[2]s) ? [] : [JSONPatch{op: 'add', path: '/metadata/%[2]s', value: {}}])"+
+			" + %[1]s.value().map(k, JSONPatch{op: 'add', path: '/metadata/%[2]s/' + jsonpatch.escapeKey(k), value: %[1]s.value()[k]})", given, field)
+	}
+	fail := admissionregistrationv1.Fail
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingAdmissionPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: Defaults, Labels: labels(), Annotations: map[string]string{
+			"tenure.dev/title": "objects get the classes and the metadata that are their tenant's default",
+		}},
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			ParamKind:          paramKind("TenantParameters"),
+			FailurePolicy:      &fail,
+			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters),
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
+					on(writes, "", "pods", "services"), on(creates, "", "persistentvolumeclaims"),
+					on(creates, groupNetworking, "ingresses"), on(creates, groupGateway, "gateways"),
+				},
+			},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{
+				Name: "applies", Expression: "has(params.spec.defaultClasses) || " + metadata + ".hasValue()",
+			}},
+			Variables: []admissionregistrationv1.Variable{
+				{Name: "metadata", Expression: "request.resource.resource in ['pods', 'services'] ? " + metadata + ".orValue({}) : {}"},
+			},
+		},
+	}
+	// Variables cannot hold patches, nor optional values.
+	for _, patches := range []string{
+		unnamed("pods", "priorityClass", "object.spec.?priorityClassName.orValue('') == ''", "priorityClassName", computed),
+		unnamed("pods", "runtimeClass", "object.spec.?runtimeClassName.orValue('') == ''", "runtimeClassName", ""),
+		unnamed("ingresses", "ingressClass", "!has(object.spec.ingressClassName) && !('kubernetes.io/ingress.class' in object.metadata.?annotations.orValue({}))", "ingressClassName", ""),
+		unnamed("gateways", "gatewayClass", "object.spec.?gatewayClassName.orValue('') == ''", "gatewayClassName", ""),
+		unnamed("persistentvolumeclaims", "storageClass", "!has(object.spec.storageClassName)", "storageClassName", ""),
+		entries("labels"),
+		entries("annotations"),
+	} {
+		policy.Spec.Mutations = append(policy.Spec.Mutations, admissionregistrationv1.Mutation{
+			PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+			JSONPatch: &admissionregistrationv1.JSONPatch{Expression: patches},
+		})
+	}
+	params := paramRef(v1alpha1.ParametersName)
+	params.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
+	return policy, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingAdmissionPolicyBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: Defaults, Labels: labels()},
+		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: Defaults, ParamRef: params},
+	}
+}
