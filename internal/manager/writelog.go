@@ -73,4 +73,3 @@ func objectOf(path string) (object, subresource string) {
 	}
 	return strings.TrimSpace(resource + " " + namespace + name), strings.Join(parts[min(2, len(parts)):], "/")
 }
-
