@@ -246,8 +246,9 @@ func (h *Handler) another(ctx context.Context, q *question, tenant string) (bool
 }
 
 // tenant returns the name of a new namespace's tenant: the tenant in its labels, the only tenant
-// that the user owns, or the tenant whose prefix the name of the namespace has. It refuses a user without a tenant only after reading the API
-// server, because the cache may not show a new tenant yet.
+// that the user owns, or the tenant whose prefix the name of the namespace has. It refuses a user
+// without a tenant only after reading the API server, because the cache may not show a new tenant
+// yet.
 func (h *Handler) tenant(ctx context.Context, owner []string, ns *corev1.Namespace) (string, error) {
 	for _, label := range tenantLabels {
 		if tenant, ok := ns.Labels[label]; ok {
