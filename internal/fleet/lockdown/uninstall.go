@@ -112,7 +112,9 @@ func (c Cluster) removable() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := flux.ReadObjects([]byte(string(manifests) + "\n---\n" + string(config.Shards())))
+	// Some parts are applied apart from the rest.
+	parts := []string{string(manifests), string(config.Shards()), string(config.Defaults()), string(config.ProxyVolumes())}
+	objects, err := flux.ReadObjects([]byte(strings.Join(parts, "\n---\n")))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read what this version installs: %w", err)
 	}

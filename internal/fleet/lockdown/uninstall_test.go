@@ -82,6 +82,11 @@ func TestInstallation(t *testing.T) {
 	if slices.Contains(names, "Service flux-system/tenure-proxy") {
 		t.Error("a Service without Tenure's label is part of the installation")
 	}
+	for _, part := range []string{"MutatingAdmissionPolicy tenure-defaults", "MutatingAdmissionPolicyBinding tenure-defaults"} {
+		if !slices.Contains(names, part) {
+			t.Errorf("%s would not be deleted", part)
+		}
+	}
 	for _, kept := range []string{"CustomResourceDefinition", "TenancyProfile", "Tenant ", "Namespace", "ServiceAccount flux-system/kustomize"} {
 		if i := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, kept) }); i >= 0 {
 			t.Errorf("%s would be deleted", names[i])
