@@ -12,7 +12,7 @@ import (
 
 // KeySecretPrefix begins the names of the Secrets with the platform's public keys in the
 // namespaces of tenants. The rest is the program that verifies with them.
-const KeySecretPrefix = "tenure-keys-" //nolint:gosec // a name
+const KeySecretPrefix = "tenure-keys-"
 
 // The programs that verify with the keys of a Secret.
 const (

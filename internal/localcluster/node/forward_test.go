@@ -1,9 +1,9 @@
 package node
 
 import (
+	"crypto/tls"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,28 +11,38 @@ import (
 
 	"github.com/tenure-dev/tenure/internal/process/pki"
 	corev1 "k8s.io/api/core/v1"
-	clientstream "k8s.io/apimachinery/pkg/util/httpstream"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
 // forward connects to the kubelet endpoint as the API server does for port-forward.
-func (n *testNode) forward(t *testing.T, namespace, pod string) clientstream.Connection {
+func (n *testNode) forward(t *testing.T, namespace, pod string) httpstream.Connection {
 	t.Helper()
 	pair, err := n.ca.Issue(pki.Request{CommonName: "api"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := &rest.Config{Host: n.Endpoint(), TLSClientConfig: rest.TLSClientConfig{CAData: n.ca.CertPEM, CertData: pair.CertPEM, KeyData: pair.KeyPEM}}
-	transport, upgrader, err := spdy.RoundTripperFor(config)
+	certificate, err := pair.TLS()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := &url.URL{Scheme: "https", Host: n.Endpoint(), Path: "/portForward/" + namespace + "/" + pod}
-	conn, protocol, err := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, address).Dial(forwardProtocol)
-	if err != nil || protocol != forwardProtocol {
-		t.Fatalf("got protocol %q, %v", protocol, err)
+	transport, err := spdy.NewRoundTripper(&tls.Config{RootCAs: n.ca.Pool(), Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+n.Endpoint()+"/portForward/"+namespace+"/"+pod, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(httpstream.HeaderProtocolVersion, forwardProtocol)
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	conn, err := transport.NewConnection(resp)
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
@@ -40,9 +50,9 @@ func (n *testNode) forward(t *testing.T, namespace, pod string) clientstream.Con
 
 // request sends an HTTP request through a port-forward, as a new connection, and returns the
 // answer and the error that kubectl prints.
-func request(t *testing.T, conn clientstream.Connection, id, port int) (answer, failure string) {
+func request(t *testing.T, conn httpstream.Connection, id, port int) (answer, failure string) {
 	t.Helper()
-	var streams []clientstream.Stream
+	var streams []httpstream.Stream
 	for _, kind := range []string{corev1.StreamTypeError, corev1.StreamTypeData} {
 		headers := http.Header{}
 		headers.Set(corev1.StreamType, kind)
