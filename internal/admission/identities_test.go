@@ -345,7 +345,7 @@ func TestPlatformsObjectsStay(t *testing.T) {
 					if tc.kind != "NetworkPolicy" {
 						delete(pretender.Object, "spec")
 					}
-					check(t, tenant.Create(t.Context(), pretender), "must not say in its labels that a Kustomization or HelmRelease of the platform applied it")
+					check(t, tenant.Create(t.Context(), pretender), "must not say in its labels that a Kustomization, HelmRelease or ResourceSet of the platform applied it")
 				}
 				after := object()
 				if err := admin.Get(context.WithoutCancel(t.Context()), client.ObjectKeyFromObject(after), after); err != nil || after.GetUID() != before.GetUID() || after.GetResourceVersion() != before.GetResourceVersion() {
