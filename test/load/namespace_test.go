@@ -66,7 +66,7 @@ func BenchmarkNamespaceCreate(b *testing.B) {
 		owners[i] = impersonating(b, fast, tenantName(i))
 	}
 	testwait.For(b, "the webhook to answer", time.Minute, func() (bool, string) {
-		err := owners[owningTenants-1].Create(b.Context(), named("asked"), client.DryRunAll)
+		err := owners[owningTenants-1].Create(b.Context(), named(tenantName(owningTenants-1)+"-asked"), client.DryRunAll)
 		return err == nil, fmt.Sprint(err)
 	})
 	for _, mode := range []struct {
@@ -83,7 +83,7 @@ func BenchmarkNamespaceCreate(b *testing.B) {
 					c = owners[i%owningTenants]
 				}
 				began := time.Now()
-				if err := c.Create(b.Context(), named(fmt.Sprintf("made-%s-%d-%d", mode.name, i, side)), mode.options...); err != nil {
+				if err := c.Create(b.Context(), named(fmt.Sprintf("%s-made-%s-%d-%d", tenantName(i%owningTenants), mode.name, i, side)), mode.options...); err != nil {
 					b.Fatal(err)
 				}
 				took[side] = append(took[side], time.Since(began))
