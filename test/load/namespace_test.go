@@ -41,7 +41,7 @@ kind: ClusterRole
 metadata: {name: "tenure:owners:%[1]s"}
 rules:
   - {apiGroups: [""], resources: [namespaces], verbs: [create, patch]}
-  - {apiGroups: [tenure.dev], resources: [tenants], resourceNames: [%[1]s], verbs: [get, own]}
+  - {apiGroups: [tenure.dev], resources: [tenants], resourceNames: [%[1]s], verbs: [get, own, label]}
   - {apiGroups: [tenure.dev], resources: [tenantnamespaces], verbs: [create]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
