@@ -56,7 +56,7 @@ type PublicKey string
 
 // GitSignatures are the signatures that GitRepositories must have.
 type GitSignatures struct {
-	// mode says what must be signed: the commit that Flux applies (HEAD), the tag that it
+	// mode selects the Git objects that must have a signature: the commit that Flux applies (HEAD), the tag that it
 	// comes from (Tag), or both (TagAndHEAD). TagAndHEAD satisfies a demand for either.
 	// +optional
 	// +kubebuilder:default=HEAD

@@ -25,7 +25,7 @@ type SourceGrant struct {
 	// spec lists the sources and the namespaces that may use them.
 	// +required
 	Spec SourceGrantSpec `json:"spec"`
-	// status is what became of it.
+	// status is the observed state.
 	// +optional
 	Status SourceGrantStatus `json:"status,omitempty,omitzero"`
 }

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Defaults is the name of the policy that fills in what objects of a tenant do not name.
+// Defaults is the name of the policy that sets default classes and metadata on the objects of tenants.
 const Defaults = Prefix + "defaults"
 
 // DefaultsPolicy returns the policy, and its binding, that gives the objects in tenants'

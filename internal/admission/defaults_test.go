@@ -52,7 +52,7 @@ spec:
   platformNamespaces: [flux-system]
   tenants: {storage: {classes: {allowed: [defaulted]}}}`
 
-// The policy fills in what an object does not name, in the tenant's namespaces alone. The rules
+// The policy sets defaults on objects in the tenant's namespaces, and on no others. The rules
 // check the result.
 func TestDefaults(t *testing.T) {
 	admin, _, restConfig := cluster(t)

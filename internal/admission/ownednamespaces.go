@@ -56,7 +56,7 @@ func namespaceNames() Rule {
 			},
 			{
 				"!(" + strings.Join(forged, " || ") + ")",
-				mine + " + 'must not say in its labels that a Kustomization or HelmRelease of the platform applied it: leave them out'",
+				mine + " + 'must not say in its labels that a Kustomization, HelmRelease or ResourceSet of the platform applied it: leave them out'",
 			},
 		},
 	}

@@ -7,7 +7,7 @@ import (
 // resourceSets returns the rule about the kinds of flux-operator. The operator applies a
 // ResourceSet without an account as itself, which is cluster-admin, reads dependencies as
 // itself in every namespace, and asks the addresses of input providers from its own network.
-// What a ResourceSet with an account creates, reads and copies is held by RBAC: the operator
+// RBAC limits the objects that a ResourceSet with an account creates, reads and copies: the operator
 // impersonates the account for it.
 func resourceSets() Rule {
 	of := func(resource, holds string) string {

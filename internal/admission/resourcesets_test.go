@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestResourceSets checks what tenants may have flux-operator do for them, in a namespace that
+// TestResourceSets checks the rule about ResourceSets and input providers of tenants, in a namespace that
 // the profile governs and in one with parameters of its own.
 func TestResourceSets(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,7 @@ subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: signs}]
 	return b.String()
 }()
 
-// Sources are verified as the platform demands, with its keys, and a refusal says what to write.
+// The rule demands that Flux verifies sources with the platform's keys. Its refusal has the lines to add.
 func TestSignatures(t *testing.T) {
 	t.Parallel()
 	_, _, restConfig := cluster(t)

@@ -322,7 +322,7 @@ func attemptsByOwner() []attempt {
 		{"a label that nobody has heard of", "", byNames, creating(taken("alpha-new", label, "alpha", "shared-gateway-access", "true")), "leave out shared-gateway-access"},
 		{"a label that reads like one that is listed", "GHSA-gjw4-3v3v-rqxg", byNames, creating(taken("alpha-new", label, "alpha", "kustomize.toolkit.fluxcd.iox/name", "x")), "leave out kustomize.toolkit.fluxcd.iox/name"},
 		{"a project of others", "", byNames, creating(annotated(taken("alpha-new", label, "alpha"), "field.cattle.io/projectId")), "leave out field.cattle.io/projectId"},
-		{"to look as if the platform applied it", "", byNames, creating(taken("alpha-new", label, "alpha", "kustomize.toolkit.fluxcd.io/namespace", "flux-system")), "must not say in its labels that a Kustomization or HelmRelease of the platform applied it"},
+		{"to look as if the platform applied it", "", byNames, creating(taken("alpha-new", label, "alpha", "kustomize.toolkit.fluxcd.io/namespace", "flux-system")), "must not say in its labels that a Kustomization, HelmRelease or ResourceSet of the platform applied it"},
 		{"its own quota in the Tenant", "", byRBAC, patch(tenant, `{"spec":{"namespaces":{"quota":100}}}`), forbidden},
 		{"reservations in the Tenant's status", "", byRBAC, func(ctx context.Context, c client.Client) error {
 			return c.SubResource("status").Patch(ctx, tenant.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(`{"status":{"namespaces":[]}}`)))

@@ -28,7 +28,7 @@ func (t *translation) namespaces(configuration *v1beta2.CapsuleConfiguration) {
 	// Unlike in Tenure, owners may choose any namespace name by default.
 	out.Prefix = new(configuration != nil && configuration.Spec.ForceTenantPrefix)
 	if configuration != nil {
-		// [Check] notes what is wrong with the expression.
+		// [Check] reports the error of the expression.
 		out.ForbiddenNameExpression = (&translation{}).expression("", configuration.Spec.ProtectedNamespaceRegex)
 	}
 	if own := t.tenant.Spec.ForceTenantPrefix; own != nil {

@@ -148,9 +148,8 @@ func (r *releaser) unlabel(ctx context.Context) (had bool, err error) {
 	return len(list.Items) > 0, errors.Join(errs...)
 }
 
-// disown ends the ownership of Capsule's Tenants that the manager gave them over namespaces:
-// without the manager nobody maintains it, and with the kinds of Capsule Kubernetes would delete
-// the namespaces.
+// disown removes the owner references to Capsule's Tenants that the manager added to namespaces:
+// otherwise Kubernetes would delete the namespaces together with the kinds of Capsule.
 func (r *releaser) disown(ctx context.Context) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))

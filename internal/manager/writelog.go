@@ -8,8 +8,8 @@ import (
 )
 
 // logWrites logs every object that the manager creates, changes or deletes, with the logger of
-// the request's context: it has the reconciler, the object that is reconciled and, under the
-// key tenant, whose it is. Requests of status, and requests that the API server refuses, are
+// the request's context: it names the reconciler, the reconciled object and, under the
+// key tenant, the tenant. Requests of status, and requests that the API server refuses, are
 // logged at level debug; the reconciler reports the error.
 func logWrites(next http.RoundTripper) http.RoundTripper { return writeLog{next} }
 

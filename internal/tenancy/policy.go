@@ -105,7 +105,7 @@ func withAddress(patterns []v1alpha1.AddressPattern, address string) []v1alpha1.
 
 // refused returns which of a Tenant's sources and Kustomizations the rules refuse where
 // a posture holds, and the Kustomizations of refused sources: without its source, a
-// Kustomization only fails. It looks at what [syncs] writes, and not at exemptions: an object
+// Kustomization only fails. It checks the objects of [syncs], and not at exemptions: an object
 // that has one is refused here.
 func refused(objects []client.Object, posture v1alpha1.Posture) []client.Object {
 	var found []client.Object

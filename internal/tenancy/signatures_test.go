@@ -21,7 +21,7 @@ func parseSignatures(t *testing.T, text string) *v1alpha1.Signatures {
 }
 
 // TestSignatures is about the sources and key Secrets of a tenant whose sources must be signed,
-// and about what of its sync is put off where the profile demands something else.
+// and about the objects of its sync that the manager delays because the profile refuses them.
 func TestSignatures(t *testing.T) {
 	t.Parallel()
 	const git, oci = `git: {url: "https://git.example.com/acme/app"}`, `oci: {url: "oci://registry.example.com/app"}`
@@ -83,7 +83,7 @@ func TestSignatures(t *testing.T) {
 			if diff := cmp.Diff(want, got); len(want)+len(got) > 0 && diff != "" {
 				t.Errorf("spec.verify of the sync's source (-want +got):\n%s", diff)
 			}
-			// The profile allows no OCI registry, so that every OCIRepository is put off.
+			// The profile allows no OCI registry, so that the manager delays every OCIRepository.
 			if later := len(objects.Later) == 2; later != tc.later {
 				t.Errorf("put off are %d objects, and it should be: %v", len(objects.Later), tc.later)
 			}
@@ -91,7 +91,7 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// What is put off is what the rule would refuse.
+// The manager delays exactly the objects that the rule would refuse.
 func TestVerifies(t *testing.T) {
 	t.Parallel()
 	const id, other = "{issuer: ^i$, subject: ^s$}", "{issuer: ^i$, subject: ^.*$}"

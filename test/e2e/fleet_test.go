@@ -128,7 +128,7 @@ func (r run) settle() map[string]string {
 		if quiet == 1 {
 			since = time.Now()
 		}
-		// The manager may be about to create what is missing.
+		// The manager may still create the missing object.
 		lacks := slices.ContainsFunc(now.Failed, func(f flux.Finding) bool { return f.Lacks })
 		return quiet > 10 && (!lacks || time.Since(since) > 20*time.Second), "quiet, but not for long"
 	})

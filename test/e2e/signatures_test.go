@@ -23,7 +23,7 @@ import (
 )
 
 // The fleet of TestSignedSources demands signatures of all sources, and has a Tenant that
-// delivers from Git and from an OCI registry. Nobody signs with the key for artifacts.
+// delivers from Git and from an OCI registry. No artifact has a signature of the key for artifacts.
 const (
 	signedProfile = `apiVersion: tenure.dev/v1alpha1
 kind: TenancyProfile

@@ -18,7 +18,7 @@ type CapsuleConfiguration struct {
 	// spec is what holds for all tenants.
 	// +optional
 	Spec v1beta2.CapsuleConfigurationSpec `json:"spec,omitempty,omitzero"`
-	// status is what became of it.
+	// status is the observed state.
 	// +optional
 	Status v1beta2.CapsuleConfigurationStatus `json:"status,omitempty,omitzero"`
 }

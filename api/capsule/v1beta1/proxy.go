@@ -37,7 +37,7 @@ type ProxySetting struct {
 	// spec is what is shown.
 	// +optional
 	Spec ProxySettingSpec `json:"spec,omitempty,omitzero"`
-	// status is what became of it.
+	// status is the observed state.
 	// +optional
 	Status ProxySettingStatus `json:"status,omitempty,omitzero"`
 }
@@ -135,7 +135,7 @@ type GlobalProxySettings struct {
 	// spec is what is shown.
 	// +optional
 	Spec GlobalProxySettingsSpec `json:"spec,omitempty,omitzero"`
-	// status is what became of it.
+	// status is the observed state.
 	// +optional
 	Status ProxySettingStatus `json:"status,omitempty,omitzero"`
 }

@@ -23,7 +23,7 @@ type Tenant struct {
 	// spec is what the tenant gets and may do.
 	// +optional
 	Spec v1beta2.TenantSpec `json:"spec,omitempty,omitzero"`
-	// status is what became of it.
+	// status is the observed state.
 	// +optional
 	Status v1beta2.TenantStatus `json:"status,omitempty,omitzero"`
 }

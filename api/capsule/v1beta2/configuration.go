@@ -21,7 +21,7 @@ type CapsuleConfiguration struct {
 	// spec is what holds for all tenants.
 	// +optional
 	Spec CapsuleConfigurationSpec `json:"spec,omitempty,omitzero"`
-	// status is what became of it.
+	// status is the observed state.
 	// +optional
 	Status CapsuleConfigurationStatus `json:"status,omitempty,omitzero"`
 }

@@ -20,7 +20,7 @@ type TenantResource struct {
 	// spec is what is replicated.
 	// +optional
 	Spec TenantResourceSpec `json:"spec,omitempty,omitzero"`
-	// status is what became of it.
+	// status is the observed state.
 	// +optional
 	Status TenantResourceStatus `json:"status,omitempty,omitzero"`
 }
@@ -49,7 +49,7 @@ type GlobalTenantResource struct {
 	// spec is what is replicated.
 	// +optional
 	Spec GlobalTenantResourceSpec `json:"spec,omitempty,omitzero"`
-	// status is what became of it.
+	// status is the observed state.
 	// +optional
 	Status GlobalTenantResourceStatus `json:"status,omitempty,omitzero"`
 }

@@ -30,7 +30,7 @@ type Tenant struct {
 	// spec is what the tenant gets and may do.
 	// +optional
 	Spec TenantSpec `json:"spec,omitempty,omitzero"`
-	// status is what became of it.
+	// status is the observed state.
 	// +optional
 	Status TenantStatus `json:"status,omitempty,omitzero"`
 }
@@ -254,7 +254,7 @@ type TenantStatus struct {
 	// observedGeneration is the generation that the conditions speak of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready says whether the tenant is as its spec says; Cordoned, whether it
+	// conditions: Ready reports whether the spec is in force; Cordoned, whether it
 	// may make changes; Honoured, whether every field of it is.
 	// +optional
 	// +listType=map
@@ -270,7 +270,7 @@ type TenantSpace struct {
 	// uid is the namespace's.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
-	// conditions: Ready says whether the namespace has what the Tenant says; Cordoned,
+	// conditions: Ready reports whether the Tenant is in force in the namespace; Cordoned,
 	// whether the tenant may make changes in it.
 	// +optional
 	// +listType=map

@@ -17,15 +17,15 @@ type TenantOwner struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is who owns the Tenants.
+	// spec is the desired state: one owner of Tenants.
 	// +optional
 	Spec TenantOwnerSpec `json:"spec,omitempty,omitzero"`
-	// status is what became of it.
+	// status is the observed state.
 	// +optional
 	Status TenantOwnerStatus `json:"status,omitempty,omitzero"`
 }
 
-// TenantOwnerSpec is who owns Tenants.
+// TenantOwnerSpec is one owner of Tenants.
 type TenantOwnerSpec struct {
 	Identity `json:",inline"`
 	// clusterRoles are those that the owner has in each of the tenants' namespaces.
@@ -38,7 +38,7 @@ type TenantOwnerSpec struct {
 	Aggregate *bool `json:"aggregate,omitempty"`
 }
 
-// TenantOwnerStatus is what became of a TenantOwner.
+// TenantOwnerStatus is the observed state of a TenantOwner.
 type TenantOwnerStatus struct {
 	// observedGeneration is the generation that the conditions speak of.
 	// +optional

@@ -70,10 +70,10 @@ Without --serviceaccount it is the ServiceAccount that owns the Tenant, if there
 one. For Flux, annotate the account instead, and the manager keeps a Secret with a
 kubeconfig whose token is replaced: see docs/how-to/kubeconfig.md.
 
-With --as-user it is a person who owns the Tenant, by name or through a group: the
-cluster signs a client certificate. The kubeconfig is for the API server itself, where
-a person cannot list what is in all namespaces; the proxy needs --client-ca-file to
-accept certificates.`,
+With --as-user, the kubeconfig has a client certificate that the cluster signs for an
+owner of the Tenant: a user, or a member of a group. It addresses the API server, which
+refuses a tenant's lists of all namespaces. The proxy accepts certificates if it runs
+with --client-ca-file.`,
 		Example: `  tenure kubeconfig dev-team --server https://proxy.example.com:9001 > dev-team.kubeconfig
   tenure kubeconfig dev-team --as-user alice --duration 8h > alice.kubeconfig
   tenure kubeconfig --namespace dev-team --serviceaccount gitops --write-secret`,

@@ -175,7 +175,7 @@ func known(t *testing.T, content []byte) {
 	}
 }
 
-// identity returns the user as whom the API server authenticates a kubeconfig.
+// identity returns the user that the API server authenticates with a kubeconfig.
 func identity(t *testing.T, content []byte) authenticationv1.UserInfo {
 	t.Helper()
 	rest, err := clientcmd.RESTConfigFromKubeConfig(content)

@@ -144,7 +144,7 @@ func (o *options) remove(ctx context.Context, cluster lockdown.Cluster, kube cli
 	return nil
 }
 
-// print prints what is no longer enforced, and what stays.
+// print prints the limits that end and the objects that stay.
 func (o *options) print(found *lockdown.Installation, are string) error {
 	_, err := fmt.Fprintf(o.streams.Out, `%[1]d objects %[4]s deleted. Nothing isolates the tenants any more:
   RoleBindings to Tenure's roles give no rights, so that tenants' syncs stop; other rights have no limits

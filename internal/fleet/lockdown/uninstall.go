@@ -26,7 +26,7 @@ import (
 const releasePoll = 500 * time.Millisecond
 
 // ErrManagerMissing is returned by [Cluster.Installation] if objects have finalizers of a manager
-// that is not installed: nobody could release them.
+// that is not installed, and so could never be deleted.
 var ErrManagerMissing = errors.New("the manager is not installed")
 
 // AppliedElsewhereError is returned by [Cluster.Installation] if Flux or Helm applies Tenure, and would
@@ -58,7 +58,7 @@ type Installation struct {
 	Tenants, Namespaces int
 }
 
-// Installation reads what of Tenure is in the cluster. The errors are [*AppliedElsewhereError],
+// Installation reads Tenure's objects in the cluster. The errors are [*AppliedElsewhereError],
 // [ErrManagerMissing], and those of the API server.
 func (c Cluster) Installation(ctx context.Context) (*Installation, error) {
 	candidates, err := c.removable()
@@ -76,16 +76,13 @@ func (c Cluster) Installation(ctx context.Context) (*Installation, error) {
 		case err != nil:
 			return nil, fmt.Errorf("cannot read %s: %w", ObjectName(candidate), err)
 		case is.GetLabels()[labelName] != ownName:
-			continue // somebody else's, with the same name
+			continue // an object of another program, with the same name
 		}
-		found.Objects = append(found.Objects, is)
-		if is.GetKind() != "Deployment" || is.GetName() != managerName {
-			continue
-		}
-		found.Manager = true
 		if other := appliedElsewhere(is); other != nil {
 			return nil, other
 		}
+		found.Objects = append(found.Objects, is)
+		found.Manager = found.Manager || is.GetKind() == "Deployment" && is.GetName() == managerName
 	}
 	held, err := c.held(ctx, found)
 	if err != nil {
@@ -141,7 +138,8 @@ func removalRank(o *unstructured.Unstructured) int {
 	return 4
 }
 
-// appliedElsewhere returns who applies an object of Tenure continuously, or nil.
+// appliedElsewhere returns an [*AppliedElsewhereError] for an object that Flux or Helm applies, and nil
+// for any other object.
 func appliedElsewhere(o *unstructured.Unstructured) error {
 	labels, annotations := o.GetLabels(), o.GetAnnotations()
 	if name := annotations["meta.helm.sh/release-name"]; name != "" {
@@ -206,7 +204,7 @@ func (c Cluster) Release(ctx context.Context, kube client.Client, progress func(
 		if !slices.Contains(containers[0].Args, ReleaseFlag) {
 			containers[0].Args = append(containers[0].Args, ReleaseFlag)
 		}
-		// The old Pod ends before the new one starts, so that nobody sets finalizers again.
+		// The old Pod ends before the new one starts, so that no manager sets finalizers again.
 		none, one := intstr.FromInt32(0), intstr.FromInt32(1)
 		manager.Spec.Replicas = new(int32(1))
 		manager.Spec.Strategy = appsv1.DeploymentStrategy{

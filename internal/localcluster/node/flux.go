@@ -10,24 +10,18 @@ import (
 // file that only a container has, and only one process runs at a time anyway.
 const leaderElection = "enable-leader-election"
 
-// commonFlags are the flags of all Flux controllers: three of their own and the
-// flags of github.com/fluxcd/pkg/runtime (client, logger, leaderelection,
-// controller, features, cache).
-var commonFlags = []Flag{
+// runtimeFlags are the flags that flux-operator and all Flux controllers have, most of them from
+// github.com/fluxcd/pkg/runtime (logger, leaderelection, controller, cache).
+var runtimeFlags = []Flag{
 	{Name: "metrics-addr", Kind: KindListen, Default: ":8080"},
-	{Name: "health-addr", Kind: KindListen, Default: ":9440"},
 	{Name: "concurrent", Kind: KindInt},
 	{Name: "default-service-account", Kind: KindString},
-	{Name: "feature-gates", Kind: KindGates},
-	{Name: "kube-api-qps", Kind: KindFloat},
-	{Name: "kube-api-burst", Kind: KindInt},
 	{Name: "log-encoding", Kind: KindString},
 	{Name: "log-level", Kind: KindString},
 	{Name: "min-retry-delay", Kind: KindDuration},
 	{Name: "max-retry-delay", Kind: KindDuration},
 	{Name: "token-cache-max-size", Kind: KindInt},
 	{Name: "token-cache-max-duration", Kind: KindDuration},
-	{Name: "watch-all-namespaces", Kind: KindBool},
 	{Name: "watch-configs-label-selector", Kind: KindString},
 	{Name: leaderElection, Kind: KindDropped},
 	{Name: "leader-election-lease-duration", Kind: KindDuration},
@@ -35,6 +29,15 @@ var commonFlags = []Flag{
 	{Name: "leader-election-retry-period", Kind: KindDuration},
 	{Name: "leader-election-release-on-cancel", Kind: KindBool},
 }
+
+// commonFlags are the flags of all Flux controllers.
+var commonFlags = append([]Flag{
+	{Name: "health-addr", Kind: KindListen, Default: ":9440"},
+	{Name: "feature-gates", Kind: KindGates},
+	{Name: "kube-api-qps", Kind: KindFloat},
+	{Name: "kube-api-burst", Kind: KindInt},
+	{Name: "watch-all-namespaces", Kind: KindBool},
+}, runtimeFlags...)
 
 // These are groups of flags that several controllers share, and the flags of each
 // controller.
