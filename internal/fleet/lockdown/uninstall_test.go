@@ -106,13 +106,14 @@ func TestInstallation(t *testing.T) {
 
 func TestInstallationElsewhere(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct{ reason, label, annotation, want string }{
-		{"Flux applies it", "kustomize.toolkit.fluxcd.io/name: tenure-manager, kustomize.toolkit.fluxcd.io/namespace: flux-system", "", "Kustomization flux-system/tenure-manager applies Tenure"},
-		{"Helm has installed it", "", "meta.helm.sh/release-name: tenure, meta.helm.sh/release-namespace: flux-system", "Helm release flux-system/tenure has installed Tenure"},
-		{"helm-controller has installed it", "helm.toolkit.fluxcd.io/name: tenure", "meta.helm.sh/release-name: tenure, meta.helm.sh/release-namespace: apps", "Helm release apps/tenure has installed Tenure"},
+	for _, tc := range []struct{ reason, object, label, annotation, want string }{
+		{"Flux applies the proxy alone", proxyName, "kustomize.toolkit.fluxcd.io/name: proxy, kustomize.toolkit.fluxcd.io/namespace: flux-system", "", "Kustomization flux-system/proxy applies Tenure"},
+		{"Flux applies it", managerName, "kustomize.toolkit.fluxcd.io/name: tenure-manager, kustomize.toolkit.fluxcd.io/namespace: flux-system", "", "Kustomization flux-system/tenure-manager applies Tenure"},
+		{"Helm has installed it", managerName, "", "meta.helm.sh/release-name: tenure, meta.helm.sh/release-namespace: flux-system", "Helm release flux-system/tenure has installed Tenure"},
+		{"helm-controller has installed it", managerName, "helm.toolkit.fluxcd.io/name: tenure", "meta.helm.sh/release-name: tenure, meta.helm.sh/release-namespace: apps", "Helm release apps/tenure has installed Tenure"},
 	} {
 		c, _ := installedWith(t, interceptor.Funcs{}, func(o *unstructured.Unstructured) bool {
-			if o.GetName() != managerName || o.GetKind() != "Deployment" {
+			if o.GetName() != tc.object || o.GetKind() != "Deployment" {
 				return true
 			}
 			given := parsed(t, "{metadata: {labels: {app.kubernetes.io/name: tenure, "+tc.label+"}, annotations: {"+tc.annotation+"}}}")
@@ -142,7 +143,19 @@ func TestRelease(t *testing.T) {
 	if err := kube.Get(t.Context(), key, manager); err != nil {
 		t.Fatal(err)
 	}
-	manager.Status = appsv1.DeploymentStatus{ObservedGeneration: manager.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1}
+	manager.Status = appsv1.DeploymentStatus{ObservedGeneration: manager.Generation, Replicas: 1, UpdatedReplicas: 1}
+	if err := kube.Status().Update(t.Context(), manager); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 3*releasePoll)
+	defer cancel()
+	if err := c.Release(ctx, kube, func(string) {}); err == nil || !strings.Contains(err.Error(), "its Pod is not ready") {
+		t.Errorf("objects still have finalizers: got %v", err)
+	}
+	if err := kube.Get(t.Context(), key, manager); err != nil {
+		t.Fatal(err)
+	}
+	manager.Status.ReadyReplicas = 1
 	if err := kube.Status().Update(t.Context(), manager); err != nil {
 		t.Fatal(err)
 	}
