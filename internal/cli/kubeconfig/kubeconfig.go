@@ -44,7 +44,7 @@ type options struct {
 	streams ui.IO
 
 	tenant             string
-	user               string // of --as-user
+	user, group        string // of --as-user
 	account, namespace string
 	server, serverName string
 	serverGiven        bool
@@ -89,6 +89,7 @@ with --client-ca-file.`,
 	flags := cmd.Flags()
 	o.Add(cmd, flags)
 	flags.StringVar(&o.user, "as-user", "", "make it for a person with this `name`, with a client certificate")
+	flags.StringVar(&o.group, "group", "", "with --as-user, the `group` that owns the Tenant, if several do")
 	flags.StringVar(&o.account, "serviceaccount", "", "the `name` of the account (default: the one that owns the Tenant)")
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "the account's `namespace`")
 	flags.StringVar(&o.server, "server", "https://tenure-proxy.flux-system.svc:9001", "the `address` of the proxy")
@@ -109,6 +110,9 @@ with --client-ca-file.`,
 }
 
 func (o *options) run(ctx context.Context) error {
+	if o.group != "" && o.user == "" {
+		return errors.New("--group is for --as-user")
+	}
 	if o.duration < credentials.MinLifetime || o.duration > credentials.MaxLifetime {
 		return fmt.Errorf("cannot ask for a token of %s: give --duration between %s and %s", o.duration, credentials.MinLifetime, credentials.MaxLifetime)
 	}

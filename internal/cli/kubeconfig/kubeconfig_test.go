@@ -38,6 +38,8 @@ const fixture = `
 ---
 {apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: group}, spec: {owners: [{kind: Group, name: developers}, {kind: User, name: ann}]}}
 ---
+{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: groups}, spec: {owners: [{kind: Group, name: ops}, {kind: Group, name: developers}]}}
+---
 {apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: people}, spec: {owners: [{kind: User, name: ann}]}}
 `
 
@@ -133,6 +135,13 @@ func TestKubeconfig(t *testing.T) {
 			t.Errorf("want %s in the groups %v, got %s in %v", user, want, info.Username, info.Groups)
 		}
 	}
+	out, _, err = execute(t.Context(), "--kubeconfig", c.Kubeconfig, "groups", "--as-user", "bob", "--group", "ops")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := identity(t, []byte(out)); !slices.Equal(info.Groups, []string{"ops", "system:authenticated"}) {
+		t.Errorf("want bob in group ops alone, got %v", info.Groups)
+	}
 	if left, err := kube.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{}); err != nil || slices.ContainsFunc(left.Items, func(r certificatesv1.CertificateSigningRequest) bool { return strings.HasPrefix(r.Name, "tenure-") }) {
 		t.Errorf("requests for certificates are left: %v, %v", left, err)
 	}
@@ -143,6 +152,9 @@ func TestKubeconfig(t *testing.T) {
 		want   string
 	}{
 		{"a person who owns nothing", []string{"two", "--as-user", "bob"}, "user bob does not own Tenant two"},
+		{"a person in one of two groups", []string{"groups", "--as-user", "bob"}, "cannot choose between the groups that own Tenant groups: developers, ops"},
+		{"a group that does not own it", []string{"groups", "--as-user", "bob", "--group", "other"}, "group other does not own Tenant groups"},
+		{"a group of nobody", []string{"groups", "--group", "ops"}, "--group is for --as-user"},
 		{"a name of Kubernetes", []string{"group", "--as-user", "system:admin"}, "begin with system:"},
 		{"a person and an account", []string{"group", "--as-user", "ann", "--serviceaccount", "gitops"}, "none of the others can be"},
 		{"a person, through a proxy that is not trusted", []string{"group", "--as-user", "ann", "--server-ca-file", ""}, "needs --server-ca-file"},

@@ -43,7 +43,7 @@ func (o *options) person(ctx context.Context, kube client.Client, config *rest.C
 	if err := kube.Get(ctx, client.ObjectKey{Name: o.tenant}, tenant); err != nil {
 		return fmt.Errorf("cannot read Tenant %s: %w", o.tenant, err)
 	}
-	groups, err := groupsOf(tenant, o.user)
+	groups, err := groupsOf(tenant, o.user, o.group)
 	if err != nil {
 		return err
 	}
@@ -92,26 +92,32 @@ func (o *options) person(ctx context.Context, kube client.Client, config *rest.C
 	return err
 }
 
-// groupsOf returns the groups that a person needs to own the Tenant: none for an owner of kind
-// User, otherwise the Tenant's owners of kind Group.
-func groupsOf(tenant *v1alpha1.Tenant, user string) ([]string, error) {
+// groupsOf returns the groups that a person needs to own the Tenant: the chosen group; without
+// one, none for an owner of kind User, otherwise the only group that owns the Tenant.
+func groupsOf(tenant *v1alpha1.Tenant, user, chosen string) ([]string, error) {
 	if strings.HasPrefix(user, "system:") {
 		return nil, fmt.Errorf("cannot make a certificate for %s: names that begin with system: are Kubernetes' own", user)
 	}
 	var groups []string
 	for _, owner := range tenant.Spec.Owners {
 		switch {
-		case owner.Kind == rbacv1.UserKind && owner.Name == user:
+		case owner.Kind == rbacv1.UserKind && owner.Name == user && chosen == "":
 			return nil, nil
-		case owner.Kind == rbacv1.GroupKind && !strings.HasPrefix(owner.Name, "system:"):
+		case owner.Kind == rbacv1.GroupKind && !strings.HasPrefix(owner.Name, "system:") && (chosen == "" || owner.Name == chosen):
 			groups = append(groups, owner.Name)
 		}
 	}
-	if len(groups) == 0 {
-		return nil, ui.WithHint(fmt.Errorf("user %s does not own Tenant %s, and no group owns it", user, tenant.Name), "add the user, or a group of theirs, to spec.owners")
-	}
 	slices.Sort(groups)
-	return slices.Compact(groups), nil
+	groups = slices.Compact(groups)
+	switch {
+	case len(groups) == 1:
+		return groups, nil
+	case len(groups) > 1:
+		return nil, ui.WithHint(fmt.Errorf("cannot choose between the groups that own Tenant %s: %s", tenant.Name, strings.Join(groups, ", ")), "choose one with --group")
+	case chosen != "":
+		return nil, ui.WithHint(fmt.Errorf("group %s does not own Tenant %s", chosen, tenant.Name), "add it to spec.owners, or choose another one with --group")
+	}
+	return nil, ui.WithHint(fmt.Errorf("user %s does not own Tenant %s, and no group owns it", user, tenant.Name), "add the user, or one of the user's groups, to spec.owners")
 }
 
 // personCluster returns the API server that the admin uses, or the proxy of --server.
