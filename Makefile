@@ -155,9 +155,13 @@ fuzz: check-tools ## let each fuzz test look for input that breaks it, for FUZZT
 		done; \
 	done
 
+# BENCH selects benchmarks, such as `make bench BENCH=PodCreate`: all take some two hours.
+BENCH ?= .
 .PHONY: bench
-bench: build ## run the benchmarks
-	@$(GO) test -run '^$$' -bench . -benchmem -timeout $(TIMEOUT) ./...
+bench: SHELL := bash -o pipefail
+bench: build ## run the benchmarks, and write docs/benchmarks.md
+	@cd hack/benchmarks && $(GO) build -o $(CURDIR)/$(BIN)/benchmarks .
+	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 4h ./... | $(BIN)/benchmarks docs/benchmarks.md
 
 # What an image is built from, and where it goes: docs/how-to/release.md.
 IMAGE = $(GO) run ./hack/image $(STAMP) $(if $(KEY),-key '$(KEY)') $(if $(PUSH),-push '$(PUSH)') $(if $(BUILDER),-builder '$(BUILDER)')
