@@ -1,8 +1,8 @@
 // Policies writes manifests into the folder that its first argument names: the rules of
 // internal/admission, the policies that put objects into shards, the policy with
 // the defaults of tenants, and the configuration of the
-// webhook. It writes the rules as a page of documentation into the folder that its second
-// argument names.
+// webhook. It writes the rules, and the requests that they cover, as pages of documentation
+// into the folder that its second argument names.
 package main
 
 import (
@@ -45,6 +45,9 @@ func main() {
 	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(os.Args[2], "policies.md"), []byte(admission.Document()), 0o644) //nolint:gosec // a page that everybody may read
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(os.Args[2], "coverage.md"), []byte(admission.CoverageDocument()), 0o644) //nolint:gosec // a page that everybody may read
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

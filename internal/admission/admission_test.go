@@ -27,8 +27,6 @@ import (
 // patience keeps a test from hanging on a busy machine.
 const patience = 2 * time.Minute
 
-func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }
-
 // The cluster of the tests: a tenant with cluster-admin in its namespace apps,
 // which is what the documents give it, a namespace of the admin's, and a profile.
 const fixture = `
@@ -94,6 +92,7 @@ func newClient(t *testing.T, restConfig *rest.Config, as rest.ImpersonationConfi
 	t.Helper()
 	restConfig = rest.CopyConfig(restConfig)
 	restConfig.Impersonate = as
+	restConfig.Wrap(refusals.wrap)
 	if restConfig.WarningHandlerWithContext == nil {
 		restConfig.WarningHandlerWithContext = rest.NoWarnings{}
 	}
@@ -340,12 +339,14 @@ func TestChange(t *testing.T) {
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	written, err := os.ReadFile("../../docs/reference/policies.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(admission.Document(), string(written)); diff != "" {
-		t.Errorf("docs/reference/policies.md is not up to date, run make generate (-want +got):\n%s", diff)
+	for page, want := range map[string]string{"policies.md": admission.Document(), "coverage.md": admission.CoverageDocument()} {
+		written, err := os.ReadFile("../../docs/reference/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(written)); diff != "" {
+			t.Errorf("docs/reference/%s is not up to date, run make generate (-want +got):\n%s", page, diff)
+		}
 	}
 	manifests, err := admission.Manifests()
 	if err != nil {

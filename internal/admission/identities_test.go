@@ -147,6 +147,12 @@ func TestOwnerAccounts(t *testing.T) {
 			err := create(tenant, pod, "owner")
 			return err != nil && strings.Contains(err.Error(), runs), fmt.Sprint(err)
 		})
+		workloads := requester{admin: admin, account: tenant, namespace: namespace, reconciler: "owning"}
+		for kind, change := range templates("serviceAccountName", `"owner"`) {
+			if kind != "pods" {
+				t.Run(kind, func(t *testing.T) { workloads.breaks(t, "tenure-owner-pods", kind, change) })
+			}
+		}
 		for _, tc := range []struct {
 			reason string
 			err    error

@@ -47,6 +47,7 @@ spec:
       oci: ["oci://registry.example.com/acme/*"]
       buckets: [{endpoint: s3.example.com, bucketName: acme-*, region: eu}]
     flagger: {addresses: ["https://prometheus.example.com"]}
+    kubeConfigs: [generated]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -167,7 +168,7 @@ func TestOrdinaryObjects(t *testing.T) {
 	restConfig := testcluster.Start(t, localcluster.Options{}).REST
 	prepare(t, restConfig)
 	admin := newClient(t, restConfig, rest.ImpersonationConfig{})
-	flagger := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"tenants":{"flagger":{"addresses":["https://prometheus.example.com"]}}}}`))
+	flagger := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"tenants":{"flagger":{"addresses":["https://prometheus.example.com"]},"kubeConfigs":["generated"]}}}`))
 	if err := admin.Patch(t.Context(), parse(t, "{apiVersion: tenure.dev/v1alpha1, kind: TenancyProfile, metadata: {name: default}}"), flagger); err != nil {
 		t.Fatal(err)
 	}
@@ -195,6 +196,10 @@ func TestOrdinaryObjects(t *testing.T) {
 				w.run()
 			})
 		}
+		t.Run("refusals", func(t *testing.T) {
+			t.Parallel()
+			refusesEveryRequest(t, restConfig, namespace)
+		})
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 )
 
 // Two namespaces of a tenant's, one of which its owner made.
@@ -71,6 +72,11 @@ func TestMovesIn(t *testing.T) {
 			return c.Patch(ctx, parse(t, manifest), client.RawPatch(types.ApplyPatchType, []byte(manifest)), client.DryRunAll, client.FieldOwner("kustomize-controller"), client.ForceOwnership)
 		}
 	}
+	patch := func(manifest, labels string) func(context.Context, client.Client) error {
+		return func(ctx context.Context, c client.Client) error {
+			return c.Patch(ctx, parse(t, manifest), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":`+asJSON(t, labels)+`}}`)), client.DryRunAll)
+		}
+	}
 	namespace := func(labels string) string {
 		return "{apiVersion: v1, kind: Namespace, metadata: {name: movein-made, labels: {" + labels + "}}}"
 	}
@@ -88,6 +94,9 @@ func TestMovesIn(t *testing.T) {
 		{"a Deployment", create("{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: movein-made, labels: {" + byKustomize + "}}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: x, image: x}]}}}}"), root, refused},
 		{"a Secret under another account", create("{apiVersion: v1, kind: Secret, metadata: {name: x, namespace: movein-made, labels: {" + byKustomize + "}}}"), operator, refused},
 		{"the namespace itself", apply(namespace(byKustomize)), root, "Namespace movein-made of the platform must not be applied to namespace movein-made"},
+		{"an account that is there already, by patch", patch(serviceAccount("default-like", "movein-made", ""), byKustomize), root, refused},
+		{"the namespace itself, by patch", patch(namespace(""), byKustomize), root, refused},
+		{"a new namespace that an owner seems to have made", create("{apiVersion: v1, kind: Namespace, metadata: {name: movein-x, labels: {tenure.dev/tenant: alpha, tenure.dev/made-by: owner, " + byKustomize + "}}}"), root, refused},
 		{"a namespace that is adopted with it", apply(namespace(byKustomize + ", tenure.dev/made-by: platform")), root, ""},
 		{"to where the platform made the namespace", create(serviceAccount("issuer", "movein-given", byKustomize)), root, ""},
 		{"what Flux makes for the tenant's releases", create("{apiVersion: source.toolkit.fluxcd.io/v1, kind: HelmChart, metadata: {name: x, namespace: movein-made}, spec: {interval: 1h, chart: x, sourceRef: {kind: HelmRepository, name: x}}}"), helm, ""},
@@ -115,4 +124,14 @@ func TestMovesIn(t *testing.T) {
 	for _, a := range attempts {
 		t.Run("without the rule, "+a.reason, func(t *testing.T) { check(t, a.do(t.Context(), a.by), "") })
 	}
+}
+
+// asJSON returns a map in YAML, without its braces, as JSON.
+func asJSON(t *testing.T, mapping string) string {
+	t.Helper()
+	out, err := yaml.YAMLToJSON([]byte("{" + mapping + "}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
 }

@@ -84,6 +84,12 @@ func TestShards(t *testing.T) {
 			t.Fatalf("case: %s", tc.reason)
 		}
 	}
+	r := requester{admin: admin, account: as("sharded"), namespace: "sharded", reconciler: "sharded", labels: map[string]string{v1alpha1.LabelShard: "gold"}}
+	for _, kind := range []string{kustomizationKind, releaseKind, gitKind, chartHostKind, chartKind, ociKind, bucketKind} {
+		t.Run(kind, func(t *testing.T) {
+			r.breaks(t, "tenure-shards", kind, `{"metadata":{"labels":{"sharding.fluxcd.io/key":"silver"}}}`)
+		})
+	}
 	writesLabel(t, admin, restConfig, as)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -21,6 +22,7 @@ var signing = func() string {
 		"signs-keyless":  "{oci: {identities: [{issuer: ^https://token.example.com$, subject: ^https://git.example.com/acme/.*$}]}, charts: {identities: [{issuer: ^https://token.example.com$, subject: ^charts$}]}}",
 		"signs-charts":   "{charts: {providers: [cosign]}}",
 		"signs-anything": "{}",
+		"signs-later":    "{}",
 	} {
 		fmt.Fprintf(&b, `---
 apiVersion: v1
@@ -51,6 +53,47 @@ subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: signs}]
 	}
 	return b.String()
 }()
+
+// TestSignaturesLater checks that sources that are older than the demand cannot be changed to
+// other sources without a signature.
+func TestSignaturesLater(t *testing.T) {
+	t.Parallel()
+	admin, _, restConfig := cluster(t)
+	tenant := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "signs", Groups: []string{"system:authenticated"}})
+	r := requester{admin: admin, account: tenant, namespace: "signs-later", reconciler: "signs-later", labels: map[string]string{"sharding.fluxcd.io/key": "gold"}}
+	testwait.For(t, "the API server to know the tenant's rights", patience, func() (bool, string) {
+		err := tenant.Create(t.Context(), r.object(t, "configmaps", "rights"), client.DryRunAll)
+		return err == nil, fmt.Sprint(err)
+	})
+	older := map[string]*unstructured.Unstructured{}
+	changes := map[string]string{
+		gitKind:       `{"spec":{"url":"https://git.example.com/acme/other"}}`,
+		ociKind:       `{"spec":{"url":"oci://registry.example.com/acme/other"}}`,
+		bucketKind:    `{"spec":{"bucketName":"other"}}`,
+		chartKind:     `{"spec":{"chart":"other"}}`,
+		releaseKind:   `{"spec":{"chart":{"spec":{"chart":"other"}}}}`,
+		chartHostKind: `{"spec":{"url":"https://charts.example.com/"}}`,
+	}
+	for kind := range changes {
+		object := r.object(t, kind, "older")
+		if kind == bucketKind {
+			merge(object.Object, map[string]any{"spec": map[string]any{"region": nil}})
+		}
+		older[kind] = r.makes(t, tenant, object)
+	}
+	parameters := parse(t, "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure, namespace: signs-later}}")
+	demand := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"tenants":{"signatures":{"git":{"mode":"HEAD"},"oci":{"providers":["cosign"]},"charts":{"providers":["cosign"]}}}}}`))
+	if err := admin.Patch(t.Context(), parameters, demand); err != nil {
+		t.Fatal(err)
+	}
+	testwait.For(t, "the demand to be in force", patience, func() (bool, string) {
+		err := r.patch(t, older[gitKind], changes[gitKind])
+		return err != nil, fmt.Sprint(err)
+	})
+	for kind, change := range changes {
+		t.Run(kind, func(t *testing.T) { refused(t, "tenure-signatures", r.patch(t, older[kind], change)) })
+	}
+}
 
 // The rule demands that Flux verifies sources with the platform's keys. Its refusal has the lines to add.
 func TestSignatures(t *testing.T) {

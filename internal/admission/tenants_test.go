@@ -7,8 +7,10 @@ import (
 
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -79,6 +81,8 @@ func TestCordoned(t *testing.T) {
 		return err != nil && strings.Contains(err.Error(), want), fmt.Sprint(err)
 	})
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`))
+	namespace := parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: cordoned}}")
+	finalizer := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/kept"]}}`))
 	make := func(c client.Client) error { return c.Create(t.Context(), configMap("new"), client.DryRunAll) }
 	change := func(c client.Client) error { return c.Patch(t.Context(), configMap("there"), patch, client.DryRunAll) }
 	remove := func(c client.Client) error { return c.Delete(t.Context(), configMap("there"), client.DryRunAll) }
@@ -100,6 +104,13 @@ func TestCordoned(t *testing.T) {
 		{"an owner deletes the namespace", as("cora"), func(c client.Client) error {
 			return c.Delete(t.Context(), parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: cordoned}}"), client.DryRunAll)
 		}, true},
+		{"an owner keeps the namespace", as("cora"), func(c client.Client) error {
+			return c.Patch(t.Context(), namespace.DeepCopy(), finalizer, client.DryRunAll)
+		}, true},
+		{"an owner keeps the namespace by its status", as("cora"), func(c client.Client) error {
+			return c.SubResource("status").Patch(t.Context(), namespace.DeepCopy(), finalizer, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+		}, true},
+		{"an owner's shell", as("cora"), func(client.Client) error { return shell(t, restConfig, "cora", "cordoned") }, true},
 		{"Flux as the tenant", account, change, true},
 		{"a binding of the owner's own", as("cora"), manifest("{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: x, namespace: cordoned}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}}"), true},
 		{"a lease of what runs", account, manifest("{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: x, namespace: cordoned}}"), false},
@@ -116,6 +127,19 @@ func TestCordoned(t *testing.T) {
 			decided(t, tc.what(tc.who), tc.held, "is cordoned, and nobody but the platform")
 		})
 	}
+}
+
+// shell asks for a command in a Pod, as a user.
+func shell(t *testing.T, restConfig *rest.Config, user, namespace string) error {
+	t.Helper()
+	as := rest.CopyConfig(restConfig)
+	as.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	as.Wrap(refusals.wrap)
+	kube, err := kubernetes.NewForConfig(as)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kube.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name("any").SubResource("exec").Param("command", "true").Do(t.Context()).Error()
 }
 
 // decided fails unless a request was held back, by the rule that says so, or was not.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -290,6 +292,19 @@ func TestLimits(t *testing.T) {
 	}
 	t.Run("older objects", func(t *testing.T) { olderObjects(t, admin, tenants["limited"]) })
 	t.Run("controllers", func(t *testing.T) { controllers(t, restConfig) })
+	t.Run("subresources of Pods", func(t *testing.T) { subresources(t, admin, tenants["limited"]) })
+}
+
+// The limits hold for what a tenant adds to a Pod, and for its binding to a node.
+func subresources(t *testing.T, admin, tenant client.Client) {
+	t.Helper()
+	pod := parse(t, "{apiVersion: v1, kind: Pod, metadata: {name: subresources, namespace: limited}, spec: {containers: [{name: a, image: 'registry.example.com/acme/app"+digest+"', imagePullPolicy: Always}]}}")
+	r := requester{admin: admin, account: tenant, namespace: "limited"}
+	r.makes(t, admin, pod)
+	debugger := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"ephemeralContainers":[{"name":"b","image":"evil.example/a"}]}}`))
+	refused(t, "tenure-workloads", tenant.SubResource("ephemeralcontainers").Patch(t.Context(), pod.DeepCopy(), debugger, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}}))
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "node-1"}}
+	refused(t, "tenure-nodes", tenant.SubResource("binding").Create(t.Context(), pod.DeepCopy(), binding, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}}))
 }
 
 // An object that is older than a limit can be updated and deleted, as long as the update does
