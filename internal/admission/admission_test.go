@@ -283,6 +283,10 @@ func TestChange(t *testing.T) {
 	namespace := parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: apps}}")
 	flux := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:flux-system:kustomize-controller", Groups: []string{"system:masters"}})
 	fire := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "jane", Groups: []string{"firefighters", "system:masters"}})
+	alerts := parse(t, named(object("flagger.app/v1beta1", "AlertProvider", "type: slack, address: 'https://hooks.example.com/x'"), "alerts"))
+	if err := fire.Create(ctx, alerts); err != nil {
+		t.Fatal(err)
+	}
 	patch := func(c client.Client, u *unstructured.Unstructured, patch string) error {
 		return c.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
 	}
@@ -330,6 +334,7 @@ func TestChange(t *testing.T) {
 		{"the admin's own namespace", admin.Create(ctx, parse(t, strings.Replace(source("GitRepository", "url: https://any.example.net/x"), "namespace: apps", "namespace: tools", 1)), client.DryRunAll), ""},
 		{"a token of the account that Flux applies as", token("dev-team"), "a token of dev-team, which Flux applies as, can be made by the platform only"},
 		{"a token of another account", token("default"), ""},
+		{"an object of Flagger", patch(tenant, alerts, `{"spec":{"channel":"a"}}`), "needs that the platform allows Flagger for the tenant"},
 		{"labels of its namespace", patch(tenant, namespace, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`), "say whose it is"},
 		{"the admin changes them", patch(admin, namespace, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), ""},
 	} {

@@ -79,7 +79,8 @@ var unrefused = []struct {
 	reason          string
 }{
 	{Prefix + "bounds", "", []string{"alerts"}, "an Alert has no interval and no timeout"},
-	{Prefix + "references", "", []string{"gitrepositories", "helmrepositories", "ocirepositories", "buckets", "providers", "imagerepositories"}, "it refers to no object of another namespace"},
+	{Prefix + "references", "", []string{"gitrepositories", "helmrepositories", "helmcharts", "ocirepositories", "buckets", "providers", "imagerepositories"}, "it refers to no object of another namespace"},
+	{Prefix + "status", "", []string{"alerts/status", "providers/status"}, "Flux's API has no such status"},
 	{Prefix + "sources", "", []string{"helmcharts"}, "a HelmChart has no address"},
 	{Prefix + "claims", "update", []string{"statefulsets", "resourceclaims", "resourceclaimtemplates"}, "Kubernetes lets nobody change the field"},
 	{Prefix + "pods", "update", []string{"jobs"}, "Kubernetes lets nobody change the field"},

@@ -40,6 +40,7 @@ metadata: {name: tenure, namespace: NAMESPACE}
 spec:
   tenant: kinds
   platformNamespaces: [flux-system]
+  breakGlass: [firefighters]
   tenants:
     sources:
       git: ["https://git.example.com/acme/*"]

@@ -82,7 +82,7 @@ func TestCordoned(t *testing.T) {
 	})
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`))
 	namespace := parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: cordoned}}")
-	finalizer := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/kept"]}}`))
+	finalizer := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["orphan"]}}`))
 	make := func(c client.Client) error { return c.Create(t.Context(), configMap("new"), client.DryRunAll) }
 	change := func(c client.Client) error { return c.Patch(t.Context(), configMap("there"), patch, client.DryRunAll) }
 	remove := func(c client.Client) error { return c.Delete(t.Context(), configMap("there"), client.DryRunAll) }

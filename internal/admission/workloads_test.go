@@ -7,7 +7,6 @@ import (
 
 	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -303,7 +302,7 @@ func subresources(t *testing.T, admin, tenant client.Client) {
 	r.makes(t, admin, pod)
 	debugger := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"ephemeralContainers":[{"name":"b","image":"evil.example/a"}]}}`))
 	refused(t, "tenure-workloads", tenant.SubResource("ephemeralcontainers").Patch(t.Context(), pod.DeepCopy(), debugger, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}}))
-	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "node-1"}}
+	binding := parse(t, "{apiVersion: v1, kind: Binding, metadata: {name: subresources}, target: {kind: Node, name: node-1}}")
 	refused(t, "tenure-nodes", tenant.SubResource("binding").Create(t.Context(), pod.DeepCopy(), binding, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}}))
 }
 
