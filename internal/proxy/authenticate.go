@@ -254,3 +254,43 @@ func (i *identities) ask(ctx context.Context, token, path string, question, answ
 	}
 	return runtime.DecodeInto(protobufCodec, content, answer)
 }
+
+// withAuthentication finds out who sent a request, from its credential.
+func (p *Proxy) withAuthentication(next handler) handler {
+	return func(w *recorder, r *http.Request, c *requestCall) error {
+		if _, err := p.callerOf(r.Context(), c); err != nil {
+			return err
+		}
+		return next(w, r, c)
+	}
+}
+
+// callerOf returns the user of the credential of a request.
+func (p *Proxy) callerOf(ctx context.Context, c *requestCall) (user.Info, error) {
+	if c.caller == nil {
+		c.caller = c.credential.certified
+	}
+	if c.caller != nil {
+		return c.caller, nil
+	}
+	who, err := p.identities.who(ctx, c.credential.token)
+	if err != nil {
+		return nil, err
+	}
+	c.caller = who
+	return who, nil
+}
+
+// identity returns the user of a request after impersonation. The proxy's answers depend on
+// this user.
+func (p *Proxy) identity(ctx context.Context, c *requestCall) (user.Info, error) {
+	who, err := p.callerOf(ctx, c)
+	if err != nil || c.as == nil {
+		return who, err
+	}
+	if err := p.mayBe(ctx, c.credential.token, who, c.as); err != nil {
+		return nil, err
+	}
+	c.acting, err = c.as.identity()
+	return c.acting, err
+}

@@ -1,7 +1,10 @@
 package proxy
 
 import (
+	"context"
+	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -54,5 +57,53 @@ func (q *quota) giveBack(who string) {
 	q.sum--
 	if q.taken[who]--; q.taken[who] <= 0 {
 		delete(q.taken, who)
+	}
+}
+
+// withInFlightLimit limits how many requests the proxy handles at a time, and the time and
+// the body of each. A long-running request has none of these limits.
+func (p *Proxy) withInFlightLimit(next handler) handler {
+	return func(w *recorder, r *http.Request, c *requestCall) error {
+		if c.longRunning() {
+			defer w.unbound()()
+			return next(w, r.WithContext(withCall(r.Context(), c)), c)
+		}
+		if !p.inFlight.take("") {
+			return tooMany("in-flight", "the proxy has too many requests, try again later")
+		}
+		defer p.inFlight.giveBack("")
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		r = r.WithContext(withCall(ctx, c))
+		p.boundBody(w, r)
+		return next(w, r, c)
+	}
+}
+
+// boundBody limits the size of a request's body and the time to read it.
+func (p *Proxy) boundBody(w http.ResponseWriter, r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(p.slow.body))
+}
+
+// withUserLimits limits the requests of each user, so that the slow requests of one user do
+// not delay those of another, and the memory that they take.
+func (p *Proxy) withUserLimits(next handler) handler {
+	return func(w *recorder, r *http.Request, c *requestCall) error {
+		c.flow = p.view.flowDistinguisher(c.caller)
+		if c.longRunning() {
+			c.room = p.memory.OpenExact(c.flow)
+		} else {
+			if !p.perUser.take(c.flow) {
+				return tooMany("quota", "%q has too many requests under way: at most %d at a time", c.flow, p.perUser.max)
+			}
+			defer p.perUser.giveBack(c.flow)
+			c.room = p.memory.Open(c.flow)
+		}
+		defer c.room.Close()
+		return next(w, r, c)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/tenure-dev/tenure/internal/proxy/budget"
 	"github.com/tenure-dev/tenure/internal/proxy/fanout"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 )
@@ -110,10 +109,11 @@ type Proxy struct {
 	rules                    map[schema.GroupResource]Rule
 	pass                     *httputil.ReverseProxy
 	buffers                  buffers
-	inFlight                 chan struct{}
+	handler                  handler
+	inFlight                 *quota // limits the requests of all users
+	perUser                  *quota // limits the requests of each user
 	watches                  *quota
 	lists                    *quota
-	perUser                  *quota // limits the requests in flight
 	opening                  *watchGate
 	audit                    *auditor
 	checks                   []requestCheck
@@ -142,7 +142,7 @@ func New(o Options) (*Proxy, error) {
 	p := &Proxy{
 		options: o, host: host, log: o.Log,
 		rules:                    map[schema.GroupResource]Rule{},
-		inFlight:                 make(chan struct{}, cmp.Or(o.MaxInFlight, defaultInFlight)),
+		inFlight:                 newQuota(0, cmp.Or(o.MaxInFlight, defaultInFlight)),
 		watches:                  newQuota(cmp.Or(o.MaxWatches, defaultWatches), maxAllWatches),
 		lists:                    newQuota(cmp.Or(o.MaxLists, defaultLists), 0),
 		perUser:                  newQuota(max(1, cmp.Or(o.MaxInFlight, defaultInFlight)/inFlightShare), 0),
@@ -177,6 +177,7 @@ func New(o Options) (*Proxy, error) {
 		p.rules[rule.Resource()] = rule
 	}
 	p.pass = p.newPass()
+	p.handler = p.filters(p.answer)
 	return p, nil
 }
 
@@ -227,141 +228,5 @@ func (p *Proxy) Visible(_ context.Context, who user.Info, verb, group, resource 
 
 // ServeHTTP implements http.Handler. It always answers.
 func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	start := time.Now()
-	w := newRecorder(rw, p.slow.write)
-	c, err := parseRequest(r, p.checks)
-	entry := func(stage auditv1.Stage) {
-		if w.answer != "passed" {
-			p.audit.write(audited{request: r, call: c, stage: stage, answer: w.answer, reason: w.reason, code: w.code, began: start, id: w.auditID()})
-		}
-	}
-	defer func() {
-		if reason := recover(); reason != nil {
-			if aborted, ok := reason.(error); !ok || !errors.Is(aborted, http.ErrAbortHandler) {
-				p.log.Error("a request made the proxy panic", "reason", reason)
-			}
-			if w.code != 0 {
-				panic(http.ErrAbortHandler) // closes the connection: the answer is incomplete
-			}
-			p.refuse(w, r, unavailable(errors.New("the proxy has a fault")))
-		}
-		p.metrics.request(w.answer, w.code, time.Since(start), c != nil && c.longRunning())
-		entry(auditv1.StageResponseComplete)
-		if p.log.Enabled(r.Context(), slog.LevelDebug) {
-			p.log.Debug("request", "method", r.Method, "path", r.URL.Path, "code", w.code, "answer", w.answer, "took", time.Since(start))
-		}
-	}()
-	if err != nil {
-		p.refuse(w, r, err)
-		return
-	}
-	c.auditID = w.auditID
-	if c.longRunning() {
-		w.begun = func() { entry(auditv1.StageResponseStarted) }
-		defer w.unbound()()
-	}
-	if err := p.serve(w, r, c); err != nil {
-		p.refuse(w, r, err)
-	}
-}
-
-// serve answers a request or passes it on. The client gets the returned error.
-func (p *Proxy) serve(w *recorder, r *http.Request, c *requestCall) error {
-	ctx := r.Context()
-	if !c.longRunning() {
-		select {
-		case p.inFlight <- struct{}{}:
-			defer func() { <-p.inFlight }()
-		default:
-			return tooMany("in-flight", "the proxy has too many requests, try again later")
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, requestTimeout)
-		defer cancel()
-	}
-	r = r.WithContext(withCall(ctx, c))
-	if !c.longRunning() {
-		p.boundBody(w, r)
-	}
-	who, err := p.callerOf(r.Context(), c)
-	if err != nil {
-		return err
-	}
-	payer := p.view.flowDistinguisher(who)
-	if !c.longRunning() {
-		// The slow requests of one user must not delay other users.
-		if !p.perUser.take(payer) {
-			return tooMany("quota", "%q has too many requests under way: at most %d at a time", payer, p.perUser.max)
-		}
-		defer p.perUser.giveBack(payer)
-	}
-	c.room = p.memory.Open(payer)
-	if c.longRunning() {
-		c.room = p.memory.OpenExact(payer)
-	}
-	defer c.room.Close()
-	if err := settleImpersonation(r, c); err != nil {
-		return err
-	}
-	for _, step := range []struct {
-		answer string
-		try    func(http.ResponseWriter, *http.Request, *requestCall) (bool, error)
-	}{{"filtered", p.serveFiltered}, {"reviewed", p.reviewed}, {"reviewed", p.rulesReviewed}} {
-		w.answer = step.answer
-		if done, err := step.try(w, r, c); done || err != nil {
-			return err
-		}
-	}
-	w.answer = "passed"
-	if c.longRunning() {
-		if !p.watches.take(payer) {
-			return tooMany("quota", "%q has too many watches, logs and connections open, or all together have: at most %d and %d at a time", payer, p.watches.max, p.watches.all)
-		}
-		defer p.watches.giveBack(payer)
-		if c.info.Verb == "watch" {
-			p.metrics.watches.Inc()
-			defer p.metrics.watches.Dec()
-		}
-	}
-	p.pass.ServeHTTP(w, r)
-	return nil
-}
-
-// boundBody limits the size of a request's body and the time to read it.
-func (p *Proxy) boundBody(w http.ResponseWriter, r *http.Request) {
-	if r.Body == nil || r.Body == http.NoBody {
-		return
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(p.slow.body))
-}
-
-// settleImpersonation removes the impersonation headers of a caller that impersonates
-// itself. All other headers stay: the API server or [Proxy.identity] decides about them.
-func settleImpersonation(r *http.Request, c *requestCall) error {
-	if c.as == nil {
-		return nil
-	}
-	if c.credential.certified != nil {
-		return forbidden("impersonation", "a client certificate cannot impersonate through the proxy: use a token")
-	}
-	if c.as.isSelf(c.caller) {
-		stripImpersonation(r.Header)
-		c.as = nil
-	}
-	return nil
-}
-
-// refuse answers a request with the Status of an error.
-func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	refused := asRefusal(err)
-	if recorded, ok := w.(*recorder); ok {
-		if recorded.code != 0 {
-			return // the header has been sent
-		}
-		recorded.answer, recorded.reason = "refused", refused.label
-		w.Header().Set(auditHeader, recorded.auditID())
-	}
-	p.metrics.refusals.WithLabelValues(refused.label).Inc()
-	writeStatus(w, r.Header.Get("Accept"), refused.status)
+	_ = p.handler(newRecorder(rw, p.slow.write), r, &requestCall{})
 }

@@ -110,3 +110,27 @@ func mediaType(accept string) string {
 	}
 	return runtime.ContentTypeJSON
 }
+
+// withErrors answers a request whose handler returns an error with the Status of the error.
+func (p *Proxy) withErrors(next handler) handler {
+	return func(w *recorder, r *http.Request, c *requestCall) error {
+		if err := next(w, r, c); err != nil {
+			p.refuse(w, r, err)
+		}
+		return nil
+	}
+}
+
+// refuse answers a request with the Status of an error.
+func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	refused := asRefusal(err)
+	if recorded, ok := w.(*recorder); ok {
+		if recorded.code != 0 {
+			return // the header has been sent
+		}
+		recorded.answer, recorded.reason = "refused", refused.label
+		w.Header().Set(auditHeader, recorded.auditID())
+	}
+	p.metrics.refusals.WithLabelValues(refused.label).Inc()
+	writeStatus(w, r.Header.Get("Accept"), refused.status)
+}

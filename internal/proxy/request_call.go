@@ -26,6 +26,8 @@ type requestCall struct {
 	// are set by authentication. auditID returns the audit ID of the request.
 	caller, acting user.Info
 	auditID        func() string
+	// flow is the key under which the limits count the caller.
+	flow string
 	// room limits the bytes of the request and of its answer that are in memory at the same
 	// time.
 	room *budget.Reservation
@@ -83,6 +85,20 @@ func parseRequest(r *http.Request, checks []requestCheck) (*requestCall, error) 
 	return c, nil
 }
 
+// withRequestInfo parses a request. It refuses a request without a credential, or with more
+// than one reading of who asks.
+func (p *Proxy) withRequestInfo(next handler) handler {
+	return func(w *recorder, r *http.Request, c *requestCall) error {
+		parsed, err := parseRequest(r, p.checks)
+		if err != nil {
+			return err
+		}
+		*c = *parsed
+		c.auditID = w.auditID
+		return next(w, r, c)
+	}
+}
+
 // canonical returns the canonical path of a request that the proxy may answer, and ""
 // for all other requests.
 func canonical(info *request.RequestInfo) string {
@@ -101,8 +117,11 @@ func canonical(info *request.RequestInfo) string {
 }
 
 // longRunning reports whether the request has no time limit: a watch, an upgrade, or a log,
-// exec, attach, port-forward or proxy request.
+// exec, attach, port-forward or proxy request. A request that could not be parsed is none.
 func (c *requestCall) longRunning() bool {
+	if c.info == nil {
+		return false
+	}
 	if c.upgrade || c.info.Verb == "watch" || c.info.Verb == "proxy" {
 		return true
 	}
@@ -123,34 +142,4 @@ func withCall(ctx context.Context, c *requestCall) context.Context {
 func callFrom(ctx context.Context) *requestCall {
 	c, _ := ctx.Value(contextKey{}).(*requestCall)
 	return c
-}
-
-// callerOf returns the user of the credential of a request.
-func (p *Proxy) callerOf(ctx context.Context, c *requestCall) (user.Info, error) {
-	if c.caller == nil {
-		c.caller = c.credential.certified
-	}
-	if c.caller != nil {
-		return c.caller, nil
-	}
-	who, err := p.identities.who(ctx, c.credential.token)
-	if err != nil {
-		return nil, err
-	}
-	c.caller = who
-	return who, nil
-}
-
-// identity returns the user of a request after impersonation. The proxy's answers depend on
-// this user.
-func (p *Proxy) identity(ctx context.Context, c *requestCall) (user.Info, error) {
-	who, err := p.callerOf(ctx, c)
-	if err != nil || c.as == nil {
-		return who, err
-	}
-	if err := p.mayBe(ctx, c.credential.token, who, c.as); err != nil {
-		return nil, err
-	}
-	c.acting, err = c.as.identity()
-	return c.acting, err
 }

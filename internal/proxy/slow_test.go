@@ -97,8 +97,8 @@ func TestSlowReader(t *testing.T) {
 		}
 	}
 	testwait.For(t, "the requests to be given up", patience, func() (bool, string) {
-		taken := append(append(s.proxy.perUser.held(), s.proxy.watches.held()...), s.proxy.lists.held()...)
-		return len(taken)+len(s.proxy.inFlight) == 0, fmt.Sprint("still there: ", taken)
+		taken := slices.Concat(s.proxy.perUser.held(), s.proxy.watches.held(), s.proxy.lists.held(), s.proxy.inFlight.held())
+		return len(taken) == 0, fmt.Sprint("still there: ", taken)
 	})
 }
 
@@ -207,7 +207,7 @@ func TestSlowBody(t *testing.T) {
 			t.Errorf("%s: got %s", path, response.Status)
 		}
 		testwait.For(t, "the request to be given up", patience, func() (bool, string) {
-			return len(s.proxy.inFlight) == 0, fmt.Sprint(len(s.proxy.inFlight))
+			return len(s.proxy.inFlight.held()) == 0, fmt.Sprint(s.proxy.inFlight.held())
 		})
 	}
 }
