@@ -35,7 +35,7 @@ func update(file string, output io.Reader) error {
 	if len(results) == 0 {
 		return fmt.Errorf("the output has no results: %s stays as it is", file)
 	}
-	old, err := os.ReadFile(file) //nolint:gosec // the file that the argument names
+	old, err := os.ReadFile(file)
 	if err != nil && !os.IsNotExist(err) {
 		return err
 	}
