@@ -21,18 +21,22 @@ var (
 	capsuleRights string
 	//go:embed capsule/admission.yaml
 	capsulePolicies string
+	//go:embed capsule/rules.yaml
+	capsuleTenantRules string
+	//go:embed capsule/crd/capsule.clastix.io_rulestatuses.yaml
+	capsuleRuleStatusCRD string
 )
 
 // CapsuleCRDs are the definitions of Capsule's kinds (capsule.clastix.io), an
 // optional component: see internal/capsule. Multi-document YAML.
 func CapsuleCRDs() []byte {
 	return []byte(capsuleConfigurationCRD + capsuleGlobalProxySettingsCRD + capsuleGlobalTenantResourceCRD +
-		capsuleProxySettingCRD + capsuleTenantOwnerCRD + capsuleTenantResourceCRD + capsuleTenantCRD)
+		capsuleProxySettingCRD + capsuleRuleStatusCRD + capsuleTenantOwnerCRD + capsuleTenantResourceCRD + capsuleTenantCRD)
 }
 
-// CapsulePolicies is the rule for Capsule's kinds that the API server enforces.
-// Multi-document YAML.
-func CapsulePolicies() []byte { return []byte(capsulePolicies) }
+// CapsulePolicies are the rules for Capsule's kinds, and the rules of its Tenants, that the API
+// server enforces. Multi-document YAML.
+func CapsulePolicies() []byte { return []byte(capsulePolicies + "---\n" + capsuleTenantRules) }
 
 // CapsuleRoles are the roles of the optional component: those that Capsule's
 // owners have by default, and what `tenure-server manager --capsule` needs beside

@@ -159,7 +159,7 @@ type Workloads struct {
 	DeviceClasses *AllowedClasses `json:"deviceClasses,omitempty"`
 
 	// schedulers are the schedulers that Pods may name in spec.schedulerName, in addition
-	// to default-scheduler. No Pod may name a node in spec.nodeName, which bypasses the
+	// to default-scheduler. The entry * allows every scheduler. No Pod may name a node in spec.nodeName, which bypasses the
 	// scheduler and with it the taints of the node.
 	// +optional
 	// +listType=set
@@ -305,6 +305,13 @@ type Services struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	ExternalIPs []AddressRange `json:"externalIPs,omitempty"`
+
+	// loadBalancerIPs are the ranges of addresses that Services may have in
+	// spec.loadBalancerIP, in addition to externalIPs.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	LoadBalancerIPs []AddressRange `json:"loadBalancerIPs,omitempty"`
 
 	// loadBalancerClasses are the values that spec.loadBalancerClass may have. If it is
 	// unset, it may have every value.

@@ -847,6 +847,11 @@ func (in *Services) DeepCopyInto(out *Services) {
 		*out = make([]AddressRange, len(*in))
 		copy(*out, *in)
 	}
+	if in.LoadBalancerIPs != nil {
+		in, out := &in.LoadBalancerIPs, &out.LoadBalancerIPs
+		*out = make([]AddressRange, len(*in))
+		copy(*out, *in)
+	}
 	if in.LoadBalancerClasses != nil {
 		in, out := &in.LoadBalancerClasses, &out.LoadBalancerClasses
 		*out = new(AllowedNames)

@@ -36,6 +36,13 @@ func main() {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(os.Args[1], "admission", "defaults.yaml"), defaults, 0o644) //nolint:gosec // manifests that everybody may read
 	}
+	var rules []byte
+	if err == nil {
+		rules, err = admission.CapsuleManifests()
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(os.Args[1], "capsule", "rules.yaml"), rules, 0o644) //nolint:gosec // manifests that everybody may read
+	}
 	var webhook []byte
 	if err == nil {
 		webhook, err = admission.WebhookManifest()

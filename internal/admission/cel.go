@@ -194,8 +194,11 @@ func list(field string) string {
 
 // short is CEL for the beginning of a text: a message that is longer than 5 KiB is
 // not shown at all.
-func short(text string) string {
-	return fmt.Sprintf("[%s].map(t, size(t) > 512 ? t.substring(0, 512) + '...' : t)[0]", text)
+func short(text string) string { return shortened(text, 512) }
+
+// shortened is CEL for the first characters of a text.
+func shortened(text string, characters int) string {
+	return fmt.Sprintf("[%[1]s].map(t, size(t) > %[2]d ? t.substring(0, %[2]d) + '...' : t)[0]", text, characters)
 }
 
 // affordable splits conditions into groups, one for each expression, so that no

@@ -63,3 +63,13 @@ func documents(title string, objects ...any) ([]byte, error) {
 	}
 	return out.Bytes(), nil
 }
+
+// CapsuleManifests returns [CapsuleRules] as YAML documents.
+func CapsuleManifests() ([]byte, error) {
+	policies, bindings := CapsuleRules()
+	var objects []any
+	for i := range policies {
+		objects = append(objects, &policies[i], &bindings[i])
+	}
+	return documents("# The rules of Capsule's Tenants in spec.rules. Generated from internal/admission; do not edit.\n", objects...)
+}

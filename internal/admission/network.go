@@ -27,7 +27,7 @@ func services() Rule {
 	had := func(expression string) string {
 		return "(oldObject == null ? [] : " + fmt.Sprintf(expression, "oldObject") + ")"
 	}
-	outside := fmt.Sprintf(addresses, "object") + ".filter(a, !(a in " + had(addresses) + ") && !(isIP(a) && " + ranges + ".orValue([]).exists(r, cidr(r).containsIP(a))))"
+	outside := fmt.Sprintf(addresses, "object") + ".filter(a, !(a in " + had(addresses) + ") && !(isIP(a) && " + ranges + ".orValue([]).exists(r, cidr(r).containsIP(a)) || isIP(a) && !(a in object.?spec.?externalIPs.orValue([])) && " + optional("network.services.loadBalancerIPs") + ".orValue([]).exists(r, cidr(r).containsIP(a))))"
 	r := Rule{
 		Name: Prefix + "services", Rows: []string{"W4"},
 		Title:      "Services have the types and the addresses that the tenant may have",

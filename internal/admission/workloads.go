@@ -130,7 +130,7 @@ func scheduling() []podCheck {
 			"'choose node ' + " + fromPod("p.?nodeName.orValue('')") + " + ' in spec.nodeName, which bypasses the scheduler: leave it out'",
 		},
 		{
-			"p.?schedulerName.orValue('default-scheduler') == 'default-scheduler' || p.?schedulerName == q.?schedulerName || p.schedulerName in " + schedulers + ".orValue([])",
+			"p.?schedulerName.orValue('default-scheduler') == 'default-scheduler' || p.?schedulerName == q.?schedulerName || p.schedulerName in " + schedulers + ".orValue([]) || '*' in " + schedulers + ".orValue([])",
 			"'have scheduler ' + " + fromPod("p.?schedulerName.orValue('')") + " + ' (allowed: default-scheduler' + " + schedulers + ".orValue([]).map(s, ', ' + s).join('') + ')'",
 		},
 		{

@@ -270,12 +270,11 @@ var examples = map[string]string{
 	"spec.namespaceOptions.additionalMetadataList[].namespaceSelector": `namespaceOptions: {additionalMetadataList: [{labels: {a: b}, namespaceSelector: {}}]}`,
 	"spec.namespaceOptions.managedMetadataOnly":                        `namespaceOptions: {managedMetadataOnly: true}`,
 	"spec.ingressOptions.hostnameCollisionScope":                       `ingressOptions: {allowWildcardHostnames: true, hostnameCollisionScope: Cluster}`,
-	"spec.rules": `rules: [{enforce: {}}]`,
-	"CapsuleConfiguration spec.ignoreUserWithGroups":         `ignoreUserWithGroups: [a]`,
-	"CapsuleConfiguration spec.administrators":               `administrators: [{kind: User, name: a}]`,
-	"CapsuleConfiguration spec.allowServiceAccountPromotion": `allowServiceAccountPromotion: true`,
-	"CapsuleConfiguration spec.nodeMetadata":                 `nodeMetadata: {forbiddenLabels: {denied: [a]}}`,
-	"CapsuleConfiguration spec.rbac.deleter":                 `rbac: {deleter: a}`,
+	"CapsuleConfiguration spec.ignoreUserWithGroups":                   `ignoreUserWithGroups: [a]`,
+	"CapsuleConfiguration spec.administrators":                         `administrators: [{kind: User, name: a}]`,
+	"CapsuleConfiguration spec.allowServiceAccountPromotion":           `allowServiceAccountPromotion: true`,
+	"CapsuleConfiguration spec.nodeMetadata":                           `nodeMetadata: {forbiddenLabels: {denied: [a]}}`,
+	"CapsuleConfiguration spec.rbac.deleter":                           `rbac: {deleter: a}`,
 }
 
 // TestFieldsSpeak checks that a reported or unenforced field yields exactly one note, under

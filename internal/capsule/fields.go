@@ -66,6 +66,8 @@ func Fields(kind string) []Field {
 			{"spec.rules[].subjects", Honoured, "also groups of Kubernetes' own, such as `system:authenticated`"},
 			{"spec.rules[].clusterResources", Different, "kinds have to be named; RBAC's, namespaces and Tenants are not shown so. The proxy needs the right to read other kinds: see docs/how-to/proxy.md. Several selectors for one kind and person have to be one together, or a list is refused"},
 		}
+	case "RuleStatus":
+		return []Field{{"spec", Unused, "the manager writes the status"}}
 	case "GlobalTenantResource":
 		return append(replicationFields(),
 			Field{"spec.scope", Different, "`Namespace` alone; what would be in the cluster or once a tenant is refused"},
@@ -147,7 +149,7 @@ func workloadFields() []Field {
 		{"spec.runtimeClasses", Different, byName},
 		{"spec.runtimeClasses.default", Different, aDefault},
 		{"spec.deviceClasses", Different, byName},
-		{"spec.rules", Unenforced, "newer than what Tenure understands"},
+		{"spec.rules", Different, "`enforce` of images, schedulers, QoS classes, Services, hosts and metadata holds, with `namespaceSelector`, `audience` and templates. An unknown field, an audience of kind Custom, `quota`, `enforce.workloads.resources`, `managed` metadata and metadata of namespaces are refused unless accepted; the action audit, `default` metadata, promotions, and role bindings for some of the namespaces have no effect. See docs/how-to/move-from-capsule.md"},
 	}
 }
 

@@ -18,8 +18,8 @@ func TestFieldsCoverTheCRD(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(objects) != 7 {
-		t.Fatalf("%d CRDs, want 7", len(objects))
+	if len(objects) != 8 {
+		t.Fatalf("%d CRDs, want 8", len(objects))
 	}
 	for _, crd := range objects {
 		kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")

@@ -121,27 +121,31 @@ func (t *translation) bindings() {
 		return
 	}
 	for i, b := range t.tenant.Spec.AdditionalRoleBindings {
-		field := fmt.Sprintf("spec.additionalRoleBindings[%d]", i)
-		binding := v1alpha1.TenantRoleBinding{Role: t.role(b.ClusterRoleName, field+".clusterRoleName")}
-		if len(b.Subjects) == 0 || len(b.Subjects) > maxSubjects {
-			t.note(Refused, field+".subjects", "there must be 1 to %d", maxSubjects)
-			continue
-		}
-		for j, s := range b.Subjects {
-			subject, err := subject(s)
-			if err != nil {
-				t.note(Refused, fmt.Sprintf("%s.subjects[%d]", field, j), "%v", err)
-				continue
-			}
-			binding.Subjects = append(binding.Subjects, subject)
-		}
-		if len(b.Labels) > maxBindingMetadata || len(b.Annotations) > maxBindingMetadata {
-			t.note(Refused, field, "at most %d labels and %d annotations can be kept", maxBindingMetadata, maxBindingMetadata)
-			continue
-		}
-		binding.Labels, binding.Annotations = b.Labels, b.Annotations
-		t.spec.RoleBindings = append(t.spec.RoleBindings, binding)
+		t.binding(fmt.Sprintf("spec.additionalRoleBindings[%d]", i), b)
 	}
+}
+
+// binding translates a role binding.
+func (t *translation) binding(field string, b v1beta2.AdditionalRoleBinding) {
+	binding := v1alpha1.TenantRoleBinding{Role: t.role(b.ClusterRoleName, field+".clusterRoleName")}
+	if len(b.Subjects) == 0 || len(b.Subjects) > maxSubjects {
+		t.note(Refused, field+".subjects", "there must be 1 to %d", maxSubjects)
+		return
+	}
+	for j, s := range b.Subjects {
+		subject, err := subject(s)
+		if err != nil {
+			t.note(Refused, fmt.Sprintf("%s.subjects[%d]", field, j), "%v", err)
+			continue
+		}
+		binding.Subjects = append(binding.Subjects, subject)
+	}
+	if len(b.Labels) > maxBindingMetadata || len(b.Annotations) > maxBindingMetadata {
+		t.note(Refused, field, "at most %d labels and %d annotations can be kept", maxBindingMetadata, maxBindingMetadata)
+		return
+	}
+	binding.Labels, binding.Annotations = b.Labels, b.Annotations
+	t.spec.RoleBindings = append(t.spec.RoleBindings, binding)
 }
 
 func subject(s rbacv1.Subject) (v1alpha1.Subject, error) {

@@ -38,9 +38,7 @@ func (t *translation) workloads() {
 	if d := spec.DeviceClasses; d != nil {
 		t.spec.Workloads.DeviceClasses = t.selected("spec.deviceClasses", *d)
 	}
-	if len(spec.Rules) > 0 {
-		t.unenforced("spec.rules", "rules are not understood")
-	}
+	t.rules()
 }
 
 func (t *translation) unenforced(field, effect string) {

@@ -60,6 +60,7 @@ func network(set, profile v1alpha1.Network) v1alpha1.Network {
 		}
 		given.Types = replaced(set.Services.Types, given.Types)
 		given.ExternalIPs = replaced(set.Services.ExternalIPs, given.ExternalIPs)
+		given.LoadBalancerIPs = replaced(set.Services.LoadBalancerIPs, given.LoadBalancerIPs)
 		given.LoadBalancerClasses = cmp.Or(set.Services.LoadBalancerClasses, given.LoadBalancerClasses)
 		given.DeniedLabels = replaced(set.Services.DeniedLabels, given.DeniedLabels)
 		given.DeniedAnnotations = replaced(set.Services.DeniedAnnotations, given.DeniedAnnotations)

@@ -30,7 +30,7 @@ func TestLimitsOfATenant(t *testing.T) {
 			},
 			Network: v1alpha1.Network{
 				Services: &v1alpha1.Services{
-					Types: []string{name}, ExternalIPs: []v1alpha1.AddressRange{v1alpha1.AddressRange(name)}, LoadBalancerClasses: names(name),
+					Types: []string{name}, ExternalIPs: []v1alpha1.AddressRange{v1alpha1.AddressRange(name)}, LoadBalancerIPs: []v1alpha1.AddressRange{v1alpha1.AddressRange(name)}, LoadBalancerClasses: names(name),
 					DeniedLabels: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)}, DeniedAnnotations: []v1alpha1.ValuePattern{v1alpha1.ValuePattern(name)},
 					DeniedLabelExpression: name, DeniedAnnotationExpression: name, Metadata: &v1alpha1.ObjectMetadata{Labels: map[string]v1alpha1.LabelValue{"a": v1alpha1.LabelValue(name)}},
 				},

@@ -30,6 +30,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&Tenant{}, &TenantList{},
 		&CapsuleConfiguration{}, &CapsuleConfigurationList{},
 		&TenantOwner{}, &TenantOwnerList{},
+		&RuleStatus{}, &RuleStatusList{},
 		&TenantResource{}, &TenantResourceList{},
 		&GlobalTenantResource{}, &GlobalTenantResourceList{},
 	)

@@ -37,7 +37,7 @@ func withCapsule(manifests string) string {
 // namespace.
 func capsuleManifests(namespace string) string {
 	all := strings.Join([]string{string(config.CapsuleCRDs()), string(config.CapsuleRoles()), string(config.CapsulePolicies())}, "\n---\n")
-	return strings.ReplaceAll(all, "namespace: flux-system", "namespace: "+namespace)
+	return moved(all, namespace)
 }
 
 // writeCapsule adds the files for Capsule's kinds to the tree, or removes them, and reports

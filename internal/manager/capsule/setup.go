@@ -76,6 +76,9 @@ func (r *TenantReconciler) setup(mgr manager.Manager) error {
 	if err := crdgate.Watch(mgr, c, tenantOwner(), toAll, ownerChanged); err != nil {
 		return err
 	}
+	if err := crdgate.Watch(mgr, c, ruleStatus(), toTenant); err != nil {
+		return err
+	}
 	for _, kind := range classKinds {
 		class := &metav1.PartialObjectMetadata{}
 		class.SetGroupVersionKind(kind)

@@ -71,6 +71,7 @@ func (s *state) metadata(ns *corev1.Namespace) *v1beta2.Metadata {
 	out := &v1beta2.Metadata{Labels: shared(s.ours.Spec.Namespaces.Labels, ns.Labels), Annotations: shared(s.ours.Spec.Namespaces.Annotations, ns.Annotations)}
 	delete(out.Labels, v1alpha1.LabelCapsuleTenant)
 	delete(out.Labels, v1alpha1.LabelCapsuleCordoned)
+	delete(out.Labels, v1beta2.LabelRules)
 	if len(out.Labels) == 0 {
 		out.Labels = nil
 	}

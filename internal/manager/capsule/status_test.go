@@ -223,6 +223,8 @@ func TestExpressionsRefused(t *testing.T) {
 		`ingressOptions: {allowedClasses: {allowedRegex: "a("}}`, `ingressOptions: {allowedHostnames: {allowedRegex: "a("}}`,
 		`gatewayOptions: {allowedClasses: {allowedRegex: "a("}}`, `storageClasses: {allowedRegex: "a("}`, `priorityClasses: {allowedRegex: "a("}`,
 		`runtimeClasses: {allowedRegex: "a("}`, `deviceClasses: {allowedRegex: "a("}`,
+		`rules: [{enforce: {workloads: {schedulers: [{exact: [b]}, {exp: "a("}]}}}]`, `rules: [{enforce: {workloads: {registries: [{exp: "a("}]}}}]`,
+		`rules: [{enforce: {services: {externalNames: {hostnames: [{exp: "a("}]}}}}]`, `rules: [{permissions: {}}, {enforce: {ingress: {hostnames: [{exp: "a("}]}}}]`,
 		`namespaceOptions: {requiredMetadata: {labels: {a: "a("}}}`, `namespaceOptions: {requiredMetadata: {annotations: {a: b, c: "a("}}}`,
 	} {
 		if err := write("Tenant", "snow", spec); err == nil || !strings.Contains(err.Error(), "tenure-capsule-expressions") {

@@ -136,8 +136,16 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 	if err := r.hold(ctx, s.theirs); err != nil {
 		return err
 	}
+	problem, err := r.rules(ctx, s)
+	if err != nil {
+		return err
+	}
 	if err := r.apply(ctx, s); err != nil || s.refused != "" {
 		return err
+	}
+	if problem != nil {
+		s.refuse(reasonRefused, "a rule of spec.rules cannot be put in force: "+problem.Error())
+		return nil
 	}
 	left, err := r.refer(ctx, s)
 	if err != nil {

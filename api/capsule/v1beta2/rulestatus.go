@@ -1,0 +1,60 @@
+package v1beta2
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// RuleStatus has the rules of a Tenant that hold in the namespace that it is in. The manager
+// writes one, with the name capsule-managed-rules, in each namespace of a Tenant with rules, and
+// the API server's policies read it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:resource:scope=Namespaced
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type RuleStatus struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is not read.
+	// +optional
+	Spec []Unknown `json:"spec,omitempty"`
+	// status has the rules.
+	// +optional
+	Status RuleStatusStatus `json:"status,omitempty,omitzero"`
+}
+
+// RuleStatusStatus has the rules that hold in a namespace.
+type RuleStatusStatus struct {
+	// observedGeneration is the generation that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// rules are those of the Tenant whose selector fits the namespace, in their order, with
+	// their templates filled in.
+	// +optional
+	// +listType=atomic
+	Rules []Unknown `json:"rules,omitempty"`
+	// conditions: Ready reports whether the rules are those of the Tenant.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// RuleStatusList is a list of RuleStatuses.
+//
+// +kubebuilder:object:root=true
+type RuleStatusList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []RuleStatus `json:"items"`
+}
+
+const (
+	// RulesName is the name of the RuleStatus in a namespace.
+	RulesName = "capsule-managed-rules"
+	// LabelRules is the label of the namespaces in which the API server enforces the rules of
+	// the RuleStatus. The manager puts it on all namespaces of a Tenant with rules.
+	LabelRules = "projectcapsule.dev/rules"
+)

@@ -1,0 +1,339 @@
+package admission
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// capsulePrefix begins the names of the policies of Capsule's kinds.
+const capsulePrefix = Prefix + "capsule-"
+
+// ruleMatcher is a part of spec.rules[].enforce of a Tenant of Capsule: values of an object that
+// the entries of each rule allow or deny.
+type ruleMatcher struct {
+	// name and allowed begin the parts of a refusal, in Capsule's words.
+	name, allowed string
+	// values returns CEL for a list of maps with the value v, its path and further texts.
+	values func(object string) string
+	// same is CEL that is true if the value o of the old object is the value x; empty for values
+	// that are the same wherever they are.
+	same string
+	// rules is the name of the variable with the rules; empty for all rules.
+	rules string
+	// entries is CEL for the entries of the rule r, about the value x. If it reads x, has is CEL
+	// for a list that is empty if there are no entries about any value.
+	entries, has string
+	// covers is CEL that is true if the rule r covers the value x; empty for all values.
+	covers string
+	// matches is CEL that is true if the entry e matches the value x.
+	matches string
+	// describes is CEL for the text of the entry e.
+	describes string
+	// unlisted is CEL that is true for a value x that no list of allowed values needs to have.
+	unlisted string
+	// further is CEL for a refusal of an allowed value x by the rule r, which allowed it; the
+	// empty text if there is none.
+	further string
+}
+
+const (
+	// matchesExpression is true if an entry e with exact, exp and negate matches the value x.
+	matchesExpression = "(e.?exact.orValue([]).exists(t, t == x.v) || e.?exp.orValue('') != '' && x.v.matches(e.exp)) != e.?negate.orValue(false)"
+	// describesExpression is the text of such an entry.
+	describesExpression = "[e.?exact.orValue([]).size() > 0 ? (e.?negate.orValue(false) ? 'not ' : '') + 'exact: ' + e.exact.join(', ') : ''," +
+		" e.?exp.orValue('') != '' ? (e.?negate.orValue(false) ? 'not ' : '') + 'exp: ' + e.exp : ''].filter(t, t != '').join('; ')"
+	// capsuleAction is the action of the rule r.
+	capsuleAction = "r.?action.orValue('deny')"
+	// inAudience is true if the rule b speaks to the user.
+	inAudience = "b.?audience.orValue([]).size() == 0 || b.audience.exists(a, a.kind == 'Group' ? has(request.userInfo.groups) && request.userInfo.groups.exists(g, g == a.name) : request.userInfo.username == a.name)"
+)
+
+// of adds the variables of a part of the rules: NAME_values, NAME_rules, and NAME with the
+// refusals of an object's values. The last rule that matches a value and allows or denies it
+// decides. A value that none of them matches is refused if one of the rules is a list of allowed
+// values. An update may keep a value.
+func (p *ruled) of(variable string, m ruleMatcher) {
+	covers, unlisted := cmp.Or(m.covers, "true"), cmp.Or(m.unlisted, "false")
+	p.variable(variable+"_values", fmt.Sprintf("%s.filter(x, oldObject == null || !%s.exists(o, %s))", m.values("object"), m.values("oldObject"), cmp.Or(m.same, "o.v == x.v")))
+	p.variable(variable+"_rules", fmt.Sprintf("variables.%s.filter(r, %s != 'audit' && %s.size() > 0)", cmp.Or(m.rules, "rules"), capsuleAction, m.given()))
+	matching := fmt.Sprintf("%s.filter(e, %s)", m.entries, m.matches)
+	text := fmt.Sprintf(`'%s "' + x.v + '" at ' + x.path + ' `, m.name)
+	denied := fmt.Sprintf("%sis denied by namespace rule: ' + %s.map(e, %s).join(', ')", text, matching, m.describes)
+	missed := fmt.Sprintf("%sis not allowed by namespace rule: value did not match any allowed rule. %s: ' + all.filter(r, %s == 'allow').map(r, %s.map(e, %s).join(', ')).join(', ')",
+		text, m.allowed, capsuleAction, m.entries, m.describes)
+	decided := fmt.Sprintf("[hits[hits.size() - 1]].map(r, %s == 'deny' ? %s : %s)[0]", capsuleAction, denied, cmp.Or(m.further, "''"))
+	p.refuses(variable, fmt.Sprintf("variables.%[1]s_values.map(x, [variables.%[1]s_rules.filter(r, %[2]s)].map(all, [all.filter(r, %[3]s.size() > 0)].map(hits, hits.size() > 0 ? %[4]s"+
+		" : !(%[5]s) && all.exists(r, %[6]s == 'allow' && %[7]s.size() > 0) ? %[8]s : '')[0])[0]).filter(t, t != '')",
+		variable, covers, matching, decided, unlisted, capsuleAction, m.entries, missed))
+}
+
+// given returns CEL for a list that is empty for rules about something else.
+func (m ruleMatcher) given() string { return cmp.Or(m.has, m.entries) }
+
+// ruled is a policy of rules of Capsule.
+type ruled struct {
+	name, title string
+	resources   []admissionregistrationv1.NamedRuleWithOperations
+	conditions  []string
+	variables   []admissionregistrationv1.Variable
+	// refusals are names of variables with lists of refusals, in order.
+	refusals []string
+}
+
+func (p *ruled) variable(name, expression string) {
+	p.variables = append(p.variables, admissionregistrationv1.Variable{Name: name, Expression: expression})
+}
+
+// refuses adds a variable with refusals.
+func (p *ruled) refuses(name, expression string) {
+	p.variable(name, expression)
+	p.refusals = append(p.refusals, name)
+}
+
+// CapsuleRules returns the policies, and their bindings, for spec.rules of Capsule's Tenants.
+// Their parameters are the RuleStatus of the namespace, which the manager writes. Unlike the
+// other rules they hold for platform admins too, as in Capsule: a platform admin changes the
+// Tenant. The controllers of Kubernetes are exempt, except for the Pods that they create.
+func CapsuleRules() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+	var policies []admissionregistrationv1.ValidatingAdmissionPolicy
+	var bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	for _, p := range []*ruled{ruledPods(), ruledServices(), ruledHosts(), ruledMetadata()} {
+		policies = append(policies, p.policy())
+		bindings = append(bindings, p.binding())
+	}
+	return policies, bindings
+}
+
+func capsuleLabels() map[string]string {
+	return map[string]string{"app.kubernetes.io/name": "tenure", "app.kubernetes.io/component": "capsule"}
+}
+
+func (p *ruled) policy() admissionregistrationv1.ValidatingAdmissionPolicy {
+	fail, forbidden := admissionregistrationv1.Fail, metav1.StatusReasonForbidden
+	policy := admissionregistrationv1.ValidatingAdmissionPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: capsulePrefix + p.name, Labels: capsuleLabels(), Annotations: map[string]string{"tenure.dev/title": p.title}},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			ParamKind:     &admissionregistrationv1.ParamKind{APIVersion: v1beta2.GroupVersion.String(), Kind: "RuleStatus"},
+			FailurePolicy: &fail,
+			// A policy whose parameters have no definition refuses all that it matches, in
+			// namespaces without a binding too.
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: p.resources, NamespaceSelector: where(metav1.LabelSelectorOpExists, v1beta2.LabelRules)},
+			MatchConditions: []admissionregistrationv1.MatchCondition{
+				{Name: "applies", Expression: join(append([]string{"!(" + isManager + ")"}, p.conditions...), " && ")},
+			},
+			Variables: append([]admissionregistrationv1.Variable{
+				{Name: "rules", Expression: "params.?status.?rules.orValue([]).filter(b, b.?enforce.hasValue() && (" + inAudience + ")).map(b, b.enforce)"},
+			}, p.variables...),
+		},
+	}
+	for _, name := range p.refusals {
+		policy.Spec.Validations = append(policy.Spec.Validations, admissionregistrationv1.Validation{
+			Expression: "variables." + name + ".size() == 0", MessageExpression: shortened("variables."+name+"[0].replace('\\n', ' ')", maxCapsuleMessage), Reason: &forbidden, Message: p.title,
+		})
+	}
+	return policy
+}
+
+// maxCapsuleMessage bounds a refusal, in characters: it lists all allowed values.
+const maxCapsuleMessage = 2048
+
+func (p *ruled) binding() admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+	return admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicyBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: capsulePrefix + p.name, Labels: capsuleLabels()},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName:        capsulePrefix + p.name,
+			ParamRef:          paramRef(v1beta2.RulesName),
+			MatchResources:    &admissionregistrationv1.MatchResources{NamespaceSelector: where(metav1.LabelSelectorOpExists, v1beta2.LabelRules)},
+			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+}
+
+// imageValues returns CEL for the images of a Pod with their paths, as Capsule writes them.
+func imageValues(pod string) string {
+	lists := make([]string, 0, 4)
+	for _, of := range []struct{ list, target string }{
+		{"initContainers", "pod/initcontainers"}, {"containers", "pod/containers"}, {"ephemeralContainers", "pod/ephemeralcontainers"},
+	} {
+		lists = append(lists, fmt.Sprintf("%[1]s.spec.?%[2]s.orValue([]).transformList(i, c, {'v': string(c.?image.orValue('')), 'path': '%[2]s[' + string(i) + ']', 'policy': string(c.?imagePullPolicy.orValue('')), 'target': '%[3]s'})", pod, of.list, of.target))
+	}
+	lists = append(lists, fmt.Sprintf("%s.spec.?volumes.orValue([]).transformList(i, c, has(c.image), {'v': string(c.image.?reference.orValue('')), 'path': 'volumes[' + string(i) + '](' + string(c.name) + ')', 'policy': string(c.image.?pullPolicy.orValue('')), 'target': 'pod/volumes'})", pod))
+	return "(" + strings.Join(lists, " + ") + ")"
+}
+
+// single returns CEL for a list with one value if a condition holds, and an empty one otherwise.
+func single(condition, value, path string) string {
+	return fmt.Sprintf("(%s ? [{'v': string(%s), 'path': '%s'}] : [])", condition, value, path)
+}
+
+// ruledPods: images, schedulers and QoS classes of Pods.
+func ruledPods() *ruled {
+	p := &ruled{
+		name: "pods", title: "Pods have the images, schedulers and QoS classes that the rules of their Capsule Tenant allow",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "pods", "pods/ephemeralcontainers")},
+	}
+	const registries = "r.?workloads.?registries.orValue([])"
+	wrongPolicy := fmt.Sprintf("[%s.filter(e, %s)[0]].map(e, e.?policy.orValue([]).size() == 0 || e.policy.exists(y, y == x.policy) ? '' :"+
+		` x.path + ' reference "' + x.v + '" uses pullPolicy=' + x.policy + ' which is not allowed (allowed: ' + e.policy.join(', ') + ')')[0]`, registries, matchesExpression)
+	p.of("images", ruleMatcher{
+		name: "registry", allowed: "Allowed registries", values: imageValues, entries: registries,
+		covers:  "r.?workloads.?targets.orValue([]).size() == 0 || r.workloads.targets.exists(t, t == 'pod' || t == x.target)",
+		matches: matchesExpression, describes: describesExpression, further: wrongPolicy,
+	})
+	p.of("schedulers", ruleMatcher{
+		name: "scheduler", allowed: "Allowed schedulers", entries: "r.?workloads.?schedulers.orValue([])",
+		values: func(pod string) string {
+			return single(pod+".spec.?schedulerName.orValue('') != ''", pod+".spec.schedulerName", "spec.schedulerName")
+		},
+		matches: matchesExpression, describes: describesExpression,
+		// The API server writes it into Pods that name none.
+		unlisted: "x.v == 'default-scheduler'",
+	})
+	p.of("classes", ruleMatcher{
+		name: "QoS class", allowed: "Allowed QoS classes", entries: "r.?workloads.?qosClasses.orValue([])",
+		values: func(pod string) string {
+			return single(pod+".?status.?qosClass.orValue('') != ''", pod+".status.qosClass", "status.qosClass")
+		},
+		matches: "e == x.v", describes: "e",
+	})
+	return p
+}
+
+// containsAddress is true if the network e contains the address or network x.v.
+const containsAddress = "isCIDR(e) && (isIP(x.v) ? cidr(e).containsIP(x.v) : isCIDR(x.v) && cidr(e).containsCIDR(x.v))"
+
+// ruledServices: types, external names, addresses and ports of Services.
+func ruledServices() *ruled {
+	p := &ruled{
+		name: "services", title: "Services have the types, names, addresses and ports that the rules of their Capsule Tenant allow",
+		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "services")},
+		conditions: []string{notKubernetes},
+	}
+	is := func(service, kind string) string {
+		return fmt.Sprintf("%s.spec.?type.orValue('ClusterIP') == '%s'", service, kind)
+	}
+	p.of("types", ruleMatcher{
+		name: "service type", allowed: "Allowed service types", entries: "r.?services.?types.orValue([])",
+		values: func(service string) string {
+			return single("true", service+".spec.?type.orValue('ClusterIP')", "spec.type")
+		},
+		matches: "e == x.v", describes: "e",
+	})
+	p.of("names", ruleMatcher{
+		name: "externalName hostname", allowed: "Allowed hostnames", entries: "r.?services.?externalNames.?hostnames.orValue([])",
+		values: func(service string) string {
+			return single(is(service, "ExternalName"), service+".spec.?externalName.orValue('')", "spec.externalName")
+		},
+		matches: matchesExpression, describes: describesExpression,
+	})
+	addresses := func(service string) string {
+		return fmt.Sprintf("(%[1]s ? %[2]s + %[3]s.spec.?loadBalancerSourceRanges.orValue([]).transformList(i, c, {'v': string(c), 'path': 'spec.loadBalancerSourceRanges[' + string(i) + ']'}) : [])",
+			is(service, "LoadBalancer"), single(service+".spec.?loadBalancerIP.orValue('') != ''", service+".spec.loadBalancerIP", "spec.loadBalancerIP"), service)
+	}
+	const networks = "r.?services.?loadBalancers.?cidrs.orValue([])"
+	p.refuses("unaddressed", fmt.Sprintf("%s && (oldObject == null || object.spec != oldObject.spec) && %s.size() == 0 && variables.rules.exists(r, %s.size() > 0)"+
+		" ? ['loadBalancer service requires spec.loadBalancerIP or spec.loadBalancerSourceRanges because loadBalancer CIDR constraints are enforced by namespace rule'] : []",
+		is("object", "LoadBalancer"), addresses("object"), networks))
+	p.of("addresses", ruleMatcher{
+		name: "loadBalancer CIDR", allowed: "Allowed CIDRs", entries: networks, values: addresses, matches: containsAddress, describes: "e",
+	})
+	p.of("ports", ruleMatcher{
+		name: "nodePort", allowed: "Allowed ranges", entries: "r.?services.?nodePorts.?ports.orValue([])",
+		values: func(service string) string {
+			return fmt.Sprintf("(%s || %s && %[3]s.spec.?allocateLoadBalancerNodePorts.orValue(true) ? %[3]s.spec.?ports.orValue([]).transformList(i, c, c.?nodePort.orValue(0) != 0, {'v': string(c.nodePort), 'path': 'spec.ports[' + string(i) + '].nodePort'}) : [])",
+				is(service, "NodePort"), is(service, "LoadBalancer"), service)
+		},
+		matches: "e.from <= int(x.v) && int(x.v) <= e.to", describes: "e.from == e.to ? string(e.from) : string(e.from) + '-' + string(e.to)",
+	})
+	return p
+}
+
+// ruledHosts: the hosts of Ingresses and of the kinds of Gateway API.
+func ruledHosts() *ruled {
+	p := &ruled{
+		name: "hosts", title: "Ingresses, Gateways and routes have the hosts that the rules of their Capsule Tenant allow",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{
+			on(writes, groupNetworking, "ingresses"),
+			on(writes, groupGateway, "gateways", "httproutes", "grpcroutes", "tlsroutes", "listenersets"),
+			on(writes, "route.openshift.io", "routes"),
+		},
+		conditions: []string{notKubernetes},
+	}
+	const (
+		hostnames = "r.?ingress.?hostnames.orValue([])"
+		covers    = "r.?ingress.?types.orValue([]).exists(t, t == request.kind.kind)"
+		root      = "{'Ingress': 'spec.rules[].host', 'Route': 'spec.host', 'Gateway': 'spec.listeners[].hostname', 'ListenerSet': 'spec.listeners[].hostname'}[?request.kind.kind].orValue('spec.hostnames[]')"
+	)
+	hosts := func(o string) string {
+		return fmt.Sprintf("(request.kind.kind == 'Ingress' ?"+
+			" %[1]s.spec.?rules.orValue([]).transformList(i, c, {'v': string(c.?host.orValue('')), 'path': 'spec.rules[' + string(i) + '].host'})"+
+			" + %[1]s.spec.?tls.orValue([]).transformList(i, c, c.?hosts.orValue([]).size() == 0 ? [{'v': '', 'path': 'spec.tls[' + string(i) + '].hosts'}] :"+
+			" c.hosts.transformList(j, h, {'v': string(h), 'path': 'spec.tls[' + string(i) + '].hosts[' + string(j) + ']'})).flatten()"+
+			" : request.kind.kind == 'Route' ? [{'v': string(%[1]s.spec.?host.orValue('')), 'path': 'spec.host'}]"+
+			" : request.kind.kind in ['Gateway', 'ListenerSet'] ?"+
+			" %[1]s.spec.?listeners.orValue([]).transformList(i, c, {'v': string(c.?hostname.orValue('')), 'path': 'spec.listeners[' + string(i) + '].hostname'})"+
+			" : %[1]s.spec.?hostnames.orValue([]).transformList(i, c, {'v': string(c), 'path': 'spec.hostnames[' + string(i) + ']'}))", o)
+	}
+	p.variable("hosts", fmt.Sprintf("[%s].map(l, l.size() > 0 ? l : [{'v': '', 'path': %s}])[0]", hosts("object"), root))
+	p.refuses("unnamed", fmt.Sprintf("(oldObject == null || object.spec != oldObject.spec) && variables.rules.exists(r, %s != 'audit' && %s.size() > 0 && %s)"+
+		" ? variables.hosts.filter(x, x.v == '').map(x, 'hostname is required at ' + x.path + ' because hostname rules target ' + request.kind.kind) : []", capsuleAction, hostnames, covers))
+	p.of("wrong", ruleMatcher{
+		name: "ingress hostname", allowed: "Allowed hostnames", entries: hostnames, covers: covers,
+		values: func(o string) string {
+			if o == "object" {
+				return "variables.hosts.filter(x, x.v != '')"
+			}
+			return hosts(o)
+		},
+		matches: matchesExpression, describes: describesExpression,
+	})
+	return p
+}
+
+// ruledMetadata: labels and annotations of objects of all kinds in the namespaces.
+func ruledMetadata() *ruled {
+	every := on(writes, "*", "*")
+	every.Scope = new(admissionregistrationv1.NamespacedScope)
+	p := &ruled{
+		name: "metadata", title: "objects have the labels and annotations that the rules of their Capsule Tenant demand and allow",
+		resources:  []admissionregistrationv1.NamedRuleWithOperations{every},
+		conditions: []string{"params.?status.?rules.orValue([]).exists(r, r.?enforce.?metadata.orValue([]).size() > 0)", "!(request.resource.resource in ['events', 'leases', 'rulestatuses'])", notKubernetes},
+	}
+	const (
+		// An * in the name of a kind matches any characters.
+		ofKind = "d.?kinds.orValue([]).exists(k, request.kind.kind.matches('^' + k.replace('*', '.*') + '$'))"
+		// The group of an entry is a group, a group with a version, or * for all; v1 and the
+		// empty text are the core group.
+		ofGroup = "(d.?apiGroups.orValue([]).size() == 0 ? ['v1'] : d.apiGroups).exists(g, g == '*' || (g == '' || g == 'v1' ? request.kind.group == '' : g == request.kind.group || g == request.kind.group + '/' + request.kind.version || g == request.kind.group + '/*'))"
+		// reserved are the names that Capsule keeps for itself.
+		reserved = "k.matches('(^|[.])(capsule[.]clastix[.]io|projectcapsule[.]dev)/')"
+		// named is true if the key s of a rule stands for the name k: s is a regular
+		// expression, in which a * alone matches any characters.
+		named = "k.matches('^(?:' + s.replace('.*', '*').replace('*', '.*') + ')$')"
+	)
+	p.variable("ofKind", fmt.Sprintf("variables.rules.map(r, {'action': dyn(%s), 'metadata': dyn(r.?metadata.orValue([]).filter(d, %s && %s))}).filter(r, r.metadata.size() > 0)", capsuleAction, ofKind, ofGroup))
+	for _, of := range []struct{ field, word string }{{"labels", "label"}, {"annotations", "annotation"}} {
+		has := func(object string) string {
+			return fmt.Sprintf("%s.metadata.?%s.orValue({}).exists(k, %s)", object, of.field, named)
+		}
+		reservedKey := strings.ReplaceAll(reserved, "k.", "s.")
+		p.refuses("missing_"+of.field, fmt.Sprintf("variables.ofKind.filter(r, r.action == 'allow').map(r, r.metadata.map(d, [d.?%[1]s.orValue({})].map(m, m.filter(s, m[s].?required.orValue(false) && !(%[2]s) && !(%[3]s) && (oldObject == null || %[4]s))"+
+			`.map(s, 'metadata %[5]s "' + s + '" is required at metadata.%[1]s["' + s + '"]'))[0]).flatten()).flatten()`, of.field, reservedKey, has("object"), has("oldObject"), of.word))
+		entries := fmt.Sprintf("r.metadata.map(d, [d.?%[1]s.orValue({})].map(m, m.filter(s, [x.key].exists(k, %[2]s)).map(s, m[s].?values.orValue([]).size() == 0 && r.action != 'allow' ? [{'exp': '.*'}] : m[s].?values.orValue([])).flatten())[0]).flatten()", of.field, named)
+		values := func(object string) string {
+			return fmt.Sprintf("[%[1]s.metadata.?%[2]s.orValue({})].map(m, m.filter(k, m[k] != '' && !(%[3]s)).map(k, {'v': string(m[k]), 'key': string(k), 'path': 'metadata.%[2]s[\"' + string(k) + '\"]'}))[0]", object, of.field, reserved)
+		}
+		p.of("wrong_"+of.field, ruleMatcher{
+			name: "metadata " + of.word, allowed: "Allowed metadata values", values: values, same: "o.v == x.v && o.key == x.key",
+			rules: "ofKind", entries: entries, has: "r.metadata", matches: matchesExpression, describes: describesExpression,
+		})
+	}
+	return p
+}

@@ -1,0 +1,299 @@
+package admission_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+var capsuleServed sync.Once
+
+// ruled returns an owner's client of a namespace that has rules of a Capsule Tenant. The owner
+// has all rights in the namespace, and no rule of a Tenant of Tenure holds in it.
+func ruled(t *testing.T, name, rules string) client.Client {
+	t.Helper()
+	admin, _, restConfig := cluster(t)
+	capsuleServed.Do(func() { serve(t, restConfig, config.CapsuleCRDs(), config.CapsulePolicies(), testcrds.GatewayAPI()) })
+	for _, manifest := range []string{
+		"{apiVersion: v1, kind: Namespace, metadata: {name: " + name + "}}",
+		"{apiVersion: capsule.clastix.io/v1beta2, kind: RuleStatus, metadata: {name: capsule-managed-rules, namespace: " + name + "}}",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: owner, namespace: " + name + "}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{kind: User, name: alice, apiGroup: rbac.authorization.k8s.io}]}",
+	} {
+		if err := admin.Create(t.Context(), parse(t, manifest)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status := unstructured.Unstructured{Object: map[string]any{}}
+	if err := yaml.Unmarshal([]byte(rules), &status.Object); err != nil {
+		t.Fatal(err)
+	}
+	content, err := json.Marshal(map[string]any{"status": status.Object})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := parse(t, "{apiVersion: capsule.clastix.io/v1beta2, kind: RuleStatus, metadata: {name: capsule-managed-rules, namespace: "+name+"}}")
+	if err := admin.Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType, content)); err != nil {
+		t.Fatal(err)
+	}
+	namespace := parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+name+"}}")
+	if err := admin.Patch(t.Context(), namespace, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"projectcapsule.dev/rules":"true"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	owner := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "alice", Groups: []string{"system:authenticated", "projectcapsule.dev"}})
+	testwait.For(t, "the policies to know the kind of their parameters and the rules", patience, func() (bool, string) {
+		err := owner.Create(t.Context(), parse(t, "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: "+name+"}, spec: {containers: [{name: a, image: a}]}}"), client.DryRunAll)
+		text := fmt.Sprint(err)
+		return !strings.Contains(text, "failed to configure policy") && !strings.Contains(text, "no params found") && !strings.Contains(text, "cannot create resource"), text
+	})
+	return owner
+}
+
+// ruleCase is an object, and parts of the refusal; none for an object that is admitted.
+type ruleCase struct {
+	reason, manifest string
+	want             []string
+}
+
+func checkRules(t *testing.T, owner client.Client, namespace string, cases []ruleCase) {
+	t.Helper()
+	refusal := func(c ruleCase) (bool, string) {
+		u := parse(t, c.manifest)
+		u.SetNamespace(namespace)
+		err := owner.Create(t.Context(), u, client.DryRunAll)
+		if len(c.want) == 0 {
+			return err == nil, fmt.Sprint(err)
+		}
+		for _, want := range c.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				return false, fmt.Sprintf("got %v, want %q", err, want)
+			}
+		}
+		return true, ""
+	}
+	for i, c := range cases {
+		if i == 0 {
+			testwait.For(t, "the rules to be in force: "+c.reason, patience, func() (bool, string) { return refusal(c) })
+		}
+		if ok, got := refusal(c); !ok {
+			t.Errorf("%s: %s", c.reason, got)
+		}
+	}
+}
+
+const ruledPod = "{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {SPEC containers: [{name: c, image: 'IMAGE', imagePullPolicy: IfNotPresent RESOURCES}]}}"
+
+func podOf(image, spec, resources string) string {
+	return strings.NewReplacer("IMAGE", image, "SPEC", spec, "RESOURCES", resources).Replace(ruledPod)
+}
+
+// The images, schedulers and QoS classes of Pods, as Capsule's documentation of rules says.
+func TestCapsuleRulesOfPods(t *testing.T) {
+	t.Parallel()
+	owner := ruled(t, "ruled-pods", `
+rules:
+- enforce: {action: allow, workloads: {registries: [{exp: harbor/.*}]}}
+- enforce: {action: deny, workloads: {targets: [pod/containers], registries: [{exp: harbor/customer/containers/.*}]}}
+- enforce: {action: deny, workloads: {targets: [pod/initcontainers], registries: [{exp: harbor/customer/init/.*}]}}
+- enforce: {action: deny, workloads: {targets: [pod/volumes], registries: [{exp: harbor/customer/volume/.*}]}}
+- enforce: {action: audit, workloads: {registries: [{exp: audit/.*}]}}
+- enforce: {action: allow, workloads: {targets: [pod/containers], registries: [{exact: ["combined/exact/app:1"], exp: combined/regex/.*}, {exp: policy/.*, policy: [Never]}]}}
+- enforce: {action: deny, workloads: {schedulers: [{exact: [forbidden-scheduler, legacy-scheduler]}]}}
+- enforce: {action: allow, workloads: {schedulers: [{exp: '^team-[a-z]+$'}]}}
+- audience: [{kind: User, name: bob}]
+  enforce: {action: deny, workloads: {registries: [{exp: .*}]}}
+- audience: [{kind: Group, name: projectcapsule.dev}]
+  enforce: {action: deny, workloads: {qosClasses: [Guaranteed]}}
+`)
+	checkRules(t, owner, "ruled-pods", []ruleCase{
+		{"a later rule denies an image", podOf("harbor/customer/containers/app:1", "", ""), []string{"containers[0]", "harbor/customer/containers/app:1", "denied", "harbor/customer/containers/.*"}},
+		{"an image is allowed", podOf("harbor/platform/app:1", "", ""), nil},
+		{"no rule allows an image", podOf("other/app:1", "", ""), []string{"containers[0]", "not allowed", "Allowed registries", "exp: harbor/.*"}},
+		{"an audited image still needs a rule that allows it", podOf("audit/app:1", "", ""), []string{"not allowed"}},
+		{"an exact value beside an expression", podOf("combined/exact/app:1", "", ""), nil},
+		{"the expression beside the exact value", podOf("combined/regex/app:1", "", ""), nil},
+		{"the pull policy of the rule", podOf("policy/app:1", "", ""), []string{"containers[0]", "policy/app:1", "pullPolicy=IfNotPresent", "allowed: Never"}},
+		{"a rule for another list of containers", podOf("harbor/customer/init/app:1", "", ""), nil},
+		{"an init container", podOf("harbor/a:1", "initContainers: [{name: i, image: 'harbor/customer/init/app:1'}],", ""), []string{"initContainers[0]", "denied"}},
+		{"an image volume", podOf("harbor/a:1", "volumes: [{name: v, image: {reference: 'harbor/customer/volume/app:1'}}],", ""), []string{"volumes[0](v)", "denied"}},
+		{"a denied scheduler", podOf("harbor/a:1", "schedulerName: legacy-scheduler,", ""), []string{"legacy-scheduler", "spec.schedulerName", "denied"}},
+		{"an allowed scheduler", podOf("harbor/a:1", "schedulerName: team-solar,", ""), nil},
+		{"no rule allows a scheduler", podOf("harbor/a:1", "schedulerName: solar,", ""), []string{"solar", "spec.schedulerName", "not allowed"}},
+		{"a QoS class that is denied to a group", podOf("harbor/a:1", "", ", resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1, memory: 1Gi}}"), []string{"Guaranteed", "denied"}},
+		{"another QoS class", podOf("harbor/a:1", "", ", resources: {requests: {cpu: 1}}"), nil},
+	})
+}
+
+// The types, names, addresses and ports of Services.
+func TestCapsuleRulesOfServices(t *testing.T) {
+	t.Parallel()
+	owner := ruled(t, "ruled-services", `
+rules:
+- enforce: {action: allow, services: {types: [NodePort, LoadBalancer, ExternalName]}}
+- enforce: {action: allow, services: {loadBalancers: {cidrs: [10.0.0.2/32, 10.0.1.0/24]}}}
+- enforce: {action: deny, services: {loadBalancers: {cidrs: [10.0.1.66/32]}}}
+- enforce: {action: allow, services: {externalNames: {hostnames: [{exact: [internal.git.com]}, {exp: '.*\.example\.com'}]}}}
+- enforce: {action: deny, services: {externalNames: {hostnames: [{exp: 'trusted\..*|internal\..*|.*\.example\.com', negate: true}, {exact: [blocked.example.com]}]}}}
+- enforce: {action: allow, services: {nodePorts: {ports: [{from: 30000, to: 30100}, {from: 30500, to: 30500}]}}}
+- enforce: {action: deny, services: {nodePorts: {ports: [{from: 30090, to: 30090}]}}}
+`)
+	service := func(spec string) string {
+		return "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 80 NODEPORT}], " + spec + "}}"
+	}
+	plain := func(spec string) string { return strings.ReplaceAll(service(spec), " NODEPORT", "") }
+	onPort := func(port string) string {
+		return strings.ReplaceAll(service("type: NodePort"), " NODEPORT", ", nodePort: "+port)
+	}
+	const balanced = "type: LoadBalancer, allocateLoadBalancerNodePorts: false, "
+	checkRules(t, owner, "ruled-services", []ruleCase{
+		{"a type that is not listed", plain("type: ClusterIP"), []string{"service type", "ClusterIP", "not allowed", "Allowed service types"}},
+		{"an exact name", plain("type: ExternalName, externalName: internal.git.com"), nil},
+		{"a name that an expression matches", plain("type: ExternalName, externalName: api.example.com"), nil},
+		{"a name that is denied by what it is not", plain("type: ExternalName, externalName: api.bad.com"), []string{"externalName hostname", "api.bad.com", "denied", "not exp: trusted"}},
+		{"a name that no rule allows", plain("type: ExternalName, externalName: trusted.bad.com"), []string{"spec.externalName", "not allowed", "Allowed hostnames", "exact: internal.git.com", `exp: .*\.example\.com`}},
+		{"a denied name", plain("type: ExternalName, externalName: blocked.example.com"), []string{"denied", "exact: blocked.example.com"}},
+		{"an address", plain(balanced + "loadBalancerIP: 10.0.1.44"), nil},
+		{"a range within a network", plain(balanced + "loadBalancerSourceRanges: [10.0.1.0/25]"), nil},
+		{"a range beyond a network", plain(balanced + "loadBalancerSourceRanges: [10.0.0.0/23]"), []string{"loadBalancer CIDR", "10.0.0.0/23", "spec.loadBalancerSourceRanges[0]", "Allowed CIDRs"}},
+		{"an address outside", plain(balanced + "loadBalancerIP: 10.0.171.239"), []string{"spec.loadBalancerIP", "not allowed", "10.0.0.2/32", "10.0.1.0/24"}},
+		{"a denied address", plain(balanced + "loadBalancerIP: 10.0.1.66"), []string{"denied", "10.0.1.66/32"}},
+		{"no address", plain(balanced + "externalTrafficPolicy: Local"), []string{"requires spec.loadBalancerIP or spec.loadBalancerSourceRanges"}},
+		{"a port in a range", onPort("30080"), nil},
+		{"a port of its own", onPort("30500"), nil},
+		{"a port outside", onPort("32080"), []string{"nodePort", "32080", "not allowed by namespace rule", "Allowed ranges", "30000-30100", "30500"}},
+		{"a denied port", onPort("30090"), []string{"nodePort", "30090", "denied"}},
+	})
+}
+
+// The hosts of Ingresses, routes and Gateways.
+func TestCapsuleRulesOfHosts(t *testing.T) {
+	t.Parallel()
+	owner := ruled(t, "ruled-hosts", `
+rules:
+- enforce: {action: allow, ingress: {types: [Ingress, HTTPRoute, Gateway], hostnames: [{exact: [internal.example.org]}, {exp: '^[a-z0-9-]+\.example\.com$'}]}}
+- enforce: {action: deny, ingress: {types: [Ingress], hostnames: [{exact: [blocked.example.com]}]}}
+`)
+	ingress := func(spec string) string {
+		return "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: x}, spec: {defaultBackend: {service: {name: a, port: {number: 80}}}, " + spec + "}}"
+	}
+	route := func(hosts string) string {
+		return "{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: x}, spec: {" + hosts + "}}"
+	}
+	checkRules(t, owner, "ruled-hosts", []ruleCase{
+		{"a host that no rule allows", ingress("rules: [{host: api.example.com}, {host: api.example.net}]"), []string{"api.example.net", "spec.rules[1].host", "not allowed"}},
+		{"allowed hosts", ingress("rules: [{host: api.example.com}, {host: internal.example.org}], tls: [{hosts: [api.example.com]}]"), nil},
+		{"a host of TLS", ingress("rules: [{host: api.example.com}], tls: [{hosts: [api.example.com, legacy.example.net]}]"), []string{"legacy.example.net", "spec.tls[0].hosts[1]", "not allowed"}},
+		{"a denied host", ingress("rules: [{host: blocked.example.com}]"), []string{"blocked.example.com", "denied"}},
+		{"no host", ingress("rules: []"), []string{"hostname is required", "spec.rules[].host", "Ingress"}},
+		{"no host of TLS", ingress("rules: [{host: api.example.com}], tls: [{secretName: x}]"), []string{"hostname is required", "spec.tls[0].hosts"}},
+		{"a route", route("hostnames: [api.example.com, internal.example.org]"), nil},
+		{"a route with another host", route("hostnames: [api.example.com, api.example.net]"), []string{"api.example.net", "spec.hostnames[1]", "not allowed"}},
+		{"a route without a host", route(""), []string{"hostname is required", "spec.hostnames[]", "HTTPRoute"}},
+		{"a kind that the rules do not name", strings.ReplaceAll(route("hostnames: [api.example.net]"), "HTTPRoute", "GRPCRoute"), nil},
+	})
+}
+
+// Labels and annotations of objects of all kinds.
+func TestCapsuleRulesOfMetadata(t *testing.T) {
+	t.Parallel()
+	owner := ruled(t, "ruled-metadata", `
+rules:
+- enforce:
+    action: allow
+    metadata:
+    - apiGroups: [v1]
+      kinds: [ConfigMap, "*vice"]
+      labels:
+        example.corp/tenant: {required: true, values: [{exact: [prod, test]}]}
+        capsule.clastix.io/tenant: {required: true, values: [{exact: [other]}]}
+      annotations:
+        example.corp/*: {values: [{exp: '^INV-[0-9]{4}$'}, {exact: [prod]}]}
+- enforce:
+    action: deny
+    metadata:
+    - apiGroups: ["*"]
+      kinds: ["*"]
+      labels:
+        blocked: {required: true}
+        team: {values: [{exp: ^trusted-.*, negate: true}]}
+- enforce:
+    action: allow
+    metadata:
+    - apiGroups: [apps/v1]
+      kinds: [Deployment]
+      labels: {env: {required: true}}
+`)
+	configMap := func(labels, annotations string) string {
+		return "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, labels: {" + labels + "}, annotations: {" + annotations + "}}}"
+	}
+	const tenant = "example.corp/tenant: prod"
+	checkRules(t, owner, "ruled-metadata", []ruleCase{
+		{"a required label", configMap("", ""), []string{"metadata", "example.corp/tenant", "required", "metadata.labels"}},
+		{"an allowed value", configMap(tenant, ""), nil},
+		{"another value", configMap("example.corp/tenant: stage", ""), []string{"metadata", "example.corp/tenant", "stage", "not allowed"}},
+		{"an annotation by its prefix", configMap(tenant, "example.corp/cost-center: INV-1234, example.corp/x: prod"), nil},
+		{"a wrong annotation by its prefix", configMap(tenant, "example.corp/cost-center: BAD-1234"), []string{"metadata", "example.corp/cost-center", "BAD-1234", "not allowed"}},
+		{"an annotation with a required label's name", configMap("", "example.corp/tenant: prod"), []string{"metadata.labels", "required"}},
+		{"an empty value", configMap(tenant+", team: ''", ""), nil},
+		{"a value that is denied by what it is not", configMap(tenant+", team: untrusted", ""), []string{"team", "untrusted", "denied"}},
+		{"a value that is not denied", configMap(tenant+", team: trusted-a", ""), nil},
+		{"a name that is denied with any value", configMap(tenant+", blocked: a", ""), []string{"blocked", "denied"}},
+		{"a kind by a pattern", "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 80}]}}", []string{"example.corp/tenant", "required"}},
+		{"another kind", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: x}}", nil},
+		{"a kind of a group", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}}}", []string{`metadata label "env" is required`}},
+	})
+	t.Run("updates", func(t *testing.T) {
+		admin, _, _ := cluster(t)
+		older := parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: older, namespace: ruled-metadata, labels: {example.corp/tenant: prod}}}")
+		if err := admin.Create(t.Context(), older); err != nil {
+			t.Fatal(err)
+		}
+		for patch, want := range map[string]string{
+			`{"data":{"a":"b"}}`: "",
+			`{"metadata":{"labels":{"example.corp/tenant":"stage"}}}`: "not allowed",
+			`{"metadata":{"labels":{"example.corp/tenant":null}}}`:    "required",
+		} {
+			err := owner.Patch(t.Context(), older.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s: got %v, want %q", patch, err, want)
+			}
+		}
+	})
+}
+
+// A namespace whose rules are missing refuses what a rule could be about, and the rules are the
+// manager's.
+func TestCapsuleRulesAreTheManagers(t *testing.T) {
+	t.Parallel()
+	owner := ruled(t, "ruled-alone", "rules: [{enforce: {action: deny, workloads: {registries: [{exp: evil/.*}]}}}]")
+	checkRules(t, owner, "ruled-alone", []ruleCase{
+		{"a denied image", podOf("evil/a:1", "", ""), []string{"denied by namespace rule"}},
+		{"another image", podOf("good/a:1", "", ""), nil},
+	})
+	admin, _, _ := cluster(t)
+	status := parse(t, "{apiVersion: capsule.clastix.io/v1beta2, kind: RuleStatus, metadata: {name: capsule-managed-rules, namespace: ruled-alone}}")
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"rules":[]}}`))
+	for what, err := range map[string]error{
+		"status":   owner.Status().Patch(t.Context(), status.DeepCopy(), patch, client.DryRunAll),
+		"deletion": owner.Delete(t.Context(), status.DeepCopy(), client.DryRunAll),
+		"another":  owner.Create(t.Context(), parse(t, "{apiVersion: capsule.clastix.io/v1beta2, kind: RuleStatus, metadata: {name: x, namespace: ruled-alone}}"), client.DryRunAll),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "is written by the manager only") {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+	if err := admin.Delete(t.Context(), status); err != nil {
+		t.Fatal(err)
+	}
+	checkRules(t, owner, "ruled-alone", []ruleCase{{"any image", podOf("good/a:1", "", ""), []string{"no params found"}}})
+}

@@ -1,0 +1,430 @@
+package capsule
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// tenantRule is an entry of spec.rules of a Tenant of Capsule.
+type tenantRule struct {
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	Audience          []struct {
+		Kind string `json:"kind"`
+		Name string `json:"name"`
+	} `json:"audience,omitempty"`
+	Enforce     *ruleEnforcement `json:"enforce,omitempty"`
+	Permissions struct {
+		Bindings []struct {
+			ClusterRoleName string            `json:"clusterRoleName"`
+			Subjects        []rbacv1.Subject  `json:"subjects"`
+			Labels          map[string]string `json:"labels,omitempty"`
+			Annotations     map[string]string `json:"annotations,omitempty"`
+		} `json:"bindings,omitempty"`
+		Promotions []json.RawMessage `json:"promotions,omitempty"`
+	} `json:"permissions,omitzero"`
+	Quota []json.RawMessage `json:"quota,omitempty"`
+}
+
+// ruleEnforcement is what a rule allows, denies or audits.
+type ruleEnforcement struct {
+	Action    string `json:"action,omitempty"`
+	Workloads struct {
+		Targets    []string `json:"targets,omitempty"`
+		QoSClasses []string `json:"qosClasses,omitempty"`
+		Registries []struct {
+			ruleExpression
+			Policy []string `json:"policy,omitempty"`
+		} `json:"registries,omitempty"`
+		Schedulers []ruleExpression `json:"schedulers,omitempty"`
+		Resources  json.RawMessage  `json:"resources,omitempty"`
+	} `json:"workloads,omitzero"`
+	Services struct {
+		Types         []string `json:"types,omitempty"`
+		LoadBalancers struct {
+			CIDRs []string `json:"cidrs,omitempty"`
+		} `json:"loadBalancers,omitzero"`
+		ExternalNames struct {
+			Hostnames []ruleExpression `json:"hostnames,omitempty"`
+		} `json:"externalNames,omitzero"`
+		NodePorts struct {
+			Ports []struct{ From, To int32 } `json:"ports,omitempty"`
+		} `json:"nodePorts,omitzero"`
+	} `json:"services,omitzero"`
+	Ingress struct {
+		Types     []string         `json:"types,omitempty"`
+		Hostnames []ruleExpression `json:"hostnames,omitempty"`
+	} `json:"ingress,omitzero"`
+	Metadata []struct {
+		APIGroups   []string                `json:"apiGroups,omitempty"`
+		Kinds       []string                `json:"kinds"`
+		Labels      map[string]ruleMetadata `json:"labels,omitempty"`
+		Annotations map[string]ruleMetadata `json:"annotations,omitempty"`
+	} `json:"metadata,omitempty"`
+}
+
+// ruleExpression matches text by its exact value or by a regular expression.
+type ruleExpression struct {
+	Exact  []string `json:"exact,omitempty"`
+	Exp    string   `json:"exp,omitempty"`
+	Negate bool     `json:"negate,omitempty"`
+}
+
+// ruleMetadata is what a rule says about a label or annotation.
+type ruleMetadata struct {
+	Required bool             `json:"required,omitempty"`
+	Values   []ruleExpression `json:"values,omitempty"`
+	Default  *string          `json:"default,omitempty"`
+	Managed  *string          `json:"managed,omitempty"`
+}
+
+// Actions of rules.
+const (
+	actionAllow = "allow"
+	actionDeny  = "deny"
+	actionAudit = "audit"
+)
+
+// anyScheduler is the entry of workloads.schedulers that allows every scheduler.
+const anyScheduler = "*"
+
+// rules translates spec.rules. The API server enforces them by their RuleStatus in each
+// namespace with [v1beta2.LabelRules]; the Tenant of Tenure gets the label and, where its own
+// limits would refuse what a rule allows, wider limits.
+func (t *translation) rules() {
+	if len(t.tenant.Spec.Rules) == 0 {
+		return
+	}
+	for i := range t.tenant.Spec.Rules {
+		t.rule(fmt.Sprintf("spec.rules[%d]", i), t.tenant.Spec.Rules[i].Raw)
+	}
+	t.spec.Namespaces.Labels[v1beta2.LabelRules] = "true"
+}
+
+func (t *translation) rule(field string, raw []byte) {
+	rule, err := decodeRule(raw)
+	if err != nil {
+		t.unenforced(field, fmt.Sprintf("Tenure does not understand it: %v", err))
+		return
+	}
+	if rule.NamespaceSelector != nil {
+		if _, err := metav1.LabelSelectorAsSelector(rule.NamespaceSelector); err != nil {
+			t.note(Refused, field+".namespaceSelector", "it is no selector: %v", err)
+		}
+	}
+	for i, a := range rule.Audience {
+		if a.Kind != "User" && a.Kind != "Group" && a.Kind != "ServiceAccount" {
+			t.unenforced(fmt.Sprintf("%s.audience[%d]", field, i), fmt.Sprintf("an audience of kind %s is not known", a.Kind))
+		}
+	}
+	if len(rule.Quota) > 0 {
+		t.unenforced(field+".quota", "quotas of some of the namespaces are not created")
+	}
+	if len(rule.Permissions.Promotions) > 0 {
+		t.note(Reported, field+".permissions.promotions", "service accounts are not promoted by rules")
+	}
+	t.ruleBindings(field, rule)
+	if rule.Enforce != nil {
+		t.enforcement(field+".enforce", rule.Enforce)
+	}
+}
+
+// decodeRule decodes a rule, and fails for fields that Tenure does not know.
+func decodeRule(raw []byte) (*tenantRule, error) {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	rule := &tenantRule{}
+	if err := decoder.Decode(rule); err != nil {
+		return nil, err
+	}
+	return rule, nil
+}
+
+// ruleBindings adds the role bindings of a rule for all namespaces.
+func (t *translation) ruleBindings(field string, rule *tenantRule) {
+	if rule.NamespaceSelector != nil && len(rule.Permissions.Bindings) > 0 {
+		t.note(Reported, field+".permissions.bindings", "role bindings for some of the namespaces are not created")
+		return
+	}
+	if n := len(t.spec.RoleBindings) + len(rule.Permissions.Bindings); n > maxBindings {
+		t.note(Refused, field+".permissions.bindings", "with the other role bindings of the Tenant there are %d, and at most %d can be kept", n, maxBindings)
+		return
+	}
+	for i, b := range rule.Permissions.Bindings {
+		t.binding(fmt.Sprintf("%s.permissions.bindings[%d]", field, i), v1beta2.AdditionalRoleBinding{
+			ClusterRoleName: b.ClusterRoleName, Subjects: b.Subjects, Labels: b.Labels, Annotations: b.Annotations,
+		})
+	}
+}
+
+// enforcement checks the values of a rule, and widens the limits that it replaces.
+func (t *translation) enforcement(field string, e *ruleEnforcement) {
+	if !slices.Contains([]string{"", actionAllow, actionDeny, actionAudit}, e.Action) {
+		t.note(Refused, field+".action", "%q is none of allow, deny and audit", e.Action)
+	}
+	if e.Action == actionAudit {
+		t.note(Reported, field, "a rule with the action audit writes no events")
+	}
+	if len(e.Workloads.Resources) > 0 {
+		t.unenforced(field+".workloads.resources", "requests and limits are not changed")
+	}
+	for i, r := range e.Workloads.Registries {
+		t.ruleExpressions(fmt.Sprintf("%s.workloads.registries[%d]", field, i), r.ruleExpression)
+	}
+	t.ruleExpressions(field+".workloads.schedulers", e.Workloads.Schedulers...)
+	if len(e.Workloads.Schedulers) > 0 {
+		t.spec.Workloads.Schedulers = []string{anyScheduler}
+	}
+	t.ruleExpressions(field+".services.externalNames.hostnames", e.Services.ExternalNames.Hostnames...)
+	t.ruleExpressions(field+".ingress.hostnames", e.Ingress.Hostnames...)
+	for i, p := range e.Services.NodePorts.Ports {
+		if p.From < 1 || p.To > 65535 || p.From > p.To {
+			t.note(Refused, fmt.Sprintf("%s.services.nodePorts.ports[%d]", field, i), "%d to %d is no range of ports", p.From, p.To)
+		}
+	}
+	t.ruleAddresses(field, e)
+	t.ruleMetadata(field+".metadata", e)
+}
+
+// ruleAddresses lets Services ask for the addresses of load balancers that a rule allows.
+func (t *translation) ruleAddresses(field string, e *ruleEnforcement) {
+	for i, text := range e.Services.LoadBalancers.CIDRs {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			t.note(Refused, fmt.Sprintf("%s.services.loadBalancers.cidrs[%d]", field, i), "%q is no network, such as 192.0.2.0/24", text)
+			continue
+		}
+		if e.Action != actionAllow {
+			continue
+		}
+		if t.spec.Network.Services == nil {
+			t.spec.Network.Services = &v1alpha1.Services{}
+		}
+		services := t.spec.Network.Services
+		if r := v1alpha1.AddressRange(prefix.Masked().String()); !slices.Contains(services.LoadBalancerIPs, r) {
+			services.LoadBalancerIPs = append(services.LoadBalancerIPs, r)
+		}
+		t.bounded(field+".services.loadBalancers.cidrs", len(services.LoadBalancerIPs))
+	}
+}
+
+func (t *translation) ruleMetadata(field string, e *ruleEnforcement) {
+	for i, m := range e.Metadata {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if slices.Contains(m.Kinds, "Namespace") {
+			t.unenforced(at+".kinds", "the labels and annotations of namespaces are not checked by rules: use spec.namespaceOptions")
+		}
+		for part, all := range map[string]map[string]ruleMetadata{".labels": m.Labels, ".annotations": m.Annotations} {
+			for _, key := range slices.Sorted(maps.Keys(all)) {
+				t.ruleKey(at+part, key)
+				t.ruleExpressions(at+part+"["+key+"].values", all[key].Values...)
+				if all[key].Managed != nil {
+					t.unenforced(at+part+"["+key+"].managed", "it is not set")
+				}
+				if all[key].Default != nil {
+					t.note(Reported, at+part+"["+key+"].default", "it is not set")
+				}
+			}
+		}
+	}
+}
+
+// ruleKey checks a key of a rule's metadata: a regular expression in which a * that follows no
+// dot stands for any characters.
+func (t *translation) ruleKey(field, key string) {
+	expression := strings.ReplaceAll(strings.ReplaceAll(key, ".*", "*"), "*", ".*")
+	if err := compiles(expression); err != nil {
+		t.note(Refused, field+"["+key+"]", "%v", err)
+	}
+}
+
+func (t *translation) ruleExpressions(field string, all ...ruleExpression) {
+	for i, e := range all {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if len(e.Exact) == 0 && e.Exp == "" {
+			t.note(Refused, at, "it has neither exact nor exp")
+			continue
+		}
+		if isTemplate(e.Exp) {
+			continue
+		}
+		if err := compiles(e.Exp); err != nil {
+			t.note(Refused, at+".exp", "%v", err)
+		}
+	}
+}
+
+func isTemplate(text string) bool { return strings.Contains(text, "{{") }
+
+// Rules returns the rules of a Tenant that hold in a namespace, as Capsule's RuleStatus has them:
+// in the order of the Tenant, without what selects namespaces or gives rights, and with templates
+// filled in. Templates read the metadata of the Tenant and of the namespace.
+func Rules(tenant *v1beta2.Tenant, namespace *metav1.ObjectMeta) ([]v1beta2.Unknown, error) {
+	var all []v1beta2.Unknown
+	data := map[string]any{"tenant": templateData(&tenant.ObjectMeta), "namespace": templateData(namespace)}
+	for i := range tenant.Spec.Rules {
+		rule, err := decodeRule(tenant.Spec.Rules[i].Raw)
+		if err != nil {
+			return nil, fmt.Errorf("spec.rules[%d]: %w", i, err)
+		}
+		fits, err := fitsNamespace(rule.NamespaceSelector, namespace)
+		if err != nil {
+			return nil, fmt.Errorf("spec.rules[%d].namespaceSelector: %w", i, err)
+		}
+		if rule.Enforce == nil || !fits {
+			continue
+		}
+		body, err := ruleBody(tenant.Spec.Rules[i].Raw, data)
+		if err != nil {
+			return nil, fmt.Errorf("spec.rules[%d]: %w", i, err)
+		}
+		all = append(all, body)
+	}
+	return all, nil
+}
+
+func fitsNamespace(selector *metav1.LabelSelector, namespace *metav1.ObjectMeta) (bool, error) {
+	if selector == nil {
+		return true, nil
+	}
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return false, err
+	}
+	return s.Matches(labels.Set(namespace.Labels)), nil
+}
+
+// templateData is what templates read of an object. All maps are there, so that index fails for
+// keys that are missing, and not for the map.
+func templateData(o *metav1.ObjectMeta) map[string]any {
+	text := func(m map[string]string) map[string]string {
+		if m == nil {
+			return map[string]string{}
+		}
+		return m
+	}
+	return map[string]any{"metadata": map[string]any{"name": o.Name, "labels": text(o.Labels), "annotations": text(o.Annotations)}}
+}
+
+// ruleBody returns the audience and the enforcement of a rule.
+func ruleBody(raw []byte, data map[string]any) (v1beta2.Unknown, error) {
+	var whole map[string]any
+	if err := json.Unmarshal(raw, &whole); err != nil {
+		return v1beta2.Unknown{}, err
+	}
+	body := map[string]any{"enforce": whole["enforce"]}
+	if audience, ok := whole["audience"]; ok {
+		body["audience"] = audience
+	}
+	filled, err := fill(body, data)
+	if err != nil {
+		return v1beta2.Unknown{}, err
+	}
+	if err := checkRendered(filled); err != nil {
+		return v1beta2.Unknown{}, err
+	}
+	if enforce, ok := body["enforce"].(map[string]any); ok {
+		nameCore(enforce)
+		if _, set := enforce["action"]; !set {
+			enforce["action"] = actionDeny
+		}
+	}
+	content, err := json.Marshal(body)
+	out := v1beta2.Unknown{}
+	out.Raw = content
+	return out, err
+}
+
+// nameCore writes the core group of the kinds of metadata rules as v1, as Capsule does.
+func nameCore(enforce map[string]any) {
+	rules, _ := enforce["metadata"].([]any)
+	for _, r := range rules {
+		rule, _ := r.(map[string]any)
+		groups, _ := rule["apiGroups"].([]any)
+		for i, g := range groups {
+			if g == "" {
+				groups[i] = "v1"
+			}
+		}
+	}
+}
+
+// maxRendered is the maximum length of a text that a template becomes, in bytes.
+const maxRendered = 512
+
+// fill fills in the templates in all texts of a value, which it changes. A template becomes text
+// within its own string, and cannot add fields.
+func fill(value any, data map[string]any) (any, error) {
+	var err error
+	switch v := value.(type) {
+	case string:
+		return render(v, data)
+	case []any:
+		for i := range v {
+			if v[i], err = fill(v[i], data); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		for key := range v {
+			if v[key], err = fill(v[key], data); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return value, nil
+}
+
+func render(text string, data map[string]any) (string, error) {
+	if !isTemplate(text) {
+		return text, nil
+	}
+	parsed, err := template.New("rule").Option("missingkey=error").Parse(text)
+	if err != nil {
+		return "", fmt.Errorf("it is no template: %w", err)
+	}
+	out := &bytes.Buffer{}
+	if err := parsed.Execute(out, data); err != nil {
+		return "", fmt.Errorf("cannot fill in the template: %w", err)
+	}
+	if out.Len() > maxRendered {
+		return "", fmt.Errorf("the template becomes longer than %d bytes", maxRendered)
+	}
+	return out.String(), nil
+}
+
+// checkRendered checks the regular expressions that templates became. The API server would refuse
+// every object if one did not compile.
+func checkRendered(value any) error {
+	switch v := value.(type) {
+	case []any:
+		for i := range v {
+			if err := checkRendered(v[i]); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		if expression, ok := v["exp"].(string); ok {
+			if err := compiles(expression); err != nil {
+				return err
+			}
+		}
+		for key := range v {
+			if err := checkRendered(v[key]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

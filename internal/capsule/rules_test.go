@@ -1,0 +1,132 @@
+package capsule
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestTranslateRules checks what becomes of spec.rules: the label that puts the rules in force,
+// the limits that make room for what a rule allows, and the notes.
+func TestTranslateRules(t *testing.T) {
+	t.Parallel()
+	translated := func(rules string) Result {
+		return Translate(Input{Tenant: parse(t, "spec: {owners: [{kind: User, name: alice}], rules: ["+rules+"]}")})
+	}
+	for name, tc := range map[string]struct {
+		reason, rules string
+		refused       string
+		reported      string
+		want          func(*v1alpha1.TenantSpec)
+	}{
+		"images":     {reason: "the policies read the rules", rules: "{enforce: {action: allow, workloads: {registries: [{exp: harbor/.*, policy: [Always]}]}}}"},
+		"schedulers": {reason: "the rules decide about schedulers", rules: "{enforce: {workloads: {schedulers: [{exact: [a]}]}}}", want: func(s *v1alpha1.TenantSpec) { s.Workloads.Schedulers = []string{"*"} }},
+		"load balancer": {reason: "an address that a rule allows", rules: "{enforce: {action: allow, services: {loadBalancers: {cidrs: [10.0.0.1/24]}}}}", want: func(s *v1alpha1.TenantSpec) {
+			s.Network.Services = &v1alpha1.Services{LoadBalancerIPs: []v1alpha1.AddressRange{"10.0.0.0/24"}}
+		}},
+		"denied address": {reason: "a rule that denies gives nothing", rules: "{enforce: {action: deny, services: {loadBalancers: {cidrs: [10.0.0.0/24]}}}}"},
+		"role bindings": {reason: "for all namespaces", rules: "{permissions: {bindings: [{clusterRoleName: view, subjects: [{kind: User, name: bob}], labels: {a: b}}]}}", want: func(s *v1alpha1.TenantSpec) {
+			s.RoleBindings = []v1alpha1.TenantRoleBinding{{Role: "view", Subjects: []v1alpha1.Subject{{Kind: "User", Name: "bob"}}, Labels: map[string]string{"a": "b"}}}
+		}},
+		"some role bindings": {reason: "no rights beyond the Tenant's", rules: "{namespaceSelector: {matchLabels: {env: prod}}, permissions: {bindings: [{clusterRoleName: view, subjects: [{kind: User, name: bob}]}]}}", reported: "spec.rules[0].permissions.bindings"},
+		"audit":              {reason: "no events", rules: "{enforce: {action: audit, workloads: {qosClasses: [BestEffort]}}}", reported: "spec.rules[0].enforce"},
+		"unknown":            {reason: "a field that Tenure does not know could restrict", rules: "{enforce: {workloads: {placement: {}}}}", refused: `spec.rules[0]: it is not enforced: Tenure does not understand it: json: unknown field "placement"`},
+		"custom audience":    {reason: "the rule would speak to others", rules: "{audience: [{kind: Custom, name: TenantOwner}], enforce: {}}", refused: "spec.rules[0].audience[0]"},
+		"resources":          {reason: "limits would not be lowered", rules: "{enforce: {workloads: {resources: {limits: {cpu: {policy: Remove}}}}}}", refused: "spec.rules[0].enforce.workloads.resources"},
+		"namespaces":         {reason: "their metadata would not be checked", rules: "{enforce: {metadata: [{kinds: [Namespace], labels: {a: {required: true}}}]}}", refused: "spec.rules[0].enforce.metadata[0].kinds"},
+		"managed":            {reason: "it would not be set", rules: "{enforce: {metadata: [{kinds: [Pod], labels: {a: {managed: b}}}]}}", refused: "spec.rules[0].enforce.metadata[0].labels[a].managed"},
+		"quota":              {reason: "it would not be there", rules: "{quota: [{name: a, hard: {pods: 1}}]}", refused: "spec.rules[0].quota"},
+		"expression":         {reason: "it does not compile", rules: "{enforce: {ingress: {types: [Ingress], hostnames: [{exp: '('}]}}}", refused: "spec.rules[0].enforce.ingress.hostnames[0].exp"},
+		"key":                {reason: "it does not compile", rules: "{enforce: {metadata: [{kinds: [Pod], annotations: {'(': {}}}]}}", refused: "spec.rules[0].enforce.metadata[0].annotations[(]"},
+		"empty expression":   {reason: "it matches nothing", rules: "{enforce: {workloads: {registries: [{policy: [Always]}]}}}", refused: "spec.rules[0].enforce.workloads.registries[0]"},
+		"action":             {reason: "there is none of this name", rules: "{enforce: {action: warn}}", refused: "spec.rules[0].enforce.action"},
+		"network":            {reason: "it is none", rules: "{enforce: {services: {loadBalancers: {cidrs: [a]}}}}", refused: "spec.rules[0].enforce.services.loadBalancers.cidrs[0]"},
+		"ports":              {reason: "they are the wrong way round", rules: "{enforce: {services: {nodePorts: {ports: [{from: 2, to: 1}]}}}}", refused: "spec.rules[0].enforce.services.nodePorts.ports[0]"},
+		"selector":           {reason: "it is none", rules: "{namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}, enforce: {}}", refused: "spec.rules[0].namespaceSelector"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := translated(tc.rules)
+			if refusals := notes(got.Refusals()); tc.refused == "" && refusals != "" || !strings.Contains(refusals, tc.refused) {
+				t.Errorf("%s: refused %q, want %q", tc.reason, refusals, tc.refused)
+			}
+			if reported := notes(got.Unhonoured()); tc.reported == "" && tc.refused == "" && reported != "" || !strings.Contains(reported, tc.reported) {
+				t.Errorf("%s: reported %q, want %q", tc.reason, reported, tc.reported)
+			}
+			if tc.refused != "" {
+				return
+			}
+			want := v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: "User", Name: "alice", Roles: []string{"admin", "capsule-namespace-deleter"}}}}
+			want.Namespaces.Labels = map[string]string{v1beta2.LabelRules: "true"}
+			if tc.want != nil {
+				tc.want(&want)
+			}
+			if diff := cmp.Diff(oil(want), got.Spec); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func notes(all []Note) string {
+	var texts []string
+	for _, n := range all {
+		texts = append(texts, n.String())
+	}
+	return strings.Join(texts, "; ")
+}
+
+// TestRules checks which rules hold in a namespace, and their templates.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	oil := parse(t, `
+spec:
+  rules:
+  - enforce: {workloads: {qosClasses: [BestEffort]}}
+  - permissions: {bindings: [{clusterRoleName: view, subjects: [{kind: User, name: bob}]}]}
+  - namespaceSelector: {matchLabels: {env: prod}}
+    audience: [{kind: User, name: bob}]
+    enforce: {action: allow, workloads: {registries: [{exact: ['{{ .tenant.metadata.name }}/{{ .namespace.metadata.name }}/app:1'], exp: '^{{ index .namespace.metadata.labels "registry" }}/.*'}]}}
+  - namespaceSelector: {matchExpressions: [{key: env, operator: NotIn, values: [prod]}]}
+    enforce: {action: allow, metadata: [{apiGroups: ["", apps/v1], kinds: [ConfigMap], labels: {a: {required: true}}}]}`)
+	first := `{"enforce":{"action":"deny","workloads":{"qosClasses":["BestEffort"]}}}`
+	for name, tc := range map[string]struct {
+		labels, annotations map[string]string
+		want                []string
+		problem             string
+	}{
+		"oil-dev": {want: []string{first, `{"enforce":{"action":"allow","metadata":[{"apiGroups":["v1","apps/v1"],"kinds":["ConfigMap"],"labels":{"a":{"required":true}}}]}}`}},
+		"oil-prod": {labels: map[string]string{"env": "prod", "registry": "harbor"}, want: []string{
+			first, `{"audience":[{"kind":"User","name":"bob"}],"enforce":{"action":"allow","workloads":{"registries":[{"exact":["oil/oil-prod/app:1"],"exp":"^harbor/.*"}]}}}`,
+		}},
+		"oil-missing": {labels: map[string]string{"env": "prod"}, want: []string{
+			first, `{"audience":[{"kind":"User","name":"bob"}],"enforce":{"action":"allow","workloads":{"registries":[{"exact":["oil/oil-missing/app:1"],"exp":"^/.*"}]}}}`,
+		}},
+		"oil-broken": {labels: map[string]string{"env": "prod", "registry": "("}, problem: "regular expression"},
+		"oil-json": {labels: map[string]string{"env": "prod", "registry": `x","negate":"`}, want: []string{
+			first, `{"audience":[{"kind":"User","name":"bob"}],"enforce":{"action":"allow","workloads":{"registries":[{"exact":["oil/oil-json/app:1"],"exp":"^x\",\"negate\":\"/.*"}]}}}`,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rules, err := Rules(oil, &metav1.ObjectMeta{Name: name, Labels: tc.labels, Annotations: tc.annotations})
+			if err != nil || tc.problem != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.problem) || tc.problem == "" {
+					t.Fatalf("got %v, want %q", err, tc.problem)
+				}
+				return
+			}
+			var got []string
+			for _, r := range rules {
+				got = append(got, string(r.Raw))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

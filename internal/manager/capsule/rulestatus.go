@@ -1,0 +1,103 @@
+package capsule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/capsule"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ruleStatus returns an empty RuleStatus for watches.
+func ruleStatus() client.Object {
+	return &v1beta2.RuleStatus{TypeMeta: metav1.TypeMeta{APIVersion: v1beta2.GroupVersion.String(), Kind: "RuleStatus"}}
+}
+
+// rules writes the rules of a Tenant of Capsule into a RuleStatus in each of its namespaces, and
+// deletes those of a Tenant without rules. It comes before the label that puts them in force: in
+// a namespace with the label and without a RuleStatus the API server refuses everything that a
+// rule could be about.
+//
+// A rule that cannot be written is a problem of the Tenant, and the namespace keeps what it has.
+func (r *TenantReconciler) rules(ctx context.Context, s *state) (problem, err error) {
+	var namespaces corev1.NamespaceList
+	if err := r.Client.List(ctx, &namespaces, client.MatchingLabels{v1alpha1.LabelCapsuleTenant: s.theirs.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("cannot list the namespaces of tenant %s: %w", s.theirs.Name, err)
+	}
+	var problems []error
+	for i := range namespaces.Items {
+		ns := &namespaces.Items[i]
+		if !ns.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if len(s.theirs.Spec.Rules) == 0 {
+			if err := r.removeRules(ctx, ns); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		rules, err := capsule.Rules(s.theirs, &ns.ObjectMeta)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("namespace %s: %w", ns.Name, err))
+			continue
+		}
+		if err := r.writeRules(ctx, s.theirs.Name, ns.Name, rules); err != nil {
+			return nil, err
+		}
+	}
+	return errors.Join(problems...), nil
+}
+
+// removeRules deletes the RuleStatus of a namespace once the label is gone: until then the API
+// server looks for it.
+func (r *TenantReconciler) removeRules(ctx context.Context, ns *corev1.Namespace) error {
+	if _, enforced := ns.Labels[v1beta2.LabelRules]; enforced {
+		return nil
+	}
+	have := &v1beta2.RuleStatus{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: ns.Name, Name: v1beta2.RulesName}, have)
+	if apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the rules of namespace %s: %w", ns.Name, err)
+	}
+	if err := r.Client.Delete(ctx, have); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot delete the rules of namespace %s: %w", ns.Name, err)
+	}
+	return nil
+}
+
+func (r *TenantReconciler) writeRules(ctx context.Context, tenant, namespace string, rules []v1beta2.Unknown) error {
+	have := &v1beta2.RuleStatus{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1beta2.RulesName}, have)
+	if apierrors.IsNotFound(err) {
+		have = &v1beta2.RuleStatus{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: v1beta2.RulesName, Labels: map[string]string{v1alpha1.LabelCapsuleTenant: tenant},
+		}}
+		err = r.Client.Create(ctx, have, client.FieldOwner(FieldManager))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read or create the rules of namespace %s: %w", namespace, err)
+	}
+	before := have.DeepCopy()
+	have.Status.Rules, have.Status.ObservedGeneration = rules, have.Generation
+	apimeta.SetStatusCondition(&have.Status.Conditions, metav1.Condition{
+		Type: conditionReady, Status: metav1.ConditionTrue, Reason: reasonSucceeded, Message: "the rules are those of the Tenant", ObservedGeneration: have.Generation,
+	})
+	if equality.Semantic.DeepEqual(before.Status, have.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, have, client.MergeFrom(before), client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("cannot write the rules of namespace %s: %w", namespace, err)
+	}
+	return nil
+}
