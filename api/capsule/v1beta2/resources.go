@@ -222,10 +222,61 @@ type TenantResourceStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// processedItems are the first 1024 of the objects, each with its state.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	ProcessedItems []ProcessedItem `json:"processedItems,omitempty"`
 	// inventory are the objects that were replicated.
 	// +optional
 	// +listType=atomic
 	Inventory []ReplicatedObject `json:"inventory,omitempty"`
+}
+
+// ProcessedItem is an object and its state.
+type ProcessedItem struct {
+	// group is the API group of the object.
+	// +optional
+	Group string `json:"group,omitempty"`
+	// version is the version of the group.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// kind is the object's.
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// name is the object's.
+	// +optional
+	Name string `json:"name,omitempty"`
+	// namespace is the object's.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// tenant has the namespace.
+	// +optional
+	Tenant string `json:"tenant,omitempty"`
+	// origin is the list of spec.resources that the object comes from.
+	// +optional
+	Origin string `json:"origin,omitempty"`
+	// status says whether the object is in place.
+	// +optional
+	Status ProcessedStatus `json:"status,omitempty,omitzero"`
+}
+
+// ProcessedStatus says whether an object is in place.
+type ProcessedStatus struct {
+	// type is Ready.
+	// +required
+	Type string `json:"type"`
+	// status is True if the object is in place.
+	// +required
+	// +kubebuilder:validation:Enum="True";"False";Unknown
+	Status metav1.ConditionStatus `json:"status"`
+	// created says that the object did not exist before.
+	// +optional
+	Created bool `json:"created,omitempty"`
+	// message says why the object is not in place.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32768
+	Message string `json:"message,omitempty"`
 }
 
 // ReplicatedObject is an object that was replicated, by the namespaces that have it.

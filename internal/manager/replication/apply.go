@@ -19,6 +19,8 @@ type wantedObject struct {
 	object  *unstructured.Unstructured
 	entry   *entry
 	account replication.Account
+	// tenant is the tenant whose namespace gets the object.
+	tenant string
 }
 
 // outcome is what became of an object.
@@ -60,6 +62,12 @@ func (e *Engine) apply(ctx context.Context, manager string, w wantedObject, p *p
 		labels = map[string]string{}
 	}
 	labels[replication.LabelReplicated] = mark
+	if w.entry.capsule {
+		labels[labelManagedBy] = replications
+		if mark == replication.Made {
+			labels[labelCreatedBy] = replications
+		}
+	}
 	w.object.SetLabels(labels)
 	options := []client.ApplyOption{client.FieldOwner(manager)}
 	if force {

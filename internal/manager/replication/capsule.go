@@ -106,6 +106,10 @@ func (r *CapsuleReconciler) reconcile(ctx context.Context, o client.Object) (ctr
 	}
 	c := done.condition()
 	d.status.Size = int32(done.size) // bounded by MaxObjects
+	d.status.ProcessedItems = processedItems(done.processed)
+	if failed := failures(done.processed); failed > 0 && c.Status == metav1.ConditionFalse {
+		c.Message = fmt.Sprintf("applying of %d of %d objects failed: %s", failed, len(done.processed), c.Message)
+	}
 	return ctrl.Result{RequeueAfter: done.after(period)}, r.write(ctx, o, d, done.inventory, &c)
 }
 

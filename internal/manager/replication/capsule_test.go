@@ -1,6 +1,7 @@
 package replication_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -112,6 +113,15 @@ spec:
 	}
 	made := &corev1.ConfigMap{}
 	exists(t, c, true, made, "solar-b", "db-solar-b")
+	if made.Labels["projectcapsule.dev/managed-by"] != "replications" || made.Labels["projectcapsule.dev/created-by"] != "replications" {
+		t.Errorf("the object lacks Capsule's labels: %v", made.Labels)
+	}
+	if diff := cmp.Diff([]v1beta2.ProcessedItem{{
+		Version: "v1", Kind: "ConfigMap", Namespace: "solar-b", Name: "db-solar-b", Tenant: "solar", Origin: "resources[0]",
+		Status: v1beta2.ProcessedStatus{Type: "Ready", Status: metav1.ConditionTrue, Created: true},
+	}}, db.Status.ProcessedItems); diff != "" {
+		t.Errorf("the processed items (-want +got):\n%s", diff)
+	}
 	if diff := cmp.Diff(map[string]string{"of": "solar"}, made.Data); diff != "" || made.Labels["replicated-by"] != "capsule" {
 		t.Errorf("the object has labels %v and data (-want +got):\n%s", made.Labels, diff)
 	}
@@ -119,7 +129,11 @@ spec:
 	ready(t, c, local("takes"), metav1.ConditionFalse, "Refused", "account privileged of namespace solar-a is none that tenant solar may be applied as (allowed: gitops, solar)")
 	ready(t, c, local("others"), metav1.ConditionFalse, "Refused", "account platform:admin")
 	// Its account has no rights in the tenant's other namespace: the API server says so.
-	ready(t, c, local("narrow"), metav1.ConditionFalse, "Refused", "ConfigMap solar-b/narrow is not what account solar-a/solar may have")
+	narrow := local("narrow")
+	ready(t, c, narrow, metav1.ConditionFalse, "Refused", "applying of 1 of 2 objects failed: ", "ConfigMap solar-b/narrow is not what account solar-a/solar may have")
+	if items := narrow.Status.ProcessedItems; len(items) != 2 || items[0].Namespace != "solar-b" || items[0].Status.Status != metav1.ConditionFalse || !strings.Contains(items[0].Status.Message, "is not what account") || items[1].Status.Status != metav1.ConditionTrue {
+		t.Errorf("the processed items: %+v", items)
+	}
 	exists(t, c, true, made, "solar-a", "narrow")
 	nobodys := local("nobodys")
 	nobodys.Namespace = "platform"

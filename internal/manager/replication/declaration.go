@@ -130,7 +130,7 @@ func (d *declaration) honoured() metav1.Condition {
 func capsuleEntries(d *declaration, account func(string) replication.Account, scopes []scope, p *problems) []entry {
 	var entries []entry
 	for i, resources := range d.spec.Resources {
-		e := entry{adopt: d.spec.Settings.Adopt, force: d.spec.Settings.Force, account: account}
+		e := entry{capsule: true, adopt: d.spec.Settings.Adopt, force: d.spec.Settings.Force, account: account}
 		e.Name, e.Variables = fmt.Sprintf("resources[%d]", i), true
 		var err error
 		if e.Selector, err = selector(resources.NamespaceSelector); err != nil {

@@ -52,6 +52,8 @@ type entry struct {
 	account func(namespace string) replication.Account
 	// adopt and force are the fields of the API with these names.
 	adopt, force bool
+	// capsule says that the objects get Capsule's labels.
+	capsule bool
 }
 
 // scope is a tenant with its namespaces that are in place, and the names of those that
@@ -84,6 +86,8 @@ type result struct {
 	// size is how many objects are in place.
 	size     int
 	problems problems
+	// processed are the objects of the job, in order.
+	processed []processed
 	// wait is the requeue delay while objects are expected to appear; zero if none are.
 	wait time.Duration
 }
@@ -126,6 +130,20 @@ func (p *problems) add(reason, format string, args ...any) {
 		return
 	}
 	p.messages = append(p.messages, message)
+}
+
+// count returns how many problems there are.
+func (p *problems) count() int { return len(p.messages) + p.more }
+
+// since returns the last problem if there are more than before, and the empty text otherwise.
+func (p *problems) since(before int) string {
+	switch {
+	case p.count() == before:
+		return ""
+	case p.more > 0:
+		return "see the condition Ready"
+	}
+	return p.messages[len(p.messages)-1]
 }
 
 func (p *problems) message() string {
@@ -177,7 +195,10 @@ func (e *Engine) run(ctx context.Context, j *job, early problems) (*result, erro
 		return nil, err
 	}
 	for _, w := range wanted {
-		switch e.apply(ctx, j.manager, w, &r.problems) {
+		told := r.problems.count()
+		outcome := e.apply(ctx, j.manager, w, &r.problems)
+		r.processed = append(r.processed, processed{wantedObject: w, message: r.problems.since(told)})
+		switch outcome {
 		case inPlace:
 			r.size++
 			r.inventory.Add(w.object, w.account)
@@ -217,7 +238,7 @@ func (e *Engine) plan(ctx context.Context, j *job, p *problems) []wantedObject {
 		}
 		for _, o := range objects {
 			from := &j.entries[o.Entry]
-			wanted = append(wanted, wantedObject{object: o.Object, entry: from, account: from.account(o.Object.GetNamespace())})
+			wanted = append(wanted, wantedObject{object: o.Object, entry: from, account: from.account(o.Object.GetNamespace()), tenant: s.tenant})
 		}
 	}
 	if len(wanted) > replication.MaxObjects {
