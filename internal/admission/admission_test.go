@@ -360,4 +360,11 @@ func TestDocument(t *testing.T) {
 	if diff := cmp.Diff(string(manifests), string(config.Policies())); diff != "" {
 		t.Errorf("config/admission is not up to date, run make generate (-want +got):\n%s", diff)
 	}
+	rules, err := admission.CapsuleManifests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(string(config.CapsulePolicies()), string(rules)) {
+		t.Error("config/capsule/rules.yaml is not up to date, run make generate")
+	}
 }
