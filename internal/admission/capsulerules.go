@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -79,8 +80,11 @@ func (m ruleMatcher) given() string { return cmp.Or(m.has, m.entries) }
 type ruled struct {
 	name, title string
 	resources   []admissionregistrationv1.NamedRuleWithOperations
-	conditions  []string
-	variables   []admissionregistrationv1.Variable
+	// excluded are resources that a policy of all kinds does not match. The API server looks for
+	// the parameters before it evaluates conditions, for the manager too.
+	excluded   []admissionregistrationv1.NamedRuleWithOperations
+	conditions []string
+	variables  []admissionregistrationv1.Variable
 	// refusals are names of variables with lists of refusals, in order.
 	refusals []string
 }
@@ -123,7 +127,7 @@ func (p *ruled) policy() admissionregistrationv1.ValidatingAdmissionPolicy {
 			FailurePolicy: &fail,
 			// A policy whose parameters have no definition refuses all that it matches, in
 			// namespaces without a binding too.
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: p.resources, NamespaceSelector: where(metav1.LabelSelectorOpExists, v1beta2.LabelRules)},
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: p.resources, ExcludeResourceRules: p.excluded, NamespaceSelector: where(metav1.LabelSelectorOpExists, v1beta2.LabelRules)},
 			MatchConditions: []admissionregistrationv1.MatchCondition{
 				{Name: "applies", Expression: join(append([]string{"!(" + isManager + ")"}, p.conditions...), " && ")},
 			},
@@ -304,7 +308,11 @@ func ruledMetadata() *ruled {
 	p := &ruled{
 		name: "metadata", title: "objects have the labels and annotations that the rules of their Capsule Tenant demand and allow",
 		resources:  []admissionregistrationv1.NamedRuleWithOperations{every},
-		conditions: []string{"params.?status.?rules.orValue([]).exists(r, r.?enforce.?metadata.orValue([]).size() > 0)", "!(request.resource.resource in ['events', 'leases', 'rulestatuses'])", notKubernetes},
+		conditions: []string{"params.?status.?rules.orValue([]).exists(r, r.?enforce.?metadata.orValue([]).size() > 0)", notKubernetes},
+		excluded: []admissionregistrationv1.NamedRuleWithOperations{
+			on(writes, v1beta2.GroupVersion.Group, "rulestatuses"), on(writes, v1alpha1.GroupVersion.Group, "tenantparameters"),
+			on(writes, "", "events"), on(writes, "events.k8s.io", "events"), on(writes, "coordination.k8s.io", "leases"),
+		},
 	}
 	const (
 		// An * in the name of a kind matches any characters.

@@ -296,4 +296,7 @@ func TestCapsuleRulesAreTheManagers(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkRules(t, owner, "ruled-alone", []ruleCase{{"any image", podOf("good/a:1", "", ""), []string{"no params found"}}})
+	if err := admin.Create(t.Context(), parse(t, "{apiVersion: capsule.clastix.io/v1beta2, kind: RuleStatus, metadata: {name: capsule-managed-rules, namespace: ruled-alone}}")); err != nil {
+		t.Errorf("the rules cannot be written again: %v", err)
+	}
 }
