@@ -42,7 +42,7 @@ spec:
       schedulers: [batch]
       tolerations: [dedicated]
     network:
-      services: {types: [ClusterIP, NodePort], externalIPs: ["203.0.113.0/24", "2001:db8::/32"], loadBalancerClasses: {allowed: [public]}, deniedLabels: [cloud.example.com/*], deniedAnnotations: ["*/internal-ip"], deniedLabelExpression: "^lb-[0-9]+$", deniedAnnotationExpression: "^(gcp|aws)[.]"}
+      services: {types: [ClusterIP, NodePort], externalIPs: ["203.0.113.0/24", "2001:db8::/32"], loadBalancerIPs: ["198.51.100.0/24"], loadBalancerClasses: {allowed: [public]}, deniedLabels: [cloud.example.com/*], deniedAnnotations: ["*/internal-ip"], deniedLabelExpression: "^lb-[0-9]+$", deniedAnnotationExpression: "^(gcp|aws)[.]"}
       hosts: {allowed: ["*.acme.example.com", "acme.example.com"]}
       ingressClasses: {allowed: [public], selector: {matchLabels: {tier: gold}}}
       gatewayClasses: {allowed: [public], selector: {matchLabels: {tier: gold}}}
@@ -191,6 +191,8 @@ func networkCases() []limitCase {
 		{"an ExternalName", "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {type: ExternalName, externalName: internal.example.com}}", "must not have type ExternalName", "must not have type ExternalName"},
 		service("an external address", "externalIPs: [203.0.113.7, '2001:db8::1']", "", "must not take the address 203.0.113.7, 2001:db8::1"),
 		service("another external address", "externalIPs: [203.0.113.7, 10.0.0.1]", "must not take the address 10.0.0.1 in spec.externalIPs or spec.loadBalancerIP (allowed: 203.0.113.0/24, 2001:db8::/32)", "must not take the address"),
+		service("an address for load balancers", "loadBalancerIP: 198.51.100.7", "", "must not take the address 198.51.100.7"),
+		service("an address for load balancers as an external one", "externalIPs: [198.51.100.7], loadBalancerIP: 198.51.100.7", "must not take the address 198.51.100.7", "must not take the address"),
 		service("an address of a load balancer", "type: LoadBalancer, loadBalancerIP: 10.0.0.1", "must not", "must not take the address 10.0.0.1"),
 		{"a denied label", "{apiVersion: v1, kind: Service, metadata: {name: x, labels: {cloud.example.com/a: b}}, spec: {ports: [{port: 80}]}}", "must not have the label cloud.example.com/a", ""},
 		{"a label that a denied expression matches", "{apiVersion: v1, kind: Service, metadata: {name: x, labels: {lb-12: b}}, spec: {ports: [{port: 80}]}}", "must not have the label lb-12", ""},
