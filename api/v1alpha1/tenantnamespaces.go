@@ -1,5 +1,7 @@
 package v1alpha1
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // TenantNamespaces defines which namespaces a tenant has, and their labels and
 // annotations.
 type TenantNamespaces struct {
@@ -62,6 +64,13 @@ type TenantNamespaces struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('tenure.dev/'))",message="annotations of tenure.dev are not yours to set"
 	Annotations map[string]string `json:"annotations,omitempty"`
 
+	// selected are labels and annotations for the namespaces that a selector matches. The first
+	// entry with a key wins, and labels and annotations win over all entries.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Selected []SelectedMetadata `json:"selected,omitempty"`
+
 	// required are labels and annotations that owners must give a namespace.
 	// +optional
 	Required RequiredMetadata `json:"required,omitempty,omitzero"`
@@ -117,6 +126,15 @@ type RequiredMetadata struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Annotations map[string]ValuePattern `json:"annotations,omitempty"`
+	// labelExpressions are labels by name, each with an expression that has to match a part of
+	// the value.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	LabelExpressions map[string]Expression `json:"labelExpressions,omitempty"`
+	// annotationExpressions are annotations by name, each with an expression as for labels.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	AnnotationExpressions map[string]Expression `json:"annotationExpressions,omitempty"`
 }
 
 // ForbiddenMetadata lists names of labels and annotations, in which * matches any
@@ -132,6 +150,33 @@ type ForbiddenMetadata struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	Annotations []ValuePattern `json:"annotations,omitempty"`
+	// labelExpression forbids the labels of which it matches a part of the name.
+	// +optional
+	LabelExpression Expression `json:"labelExpression,omitempty"`
+	// annotationExpression forbids the annotations of which it matches a part of the name.
+	// +optional
+	AnnotationExpression Expression `json:"annotationExpression,omitempty"`
+}
+
+// SelectedMetadata are labels and annotations for the namespaces that a selector matches. In
+// their values, {{ tenant.name }} is the name of the tenant, and {{ namespace }} that of the
+// namespace.
+type SelectedMetadata struct {
+	// selector selects namespaces by their labels. Without it, the entry is for all namespaces
+	// of the tenant. If owners may choose a label that it reads, they decide which of their
+	// namespaces it matches.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	// labels by name. The Pod Security level can be raised to restricted.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('tenure.dev/') && !k.startsWith('kubernetes.io/') && (!k.startsWith('pod-security.kubernetes.io/enforce') || k == 'pod-security.kubernetes.io/enforce' && self[k] == 'restricted'))",message="labels of tenure.dev and kubernetes.io are not yours to set, and the Pod Security level can be restricted only"
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations by name.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('tenure.dev/'))",message="annotations of tenure.dev are not yours to set"
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // ValuePattern is text in which * matches any characters.
@@ -140,3 +185,11 @@ type ForbiddenMetadata struct {
 // +kubebuilder:validation:MaxLength=253
 // +kubebuilder:validation:Pattern=`^[A-Za-z0-9*]([A-Za-z0-9*._/-]*[A-Za-z0-9*])?$`
 type ValuePattern string
+
+// Expression is a regular expression in the syntax of RE2. It matches a text if it matches a part
+// of it.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=256
+// +kubebuilder:validation:XValidation:rule="'x'.matches(self) || !'x'.matches(self)",message="it is not a regular expression in the syntax of RE2"
+type Expression string

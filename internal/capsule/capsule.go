@@ -216,6 +216,7 @@ const (
 	maxNetworkPolicies = 32
 	maxMetadata        = 64
 	maxPatterns        = 32
+	maxSelected        = 32
 	maxBindingMetadata = 32
 	maxNamespaces      = 100000
 	maxName            = 253

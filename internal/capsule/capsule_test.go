@@ -132,7 +132,10 @@ spec:
 					Labels:      map[string]string{"env": "prod", "team": "oil"},
 					Annotations: map[string]string{"note": "a b", "scheduler.alpha.kubernetes.io/node-selector": "arch=arm,pool=oil"},
 					Forbidden:   v1alpha1.ForbiddenMetadata{Labels: []v1alpha1.ValuePattern{"secret", "a/*", "b/*"}, Annotations: []v1alpha1.ValuePattern{"*acme*"}},
-					Required:    v1alpha1.RequiredMetadata{Annotations: map[string]v1alpha1.ValuePattern{"owner": "team-*"}},
+					Required: v1alpha1.RequiredMetadata{
+						LabelExpressions: map[string]v1alpha1.Expression{"cost": "^[0]+$|^c-.*$"},
+						Annotations:      map[string]v1alpha1.ValuePattern{"owner": "team-*"},
+					},
 				},
 				Quotas: []v1alpha1.TenantQuota{
 					{Name: "capsule-0", Scope: "Namespace"}, {Name: "capsule-1", Scope: "Namespace"},
@@ -239,10 +242,7 @@ func TestRefused(t *testing.T) {
 		"no subjects":           {`spec: {additionalRoleBindings: [{clusterRoleName: view, subjects: []}]}`, "spec.additionalRoleBindings[0].subjects", "1 to 1000"},
 		"other tenant":          {`spec: {namespaceOptions: {additionalMetadata: {labels: {tenure.dev/tenant: gas}}}}`, "spec.namespaceOptions.additionalMetadata.labels[tenure.dev/tenant]", "whose namespace"},
 		"other Flux tenant":     {`spec: {namespaceOptions: {additionalMetadata: {labels: {toolkit.fluxcd.io/tenant: gas}}}}`, "spec.namespaceOptions.additionalMetadata.labels[toolkit.fluxcd.io/tenant]", "whose namespace"},
-		"other Capsule tenant":  {`spec: {namespaceOptions: {additionalMetadataList: [{labels: {capsule.clastix.io/tenant: gas}}]}}`, "spec.namespaceOptions.additionalMetadataList[0].labels[capsule.clastix.io/tenant]", "whose namespace"},
-		"template":              {`spec: {namespaceOptions: {additionalMetadata: {labels: {t: "{{ namespace }}"}}}}`, "spec.namespaceOptions.additionalMetadata.labels[t]", "templates"},
 		"template in note":      {`spec: {namespaceOptions: {additionalMetadata: {annotations: {t: "{{ tenant.name }} {{ x }}"}}}}`, "spec.namespaceOptions.additionalMetadata.annotations[t]", "templates"},
-		"Kubernetes' own label": {`spec: {namespaceOptions: {additionalMetadata: {labels: {kubernetes.io/metadata.name: gas}}}}`, "spec.namespaceOptions.additionalMetadata.labels[kubernetes.io/metadata.name]", "whose namespace"},
 		"level":                 {`spec: {namespaceOptions: {additionalMetadata: {labels: {pod-security.kubernetes.io/enforce: Restricted}}}}`, "spec.namespaceOptions.additionalMetadata.labels[pod-security.kubernetes.io/enforce]", "not a level"},
 		"denied asterisk":       {`spec: {namespaceOptions: {forbiddenLabels: {denied: ["a*"]}}}`, "spec.namespaceOptions.forbiddenLabels.denied[0]", "not the name"},
 		"regex":                 {`spec: {namespaceOptions: {forbiddenLabels: {deniedRegex: "a("}}}`, "spec.namespaceOptions.forbiddenLabels.deniedRegex", "not a regular expression"},
@@ -250,7 +250,6 @@ func TestRefused(t *testing.T) {
 		"many quotas":           {`spec: {resourceQuotas: {items: ` + many(17, "{hard: {pods: 1}}") + `}}`, "spec.resourceQuotas.items", "at most 16"},
 		"many ranges":           {`spec: {limitRanges: {items: ` + many(17, "{limits: []}") + `}}`, "spec.limitRanges.items", "at most 16"},
 		"many policies":         {`spec: {networkPolicies: {items: ` + many(33, "{podSelector: {}}") + `}}`, "spec.networkPolicies.items", "at most 32"},
-		"many forbidden":        {`spec: {namespaceOptions: {forbiddenLabels: {deniedRegex: "^[a-z][a-b]$"}}}`, "spec.namespaceOptions.forbiddenLabels", "at most 32"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -267,14 +266,12 @@ func TestRefused(t *testing.T) {
 var examples = map[string]string{
 	"spec.owners[].proxySettings[].operations": `owners: [{kind: User, name: a, proxySettings: [{kind: Nodes, operations: [List, Update]}]}]`,
 	"spec.data": `data: {a: b}`,
-	"spec.namespaceOptions.additionalMetadataList[].namespaceSelector": `namespaceOptions: {additionalMetadataList: [{labels: {a: b}, namespaceSelector: {}}]}`,
-	"spec.namespaceOptions.managedMetadataOnly":                        `namespaceOptions: {managedMetadataOnly: true}`,
-	"spec.ingressOptions.hostnameCollisionScope":                       `ingressOptions: {allowWildcardHostnames: true, hostnameCollisionScope: Cluster}`,
-	"CapsuleConfiguration spec.ignoreUserWithGroups":                   `ignoreUserWithGroups: [a]`,
-	"CapsuleConfiguration spec.administrators":                         `administrators: [{kind: User, name: a}]`,
-	"CapsuleConfiguration spec.allowServiceAccountPromotion":           `allowServiceAccountPromotion: true`,
-	"CapsuleConfiguration spec.nodeMetadata":                           `nodeMetadata: {forbiddenLabels: {denied: [a]}}`,
-	"CapsuleConfiguration spec.rbac.deleter":                           `rbac: {deleter: a}`,
+	"spec.ingressOptions.hostnameCollisionScope":             `ingressOptions: {allowWildcardHostnames: true, hostnameCollisionScope: Cluster}`,
+	"CapsuleConfiguration spec.ignoreUserWithGroups":         `ignoreUserWithGroups: [a]`,
+	"CapsuleConfiguration spec.administrators":               `administrators: [{kind: User, name: a}]`,
+	"CapsuleConfiguration spec.allowServiceAccountPromotion": `allowServiceAccountPromotion: true`,
+	"CapsuleConfiguration spec.nodeMetadata":                 `nodeMetadata: {forbiddenLabels: {denied: [a]}}`,
+	"CapsuleConfiguration spec.rbac.deleter":                 `rbac: {deleter: a}`,
 }
 
 // TestFieldsSpeak checks that a reported or unenforced field yields exactly one note, under

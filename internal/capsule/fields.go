@@ -93,16 +93,16 @@ func tenantFields() []Field {
 		{"spec.additionalRoleBindings[].labels", Honoured, "on the RoleBindings"},
 		{"spec.additionalRoleBindings[].annotations", Honoured, "on the RoleBindings"},
 		{"spec.namespaceOptions.quota", Honoured, "also when owners race"},
-		{"spec.namespaceOptions.additionalMetadata", Different, "label `pod-security.kubernetes.io/enforce` sets the Pod Security level, which is `baseline` without it; its version is always latest. Labels that name a tenant are refused, and templates other than `{{ tenant.name }}`"},
+		{"spec.namespaceOptions.additionalMetadata", Different, "label `pod-security.kubernetes.io/enforce` sets the Pod Security level, which is `baseline` without it; its version is always latest. Labels that name Capsule's tenant or the namespace keep their values; other labels that name a tenant are refused, and templates other than `{{ tenant.name }}` and `{{ namespace }}`"},
 		{"spec.namespaceOptions.additionalMetadataList[].labels", Honoured, "as additionalMetadata"},
 		{"spec.namespaceOptions.additionalMetadataList[].annotations", Honoured, "as additionalMetadata"},
-		{"spec.namespaceOptions.additionalMetadataList[].namespaceSelector", Unenforced, "labels for some of the namespaces are not put there"},
+		{"spec.namespaceOptions.additionalMetadataList[].namespaceSelector", Different, "as `spec.namespaces.selected` of the Tenant of Tenure. An entry with a selector can set the Pod Security level to `restricted` only"},
 		{"spec.namespaceOptions.forbiddenLabels.denied", Honoured, "exactly, case matters"},
-		{"spec.namespaceOptions.forbiddenLabels.deniedRegex", Different, patternsOnly},
+		{"spec.namespaceOptions.forbiddenLabels.deniedRegex", Honoured, anyMetadataExpression},
 		{"spec.namespaceOptions.forbiddenAnnotations.denied", Honoured, "exactly, case matters"},
-		{"spec.namespaceOptions.forbiddenAnnotations.deniedRegex", Different, patternsOnly},
-		{"spec.namespaceOptions.requiredMetadata", Different, "for an expression that is one pattern; others are refused unless accepted"},
-		{"spec.namespaceOptions.managedMetadataOnly", Unenforced, "owners can give what nothing forbids"},
+		{"spec.namespaceOptions.forbiddenAnnotations.deniedRegex", Honoured, anyMetadataExpression},
+		{"spec.namespaceOptions.requiredMetadata", Honoured, anyMetadataExpression},
+		{"spec.namespaceOptions.managedMetadataOnly", Honoured, "also for the labels that Flux and kubectl put on what they apply"},
 		{"spec.forceTenantPrefix", Honoured, "in the place of the CapsuleConfiguration's"},
 		{"spec.cordoned", Honoured, "at once, also while other fields are refused. A single namespace is cordoned by its label `projectcapsule.dev/cordoned=true`, which the platform sets"},
 		{"spec.preventDeletion", Honoured, "as spec.protected of the Tenant of Tenure"},
@@ -114,7 +114,7 @@ func tenantFields() []Field {
 	}
 }
 
-const patternsOnly = "for expressions that say the same as names in which * stands for any characters: text, anchors, alternatives and `.*`; others are refused unless accepted"
+const anyMetadataExpression = "any expression, of 256 bytes at most"
 
 func workloadFields() []Field {
 	const (

@@ -1,11 +1,125 @@
 package capsule
 
-import "regexp"
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
 
-// tenantVariable is the variable of Capsule's templates for the name of the tenant.
-var tenantVariable = regexp.MustCompile(`\{\{ *tenant[.]name *\}\}`)
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// tenantVariable and namespaceVariable are the variables of Capsule's templates for the names of
+// the tenant and of the namespace.
+var (
+	tenantVariable    = regexp.MustCompile(`\{\{ *tenant[.]name *\}\}`)
+	namespaceVariable = regexp.MustCompile(`\{\{ *namespace *\}\}`)
+)
 
 // expand returns a value of metadata with the name of the tenant in the place of its variable.
 func (t *translation) expand(value string) string {
 	return tenantVariable.ReplaceAllLiteralString(value, t.tenant.Name)
+}
+
+// templated reports whether a value depends on the namespace.
+func templated(m *v1beta2.Metadata) bool {
+	for _, values := range []map[string]string{m.Labels, m.Annotations} {
+		for _, value := range values {
+			if namespaceVariable.MatchString(value) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// selectedMetadata translates labels and annotations of some of the namespaces, or with values that depend
+// on the namespace.
+func (t *translation) selectedMetadata(field string, entry *v1beta2.SelectedMetadata) {
+	out := v1alpha1.SelectedMetadata{Selector: entry.NamespaceSelector.DeepCopy()}
+	if entry.NamespaceSelector != nil {
+		if _, err := metav1.LabelSelectorAsSelector(entry.NamespaceSelector); err != nil {
+			t.note(Refused, field+".namespaceSelector", "%v", err)
+			return
+		}
+	}
+	if len(entry.Labels) > maxMetadata || len(entry.Annotations) > maxMetadata {
+		t.note(Refused, field, "at most %d labels and %[1]d annotations can be kept", maxMetadata)
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(entry.Labels)) {
+		value := namespaceVariable.ReplaceAllLiteralString(t.expand(entry.Labels[key]), "{{ namespace }}")
+		if t.selectedLabel(field+".labels["+key+"]", key, value) {
+			out.Labels = with(out.Labels, key, value)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(entry.Annotations)) {
+		one := field + ".annotations[" + key + "]"
+		value := namespaceVariable.ReplaceAllLiteralString(t.expand(entry.Annotations[key]), "{{ namespace }}")
+		switch {
+		case len(validation.IsQualifiedName(key)) > 0:
+			t.note(Refused, one, "it is not an annotation")
+		case strings.Contains(namespaceVariable.ReplaceAllLiteralString(value, ""), "{{"):
+			t.note(Refused, one, onlyVariables)
+		case ours(key):
+			t.note(Refused, one, "the annotation is Tenure's own")
+		default:
+			out.Annotations = with(out.Annotations, key, value)
+		}
+	}
+	if len(out.Labels)+len(out.Annotations) > 0 {
+		t.spec.Namespaces.Selected = append(t.spec.Namespaces.Selected, out)
+	}
+}
+
+// onlyVariables is the note about other templates.
+const onlyVariables = "of templates only {{ tenant.name }} and {{ namespace }} are understood"
+
+// selectedLabel reports whether a label can be kept, and notes why not.
+func (t *translation) selectedLabel(field, key, value string) bool {
+	switch {
+	case len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(namespaceVariable.ReplaceAllLiteralString(value, "x"))) > 0:
+		t.note(Refused, field, "it is not a label; "+onlyVariables)
+	case key == v1alpha1.LabelCapsuleTenant || key == corev1.LabelMetadataName:
+		t.note(Reported, field, "the label names the tenant or the namespace, and keeps its value")
+	case key == podSecurity+"enforce" && value == "restricted":
+		return true
+	case key == podSecurity+"enforce-version":
+		t.note(Different, field, "the version is always latest")
+	case key == podSecurity+"enforce":
+		t.note(Refused, field, "for some of the namespaces, the Pod Security level can be restricted only: give the level of the others in additionalMetadata")
+	case ours(key) || key == v1alpha1.LabelFluxTenant || strings.HasPrefix(key, "kubernetes.io/"):
+		t.note(Refused, field, "the label says whose namespace it is, or how it is governed, and is not for a Tenant to set")
+	default:
+		return true
+	}
+	return false
+}
+
+func with(m map[string]string, key, value string) map[string]string {
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[key] = value
+	return m
+}
+
+// maxMetadataExpression is the maximum length of [v1alpha1.Expression].
+const maxMetadataExpression = 256
+
+// oneExpression returns an expression that matches what either of two matches; have may be empty.
+// It notes an expression that is too long.
+func (t *translation) oneExpression(have, regex, field string) v1alpha1.Expression {
+	if have != "" && have != regex {
+		regex = "(?:" + have + ")|(?:" + regex + ")"
+	}
+	if len(regex) > maxMetadataExpression {
+		t.note(Unenforced, field, "the expression is longer than %d bytes", maxMetadataExpression)
+		return v1alpha1.Expression(have)
+	}
+	return v1alpha1.Expression(regex)
 }

@@ -1,6 +1,7 @@
 package capsule
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -44,18 +46,22 @@ func (t *translation) namespaces(configuration *v1beta2.CapsuleConfiguration) {
 	if options.Quota != nil {
 		out.Quota = new(min(*options.Quota, maxNamespaces))
 	}
-	t.metadata("spec.namespaceOptions.additionalMetadata", options.AdditionalMetadata)
+	if all := options.AdditionalMetadata; all != nil && templated(all) {
+		t.selectedMetadata("spec.namespaceOptions.additionalMetadata", &v1beta2.SelectedMetadata{Metadata: *all})
+	} else {
+		t.metadata("spec.namespaceOptions.additionalMetadata", all)
+	}
 	for i := range options.AdditionalMetadataList {
 		field := fmt.Sprintf("spec.namespaceOptions.additionalMetadataList[%d]", i)
 		entry := &options.AdditionalMetadataList[i]
-		if entry.NamespaceSelector != nil {
-			t.note(Unenforced, field+".namespaceSelector", "labels and annotations for some of the namespaces are not put there")
+		if entry.NamespaceSelector != nil || templated(&entry.Metadata) {
+			t.selectedMetadata(field, entry)
 			continue
 		}
 		t.metadata(field, &entry.Metadata)
 	}
-	if options.ManagedMetadataOnly {
-		t.note(Unenforced, "spec.namespaceOptions.managedMetadataOnly", "owners can give labels and annotations that nothing forbids")
+	if len(out.Selected) > maxSelected {
+		t.note(Refused, "spec.namespaceOptions.additionalMetadataList", "there are %d entries with a namespaceSelector or {{ namespace }}, and at most %d can be kept", len(out.Selected), maxSelected)
 	}
 	if len(out.Labels) > maxMetadata || len(out.Annotations) > maxMetadata {
 		t.note(Refused, "spec.namespaceOptions", "at most %d labels and %d annotations can be kept", maxMetadata-1, maxMetadata)
@@ -89,7 +95,7 @@ func (t *translation) label(field, key, value string) {
 	level := value == "privileged" || value == "baseline" || value == "restricted"
 	switch {
 	case len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0:
-		t.note(Refused, field, "it is not a label; of templates only {{ tenant.name }} is understood")
+		t.note(Refused, field, "it is not a label; "+onlyVariables)
 	case key == podSecurity+"enforce" && level:
 		out.PodSecurity = value
 	case key == podSecurity+"enforce":
@@ -98,7 +104,9 @@ func (t *translation) label(field, key, value string) {
 		t.note(Different, field, "the version is always latest")
 	case (key == v1alpha1.LabelCapsuleTenant || key == v1alpha1.LabelFluxTenant) && value == t.tenant.Name:
 		out.Labels[key] = value
-	case ours(key) || key == v1alpha1.LabelCapsuleTenant || key == v1alpha1.LabelFluxTenant || strings.HasPrefix(key, "kubernetes.io/"):
+	case key == v1alpha1.LabelCapsuleTenant || key == corev1.LabelMetadataName:
+		t.note(Reported, field, "the label names the tenant or the namespace, and keeps its value")
+	case ours(key) || key == v1alpha1.LabelFluxTenant || strings.HasPrefix(key, "kubernetes.io/"):
 		t.note(Refused, field, "the label says whose namespace it is, or how it is governed, and is not for a Tenant to set")
 	default:
 		out.Labels[key] = value
@@ -111,7 +119,7 @@ func (t *translation) annotation(field, key, value string) {
 	case len(validation.IsQualifiedName(key)) > 0:
 		t.note(Refused, field, "it is not an annotation")
 	case strings.Contains(value, "{{"):
-		t.note(Refused, field, "of templates only {{ tenant.name }} is understood")
+		t.note(Refused, field, onlyVariables)
 	case ours(key):
 		t.note(Refused, field, "the annotation is Tenure's own")
 	case taken && other != value:
@@ -142,50 +150,65 @@ func (t *translation) forbidden() {
 	}
 	out := &t.spec.Namespaces.Forbidden
 	for _, part := range []struct {
-		name string
-		list *v1beta2.ForbiddenList
-		out  *[]v1alpha1.ValuePattern
+		name       string
+		list       *v1beta2.ForbiddenList
+		out        *[]v1alpha1.ValuePattern
+		expression *v1alpha1.Expression
 	}{
-		{"labels", options.ForbiddenLabels, &out.Labels},
-		{"annotations", options.ForbiddenAnnotations, &out.Annotations},
+		{"labels", options.ForbiddenLabels, &out.Labels, &out.LabelExpression},
+		{"annotations", options.ForbiddenAnnotations, &out.Annotations, &out.AnnotationExpression},
 	} {
 		field := "spec.namespaceOptions.forbidden" + strings.ToUpper(part.name[:1]) + part.name[1:]
 		if part.list != nil {
-			t.deny(part.out, part.list.Denied, part.list.DeniedRegex, field+".denied", field+".deniedRegex")
+			t.denyNames(part.out, part.list.Denied, field+".denied")
+			t.denyMatches(part.out, part.expression, part.list.DeniedRegex, field+".deniedRegex")
 		}
 		// v1beta1 has annotations in place of these fields of v1beta2.
 		older := forbiddenAnnotation + part.name
-		t.deny(part.out, list(t.tenant.Annotations[older]), t.tenant.Annotations[older+"-regexp"],
-			"metadata.annotations["+older+"]", "metadata.annotations["+older+"-regexp]")
+		t.denyNames(part.out, list(t.tenant.Annotations[older]), "metadata.annotations["+older+"]")
+		t.denyMatches(part.out, part.expression, t.tenant.Annotations[older+"-regexp"], "metadata.annotations["+older+"-regexp]")
+		if options.ManagedMetadataOnly {
+			*part.out = []v1alpha1.ValuePattern{anything}
+		}
 		if len(*part.out) > maxPatterns {
 			t.note(Refused, field, "these are %d patterns, and at most %d can be kept", len(*part.out), maxPatterns)
 		}
 	}
 }
 
-func (t *translation) deny(out *[]v1alpha1.ValuePattern, denied []string, regex, field, regexField string) {
-	add := func(p v1alpha1.ValuePattern) {
-		if !slices.Contains(*out, p) {
-			*out = append(*out, p)
-		}
-	}
+// denyNames adds names of labels or annotations to those that are forbidden.
+func (t *translation) denyNames(out *[]v1alpha1.ValuePattern, denied []string, field string) {
 	for i, name := range denied {
 		if strings.Contains(name, anything) || !validPattern(name) {
 			t.note(Refused, fmt.Sprintf("%s[%d]", field, i), "%q is not the name of a label or an annotation", name)
 			continue
 		}
-		add(v1alpha1.ValuePattern(name))
+		addPattern(out, v1alpha1.ValuePattern(name))
 	}
+}
+
+// denyMatches adds an expression to what is forbidden, as patterns if they are equivalent.
+func (t *translation) denyMatches(out *[]v1alpha1.ValuePattern, expression *v1alpha1.Expression, regex, field string) {
 	if regex == "" {
 		return
 	}
 	patterns, err := Patterns(regex)
+	if errors.Is(err, ErrNotPattern) || err == nil && len(*out)+len(patterns) > maxPatterns {
+		*expression = t.oneExpression(string(*expression), regex, field)
+		return
+	}
 	if err != nil {
-		t.note(regexState(err), regexField, "%v", err)
+		t.note(Refused, field, "%v", err)
 		return
 	}
 	for _, p := range patterns {
-		add(p)
+		addPattern(out, p)
+	}
+}
+
+func addPattern(out *[]v1alpha1.ValuePattern, p v1alpha1.ValuePattern) {
+	if !slices.Contains(*out, p) {
+		*out = append(*out, p)
 	}
 }
 
@@ -196,33 +219,39 @@ func (t *translation) required() {
 	}
 	in, out := t.tenant.Spec.NamespaceOptions.RequiredMetadata, &t.spec.Namespaces.Required
 	const field = "spec.namespaceOptions.requiredMetadata"
-	out.Labels = t.demand(in.Labels, field+".labels")
-	out.Annotations = t.demand(in.Annotations, field+".annotations")
+	out.Labels, out.LabelExpressions = t.demand(in.Labels, field+".labels")
+	out.Annotations, out.AnnotationExpressions = t.demand(in.Annotations, field+".annotations")
 }
 
-func (t *translation) demand(in map[string]string, field string) map[string]v1alpha1.ValuePattern {
+func (t *translation) demand(in map[string]string, field string) (map[string]v1alpha1.ValuePattern, map[string]v1alpha1.Expression) {
 	if len(in) > maxPatterns {
 		t.note(Refused, field, "there are %d, and at most %d can be kept", len(in), maxPatterns)
 	}
-	var out map[string]v1alpha1.ValuePattern
+	var values map[string]v1alpha1.ValuePattern
+	var expressions map[string]v1alpha1.Expression
 	for _, key := range slices.Sorted(maps.Keys(in)) {
 		one := field + "[" + key + "]"
 		patterns, err := Patterns(in[key])
 		switch {
 		case len(validation.IsQualifiedName(key)) > 0:
 			t.note(Refused, one, "it is not the name of a label or an annotation")
-		case err != nil:
-			t.note(regexState(err), one, "%v", err)
-		case len(patterns) != 1:
-			t.note(Unenforced, one, "the values cannot be said with one pattern, so none is demanded")
-		default:
-			if out == nil {
-				out = map[string]v1alpha1.ValuePattern{}
+		case err == nil && len(patterns) == 1:
+			if values == nil {
+				values = map[string]v1alpha1.ValuePattern{}
 			}
-			out[key] = patterns[0]
+			values[key] = patterns[0]
+		case err != nil && !errors.Is(err, ErrNotPattern):
+			t.note(Refused, one, "%v", err)
+		default:
+			if expression := t.oneExpression("", in[key], one); expression != "" {
+				if expressions == nil {
+					expressions = map[string]v1alpha1.Expression{}
+				}
+				expressions[key] = expression
+			}
 		}
 	}
-	return out
+	return values, expressions
 }
 
 const (

@@ -28,14 +28,6 @@ var (
 	ErrNotRegex = errors.New("it is not a regular expression")
 )
 
-// regexState returns the state of a field whose expression was not translated because of err.
-func regexState(err error) State {
-	if errors.Is(err, ErrNotPattern) {
-		return Unenforced
-	}
-	return Refused
-}
-
 // patternSyntax is the syntax of [v1alpha1.ValuePattern].
 var patternSyntax = regexp.MustCompile(`^[A-Za-z0-9*]([A-Za-z0-9*._/-]*[A-Za-z0-9*])?$`)
 

@@ -219,7 +219,7 @@ func (t *translation) services() {
 			continue
 		}
 		field := "spec.serviceOptions." + part.field
-		t.deny(part.out, part.list.Denied, "", field+".denied", "")
+		t.denyNames(part.out, part.list.Denied, field+".denied")
 		*part.expression = t.expression(field+".deniedRegex", part.list.DeniedRegex)
 		t.bounded(field, len(*part.out))
 	}

@@ -47,7 +47,8 @@ func Cluster(t *v1alpha1.Tenant, namespaces []string) []client.Object {
 // namespaces: ones that its owners may choose, must set, or get.
 func ListsMetadata(t *v1alpha1.Tenant) bool {
 	in := &t.Spec.Namespaces
-	return len(in.Labels)+len(in.Annotations)+len(in.Required.Labels)+len(in.Required.Annotations)+len(in.Allowed.Labels)+len(in.Allowed.Annotations) > 0
+	return len(in.Labels)+len(in.Annotations)+len(in.Selected)+len(in.Allowed.Labels)+len(in.Allowed.Annotations)+
+		len(in.Required.Labels)+len(in.Required.Annotations)+len(in.Required.LabelExpressions)+len(in.Required.AnnotationExpressions) > 0
 }
 
 func ownersClusterRole(t *v1alpha1.Tenant, name string) *rbacv1.ClusterRole {

@@ -43,7 +43,7 @@ const (
 
 // addTenant adds the Tenant's objects to the objects of every tenant's namespace.
 func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
-	o.Labels, o.Annotations, _ = Metadata(ns.Tenant)
+	o.Labels, o.Annotations = NamespaceMetadata(ns.Tenant, ns.Name, ns.Labels)
 	maps.Copy(o.Labels, dividedLabels(ns.Tenant.Spec.Quotas))
 	o.Bounds = bounds(ns)
 	o.Bindings = bindings(ns)
@@ -72,8 +72,9 @@ func (o *Objects) addTenant(ns Namespace, profile *v1alpha1.TenancyProfile) {
 }
 
 // Metadata returns the labels and annotations that the Tenant's namespaces have,
-// its Pod Security level included, and not the label that says whose they are. What
-// no object could have is left out; the error says what.
+// its Pod Security level included, and neither the label that says whose they are nor
+// those of spec.namespaces.selected: see [NamespaceMetadata]. What no object could have is
+// left out; the error says what, also of spec.namespaces.selected.
 func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err error) {
 	var problems []error
 	in := t.Spec.Namespaces
@@ -98,6 +99,9 @@ func Metadata(t *v1alpha1.Tenant) (labels, annotations map[string]string, err er
 			continue
 		}
 		annotations[name] = in.Annotations[name]
+	}
+	if err := checkSelected(t); err != nil {
+		problems = append(problems, err)
 	}
 	return labels, annotations, errors.Join(problems...)
 }

@@ -147,17 +147,19 @@ func mayBelong(s Situation, ns *corev1.Namespace) *Refusal {
 // mayHave is about the labels and annotations that the owner gives.
 func mayHave(s Situation, ns *corev1.Namespace) *Refusal {
 	spec := s.Tenant.Spec.Namespaces
-	labels, annotations := metadataOf(s.Tenant)
+	labels, annotations := tenancy.NamespaceMetadata(s.Tenant, ns.Name, ns.Labels)
 	listed := s.Profile.Spec.NamespaceMetadata
 	for _, given := range []struct {
 		kind         string
 		entries, own map[string]string
 		required     map[string]v1alpha1.ValuePattern
+		expressions  map[string]v1alpha1.Expression
 		allowed      []v1alpha1.ValuePattern
 		forbidden    []v1alpha1.ValuePattern
+		expression   v1alpha1.Expression
 	}{
-		{"label", ns.Labels, labels, spec.Required.Labels, slices.Concat(listed.Labels, spec.Allowed.Labels), spec.Forbidden.Labels},
-		{"annotation", ns.Annotations, annotations, spec.Required.Annotations, slices.Concat(listed.Annotations, spec.Allowed.Annotations), spec.Forbidden.Annotations},
+		{"label", ns.Labels, labels, spec.Required.Labels, spec.Required.LabelExpressions, slices.Concat(listed.Labels, spec.Allowed.Labels), spec.Forbidden.Labels, spec.Forbidden.LabelExpression},
+		{"annotation", ns.Annotations, annotations, spec.Required.Annotations, spec.Required.AnnotationExpressions, slices.Concat(listed.Annotations, spec.Allowed.Annotations), spec.Forbidden.Annotations, spec.Forbidden.AnnotationExpression},
 	} {
 		for _, key := range slices.Sorted(maps.Keys(given.entries)) {
 			value := given.entries[key]
@@ -178,7 +180,13 @@ func mayHave(s Situation, ns *corev1.Namespace) *Refusal {
 					return refuse("namespace %s must not have the %s %s: those that match %s are forbidden", ns.Name, given.kind, key, pattern)
 				}
 			}
+			if given.expression != "" && found(given.expression, key, true) {
+				return refuse("namespace %s must not have the %s %s: those that match %s are forbidden", ns.Name, given.kind, key, given.expression)
+			}
 			if _, asked := given.required[key]; asked {
+				continue
+			}
+			if _, asked := given.expressions[key]; asked {
 				continue
 			}
 			if !slices.ContainsFunc(given.allowed, func(p v1alpha1.ValuePattern) bool { return matches(p, key) }) {
@@ -214,20 +222,13 @@ func texts(patterns []v1alpha1.ValuePattern) string {
 // tenantLabels name the tenant of a namespace.
 var tenantLabels = []string{v1alpha1.LabelTenant, v1alpha1.LabelFluxTenant, v1alpha1.LabelCapsuleTenant}
 
-// metadataOf are the labels and annotations that each namespace of a tenant has.
-// What no namespace could have is said by the Tenant's status.
-func metadataOf(t *v1alpha1.Tenant) (labels, annotations map[string]string) {
-	labels, annotations, _ = tenancy.Metadata(t)
-	return labels, annotations
-}
-
 // bornWith returns the namespace with the labels and annotations of the tenant's namespaces.
 // Of the protected keys it adds only Pod Security levels of baseline or restricted. The manager
 // adds the other protected keys later: if requests of owners contained them, the policies could
 // not distinguish them from values that the owners chose.
 func bornWith(t *v1alpha1.Tenant, wanted *corev1.Namespace) *corev1.Namespace {
 	born := wanted.DeepCopy()
-	labels, annotations := metadataOf(t)
+	labels, annotations := tenancy.NamespaceMetadata(t, wanted.Name, wanted.Labels)
 	level := labels[admission.PodSecurityLabel]
 	holdsBack := level == "baseline" || level == "restricted"
 	maps.DeleteFunc(labels, func(key, value string) bool {
@@ -253,21 +254,49 @@ func bornWith(t *v1alpha1.Tenant, wanted *corev1.Namespace) *corev1.Namespace {
 func lacks(t *v1alpha1.Tenant, born *corev1.Namespace) *Refusal {
 	required := t.Spec.Namespaces.Required
 	for _, of := range []struct {
-		kind     string
-		patterns map[string]v1alpha1.ValuePattern
-		entries  map[string]string
-	}{{"label", required.Labels, born.Labels}, {"annotation", required.Annotations, born.Annotations}} {
+		kind        string
+		patterns    map[string]v1alpha1.ValuePattern
+		expressions map[string]v1alpha1.Expression
+		entries     map[string]string
+	}{
+		{"label", required.Labels, required.LabelExpressions, born.Labels},
+		{"annotation", required.Annotations, required.AnnotationExpressions, born.Annotations},
+	} {
 		for _, key := range slices.Sorted(maps.Keys(of.patterns)) {
-			value, ok := of.entries[key]
-			switch {
-			case !ok:
-				return refuse("namespace %s needs the %s %s with a value that matches %s", born.Name, of.kind, key, of.patterns[key])
-			case !matches(of.patterns[key], value):
-				return refuse("namespace %s must not have the %s %s with the value %q: it has to match %s", born.Name, of.kind, key, value, of.patterns[key])
+			pattern := of.patterns[key]
+			if r := lacksOne(born, of.kind, key, string(pattern), of.entries, func(value string) bool { return matches(pattern, value) }); r != nil {
+				return r
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(of.expressions)) {
+			expression := of.expressions[key]
+			if r := lacksOne(born, of.kind, key, string(expression), of.entries, func(value string) bool { return found(expression, value, false) }); r != nil {
+				return r
 			}
 		}
 	}
 	return nil
+}
+
+func lacksOne(born *corev1.Namespace, kind, key, rule string, entries map[string]string, holds func(value string) bool) *Refusal {
+	value, ok := entries[key]
+	switch {
+	case !ok:
+		return refuse("namespace %s needs the %s %s with a value that matches %s", born.Name, kind, key, rule)
+	case !holds(value):
+		return refuse("namespace %s must not have the %s %s with the value %q: it has to match %s", born.Name, kind, key, value, rule)
+	}
+	return nil
+}
+
+// found reports whether an expression matches a part of a text, and returns otherwise for an invalid
+// expression, which the schema of Tenants refuses.
+func found(expression v1alpha1.Expression, text string, otherwise bool) bool {
+	re, err := regexp.Compile(string(expression))
+	if err != nil {
+		return otherwise
+	}
+	return re.MatchString(text)
 }
 
 // full refuses when the tenant would have more namespaces than it may.

@@ -103,6 +103,22 @@ func TestDecideRefuses(t *testing.T) {
 		{"an expression that is none", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.ForbiddenNameExpression = "(" }), alice, wanted("my-web"), nil, "the expression for forbidden names is invalid"},
 		{"a forbidden label", nil, alice, wanted("my-web", "secretive", "x"), nil, "must not have the label secretive: those that match secret* are forbidden"},
 		{"a forbidden annotation", nil, alice, annotated(wanted("my-web"), "a.example.com/x", "y"), nil, "those that match *.example.com/* are forbidden"},
+		{"a name that a forbidden expression matches", tenant(func(t *v1alpha1.Tenant) {
+			t.Spec.Namespaces.Allowed.Labels, t.Spec.Namespaces.Forbidden.LabelExpression = []v1alpha1.ValuePattern{"*"}, "^x[0-9]"
+		}), alice, wanted("my-web", "x1", "y"), nil, "must not have the label x1: those that match ^x[0-9] are forbidden"},
+		{"another name", tenant(func(t *v1alpha1.Tenant) {
+			t.Spec.Namespaces.Allowed.Labels, t.Spec.Namespaces.Forbidden.LabelExpression = []v1alpha1.ValuePattern{"*"}, "^x[0-9]"
+		}), alice, wanted("my-web", "x", "y"), nil, ""},
+		{"an expression that nobody can check", tenant(func(t *v1alpha1.Tenant) { t.Spec.Namespaces.Forbidden.LabelExpression = "(" }), alice, wanted("my-web", "listed/x", "y"), nil, "those that match ( are forbidden"},
+		{"a required value by expression", tenant(func(t *v1alpha1.Tenant) {
+			t.Spec.Namespaces.Required.AnnotationExpressions = map[string]v1alpha1.Expression{"budget": "^INV-[0-9]{4}$"}
+		}), alice, annotated(wanted("my-web"), "budget", "INV-12"), nil, `must not have the annotation budget with the value "INV-12": it has to match ^INV-[0-9]{4}$`},
+		{"one that matches", tenant(func(t *v1alpha1.Tenant) {
+			t.Spec.Namespaces.Required.AnnotationExpressions = map[string]v1alpha1.Expression{"budget": "^INV-[0-9]{4}$"}
+		}), alice, annotated(wanted("my-web"), "budget", "INV-1234"), nil, ""},
+		{"a selected label with another value", tenant(func(t *v1alpha1.Tenant) {
+			t.Spec.Namespaces.Selected = []v1alpha1.SelectedMetadata{{Labels: map[string]string{"of": "{{ namespace }}"}}}
+		}), alice, wanted("my-web", "of", "other"), nil, `the tenant's value, "my-web"`},
 		{"a required label with another value", nil, alice, wanted("my-web", "env", "prod"), nil, `must not have the label env with the value "prod": it has to match dev-*`},
 		{"no required label", nil, alice, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "my-web"}}, nil, "needs the label env with a value that matches dev-*"},
 		{"all that it may have", nil, alice, wanted("my-web"), []string{"c", "a", "b"}, "tenant dev-team: has 3 of 3 namespaces (a, b, c); delete one or ask the platform team"},

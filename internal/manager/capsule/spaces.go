@@ -3,9 +3,11 @@ package capsule
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -68,7 +70,10 @@ func (s *state) spaceReady(ns *corev1.Namespace) metav1.Condition {
 
 // metadata returns the labels and annotations that the Tenant gives a namespace.
 func (s *state) metadata(ns *corev1.Namespace) *v1beta2.Metadata {
-	out := &v1beta2.Metadata{Labels: shared(s.ours.Spec.Namespaces.Labels, ns.Labels), Annotations: shared(s.ours.Spec.Namespaces.Annotations, ns.Annotations)}
+	labels, annotations := tenancy.SelectedMetadata(s.ours, ns.Name, ns.Labels)
+	maps.Copy(labels, s.ours.Spec.Namespaces.Labels)
+	maps.Copy(annotations, s.ours.Spec.Namespaces.Annotations)
+	out := &v1beta2.Metadata{Labels: shared(labels, ns.Labels), Annotations: shared(annotations, ns.Annotations)}
 	delete(out.Labels, v1alpha1.LabelCapsuleTenant)
 	delete(out.Labels, v1alpha1.LabelCapsuleCordoned)
 	delete(out.Labels, v1beta2.LabelRules)

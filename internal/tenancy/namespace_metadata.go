@@ -1,0 +1,116 @@
+package tenancy
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// restricted is the strictest Pod Security level.
+const restricted = "restricted"
+
+// NamespaceMetadata returns the labels and annotations that the Tenant gives one of its
+// namespaces: those of [Metadata], and those that the namespace is selected for. The argument have
+// is the labels that the selectors read.
+func NamespaceMetadata(t *v1alpha1.Tenant, name string, have map[string]string) (labels, annotations map[string]string) {
+	labels, annotations, _ = Metadata(t)
+	more, moreAnnotations := SelectedMetadata(t, name, have)
+	if level, ok := more[labelPodSecurity]; ok {
+		labels[labelPodSecurity] = level
+	}
+	addMissing(labels, more)
+	addMissing(annotations, moreAnnotations)
+	return labels, annotations
+}
+
+// SelectedMetadata returns the labels and annotations of spec.namespaces.selected for a
+// namespace. It leaves out what no namespace can have: see [Metadata].
+func SelectedMetadata(t *v1alpha1.Tenant, name string, have map[string]string) (labels, annotations map[string]string) {
+	labels, annotations = map[string]string{}, map[string]string{}
+	for i := range t.Spec.Namespaces.Selected {
+		entry := &t.Spec.Namespaces.Selected[i]
+		if !selects(entry.Selector, have) {
+			continue
+		}
+		values := strings.NewReplacer("{{ tenant.name }}", t.Name, "{{tenant.name}}", t.Name, "{{ namespace }}", name, "{{namespace}}", name)
+		for key, value := range entry.Labels {
+			if value = values.Replace(value); wrongSelectedLabel(key, value) == "" {
+				addMissing(labels, map[string]string{key: value})
+			}
+		}
+		for key, value := range entry.Annotations {
+			if wrongSelectedAnnotation(key) == "" {
+				addMissing(annotations, map[string]string{key: values.Replace(value)})
+			}
+		}
+	}
+	return labels, annotations
+}
+
+func addMissing(to, from map[string]string) {
+	for key, value := range from {
+		if _, ok := to[key]; !ok {
+			to[key] = value
+		}
+	}
+}
+
+// selects reports whether a selector matches labels. An invalid selector matches nothing.
+func selects(selector *metav1.LabelSelector, have map[string]string) bool {
+	if selector == nil {
+		return true
+	}
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && s.Matches(labels.Set(have))
+}
+
+// checkSelected returns what is wrong with spec.namespaces.selected.
+func checkSelected(t *v1alpha1.Tenant) error {
+	var problems []error
+	values := strings.NewReplacer("{{ tenant.name }}", "x", "{{tenant.name}}", "x", "{{ namespace }}", "x", "{{namespace}}", "x")
+	for i := range t.Spec.Namespaces.Selected {
+		entry := &t.Spec.Namespaces.Selected[i]
+		if entry.Selector != nil {
+			if _, err := metav1.LabelSelectorAsSelector(entry.Selector); err != nil {
+				problems = append(problems, fmt.Errorf("the selector of spec.namespaces.selected[%d] selects nothing: %w", i, err))
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(entry.Labels)) {
+			if wrong := wrongSelectedLabel(key, values.Replace(entry.Labels[key])); wrong != "" {
+				problems = append(problems, fmt.Errorf("label %s of spec.namespaces.selected[%d] cannot be set: %s", key, i, wrong))
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(entry.Annotations)) {
+			if wrong := wrongSelectedAnnotation(key); wrong != "" {
+				problems = append(problems, fmt.Errorf("annotation %s of spec.namespaces.selected[%d] cannot be set: %s", key, i, wrong))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func wrongSelectedLabel(key, value string) string {
+	wrong := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)
+	switch {
+	case key == labelPodSecurity && value == restricted:
+	case strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/"), key == labelPodSecurity, key == labelPodSecurityVersion, key == corev1.LabelMetadataName:
+		wrong = append(wrong, "it says whose the namespace is or what holds in it")
+	}
+	return strings.Join(wrong, "; ")
+}
+
+func wrongSelectedAnnotation(key string) string {
+	wrong := validation.IsQualifiedName(strings.ToLower(key))
+	if strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/") {
+		wrong = append(wrong, "it has to be a name that is not tenure.dev's")
+	}
+	return strings.Join(wrong, "; ")
+}
