@@ -144,7 +144,6 @@ spec:
 			},
 			notes: []string{
 				"honoured differently spec.owners[1].clusterRoles[0]",
-				"refused unless accepted spec.namespaceOptions.requiredMetadata.labels[cost]",
 			},
 		},
 		"annotations of v1beta1": {
