@@ -60,9 +60,11 @@ func tenantOf(namespace string) string {
 // rules. The selector of a binding matches the new labels, so this rule matches every
 // namespace and reads no parameters.
 //
-// Owners may create namespaces of their tenants, and delete them if RBAC allows it. They have
-// the right to patch all namespaces, which Flux's apply needs, so this rule also refuses their
-// changes of namespaces without a tenant.
+// Owners may create namespaces of their tenants, and change and delete them if RBAC allows it. Of
+// a namespace that an owner made, they change the labels and annotations that are not protected:
+// the rule namespace-names and the webhook say which. They have the right to patch all
+// namespaces, which Flux's apply needs, so this rule also refuses their changes of namespaces
+// without a tenant.
 func namespaces() Rule {
 	tenant := func(object string) string {
 		var any []string
@@ -80,7 +82,7 @@ func namespaces() Rule {
 	}
 	return Rule{
 		Name: Prefix + "namespaces", Rows: []string{"I6", "I7", "I16", "I18"},
-		Title: "labels and annotations of a tenant's namespace are the platform's, and owners have no other namespaces than their tenants'",
+		Title: "what says whose a namespace is, and what holds in it, is the platform's, and owners have no other namespaces than their tenants'",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(all, "", "namespaces"), on(writes, "", "namespaces/status", "namespaces/finalize"),
 		},
@@ -154,9 +156,30 @@ func newNamespace() []validation {
 	}
 }
 
+// editable is CEL: an update of an owner's namespace changes its labels and annotations alone.
+var editable = fmt.Sprintf("(!(has(request.subResource) && request.subResource != '') && object.spec == oldObject.spec && !(%s) && !(%s)"+
+	" && has(oldObject.metadata.labels) && '%[3]s' in oldObject.metadata.labels && oldObject.metadata.labels['%[3]s'] == '%[4]s')",
+	changed("finalizers"), changed("ownerReferences"), v1alpha1.LabelMadeBy, v1alpha1.MadeByOwner)
+
+// protectedChanges is CEL for the protected labels and annotations that an update changes.
+var protectedChanges = fmt.Sprintf("(%s + %s).filter(k, %s)", changedEntries("labels"), changedEntries("annotations"), isProtected("k"))
+
+// changedEntries returns CEL for the names of the labels or annotations of an object with another
+// value than before: all of a new object.
+func changedEntries(field string) string {
+	return fmt.Sprintf("((has(object.metadata.%[1]s) ? object.metadata.%[1]s.filter(k, oldObject == null || !has(oldObject.metadata.%[1]s) || !(k in oldObject.metadata.%[1]s) || oldObject.metadata.%[1]s[k] != object.metadata.%[1]s[k]) : [])"+
+		" + (oldObject != null && has(oldObject.metadata.%[1]s) ? oldObject.metadata.%[1]s.filter(k, !has(object.metadata.%[1]s) || !(k in object.metadata.%[1]s)) : []))", field)
+}
+
 func namespaceValidations() []validation {
-	all := []validation{{"variables.owner && request.operation != 'UPDATE'",
-		"'labels, annotations, finalizers and status of the namespace ' + variables.name + ' say whose it is and what holds in it: ask the platform team to change them'"}}
+	all := []validation{
+		{"variables.owner && (request.operation != 'UPDATE' || " + editable + ")",
+			"'labels, annotations, finalizers and status of the namespace ' + variables.name + ' say whose it is and what holds in it: ask the platform team to change them'"},
+		{"request.operation != 'UPDATE' || !variables.owner || " + owns(tenantOf("oldObject")),
+			"'namespace ' + variables.name + ' must not be changed: it is not a namespace of a tenant that you own'"},
+		{"request.operation != 'UPDATE' || (" + protectedChanges + ").size() == 0",
+			"'namespace ' + variables.name + ' must keep the labels and annotations that the platform decides on: ' + " + short("("+protectedChanges+").join(', ')")},
+	}
 	for _, v := range newNamespace() {
 		all = append(all, validation{"request.operation != 'CREATE' || !variables.owner || (" + v.expression + ")", v.message})
 	}

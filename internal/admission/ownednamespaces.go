@@ -12,7 +12,7 @@ import (
 )
 
 // namespaceNames returns the rule about the names that owners may give namespaces, and
-// the labels and annotations that they may choose. The webhook, which knows the Tenant,
+// the labels and annotations that they may choose and change. The webhook, which knows the Tenant,
 // checks them first; this rule holds where the API server does not call the webhook. RBAC
 // represents what a Tenant allows beyond the profile: the verbs [v1alpha1.VerbName] and
 // [v1alpha1.VerbLabel] on the tenant.
@@ -24,16 +24,18 @@ func namespaceNames() Rule {
 	allows := func(verb string) string {
 		return fmt.Sprintf("authorizer.group('%s').resource('tenants').name(%s).check('%s').allowed()", v1alpha1.GroupVersion.Group, tenant, verb)
 	}
+	named := func(expression string) string { return "request.operation != 'CREATE' || " + expression }
 	unlisted := unlistedKeys("labels", append([]string{v1alpha1.LabelMadeBy, PodSecurityLabel, PodSecurityLabel + "-version", corev1.LabelMetadataName}, tenantLabels...)...) +
 		" + " + unlistedKeys("annotations", AdmissionMark)
 	var forged []string
 	for _, key := range AppliedBy {
-		forged = append(forged, fmt.Sprintf("'%[1]s' in object.metadata.labels && object.metadata.labels['%[1]s'] in params.spec.platformNamespaces", key))
+		forged = append(forged, fmt.Sprintf("'%[1]s' in object.metadata.labels && object.metadata.labels['%[1]s'] in params.spec.platformNamespaces"+
+			" && !(oldObject != null && has(oldObject.metadata.labels) && '%[1]s' in oldObject.metadata.labels && oldObject.metadata.labels['%[1]s'] == object.metadata.labels['%[1]s'])", key))
 	}
 	return Rule{
 		Name: Prefix + "namespace-names", Rows: []string{"I7", "I16", "I18", "I20", "I21"},
 		Title:     "owners choose names, labels and annotations of namespaces within what the profile and their Tenant allow",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "namespaces")},
+		resources: []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "namespaces")},
 		conditions: append([]string{
 			isOwner,
 			"!(" + breaksGlass + ")",
@@ -43,11 +45,11 @@ func namespaceNames() Rule {
 		asks:         true,
 		validations: []validation{
 			{
-				"!(variables.name in params.spec.platformNamespaces) && (!has(params.spec.protectedNamespaces) || !params.spec.protectedNamespaces.exists(p, " + matchesName("p", "variables.name") + "))",
+				named("!(variables.name in params.spec.platformNamespaces) && (!has(params.spec.protectedNamespaces) || !params.spec.protectedNamespaces.exists(p, " + matchesName("p", "variables.name") + "))"),
 				mine + " + 'must not have this name, which is the platform\\'s: choose another one'",
 			},
 			{
-				fmt.Sprintf("!variables.name.startsWith('xn--') && (variables.name.startsWith(%s + '-') || (variables.name.contains('-') || params.spec.?domainNames.orValue('') == '%s') && %s)", tenant, v1alpha1.DomainNamesAllowed, allows(v1alpha1.VerbName)),
+				named(fmt.Sprintf("!variables.name.startsWith('xn--') && (variables.name.startsWith(%s + '-') || (variables.name.contains('-') || params.spec.?domainNames.orValue('') == '%s') && %s)", tenant, v1alpha1.DomainNamesAllowed, allows(v1alpha1.VerbName))),
 				mine + " + 'must have a name that begins with ' + " + tenant + " + '-'",
 			},
 			{
@@ -69,12 +71,12 @@ func matchesName(pattern, text string) string {
 	return fmt.Sprintf("(%[1]s == %[2]s || %[1]s.contains('*') && %[2]s.startsWith(%[1]s.split('*')[0]) && %[2]s.matches('^' + %[1]s.replace('.', '[.]').replace('*', '.*') + '$'))", pattern, text)
 }
 
-// unlistedKeys returns CEL for the labels or annotations of an object that the profile
+// unlistedKeys returns CEL for the labels or annotations that a request changes and the profile
 // does not let owners choose, without the keys that other expressions check.
 func unlistedKeys(field string, elsewhere ...string) string {
 	const listed = "params.spec.namespaceMetadata"
-	return fmt.Sprintf("(has(object.metadata.%[1]s) ? object.metadata.%[1]s.filter(k, !(k in ['%[2]s']) && !(has(%[3]s) && has(%[3]s.%[1]s) && %[3]s.%[1]s.exists(p, %[4]s))) : [])",
-		field, strings.Join(elsewhere, "', '"), listed, matchesName("p", "k"))
+	return fmt.Sprintf("%[5]s.filter(k, !(k in ['%[2]s']) && !(has(%[3]s) && has(%[3]s.%[1]s) && %[3]s.%[1]s.exists(p, %[4]s)))",
+		field, strings.Join(elsewhere, "', '"), listed, matchesName("p", "k"), changedEntries(field))
 }
 
 // takeover returns the rule that keeps the platform out of a namespace that a tenant's

@@ -96,11 +96,11 @@ func webhookClient() admissionregistrationv1.WebhookClientConfig {
 }
 
 // Webhook returns the configuration of the webhook. The API server calls it only for
-// namespaces that tenants' owners create, so that other requests neither wait for it nor fail
+// namespaces that tenants' owners create, or give other labels and annotations, so that other requests neither wait for it nor fail
 // while it is down.
 func Webhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 	scope := admissionregistrationv1.ClusterScope
-	rules := on(creates, "", "namespaces").RuleWithOperations
+	rules := on(writes, "", "namespaces").RuleWithOperations
 	rules.APIVersions, rules.Scope = []string{"v1"}, &scope
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
@@ -116,6 +116,7 @@ func Webhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 			TimeoutSeconds:          new(int32(webhookSeconds)),
 			AdmissionReviewVersions: []string{"v1"},
 			MatchConditions: []admissionregistrationv1.MatchCondition{
+				{Name: "changes-metadata", Expression: "request.operation == 'CREATE' || " + changed("labels") + " || " + changed("annotations")},
 				{Name: "not-kubernetes", Expression: notKubernetes},
 				{Name: "not-the-manager", Expression: notAdmin[0]},
 				{Name: "not-platform", Expression: notAdmin[1]},

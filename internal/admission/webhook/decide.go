@@ -73,7 +73,7 @@ func Decide(s Situation, wanted *corev1.Namespace) (*Decision, error) {
 		}
 	}
 	born := bornWith(s.Tenant, wanted)
-	if r := lacks(s.Tenant, born); r != nil {
+	if r := lacks(s, born); r != nil {
 		r.message = fmt.Sprintf("tenant %s: %s", s.Tenant.Name, r.message)
 		return nil, r
 	}
@@ -146,55 +146,20 @@ func mayBelong(s Situation, ns *corev1.Namespace) *Refusal {
 
 // mayHave is about the labels and annotations that the owner gives.
 func mayHave(s Situation, ns *corev1.Namespace) *Refusal {
-	spec := s.Tenant.Spec.Namespaces
-	labels, annotations := tenancy.NamespaceMetadata(s.Tenant, ns.Name, ns.Labels)
-	listed := s.Profile.Spec.NamespaceMetadata
-	for _, given := range []struct {
-		kind         string
-		entries, own map[string]string
-		required     map[string]v1alpha1.ValuePattern
-		expressions  map[string]v1alpha1.Expression
-		allowed      []v1alpha1.ValuePattern
-		forbidden    []v1alpha1.ValuePattern
-		expression   v1alpha1.Expression
-	}{
-		{"label", ns.Labels, labels, spec.Required.Labels, spec.Required.LabelExpressions, slices.Concat(listed.Labels, spec.Allowed.Labels), spec.Forbidden.Labels, spec.Forbidden.LabelExpression},
-		{"annotation", ns.Annotations, annotations, spec.Required.Annotations, spec.Required.AnnotationExpressions, slices.Concat(listed.Annotations, spec.Allowed.Annotations), spec.Forbidden.Annotations, spec.Forbidden.AnnotationExpression},
-	} {
-		for _, key := range slices.Sorted(maps.Keys(given.entries)) {
-			value := given.entries[key]
-			if own, ok := given.own[key]; ok {
+	for _, rules := range metadataRules(s, ns) {
+		for _, key := range slices.Sorted(maps.Keys(rules.entries)) {
+			value := rules.entries[key]
+			if own, ok := rules.own[key]; ok {
 				if own != value {
-					return refuse("namespace %s must not have the %s %s with the value %q: leave it out, or give it the tenant's value, %q", ns.Name, given.kind, key, value, own)
+					return refuse("namespace %s must not have the %s %s with the value %q: leave it out, or give it the tenant's value, %q", ns.Name, rules.kind, key, value, own)
 				}
 				continue
 			}
-			if ofTenure(key) || given.kind == "annotation" && key == admission.AdmissionMark {
+			if ofTenure(key) || rules.kind == "annotation" && key == admission.AdmissionMark {
 				continue
 			}
-			if admission.ProtectedKey(key) {
-				return refuse("namespace %s must not have the %s %s, which the platform decides on: leave it out", ns.Name, given.kind, key)
-			}
-			for _, pattern := range given.forbidden {
-				if matches(pattern, key) {
-					return refuse("namespace %s must not have the %s %s: those that match %s are forbidden", ns.Name, given.kind, key, pattern)
-				}
-			}
-			if given.expression != "" && found(given.expression, key, true) {
-				return refuse("namespace %s must not have the %s %s: those that match %s are forbidden", ns.Name, given.kind, key, given.expression)
-			}
-			if _, asked := given.required[key]; asked {
-				continue
-			}
-			if _, asked := given.expressions[key]; asked {
-				continue
-			}
-			if !slices.ContainsFunc(given.allowed, func(p v1alpha1.ValuePattern) bool { return matches(p, key) }) {
-				return refuse("namespace %s must not have the %s %s, which is not among those that owners choose: leave it out, or ask the platform team to list it in spec.namespaces.allowed of the Tenant (allowed: %s)",
-					ns.Name, given.kind, key, texts(given.allowed))
-			}
-			if slices.Contains(admission.AppliedBy, key) && slices.Contains(s.Profile.Spec.PlatformNamespaces, value) {
-				return refuse("namespace %s must not say in the %s %s that the platform applied it: leave it out", ns.Name, given.kind, key)
+			if r := rules.choose(key); r != nil {
+				return r
 			}
 		}
 	}
@@ -251,40 +216,16 @@ func bornWith(t *v1alpha1.Tenant, wanted *corev1.Namespace) *corev1.Namespace {
 }
 
 // lacks says which label or annotation is required and not there.
-func lacks(t *v1alpha1.Tenant, born *corev1.Namespace) *Refusal {
-	required := t.Spec.Namespaces.Required
-	for _, of := range []struct {
-		kind        string
-		patterns    map[string]v1alpha1.ValuePattern
-		expressions map[string]v1alpha1.Expression
-		entries     map[string]string
-	}{
-		{"label", required.Labels, required.LabelExpressions, born.Labels},
-		{"annotation", required.Annotations, required.AnnotationExpressions, born.Annotations},
-	} {
-		for _, key := range slices.Sorted(maps.Keys(of.patterns)) {
-			pattern := of.patterns[key]
-			if r := lacksOne(born, of.kind, key, string(pattern), of.entries, func(value string) bool { return matches(pattern, value) }); r != nil {
+func lacks(s Situation, born *corev1.Namespace) *Refusal {
+	for _, rules := range metadataRules(s, born) {
+		keys := slices.Sorted(maps.Keys(rules.required))
+		keys = slices.AppendSeq(keys, maps.Keys(rules.expressions))
+		slices.Sort(keys)
+		for _, key := range keys {
+			if r := rules.demand(key); r != nil {
 				return r
 			}
 		}
-		for _, key := range slices.Sorted(maps.Keys(of.expressions)) {
-			expression := of.expressions[key]
-			if r := lacksOne(born, of.kind, key, string(expression), of.entries, func(value string) bool { return found(expression, value, false) }); r != nil {
-				return r
-			}
-		}
-	}
-	return nil
-}
-
-func lacksOne(born *corev1.Namespace, kind, key, rule string, entries map[string]string, holds func(value string) bool) *Refusal {
-	value, ok := entries[key]
-	switch {
-	case !ok:
-		return refuse("namespace %s needs the %s %s with a value that matches %s", born.Name, kind, key, rule)
-	case !holds(value):
-		return refuse("namespace %s must not have the %s %s with the value %q: it has to match %s", born.Name, kind, key, value, rule)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ type Profiles interface {
 }
 
 // Handler answers the API server's question about a namespace that an owner
-// makes. Several may run at a time: what they admit is compared and swapped in the
+// makes or changes. Several may run at a time: what they admit is compared and swapped in the
 // tenant's ledger.
 type Handler struct {
 	// Client reads from a cache with the indexes of [Index].
@@ -117,18 +117,27 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 
 // Handle implements [admission.Handler]. What cannot be decided is refused.
 func (h *Handler) Handle(ctx context.Context, request admission.Request) admission.Response {
-	if request.Operation != admissionv1.Create || request.Resource.Resource != "namespaces" || request.SubResource != "" {
+	creates, updates := request.Operation == admissionv1.Create, request.Operation == admissionv1.Update
+	if !creates && !updates || request.Resource.Resource != "namespaces" || request.SubResource != "" {
 		return admission.Allowed("")
 	}
 	ns := &corev1.Namespace{}
 	if err := json.Unmarshal(request.Object.Raw, ns); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("cannot read the namespace: %w", err))
 	}
-	dryRun := request.DryRun != nil && *request.DryRun
-	born, err := h.decide(ctx, &question{
+	q := &question{
 		user: request.UserInfo.Username, owner: OwnerKeys(request.UserInfo), groups: request.UserInfo.Groups,
-		namespace: ns, request: request.UID, dryRun: dryRun, asked: h.Now(),
-	})
+		namespace: ns, request: request.UID, dryRun: request.DryRun != nil && *request.DryRun, asked: h.Now(),
+	}
+	decide := h.decide
+	if updates {
+		before := &corev1.Namespace{}
+		if err := json.Unmarshal(request.OldObject.Raw, before); err != nil {
+			return admission.Errored(http.StatusBadRequest, fmt.Errorf("cannot read the namespace as it was: %w", err))
+		}
+		decide = func(ctx context.Context, q *question) (*corev1.Namespace, error) { return h.edit(ctx, q, before) }
+	}
+	born, err := decide(ctx, q)
 	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
 		return admission.Denied(refusal.Error())
 	}
@@ -163,14 +172,11 @@ type question struct {
 
 // decide returns the namespace with the changes of the webhook.
 func (h *Handler) decide(ctx context.Context, q *question) (*corev1.Namespace, error) {
-	profile, err := h.Profiles.Profile(ctx)
+	profile, err := h.profile(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	if profile == nil {
-		return nil, refuse("namespace %s cannot be made while the cluster has no TenancyProfile: ask the platform team", q.namespace.Name)
-	}
-	if slices.ContainsFunc(profile.Spec.BreakGlass, func(g string) bool { return slices.Contains(q.groups, g) }) {
 		return q.namespace, nil
 	}
 	q.profile = profile
@@ -194,6 +200,20 @@ func (h *Handler) decide(ctx context.Context, q *question) (*corev1.Namespace, e
 	case <-ctx.Done():
 		return nil, fmt.Errorf("cannot decide about the namespace: %w", context.Cause(ctx))
 	}
+}
+
+// profile returns the profile of the cluster, or nil if the user is in a break-glass group.
+func (h *Handler) profile(ctx context.Context, q *question) (*v1alpha1.TenancyProfile, error) {
+	profile, err := h.Profiles.Profile(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case profile == nil:
+		return nil, refuse("namespace %s cannot be made or changed while the cluster has no TenancyProfile: ask the platform team", q.namespace.Name)
+	case slices.ContainsFunc(profile.Spec.BreakGlass, func(g string) bool { return slices.Contains(q.groups, g) }):
+		return nil, nil //nolint:nilnil // The doc comment says what it means.
+	}
+	return profile, nil
 }
 
 // errTooMany is the error for a user or tenant that sends too many requests.

@@ -1,0 +1,130 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/admission"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// edit decides about a change of the labels and annotations of a namespace, and returns the
+// namespace with the changes of the webhook. It refuses only by what the API server says.
+func (h *Handler) edit(ctx context.Context, q *question, before *corev1.Namespace) (*corev1.Namespace, error) {
+	profile, err := h.profile(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if profile == nil {
+		return q.namespace, nil
+	}
+	name := before.Labels[v1alpha1.LabelTenant]
+	if name == "" {
+		return nil, refuse("namespace %s belongs to no tenant that you own: owners change the labels and annotations of their own namespaces only", before.Name)
+	}
+	if who := h.flowDistinguisher(ctx, name, q); !h.limits.allow(who) {
+		return nil, fmt.Errorf("%w: %s asks for more than %d namespaces a second; try again in a moment", errTooMany, who, tenantRate)
+	}
+	var edited *corev1.Namespace
+	for _, from := range []client.Reader{h.Client, h.APIReader} {
+		t := &v1alpha1.Tenant{}
+		if err := from.Get(ctx, client.ObjectKey{Name: name}, t); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("cannot read the tenant %s: %w", name, err)
+		} else if apierrors.IsNotFound(err) {
+			t.Name = name
+		}
+		edited, err = Edit(Situation{Tenant: t, Profile: profile, Owner: q.owner}, before, q.namespace)
+		if refusal := (*Refusal)(nil); !errors.As(err, &refusal) {
+			break
+		}
+	}
+	return edited, err
+}
+
+// Edit decides whether an owner may change the labels and annotations of a namespace, and returns
+// the namespace with the values of the Tenant in the place of other ones. It does not change its
+// arguments. An error is always a [*Refusal].
+func Edit(s Situation, before, wanted *corev1.Namespace) (*corev1.Namespace, error) {
+	edited := wanted.DeepCopy()
+	for _, entries := range []*map[string]string{&edited.Labels, &edited.Annotations} {
+		if *entries == nil {
+			*entries = map[string]string{}
+		}
+	}
+	r := mayEdit(s, before)
+	for i, rules := range metadataRules(s, edited) {
+		old := []map[string]string{before.Labels, before.Annotations}[i]
+		if r == nil {
+			r = rules.change(old)
+		}
+	}
+	if r != nil {
+		r.message = fmt.Sprintf("tenant %s: %s", s.Tenant.Name, r.message)
+		return nil, r
+	}
+	return edited, nil
+}
+
+// mayEdit is about the user and the namespace.
+func mayEdit(s Situation, before *corev1.Namespace) *Refusal {
+	switch {
+	case !owns(s.Owner, s.Tenant):
+		return refuse("namespace %s must not be changed: you are not one of the owners of its tenant", before.Name)
+	case s.Tenant.Spec.Cordoned:
+		return refuse("namespace %s must not be changed, since the tenant is cordoned: ask the platform team", before.Name)
+	case before.Labels[v1alpha1.LabelMadeBy] != v1alpha1.MadeByOwner:
+		return refuse("namespace %s was not made by an owner, so its labels and annotations are the platform's: ask the platform team to change them", before.Name)
+	}
+	return nil
+}
+
+// change says why the entries must not change from what they were, and gives those of the Tenant
+// their values. It leaves a protected entry of the Tenant as it was: the policies refuse any
+// change of it, and the manager writes it.
+func (m *metadata) change(old map[string]string) *Refusal {
+	for _, key := range changedKeys(old, m.entries) {
+		if own, ok := m.own[key]; ok {
+			value, had := old[key]
+			if !admission.ProtectedKey(key) {
+				value, had = own, true
+			}
+			delete(m.entries, key)
+			if had {
+				m.entries[key] = value
+			}
+			continue
+		}
+		if ofTenure(key) {
+			return refuse("namespace %s must keep the %s %s, which says whose it is", m.namespace, m.kind, key)
+		}
+		if r := m.choose(key); r != nil {
+			return r
+		}
+		if r := m.demand(key); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// changedKeys returns the keys with another value, sorted.
+func changedKeys(old, entries map[string]string) []string {
+	var keys []string
+	for key, value := range entries {
+		if before, had := old[key]; !had || before != value {
+			keys = append(keys, key)
+		}
+	}
+	for key := range old {
+		if _, has := entries[key]; !has {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
