@@ -33,6 +33,14 @@ kind: Namespace
 metadata: {name: taken-nobody}
 ---
 apiVersion: v1
+kind: Namespace
+metadata: {name: alpha-made, labels: {tenure.dev/tenant: alpha, tenure.dev/made-by: owner, given: x, kustomize.toolkit.fluxcd.io/name: apps}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: beta-made, labels: {tenure.dev/tenant: beta, tenure.dev/made-by: owner}}
+---
+apiVersion: v1
 kind: ServiceAccount
 metadata: {name: alpha, namespace: taken-alpha}
 ---
@@ -420,6 +428,24 @@ func TestNamespacesOfOwners(t *testing.T) {
 		{"and for the other", creating(taken("beta-new", label, "beta")), both, ""},
 		{"but not for a third", creating(taken("gamma-new", label, "gamma")), both, "which you do not own"},
 		{"nor for both", creating(taken("alpha-new", label, "alpha", "toolkit.fluxcd.io/tenant", "beta")), both, "must not name another tenant"},
+		{"an owner changes a label that the profile lists", merging("alpha-made", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"web"}}}`), owner, ""},
+		{"and takes it off", merging("alpha-made", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":null}}}`), owner, ""},
+		{"and an annotation", merging("alpha-made", `{"metadata":{"annotations":{"meta.helm.sh/release-name":"web"}}}`), owner, ""},
+		{"but none that nobody lists", merging("alpha-made", `{"metadata":{"labels":{"control-plane":"x"},"annotations":{"a":"b"}}}`), owner, "must not have labels and annotations that are not among those which owners choose: leave out control-plane, a"},
+		{"nor takes off one that was given", merging("alpha-made", `{"metadata":{"labels":{"given":null}}}`), owner, "leave out given"},
+		{"nor says that the platform applied it", merging("alpha-made", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/namespace":"flux-system"}}}`), owner, "of the platform applied it"},
+		{"unless its Tenant lists labels", merging("alpha-made", `{"metadata":{"labels":{"control-plane":"x"}}}`), user(t, restConfig, "free"), ""},
+		{"but never what the platform decides on", merging("alpha-made", `{"metadata":{"labels":{"resource.kubernetes.io/admin-access":"true"}}}`), user(t, restConfig, "free"), "must keep the labels and annotations that the platform decides on: resource.kubernetes.io/admin-access"},
+		{"nor its level", merging("alpha-made", `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), owner, "must keep the labels and annotations that the platform decides on"},
+		{"nor its tenant", merging("alpha-made", `{"metadata":{"labels":{"tenure.dev/tenant":"beta"}}}`), both, "must keep the labels and annotations that the platform decides on: tenure.dev/tenant"},
+		{"nor who made it", merging("alpha-made", `{"metadata":{"labels":{"tenure.dev/made-by":null}}}`), owner, "tenure.dev/made-by"},
+		{"nor an owner reference", merging("alpha-made", `{"metadata":{"ownerReferences":[{"apiVersion":"capsule.clastix.io/v1beta2","kind":"Tenant","name":"beta","uid":"x"}]}}`), owner, whoseIs},
+		{"nor a finalizer", merging("alpha-made", `{"metadata":{"finalizers":["example.com/x"]}}`), owner, whoseIs},
+		{"nor a namespace of another tenant", merging("beta-made", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"web"}}}`), owner, "it is not a namespace of a tenant that you own"},
+		{"nor reads it with a patch that changes nothing", merging("beta-made", `{"metadata":{"labels":{"tenure.dev/made-by":"owner"}}}`), owner, "it is not a namespace of a tenant that you own"},
+		{"nor one that the platform made", merging("taken-alpha", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"web"}}}`), owner, whoseIs},
+		{"nor one of nobody's", merging("taken-nobody", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"web"}}}`), owner, whoseIs},
+		{"a program that owns nothing changes no tenant's", merging("alpha-made", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"web"}}}`), ci, whoseIs},
 		{"an account with all rights in its namespace deletes it", deleting(taken("taken-alpha")), account, ""},
 		{"a program that owns nothing makes what it likes", creating(taken("taken-new", "control-plane", "x")), ci, ""},
 		{"and changes it", merging("taken-nobody", `{"metadata":{"labels":{"x":"y"}}}`), ci, ""},

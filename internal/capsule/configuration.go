@@ -23,17 +23,19 @@ func Check(c *v1beta2.CapsuleConfiguration) []Note {
 	t.expression(field("protectedNamespaceRegex"), spec.ProtectedNamespaceRegex)
 	t.added(field("administrators"), "they get no rights in the tenants' namespaces", len(spec.Administrators) > 0)
 	t.added(field("allowServiceAccountPromotion"), "service accounts cannot be made owners by a label: name them in the Tenants", spec.AllowServiceAccountPromotion)
-	t.added(field("ignoreUserWithGroups"), "their members are held back like every owner", len(spec.IgnoreUserWithGroups) > 0)
-	if n := spec.NodeMetadata; n != nil && (restricts(n.ForbiddenLabels) || restricts(n.ForbiddenAnnotations)) {
-		t.unenforced(field("nodeMetadata"), "whoever may change nodes may write every label and annotation on them")
+	if n := spec.NodeMetadata; n != nil {
+		for name, list := range map[string]*v1beta2.ForbiddenList{"forbiddenLabels": n.ForbiddenLabels, "forbiddenAnnotations": n.ForbiddenAnnotations} {
+			if list == nil {
+				continue
+			}
+			if err := compiles(list.DeniedRegex); err != nil {
+				t.note(Refused, field("nodeMetadata."+name+".deniedRegex"), "%v", err)
+			}
+		}
 	}
 	t.added(field("rbac.deleter"), "the role is not made: make it, or name "+RoleDeleter+" in the Tenants", spec.RBAC.Deleter != "" && spec.RBAC.Deleter != RoleDeleter)
 	t.accept(c.Annotations, configurationKind)
 	return t.notes
-}
-
-func restricts(l *v1beta2.ForbiddenList) bool {
-	return l != nil && (len(l.Denied) > 0 || l.DeniedRegex != "")
 }
 
 // compiles returns an error that wraps [ErrNotRegex] if Go, and so Capsule, cannot compile the

@@ -272,6 +272,7 @@ func TestWebhook(t *testing.T) {
 	defer func() { stop() }()
 	c.answers(t, c.as(t, "alice"), "solo-x")
 	t.Run("Decides", func(t *testing.T) { c.decides(t) })
+	t.Run("Edits", func(t *testing.T) { c.edits(t) })
 	t.Run("DomainNames", func(t *testing.T) { c.domainNames(t) })
 	t.Run("Stranger", func(t *testing.T) { c.stranger(t) })
 	t.Run("Race", func(t *testing.T) { c.race(t) })
@@ -284,6 +285,30 @@ func TestWebhook(t *testing.T) {
 		c.answers(t, c.as(t, "masser"), "mass-x")
 	})
 	t.Run("Killed", func(t *testing.T) { c.killed(t, &stop) })
+}
+
+// edits changes labels of a namespace that an owner made.
+func (c *cluster) edits(t *testing.T) {
+	solo, both := c.as(t, "alice"), c.as(t, "bob", "bobs")
+	label := func(by client.Client, labels string) (*corev1.Namespace, error) {
+		ns := space("solo-1")
+		return ns, by.Patch(t.Context(), ns, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":`+labels+`}}`)))
+	}
+	_, err := label(solo, `{"kustomize.toolkit.fluxcd.io/name":"apps"}`)
+	says(t, err, "")
+	_, err = label(solo, `{"control-plane":"x"}`)
+	says(t, err, "tenant solo: namespace solo-1 must not have the label control-plane, which is not among those that owners choose")
+	_, err = label(both, `{"kustomize.toolkit.fluxcd.io/name":"web"}`)
+	says(t, err, "tenant solo: namespace solo-1 must not be changed: you are not one of the owners of its tenant")
+	ns, err := label(solo, `{"team":"ops","istio-injection":null}`)
+	says(t, err, "")
+	if ns.Labels["team"] != "solo" || ns.Labels["istio-injection"] != "enabled" {
+		t.Errorf("the labels of the Tenant have not got their values back: %v", ns.Labels)
+	}
+	_, err = label(c.as(t, ""), `{"control-plane":"x"}`)
+	says(t, err, "")
+	_, err = label(c.as(t, ""), `{"control-plane":null}`)
+	says(t, err, "")
 }
 
 func (c *cluster) decides(t *testing.T) {
