@@ -68,6 +68,9 @@ type Result struct {
 	// Notes describe the fields that Tenure does not honour exactly, in the order of the fields in
 	// the Tenant.
 	Notes []Note
+	// Administrators are the owners in Spec that are administrators of the CapsuleConfiguration
+	// only. Capsule does not count them as owners.
+	Administrators []v1alpha1.Owner
 }
 
 // Role returns the ClusterRole that Tenure grants for a ClusterRole of a Capsule Tenant:
@@ -96,6 +99,7 @@ func Translate(in Input) Result {
 	t.name()
 	t.owners()
 	t.permissions(in.Owners)
+	t.administrators(in.Configuration)
 	t.bindings()
 	t.namespaces(in.Configuration)
 	t.forbidden()
@@ -106,13 +110,15 @@ func Translate(in Input) Result {
 	t.workloads()
 	t.accept(in.Tenant.Annotations, "")
 	t.notes = append(t.notes, Check(in.Configuration)...)
-	return Result{Spec: t.spec, Notes: t.notes}
+	return Result{Spec: t.spec, Notes: t.notes, Administrators: t.onlyAdministrators}
 }
 
 type translation struct {
 	tenant *v1beta2.Tenant
 	spec   v1alpha1.TenantSpec
 	notes  []Note
+	// onlyAdministrators is [Result.Administrators].
+	onlyAdministrators []v1alpha1.Owner
 }
 
 func (t *translation) note(state State, field, format string, args ...any) {

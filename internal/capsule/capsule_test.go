@@ -266,7 +266,6 @@ var examples = map[string]string{
 	"spec.owners[].proxySettings[].operations": `owners: [{kind: User, name: a, proxySettings: [{kind: Nodes, operations: [List, Update]}]}]`,
 	"spec.data": `data: {a: b}`,
 	"spec.ingressOptions.hostnameCollisionScope":             `ingressOptions: {allowWildcardHostnames: true, hostnameCollisionScope: Cluster}`,
-	"CapsuleConfiguration spec.administrators":               `administrators: [{kind: User, name: a}]`,
 	"CapsuleConfiguration spec.allowServiceAccountPromotion": `allowServiceAccountPromotion: true`,
 	"CapsuleConfiguration spec.rbac.deleter":                 `rbac: {deleter: a}`,
 }

@@ -44,9 +44,7 @@ func (t *translation) addOwner(o *v1beta2.TenantOwner) {
 	if given == nil {
 		given = defaultRoles()
 	}
-	at := slices.IndexFunc(t.spec.Owners, func(have v1alpha1.Owner) bool {
-		return have.Kind == added.Kind && have.Namespace == added.Namespace && have.Name == added.Name
-	})
+	at := slices.IndexFunc(t.spec.Owners, func(have v1alpha1.Owner) bool { return SameOwner(have, added) })
 	if at >= 0 {
 		given = slices.Concat(t.spec.Owners[at].Roles, given)
 	}

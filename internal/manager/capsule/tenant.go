@@ -81,6 +81,8 @@ type state struct {
 	own  bool
 	// result is the translation of theirs.
 	result capsule.Result
+	// translated is set once there is a result.
+	translated bool
 	// refused says why nothing was changed, and reason is the reason of the condition.
 	refused, reason string
 	// moved names the remaining objects of Capsule; nil if there are none to migrate.
@@ -128,7 +130,7 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
-	s.result = capsule.Translate(capsule.Input{Tenant: s.theirs, Configuration: configuration, Owners: owners})
+	s.result, s.translated = capsule.Translate(capsule.Input{Tenant: s.theirs, Configuration: configuration, Owners: owners}), true
 	if refusals := s.result.Refusals(); len(refusals) > 0 {
 		s.refuse(reasonRefused, join(refusals))
 		return r.cordon(ctx, s)
@@ -269,7 +271,9 @@ func (r *TenantReconciler) write(ctx context.Context, s *state) error {
 			return err
 		}
 		status.Spaces = spaces
-		status.Owners = owners(s.ours.Spec.Owners)
+		if s.translated {
+			status.Owners = owners(s.ours.Spec.Owners, s.result.Administrators)
+		}
 		if s.ours.Spec.Cordoned {
 			status.State = v1beta2.StateCordoned
 		}
@@ -292,10 +296,13 @@ func (r *TenantReconciler) write(ctx context.Context, s *state) error {
 	return nil
 }
 
-// owners returns the owners of ours in the format of Capsule's status.
-func owners(ours []v1alpha1.Owner) []v1beta2.StatusOwner {
+// owners returns the owners of ours in the format of Capsule's status, without the administrators.
+func owners(ours, administrators []v1alpha1.Owner) []v1beta2.StatusOwner {
 	var all []v1beta2.StatusOwner
 	for _, o := range ours {
+		if slices.ContainsFunc(administrators, func(a v1alpha1.Owner) bool { return capsule.SameOwner(a, o) }) {
+			continue
+		}
 		name := o.Name
 		if o.Namespace != "" {
 			name = "system:serviceaccount:" + o.Namespace + ":" + o.Name
