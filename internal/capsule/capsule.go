@@ -45,6 +45,8 @@ type Input struct {
 	Configuration *v1beta2.CapsuleConfiguration
 	// Owners are the TenantOwners of the cluster.
 	Owners []v1beta2.TenantOwner
+	// Promoted are the service accounts of the tenant's namespaces with [LabelPromote].
+	Promoted []Account
 }
 
 // Note describes a field that Tenure does not honour exactly.
@@ -99,6 +101,7 @@ func Translate(in Input) Result {
 	t.name()
 	t.owners()
 	t.permissions(in.Owners)
+	t.promotions(in.Configuration, in.Promoted)
 	t.administrators(in.Configuration)
 	t.bindings()
 	t.namespaces(in.Configuration)

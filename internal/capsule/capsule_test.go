@@ -265,9 +265,8 @@ func TestRefused(t *testing.T) {
 var examples = map[string]string{
 	"spec.owners[].proxySettings[].operations": `owners: [{kind: User, name: a, proxySettings: [{kind: Nodes, operations: [List, Update]}]}]`,
 	"spec.data": `data: {a: b}`,
-	"spec.ingressOptions.hostnameCollisionScope":             `ingressOptions: {allowWildcardHostnames: true, hostnameCollisionScope: Cluster}`,
-	"CapsuleConfiguration spec.allowServiceAccountPromotion": `allowServiceAccountPromotion: true`,
-	"CapsuleConfiguration spec.rbac.deleter":                 `rbac: {deleter: a}`,
+	"spec.ingressOptions.hostnameCollisionScope": `ingressOptions: {allowWildcardHostnames: true, hostnameCollisionScope: Cluster}`,
+	"CapsuleConfiguration spec.rbac.deleter":     `rbac: {deleter: a}`,
 }
 
 // TestFieldsSpeak checks that a reported or unenforced field yields exactly one note, under

@@ -22,7 +22,6 @@ func Check(c *v1beta2.CapsuleConfiguration) []Note {
 	field := func(name string) string { return configurationKind + "spec." + name }
 	t.expression(field("protectedNamespaceRegex"), spec.ProtectedNamespaceRegex)
 	t.checkAdministrators(spec.Administrators)
-	t.added(field("allowServiceAccountPromotion"), "service accounts cannot be made owners by a label: name them in the Tenants", spec.AllowServiceAccountPromotion)
 	if n := spec.NodeMetadata; n != nil {
 		for name, list := range map[string]*v1beta2.ForbiddenList{"forbiddenLabels": n.ForbiddenLabels, "forbiddenAnnotations": n.ForbiddenAnnotations} {
 			if list == nil {

@@ -59,6 +59,7 @@ func fragments() []fragment {
 		{page: "docs/how-to/kubeconfig.md", begins: "spec:\n  serviceAccountName:", tenant: true, parts: []part{{object: documentedKustomization}}},
 		{page: "docs/how-to/limit-workloads.md", begins: "spec:\n  tenants:", parts: []part{{object: documentedProfile}}},
 		{page: "docs/how-to/move-from-capsule.md", begins: "metadata:\n     annotations:", parts: []part{{object: documentedTenantObject}}},
+		{page: "docs/how-to/move-from-capsule.md", begins: "spec:\n  domainNames:", parts: []part{{object: documentedProfile}}},
 		{page: "docs/how-to/move-from-capsule.md", begins: "spec:\n     tenants:", parts: []part{{object: documentedProfile}}},
 		{page: "docs/how-to/proxy.md", begins: "spec:\n  clusterResources:", parts: []part{{object: documentedTenantObject}}},
 		{page: "docs/how-to/replicate-objects.md", begins: "spec:\n  objects:", parts: []part{{object: documentedTenantObject}}},

@@ -3,20 +3,22 @@ package capsule
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 )
 
-// policyFixture has an owner with rights on nodes, a node, and the CapsuleConfiguration that holds
-// the owner back.
+// policyFixture has an owner with rights on nodes, another user with them, and a node.
 const policyFixture = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -25,6 +27,8 @@ rules:
   - {apiGroups: [""], resources: [nodes], verbs: [get, update, patch]}
   - {apiGroups: [""], resources: [namespaces], verbs: [create]}
   - {apiGroups: [tenure.dev], resources: [tenantnamespaces], verbs: [create]}
+  - {apiGroups: [tenure.dev], resources: [tenants], resourceNames: [storm], verbs: [own]}
+  - {apiGroups: [""], resources: [serviceaccounts], verbs: [create]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -37,6 +41,7 @@ kind: ClusterRole
 metadata: {name: hail-other}
 rules:
   - {apiGroups: [""], resources: [nodes], verbs: [get, update, patch]}
+  - {apiGroups: [""], resources: [serviceaccounts], verbs: [create]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -45,18 +50,43 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: hail-oth
 subjects: [{kind: User, name: hail-other}]
 ---
 apiVersion: v1
+kind: Namespace
+metadata: {name: storm-a, labels: {capsule.clastix.io/tenant: storm}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: gale-a, labels: {capsule.clastix.io/tenant: gale}}
+---
+apiVersion: v1
 kind: Node
 metadata: {name: hail, labels: {given: x}, annotations: {stone-1: x}}
----
+`
+
+// policyParameters is applied with a field manager of its own, since other tests apply the same
+// CapsuleConfiguration.
+const policyParameters = `
 apiVersion: capsule.clastix.io/v1beta2
 kind: CapsuleConfiguration
 metadata: {name: default}
 spec:
   ignoreUserWithGroups: [hail-ignored]
+  allowServiceAccountPromotion: true
+  administrators: [{kind: User, name: hail-admin}]
   nodeMetadata:
     forbiddenLabels: {denied: [given], deniedRegex: "^stone-[0-9]+$"}
     forbiddenAnnotations: {denied: [taken], deniedRegex: "^stone-"}
 `
+
+func setPolicyParameters(t *testing.T, admin client.Client) {
+	t.Helper()
+	parameters, err := flux.ReadObjects([]byte(policyParameters))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(parameters[0]), client.FieldOwner("policies")); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // as returns a client of a user.
 func as(t *testing.T, restConfig *rest.Config, user string, groups ...string) client.Client {
@@ -66,11 +96,45 @@ func as(t *testing.T, restConfig *rest.Config, user string, groups ...string) cl
 	return newClient(t, restConfig)
 }
 
+// TestPromotion makes a service account an owner by its label, for as long as the Tenant allows it,
+// and the administrator an owner that the status does not list.
+func TestPromotion(t *testing.T) {
+	t.Parallel()
+	c, restConfig := cluster(t)
+	setPolicyParameters(t, c)
+	apply(t, restConfig, "{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, metadata: {name: wind}, spec: {owners: [{kind: User, name: alice}]}}")
+	theirs(t, c, "wind", "there", func(tt *v1beta2.Tenant) bool { return hasCondition(tt, "Cordoned", metav1.ConditionFalse, "") })
+	apply(t, restConfig, "{apiVersion: v1, kind: Namespace, metadata: {name: wind-a, labels: {tenure.dev/tenant: wind, capsule.clastix.io/tenant: wind}}}")
+	apply(t, restConfig, "{apiVersion: v1, kind: Namespace, metadata: {name: wind-b, labels: {capsule.clastix.io/tenant: wind}}}")
+	provision(t, c, "wind", metav1.ConditionTrue, "wind-a")
+	for _, namespace := range []string{"wind-a", "wind-b"} {
+		apply(t, restConfig, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, namespace: "+namespace+`, labels: {owner.projectcapsule.dev/promote: "true"}}}`)
+	}
+	robot := v1beta2.StatusOwner{Identity: v1beta2.Identity{Kind: "ServiceAccount", Name: "system:serviceaccount:wind-a:robot"}, ClusterRoles: []string{"capsule-namespace-provisioner", "capsule-namespace-deleter"}}
+	alice := v1beta2.StatusOwner{Identity: v1beta2.Identity{Kind: "User", Name: "alice"}, ClusterRoles: []string{"admin", "capsule-namespace-deleter"}}
+	owned := func(reason string, want ...v1beta2.StatusOwner) {
+		t.Helper()
+		theirs(t, c, "wind", reason, func(tt *v1beta2.Tenant) bool { return cmp.Diff(want, tt.Status.Owners) == "" })
+	}
+	owned("with the promoted account of its namespace", alice, robot)
+	ours := &v1alpha1.Tenant{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "wind"}, ours); err != nil {
+		t.Fatal(err)
+	}
+	admin := v1alpha1.Owner{Kind: "User", Name: "hail-admin", Roles: []string{"capsule-namespace-deleter"}}
+	if !slices.ContainsFunc(ours.Spec.Owners, func(o v1alpha1.Owner) bool { return cmp.Equal(o, admin) }) {
+		t.Errorf("the owners of the Tenant of Tenure are %v, without the administrator", ours.Spec.Owners)
+	}
+	apply(t, restConfig, "{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, metadata: {name: wind}, spec: {owners: [{kind: User, name: alice}], permissions: {allowOwnerPromotion: false}}}")
+	owned("without it, when the Tenant does not allow it", alice)
+}
+
 // TestPolicies tries what the policies of config/capsule refuse, with the owner of a tenant.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	admin, restConfig := cluster(t)
 	apply(t, restConfig, policyFixture)
+	setPolicyParameters(t, admin)
 	owner := as(t, restConfig, "hail")
 	node := func(patch string) func(context.Context, client.Client) error {
 		return func(ctx context.Context, c client.Client) error {
@@ -85,6 +149,12 @@ func TestPolicies(t *testing.T) {
 	namespace := func(ctx context.Context, c client.Client) error {
 		return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "hail-1"}}, client.DryRunAll)
 	}
+	account := func(namespace string, labels map[string]string) func(context.Context, client.Client) error {
+		return func(ctx context.Context, c client.Client) error {
+			return c.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot", Namespace: namespace, Labels: labels}}, client.DryRunAll)
+		}
+	}
+	promote := map[string]string{"owner.projectcapsule.dev/promote": "true"}
 	const labels, annotations = "some labels are marked as forbidden", "some annotations are marked as forbidden"
 	testwait.For(t, "the rules to be in force", patience, func() (bool, string) {
 		one, two := node(`{"labels":{"given":"y"}}`)(t.Context(), owner), namespace(t.Context(), as(t, restConfig, "hail", "hail-ignored"))
@@ -108,6 +178,11 @@ func TestPolicies(t *testing.T) {
 		{"an owner in an ignored group", namespace, as(t, restConfig, "hail", "hail-ignored"), "whose members make no namespaces"},
 		{"an owner in another group", namespace, as(t, restConfig, "hail", "hail-others"), ""},
 		{"the platform in an ignored group", namespace, as(t, restConfig, "root", "system:masters", "hail-ignored"), ""},
+		{"an owner promotes an account", account("storm-a", promote), owner, ""},
+		{"but none of another tenant", account("gale-a", promote), owner, "can be promoted by owners of tenant gale only"},
+		{"nor does another user", account("storm-a", promote), as(t, restConfig, "hail-other"), "can be promoted by owners of tenant storm only"},
+		{"to anything", account("storm-a", map[string]string{"projectcapsule.dev/promote": "false"}), as(t, restConfig, "hail-other"), "can be promoted by owners of tenant storm only"},
+		{"who makes other accounts", account("storm-a", map[string]string{"a": "b"}), as(t, restConfig, "hail-other"), ""},
 		{"a Tenant", tenant("hail", nil), admin, ""},
 		{"with its name in the label", tenant("hail", map[string]string{"kubernetes.io/metadata.name": "hail"}), admin, ""},
 		{"with another", tenant("hail", map[string]string{"kubernetes.io/metadata.name": "evil"}), admin, "must not have another name in the label"},

@@ -130,7 +130,11 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
-	s.result, s.translated = capsule.Translate(capsule.Input{Tenant: s.theirs, Configuration: configuration, Owners: owners}), true
+	promoted, err := r.promoted(ctx, s, configuration)
+	if err != nil {
+		return err
+	}
+	s.result, s.translated = capsule.Translate(capsule.Input{Tenant: s.theirs, Configuration: configuration, Owners: owners, Promoted: promoted}), true
 	if refusals := s.result.Refusals(); len(refusals) > 0 {
 		s.refuse(reasonRefused, join(refusals))
 		return r.cordon(ctx, s)
