@@ -102,30 +102,30 @@ func TestPromotion(t *testing.T) {
 	t.Parallel()
 	c, restConfig := cluster(t)
 	setPolicyParameters(t, c)
-	apply(t, restConfig, "{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, metadata: {name: wind}, spec: {owners: [{kind: User, name: alice}]}}")
-	theirs(t, c, "wind", "there", func(tt *v1beta2.Tenant) bool { return hasCondition(tt, "Cordoned", metav1.ConditionFalse, "") })
-	apply(t, restConfig, "{apiVersion: v1, kind: Namespace, metadata: {name: wind-a, labels: {tenure.dev/tenant: wind, capsule.clastix.io/tenant: wind}}}")
-	apply(t, restConfig, "{apiVersion: v1, kind: Namespace, metadata: {name: wind-b, labels: {capsule.clastix.io/tenant: wind}}}")
-	provision(t, c, "wind", metav1.ConditionTrue, "wind-a")
-	for _, namespace := range []string{"wind-a", "wind-b"} {
+	apply(t, restConfig, "{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, metadata: {name: gust}, spec: {owners: [{kind: User, name: alice}]}}")
+	theirs(t, c, "gust", "there", func(tt *v1beta2.Tenant) bool { return hasCondition(tt, "Cordoned", metav1.ConditionFalse, "") })
+	apply(t, restConfig, "{apiVersion: v1, kind: Namespace, metadata: {name: gust-a, labels: {tenure.dev/tenant: gust, capsule.clastix.io/tenant: gust}}}")
+	apply(t, restConfig, "{apiVersion: v1, kind: Namespace, metadata: {name: gust-b, labels: {capsule.clastix.io/tenant: gust}}}")
+	provision(t, c, "gust", metav1.ConditionTrue, "gust-a")
+	for _, namespace := range []string{"gust-a", "gust-b"} {
 		apply(t, restConfig, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, namespace: "+namespace+`, labels: {owner.projectcapsule.dev/promote: "true"}}}`)
 	}
-	robot := v1beta2.StatusOwner{Identity: v1beta2.Identity{Kind: "ServiceAccount", Name: "system:serviceaccount:wind-a:robot"}, ClusterRoles: []string{"capsule-namespace-provisioner", "capsule-namespace-deleter"}}
+	robot := v1beta2.StatusOwner{Identity: v1beta2.Identity{Kind: "ServiceAccount", Name: "system:serviceaccount:gust-a:robot"}, ClusterRoles: []string{"capsule-namespace-provisioner", "capsule-namespace-deleter"}}
 	alice := v1beta2.StatusOwner{Identity: v1beta2.Identity{Kind: "User", Name: "alice"}, ClusterRoles: []string{"admin", "capsule-namespace-deleter"}}
 	owned := func(reason string, want ...v1beta2.StatusOwner) {
 		t.Helper()
-		theirs(t, c, "wind", reason, func(tt *v1beta2.Tenant) bool { return cmp.Diff(want, tt.Status.Owners) == "" })
+		theirs(t, c, "gust", reason, func(tt *v1beta2.Tenant) bool { return cmp.Diff(want, tt.Status.Owners) == "" })
 	}
 	owned("with the promoted account of its namespace", alice, robot)
 	ours := &v1alpha1.Tenant{}
-	if err := c.Get(t.Context(), client.ObjectKey{Name: "wind"}, ours); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "gust"}, ours); err != nil {
 		t.Fatal(err)
 	}
 	admin := v1alpha1.Owner{Kind: "User", Name: "hail-admin", Roles: []string{"capsule-namespace-deleter"}}
 	if !slices.ContainsFunc(ours.Spec.Owners, func(o v1alpha1.Owner) bool { return cmp.Equal(o, admin) }) {
 		t.Errorf("the owners of the Tenant of Tenure are %v, without the administrator", ours.Spec.Owners)
 	}
-	apply(t, restConfig, "{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, metadata: {name: wind}, spec: {owners: [{kind: User, name: alice}], permissions: {allowOwnerPromotion: false}}}")
+	apply(t, restConfig, "{apiVersion: capsule.clastix.io/v1beta2, kind: Tenant, metadata: {name: gust}, spec: {owners: [{kind: User, name: alice}], permissions: {allowOwnerPromotion: false}}}")
 	owned("without it, when the Tenant does not allow it", alice)
 }
 
