@@ -147,7 +147,7 @@ func TestPolicies(t *testing.T) {
 		}
 	}
 	namespace := func(ctx context.Context, c client.Client) error {
-		return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "hail-1"}}, client.DryRunAll)
+		return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "hail-1", Labels: map[string]string{v1alpha1.LabelMadeBy: v1alpha1.MadeByOwner}}}, client.DryRunAll)
 	}
 	account := func(namespace string, labels map[string]string) func(context.Context, client.Client) error {
 		return func(ctx context.Context, c client.Client) error {
