@@ -38,6 +38,10 @@ metadata: {name: alpha-made, labels: {tenure.dev/tenant: alpha, tenure.dev/made-
 ---
 apiVersion: v1
 kind: Namespace
+metadata: {name: alpha-adopted, labels: {tenure.dev/tenant: alpha, tenure.dev/made-by: platform}}
+---
+apiVersion: v1
+kind: Namespace
 metadata: {name: beta-made, labels: {tenure.dev/tenant: beta, tenure.dev/made-by: owner}}
 ---
 apiVersion: v1
@@ -444,6 +448,7 @@ func TestNamespacesOfOwners(t *testing.T) {
 		{"nor a namespace of another tenant", merging("beta-made", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"web"}}}`), owner, "it is not a namespace of a tenant that you own"},
 		{"nor reads it with a patch that changes nothing", merging("beta-made", `{"metadata":{"labels":{"tenure.dev/made-by":"owner"}}}`), owner, "it is not a namespace of a tenant that you own"},
 		{"nor one that the platform made", merging("taken-alpha", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"web"}}}`), owner, whoseIs},
+		{"nor one that the platform has adopted", merging("alpha-adopted", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"web"}}}`), owner, whoseIs},
 		{"nor one of nobody's", merging("taken-nobody", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"web"}}}`), owner, whoseIs},
 		{"a program that owns nothing changes no tenant's", merging("alpha-made", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"web"}}}`), ci, whoseIs},
 		{"an account with all rights in its namespace deletes it", deleting(taken("taken-alpha")), account, ""},
