@@ -258,6 +258,11 @@ func TestChangeByAdversary(t *testing.T) {
 		u.Object["spec"] = spec
 		return tenant.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership, client.FieldOwner("x"), client.DryRunAll)
 	}
+	applyAnnotation := func(u *unstructured.Unstructured) error {
+		u = u.DeepCopy()
+		u.SetAnnotations(map[string]string{"reconcile.fluxcd.io/requestedAt": "now"})
+		return tenant.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("x"), client.DryRunAll)
+	}
 	namespace := func(name, subresource, content string) error {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		p := client.RawPatch(types.MergePatchType, []byte(content))
@@ -284,6 +289,9 @@ func TestChangeByAdversary(t *testing.T) {
 		{"a JSON patch that takes a label off", patch(sync, types.JSONPatchType, `[{"op":"remove","path":"/metadata/labels/kustomize.toolkit.fluxcd.io~1namespace"}]`), belongs},
 		{"taking it over by server-side apply", applied(sync, map[string]any{"interval": "1h", "prune": false, "serviceAccountName": "hostile", "sourceRef": map[string]any{"kind": "GitRepository", "name": "y"}}), belongs},
 		{"and a quota", applied(quota, map[string]any{"hard": map[string]any{"pods": "500"}}), "ResourceQuota platform belongs to the platform"},
+		{"becoming an owner of what a quota says, by an apply of the same", applied(quota, map[string]any{"hard": map[string]any{"pods": "5"}}), "ResourceQuota platform belongs to the platform"},
+		{"and of a sync", applied(sync, map[string]any{"prune": true}), belongs},
+		{"taking the owners out", patch(quota, types.JSONPatchType, `[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]`), belongs},
 		{"a strategic merge of a quota", patch(quota, types.StrategicMergePatchType, `{"spec":{"hard":{"pods":"500"}}}`), belongs},
 		{"what a release of the platform made", merge(released, `{"data":{"x":"y"}}`), belongs},
 		{"all of a kind at once", tenant.DeleteAllOf(ctx, mine.DeepCopy(), client.InNamespace("hostile"), client.DryRunAll), "Kustomization platform belongs to the platform"},
@@ -292,6 +300,7 @@ func TestChangeByAdversary(t *testing.T) {
 		{"a finalizer that keeps it", merge(sync, `{"metadata":{"finalizers":["example.com/mine"]}}`), belongs},
 		{"an owner that takes it along", merge(quota, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"6c54c8a5-7a3f-4a19-a4ce-9d2a8e2a4f50"}]}}`), belongs},
 		{"a request to reconcile", merge(sync, `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"now"}}}`), ""},
+		{"a request by an apply", applyAnnotation(sync), ""},
 		{"finalizers of its own object", merge(mine, `{"metadata":{"finalizers":["example.com/mine"]}}`), ""},
 		{"its own object as the platform's", merge(mine, `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/namespace":"flux-system"}}}`), "must not say in its labels"},
 		{"its own object without an account", patch(mine, types.JSONPatchType, `[{"op":"remove","path":"/spec/serviceAccountName"}]`), "needs spec.serviceAccountName"},

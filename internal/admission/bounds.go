@@ -2,8 +2,14 @@ package admission
 
 import "fmt"
 
-// reconcileEvery is the annotation that gives an ArtifactGenerator an interval.
-const reconcileEvery = "source.extensions.fluxcd.io/reconcileEvery"
+const (
+	// reconcileEvery is the annotation that gives an ArtifactGenerator an interval.
+	reconcileEvery = "source.extensions.fluxcd.io/reconcileEvery"
+	// operatorEvery and operatorTimeout are the annotations that give the kinds of
+	// flux-operator an interval and a timeout.
+	operatorEvery   = groupOperator + "/reconcileEvery"
+	operatorTimeout = groupOperator + "/reconcileTimeout"
+)
 
 // bounds returns the rule that limits intervals, timeouts and the work of a single
 // object, so that no tenant takes Flux's time from the others.
@@ -12,7 +18,7 @@ func bounds() Rule {
 	r := Rule{
 		Name: Prefix + "bounds", Rows: []string{"A1", "A3"},
 		Title:     "intervals and timeouts have bounds",
-		resources: append(fluxKinds(writes), on(writes, groupExtensions, "artifactgenerators")),
+		resources: append(fluxKinds(writes), on(writes, groupExtensions, "artifactgenerators"), on(writes, groupOperator, "resourcesets", "resourcesetinputproviders")),
 		shared:    true,
 	}
 	for _, field := range []string{
@@ -45,15 +51,25 @@ func bounds() Rule {
 	return r
 }
 
-// generators returns the bounds of ArtifactGenerators, whose interval is an annotation. A
-// quota limits how many of them a namespace has.
+// annotated returns the bound of a duration in an annotation of some kinds.
+func annotated(kinds, annotation, holds, wanted, limit string) validation {
+	bound := map[string]string{">=": "least", "<=": "most"}[holds]
+	value := "object.metadata.annotations['" + annotation + "']"
+	return validation{
+		"!(request.resource.resource in [" + kinds + "]) || !has(object.metadata.annotations) || !('" + annotation + "' in object.metadata.annotations) || duration(" + value + ") " + holds + " duration(" + limit + ")",
+		objectPhrase + " + " + quote("needs a "+wanted+" in its annotation "+annotation+": at "+bound+" ") + " + " + limit + " + ', not ' + " + short(value),
+	}
+}
+
+// generators returns the bounds of the durations in annotations, and those of
+// ArtifactGenerators. A quota limits how many of them a namespace has.
 func generators(limits string) []validation {
-	const every = "object.metadata.annotations['" + reconcileEvery + "']"
-	lists := []validation{{
-		"object.kind != 'ArtifactGenerator' || !has(object.metadata.annotations) || !('" + reconcileEvery + "' in object.metadata.annotations)" +
-			" || duration(" + every + ") >= duration(" + limits + ".minInterval)",
-		objectPhrase + " + 'needs a longer interval in its annotation " + reconcileEvery + ": at least ' + " + limits + ".minInterval + ', not ' + " + short(every),
-	}}
+	const operated = "'resourcesets', 'resourcesetinputproviders'"
+	lists := []validation{
+		annotated("'artifactgenerators'", reconcileEvery, ">=", "longer interval", limits+".minInterval"),
+		annotated(operated, operatorEvery, ">=", "longer interval", limits+".minInterval"),
+		annotated(operated, operatorTimeout, "<=", "shorter timeout", limits+".maxTimeout"),
+	}
 	for _, l := range []struct{ name, holds string }{
 		{"sources", "!has(object.spec.sources) || size(object.spec.sources) <= %s"},
 		{"artifacts", "!has(object.spec.artifacts) || size(object.spec.artifacts) <= %s"},

@@ -64,11 +64,10 @@ func fluxKinds(operations []admissionregistrationv1.OperationType) []admissionre
 
 // specChanged is CEL that exempts updates that leave the spec unchanged: Flux's own
 // updates of finalizers and annotations, and updates of objects that are older than the
-// rule. The interval of an ArtifactGenerator is an annotation, which counts as spec.
+// rule. The interval of some kinds is an annotation, which counts as spec.
 const specChanged = "oldObject == null || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec" +
-	" || request.resource.resource == 'artifactgenerators' && has(object.metadata.annotations) && '" + reconcileEvery + "' in object.metadata.annotations" +
-	" && !(has(oldObject.metadata.annotations) && '" + reconcileEvery + "' in oldObject.metadata.annotations" +
-	" && oldObject.metadata.annotations['" + reconcileEvery + "'] == object.metadata.annotations['" + reconcileEvery + "'])"
+	" || request.resource.resource in ['artifactgenerators', 'resourcesets', 'resourcesetinputproviders'] && ['" + reconcileEvery + "', '" + operatorEvery + "', '" + operatorTimeout + "']" +
+	".exists(a, object.metadata.?annotations[?a].hasValue() && object.metadata.?annotations[?a] != oldObject.metadata.?annotations[?a])"
 
 // isAdmin is CEL that is true if the user may update the profile; such a user is exempt from
 // the rules for tenants. It asks the authorizer, so that admins need no list of users. No

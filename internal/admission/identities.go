@@ -104,7 +104,7 @@ func tokens() Rule {
 // annotations and all tokens of the account.
 func ownerAccounts() Rule {
 	const account = "(" + asksToken + " || " + keepsToken + " ? " + tokenAccount + " : " + objectName + ")"
-	different := []string{changed("labels"), changed("annotations"), changed("finalizers"), changed("ownerReferences")}
+	different := []string{changed("labels"), changed("annotations"), changed("finalizers"), changed("ownerReferences"), ownersChanged("fieldsV1", "f:metadata", "f:annotations")}
 	for _, field := range []string{"secrets", "imagePullSecrets"} {
 		different = append(different, fmt.Sprintf("object.?%[1]s.orValue([]) != oldObject.?%[1]s.orValue([])", field))
 	}

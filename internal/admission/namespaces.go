@@ -95,7 +95,7 @@ func namespaces() Rule {
 			"request.operation == 'CREATE' || (request.operation == 'DELETE' ? " + isOwner + " : " +
 				"has(request.subResource) && request.subResource in ['status', 'finalize'] || object.spec != oldObject.spec" +
 				" || " + changed("labels") + " || " + changed("annotations") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
-				" || " + isOwner + " && !" + owns(tenantOf("oldObject")) + ")",
+				" || " + isOwner + " && (!" + owns(tenantOf("oldObject")) + " || " + ownersChanged("fieldsV1", "f:metadata", "f:labels") + "))",
 			// An owner's new namespace with which nothing is wrong ends here, as with [allowed].
 			"!(request.operation == 'CREATE' && " + isOwner + " && " + inline(holding(newNamespace()), variables) + ")",
 		},

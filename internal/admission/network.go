@@ -65,50 +65,79 @@ func services() Rule {
 	return r
 }
 
+// hostAnnotations are the annotations whose hosts external-dns publishes, and that ingress-nginx
+// serves, beside those in the spec: lists with commas.
+const hostAnnotations = "['external-dns.alpha.kubernetes.io/hostname', 'external-dns.alpha.kubernetes.io/internal-hostname', 'nginx.ingress.kubernetes.io/server-alias']"
+
+// CEL of [hosts] about the kind of the object.
+const (
+	isIngress = "request.resource.resource == 'ingresses'"
+	isGateway = "request.resource.resource == 'gateways'"
+	listens   = "request.resource.resource in ['gateways', 'listenersets']"
+	// unnamed are the kinds that have hosts in annotations only.
+	unnamed = "request.resource.resource in ['services', 'tcproutes', 'udproutes']"
+)
+
+// hostNames returns CEL for the hosts of an object of [hosts]; an empty one stands for all.
+// A route of Services only, of a mesh, applies to requests to these Services.
+func hostNames(object string) string {
+	return fmt.Sprintf("((%[2]s ? %[1]s.?spec.?rules.orValue([]).map(r, r.?host.orValue('')) + %[1]s.?spec.?tls.orValue([]).map(t, t.?hosts.orValue([])).flatten() + (has(%[1]s.spec.defaultBackend) ? [''] : [])"+
+		" : %[3]s ? %[1]s.?spec.?listeners.orValue([]).map(l, l.?hostname.orValue(''))"+
+		" : %[4]s || %[1]s.?spec.?parentRefs.orValue([]).size() > 0 && %[1]s.spec.parentRefs.all(r, r.?kind.orValue('') == 'Service') ? []"+
+		" : %[1]s.?spec.?hostnames.orValue([]).size() == 0 ? [''] : %[1]s.spec.hostnames.map(h, string(h)))"+
+		" + %[5]s.map(a, %[1]s.metadata.?annotations[?a].orValue('').split(',').map(h, h.trim()).filter(h, h != '')).flatten())",
+		object, isIngress, listens, unnamed, hostAnnotations)
+}
+
+// ingressClasses returns CEL for the classes of an Ingress, an empty one if it has none. The
+// class was an annotation before it was a field. The API server lets an update set both, and
+// controllers read either.
+func ingressClasses(object string) string {
+	return fmt.Sprintf("[[%[1]s.?spec.?ingressClassName, %[1]s.metadata.?annotations[?'kubernetes.io/ingress.class']].filter(c, c.hasValue()).map(c, c.value())].map(l, l.size() == 0 ? [''] : l)[0]", object)
+}
+
+// parents returns CEL for the objects that a route or a set of listeners is attached to.
+func parents(object string) string {
+	return fmt.Sprintf("(%[1]s.?spec.?parentRefs.orValue([]) + %[1]s.?spec.?parentRef.optMap(p, [p]).orValue([]))", object)
+}
+
 // hosts returns the rule about the names and the classes of Ingresses, Gateways and routes.
 func hosts() Rule {
-	const (
-		isIngress = "request.resource.resource == 'ingresses'"
-		isGateway = "request.resource.resource == 'gateways'"
-		// The class of an Ingress was an annotation before it was a field.
-		classAnnotation = "kubernetes.io/ingress.class"
-	)
-	names := func(object string) string {
-		return fmt.Sprintf("(%[2]s ? %[1]s.?spec.?rules.orValue([]).map(r, r.?host.orValue('')) + %[1]s.?spec.?tls.orValue([]).map(t, t.?hosts.orValue([])).flatten() + (has(%[1]s.spec.defaultBackend) ? [''] : [])"+
-			" : %[3]s ? %[1]s.?spec.?listeners.orValue([]).map(l, l.?hostname.orValue(''))"+
-			" : %[1]s.?spec.?hostnames.orValue([]).size() == 0 ? [''] : %[1]s.spec.hostnames.map(h, string(h)))", object, isIngress, isGateway)
-	}
 	list := optional("network.hosts")
-	refused := names("object") + ".filter(h, !(oldObject != null && h in " + names("oldObject") + ") && !(" + list + ".hasValue() ? (h.startsWith('*') ? " + list + ".?allowed.orValue([]).exists(e, " + matchesName("e", "h") + ") : " + permitsIfSet("network.hosts", "h") + ") : !h.startsWith('*')))"
-	class := func(object string) string {
-		return fmt.Sprintf("%[1]s.?spec.?ingressClassName.orValue(%[1]s.metadata.?annotations[?'%[2]s'].orValue(''))", object, classAnnotation)
-	}
-	gateways := "object.?spec.?parentRefs.orValue([]).filter(r, r.?kind.orValue('Gateway') == 'Gateway' && !(r.?namespace.orValue(request.namespace) == request.namespace)" +
-		" && !(oldObject != null && r in oldObject.?spec.?parentRefs.orValue([])) && !" + permits("network.gateways", "r.namespace + '/' + r.name") + ")"
 	return Rule{
 		Name: Prefix + "hosts", Rows: []string{"W5"},
-		Title: "Ingresses, Gateways and routes have the hosts and the classes that the tenant may have",
+		Title: "Ingresses, Gateways, routes and Services have the hosts and the classes that the tenant may have",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
-			on(writes, groupNetworking, "ingresses"), on(writes, groupGateway, "gateways", "httproutes", "grpcroutes", "tlsroutes"),
+			on(writes, groupNetworking, "ingresses"), on(writes, "", "services"),
+			on(writes, groupGateway, "gateways", "listenersets", "httproutes", "grpcroutes", "tcproutes", "tlsroutes", "udproutes"),
 		},
 		objects:    true,
 		conditions: notOperator,
+		variables: []admissionregistrationv1.Variable{
+			{Name: "hostsBefore", Expression: "oldObject == null ? [] : " + hostNames("oldObject")},
+			{Name: "wrongHosts", Expression: hostNames("object") + ".filter(h, !(h in variables.hostsBefore) && !(" + list + ".hasValue() ? (h.startsWith('*') ? " + list + ".?allowed.orValue([]).exists(e, " + matchesName("e", "h") + ") : " + permitsIfSet("network.hosts", "h") + ") : !h.startsWith('*')))"},
+			{Name: "classesBefore", Expression: "oldObject == null ? [] : " + ingressClasses("oldObject")},
+			{Name: "wrongClasses", Expression: "!(" + isIngress + ") ? [] : " + ingressClasses("object") + ".filter(c, !(c in variables.classesBefore) && !" + permitsClass("network.ingressClasses", "c") + ")"},
+			// A Service as a parent, of a mesh, steers the requests of the route's own namespace.
+			{Name: "wrongParents", Expression: parents("object") + ".filter(r, r.?kind.orValue('Gateway') != 'Service' && !(r.?namespace.orValue(request.namespace) == request.namespace)" +
+				" && !(oldObject != null && r in " + parents("oldObject") + ") && !" + permits("network.gateways", "r.namespace + '/' + r.name") + ")"},
+		},
 		validations: []validation{
 			{
-				refused + ".size() == 0",
-				objectPhrase + " + 'must not have ' + " + short(refused+".map(h, h == '' ? 'no host, which matches every name' : 'host ' + h).join(', ')") + " + ' (allowed: ' + (" + list + ".hasValue() ? " + short(named("network.hosts")) + " : 'names without *') + ')'",
+				"variables.wrongHosts.size() == 0",
+				objectPhrase + " + 'must not have ' + " + short("variables.wrongHosts.map(h, h == '' ? 'no host, which matches every name' : 'host ' + h).join(', ')") + " + ' (allowed: ' + (" + list + ".hasValue() ? " + short(named("network.hosts")) + " : 'names without *') + ')'",
 			},
 			{
-				"!(" + isIngress + ") || oldObject != null && " + class("oldObject") + " == " + class("object") + " || " + permitsClass("network.ingressClasses", class("object")),
-				objectPhrase + " + 'must not have ingress class \\'' + " + short(class("object")) + " + '\\' (allowed: ' + " + short(namedClasses("network.ingressClasses")) + " + ')'",
+				"variables.wrongClasses.size() == 0",
+				objectPhrase + " + 'must not have ingress class \\'' + " + short("variables.wrongClasses.join(', ')") + " + '\\' (allowed: ' + " + short(namedClasses("network.ingressClasses")) + " + ')'",
 			},
 			{
 				"!(" + isGateway + ") || oldObject != null && oldObject.?spec.?gatewayClassName == object.?spec.?gatewayClassName || " + permitsClass("network.gatewayClasses", "object.spec.gatewayClassName"),
 				objectPhrase + " + 'must not have gateway class ' + " + short("object.?spec.?gatewayClassName.orValue('')") + " + ' (allowed: ' + " + short(namedClasses("network.gatewayClasses")) + " + ')'",
 			},
 			{
-				gateways + ".size() == 0",
-				objectPhrase + " + 'must not attach to Gateway ' + " + short(gateways+".map(r, r.namespace + '/' + r.name).join(', ')") + " + ' (allowed: those of ' + request.namespace + ', ' + " + short(named("network.gateways")) + " + ')'",
+				"variables.wrongParents.size() == 0",
+				objectPhrase + " + 'must not attach to ' + " + short("variables.wrongParents.map(r, r.?kind.orValue('Gateway') + ' ' + r.namespace + '/' + r.name).join(', ')") + " + ' (allowed: those of ' + request.namespace + ', ' + " + short(named("network.gateways")) + " + ')'",
 			},
 		},
 	}

@@ -3,6 +3,7 @@ package admission
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
@@ -88,7 +89,7 @@ func managed() Rule {
 			// keep it from that.
 			"oldObject == null || object == null || has(request.subResource) && request.subResource == 'status' || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec" +
 				" || " + changed("labels") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
-				" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object"),
+				" || " + annotationsBeyond("object", "oldObject") + " || " + annotationsBeyond("oldObject", "object") + " || " + ownersChanged("fieldsV1", "f:spec"),
 			notANode,
 			// The platform's controllers work on objects of every namespace.
 			notEverywhere,
@@ -102,6 +103,19 @@ func managed() Rule {
 // changed is CEL that holds if a field of the metadata differs.
 func changed(field string) string {
 	return fmt.Sprintf("has(object.metadata.%[1]s) != has(oldObject.metadata.%[1]s) || (has(object.metadata.%[1]s) && object.metadata.%[1]s != oldObject.metadata.%[1]s)", field)
+}
+
+// ownersChanged is CEL that holds if the field managers of a part of an object are others than
+// before. An apply with the values that the part has changes nothing else. But the part then
+// stays when its first manager takes it out, and the manager does not delete an object that
+// another field manager applies.
+func ownersChanged(part ...string) string {
+	field := func(m string) string { return m + "[?'" + strings.Join(part, "'][?'") + "']" }
+	beyond := func(object, other string) string {
+		return fmt.Sprintf("%[1]s.metadata.?managedFields.orValue([]).exists(m, %[3]s.hasValue() && !%[2]s.metadata.?managedFields.orValue([]).exists(n,"+
+			" n.?manager == m.?manager && n.?operation == m.?operation && %[4]s == %[3]s))", object, other, field("m"), field("n"))
+	}
+	return beyond("object", "oldObject") + " || " + beyond("oldObject", "object")
 }
 
 // annotationsBeyond is CEL that holds if an object has an annotation that the

@@ -25,6 +25,9 @@ func TestResourceSets(t *testing.T) {
 	depends := func(on string) string {
 		return of("ResourceSet", account+"dependsOn: [{apiVersion: v1, kind: ConfigMap, name: x"+on+"}], "+resources)
 	}
+	annotated := func(annotation, value, manifest string) string {
+		return strings.Replace(manifest, "namespace: apps}", "namespace: apps, annotations: {fluxcd.controlplane.io/"+annotation+": "+value+"}}", 1)
+	}
 	const onlyOwn, onlyStatic, platforms = "must depend on objects of its own namespace only", "must have type Static", "is for the platform only"
 	for _, tc := range []struct{ reason, manifest, want string }{
 		{"an ordinary set", of("ResourceSet", account+resources), ""},
@@ -35,6 +38,10 @@ func TestResourceSets(t *testing.T) {
 		{"an object of the cluster", depends(""), onlyOwn},
 		{"static inputs", of("ResourceSetInputProvider", "type: Static, defaultValues: {a: b}"), ""},
 		{"an address within the cluster", of("ResourceSetInputProvider", "type: ExternalService, url: 'https://kubernetes.default.svc/'"), onlyStatic},
+		{"an interval of a second", annotated("reconcileEvery", "1s", of("ResourceSet", account+resources)), "ResourceSet x needs a longer interval in its annotation fluxcd.controlplane.io/reconcileEvery: at least 30s, not 1s"},
+		{"an interval of an hour", annotated("reconcileEvery", "1h", of("ResourceSet", account+resources)), ""},
+		{"a timeout of a day", annotated("reconcileTimeout", "24h", of("ResourceSet", account+resources)), "needs a shorter timeout in its annotation fluxcd.controlplane.io/reconcileTimeout: at most 15m"},
+		{"inputs every second", annotated("reconcileEvery", "1s", of("ResourceSetInputProvider", "type: Static, defaultValues: {a: b}")), "ResourceSetInputProvider x needs a longer interval"},
 		{"a Flux of its own", of("FluxInstance", "distribution: {version: 2.x, registry: ghcr.io/fluxcd}"), "FluxInstance x " + platforms},
 		{"a report of its own", of("FluxReport", "distribution: {}"), platforms},
 	} {

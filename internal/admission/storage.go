@@ -41,7 +41,8 @@ func claims() Rule {
 		conditions: []string{
 			"request.operation == 'CREATE' && !(" + isStateful + ") || (" + notKubernetes + ")",
 			"!(" + isListed + ")",
-			"!(" + notKubernetes + ") || " + notEverywhere,
+			// The scheduler creates the claims of Pods that request devices as resources.
+			"!(" + notKubernetes + ") || request.userInfo.username == 'system:kube-scheduler' || " + notEverywhere,
 			"!" + isAdmin,
 		},
 		validations: []validation{

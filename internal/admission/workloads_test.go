@@ -183,6 +183,18 @@ func networkCases() []limitCase {
 		return limitCase{what, "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: x}, spec: {" + spec + "}}", limited, unlimited}
 	}
 	const backend = "{service: {name: x, port: {number: 80}}}"
+	listeners := func(what, hostname, parent, limited, unlimited string) limitCase {
+		return limitCase{what, "{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {name: x}, spec: {parentRef: {name: " + parent + ", namespace: gateways}, listeners: [{name: a, port: 80, protocol: HTTP, " + hostname + "}]}}", limited, unlimited}
+	}
+	annotated := func(what, kind, annotation, limited, unlimited string) limitCase {
+		head := ", kind: " + kind + ", metadata: {name: x, annotations: {" + annotation + "}}, spec: {"
+		manifest := map[string]string{
+			"Service":   "{apiVersion: v1" + head + "ports: [{port: 80}]}}",
+			"Ingress":   "{apiVersion: networking.k8s.io/v1" + head + rule("host: shop.acme.example.com, ") + "}}",
+			"HTTPRoute": "{apiVersion: gateway.networking.k8s.io/v1" + head + "hostnames: [shop.acme.example.com]}}",
+		}[kind]
+		return limitCase{what, manifest, limited, unlimited}
+	}
 	return []limitCase{
 		service("a Service", "selector: {a: b}", "", ""),
 		service("a headless Service", "clusterIP: None", "", ""),
@@ -217,6 +229,19 @@ func networkCases() []limitCase {
 		route("a route of another tenant's host", "hostnames: [shop.acme.example.com, shop.other.example.com]", "must not have host shop.other.example.com", ""),
 		route("a route without a host", "parentRefs: [{name: shared, namespace: gateways}]", "must not have no host", ""),
 		route("a Gateway of another namespace", "hostnames: [shop.acme.example.com], parentRefs: [{name: mine}, {name: other, namespace: gateways}]", "must not attach to Gateway gateways/other", ""),
+		route("the listeners of another namespace", "hostnames: [shop.acme.example.com], parentRefs: [{group: gateway.networking.k8s.io, kind: ListenerSet, name: theirs, namespace: other}]", "must not attach to ListenerSet other/theirs (allowed: those of limited, gateways/shared)", ""),
+		route("a route of a mesh", "parentRefs: [{group: '', kind: Service, name: x}]", "", ""),
+		route("a route of a mesh and of a Gateway", "parentRefs: [{group: '', kind: Service, name: x}, {name: shared, namespace: gateways}]", "must not have no host", ""),
+		{"a route of packets", "{apiVersion: gateway.networking.k8s.io/v1, kind: TCPRoute, metadata: {name: x}, spec: {parentRefs: [{name: shared, namespace: gateways}], rules: [{backendRefs: [{name: x, port: 80}]}]}}", "", ""},
+		{"packets of a Gateway of another namespace", "{apiVersion: gateway.networking.k8s.io/v1, kind: UDPRoute, metadata: {name: x}, spec: {parentRefs: [{name: other, namespace: gateways}], rules: [{backendRefs: [{name: x, port: 80}]}]}}", "must not attach to Gateway gateways/other", ""},
+		listeners("listeners", "hostname: shop.acme.example.com", "shared", "", ""),
+		listeners("listeners of every name", "", "shared", "must not have no host", ""),
+		listeners("listeners of a Gateway of another namespace", "hostname: shop.acme.example.com", "other", "must not attach to Gateway gateways/other", ""),
+		annotated("an allowed host in an annotation", "Service", "external-dns.alpha.kubernetes.io/hostname: shop.acme.example.com", "", ""),
+		annotated("another tenant's host in an annotation", "Service", "external-dns.alpha.kubernetes.io/hostname: 'shop.acme.example.com, shop.other.example.com'", "Service x must not have host shop.other.example.com (allowed: *.acme.example.com, acme.example.com)", ""),
+		annotated("a wildcard in an annotation", "Service", "external-dns.alpha.kubernetes.io/internal-hostname: '*.example.com'", "must not have host *.example.com", "must not have host *.example.com (allowed: names without *)"),
+		annotated("an alias of an Ingress", "Ingress", "nginx.ingress.kubernetes.io/server-alias: shop.other.example.com", "Ingress x must not have host shop.other.example.com", ""),
+		annotated("an annotation of a route", "HTTPRoute", "external-dns.alpha.kubernetes.io/hostname: shop.other.example.com", "HTTPRoute x must not have host shop.other.example.com", ""),
 		gateway("a Gateway", "gatewayClassName: public, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]", "", ""),
 		gateway("a Gateway of another class", "gatewayClassName: internal, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]", "must not have gateway class internal (allowed: public, classes whose labels match the selector)", ""),
 		gateway("a Gateway of a class by its labels", "gatewayClassName: edge, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]", "", ""),
@@ -294,6 +319,7 @@ func TestLimits(t *testing.T) {
 	t.Run("older objects", func(t *testing.T) { olderObjects(t, admin, tenants["limited"]) })
 	t.Run("controllers", func(t *testing.T) { controllers(t, restConfig) })
 	t.Run("subresources of Pods", func(t *testing.T) { subresources(t, admin, tenants["limited"]) })
+	t.Run("a second ingress class", func(t *testing.T) { secondIngressClass(t, tenants["limited"]) })
 }
 
 // The limits hold for what a tenant adds to a Pod, and for its binding to a node.
@@ -344,6 +370,23 @@ func olderObjects(t *testing.T, admin, tenant client.Client) {
 	}
 }
 
+// secondIngressClass adds a class in the annotation to an Ingress with one in the field, which
+// the API server refuses in new Ingresses only.
+func secondIngressClass(t *testing.T, tenant client.Client) {
+	t.Helper()
+	u := parse(t, "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: classes}, spec: {ingressClassName: public, rules: [{host: shop.acme.example.com}]}}")
+	u.SetNamespace("limited")
+	if err := tenant.Create(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	for class, want := range map[string]string{"internal": "must not have ingress class 'internal' (allowed: public", "edge": ""} {
+		err := tenant.Patch(t.Context(), u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"kubernetes.io/ingress.class":"`+class+`"}}}`)), client.DryRunAll)
+		if want == "" && err != nil || !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("class %s: got %v, want %q", class, err, want)
+		}
+	}
+}
+
 // Controllers of Kubernetes create Pods and claims for tenants, so the limits hold for these.
 // Controllers of the platform create Services and Ingresses as the platform.
 func controllers(t *testing.T, restConfig *rest.Config) {
@@ -364,6 +407,8 @@ func controllers(t *testing.T, restConfig *rest.Config) {
 	}{
 		"a Pod of a ReplicaSet":    {replicas, "{apiVersion: v1, kind: Pod, metadata: {name: c}, spec: {containers: [{name: a, image: evil.example/a}]}}", "Pod c must not use image evil.example/a"},
 		"a claim of a StatefulSet": {sets, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {storageClassName: slow, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}", "must not have storage class 'slow'"},
+		"a claim of the scheduler": {scheduler, "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}, spec: {devices: {requests: [{name: a, exactly: {deviceClassName: fpga}}]}}}", "must not request device class fpga"},
+		"a good one of its":        {scheduler, "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}, spec: {devices: {requests: [{name: a, exactly: {deviceClassName: gpu}}]}}}", ""},
 		"a Service of an admin":    {admin, "{apiVersion: v1, kind: Service, metadata: {name: c}, spec: {externalIPs: [10.0.0.1], ports: [{port: 80}]}}", ""},
 		"a Binding of an admin":    {admin, "{apiVersion: v1, kind: Binding, metadata: {name: c}, target: {kind: Node, name: node-1}}", "not found"},
 		"a Binding of the tenant":  {tenant, "{apiVersion: v1, kind: Binding, metadata: {name: c}, target: {kind: Node, name: node-1}}", "must not be bound to a node"},
