@@ -32,7 +32,7 @@ spec: {tenant: owning, ownerAccounts: [owner]}
 ---
 apiVersion: v1
 kind: ServiceAccount
-metadata: {name: owner, namespace: NAMESPACE}
+metadata: {name: owner, namespace: NAMESPACE, annotations: {example.com/role: x}}
 ---
 apiVersion: v1
 kind: ServiceAccount
@@ -194,6 +194,7 @@ func TestOwnerAccounts(t *testing.T) {
 			{"an owner that takes it along", patch(tenant, account("owner"), `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"6c54c8a5-7a3f-4a19-a4ce-9d2a8e2a4f50"}]}}`), held},
 			{"pull secrets", patch(tenant, account("owner"), `{"imagePullSecrets":[{"name":"x"}]}`), held},
 			{"taking it over by server-side apply", tenant.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(manifest("{apiVersion: v1, kind: ServiceAccount, metadata: {name: owner, labels: {a: b}}}")), client.FieldOwner("x"), client.ForceOwnership, client.DryRunAll), held},
+			{"keeping an annotation, by an apply of the same", tenant.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(manifest("{apiVersion: v1, kind: ServiceAccount, metadata: {name: owner, annotations: {example.com/role: x}}}")), client.FieldOwner("x"), client.DryRunAll), held},
 			{"nothing", patch(tenant, account("owner"), `{}`), ""},
 			{"deleting it", tenant.Delete(t.Context(), account("owner"), client.DryRunAll), held},
 			{"deleting all", tenant.DeleteAllOf(t.Context(), account("x"), client.InNamespace(namespace), client.DryRunAll), held},

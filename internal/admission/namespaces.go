@@ -95,7 +95,7 @@ func namespaces() Rule {
 			"request.operation == 'CREATE' || (request.operation == 'DELETE' ? " + isOwner + " : " +
 				"has(request.subResource) && request.subResource in ['status', 'finalize'] || object.spec != oldObject.spec" +
 				" || " + changed("labels") + " || " + changed("annotations") + " || " + changed("finalizers") + " || " + changed("ownerReferences") +
-				" || " + isOwner + " && (!" + owns(tenantOf("oldObject")) + " || " + ownersChanged("fieldsV1", "f:metadata", "f:labels") + "))",
+				" || " + isOwner + " && (!" + owns(tenantOf("oldObject")) + " || " + labelOwnersChanged() + "))",
 			// An owner's new namespace with which nothing is wrong ends here, as with [allowed].
 			"!(request.operation == 'CREATE' && " + isOwner + " && " + inline(holding(newNamespace()), variables) + ")",
 		},
@@ -104,6 +104,17 @@ func namespaces() Rule {
 		asks:        true,
 		validations: namespaceValidations(),
 	}
+}
+
+// labelOwnersChanged is [ownersChanged] for the labels of a namespace, apart from those that
+// name the tenant, which an owner's own manifest of the namespace has.
+func labelOwnersChanged() string {
+	const labels = ".?fieldsV1[?'f:metadata'][?'f:labels'].orValue({})"
+	beyond := func(object, other string) string {
+		return fmt.Sprintf("%[1]s.metadata.?managedFields.orValue([]).exists(m, m%[3]s.exists(k, !(k in ['.', 'f:%[4]s']) && !%[2]s.metadata.?managedFields.orValue([]).exists(n,"+
+			" n.?manager == m.?manager && n.?operation == m.?operation && k in n%[3]s)))", object, other, labels, strings.Join(tenantLabels, "', 'f:"))
+	}
+	return beyond("object", "oldObject") + " || " + beyond("oldObject", "object")
 }
 
 // isProtected is [ProtectedKey] in CEL.

@@ -297,6 +297,7 @@ func attemptsByTaker() []attempt {
 		// Losing, renaming and re-owning its own.
 		{"its own without the label", "CVE-2022-46167", byPolicy, merging("taken-alpha", `{"metadata":{"labels":{"tenure.dev/tenant":null}}}`), whoseIs},
 		{"its own without any label", "CVE-2022-46167", byPolicy, merging("taken-alpha", `{"metadata":{"labels":null}}`), whoseIs},
+		{"keeping a label of its own, by an apply of the same", "", byPolicy, applying(`{apiVersion: v1, kind: Namespace, metadata: {name: taken-alpha, labels: {kubernetes.io/metadata.name: taken-alpha}}}`), whoseIs},
 		{"its own as another tenant's", "CVE-2022-46167", byPolicy, merging("taken-alpha", `{"metadata":{"labels":{"tenure.dev/tenant":"beta"}}}`), whoseIs},
 		{"its own with a second tenant", "", byPolicy, merging("taken-alpha", `{"metadata":{"labels":{"toolkit.fluxcd.io/tenant":"beta"}}}`), whoseIs},
 		{"its own as the platform's", "", byPolicy, merging("taken-alpha", `{"metadata":{"labels":{"tenure.dev/made-by":"platform"}}}`), whoseIs},
