@@ -22,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="has(self.spec) || oldSelf.hasValue() && !has(oldSelf.value().spec)",optionalOldSelf=true,message="a Tenant says what the tenant gets: write spec: {} for a name alone that namespaces can belong to",fieldPath=".spec"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="a tenant's name is the name of an account and a label's value: at most 63 of a-z, 0-9 and -, with neither end a -"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name != 'default' || oldSelf.hasValue()",optionalOldSelf=true,message="a tenant's name is the name of the account that Flux applies as, and default is the account of all Pods: choose another name"
 type Tenant struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

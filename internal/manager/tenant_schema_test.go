@@ -29,6 +29,7 @@ func TestTenantSchema(t *testing.T) {
  policy: {bounds: {minInterval: 1m}}, cordoned: true, protected: true}`, ""},
 		{"a name that no account can have", "Dev.Team", "", "metadata.name: Invalid value"},
 		{"a name that no label can hold", strings.Repeat("a", 64), "", "at most 63"},
+		{"the account of all Pods", "default", "", "default is the account of all Pods: choose another name"},
 		{"a service account by its user name", "dev-team", "owners: [{kind: User, name: 'system:serviceaccount:apps:ci'}]", "spec.owners[0]: Invalid value: names that begin with system: are Kubernetes' own"},
 		{"everybody as an owner", "dev-team", "owners: [{kind: Group, name: 'system:authenticated'}]", "spec.owners[0]: Invalid value: names that begin with system:"},
 		{"a service account without a namespace", "dev-team", "owners: [{kind: ServiceAccount, name: ci}]", "spec.owners[0]: Invalid value: a ServiceAccount needs a namespace"},

@@ -128,6 +128,9 @@ func (t Tenant) Validate() error {
 	if len(t.Name)+len("-reconciler") > validation.DNS1123LabelMaxLength {
 		return fmt.Errorf("the tenant name %q %w: it is longer than %d characters", t.Name, ErrInvalid, validation.DNS1123LabelMaxLength-len("-reconciler"))
 	}
+	if t.Name == "default" {
+		return fmt.Errorf("the tenant name %q %w: Flux applies as the account of this name, which is the account of all Pods in each namespace: choose another name", t.Name, ErrInvalid)
+	}
 	if len(t.Namespaces) == 0 {
 		return fmt.Errorf("the tenant %s has no namespace: name one with --with-namespace", t.Name)
 	}
