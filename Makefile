@@ -72,6 +72,15 @@ flux-operator: $(BIN)/flux-operator ## build flux-operator, which fleets with a 
 $(BIN)/flux-operator: cluster/fluxoperator/go.mod cluster/fluxoperator/go.sum | check-tools
 	@$(GO) run ./hack/build -o $(BIN) $(@F)
 
+# Not a part of `make build` either: only fleets with Kyverno need it, and it takes minutes.
+KYVERNO := $(addprefix $(BIN)/, kyverno kyverno-background-controller)
+
+.PHONY: kyverno
+kyverno: $(KYVERNO) ## build Kyverno, which fleets with its policies need on the local cluster
+
+$(KYVERNO): cluster/kyverno/go.mod cluster/kyverno/go.sum | check-tools
+	@$(GO) run ./hack/build -o $(BIN) $(@F)
+
 .PHONY: up
 up: build ## start a local cluster and reconcile the example fleet, until Ctrl-C
 	@$(BIN)/tenure up --fleet $(PLATFORM) --path clusters/staging \
@@ -97,7 +106,7 @@ check: format $(BIN)/golangci-lint | check-tools ## format, vet, lint and unit t
 	@$(GO) test $(UNIT)
 
 .PHONY: test
-test: build clients flux-operator generate-check ## run every test: unit, script and integration tests of all modules
+test: build clients flux-operator kyverno generate-check ## run every test: unit, script and integration tests of all modules
 	@GO='$(GO)' TIMEOUT='$(TIMEOUT)' RACE='$(RACE)' UNRACED='$(UNRACED)' hack/test.sh $(TESTED)
 
 .PHONY: lint

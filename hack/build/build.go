@@ -68,7 +68,7 @@ func (b builder) build(ctx context.Context, p program) error {
 		return err
 	}
 	if p.folder != "" {
-		if err := b.copyFolder(p, filepath.Join(dir, replacement), tmp); err != nil {
+		if err := b.copyFolder(ctx, p, tmp); err != nil {
 			return err
 		}
 	}
@@ -94,16 +94,12 @@ func (b builder) sources(ctx context.Context, p program, tmp string) (string, er
 		}
 		return module, nil
 	}
-	var text strings.Builder
-	if err := b.goCommand(ctx, module, func(line string) { text.WriteString(line) }, "mod", "download", "-json", p.release); err != nil {
+	published, err := b.published(ctx, p)
+	if err != nil {
 		return "", err
 	}
-	var downloaded struct{ Dir string }
-	if err := json.Unmarshal([]byte(text.String()), &downloaded); err != nil || downloaded.Dir == "" {
-		return "", fmt.Errorf("cannot find the sources of %s: the go command said %q", p.release, text.String())
-	}
 	dir := filepath.Join(tmp, replacement)
-	if err := os.CopyFS(dir, os.DirFS(downloaded.Dir)); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(published)); err != nil {
 		return "", err
 	}
 	file := filepath.Join(dir, p.embeds)
@@ -125,12 +121,29 @@ func (b builder) sources(ctx context.Context, p program, tmp string) (string, er
 	return tmp, b.goCommand(ctx, tmp, func(string) {}, "mod", "edit", "-replace", p.release+"=./"+replacement)
 }
 
+// published returns the folder of the module cache with the sources of p.release.
+func (b builder) published(ctx context.Context, p program) (string, error) {
+	var text strings.Builder
+	if err := b.goCommand(ctx, filepath.Join(b.root, p.module), func(line string) { text.WriteString(line) }, "mod", "download", "-json", p.release); err != nil {
+		return "", err
+	}
+	var downloaded struct{ Dir string }
+	if err := json.Unmarshal([]byte(text.String()), &downloaded); err != nil || downloaded.Dir == "" {
+		return "", fmt.Errorf("cannot find the sources of %s: the go command said %q", p.release, text.String())
+	}
+	return downloaded.Dir, nil
+}
+
 // replacement is the name of the folder with the copy of a module.
 const replacement = "sources"
 
 // copyFolder replaces the folder p.copies in bin by the folder p.folder of the sources and their
 // licence.
-func (b builder) copyFolder(p program, sources, tmp string) error {
+func (b builder) copyFolder(ctx context.Context, p program, tmp string) error {
+	sources, err := b.published(ctx, p)
+	if err != nil {
+		return err
+	}
 	made := filepath.Join(tmp, "folder")
 	if err := os.CopyFS(made, os.DirFS(filepath.Join(sources, p.folder))); err != nil {
 		return err

@@ -17,15 +17,18 @@ type program struct {
 	links   []string // further names under which the program is called
 	release string   // module whose version the program reports, or ""
 
+	// variable is the string variable that gets the version of release, or "".
+	variable string
+
 	// folder is a folder of release's module that the build copies into bin, with the module's
-	// licence, as copies. Such a program is built in a folder with the go.mod of module, in which
-	// a copy of release's module with the file embeds replaces that module: unlike other programs
-	// with embeds it needs the requirements and replacements of module.
+	// licence, as copies.
 	folder, copies string
 
 	// embeds is a file that the sources embed and the published module of release lacks. Such a
 	// program is built in a copy of the module, at the version that module requires and with the
-	// copy's own go.mod, with an empty file in place of the missing one.
+	// copy's own go.mod, with an empty file in place of the missing one. With a folder, it is
+	// built in a folder with the go.mod of module, in which the copy replaces release's module: it
+	// needs the requirements and replacements of module.
 	embeds string
 }
 
@@ -48,9 +51,22 @@ var programs = []program{
 	// its authors' module, and is no part of an image or a release.
 	{
 		name: "flux-operator", module: "cluster/fluxoperator", pkg: "github.com/controlplaneio-fluxcd/flux-operator/cmd/operator",
-		release: "github.com/controlplaneio-fluxcd/flux-operator", embeds: "web/dist/index.html", folder: "config", copies: "flux-operator-config",
+		release: "github.com/controlplaneio-fluxcd/flux-operator", variable: "main.VERSION",
+		embeds: "web/dist/index.html", folder: "config", copies: "flux-operator-config",
+	},
+	// Fleets with policies of Kyverno need both. The manifests are beside the first.
+	{
+		name: "kyverno", module: "cluster/kyverno", pkg: kyverno + "/cmd/kyverno",
+		release: kyverno, variable: kyverno + "/pkg/version.BuildVersion", folder: "config", copies: "kyverno-config",
+	},
+	{
+		name: "kyverno-background-controller", module: "cluster/kyverno", pkg: kyverno + "/cmd/background-controller",
+		release: kyverno, variable: kyverno + "/pkg/version.BuildVersion",
 	},
 }
+
+// kyverno is the module of Kyverno's programs.
+const kyverno = "github.com/kyverno/kyverno"
 
 // flux returns one of Flux's controllers. They have no variable for a version:
 // the go command records the module's in the program (go version -m).
@@ -100,8 +116,8 @@ func (p program) ldflags(root string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot read the version of %s from %s: %w", p.release, file, err)
 	}
-	if p.folder != "" {
-		return flags + " -X main.VERSION=" + version, nil
+	if p.variable != "" {
+		return flags + " -X " + p.variable + "=" + version, nil
 	}
 	if p.embeds != "" {
 		return flags + " -X main.VERSION=" + strings.TrimPrefix(version, "v"), nil

@@ -14,8 +14,11 @@ import (
 
 // mapWorld serves each mapped folder at its address.
 func (c *Cluster) mapWorld(ctx context.Context) error {
-	err := network.CheckMaps(c.opts.Maps)
+	err := c.serveKyverno()
 	if err != nil {
+		return err
+	}
+	if err := network.CheckMaps(c.opts.Maps); err != nil {
 		return err
 	}
 	c.Git, err = githost.New(ctx, githost.Config{Dir: filepath.Join(c.Dir, "git"), Log: c.log.With("part", "git")})

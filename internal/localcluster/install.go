@@ -160,6 +160,9 @@ func (c *Cluster) installFlux(ctx context.Context) error {
 	if err := c.assume(ctx); err != nil {
 		return err
 	}
+	if err := c.admitKyverno(ctx); err != nil {
+		return err
+	}
 	if err := flux.ApplyManifests(ctx, c.REST, c.objects.root); err != nil {
 		return fmt.Errorf("cannot apply the root objects in %s: %w", c.Fleet.System, err)
 	}
@@ -182,12 +185,15 @@ func (c *Cluster) assume(ctx context.Context) error {
 	return nil
 }
 
-// setPlatform stores the namespaces of Flux's own Deployments. Only Pods in these
+// setPlatform stores the namespaces of the Deployments of Flux and Kyverno. Only Pods in these
 // namespaces may become processes.
 func (c *Cluster) setPlatform(objects []*unstructured.Unstructured) {
 	c.platformMu.Lock()
 	defer c.platformMu.Unlock()
 	c.platforms = map[string]bool{}
+	if c.kyverno != nil {
+		objects = slices.Concat(objects, c.kyverno.system)
+	}
 	for _, u := range objects {
 		if u.GetKind() == "Deployment" {
 			c.platforms[u.GetNamespace()] = true

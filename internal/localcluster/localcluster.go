@@ -93,6 +93,7 @@ type Cluster struct {
 
 	assumed    []flux.Ref
 	objects    fleetObjects
+	kyverno    *kyverno // nil without Kyverno
 	platformMu sync.Mutex
 	platforms  map[string]bool
 
@@ -186,6 +187,9 @@ func (c *Cluster) complete() error {
 	// Report errors of the input first: they do not depend on the machine.
 	if err := c.loadFleet(); err != nil {
 		return err
+	}
+	if c.Fleet != nil {
+		c.findKyverno()
 	}
 	return checkPrograms(c.opts.BinDir, c.hasOperator())
 }

@@ -44,6 +44,9 @@ func (c *Cluster) programs() []node.Program {
 	if c.hasOperator() {
 		programs = append(programs, node.FluxOperator(c.opts.BinDir, filepath.Join(c.operatorConfig(), "data")))
 	}
+	if c.kyverno != nil {
+		programs = append(programs, node.Kyverno(c.opts.BinDir)...)
+	}
 	return programs
 }
 

@@ -63,7 +63,7 @@ func (p Program) rewrite(args []string, root string, reservePort func() (int, er
 		case KindDropped, KindDroppedValue, KindRefused:
 			inv.dropped = append(inv.dropped, "--"+g.flag.Name)
 			continue
-		case KindListen, KindPath:
+		case KindListen, KindPort, KindPath:
 			// The last value counts, as in the program itself. An empty listen
 			// address stands for the default.
 			if value != "" {
@@ -87,7 +87,7 @@ func (p Program) rewrite(args []string, root string, reservePort func() (int, er
 	return inv, nil
 }
 
-// translate adds the argument for a listen address or a path.
+// translate adds the argument for a listen address, a port or a path.
 func (inv *invocation) translate(f Flag, value, root string, reservePort func() (int, error)) error {
 	if f.Kind == KindPath {
 		dir := strings.TrimPrefix(path.Clean(value), "/")
@@ -95,9 +95,12 @@ func (inv *invocation) translate(f Flag, value, root string, reservePort func() 
 		inv.args = append(inv.args, "--"+f.Name+"="+filepath.Join(root, filepath.FromSlash(dir)))
 		return nil
 	}
-	if value == "0" {
+	if value == "0" && f.Kind == KindListen {
 		inv.args = append(inv.args, "--"+f.Name+"=0")
 		return nil
+	}
+	if f.Kind == KindPort {
+		value = ":" + value
 	}
 	port, err := listenPort(value)
 	if err != nil {
@@ -110,7 +113,11 @@ func (inv *invocation) translate(f Flag, value, root string, reservePort func() 
 	if port != 0 {
 		inv.ports[port] = host
 	}
-	inv.args = append(inv.args, "--"+f.Name+"="+net.JoinHostPort(listenHost, strconv.Itoa(host)))
+	address := strconv.Itoa(host)
+	if f.Kind == KindListen {
+		address = net.JoinHostPort(listenHost, address)
+	}
+	inv.args = append(inv.args, "--"+f.Name+"="+address)
 	return nil
 }
 
@@ -176,6 +183,8 @@ func (f Flag) check(value string) error {
 		if value != "" && value != "0" {
 			_, err = listenPort(value)
 		}
+	case KindPort:
+		_, err = listenPort(":" + value)
 	case KindRefused:
 		if on, perr := strconv.ParseBool(value); perr != nil || on {
 			err = fmt.Errorf("it would let the fleet run or trust something on this machine")

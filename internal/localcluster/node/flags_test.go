@@ -90,6 +90,41 @@ func TestRewriteFluxOperator(t *testing.T) {
 	}
 }
 
+// TestRewriteKyverno checks that Kyverno listens on loopback only, and gets no flag that would
+// make it send data elsewhere, trust other roots or request addresses of this machine.
+func TestRewriteKyverno(t *testing.T) {
+	t.Parallel()
+	programs := Kyverno("/bin")
+	admission, _ := programFor(programs, &corev1.Container{Image: "reg.kyverno.io/kyverno/kyverno:v1.19.1"})
+	inv, err := admission.rewrite([]string{
+		"--webhookServerPort=9443", "--webhookServerHost=0.0.0.0", "--servicePort=443", "--otelConfig=grpc", "--kubeconfig=/etc/passwd",
+		"--httpBlocklist=10.0.0.0/8", "--registryCredentialHelpers=amazon", "--v=2",
+	}, "/state", countingPorts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"--servicePort=443", "--v=2",
+		"--controllerRuntimeMetricsAddress=127.0.0.1:40001", "--metricsPort=40002", "--webhookServerPort=40003",
+		"--metricsHost=127.0.0.1", "--webhookServerHost=127.0.0.1",
+	}
+	if diff := cmp.Diff(want, inv.args); diff != "" {
+		t.Errorf("rewrite(): -want, +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(map[int]int{8080: 40001, 8000: 40002, 9443: 40003}, inv.ports); diff != "" {
+		t.Errorf("the ports: -want, +got:\n%s", diff)
+	}
+	for _, arg := range []string{"--log_file=/etc/passwd", "--webhookServerPort=http"} {
+		if _, err := admission.rewrite([]string{arg}, "/state", countingPorts()); err == nil {
+			t.Errorf("rewrite(): %s is accepted", arg)
+		}
+	}
+	background, known := programFor(programs, &corev1.Container{Image: "reg.kyverno.io/kyverno/background-controller:v1.19.1"})
+	if !known || background.Path != "/bin/kyverno-background-controller" {
+		t.Errorf("the background controller is %q", background.Path)
+	}
+}
+
 // countingPorts returns a function that returns 40001, 40002, and so on.
 func countingPorts() func() (int, error) {
 	next := 40000
@@ -214,19 +249,19 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-func TestFluxProgramsHaveNoFlagTwice(t *testing.T) {
+func TestProgramsHaveNoFlagTwice(t *testing.T) {
 	t.Parallel()
 	if n := len(FluxPrograms("/bin")); n != 6 {
 		t.Fatalf("got %d programs, want the six controllers", n)
 	}
-	for _, p := range FluxPrograms("/bin") {
+	for _, p := range slices.Concat(FluxPrograms("/bin"), Kyverno("/bin")) {
 		seen := map[string]bool{}
 		for _, f := range p.Flags {
 			if seen[f.Name] {
 				t.Errorf("%s lists --%s twice: the second is never used", p.Name, f.Name)
 			}
 			seen[f.Name] = true
-			if (f.Kind == KindListen || f.Kind == KindPath) && f.Default == "" {
+			if (f.Kind == KindListen || f.Kind == KindPort || f.Kind == KindPath) && f.Default == "" {
 				t.Errorf("%s: --%s has no default: upstream's would be the host's", p.Name, f.Name)
 			}
 		}

@@ -29,6 +29,9 @@ const (
 	// KindListen is a listen address, which a free port of loopback replaces. The
 	// value 0, with which programs switch a listener off, is passed on.
 	KindListen
+	// KindPort is a port number, which a free port replaces. The program's Args set the
+	// address.
+	KindPort
 	// KindPath is an absolute path in the container. A new folder in the Pod's state
 	// folder replaces it.
 	KindPath
@@ -77,6 +80,9 @@ type Program struct {
 	Git bool
 	// GPG means that the program runs gpg too. It needs Git.
 	GPG bool
+	// Kubeconfig is the flag that gets the path of the kubeconfig, for a program that does not
+	// read the variable KUBECONFIG; "" for the others.
+	Kubeconfig string
 	// Env are the names of the Pod's variables that the process gets. All others are
 	// omitted, because many variables change which programs and files a program uses
 	// or trusts.

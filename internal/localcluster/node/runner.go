@@ -30,6 +30,10 @@ const (
 	configPause = 2 * time.Second
 )
 
+// ProcessScheme begins the container ID of a container that is a host process. That of a
+// simulated one has another scheme.
+const ProcessScheme = "process://"
+
 // maxMessage limits the termination message, in bytes. Kubernetes limits messages
 // from logs to the same size.
 const maxMessage = 2048
@@ -160,6 +164,9 @@ func (r *runner) prepare(ctx context.Context) (*process.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.program.Kubeconfig != "" {
+		inv.args = append(inv.args, "--"+r.program.Kubeconfig+"="+kubeconfig)
+	}
 	if _, set := vars["RUNTIME_NAMESPACE"]; !set {
 		vars["RUNTIME_NAMESPACE"] = p.namespace
 	}
@@ -279,7 +286,7 @@ func (r *runner) once(ctx context.Context, spec *process.Spec) (*corev1.Containe
 		return nil, err
 	}
 	started := metav1.Now()
-	id := fmt.Sprintf("process://%d", proc.PID())
+	id := ProcessScheme + strconv.Itoa(proc.PID())
 	r.p.n.log.Debug("started a process", r.attrs("pid", proc.PID(), "log", spec.Log)...)
 	probes := newProbes(&r.container, ports)
 	r.p.set(r.container.Name, func(s *containerState) {

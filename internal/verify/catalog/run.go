@@ -102,7 +102,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if err != nil {
 		return report, err
 	}
-	networkDoubts, err := enginePolicies(ctx, admin, networkPlugins)
+	networkDoubts, err := enginePolicies(ctx, admin, networkPlugins, processes{})
 	if err != nil {
 		return report, err
 	}

@@ -18,8 +18,8 @@ import (
 
 // unprovableControls returns the parts of the fleet that may contain controls but that this cluster
 // only simulates: objects that it assumes to be ready without applying them, and webhooks
-// with failurePolicy Ignore, whose controllers are simulated, and policies that a program
-// in a Pod enforces. The webhooks of Tenure's quotas are not controls: the manager moves
+// with failurePolicy Ignore, whose controllers are simulated, and policies that a simulated
+// Pod enforces. The webhooks of Tenure's quotas are not controls: the manager moves
 // quota in them, and the quota decides.
 func unprovableControls(ctx context.Context, admin client.Reader) ([]string, error) {
 	var doubts []string
@@ -35,20 +35,24 @@ func unprovableControls(ctx context.Context, admin client.Reader) ([]string, err
 			}
 		}
 	}
-	hooks, err := simulatedWebhooks(ctx, admin)
+	processes, err := findProcesses(ctx, admin)
 	if err != nil {
 		return nil, err
 	}
-	policies, err := enginePolicies(ctx, admin, policyEngines)
+	hooks, err := simulatedWebhooks(ctx, admin, processes)
+	if err != nil {
+		return nil, err
+	}
+	policies, err := enginePolicies(ctx, admin, policyEngines, processes)
 	if err != nil {
 		return nil, err
 	}
 	return slices.Concat(doubts, hooks, policies), nil
 }
 
-// simulatedWebhooks returns the webhooks that the API server leaves out here, since their service does
-// not run.
-func simulatedWebhooks(ctx context.Context, admin client.Reader) ([]string, error) {
+// simulatedWebhooks returns the webhooks that the API server leaves out here, since no process
+// of the local cluster serves them.
+func simulatedWebhooks(ctx context.Context, admin client.Reader, processes processes) ([]string, error) {
 	var validating admissionv1.ValidatingWebhookConfigurationList
 	var mutating admissionv1.MutatingWebhookConfigurationList
 	for _, list := range []client.ObjectList{&validating, &mutating} {
@@ -56,9 +60,16 @@ func simulatedWebhooks(ctx context.Context, admin client.Reader) ([]string, erro
 			return nil, fmt.Errorf("cannot see the webhooks: %w", err)
 		}
 	}
+	services, err := processes.services(ctx, admin)
+	if err != nil {
+		return nil, err
+	}
 	var doubts []string
 	add := func(name string, config admissionv1.WebhookClientConfig, policy *admissionv1.FailurePolicyType) {
-		if !strings.HasSuffix(name, "."+admission.QuotaWebhookSuffix) && config.Service != nil && policy != nil && *policy == admissionv1.Ignore {
+		if config.Service == nil || services[client.ObjectKey{Namespace: config.Service.Namespace, Name: config.Service.Name}] {
+			return
+		}
+		if !strings.HasSuffix(name, "."+admission.QuotaWebhookSuffix) && policy != nil && *policy == admissionv1.Ignore {
 			doubts = append(doubts, "webhook "+name+" (its controller is simulated)")
 		}
 	}
@@ -75,10 +86,13 @@ func simulatedWebhooks(ctx context.Context, admin client.Reader) ([]string, erro
 	return doubts, nil
 }
 
+// kyverno is the only policy engine that the local cluster can run.
+const kyverno = "Kyverno"
+
 // policyEngines are the policy engines by the API groups of their policies. They enforce these
-// in Pods, which the local cluster does not run.
+// in Pods.
 var policyEngines = map[string]string{
-	"kyverno.io": "Kyverno", "policies.kyverno.io": "Kyverno",
+	"kyverno.io": kyverno, "policies.kyverno.io": kyverno,
 	"constraints.gatekeeper.sh": "Gatekeeper", "mutations.gatekeeper.sh": "Gatekeeper",
 	"policies.kubewarden.io": "Kubewarden",
 }
@@ -92,15 +106,15 @@ var networkPlugins = map[string]string{
 	"policy.networking.k8s.io": "the network plugin",
 }
 
-// enginePolicies returns the policies that engines would enforce, by engine. The engines are
-// given by the API groups of their policies.
-func enginePolicies(ctx context.Context, admin client.Reader, engines map[string]string) ([]string, error) {
+// enginePolicies returns the policies that engines would enforce and do not enforce here, by
+// engine. The engines are given by the API groups of their policies.
+func enginePolicies(ctx context.Context, admin client.Reader, engines map[string]string, processes processes) ([]string, error) {
 	crds := &unstructured.UnstructuredList{}
 	crds.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	if err := admin.List(ctx, crds); err != nil && !meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("cannot see the kinds of policies: %w", err)
 	}
-	byEngine := map[string][]string{}
+	byReason := map[string][]string{}
 	for _, crd := range crds.Items {
 		group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 		engine, ok := engines[group]
@@ -113,23 +127,48 @@ func enginePolicies(ctx context.Context, admin client.Reader, engines map[string
 			return nil, fmt.Errorf("cannot see the policies of %s: %w", engine, err)
 		}
 		for _, policy := range list.Items {
-			if refuses(policy) {
-				byEngine[engine] = append(byEngine[engine], policy.GetKind()+" "+strings.TrimPrefix(policy.GetNamespace()+"/"+policy.GetName(), "/"))
+			if !refuses(policy) {
+				continue
+			}
+			if reason := notEnforced(engine, policy, processes); reason != "" {
+				byReason[reason] = append(byReason[reason], policy.GetKind()+" "+strings.TrimPrefix(policy.GetNamespace()+"/"+policy.GetName(), "/"))
 			}
 		}
 	}
 	var doubts []string
-	for _, engine := range slices.Sorted(maps.Keys(byEngine)) {
-		policies := byEngine[engine]
+	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
+		policies := byReason[reason]
 		slices.Sort(policies)
 		more := ""
 		if len(policies) > namedPolicies {
 			more = fmt.Sprintf(" and %d more", len(policies)-namedPolicies)
 			policies = policies[:namedPolicies]
 		}
-		doubts = append(doubts, strings.Join(policies, ", ")+more+" ("+engine+" does not run here)")
+		doubts = append(doubts, strings.Join(policies, ", ")+more+" ("+reason+")")
 	}
 	return doubts, nil
+}
+
+// notEnforced returns the reason why an engine does not enforce a policy here, or "".
+func notEnforced(engine string, policy unstructured.Unstructured, processes processes) string {
+	switch {
+	case engine == kyverno && processes.run("kyverno") && verifiesImages(policy):
+		return "it asks registries, which are not here"
+	case engine == kyverno && processes.run("kyverno"):
+		return ""
+	case engine == kyverno:
+		return "Kyverno does not run here; `make kyverno` builds it"
+	}
+	return engine + " does not run here"
+}
+
+// verifiesImages reports whether a policy of Kyverno verifies signatures of images.
+func verifiesImages(policy unstructured.Unstructured) bool {
+	rules, _, _ := unstructured.NestedSlice(policy.Object, "spec", "rules")
+	return strings.HasSuffix(policy.GetKind(), "ImageValidatingPolicy") || slices.ContainsFunc(rules, func(rule any) bool {
+		fields, _ := rule.(map[string]any)
+		return fields["verifyImages"] != nil
+	})
 }
 
 func kindOf(crd unstructured.Unstructured) string {
@@ -172,9 +211,12 @@ func refuses(policy unstructured.Unstructured) bool {
 			fields, _ := rule.(map[string]any)
 			return text(fields, "validate", "failureAction") == "enforce" || fields["mutate"] != nil || fields["generate"] != nil
 		})
-	case group == "kyverno.io":
-		// Reports and exceptions stop nothing.
+	case group == "kyverno.io", group == "policies.kyverno.io" && (kind == "PolicyException" || strings.HasSuffix(kind, "DeletingPolicy")):
+		// Reports and exceptions stop nothing, nor does what deletes on a schedule.
 		return false
+	case group == "policies.kyverno.io" && strings.HasSuffix(kind, "ValidatingPolicy"):
+		actions, found, _ := unstructured.NestedStringSlice(spec, "validationActions")
+		return !found || slices.Contains(actions, "Deny")
 	case networkPlugins[group] != "":
 		// These plugins have other kinds too, such as pools of addresses.
 		return strings.HasSuffix(kind, "NetworkPolicy")

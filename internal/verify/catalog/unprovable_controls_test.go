@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/admission"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -67,10 +68,71 @@ func TestDoubts(t *testing.T) {
 	want := []string{
 		"webhook left.out (its controller is simulated)", "webhook changes.something (its controller is simulated)",
 		"K8sAllowedRepos denies (Gatekeeper does not run here)",
-		"ClusterPolicy by-rule, ClusterPolicy enforces, ClusterPolicy mutates and 1 more (Kyverno does not run here)",
+		"ClusterPolicy by-rule, ClusterPolicy enforces, ClusterPolicy mutates and 1 more (Kyverno does not run here; `make kyverno` builds it)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what may hold a control (-want +got):\n%s", diff)
+	}
+}
+
+// TestDoubtsBesideKyverno checks that a policy and a webhook of Kyverno are no doubts if a process
+// enforces them, unless the policy needs a registry.
+func TestDoubtsBesideKyverno(t *testing.T) {
+	t.Parallel()
+	ignore := admissionv1.Ignore
+	pod := func(namespace, id string, ready bool) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "kyverno", Namespace: namespace, Labels: map[string]string{"app": "kyverno"}},
+			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+				Image: "reg.kyverno.io/kyverno/kyverno:v1.19.1", ContainerID: id, Ready: ready,
+			}}},
+		}
+	}
+	const process, simulated = "process://1", "simulated://uid/kyverno"
+	const missing = "ClusterPolicy enforces, ClusterPolicy signed, ImageValidatingPolicy new (Kyverno does not run here; `make kyverno` builds it)"
+	const hook = "webhook validate.kyverno.svc-ignore (its controller is simulated)"
+	for name, tc := range map[string]struct {
+		reason string
+		pod    *corev1.Pod
+		want   []string
+	}{
+		"a process":         {"It enforces all but what asks a registry.", pod("kyverno", process, true), []string{"ClusterPolicy signed, ImageValidatingPolicy new (it asks registries, which are not here)"}},
+		"a simulated Pod":   {"Nothing enforces the policies.", pod("kyverno", simulated, true), []string{hook, missing}},
+		"a failing process": {"Nothing enforces the policies yet.", pod("kyverno", process, false), []string{hook, missing}},
+		"another namespace": {"The process enforces the policies, but it is not behind the webhook.", pod("other", process, true), []string{hook, "ClusterPolicy signed, ImageValidatingPolicy new (it asks registries, which are not here)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			objects := []client.Object{
+				tc.pod,
+				&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "kyverno-svc", Namespace: "kyverno"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "kyverno"}}},
+				&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Webhooks: []admissionv1.ValidatingWebhook{{
+					Name: "validate.kyverno.svc-ignore", FailurePolicy: &ignore,
+					ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Name: "kyverno-svc", Namespace: "kyverno"}},
+				}}},
+				crdOf("kyverno.io/ClusterPolicy"), crdOf("policies.kyverno.io/ImageValidatingPolicy"), crdOf("policies.kyverno.io/ValidatingPolicy"), crdOf("policies.kyverno.io/DeletingPolicy"),
+			}
+			for _, manifest := range []string{
+				`{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: enforces}, spec: {validationFailureAction: Enforce, rules: [{validate: {}}]}}`,
+				`{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: signed}, spec: {validationFailureAction: Enforce, rules: [{verifyImages: [{}]}]}}`,
+				`{apiVersion: policies.kyverno.io/v1, kind: ImageValidatingPolicy, metadata: {name: new}}`,
+				`{apiVersion: policies.kyverno.io/v1, kind: ValidatingPolicy, metadata: {name: audits}, spec: {validationActions: [Audit]}}`,
+				`{apiVersion: policies.kyverno.io/v1, kind: DeletingPolicy, metadata: {name: tidies}}`,
+			} {
+				u := &unstructured.Unstructured{}
+				if err := yaml.Unmarshal([]byte(manifest), &u.Object); err != nil {
+					t.Fatal(err)
+				}
+				objects = append(objects, u)
+			}
+			got, err := unprovableControls(t.Context(), fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
 	}
 }
 
