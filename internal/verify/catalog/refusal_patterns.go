@@ -16,6 +16,14 @@ const rbac = "RBAC"
 // quotaControl begins the names of quotas, as controls.
 const quotaControl = "quota "
 
+// kyvernoPolicy begins the names of Kyverno's policies, as controls.
+const kyvernoPolicy = "Kyverno policy "
+
+// kyvernoRefusal matches a refusal by Kyverno, which has several lines, and the first policy that
+// it names: of the kinds ClusterPolicy and Policy, or of the kinds with expressions.
+var kyvernoRefusal = regexp.MustCompile(`admission webhook "[^"]*\.kyverno\.svc[^"]*" denied the request:\s+` +
+	`(?:resource \S+ was blocked due to the following policies\s+(\S+):\s|Policy (\S+) (?:failed|error):)`)
+
 // refusals are patterns of the refusals of the API server and of Flux. They are matched
 // against messages, because Flux passes the API server's refusals on as text.
 var refusals = []struct {
@@ -23,6 +31,7 @@ var refusals = []struct {
 	control func(match []string) string
 }{
 	{regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)'`), func(m []string) string { return "policy " + m[1] }},
+	{kyvernoRefusal, func(m []string) string { return kyvernoPolicy + m[1] + m[2] }},
 	{regexp.MustCompile(`admission webhook "([^"]+)" denied`), func(m []string) string { return "webhook " + m[1] }},
 	{regexp.MustCompile(`violates PodSecurity "([^"]+)"`), func(m []string) string { return "Pod Security " + m[1] }},
 	{regexp.MustCompile(`exceeded quota: ([^,]+)`), func(m []string) string { return quotaControl + m[1] }},
@@ -93,7 +102,7 @@ func judge(err error, evidence string) Finding {
 		return stopped(control, message)
 	// Policies and webhooks choose their code; RBAC and the rest do not.
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
-		if strings.HasPrefix(control, "policy ") || strings.HasPrefix(control, "webhook ") {
+		if strings.HasPrefix(control, "policy ") || strings.HasPrefix(control, "webhook ") || strings.HasPrefix(control, kyvernoPolicy) {
 			return stopped(control, message)
 		}
 	}
@@ -111,7 +120,11 @@ func judge(err error, evidence string) Finding {
 // maxMessage is the maximum length of a quoted message.
 const maxMessage = 400
 
+// firstLine returns the first line of a message, or all lines of a refusal by Kyverno as one.
 func firstLine(s string) string {
+	if kyvernoRefusal.MatchString(s) {
+		s = strings.Join(strings.Fields(s), " ")
+	}
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
 	if len(s) > maxMessage {
 		s = s[:maxMessage] + "…"
