@@ -106,7 +106,7 @@ func TestRewriteKyverno(t *testing.T) {
 	want := []string{
 		"--servicePort=443", "--v=2",
 		"--controllerRuntimeMetricsAddress=127.0.0.1:40001", "--metricsPort=40002", "--webhookServerPort=40003",
-		"--metricsHost=127.0.0.1", "--webhookServerHost=127.0.0.1",
+		"--disableLogColor=true", "--metricsHost=127.0.0.1", "--webhookServerHost=127.0.0.1",
 	}
 	if diff := cmp.Diff(want, inv.args); diff != "" {
 		t.Errorf("rewrite(): -want, +got:\n%s", diff)

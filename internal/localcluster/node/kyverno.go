@@ -56,6 +56,9 @@ var kyvernoFlags = slices.Concat([]Flag{
 		"exemplarFilter", "kubeconfig", "tufMirror", "tufRoot", "tufRootRaw", "registryCredentialHelpers", "httpBlocklist", "httpAllowlist"),
 )
 
+// noColor keeps escape codes out of the log, which is a file.
+const noColor = "--disableLogColor=true"
+
 // dropped returns flags that are accepted and omitted.
 func dropped(kind Kind, names ...string) []Flag {
 	flags := make([]Flag, 0, len(names))
@@ -97,7 +100,7 @@ func Kyverno(binDir string) []Program {
 			{Name: "dumpPayload", Kind: KindBool},
 			{Name: "dumpPatches", Kind: KindBool},
 		}, dropped(KindDropped, "autogenV2"), dropped(KindDroppedValue, "serverIP", "webhookServerHost")),
-		Args:       []string{"--metricsHost=" + listenHost, "--webhookServerHost=" + listenHost},
+		Args:       []string{noColor, "--metricsHost=" + listenHost, "--webhookServerHost=" + listenHost},
 		Env:        kyvernoEnv,
 		Kubeconfig: "kubeconfig",
 	}, {
@@ -107,7 +110,7 @@ func Kyverno(binDir string) []Program {
 			{Name: "genWorkers", Kind: KindInt},
 			{Name: "maxBackgroundReports", Kind: KindInt},
 		}),
-		Args:       []string{"--metricsHost=" + listenHost},
+		Args:       []string{noColor, "--metricsHost=" + listenHost},
 		Env:        kyvernoEnv,
 		Kubeconfig: "kubeconfig",
 	}}
