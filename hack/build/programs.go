@@ -54,14 +54,14 @@ var programs = []program{
 		release: "github.com/controlplaneio-fluxcd/flux-operator", variable: "main.VERSION",
 		embeds: "web/dist/index.html", folder: "config", copies: "flux-operator-config",
 	},
-	// Fleets with policies of Kyverno need both. The manifests are beside the first.
+	// Fleets with policies of Kyverno need both programs, and its manifests or its chart.
 	{
 		name: "kyverno", module: "cluster/kyverno", pkg: kyverno + "/cmd/kyverno",
 		release: kyverno, variable: kyverno + "/pkg/version.BuildVersion", folder: "config", copies: "kyverno-config",
 	},
 	{
 		name: "kyverno-background-controller", module: "cluster/kyverno", pkg: kyverno + "/cmd/background-controller",
-		release: kyverno, variable: kyverno + "/pkg/version.BuildVersion",
+		release: kyverno, variable: kyverno + "/pkg/version.BuildVersion", folder: "charts", copies: "kyverno-charts",
 	},
 }
 

@@ -154,6 +154,9 @@ func (c *Cluster) installFlux(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := c.awaitKyverno(ctx); err != nil {
+		return err
+	}
 	if err := flux.ApplyManifests(ctx, c.REST, c.objects.manual); err != nil {
 		return fmt.Errorf("cannot apply what --apply names: %w", err)
 	}
@@ -193,6 +196,9 @@ func (c *Cluster) setPlatform(objects []*unstructured.Unstructured) {
 	c.platforms = map[string]bool{}
 	if c.kyverno != nil {
 		objects = slices.Concat(objects, c.kyverno.system)
+		for _, namespace := range c.kyverno.Namespaces {
+			c.platforms[namespace] = true
+		}
 	}
 	for _, u := range objects {
 		if u.GetKind() == "Deployment" {

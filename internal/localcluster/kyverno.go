@@ -11,19 +11,23 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 )
 
-// kyvernoPrograms are the programs that fleets with Kyverno need, and kyvernoConfig is the folder
-// beside them with Kyverno's manifests. They are built on demand and are no part of a release.
+// kyvernoPrograms are the programs that fleets with Kyverno need, and kyvernoConfig and
+// kyvernoCharts are the folders beside them with Kyverno's manifests and charts. They are built on
+// demand and are no part of a release.
 var kyvernoPrograms = []string{"kyverno", "kyverno-background-controller"}
 
-const kyvernoConfig, kyvernoInstall = "kyverno-config", "install-latest-testing.yaml"
+const kyvernoConfig, kyvernoInstall, kyvernoCharts = "kyverno-config", "install-latest-testing.yaml", "kyverno-charts"
 
 // kyvernoModule is the module of the programs, whose version they record.
 const kyvernoModule = "github.com/kyverno/kyverno"
@@ -89,26 +93,72 @@ func (c *Cluster) serveKyverno() error {
 	return c.mapKyverno()
 }
 
-// mapKyverno maps the addresses of Kyverno's manifests to the built version's, unless the user
-// has mapped them.
+// mapKyverno maps the addresses of Kyverno's manifests and chart to the built version's, unless
+// the user has mapped them.
 func (c *Cluster) mapKyverno() error {
-	mapped := slices.ContainsFunc(c.opts.Maps, func(m network.Map) bool { return strings.HasPrefix(m.URL, layout.KyvernoManifests) })
-	if mapped || len(c.kyverno.Artifacts) == 0 {
-		return nil
-	}
 	dir := filepath.Join(c.Dir, "kyverno")
-	if err := writeManifests(filepath.Join(dir, "install.yaml"), c.kyverno.system); err != nil {
-		return fmt.Errorf("cannot serve Kyverno's manifests: %w", err)
+	if len(c.kyverno.Artifacts) > 0 {
+		if err := writeManifests(filepath.Join(dir, "manifests", "install.yaml"), c.kyverno.system); err != nil {
+			return fmt.Errorf("cannot serve Kyverno's manifests: %w", err)
+		}
 	}
-	var addresses []string
 	for _, artifact := range c.kyverno.Artifacts {
-		addresses = append(addresses, layout.KyvernoManifests+":"+cmp.Or(artifact.Tag, c.kyverno.version))
+		c.mapUnlessMapped(network.Map{
+			Kind: network.KindOCI, URL: layout.KyvernoManifests + ":" + cmp.Or(artifact.Tag, c.kyverno.version),
+			Dir: filepath.Join(dir, "manifests"),
+		})
 	}
-	slices.Sort(addresses)
-	for _, address := range slices.Compact(addresses) {
-		c.opts.Maps = append(c.opts.Maps, network.Map{Kind: network.KindOCI, URL: address, Dir: dir})
+	for _, version := range c.kyverno.Charts {
+		chart := filepath.Join(dir, "charts", cmp.Or(version, "newest"))
+		if err := copyChart(filepath.Join(c.opts.BinDir, kyvernoCharts, "kyverno"), chart, version); err != nil {
+			return fmt.Errorf("cannot serve Kyverno's chart: %w; build it with `make kyverno`", err)
+		}
+		tag := ""
+		if version != "" {
+			tag = ":" + version
+		}
+		c.mapUnlessMapped(network.Map{Kind: network.KindOCI, URL: layout.KyvernoChart + tag, Dir: chart})
+		c.mapUnlessMapped(network.Map{Kind: network.KindHelm, URL: layout.KyvernoCharts, Dir: filepath.Dir(chart)})
 	}
 	return nil
+}
+
+func (c *Cluster) mapUnlessMapped(m network.Map) {
+	if !slices.ContainsFunc(c.opts.Maps, func(other network.Map) bool { return strings.TrimSuffix(other.URL, "/") == m.URL }) {
+		c.opts.Maps = append(c.opts.Maps, m)
+	}
+}
+
+// copyChart copies a chart without the charts that it depends on, and sets its version unless it
+// is "". Kyverno's chart depends on charts with its CRDs, which the cluster has installed, and on
+// some that are off by default; its module has not all of them.
+func copyChart(from, to, version string) error {
+	content, err := os.ReadFile(filepath.Join(from, "Chart.yaml"))
+	if err != nil {
+		return err
+	}
+	var metadata map[string]any
+	if err := yaml.Unmarshal(content, &metadata); err != nil {
+		return err
+	}
+	delete(metadata, "dependencies")
+	if version != "" {
+		metadata["version"] = version
+	}
+	if content, err = yaml.Marshal(metadata); err != nil {
+		return err
+	}
+	if err := os.CopyFS(filepath.Join(to, "templates"), os.DirFS(filepath.Join(from, "templates"))); err != nil {
+		return err
+	}
+	values, err := os.ReadFile(filepath.Join(from, "values.yaml"))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(to, "values.yaml"), values, 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(to, "Chart.yaml"), content, 0o600)
 }
 
 // writeManifests writes objects as a YAML stream.
@@ -126,6 +176,26 @@ func writeManifests(file string, objects []*unstructured.Unstructured) error {
 		return err
 	}
 	return os.WriteFile(file, stream.Bytes(), 0o600)
+}
+
+// kyvernoPatience limits the wait for Kyverno on a slow and busy machine.
+const kyvernoPatience = 3 * time.Minute
+
+// awaitKyverno waits until Kyverno is ready, if the cluster has installed it: the policies of a
+// fleet without Kyverno count on it, and nothing in the fleet waits for it.
+func (c *Cluster) awaitKyverno(ctx context.Context) error {
+	if c.kyverno == nil || c.kyverno.Installed {
+		return nil
+	}
+	const namespace, name = "kyverno", "kyverno-admission-controller"
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, kyvernoPatience, true, func(ctx context.Context) (bool, error) {
+		deployment, err := c.client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+		return err == nil && deployment.Status.ReadyReplicas > 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("cannot wait for Deployment %s/%s: %w; see its log in %s", namespace, name, err, c.opts.Data)
+	}
+	return nil
 }
 
 // admitKyverno lets the fleet's source fetch Kyverno's manifests without their authors'

@@ -2,9 +2,11 @@ package layout
 
 import (
 	"bytes"
+	"cmp"
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,7 +25,19 @@ type Kyverno struct {
 	Installed bool
 	// Artifacts are the references to [KyvernoManifests] in the fleet's OCIRepositories.
 	Artifacts []Artifact
+	// Charts are the versions of Kyverno's chart that the fleet names exactly, and "" for a range
+	// or none.
+	Charts []string
+	// Namespaces are those that the fleet's HelmReleases install Kyverno in.
+	Namespaces []string
 }
+
+// KyvernoCharts and KyvernoChart are the addresses at which Kyverno's authors publish its chart: a
+// Helm repository, and an OCI artifact.
+const (
+	KyvernoCharts = "https://kyverno.github.io/kyverno"
+	KyvernoChart  = "oci://ghcr.io/kyverno/charts/kyverno"
+)
 
 // Artifact is a reference in an OCIRepository.
 type Artifact struct {
@@ -74,10 +88,43 @@ func (k *Kyverno) add(object unstructured.Unstructured) {
 		if artifact := (Artifact{Tag: tag, Verified: verified}); !slices.Contains(k.Artifacts, artifact) {
 			k.Artifacts = append(k.Artifacts, artifact)
 		}
-	case kind == "OCIRepository" || kind == "HelmRepository":
-		k.Installed = k.Installed || strings.Contains(address, "kyverno.github.io/kyverno") || strings.Contains(address, "ghcr.io/kyverno/charts")
+	case kind == "OCIRepository" && strings.TrimSuffix(address, "/") == KyvernoChart:
+		tag, _, _ := unstructured.NestedString(object.Object, "spec", "ref", "tag")
+		k.addChart(tag)
+	case kind == "HelmRelease":
+		k.addRelease(object)
 	case kind == "Deployment":
 		k.Installed = k.Installed || runsKyverno(object)
+	}
+}
+
+// exactVersion matches a version of a chart, and no range.
+var exactVersion = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+
+func (k *Kyverno) addChart(version string) {
+	k.Installed = true
+	if !exactVersion.MatchString(version) {
+		version = ""
+	}
+	if !slices.Contains(k.Charts, version) {
+		k.Charts = append(k.Charts, version)
+	}
+}
+
+// addRelease adds a HelmRelease of Kyverno: of its chart, or with its name and a reference to a
+// chart that another object names.
+func (k *Kyverno) addRelease(release unstructured.Unstructured) {
+	chart, _, _ := unstructured.NestedString(release.Object, "spec", "chart", "spec", "chart")
+	switch {
+	case chart == "kyverno":
+		version, _, _ := unstructured.NestedString(release.Object, "spec", "chart", "spec", "version")
+		k.addChart(version)
+	case chart != "" || !strings.Contains(release.GetName(), "kyverno"):
+		return
+	}
+	namespace, _, _ := unstructured.NestedString(release.Object, "spec", "targetNamespace")
+	if namespace = cmp.Or(namespace, release.GetNamespace()); namespace != "" && !slices.Contains(k.Namespaces, namespace) {
+		k.Namespaces = append(k.Namespaces, namespace)
 	}
 }
 

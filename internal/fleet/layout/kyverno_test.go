@@ -30,10 +30,21 @@ func TestKyverno(t *testing.T) {
 			Kyverno{Installed: true, Artifacts: []Artifact{{}}},
 		},
 		"Chart": {
-			"The chart's own repository.", "apiVersion: source.toolkit.fluxcd.io/v1\nkind: HelmRepository\nspec: {url: \"https://kyverno.github.io/kyverno/\"}\n",
-			Kyverno{Installed: true},
+			"A release that pins the chart, in a namespace of its own.",
+			"apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: k, namespace: flux-system}\nspec: {targetNamespace: policy, chart: {spec: {chart: kyverno, version: 3.2.6}}}\n",
+			Kyverno{Installed: true, Charts: []string{"3.2.6"}, Namespaces: []string{"policy"}},
 		},
-		"ChartArtifact": {"The chart in a registry.", artifact("{url: \"oci://ghcr.io/kyverno/charts/kyverno\"}"), Kyverno{Installed: true}},
+		"ChartRange": {
+			"A release that takes the newest chart.",
+			"apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: k, namespace: kyverno}\nspec: {chart: {spec: {chart: kyverno, version: 3.x}}}\n",
+			Kyverno{Installed: true, Charts: []string{""}, Namespaces: []string{"kyverno"}},
+		},
+		"ChartArtifact": {
+			"The chart in a registry, and the release that refers to it.",
+			artifact("{url: \"oci://ghcr.io/kyverno/charts/kyverno\", ref: {tag: 3.2.6}}") + "---\napiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: kyverno, namespace: kyverno}\nspec: {chartRef: {kind: OCIRepository, name: k}}\n",
+			Kyverno{Installed: true, Charts: []string{"3.2.6"}, Namespaces: []string{"kyverno"}},
+		},
+		"OtherChart": {"A chart of another.", "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: kyverno-ui}\nspec: {chart: {spec: {chart: ui}}}\n", Kyverno{}},
 		"Manifests": {
 			"Manifests that were copied.",
 			"apiVersion: apps/v1\nkind: Deployment\nspec: {template: {spec: {containers: [{image: \"ghcr.io/kyverno/kyverno:v1.14.4\"}]}}}\n",
