@@ -274,6 +274,24 @@ func TestRunReplaced(t *testing.T) {
 	}
 }
 
+// TestRunFolder builds a program as it was published, with its version, and copies a folder of
+// its module.
+func TestRunFolder(t *testing.T) {
+	root := sources(t, `echo "$all" >"$out"`)
+	var errOut bytes.Buffer
+	if code := run(t.Context(), []string{"-C", root, "kyverno"}, os.Stdout, &errOut); code != 0 {
+		t.Fatalf("run(): want 0, got %d: %s", code, &errOut)
+	}
+	built, err := os.ReadFile(filepath.Join(root, "bin", "kyverno"))
+	if err != nil || !strings.Contains(string(built), "-s -w -X github.com/kyverno/kyverno/pkg/version.BuildVersion=v1.19.1") {
+		t.Errorf("it was built with %q, %v", built, err)
+	}
+	copied := contents(t, filepath.Join(root, "bin", "kyverno-config"))
+	if diff := cmp.Diff(map[string]string{"LICENSE": "AGPL", "crd.yaml": "crd"}, copied); diff != "" {
+		t.Errorf("the copied folder (-want +got):\n%s", diff)
+	}
+}
+
 // TestRunStamped builds Tenure's own program and one of others as a version.
 func TestRunStamped(t *testing.T) {
 	root := sources(t, `echo "$all" >"$out"`)
@@ -322,6 +340,7 @@ func sources(t *testing.T, script string) string {
 		// Of a program that is built in the module that pins it.
 		"cluster/fluxoperator/go.mod": "module m\n\nrequire github.com/controlplaneio-fluxcd/flux-operator v0.58.0\n",
 		"cluster/fluxoperator/go.sum": "",
+		"cluster/kyverno/go.mod":      "module m\n\nrequire github.com/kyverno/kyverno v1.19.1\n",
 		"module/LICENSE":              "AGPL",
 		"module/config/crd.yaml":      "crd",
 		"bin/tenure-cluster":          "old\n",
