@@ -81,6 +81,7 @@ func (c *Cluster) serveKyverno() error {
 	}
 	for _, u := range objects {
 		if u.GetKind() == "CustomResourceDefinition" {
+			withoutDescriptions(u.Object["spec"])
 			c.objects.kinds = append(c.objects.kinds, u)
 			continue
 		}
@@ -91,6 +92,24 @@ func (c *Cluster) serveKyverno() error {
 		return nil
 	}
 	return c.mapKyverno()
+}
+
+// withoutDescriptions removes the texts of a schema. They are three quarters of Kyverno's CRDs,
+// cost time and memory of the API server, and only kubectl explain shows them.
+func withoutDescriptions(schema any) {
+	switch value := schema.(type) {
+	case map[string]any:
+		if _, text := value["description"].(string); text {
+			delete(value, "description")
+		}
+		for _, part := range value {
+			withoutDescriptions(part)
+		}
+	case []any:
+		for _, part := range value {
+			withoutDescriptions(part)
+		}
+	}
 }
 
 // mapKyverno maps the addresses of Kyverno's manifests and chart to the built version's, unless
