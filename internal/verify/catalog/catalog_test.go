@@ -32,6 +32,7 @@ func TestJudge(t *testing.T) {
 		"security":   {"Pod Security is named with its level", forbidden(`violates PodSecurity "restricted:latest": privileged`), Stopped, "Pod Security restricted:latest"},
 		"webhook":    {"a webhook is named", forbidden(`admission webhook "tenants.example.com" denied the request: no`), Stopped, "webhook tenants.example.com"},
 		"kyverno":    {"the policy is named, and not the webhook for all of them", apierrors.NewBadRequest("admission webhook \"validate.kyverno.svc-fail\" denied the request: \n\nresource Kustomization/team/x was blocked due to the following policies \n\naccounts:\n  name-an-account: 'validation error: no'\n"), Stopped, "Kyverno policy accounts"},
+		"image":      {"an image that nothing can verify here proves nothing", apierrors.NewBadRequest("admission webhook \"mutate.kyverno.svc-fail\" denied the request: \n\nresource Pod/team/x was blocked due to the following policies \n\nsigned:\n  signed: 'failed to verify image ghcr.io/acme/x:1: tuf-repo-cdn.sigstore.dev is not mapped'\n"), NotProven, ""},
 		"expression": {"so is a policy with expressions", apierrors.NewBadRequest(`admission webhook "vpol.validate.kyverno.svc-fail" denied the request: Policy names failed: no`), Stopped, "Kyverno policy names"},
 		"quota":      {"a quota is named", forbidden(`exceeded quota: bounds, requested: pods=1`), Stopped, "quota bounds"},
 		"unknown":    {"a refusal by nobody we know proves nothing", forbidden("because"), NotProven, ""},

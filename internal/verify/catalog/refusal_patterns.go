@@ -24,6 +24,10 @@ const kyvernoPolicy = "Kyverno policy "
 var kyvernoRefusal = regexp.MustCompile(`admission webhook "[^"]*\.kyverno\.svc[^"]*" denied the request:\s+` +
 	`(?:resource \S+ was blocked due to the following policies\s+(\S+):\s|Policy (\S+) (?:failed|error):)`)
 
+// unreachableRegistry matches the reason of a refusal by Kyverno that says nothing about the image:
+// Kyverno asks its registry for signatures, and the local cluster has no network.
+var unreachableRegistry = regexp.MustCompile(`failed to verify image|is not mapped \(there is no network`)
+
 // refusals are patterns of the refusals of the API server and of Flux. They are matched
 // against messages, because Flux passes the API server's refusals on as text.
 var refusals = []struct {
@@ -98,6 +102,8 @@ func judge(err error, evidence string) Finding {
 	control, known := controlOf(message)
 	switch {
 	case !known:
+	case strings.HasPrefix(control, kyvernoPolicy) && unreachableRegistry.MatchString(err.Error()):
+		return notProven(control + " cannot verify the image without its registry: " + message)
 	case apierrors.IsForbidden(err):
 		return stopped(control, message)
 	// Policies and webhooks choose their code; RBAC and the rest do not.
