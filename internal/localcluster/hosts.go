@@ -14,11 +14,8 @@ import (
 
 // mapWorld serves each mapped folder at its address.
 func (c *Cluster) mapWorld(ctx context.Context) error {
-	err := c.serveKyverno()
+	err := network.CheckMaps(c.opts.Maps)
 	if err != nil {
-		return err
-	}
-	if err := network.CheckMaps(c.opts.Maps); err != nil {
 		return err
 	}
 	c.Git, err = githost.New(ctx, githost.Config{Dir: filepath.Join(c.Dir, "git"), Log: c.log.With("part", "git")})

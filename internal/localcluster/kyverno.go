@@ -41,6 +41,29 @@ type kyverno struct {
 	system []*unstructured.Unstructured
 }
 
+// describe returns the version of Kyverno that runs, and the versions that the fleet names instead,
+// or "" without Kyverno.
+func (k *kyverno) describe() string {
+	if k == nil {
+		return ""
+	}
+	var named []string
+	for _, artifact := range k.Artifacts {
+		if artifact.Tag != "" && artifact.Tag != k.version {
+			named = append(named, artifact.Tag)
+		}
+	}
+	for _, chart := range k.Charts {
+		if chart != "" {
+			named = append(named, "chart "+chart)
+		}
+	}
+	if len(named) == 0 {
+		return "Kyverno " + k.version
+	}
+	return "Kyverno " + k.version + " (the fleet names " + strings.Join(named, ", ") + ")"
+}
+
 // findKyverno looks for Kyverno in the fleet. If its programs are not built, it reports that the
 // policies do not count, and the cluster starts without them.
 func (c *Cluster) findKyverno() {
@@ -67,7 +90,7 @@ func (c *Cluster) findKyverno() {
 // serveKyverno reads Kyverno's manifests. It maps the addresses at which the fleet expects them,
 // or adds them to the objects that the cluster installs if the fleet only has policies. The
 // CRDs are always installed by the cluster.
-func (c *Cluster) serveKyverno() error {
+func (c *Cluster) serveKyverno(context.Context) error {
 	if c.kyverno == nil {
 		return nil
 	}

@@ -22,12 +22,14 @@ func TestServeKyverno(t *testing.T) {
 		maps     []network.Map
 		want     map[string]string // by address, the folder in the cluster's
 		installs int
+		step     string
 	}{
-		"Policies": {"Nothing else installs it.", layout.Kyverno{Policies: true}, nil, map[string]string{}, 1},
+		"Policies": {"Nothing else installs it.", layout.Kyverno{Policies: true}, nil, map[string]string{}, 1, "Kyverno v1.19.1"},
 		"Artifact": {
 			"The tag is the fleet's, or the version of the programs.",
 			layout.Kyverno{Installed: true, Artifacts: []layout.Artifact{{Tag: "v1.14.4"}, {}}}, nil,
 			map[string]string{"oci://ghcr.io/kyverno/manifests/kyverno:v1.14.4": "manifests", "oci://ghcr.io/kyverno/manifests/kyverno:v1.19.1": "manifests"}, 0,
+			"Kyverno v1.19.1 (the fleet names v1.14.4)",
 		},
 		"Chart": {
 			"The version is the fleet's, or the chart's own.",
@@ -35,12 +37,12 @@ func TestServeKyverno(t *testing.T) {
 			map[string]string{
 				"oci://ghcr.io/kyverno/charts/kyverno:3.2.6": "charts/3.2.6", "oci://ghcr.io/kyverno/charts/kyverno": "charts/newest",
 				"https://kyverno.github.io/kyverno": "charts",
-			}, 0,
+			}, 0, "Kyverno v1.19.1 (the fleet names chart 3.2.6)",
 		},
 		"Mapped": {
 			"A folder of the user's is served.",
 			layout.Kyverno{Installed: true, Charts: []string{""}}, []network.Map{{Kind: network.KindHelm, URL: own, Dir: "/own"}},
-			map[string]string{own: "/own", "oci://ghcr.io/kyverno/charts/kyverno": "charts/newest"}, 0,
+			map[string]string{own: "/own", "oci://ghcr.io/kyverno/charts/kyverno": "charts/newest"}, 0, "Kyverno v1.19.1",
 		},
 	}
 	for name, tc := range cases {
@@ -62,8 +64,11 @@ func TestServeKyverno(t *testing.T) {
 				}
 			}
 			c := &Cluster{Dir: t.TempDir(), opts: Options{BinDir: bin, Maps: tc.maps}, kyverno: &kyverno{Kyverno: tc.fleet, version: "v1.19.1"}}
-			if err := c.serveKyverno(); err != nil {
+			if err := c.serveKyverno(t.Context()); err != nil {
 				t.Fatal(err)
+			}
+			if got := c.kyverno.describe(); got != tc.step {
+				t.Errorf("%s: the step is %q, want %q", tc.reason, got, tc.step)
 			}
 			got := map[string]string{}
 			for _, m := range c.opts.Maps {

@@ -127,6 +127,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	}{
 		{"", c.acquire},
 		{"", c.startNetwork},
+		{c.kyverno.describe(), c.serveKyverno},
 		{"repositories", c.mapWorld},
 		{"", c.readFleet},
 		{"", c.startControlPlane},
