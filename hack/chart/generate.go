@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,7 +34,7 @@ const (
 
 // generate returns the generated files of the chart by their slash-separated names.
 func generate() (map[string]string, error) {
-	all, err := objects(namespaceMark, true, true)
+	all, err := objects(namespaceMark, everything())
 	if err != nil {
 		return nil, err
 	}
@@ -70,36 +71,65 @@ func generate() (map[string]string, error) {
 	return files, nil
 }
 
+// part is an optional part of the chart.
+type part struct {
+	name      string         // of its value, and the beginning of its files' names
+	condition string         // under which it is installed
+	set       func(*options) // adds it to the options
+}
+
+type options = lockdown.Options
+
+// served is the condition for MutatingAdmissionPolicies, which Kubernetes serves from 1.36.
+const served = `(.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy")`
+
+var yes = true
+
+var parts = []part{
+	{"proxy", ".Values.proxy.enabled", func(o *options) { o.Proxy = &yes }},
+	{"capsule", ".Values.capsule.enabled", func(o *options) { o.Capsule = &yes }},
+	{"defaults", "(and .Values.defaults.enabled " + served + ")", func(o *options) { o.Defaults = &yes }},
+	{"shards", ".Values.shards.enabled", func(o *options) { o.Shards = []string{"any"} }},
+}
+
+// everything returns the options with all parts, except those with the given names.
+func everything(except ...string) options {
+	var o options
+	for _, p := range parts {
+		if !slices.Contains(except, p.name) {
+			p.set(&o)
+		}
+	}
+	return o
+}
+
 // objects returns the objects of `tenure install`, in a namespace, with the mark as the image.
-func objects(namespace string, proxy, capsule bool) ([]*unstructured.Unstructured, error) {
-	manifests, err := lockdown.Objects(namespace, lockdown.Options{ManagerImage: imageMark, Proxy: &proxy, Capsule: &capsule})
+func objects(namespace string, o options) ([]*unstructured.Unstructured, error) {
+	o.ManagerImage = imageMark
+	manifests, err := lockdown.Objects(namespace, o)
 	if err != nil {
 		return nil, err
 	}
 	return flux.ReadObjects(manifests)
 }
 
-// conditionsOf returns the condition of each object: the values that must be true for the object
-// to be installed.
-func conditionsOf(all []*unstructured.Unstructured) ([][]string, error) {
-	withoutProxy, err := objects(namespaceMark, false, true)
-	if err != nil {
-		return nil, err
-	}
-	withoutCapsule, err := objects(namespaceMark, true, false)
-	if err != nil {
-		return nil, err
-	}
-	in := func(list []*unstructured.Unstructured, o *unstructured.Unstructured) bool {
-		return slices.ContainsFunc(list, func(other *unstructured.Unstructured) bool { return key(other) == key(o) })
-	}
-	conditions := make([][]string, len(all))
-	for i, o := range all {
-		if !in(withoutProxy, o) {
-			conditions[i] = append(conditions[i], ".Values.proxy.enabled")
+// conditionsOf returns the parts that each object belongs to: the object is installed if all of
+// them are.
+func conditionsOf(all []*unstructured.Unstructured) ([][]part, error) {
+	conditions := make([][]part, len(all))
+	for _, p := range parts {
+		without, err := objects(namespaceMark, everything(p.name))
+		if err != nil {
+			return nil, err
 		}
-		if !in(withoutCapsule, o) {
-			conditions[i] = append(conditions[i], ".Values.capsule.enabled")
+		there := map[string]bool{}
+		for _, o := range without {
+			there[key(o)] = true
+		}
+		for i, o := range all {
+			if !there[key(o)] {
+				conditions[i] = append(conditions[i], p)
+			}
 		}
 	}
 	return conditions, nil
@@ -110,11 +140,10 @@ func key(o *unstructured.Unstructured) string {
 }
 
 // fileOf returns the name of the file with the template of an object.
-func fileOf(o *unstructured.Unstructured, conditions []string) string {
+func fileOf(o *unstructured.Unstructured, conditions []part) string {
 	prefix := ""
 	if len(conditions) > 0 {
-		// .Values.proxy.enabled
-		prefix = strings.Split(conditions[0], ".")[2]
+		prefix = conditions[0].name
 	}
 	switch {
 	case o.GetKind() == crdKind && prefix != "":
@@ -134,13 +163,16 @@ func fileOf(o *unstructured.Unstructured, conditions []string) string {
 }
 
 // conditional wraps the template of an object into its conditions.
-func conditional(conditions []string, text string) string {
+func conditional(conditions []part, text string) string {
 	if len(conditions) == 0 {
 		return text
 	}
-	condition := conditions[0]
+	condition := strings.TrimSuffix(strings.TrimPrefix(conditions[0].condition, "("), ")")
 	if len(conditions) > 1 {
-		condition = "and " + strings.Join(conditions, " ")
+		condition = "and"
+		for _, p := range conditions {
+			condition += " " + p.condition
+		}
 	}
 	return "{{- if " + condition + " }}\n" + text + "{{- end }}\n"
 }
@@ -155,6 +187,10 @@ func templateOf(o *unstructured.Unstructured) (string, error) {
 		// Kubernetes writes these rules, and Helm does not take fields of other field managers.
 		if o.Object["aggregationRule"] != nil {
 			delete(o.Object, "rules")
+		}
+	case "ValidatingAdmissionPolicyBinding":
+		if err := markBinding(o); err != nil {
+			return "", fmt.Errorf("cannot make a template of binding %s: %w", o.GetName(), err)
 		}
 	case "Deployment":
 		if err := markDeployment(o); err != nil {
@@ -171,8 +207,9 @@ func templateOf(o *unstructured.Unstructured) (string, error) {
 // escape returns text that Helm renders as the given text.
 func escape(text string) string { return strings.ReplaceAll(text, "{{", `{{ "{{" }}`) }
 
-// The marks of values in a Deployment, as YAML writes them.
+// The marks of values in a Deployment or a binding, as YAML writes them.
 const (
+	actionsMark   = "@actions@"
 	replicasMark  = "@replicas@"
 	resourcesMark = "@resources@"
 	capsuleMark   = "@capsule@"
@@ -188,6 +225,21 @@ var (
 	strategyLine   = regexp.MustCompile(`(?m)^( *)strategy: '` + strategyMark + `'\n`)
 	releaseOrCount = "{{ if .Values.manager.release }}1{{ else }}{{ int .Values.manager.replicas }}{{ end }}"
 )
+
+// markBinding puts a mark in the place of the actions of a binding that only warns in warn mode.
+func markBinding(o *unstructured.Unstructured) error {
+	if o.GetLabels()[admission.LabelComponent] != admission.Component {
+		return nil
+	}
+	actions, _, err := unstructured.NestedStringSlice(o.Object, "spec", "validationActions")
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(actions, []string{"Deny"}) {
+		return fmt.Errorf("its actions are %q, want Deny", actions)
+	}
+	return unstructured.SetNestedField(o.Object, actionsMark, "spec", "validationActions")
+}
 
 // markDeployment puts marks in the place of the fields that values set. Args of the manager are
 // those of the objects with Capsule's kinds.
@@ -227,6 +279,7 @@ func markDeployment(o *unstructured.Unstructured) error {
 func fill(text string) string {
 	text = strings.ReplaceAll(escape(text), namespaceMark, "{{ .Release.Namespace }}")
 	text = strings.ReplaceAll(text, imageMark, `{{ include "tenure.image" . | quote }}`)
+	text = strings.ReplaceAll(text, "'"+actionsMark+"'", `{{ if eq .Values.mode "warn" }}[Warn, Audit]{{ else }}[Deny]{{ end }}`)
 	text = strings.ReplaceAll(text, "'"+replicasMark+"manager'", releaseOrCount)
 	text = replicasLine.ReplaceAllString(text, "{{ int .Values.${1}.replicas }}")
 	text = resourcesLine.ReplaceAllString(text, "{{ toJson .Values.${1}.resources }}")
@@ -238,7 +291,7 @@ func fill(text string) string {
 // profileTemplate returns the template of the TenancyProfile: the profile of `tenure install`, with
 // the fields of .Values.profile over it.
 func profileTemplate(moved *unstructured.Unstructured) (string, error) {
-	all, err := objects(fluxNamespace, false, false)
+	all, err := objects(fluxNamespace, options{})
 	if err != nil {
 		return "", err
 	}

@@ -40,7 +40,11 @@ func schema(crd *unstructured.Unstructured) (string, error) {
 		"manager": closed(object{"replicas": replicas(0), "resources": resources, "release": boolean}),
 		"proxy":   closed(object{"enabled": boolean, "replicas": replicas(0), "resources": resources}),
 		"capsule": closed(object{"enabled": boolean}),
-		"profile": strict(spec),
+		// What the rules for tenants do.
+		"mode":     object{"enum": []string{"enforce", "warn"}},
+		"defaults": closed(object{"enabled": boolean}),
+		"shards":   closed(object{"enabled": boolean}),
+		"profile":  strict(spec),
 	})
 	root["$schema"] = "http://json-schema.org/draft-07/schema#"
 	text, err := json.MarshalIndent(root, "", "  ")

@@ -84,9 +84,11 @@ func TestChartEqualsInstall(t *testing.T) {
 		digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	)
 	yes, no := true, false
+	// As Helm finds it on Kubernetes 1.36.
+	newer := []string{"--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"}
 	for _, tt := range []struct {
 		reason, namespace string
-		values            []string
+		values, args      []string
 		options           lockdown.Options
 	}{
 		{reason: "the defaults", namespace: "flux-system"},
@@ -110,10 +112,21 @@ func TestChartEqualsInstall(t *testing.T) {
 			reason: "an approved address", namespace: "flux-system", values: []string{"profile.tenants.sources.git[0]=https://github.com/acme/*"},
 			options: lockdown.Options{Allow: []string{"git=https://github.com/acme/*"}},
 		},
+		{
+			reason: "warn mode", namespace: "flux-system", values: []string{"mode=warn", "capsule.enabled=true"},
+			options: lockdown.Options{Warn: true, Capsule: &yes},
+		},
+		{reason: "defaults, on a cluster that does not serve the policy", namespace: "flux-system", values: []string{"defaults.enabled=true"}},
+		{reason: "defaults", namespace: "flux-system", args: newer, options: lockdown.Options{Defaults: &yes}},
+		{reason: "no defaults", namespace: "flux-system", args: newer, values: []string{"defaults.enabled=false"}},
+		{
+			reason: "shards", namespace: "gitops", args: newer, values: []string{"shards.enabled=true"},
+			options: lockdown.Options{Defaults: &yes, Shards: []string{"gold"}},
+		},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
-			var args []string
+			args := slices.Clone(tt.args)
 			for _, value := range tt.values {
 				args = append(args, "--set", value)
 			}
@@ -156,6 +169,8 @@ func TestChartRefuses(t *testing.T) {
 		{"a repository with a tag", "flux-system", "image.repository=registry.example.com/x:v1", "at '/image/repository'"},
 		{"an unknown field of the profile", "flux-system", "profile.tenants.source.git={x}", "at '/profile/tenants': additional properties 'source' not allowed"},
 		{"a list in the profile that is text", "flux-system", "profile.breakGlass=admins", "at '/profile/breakGlass': got string, want array"},
+		{"an unknown mode", "flux-system", "mode=audit", "at '/mode': value must be one of 'enforce', 'warn'"},
+		{"shards on a cluster that cannot have them", "flux-system", "shards.enabled=true", "shards need Kubernetes 1.36"},
 		{"Helm's default namespace", "default", "proxy.enabled=false", "cannot be installed in the namespace default: the manager runs where Flux does"},
 		{"Kubernetes' namespace", "kube-system", "proxy.enabled=false", "cannot be installed in the namespace kube-system"},
 	} {

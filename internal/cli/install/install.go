@@ -17,7 +17,7 @@ import (
 // NewCommand returns the command.
 func NewCommand(streams ui.IO) *cobra.Command {
 	var security, mode, image string
-	var export, images, proxy, capsule bool
+	var export, images, proxy, capsule, defaults bool
 	var allow, shards []string
 	var pinned imageflags.Flags
 	cmd := &cobra.Command{
@@ -56,7 +56,7 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 			if err != nil {
 				return err
 			}
-			manifests, err := lockdown.Export(components, lockdown.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Proxy: &proxy, Capsule: &capsule, Pins: pins, Shards: shards})
+			manifests, err := lockdown.Export(components, lockdown.Options{Tenants: security == "multi-tenant", Warn: mode == "warn", Allow: allow, ManagerImage: image, Proxy: &proxy, Capsule: &capsule, Defaults: &defaults, Pins: pins, Shards: shards})
 			if err != nil {
 				return err
 			}
@@ -73,6 +73,7 @@ folder describes. A fleet is locked down by ` + "`tenure profile`" + ` instead.`
 	flags.BoolVar(&images, "image-controllers", false, "with image-reflector- and image-automation-controller")
 	flags.BoolVar(&proxy, "proxy", false, "with the proxy, which shows tenants their part of the cluster")
 	flags.BoolVar(&capsule, "capsule", false, "with Capsule's kinds, which the manager translates")
+	flags.BoolVar(&defaults, "defaults", false, "with the policy that fills in the default classes and metadata of tenants; it needs Kubernetes 1.36")
 	flags.StringVar(&security, "security-profile", "multi-tenant", "multi-tenant or single-tenant")
 	flags.StringVar(&mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
 	flags.StringArrayVar(&allow, "allow", nil, "an address that tenants may fetch from, as `KIND=PATTERN` with git, helm or oci; repeatable")

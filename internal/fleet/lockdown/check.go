@@ -97,7 +97,7 @@ func (c Cluster) servesPolicies() (bool, error) {
 // if the cluster cannot be read.
 func (c Cluster) Check(ctx context.Context) ([]Result, error) {
 	var results []Result
-	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.tenantRights, c.network, c.installed, c.posture, c.images, c.manager, c.hosts} {
+	for _, check := range []func(context.Context) ([]Result, error){c.Prerequisites, c.flags, c.rights, c.tenantRights, c.network, c.installed, c.defaults, c.posture, c.images, c.manager, c.hosts} {
 		found, err := check(ctx)
 		if err != nil {
 			return results, err

@@ -31,7 +31,11 @@ func (c Cluster) installed(ctx context.Context) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	expected, err := c.expected(deployments)
+	policies, err := c.list(ctx, mutatingPolicy)
+	if err != nil && !meta.IsNoMatchError(err) {
+		return nil, err
+	}
+	expected, err := c.expected(deployments, hasName(policies, defaultsName))
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +52,9 @@ func (c Cluster) installed(ctx context.Context) ([]Result, error) {
 }
 
 // expected returns the objects that this version installs, including the optional parts
-// for which the cluster has Deployments.
-func (c Cluster) expected(deployments []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+// for which the cluster has Deployments, and the policy that fills in defaults if the cluster has
+// it.
+func (c Cluster) expected(deployments []*unstructured.Unstructured, defaults bool) ([]*unstructured.Unstructured, error) {
 	manager, err := managerManifests(c.Namespace, "", "")
 	if err != nil {
 		return nil, err
@@ -67,6 +72,9 @@ func (c Cluster) expected(deployments []*unstructured.Unstructured) ([]*unstruct
 	}
 	if slices.ContainsFunc(deployments, isShard) {
 		manifests = append(manifests, string(config.Shards()))
+	}
+	if defaults {
+		manifests = append(manifests, string(config.Defaults()))
 	}
 	ofFlux, err := rights.render("rights.yaml")
 	if err != nil {

@@ -76,6 +76,8 @@ var drifts = []drift{
 		"/spec/versions/0/subresources", "", "kinds", []string{"subresources is missing"}},
 	{"a policy that puts nothing into shards", "MutatingAdmissionPolicy tenure-sharding",
 		"/spec/failurePolicy", `"Ignore"`, "tenure-sharding", []string{"spec.failurePolicy"}},
+	{"a policy that fills in no defaults", "MutatingAdmissionPolicy tenure-defaults",
+		"/spec/mutations/0", "", "tenure-defaults", []string{"spec.mutations"}},
 }
 
 // optional returns a Deployment by which the check detects that an optional part is installed.
@@ -89,6 +91,7 @@ func TestInstalled(t *testing.T) {
 	c, kube := installedCluster(t)
 	t.Run("Drift", func(t *testing.T) { testDrift(t, c, kube) })
 	t.Run("Warn", func(t *testing.T) { testWarn(t, c, kube) })
+	t.Run("Defaults", func(t *testing.T) { testDefaults(t, c, kube) })
 	t.Run("Missing", func(t *testing.T) { testMissing(t, c, kube) })
 }
 
@@ -152,6 +155,38 @@ func testWarn(t *testing.T, c Cluster, kube client.Client) {
 	}
 }
 
+// testDefaults checks that a tenant's defaults which nothing fills in are reported.
+func testDefaults(t *testing.T, c Cluster, kube client.Client) {
+	rows := func() []Result {
+		t.Helper()
+		results, err := c.defaults(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return results
+	}
+	parameters := parsed(t, "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure, namespace: default}, spec: {defaultClasses: {priorityClass: low}}}")
+	if err := kube.Create(t.Context(), parameters); err != nil {
+		t.Fatal(err)
+	}
+	if got := rows(); len(got) > 0 {
+		t.Errorf("the policy is installed: got %+v", got)
+	}
+	policy := named(t, "MutatingAdmissionPolicy tenure-defaults")
+	if err := kube.Delete(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	if got := rows(); len(got) != 1 || got[0].OK || !strings.Contains(got[0].Message, "namespace default has defaults") || !strings.Contains(got[0].Message, "--defaults") {
+		t.Errorf("the policy is missing: got %+v", got)
+	}
+	if err := kube.Delete(t.Context(), parameters); err != nil {
+		t.Fatal(err)
+	}
+	if got := rows(); len(got) > 0 {
+		t.Errorf("no tenant has defaults: got %+v", got)
+	}
+}
+
 // installedCluster starts an API server with all objects that this version installs.
 func installedCluster(t *testing.T) (Cluster, client.Client) {
 	t.Helper()
@@ -169,7 +204,7 @@ func installedCluster(t *testing.T) (Cluster, client.Client) {
 	for _, d := range deployments {
 		controllers = append(controllers, parsed(t, d))
 	}
-	expected, err := c.expected(controllers)
+	expected, err := c.expected(controllers, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +282,7 @@ func named(t *testing.T, object string) *unstructured.Unstructured {
 // namespace.
 func TestExpectedOnce(t *testing.T) {
 	t.Parallel()
-	expected, err := Cluster{Namespace: "gitops"}.expected(nil)
+	expected, err := Cluster{Namespace: "gitops"}.expected(nil, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,14 +56,13 @@ func Export(components []byte, o Options) ([]byte, error) {
 	}
 	// Without a fleet, no source exists for the Kustomizations in sync.yaml.
 	content[Own+"/kustomization.yaml"] = strings.Replace(content[Own+"/kustomization.yaml"], "  - sync.yaml\n", "", 1)
+	// The shards' policy is beside the shards' controllers.
+	o.Shards = nil
 	own, err := Objects(namespace, o)
 	if err != nil {
 		return nil, err
 	}
 	content["tenure.yaml"] = string(own)
-	if o.Warn {
-		content["kustomization.yaml"] += "patches:\n  - target: {kind: ValidatingAdmissionPolicyBinding, labelSelector: \"app.kubernetes.io/name=tenure,app.kubernetes.io/component=admission\"}\n    patch: '[{\"op\": \"replace\", \"path\": \"/spec/validationActions\", \"value\": [\"Warn\", \"Audit\"]}]'\n"
-	}
 	return build(content)
 }
 

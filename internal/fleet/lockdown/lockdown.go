@@ -66,6 +66,9 @@ type Options struct {
 	// Capsule sets whether the manager supports Capsule's kinds. Nil keeps the state of the fleet;
 	// a new fleet does not support them.
 	Capsule *bool
+	// Defaults sets whether the policy tenure-defaults is installed, which needs Kubernetes 1.36.
+	// Nil keeps the state of the fleet; a new fleet does not have it.
+	Defaults *bool
 	// Pins are the images that may run in Flux's namespace. Nil keeps the earlier pins; an
 	// empty slice removes them.
 	Pins []Pin

@@ -1,17 +1,21 @@
 package lockdown
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/admission"
 )
 
 //go:generate go run ../../../hack/chart ../../../charts/tenure
 
 // Objects returns Tenure's objects, without Flux, for a namespace of Flux and of the manager:
-// kinds, roles, rules, the TenancyProfile, the manager, and the proxy and Capsule's kinds if the
-// options select them. It reads Allow, ManagerImage, Proxy and Capsule of the options.
-// `tenure install` and the Helm chart have these objects. Multi-document YAML.
+// kinds, roles, rules, the TenancyProfile, the manager, and the optional parts that the options
+// select: the proxy, Capsule's kinds, the policy tenure-defaults and, with Shards, the policy that
+// assigns objects to shards. The other options of interest are Warn, Allow and ManagerImage.
+// `tenure install`, the Helm chart and the manifests of a release have these objects.
+// Multi-document YAML.
 func Objects(namespace string, o Options) ([]byte, error) {
 	manager, err := managerManifests(namespace, "", o.ManagerImage)
 	if err != nil {
@@ -22,6 +26,12 @@ func Objects(namespace string, o Options) ([]byte, error) {
 		return nil, err
 	}
 	all := []string{string(config.CRDs()), string(config.Roles()), moved(string(config.Policies()), namespace), posture}
+	if o.Defaults != nil && *o.Defaults {
+		all = append(all, string(config.Defaults()))
+	}
+	if len(o.Shards) > 0 {
+		all = append(all, string(config.Shards()))
+	}
 	programs := []string{manager}
 	if o.Proxy != nil && *o.Proxy {
 		programs = append(programs, proxyManifests(namespace, managerImage(manager)))
@@ -32,5 +42,30 @@ func Objects(namespace string, o Options) ([]byte, error) {
 			programs[i] = withCapsule(programs[i])
 		}
 	}
-	return []byte(strings.Join(append(all, programs...), "\n---\n")), nil
+	manifests := strings.Join(append(all, programs...), "\n---\n")
+	if o.Warn {
+		if manifests, err = warning(manifests); err != nil {
+			return nil, err
+		}
+	}
+	return []byte(manifests), nil
+}
+
+// denies is the action of a binding in the manifests of config.
+const denies = "\n  validationActions:\n  - Deny\n"
+
+// warning returns manifests whose bindings warn of what the rules forbid, and audit it. Rules that
+// make up for rights which RBAC cannot narrow have another label, and always deny.
+func warning(manifests string) (string, error) {
+	documents := strings.SplitAfter(manifests, "\n---\n")
+	for i, document := range documents {
+		if !strings.Contains(document, "\nkind: ValidatingAdmissionPolicyBinding\n") || !strings.Contains(document, "\n    "+admission.LabelComponent+": admission\n") {
+			continue
+		}
+		if strings.Count(document, denies) != 1 {
+			return "", fmt.Errorf("cannot let the rules warn: a binding has other actions than Deny:\n%s", document)
+		}
+		documents[i] = strings.Replace(document, denies, "\n  validationActions:\n  - Warn\n  - Audit\n", 1)
+	}
+	return strings.Join(documents, ""), nil
 }

@@ -39,9 +39,9 @@ type component struct {
 	DefaultAccount string
 	// Blocked are the ranges that notifications may not reach.
 	Blocked ranges
-	// Warn, Tokens, Flagger, Proxy and Capsule enable the optional parts. Capsule enables
+	// Warn, Tokens, Flagger, Proxy, Capsule and Defaults enable the optional parts. Capsule enables
 	// Capsule's kinds: see [tree.writeCapsule].
-	Warn, Tokens, Flagger, Proxy, Capsule bool
+	Warn, Tokens, Flagger, Proxy, Capsule, Defaults bool
 }
 
 // patched is an object of the platform that the root patches; its file stays unchanged.
@@ -190,6 +190,7 @@ func (t *tree) writeOwn(c *component, s *survey, o Options) error {
 		t.now[t.component(name)] = content
 	}
 	layer := t.writeCapsule(c, s, o.Capsule)
+	t.writeDefaults(c, o.Defaults)
 	own, err := c.render("tenure.yaml")
 	if err != nil {
 		return err

@@ -105,12 +105,12 @@ const (
 // and roles come last.
 func (c Cluster) removable() ([]*unstructured.Unstructured, error) {
 	all := true
-	manifests, err := Objects(c.Namespace, Options{Tenants: true, Proxy: &all, Capsule: &all})
+	manifests, err := Objects(c.Namespace, Options{Tenants: true, Proxy: &all, Capsule: &all, Defaults: &all, Shards: []string{"any"}})
 	if err != nil {
 		return nil, err
 	}
-	// Some parts are applied apart from the rest.
-	parts := []string{string(manifests), string(config.Shards()), string(config.Defaults()), string(config.ProxyVolumes())}
+	// This part is applied apart from the rest.
+	parts := []string{string(manifests), string(config.ProxyVolumes())}
 	objects, err := flux.ReadObjects([]byte(strings.Join(parts, "\n---\n")))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read what this version installs: %w", err)
