@@ -125,21 +125,24 @@ func (c *chart) write(dir string) error {
 	return nil
 }
 
-// chart returns the destination of the chart: the repository tenure beside that of the image, with
-// the chart's version as the tag, as Helm expects it.
-func (t *target) chart(version string) (*target, error) {
+// beside returns the destination of the chart or of the manifests: the repository with the name
+// beside that of the image, with the chart's version as the tag, as Helm expects it.
+func (t *target) beside(name, version string) (*target, error) {
 	to := *t
-	to.tag = t.tag.Registry.Repo(path.Join(path.Dir(t.tag.RepositoryStr()), chartName)).Tag(version)
+	to.tag = t.tag.Registry.Repo(path.Join(path.Dir(t.tag.RepositoryStr()), name)).Tag(version)
 	if to.tag.Repository.Name() == t.tag.Repository.Name() {
-		return nil, fmt.Errorf("cannot push to %s: the chart goes there: name another repository for the image, such as %s-server", t.tag, t.tag.Repository)
+		return nil, fmt.Errorf("cannot push to %s: the %s goes there: name another repository for the image, such as %s-server", t.tag, contents[name], t.tag.Repository)
 	}
 	return &to, nil
 }
 
-// pushChart pushes the chart's signatures, if there is a signer, and then the chart with its tag.
-// It returns the digest.
-func (t *target) pushChart(ctx context.Context, c *chart, s *signer) (v1.Hash, error) {
-	subject, err := partial.Descriptor(c.image)
+// contents says what a repository beside that of the image holds.
+var contents = map[string]string{chartName: "chart", manifestsName: "artifact of the manifests"}
+
+// pushPackage pushes the signatures of the chart or the manifests, if there is a signer, and then
+// the artifact with its tag. It returns the digest.
+func (t *target) pushPackage(ctx context.Context, artifact v1.Image, s *signer) (v1.Hash, error) {
+	subject, err := partial.Descriptor(artifact)
 	if err != nil {
 		return v1.Hash{}, fmt.Errorf("cannot push %s: %w", t.tag, err)
 	}
@@ -159,7 +162,7 @@ func (t *target) pushChart(ctx context.Context, c *chart, s *signer) (v1.Hash, e
 			return v1.Hash{}, err
 		}
 	}
-	if err := pusher.Push(ctx, t.tag, c.image); err != nil {
+	if err := pusher.Push(ctx, t.tag, artifact); err != nil {
 		return v1.Hash{}, t.explain(err)
 	}
 	return subject.Digest, nil

@@ -152,7 +152,7 @@ func TestPushChart(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := packageChart(t, chartSource(t), at.tag.Repository.Name(), "v0.1.0")
-	to, err := at.chart(c.version)
+	to, err := at.beside(chartName, c.version)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestPushChart(t *testing.T) {
 		t.Errorf("the chart goes to %s, want %s", to.tag, want)
 	}
 	for range 2 {
-		if _, err := to.pushChart(t.Context(), c, s); err != nil {
+		if _, err := to.pushPackage(t.Context(), c.image, s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -201,7 +201,7 @@ func TestPushChart(t *testing.T) {
 	if _, err := check(t, newSigner(t).public(t), to.tag.String(), to.tag.Repository.Name()); !errors.Is(err, images.ErrUntrusted) {
 		t.Errorf("with another key: got error %v, want %v", err, images.ErrUntrusted)
 	}
-	if _, err := to.pushChart(t.Context(), c, nil); err != nil {
+	if _, err := to.pushPackage(t.Context(), c.image, nil); err != nil {
 		t.Errorf("without a key: %v", err)
 	}
 }
@@ -219,7 +219,7 @@ func TestChartTarget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		to, err := at.chart("0.1.0")
+		to, err := at.beside(chartName, "0.1.0")
 		if want == "" {
 			if err == nil || !strings.Contains(err.Error(), "the chart goes there") {
 				t.Errorf("%s: got error %v", image, err)

@@ -16,7 +16,8 @@
 //
 // With the image goes the Helm chart of charts/tenure, with the version of the program and the
 // name of the image: as a file in DIR and, with -push, as an OCI artifact in the repository tenure
-// beside that of the image, signed in the same way.
+// beside that of the image, signed in the same way. The same objects for kustomize and for Flux are
+// in the folder DIR/manifests and in the repository tenure-manifests.
 //
 // -release is for a release: it requires a key, a tag of Git and a clean working tree.
 package main
@@ -34,6 +35,7 @@ import (
 	"syscall"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/tenure-dev/tenure/internal/release"
 )
 
@@ -108,16 +110,9 @@ func (o *options) run(ctx context.Context, log io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var chartTarget *target
-	if pushTo != nil {
-		if chartTarget, err = pushTo.chart(s.chartVersion()); err != nil {
-			return "", err
-		}
-		for _, to := range []*target{pushTo, chartTarget} {
-			if err := to.check(); err != nil {
-				return "", err
-			}
-		}
+	beside, err := pushTo.packages(s.chartVersion())
+	if err != nil {
+		return "", err
 	}
 	dir := o.dir
 	if !filepath.IsAbs(dir) {
@@ -152,7 +147,11 @@ func (o *options) run(ctx context.Context, log io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := chart.write(dir); err != nil {
+	manifests, err := s.manifests(o.repository, tag)
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(chart.write(dir), manifests.write(dir)); err != nil {
 		return "", err
 	}
 	if pushTo == nil {
@@ -161,11 +160,13 @@ func (o *options) run(ctx context.Context, log io.Writer) (string, error) {
 	if err := pushTo.push(ctx, bundle); err != nil {
 		return "", err
 	}
-	digest, err := chartTarget.pushChart(ctx, chart, signer)
-	if err != nil {
-		return "", err
+	for i, artifact := range []v1.Image{chart.image, manifests.image} {
+		digest, err := beside[i].pushPackage(ctx, artifact, signer)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(log, "oci://%s@%s\n", beside[i].tag, digest)
 	}
-	fmt.Fprintf(log, "chart: oci://%s@%s\n", chartTarget.tag, digest)
 	return pushTo.tag.String() + "@" + b.digest.String(), nil
 }
 

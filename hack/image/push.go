@@ -39,6 +39,28 @@ func (t *target) check() error {
 	return nil
 }
 
+// packages returns the destinations of the chart and of the manifests, after it has checked that
+// the registry accepts pushes to all repositories; nil without a push.
+func (t *target) packages(version string) ([]*target, error) {
+	if t == nil {
+		return nil, nil
+	}
+	var all []*target
+	for _, name := range []string{chartName, manifestsName} {
+		to, err := t.beside(name, version)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, to)
+	}
+	for _, to := range append([]*target{t}, all...) {
+		if err := to.check(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
 // push pushes the images, their documents and signatures, and then the index with the tag, so
 // that the tag never names an incomplete image.
 func (t *target) push(ctx context.Context, b *bundle) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/fleet/lockdown"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster"
+	buildinfo "github.com/tenure-dev/tenure/internal/release"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -358,14 +359,46 @@ func (p proxied) checked(failures ...string) {
 // helm-controller.
 func TestChartByFlux(t *testing.T) {
 	t.Parallel()
+	r := installDocumented(t, "tenure", chartFolder(t), map[string]any{"semver": ">=0.0.0-0"})
+	if row, found := r.row("HelmRelease/flux-system/tenure"); !found || row.State != flux.Ready {
+		t.Fatalf("the release is %+v", row)
+	}
+	r.installed()
+}
+
+// TestManifestsByFlux installs the folder for kustomize from an OCI registry as
+// docs/how-to/install.md says, with kustomize-controller.
+func TestManifestsByFlux(t *testing.T) {
+	t.Parallel()
+	files, err := lockdown.Artifact(buildinfo.Current().Image())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := installDocumented(t, "tenure-manifests", newFolder(t, files), map[string]any{"tag": "latest"})
+	if row, found := r.row("Kustomization/flux-system/tenure-manifests"); !found || row.State != flux.Ready {
+		t.Fatalf("the Kustomization is %+v", row)
+	}
+	if got := r.field("flux-system", "deployment/tenure-proxy", ".status.readyReplicas"); got == "" {
+		t.Error("the component proxy has no ready replica")
+	}
+	r.installed()
+}
+
+// installDocumented starts a cluster whose fleet has the objects of docs/how-to/install.md with the
+// name, and maps the address of their OCIRepository to the folder.
+func installDocumented(t *testing.T, name, folder string, ref map[string]any) run {
+	t.Helper()
 	const page = "docs/how-to/install.md"
 	var manifests strings.Builder
 	var address string
 	for _, o := range documentation(t)[page] {
+		if o.GetName() != name {
+			continue
+		}
 		if o.GetKind() == "OCIRepository" {
 			address, _, _ = unstructured.NestedString(o.Object, "spec", "url")
-			// The chart of this repository has no release, and no signature.
-			if err := unstructured.SetNestedMap(o.Object, map[string]any{"semver": ">=0.0.0-0"}, "spec", "ref"); err != nil {
+			// The files of this repository have no release, and no signature.
+			if err := unstructured.SetNestedMap(o.Object, ref, "spec", "ref"); err != nil {
 				t.Fatal(err)
 			}
 			unstructured.RemoveNestedField(o.Object, "spec", "verify")
@@ -377,14 +410,18 @@ func TestChartByFlux(t *testing.T) {
 		fmt.Fprintf(&manifests, "---\n%s", text)
 	}
 	if address == "" {
-		t.Fatalf("%s has no OCIRepository", page)
+		t.Fatalf("%s has no OCIRepository %s", page, name)
 	}
 	dir, _ := newFleet(t, map[string]string{"clusters/test/tenure.yaml": manifests.String()})
-	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test", Maps: parseMaps(t, address+"="+chartFolder(t))})
-	expectNothing(t, "the fleet with the chart is ready", failed)
-	if row, found := r.row("HelmRelease/flux-system/tenure"); !found || row.State != flux.Ready {
-		t.Fatalf("the release is %+v", row)
-	}
+	r, failed := start(t, localcluster.Options{Fleet: dir, Path: "clusters/test", Maps: parseMaps(t, address+"="+folder)})
+	expectNothing(t, "the fleet with "+name+" is ready", failed)
+	return r
+}
+
+// installed checks that the profile approves an address, and that the rules are in force.
+func (r run) installed() {
+	t := r.t
+	t.Helper()
 	var profile struct {
 		Spec struct {
 			PlatformNamespaces []string
