@@ -382,6 +382,24 @@ func TestManifestsByFlux(t *testing.T) {
 		t.Error("the component proxy has no ready replica")
 	}
 	r.installed()
+	// Before the deletion, the manager removes its finalizers.
+	sync := "kustomizations.kustomize.toolkit.fluxcd.io/tenure-manifests"
+	r.kubectl("", "-n", "flux-system", "patch", "kustomizations.kustomize.toolkit.fluxcd.io/flux-system", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
+	r.kubectl("", "-n", "flux-system", "patch", sync, "--type=json", "-p", `[{"op": "add", "path": "/spec/components/-", "value": "components/release"}]`)
+	testwait.For(t, "the manager to remove its finalizers", patience, func() (bool, string) {
+		left := r.field("", "tenants.tenure.dev/team", ".metadata.finalizers")
+		return left == "", left
+	})
+	r.kubectl("", "-n", "flux-system", "delete", sync, "--timeout=2m")
+	for _, object := range []string{"tenants.tenure.dev/team", "tenancyprofile/default", "namespace/team-apps"} {
+		if r.field("", object, ".metadata.name") == "" {
+			t.Errorf("the deletion has removed %s", object)
+		}
+	}
+	testwait.For(t, "Flux to delete the rules and the manager", patience, func() (bool, string) {
+		left := r.kubectl("", "get", "validatingadmissionpolicies,mutatingwebhookconfigurations,deployments", "-A", "-o", "name", "-l", "app.kubernetes.io/name=tenure")
+		return left == "", left
+	})
 }
 
 // installDocumented starts a cluster whose fleet has the objects of docs/how-to/install.md with the

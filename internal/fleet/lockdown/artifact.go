@@ -91,6 +91,7 @@ func artifactParts(image string, base []*unstructured.Unstructured) (map[string]
 	}
 	files["components/capsule/kustomization.yaml"] += capsulePatch
 	files["components/warn/kustomization.yaml"] = componentFile() + warnPatch
+	files["components/release/kustomization.yaml"] = componentFile() + releaseComponent
 	return files, nil
 }
 
@@ -100,6 +101,14 @@ const (
 	capsulePatch = `patches:
   - target: {kind: Deployment, labelSelector: app.kubernetes.io/name=tenure}
     patch: '[{"op": "add", "path": "/spec/template/spec/containers/0/args/1", "value": "` + capsuleFlag + `"}]'
+`
+	releaseComponent = `# The step before deletion: the manager removes its finalizers, and does nothing else.
+patches:
+  - target: {kind: Deployment, name: ` + managerName + `}
+    patch: |
+      - {op: add, path: /spec/template/spec/containers/0/args/-, value: ` + ReleaseFlag + `}
+      - {op: replace, path: /spec/replicas, value: 1}
+      - {op: add, path: /spec/strategy, value: {type: RollingUpdate, rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}}
 `
 	warnPatch = `# The rules warn and audit. Rules that make up for rights which RBAC cannot narrow always deny.
 patches:

@@ -1,6 +1,7 @@
 package lockdown_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -52,13 +53,7 @@ func TestArtifact(t *testing.T) {
 				all["kustomization.yaml"] += "  - components/" + name + "\n"
 			}
 			for name, content := range all {
-				file := filepath.Join(dir, filepath.FromSlash(name))
-				if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				writeFile(t, filepath.Join(dir, filepath.FromSlash(name)), content)
 			}
 			got, err := flux.Build(dir, dir)
 			if err != nil {
@@ -104,4 +99,46 @@ func byName(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
 		all[name] = o.Object
 	}
 	return all
+}
+
+// TestArtifactRelease builds the component that comes before the deletion: it changes the manager
+// alone, as the chart's value does.
+func TestArtifactRelease(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	files, err := lockdown.Artifact("registry.example.com/x:v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files["kustomization.yaml"] += "components: [components/capsule, components/release]\n"
+	for name, content := range files {
+		writeFile(t, filepath.Join(dir, filepath.FromSlash(name)), content)
+	}
+	objects, err := flux.Build(dir, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if o.GetKind() != "Deployment" {
+			continue
+		}
+		containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+		args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+		strategy, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "strategy", "rollingUpdate")
+		if !slices.Contains(args, "--release") || args[0] != "manager" || args[1] != "--capsule" || fmt.Sprint(strategy) != "map[maxSurge:0 maxUnavailable:1]" {
+			t.Errorf("the manager has the arguments %q and the strategy %v", args, strategy)
+		}
+		return
+	}
+	t.Error("there is no Deployment")
+}
+
+func writeFile(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
