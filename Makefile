@@ -179,8 +179,16 @@ IMAGE = $(GO) run ./hack/image $(STAMP) $(if $(KEY),-key '$(KEY)') $(if $(PUSH),
 image: check-tools ## build the image of tenure-server and the chart into dist/, without Docker; KEY=cosign.key signs, PUSH=REPOSITORY:TAG pushes
 	@$(IMAGE)
 
+.PHONY: archives
+archives: check-tools ## the same, and the archives of tenure for each system with checksums
+	@$(IMAGE) -archives
+
+.PHONY: programs
+programs: build ## pack the local cluster's programs of this system, for tenure up --programs
+	@$(IMAGE) -programs $(BIN)
+
 .PHONY: release
-release: check-tools ## the same from a tagged commit without changes, signed with KEY=cosign.key
+release: check-tools ## the same as archives from a tagged commit without changes, signed with KEY=cosign.key
 	@$(IMAGE) -release
 
 .PHONY: clean

@@ -50,7 +50,7 @@ func (s *source) build(ctx context.Context, log io.Writer) (*built, error) {
 		began := time.Now()
 		fmt.Fprintf(log, "compiling %s for linux/%s (with a cold cache some minutes)\n", s.program, arch)
 		file := filepath.Join(tmp, s.program+"-"+arch)
-		if err := s.compile(ctx, arch, file); err != nil {
+		if err := s.compile(ctx, "linux", arch, file); err != nil {
 			return nil, fmt.Errorf("cannot build %s for linux/%s: %w", s.program, arch, err)
 		}
 		if programs[arch], err = os.ReadFile(file); err != nil {
@@ -63,9 +63,9 @@ func (s *source) build(ctx context.Context, log io.Writer) (*built, error) {
 
 // compile compiles the program. Its bytes do not depend on the folder, the machine or
 // the settings of the go command.
-func (s *source) compile(ctx context.Context, arch, file string) error {
+func (s *source) compile(ctx context.Context, system, arch, file string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+s.ldflags(), "-o", file, s.pkg)
-	cmd.Dir, cmd.Env = s.root, environment(arch)
+	cmd.Dir, cmd.Env = s.root, environment(system, arch)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	// The compilers are children of the go command: all of them get the signal.

@@ -57,7 +57,7 @@ var tinyProgram = sync.OnceValues(func() ([]byte, error) {
 		return nil, err
 	}
 	file := filepath.Join(dir, "tiny")
-	if err := s.compile(context.Background(), runtime.GOARCH, file); err != nil {
+	if err := s.compile(context.Background(), "linux", runtime.GOARCH, file); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(file)

@@ -120,10 +120,19 @@ func (s *signer) sign(message []byte) ([]byte, error) {
 
 // hint names the public key in a bundle, as cosign does.
 func (s *signer) hint() (string, error) {
-	der, err := x509.MarshalPKIXPublicKey(&s.key.PublicKey)
+	der, err := s.publicKey()
 	if err != nil {
-		return "", fmt.Errorf("cannot sign: %w", err)
+		return "", err
 	}
 	digest := sha256.Sum256(der)
 	return base64.StdEncoding.EncodeToString(digest[:]), nil
+}
+
+// publicKey returns the public key: PKIX in DER.
+func (s *signer) publicKey() ([]byte, error) {
+	der, err := x509.MarshalPKIXPublicKey(&s.key.PublicKey)
+	if err != nil {
+		return nil, fmt.Errorf("cannot sign: %w", err)
+	}
+	return der, nil
 }

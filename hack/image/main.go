@@ -19,6 +19,10 @@
 // beside that of the image, signed in the same way. The same objects for kustomize and for Flux are
 // in the folder DIR/manifests and in the repository tenure-manifests.
 //
+// -archives builds the program tenure for each system into DIR/archives, with checksums and their
+// signature, a krew manifest and a Homebrew formula. -programs packs the local cluster's programs
+// into the same folder.
+//
 // -release is for a release: it requires a key, a tag of Git and a clean working tree.
 package main
 
@@ -53,7 +57,8 @@ type options struct {
 	architectures       string
 	key, builder        string
 	push                string
-	release             bool
+	release, archives   bool
+	programs            string
 }
 
 // run returns the exit code: 0, 1 if the image could not be built or pushed, 2 for wrong usage.
@@ -70,6 +75,8 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	flags.StringVar(&o.key, "key", "", "private key of cosign's that signs; its password is in COSIGN_PASSWORD")
 	flags.StringVar(&o.builder, "builder", localBuilder, "address that the provenance names as the builder")
 	flags.StringVar(&o.push, "push", "", "push to `REPOSITORY:TAG`, with docker's credentials")
+	flags.BoolVar(&o.archives, "archives", false, "also build the archives of tenure for each system (a release has them)")
+	flags.StringVar(&o.programs, "programs", "", "build nothing, and pack the local cluster's programs of this machine's system, which are in the folder `BIN`")
 	flags.BoolVar(&o.release, "release", false, "refuse what is no release: a commit without a tag, changes that are not committed, no key")
 	if err := flags.Parse(args); err != nil {
 		return 2
@@ -121,6 +128,9 @@ func (o *options) run(ctx context.Context, log io.Writer) (string, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return "", fmt.Errorf("cannot make the folder of the image: %w", err)
 	}
+	if o.programs != "" {
+		return s.packPrograms(o.programs, filepath.Join(dir, archivesDir))
+	}
 	b, err := s.build(ctx, log)
 	if err != nil {
 		return "", err
@@ -153,6 +163,11 @@ func (o *options) run(ctx context.Context, log io.Writer) (string, error) {
 	}
 	if err := errors.Join(chart.write(dir), manifests.write(dir)); err != nil {
 		return "", err
+	}
+	if o.archives || o.release {
+		if err := s.archives(ctx, filepath.Join(dir, archivesDir), signer, log); err != nil {
+			return "", err
+		}
 	}
 	if pushTo == nil {
 		return filepath.Join(dir, layoutDir) + " " + b.digest.String(), nil

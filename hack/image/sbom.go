@@ -196,7 +196,7 @@ func (s *source) licences(ctx context.Context) (map[string]string, error) {
 	found := map[string]string{}
 	for _, arch := range s.architectures {
 		cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}\t{{.Dir}}{{end}}", s.pkg)
-		cmd.Dir, cmd.Env = s.root, environment(arch)
+		cmd.Dir, cmd.Env = s.root, environment("linux", arch)
 		var said bytes.Buffer
 		cmd.Stderr = &said
 		out, err := cmd.Output()

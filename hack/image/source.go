@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -27,6 +28,7 @@ type source struct {
 	repository    string // of the image
 	created       time.Time
 	architectures []string
+	stamps        map[string]string // further variables of package release
 }
 
 // The annotations of an image about its sources.
@@ -79,10 +81,19 @@ func (o *options) source(ctx context.Context) (*source, error) {
 // tag returns the version as an image tag.
 func (s *source) tag() string { return strings.ReplaceAll(s.version, "+", "-") }
 
-// ldflags returns the linker flags: no symbol tables, no build ID, and the version for package
-// release. They leave out the repository, so that the image has one digest in all registries.
+// ldflags returns the linker flags: no symbol tables, no build ID, and the variables of package
+// release. For the image they leave out the repository, so that it has one digest in all registries.
 func (s *source) ldflags() string {
-	return "-s -w -buildid= -X github.com/tenure-dev/tenure/internal/release.version=" + s.version
+	flags := "-s -w -buildid=" + stamp("version", s.version) + stamp("commit", s.revision)
+	for _, name := range slices.Sorted(maps.Keys(s.stamps)) {
+		flags += stamp(name, s.stamps[name])
+	}
+	return flags
+}
+
+// stamp returns the linker flag that sets a variable of package release.
+func stamp(name, value string) string {
+	return " -X github.com/tenure-dev/tenure/internal/release." + name + "=" + value
 }
 
 // commit is the state of a working tree.
@@ -155,9 +166,9 @@ func git(ctx context.Context, root string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// environment returns the environment of the go command for an architecture. Settings of
-// this machine that change the program are overridden.
-func environment(arch string) []string {
-	return append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0",
+// environment returns the environment of the go command for a system and an architecture.
+// Settings of this machine that change the program are overridden.
+func environment(system, arch string) []string {
+	return append(os.Environ(), "GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0",
 		"GOFLAGS=-mod=readonly", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off")
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,7 +33,16 @@ import (
 // command completed, or the code that the command documents. It prints an error once, on the
 // error stream.
 func Run(ctx context.Context, streams ui.IO, args []string) int {
+	return RunAs(ctx, streams, "tenure", args)
+}
+
+// RunAs is [Run] for a program with another name: under the name of a plugin, such as
+// kubectl-tenure, the help shows the commands as kubectl's.
+func RunAs(ctx context.Context, streams ui.IO, program string, args []string) int {
 	cmd := NewCommand(streams)
+	if name := pluginName(program); name != "" {
+		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
+	}
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
@@ -42,6 +52,18 @@ func Run(ctx context.Context, streams ui.IO, args []string) int {
 		ui.PrintError(streams.Stderr(), err)
 	}
 	return ui.ExitCode(err)
+}
+
+// pluginName returns how a person calls the program as a plugin of kubectl or flux, or "" for
+// another name of the program.
+func pluginName(program string) string {
+	switch filepath.Base(program) {
+	case "kubectl-tenure":
+		return "kubectl tenure"
+	case "flux-tenure":
+		return "flux tenure"
+	}
+	return ""
 }
 
 //go:generate go run ../../hack/commands ../../docs/reference/commands.md

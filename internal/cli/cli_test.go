@@ -1,11 +1,13 @@
 package cli_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -77,3 +79,22 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
 contexts: [{name: c, context: {cluster: c}}]
 current-context: c
 `
+
+// TestPlugin shows help and errors under the names of plugins.
+func TestPlugin(t *testing.T) {
+	t.Parallel()
+	for program, want := range map[string]string{
+		"/usr/bin/tenure":                     "tenure version",
+		"/home/a/.krew/bin/kubectl-tenure":    "kubectl tenure version",
+		"/home/a/.fluxcd/plugins/flux-tenure": "flux tenure version",
+	} {
+		var out, errs bytes.Buffer
+		streams := ui.IO{In: strings.NewReader(""), Out: &out, Err: &errs}
+		if code := cli.RunAs(t.Context(), streams, program, []string{"version", "--help"}); code != 0 || !strings.Contains(out.String(), "\n  "+want+" [flags]\n") {
+			t.Errorf("%s: the help has no %q:\n%s", program, want, &out)
+		}
+		if code := cli.RunAs(t.Context(), streams, program, []string{"version", "--none"}); code != 1 || !strings.Contains(errs.String(), "see `"+want+" --help`") {
+			t.Errorf("%s: the error has no %q:\n%s", program, want, &errs)
+		}
+	}
+}

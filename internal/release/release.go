@@ -1,7 +1,7 @@
 // Package release says which version of Tenure a program is, and which image of
 // tenure-server belongs to that version.
 //
-// The build sets both variables (go build -ldflags "-X …"); `make build VERSION=… REPOSITORY=…`
+// The build sets the variables (go build -ldflags "-X …"); `make build VERSION=… REPOSITORY=…`
 // and `make image` do it. Without them the version is the module's, as the go command
 // records it, and the repository is [DefaultRepository].
 package release
@@ -21,7 +21,13 @@ const Unreleased = "unreleased"
 var (
 	version    = ""
 	repository = DefaultRepository
+	commit     = ""
+	// key is the public key that signs releases: the DER of PKIX, in base64.
+	key = ""
 )
+
+// Kubernetes is the version of Kubernetes that the local cluster runs, from cluster/go.mod.
+const Kubernetes = "v1.36.3"
 
 // Build describes a program.
 type Build struct {
@@ -29,19 +35,38 @@ type Build struct {
 	Version string
 	// Repository is the repository of the image, without a tag.
 	Repository string
+	// Commit is the commit of the sources, or "" if the build recorded none.
+	Commit string
 }
 
 // Current returns the build of this program.
 func Current() Build {
-	b := Build{Version: version, Repository: repository}
-	if b.Version != "" {
-		return b
+	b := Build{Version: version, Repository: repository, Commit: commit}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
 	}
-	b.Version = "(devel)"
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" && b.Commit == "" {
+			b.Commit = setting.Value
+		}
+	}
+	if b.Version == "" {
 		b.Version = info.Main.Version
 	}
+	if b.Version == "" {
+		b.Version = "(devel)"
+	}
 	return b
+}
+
+// Key returns the public key that signed the release of this program, in PEM, or nil if the build
+// recorded none.
+func Key() []byte {
+	if key == "" {
+		return nil
+	}
+	return []byte("-----BEGIN PUBLIC KEY-----\n" + key + "\n-----END PUBLIC KEY-----\n")
 }
 
 var (

@@ -1,7 +1,9 @@
 package release_test
 
 import (
+	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/tenure-dev/tenure/internal/release"
@@ -35,12 +37,24 @@ func TestImage(t *testing.T) {
 func TestLinker(t *testing.T) {
 	t.Parallel()
 	const pkg = "github.com/tenure-dev/tenure/internal/release"
-	flags := "-X " + pkg + ".version=v1.2.3 -X " + pkg + ".repository=registry.example.com/x"
+	flags := "-X " + pkg + ".version=v1.2.3 -X " + pkg + ".repository=registry.example.com/x -X " + pkg + ".commit=abc -X " + pkg + ".key=QQ=="
 	out, err := exec.CommandContext(t.Context(), "go", "run", "-ldflags", flags, "./testdata/print").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if got, want := string(out), "v1.2.3 registry.example.com/x:v1.2.3 true\n"; got != want {
+	if got, want := string(out), "v1.2.3 registry.example.com/x:v1.2.3 true abc \"-----BEGIN PUBLIC KEY-----\\nQQ==\\n-----END PUBLIC KEY-----\\n\"\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestKubernetes compares the version with the one that the local cluster is built from.
+func TestKubernetes(t *testing.T) {
+	t.Parallel()
+	requirements, err := os.ReadFile("../../cluster/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(requirements), "\tk8s.io/kubernetes "+release.Kubernetes+"\n") {
+		t.Errorf("cluster/go.mod requires another version than %s", release.Kubernetes)
 	}
 }

@@ -9,5 +9,5 @@ import (
 
 func main() {
 	b := release.Current()
-	fmt.Println(b.Version, b.Image(), b.Released())
+	fmt.Printf("%s %s %t %s %q\n", b.Version, b.Image(), b.Released(), b.Commit, release.Key())
 }
