@@ -77,6 +77,10 @@ func (k *Key) Verify(_ context.Context, s Signature) (Statement, error) {
 	return Statement{}, errors.New("the signature is not of the given key")
 }
 
+// Signed reports whether the signature is one of the message with the key, as `cosign sign-blob`
+// makes it.
+func (k *Key) Signed(message, signature []byte) bool { return k.valid(message, signature) }
+
 func (k *Key) valid(message, signature []byte) bool {
 	digest := sha256.Sum256(message)
 	switch public := k.public.(type) {

@@ -46,7 +46,7 @@ func checkPrograms(binDir string, operator bool) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%w: %s not in %s; build it with `make build` in Tenure's repository", ErrMissingProgram, strings.Join(missing, ", "), binDir)
+		return fmt.Errorf("%w: %s not in %s; build it with `make build` in Tenure's repository, or name a folder, an archive or a release that has it with --programs", ErrMissingProgram, strings.Join(missing, ", "), binDir)
 	}
 	if operator {
 		for _, name := range []string{fluxOperator, fluxOperatorConfig} {

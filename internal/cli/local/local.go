@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/tenure-dev/tenure/internal/cli/programs"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
 	"github.com/tenure-dev/tenure/internal/ui"
@@ -26,6 +28,7 @@ type Flags struct {
 	Paths []string
 
 	maps, private []string
+	programs      programs.Flags
 }
 
 // Add adds the flags to a command that runs one cluster.
@@ -51,7 +54,16 @@ func (f *Flags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.Cluster.Apply, "apply", nil, "a file or folder of manifests that an admin applies by hand before the fleet, such as decryption keys; repeatable")
 	flags.BoolVar(&f.Cluster.Online, "online", false, "let requests for hosts that are not mapped through to the network")
 	flags.DurationVar(&f.Timeout, "timeout", 10*time.Minute, "how long to wait for the fleet to settle")
+	f.programs.Add(cmd)
 	_ = cmd.MarkFlagDirname("fleet")
+}
+
+// Programs finds the programs of the cluster, and fetches them if the flags say so. It reports a
+// download to log.
+func (f *Flags) Programs(ctx context.Context, log io.Writer) error {
+	var err error
+	f.Cluster.BinDir, err = f.programs.Dir(ctx, log)
+	return err
 }
 
 // Complete checks the flags and reads the maps.

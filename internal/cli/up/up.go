@@ -54,6 +54,9 @@ Ctrl-C stops everything and leaves nothing behind.`,
 			if o.detach && !background.is() {
 				return detach(cmd.Context(), streams)
 			}
+			if err := o.fleet.Programs(cmd.Context(), streams.Err); err != nil {
+				return err
+			}
 			return run(cmd.Context(), streams, o, background)
 		},
 	}

@@ -89,6 +89,9 @@ is reported.`,
 			if err != nil {
 				return ui.WithExitCode(err, exitUsage)
 			}
+			if err := v.fleet.Programs(cmd.Context(), streams.Err); err != nil {
+				return ui.WithExitCode(err, exitUsage)
+			}
 			return v.run(cmd.Context())
 		},
 	}
