@@ -183,6 +183,10 @@ image: check-tools ## build the image of tenure-server and the chart into dist/,
 archives: check-tools ## the same, and the archives of tenure for each system with checksums
 	@$(IMAGE) -archives
 
+.PHONY: licenses
+licenses: check-tools ## write the licences of everything that is linked into the programs, into dist/
+	@$(IMAGE) -licences
+
 .PHONY: programs
 programs: build ## pack the local cluster's programs of this system, for tenure up --programs
 	@$(IMAGE) -programs $(BIN)

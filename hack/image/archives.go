@@ -55,6 +55,11 @@ func (s *source) archives(ctx context.Context, dir string, key *signer, log io.W
 	if err != nil {
 		return err
 	}
+	texts, err := s.notices(ctx, s.delivers[cli.program])
+	if err != nil {
+		return err
+	}
+	common = append(common, file{name: noticesFile, mode: 0o644, content: texts})
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // it is to be published
 		return fmt.Errorf("cannot make the folder of the archives: %w", err)
 	}
@@ -167,7 +172,7 @@ var clusterPrograms = []string{
 // packPrograms packs the local cluster's programs in a folder, which are for the system of this
 // machine, into a folder of archives, and returns the archive's name. The next checksums include
 // it.
-func (s *source) packPrograms(bin, dir string) (string, error) {
+func (s *source) packPrograms(ctx context.Context, bin, dir string) (string, error) {
 	var files []file
 	for _, name := range clusterPrograms {
 		content, err := os.ReadFile(filepath.Join(bin, name))
@@ -176,7 +181,11 @@ func (s *source) packPrograms(bin, dir string) (string, error) {
 		}
 		files = append(files, file{name: name, mode: 0o755, content: content})
 	}
-	packed, err := archiveOf(files, s.created)
+	texts, err := s.notices(ctx, s.delivers[programsName])
+	if err != nil {
+		return "", err
+	}
+	packed, err := archiveOf(append(files, file{name: noticesFile, mode: 0o644, content: texts}), s.created)
 	if err != nil {
 		return "", fmt.Errorf("cannot pack the programs: %w", err)
 	}

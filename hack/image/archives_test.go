@@ -40,7 +40,9 @@ func tinyArchives(t *testing.T, key *signer, dir string) *source {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.packPrograms(bin, dir); err != nil {
+	cli := []linked{{".", []string{"./cmd/tenure"}}}
+	s.delivers = map[string][]linked{"tenure": cli, programsName: cli}
+	if _, err := s.packPrograms(t.Context(), bin, dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.archives(t.Context(), dir, key, io.Discard); err != nil {
@@ -120,7 +122,7 @@ func checkArchive(t *testing.T, archive string) {
 	t.Helper()
 	files := unpackChart(t, []byte(archive))
 	for name, part := range map[string]string{
-		"tenure": "v0.1.0", "LICENSE": "", "README.md": "",
+		"tenure": "v0.1.0", "LICENSE": "", "THIRD_PARTY_LICENSES": "\nGo\n", "README.md": "",
 		"completions/tenure.bash": "__start_tenure", "completions/_tenure": "#compdef tenure", "completions/tenure.fish": "complete -c tenure",
 		"man/man1/tenure.1": `.TH "TENURE" "1" "Nov 2023"`, "man/man1/tenure-create-tenant.1": "tenure create tenant",
 	} {
@@ -171,7 +173,7 @@ func checkPackages(t *testing.T, files map[string]string) {
 func TestPackPrograms(t *testing.T) {
 	t.Parallel()
 	s := chartSource(t)
-	if _, err := s.packPrograms(t.TempDir(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "build them with `make build`") {
+	if _, err := s.packPrograms(t.Context(), t.TempDir(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "build them with `make build`") {
 		t.Errorf("got error %v", err)
 	}
 }

@@ -113,12 +113,16 @@ type file struct {
 // files returns the files of the image. The program needs no others: it trusts the API server
 // by the certificate of its service account, writes no files, and reads no time zones.
 func (s *source) files(program []byte) []file {
-	return []file{
+	files := []file{
 		{name: "etc/", mode: 0o755},
 		{name: "etc/group", mode: 0o644, content: []byte("root:x:0:\nnonroot:x:65532:\n")},
 		{name: "etc/passwd", mode: 0o644, content: []byte("root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n")},
 		{name: s.program, mode: 0o755, content: program},
 	}
+	if s.licenceTexts != nil {
+		files = append(files, file{name: noticesFile, mode: 0o644, content: s.licenceTexts})
+	}
+	return files
 }
 
 // layerOf packs files into a layer. They belong to root, so that the program's user cannot

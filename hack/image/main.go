@@ -58,6 +58,7 @@ type options struct {
 	key, builder        string
 	push                string
 	release, archives   bool
+	licences            bool
 	programs            string
 }
 
@@ -76,6 +77,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	flags.StringVar(&o.builder, "builder", localBuilder, "address that the provenance names as the builder")
 	flags.StringVar(&o.push, "push", "", "push to `REPOSITORY:TAG`, with docker's credentials")
 	flags.BoolVar(&o.archives, "archives", false, "also build the archives of tenure for each system (a release has them)")
+	flags.BoolVar(&o.licences, "licences", false, "build nothing, and write the licences of all modules in the programs")
 	flags.StringVar(&o.programs, "programs", "", "build nothing, and pack the local cluster's programs of this machine's system, which are in the folder `BIN`")
 	flags.BoolVar(&o.release, "release", false, "refuse what is no release: a commit without a tag, changes that are not committed, no key")
 	if err := flags.Parse(args); err != nil {
@@ -129,7 +131,13 @@ func (o *options) run(ctx context.Context, log io.Writer) (string, error) {
 		return "", fmt.Errorf("cannot make the folder of the image: %w", err)
 	}
 	if o.programs != "" {
-		return s.packPrograms(o.programs, filepath.Join(dir, archivesDir))
+		return s.packPrograms(ctx, o.programs, filepath.Join(dir, archivesDir))
+	}
+	if o.licences {
+		return dir, s.writeNotices(ctx, dir)
+	}
+	if s.licenceTexts, err = s.notices(ctx, s.delivers[s.program]); err != nil {
+		return "", err
 	}
 	b, err := s.build(ctx, log)
 	if err != nil {

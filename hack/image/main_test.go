@@ -114,7 +114,7 @@ func TestRun(t *testing.T) {
 		{"a wrong password", []string{"-key", "testdata/cosign.key"}, 1, "the password is wrong: set COSIGN_PASSWORD"},
 		{"a public key", []string{"-key", "testdata/cosign.pub"}, 1, "no private key"},
 		{"a release without a key", []string{"-C", clean, "-release"}, 1, "cannot release without a signature"},
-		{"a program that is not there", []string{"-C", clean, "-arch", "amd64"}, 1, "cannot build tenure-server for linux/amd64"},
+		{"a program that is not there", []string{"-C", clean, "-arch", "amd64"}, 1, "cannot list the modules of ."},
 	} {
 		var out, errOut bytes.Buffer
 		if code := run(t.Context(), tt.args, &out, &errOut); code != tt.code || !strings.Contains(errOut.String(), tt.says) || out.Len() > 0 {

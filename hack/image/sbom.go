@@ -251,6 +251,8 @@ var licenceTexts = []struct {
 	all []string
 }{
 	{"Apache-2.0", []string{"apache license", "version 2.0, january 2004"}},
+	{"Apache-2.0", []string{"licensed under the apache license, version 2.0"}},
+	{"CC0-1.0", []string{"cc0 1.0 universal"}},
 	{"MPL-2.0", []string{"mozilla public license", "version 2.0"}},
 	{"MIT", []string{"permission is hereby granted, free of charge", "the above copyright notice and this permission notice"}},
 	{"ISC", []string{"permission to use, copy, modify, and", "distribute this software for any purpose with or without fee"}},

@@ -29,6 +29,8 @@ type source struct {
 	created       time.Time
 	architectures []string
 	stamps        map[string]string // further variables of package release
+	licenceTexts  []byte            // of the modules in the program; none without it
+	delivers      map[string][]linked
 }
 
 // The annotations of an image about its sources.
@@ -44,7 +46,7 @@ var versionPattern = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]
 
 // source returns the source of the image. It reads values that the flags do not set from Git.
 func (o *options) source(ctx context.Context) (*source, error) {
-	s := &source{root: o.root, pkg: "./cmd/tenure-server", program: "tenure-server", version: o.version, repository: o.repository, architectures: list(o.architectures)}
+	s := &source{root: o.root, pkg: "./cmd/tenure-server", program: "tenure-server", version: o.version, repository: o.repository, delivers: deliveries, architectures: list(o.architectures)}
 	for _, arch := range s.architectures {
 		if !slices.Contains(known, arch) {
 			return nil, fmt.Errorf("cannot build for %q: the architectures are %s", arch, strings.Join(known, " and "))

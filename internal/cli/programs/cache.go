@@ -18,8 +18,8 @@ const (
 	maxUnpacked = 4 << 30 // bytes of all files
 )
 
-// fileName is the syntax of the names in an archive: programs have no folders.
-var fileName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+// fileName is the syntax of the names in an archive, of programs and licences: it has no folders.
+var fileName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
 // cache is the folder with unpacked archives, by their digests.
 type cache string
