@@ -26,6 +26,7 @@ import (
 // tinySource writes a module with a program that prints its version into a folder.
 func tinySource(dir string) (*source, error) {
 	for name, content := range map[string]string{
+		"CHANGELOG.md":     "# Changes\n\n## v0.10.0 (today)\n\n## v0.2.0\n",
 		"go.mod":           "module github.com/tenure-dev/tenure\n\ngo 1.26.0\n",
 		"cmd/tiny/main.go": "package main\n\nimport \"github.com/tenure-dev/tenure/internal/release\"\n\nfunc main() { println(release.Version()) }\n",
 

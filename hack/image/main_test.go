@@ -59,6 +59,7 @@ func TestSource(t *testing.T) {
 		{reason: "changes", root: dirty, version: "v0.1.0+dirty", tag: "v0.1.0-dirty", time: 1700000000},
 		{reason: "a release", root: clean, o: options{release: true}, version: "v0.10.0", tag: "v0.10.0", time: 1700000000},
 		{reason: "a release of another tag of the commit", root: clean, o: options{release: true, version: "v0.2.0"}, version: "v0.2.0", tag: "v0.2.0", time: 1700000000},
+		{reason: "a release without a section in the changelog", root: clean, o: options{release: true, version: "v0.1.0"}, fails: `CHANGELOG.md has no section "## v0.1.0"`},
 		{reason: "a release without a tag", root: plain, o: options{release: true}, fails: "has no tag with a version"},
 		{reason: "a release as a version without a tag", root: clean, o: options{release: true, version: "v9.0.0"}, fails: "has no tag v9.0.0"},
 		{reason: "a release with changes", root: dirty, o: options{release: true}, fails: "not committed"},

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -75,9 +76,21 @@ func (o *options) source(ctx context.Context) (*source, error) {
 		return nil, fmt.Errorf("cannot take %q as the version: write it as v0.1.0", s.version)
 	}
 	if o.release {
-		return s, c.releasable(s.version)
+		return s, errors.Join(c.releasable(s.version), s.described())
 	}
 	return s, nil
+}
+
+// described returns an error if the changelog has no section about the version.
+func (s *source) described() error {
+	changes, err := os.ReadFile(filepath.Join(s.root, "CHANGELOG.md"))
+	if err != nil {
+		return fmt.Errorf("cannot release: %w", err)
+	}
+	if !regexp.MustCompile(`(?m)^## ` + regexp.QuoteMeta(s.version) + `( |$)`).Match(changes) {
+		return fmt.Errorf("cannot release: CHANGELOG.md has no section %q: write what changes for users", "## "+s.version)
+	}
+	return nil
 }
 
 // tag returns the version as an image tag.
