@@ -54,6 +54,9 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newGit(streams))
+	for _, host := range hosts {
+		cmd.AddCommand(host.command())
+	}
 	return cmd
 }
 

@@ -11,10 +11,13 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 )
 
-// authFlags are the flags for access to a private repository. No flag takes a secret itself:
-// every user of a machine can see the arguments of all programs.
+// authFlags are the flags for access to a private repository. Flags take secrets from files: every
+// user of a machine can see the arguments of all programs. Flux's flags with the secret itself are
+// accepted, with a warning.
 type authFlags struct {
 	username       string
+	password       string
+	token          string
 	passwordFile   string
 	tokenFile      string
 	privateKeyFile string
@@ -29,6 +32,8 @@ func (a *authFlags) add(cmd *cobra.Command) {
 	flags.StringVarP(&a.username, "username", "u", "", "user for HTTPS")
 	flags.StringVar(&a.passwordFile, "password-file", "", "file with the password for HTTPS, or of the private key; - for the input")
 	flags.StringVar(&a.tokenFile, "bearer-token-file", "", "file with a bearer token for HTTPS; - for the input")
+	flags.StringVarP(&a.password, "password", "p", "", "password for HTTPS, or of the private key; every user of the machine can see it: use --password-file")
+	flags.StringVar(&a.token, "bearer-token", "", "bearer token for HTTPS; every user of the machine can see it: use --bearer-token-file")
 	flags.StringVar(&a.privateKeyFile, "private-key-file", "", "SSH private key to use instead of a new one")
 	flags.StringVar(&a.key.Algorithm, "ssh-key-algorithm", gitauth.ECDSA, "algorithm of a new SSH key: ecdsa, ed25519 or rsa")
 	flags.IntVar(&a.key.RSABits, "ssh-rsa-bits", 2048, "size of a new RSA key")
@@ -37,8 +42,19 @@ func (a *authFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&a.scanHostKey, "scan-host-key", false, "ask the SSH host for its key over the network, and trust the answer")
 	flags.StringVar(&a.caFile, "ca-crt-file", "", "file with the authority of the HTTPS host's certificate")
 	cmd.MarkFlagsMutuallyExclusive("known-hosts-file", "scan-host-key")
-	cmd.MarkFlagsMutuallyExclusive("bearer-token-file", "password-file")
+	cmd.MarkFlagsMutuallyExclusive("bearer-token-file", "bearer-token", "password-file", "password")
 	cmd.MarkFlagsMutuallyExclusive("bearer-token-file", "username")
+	cmd.MarkFlagsMutuallyExclusive("bearer-token", "username")
+}
+
+// secret returns a secret: the value of its flag, with a warning, or else the content of its file,
+// or the answer of the user.
+func (a *authFlags) secret(ctx context.Context, streams ui.IO, flag, value, file, what string) (string, error) {
+	if value == "" {
+		return ui.ReadSecret(ctx, streams, file, what)
+	}
+	_, err := fmt.Fprintf(streams.Err, "warning: --%[1]s is in the history of the shell, and every user of this machine can see it while the command runs: use --%[1]s-file, and replace the secret if others use this machine\n", flag)
+	return value, err
 }
 
 // credentials returns the credentials for the repository. It reads them, generates them or
@@ -95,8 +111,8 @@ func (a *authFlags) keyPair(ctx context.Context, streams ui.IO) (gitauth.KeyPair
 		return gitauth.KeyPair{}, fmt.Errorf("cannot read the private key: %w", err)
 	}
 	password := ""
-	if a.passwordFile != "" {
-		if password, err = ui.ReadSecret(ctx, streams, a.passwordFile, "password of the private key"); err != nil {
+	if a.passwordFile != "" || a.password != "" {
+		if password, err = a.secret(ctx, streams, "password", a.password, a.passwordFile, "password of the private key"); err != nil {
 			return gitauth.KeyPair{}, err
 		}
 	}
@@ -115,14 +131,14 @@ func (a *authFlags) https(ctx context.Context, streams ui.IO, address *url.URL) 
 			return c, fmt.Errorf("cannot read the authority: %w", err)
 		}
 	}
-	if a.tokenFile != "" {
-		c.Token, err = ui.ReadSecret(ctx, streams, a.tokenFile, "token")
+	if a.tokenFile != "" || a.token != "" {
+		c.Token, err = a.secret(ctx, streams, "bearer-token", a.token, a.tokenFile, "token")
 		return c, err
 	}
 	if c.Username == "" {
 		// Hosts that accept a token as password ignore the user name.
 		c.Username = "git"
 	}
-	c.Password, err = ui.ReadSecret(ctx, streams, a.passwordFile, "token or password for "+address.Host)
+	c.Password, err = a.secret(ctx, streams, "password", a.password, a.passwordFile, "token or password for "+address.Host)
 	return c, err
 }

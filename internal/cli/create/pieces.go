@@ -166,6 +166,7 @@ func (g *gitSource) spec(interval time.Duration) (map[string]any, error) {
 type kustomization struct {
 	namespace, source, path, serviceAccount, targetNamespace string
 	decryptionProvider, decryptionSecret, kubeConfig         string
+	validation                                               string
 	prune, wait                                              bool
 	dependsOn, healthChecks                                  []string
 	healthTimeout, retryInterval                             time.Duration
@@ -183,6 +184,9 @@ func (o *options) kustomization() *cobra.Command {
 			metadata, err := o.metadata(k.namespace, args[0])
 			if err != nil {
 				return err
+			}
+			if k.validation != "" {
+				fmt.Fprintln(o.streams.Err, "warning: --validation is ignored: Flux has no such field any more, and validates every object with the API server before it applies it")
 			}
 			spec, err := k.spec(o.interval)
 			if err != nil {
@@ -206,6 +210,7 @@ func (o *options) kustomization() *cobra.Command {
 	flags.StringVar(&k.targetNamespace, "target-namespace", "", "namespace to put all objects into")
 	flags.StringVar(&k.kubeConfig, "kubeconfig-secret-ref", "", "Secret with the kubeconfig of another cluster")
 	flags.DurationVar(&k.retryInterval, "retry-interval", 0, "pause before a failed reconciliation is tried again")
+	flags.StringVar(&k.validation, "validation", "", "ignored: Flux validates every object")
 	return cmd
 }
 

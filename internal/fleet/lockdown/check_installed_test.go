@@ -165,7 +165,7 @@ func testDefaults(t *testing.T, c Cluster, kube client.Client) {
 		}
 		return results
 	}
-	parameters := parsed(t, "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure, namespace: default}, spec: {defaultClasses: {priorityClass: low}}}")
+	parameters := parsed(t, "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure, namespace: default}, spec: {tenant: team, defaultClasses: {priorityClass: low}}}")
 	if err := kube.Create(t.Context(), parameters); err != nil {
 		t.Fatal(err)
 	}
