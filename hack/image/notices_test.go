@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -57,5 +58,21 @@ func TestReadNotices(t *testing.T) {
 		if err != nil || (kind == "known") != tt.known || len(texts) != tt.texts {
 			t.Errorf("%s: known is %q, want %t; %d texts, want %d; %v", tt.reason, kind, tt.known, len(texts), tt.texts, err)
 		}
+	}
+}
+
+// TestNoticesInImage checks that the layer of the image has the licences, if the build read them.
+func TestNoticesInImage(t *testing.T) {
+	t.Parallel()
+	s := chartSource(t)
+	has := func() bool {
+		return slices.ContainsFunc(s.files(nil), func(f file) bool { return f.name == noticesFile && string(f.content) == "texts" })
+	}
+	if has() {
+		t.Error("without licences, the image has the file")
+	}
+	s.licenceTexts = []byte("texts")
+	if !has() {
+		t.Error("the image has no licences")
 	}
 }
