@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // Choice assigns namespaces to tenants or to the platform, in place of the decision of
@@ -80,19 +79,6 @@ func (s Selector) selects(ns corev1.Namespace, addresses []string) bool {
 		}
 	}
 	return false
-}
-
-// ParseChoice parses the file of a choice: YAML with the lists tenants and platform of
-// selectors.
-func ParseChoice(content []byte) (Choice, error) {
-	var file struct {
-		Tenants  []string `json:"tenants"`
-		Platform []string `json:"platform"`
-	}
-	if err := yaml.UnmarshalStrict(content, &file); err != nil {
-		return Choice{}, fmt.Errorf("it has the lists tenants and platform, of %s: %w", selectorForms, err)
-	}
-	return NewChoice(file.Tenants, file.Platform)
 }
 
 // NewChoice returns the choice with the parsed selectors.

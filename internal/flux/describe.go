@@ -118,6 +118,9 @@ func describe(obj client.Object) (Row, bool) {
 	}
 	row.observed = observed
 	row.setStatus(conditions, static)
+	if o, ok := obj.(*kustomizev1.Kustomization); ok {
+		row.awaitHealth(o)
+	}
 	return row, true
 }
 
@@ -169,6 +172,53 @@ func describeKustomization(row *Row, o *kustomizev1.Kustomization) {
 	for _, dep := range o.Spec.DependsOn {
 		row.Needs = append(row.Needs, Ref{Kustomization, cmp.Or(dep.Namespace, o.Namespace), dep.Name})
 	}
+}
+
+// healthChecks is the prefix of the condition's message while a Kustomization waits for the objects
+// that it has applied (kustomize-controller v1.9, checkHealth). It waits until its timeout, also
+// for an object that has failed.
+const healthChecks = "Running health checks"
+
+// awaitHealth makes a Kustomization that runs health checks wait for the objects of Flux among
+// the checked ones.
+func (r *Row) awaitHealth(o *kustomizev1.Kustomization) {
+	reconciling := apimeta.FindStatusCondition(o.Status.Conditions, meta.ReconcilingCondition)
+	if r.State != Working || reconciling == nil || reconciling.Status != metav1.ConditionTrue || !strings.HasPrefix(reconciling.Message, healthChecks) {
+		return
+	}
+	checked := checkedObjects(o)
+	if len(checked) == 0 {
+		return
+	}
+	r.State, r.Message, r.checks = Blocked, reconciling.Message, true
+	r.Needs = append(r.Needs, checked...)
+}
+
+// checkedObjects returns the objects of Flux whose health a Kustomization checks, without itself.
+func checkedObjects(o *kustomizev1.Kustomization) []Ref {
+	var refs []Ref
+	add := func(kind, namespace, name string) {
+		ref := Ref{Kind(kind), namespace, name}
+		if _, known := infoOf(ref.Kind); known && ref != (Ref{Kustomization, o.Namespace, o.Name}) {
+			refs = append(refs, ref)
+		}
+	}
+	if !o.Spec.Wait {
+		for _, check := range o.Spec.HealthChecks {
+			add(check.Kind, check.Namespace, check.Name)
+		}
+		return refs
+	}
+	if o.Status.Inventory == nil {
+		return nil
+	}
+	for _, entry := range o.Status.Inventory.Entries {
+		// The ID is NAMESPACE_NAME_GROUP_KIND, whose parts have no underscores.
+		if parts := strings.Split(entry.ID, "_"); len(parts) == 4 && strings.Contains(parts[2], "fluxcd") {
+			add(parts[3], parts[0], parts[1])
+		}
+	}
+	return refs
 }
 
 func describeHelmRelease(row *Row, o *helmv2.HelmRelease) {

@@ -23,8 +23,8 @@ type Assessment struct {
 type Finding struct {
 	Row    Row
 	Reason string
-	// Lacks says that the object waits for one that does not exist. A controller other than
-	// Flux's may be about to create it.
+	// Lacks says that the object waits for one that does not exist, which a controller other than
+	// Flux's may be about to create, or checks the health of one that Flux may try again.
 	Lacks bool
 }
 
@@ -133,9 +133,10 @@ func (a assessor) unmet(need Ref) string {
 	return row.State.String()
 }
 
-// lacks reports whether an object that waits needs one that does not exist.
+// lacks reports whether an object that waits needs one that does not exist, or checks another's
+// health.
 func (a assessor) lacks(row Row) bool {
-	return a.state[row.Ref()] == Blocked && slices.ContainsFunc(row.Needs, func(need Ref) bool { return a.unmet(need) == absent })
+	return a.state[row.Ref()] == Blocked && (row.checks || slices.ContainsFunc(row.Needs, func(need Ref) bool { return a.unmet(need) == absent }))
 }
 
 // absent is the reason of [assessor.unmet] for an object that does not exist.

@@ -125,6 +125,7 @@ func (c *Cluster) readFleet(ctx context.Context) error {
 			c.objects.system = append(c.objects.system, u)
 		}
 	}
+	c.addRoots()
 	folder := filepath.Join(checkout, filepath.FromSlash(c.Fleet.System))
 	if err := checkServed(c.objects.kinds, c.objects.root, folder, c.Fleet.System); err != nil {
 		return err
@@ -133,6 +134,18 @@ func (c *Cluster) readFleet(ctx context.Context) error {
 	secret, err := c.rootSecret(objects)
 	c.objects.manual = append(c.objects.manual, secret...)
 	return err
+}
+
+// addRoots adds the root objects that the system folder does not have.
+func (c *Cluster) addRoots() {
+	for i := range c.Fleet.Roots {
+		root := &c.Fleet.Roots[i]
+		if !slices.ContainsFunc(c.objects.root, func(u *unstructured.Unstructured) bool {
+			return u.GetKind() == root.GetKind() && u.GetNamespace() == root.GetNamespace() && u.GetName() == root.GetName()
+		}) {
+			c.objects.root = append(c.objects.root, root)
+		}
+	}
 }
 
 // installKinds applies Flux's CRDs.

@@ -54,6 +54,11 @@ type Options struct {
 	// Apply are files and folders of manifests that the admin applies by
 	// hand, such as decryption keys, before the fleet is synced.
 	Apply []string
+	// CRDs are files and folders with CustomResourceDefinitions that charts or operators
+	// install which do not run here.
+	CRDs []string
+	// FakeSecrets makes the missing Secrets that Flux objects name, with invented content.
+	FakeSecrets bool
 	// Online lets requests for hosts that are not mapped through.
 	Online bool
 	// Step is called at the start of each step, and its result at the end of the

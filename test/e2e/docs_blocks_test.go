@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
-	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/verify/baseline"
@@ -71,7 +71,7 @@ func fragments() []fragment {
 		// A file of SOPS; the page shows only its shape.
 		{page: "docs/how-to/tenants.md", begins: "creation_rules:", read: func(string) error { return nil }},
 		{page: "docs/how-to/verify.md", begins: "tenants:", read: func(block string) error {
-			_, err := discovery.ParseChoice([]byte(block))
+			_, err := local.ParseFile([]byte(block))
 			return err
 		}},
 		{page: "docs/how-to/verify.md", begins: "accepted:", read: func(block string) error {

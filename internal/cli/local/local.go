@@ -3,6 +3,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,23 +27,30 @@ type Flags struct {
 	Timeout time.Duration
 	// Paths are the folders of several clusters; see [Flags.AddSeveral].
 	Paths []string
+	// Tenants and Platform are the selectors of namespaces in the fleet's file.
+	Tenants, Platform []string
 
 	maps, private []string
 	programs      programs.Flags
+	// several is set by AddSeveral.
+	several bool
+	// timeoutSet reports whether a flag gives the timeout.
+	timeoutSet func() bool
 }
 
 // Add adds the flags to a command that runs one cluster.
 func (f *Flags) Add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.Cluster.Fleet, "fleet", "", "folder of the platform's repository; without it the cluster is a bare Kubernetes")
-	cmd.Flags().StringVar(&f.Cluster.Path, "path", "", "the cluster's folder in the fleet, such as clusters/staging")
+	cmd.Flags().StringVar(&f.Cluster.Fleet, "fleet", "", "folder of the platform's repository; without it, the working directory if it is one, otherwise the cluster is a bare Kubernetes")
+	cmd.Flags().StringVar(&f.Cluster.Path, "path", "", "the cluster's folder in the fleet, such as clusters/staging; may be left out if there is one cluster")
 	f.add(cmd)
 }
 
 // AddSeveral adds the flags to a command that runs the clusters of a fleet one
 // after the other.
 func (f *Flags) AddSeveral(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.Cluster.Fleet, "fleet", "", "folder of the platform's repository")
-	cmd.Flags().StringArrayVar(&f.Paths, "path", nil, "a cluster's folder in the fleet, such as clusters/staging; repeatable")
+	f.several = true
+	cmd.Flags().StringVar(&f.Cluster.Fleet, "fleet", "", "folder of the platform's repository; without it, the working directory")
+	cmd.Flags().StringArrayVar(&f.Paths, "path", nil, "a cluster's folder in the fleet, such as clusters/staging; repeatable, and may be left out if there is one cluster")
 	f.add(cmd)
 }
 
@@ -52,9 +60,12 @@ func (f *Flags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.private, "private", nil, "a mapped Git repository that asks for the credentials of a Secret, as URL=FILE; repeatable")
 	flags.StringArrayVar(&f.Cluster.Assume, "assume", nil, "a Flux object, as NAMESPACE/NAME, to be taken as ready because it cannot run here; repeatable")
 	flags.StringArrayVar(&f.Cluster.Apply, "apply", nil, "a file or folder of manifests that an admin applies by hand before the fleet, such as decryption keys; repeatable")
+	flags.StringArrayVar(&f.Cluster.CRDs, "crds", nil, "a file or folder with CRDs that charts or operators install which do not run here; repeatable")
+	flags.BoolVar(&f.Cluster.FakeSecrets, "fake-secrets", false, "make the Secrets that Flux objects name and that are not there, with invented content, and replace the encrypted values of SOPS files; what depends on the content is not proven")
 	flags.BoolVar(&f.Cluster.Online, "online", false, "let requests for hosts that are not mapped through to the network")
 	flags.DurationVar(&f.Timeout, "timeout", 10*time.Minute, "how long to wait for the fleet to settle")
 	f.programs.Add(cmd)
+	f.timeoutSet = func() bool { return flags.Changed("timeout") }
 	_ = cmd.MarkFlagDirname("fleet")
 }
 
@@ -66,11 +77,24 @@ func (f *Flags) Programs(ctx context.Context, log io.Writer) error {
 	return err
 }
 
-// Complete checks the flags and reads the maps.
-func (f *Flags) Complete() error {
-	if f.Cluster.Fleet != "" && f.Cluster.Path == "" && len(f.Paths) == 0 {
-		return ui.WithHint(errors.New("--fleet needs --path"), "name the cluster's folder in the fleet: --path clusters/staging")
+// Complete adds the values of the fleet's file, finds the cluster's folder if no flag names it,
+// checks the flags and reads the maps. It returns the notes for the user about its choices.
+func (f *Flags) Complete() (notes []string, err error) {
+	file, err := ReadFile(cmp.Or(f.Cluster.Fleet, "."))
+	if err != nil {
+		return nil, err
 	}
+	if err := f.merge(file); err != nil {
+		return nil, err
+	}
+	if notes, err = f.chooseFleet(); err != nil {
+		return nil, err
+	}
+	return notes, f.read()
+}
+
+// read checks the flags and reads the maps.
+func (f *Flags) read() error {
 	for i, clusterPath := range f.Paths {
 		if slices.ContainsFunc(f.Paths[:i], func(other string) bool { return path.Clean(other) == path.Clean(clusterPath) }) {
 			return fmt.Errorf("--path %s is given twice", clusterPath)

@@ -35,6 +35,9 @@ controllers run, and with which flags, is decided by the Flux manifests in the
 fleet. Everything outside, Git and Helm hosts and registries, is what --map says
 it is. Saving a file in a mapped folder makes a new revision at once.
 
+Without flags, a fleet's working directory is searched for its clusters. A file
+` + "tenure.yaml" + ` in the fleet's folder keeps the values of flags under their names.
+
 Ctrl-C stops everything and leaves nothing behind.`,
 		Example: `  # the fleet in this folder, with a tenant's repository from the folder beside it
   tenure up --fleet . --path clusters/staging --map https://github.com/acme/dev-team=../dev-team
@@ -47,7 +50,8 @@ Ctrl-C stops everything and leaves nothing behind.`,
   tenure up --fleet . --path clusters/staging --detach && tenure down`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.fleet.Complete(); err != nil {
+			notes, err := o.fleet.Complete()
+			if err != nil {
 				return err
 			}
 			background := attachment()
@@ -56,6 +60,9 @@ Ctrl-C stops everything and leaves nothing behind.`,
 			}
 			if err := o.fleet.Programs(cmd.Context(), streams.Err); err != nil {
 				return err
+			}
+			for _, note := range notes {
+				fmt.Fprintln(streams.Err, "• "+note)
 			}
 			return run(cmd.Context(), streams, o, background)
 		},

@@ -6,9 +6,7 @@ package verify
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -59,8 +57,8 @@ do work), got through (what was touched, and what to do about it), or not proven
 which proves nothing).
 
 The tenants are found by their labels and by what Flux delivers; "tenure get tenants
---why" and the report say by what evidence. File ` + choiceFile + ` in the fleet's folder, with lists
-tenants and platform, or the flags of these names say otherwise.
+--why" and the report say by what evidence. The flags --tenants and --platform say otherwise.
+File ` + local.FileName + ` in the fleet's folder keeps the values of flags, under their names.
 
 Exit code 0: the fleet is ready and nothing got through, or stayed unproven, but
 what --baseline accepts. 1: something got through. 2: it could not be judged,
@@ -103,8 +101,8 @@ is reported.`,
 	flags.StringArrayVarP(&o.outputs, "output", "o", nil, "form of the report, text, json, junit, sarif, html or markdown, and with =FILE a file for it; repeatable, and the text goes to the output unless another form does")
 	flags.StringVar(&o.baseline, "baseline", "", "file of accepted risks: what it accepts does not change the verdict until it expires, whether that gets through or is not proven")
 	flags.StringVar(&o.compare, "compare", "", "report of the main branch, written with -o json: -o markdown says what changed since, as a comment for a pull request")
-	flags.StringArrayVar(&o.tenants, "tenants", nil, "namespaces that are tenants', as namespace=NAME, label=KEY[=VALUE] or source=ADDRESS, where * stands for any characters; repeatable, besides the list in "+choiceFile)
-	flags.StringArrayVar(&o.platform, "platform", nil, "namespaces that are the platform's, which nobody attacks as, in the same form; repeatable, besides the list in "+choiceFile)
+	flags.StringArrayVar(&o.tenants, "tenants", nil, "namespaces that are tenants', as namespace=NAME, label=KEY[=VALUE] or source=ADDRESS, where * stands for any characters; repeatable, besides the list in "+local.FileName)
+	flags.StringArrayVar(&o.platform, "platform", nil, "namespaces that are the platform's, which nobody attacks as, in the same form; repeatable, besides the list in "+local.FileName)
 	flags.BoolVar(&o.all, "all", false, "list each attack that was stopped in the text, not only how many by which control, and the commands to try each yourself")
 	_ = cmd.MarkFlagFilename("baseline", "yaml", "yml")
 	_ = cmd.MarkFlagFilename("compare", "json")
@@ -118,13 +116,11 @@ func (o *options) complete(streams ui.IO) (*verification, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.fleet.Complete(); err != nil {
+	notes, err := o.fleet.Complete()
+	if err != nil {
 		return nil, err
 	}
-	if o.fleet.Cluster.Fleet == "" {
-		return nil, ui.WithHint(errors.New("verify needs --fleet"), "name the folder of the platform's repository: --fleet . --path clusters/staging")
-	}
-	choice, err := readChoice(o.fleet.Cluster.Fleet, o.tenants, o.platform)
+	choice, err := o.choice()
 	if err != nil {
 		return nil, err
 	}
@@ -146,6 +142,9 @@ func (o *options) complete(streams ui.IO) (*verification, error) {
 			return nil, err
 		}
 	}
+	for _, note := range notes {
+		fmt.Fprintln(streams.Err, "• "+note)
+	}
 	return &verification{
 		streams: streams, fleet: o.fleet, outputs: outputs, all: o.all, before: before, choice: choice,
 		display:   &local.Display{Screen: streams.Stderr()},
@@ -153,28 +152,17 @@ func (o *options) complete(streams ui.IO) (*verification, error) {
 	}, nil
 }
 
-// choiceFile is the file in a fleet's folder that overrides the discovery of tenants.
-const choiceFile = ".tenure.yaml"
-
-// readChoice reads the fleet's file, if there is one, and adds the choices of the flags.
-func readChoice(dir string, asTenants, asPlatform []string) (discovery.Choice, error) {
-	flags, err := discovery.NewChoice(asTenants, asPlatform)
+// choice returns the selectors of the fleet's file and of the flags.
+func (o *options) choice() (discovery.Choice, error) {
+	flags, err := discovery.NewChoice(o.tenants, o.platform)
 	if err != nil {
 		return discovery.Choice{}, err
 	}
-	file := filepath.Join(dir, choiceFile)
-	content, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return flags, nil
-	}
+	file, err := discovery.NewChoice(o.fleet.Tenants, o.fleet.Platform)
 	if err != nil {
-		return discovery.Choice{}, fmt.Errorf("cannot read who the tenants are: %w", err)
+		return discovery.Choice{}, fmt.Errorf("%s: %w", local.FileName, err)
 	}
-	choice, err := discovery.ParseChoice(content)
-	if err != nil {
-		return discovery.Choice{}, fmt.Errorf("%s: %w", file, err)
-	}
-	return choice.With(flags), nil
+	return file.With(flags), nil
 }
 
 // readBaseline reads the file of accepted risks, if there is one. It returns an error for an

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -66,6 +65,10 @@ type Fleet struct {
 	Overlay map[string][]byte
 	// Sync describes the root objects.
 	Sync Sync
+	// Roots are the root objects of a fleet that declares them in another place than System, as
+	// an admin applies them; their file is RootFile, slash separated.
+	Roots    []unstructured.Unstructured
+	RootFile string
 	// Instance is the FluxInstance from which flux-operator installs Flux and creates the
 	// root objects; nil in a fleet that holds Flux's manifests.
 	Instance *unstructured.Unstructured
@@ -119,10 +122,13 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 	}
 	sync, found := findSync(objects, f.Path)
 	if !found {
+		sync, found = f.findRoots()
+	}
+	if !found {
 		sync = Sync{Kind: gitRepository, URL: opts.URL, Branch: opts.Branch, Namespace: systemName, Source: systemName, Kustomization: systemName}
 		if sync.URL == "" {
-			return nil, fmt.Errorf("the fleet in %s does not say where it comes from: %s has no GitRepository and no Kustomization; name its address with --map URL#BRANCH=%s",
-				dir, path.Join(f.declared, syncFile), dir)
+			return nil, fmt.Errorf("the fleet in %s does not say where it comes from: %s has no GitRepository and no Kustomization, and in the repository no Kustomization beside its GitRepository, no FluxInstance and no FluxConfig of Azure syncs %s; name its address with --map URL#BRANCH=%s",
+				dir, path.Join(f.declared, syncFile), f.Path, dir)
 		}
 		f.Overlay[path.Join(f.declared, syncFile)] = syncManifest(sync, f.Path)
 	}
@@ -141,20 +147,14 @@ func (f *Fleet) checkFolders(clusterPath string) error {
 		return nil
 	}
 	err := fmt.Errorf("cannot read the fleet: %w: %s in %s", ErrNotFound, f.Path, f.Dir)
-	if clusters := f.clusters(); len(clusters) > 0 {
-		return fmt.Errorf("%w; it has --path %s", err, strings.Join(clusters, ", "))
+	found, lookErr := Look(f.Dir)
+	if lookErr != nil {
+		return lookErr
 	}
-	return err
-}
-
-// clusters returns the folders that look like the folder of a cluster.
-func (f *Fleet) clusters() []string {
-	found, _ := filepath.Glob(filepath.Join(f.Dir, "clusters", "*", systemName))
-	var paths []string
-	for _, dir := range found {
-		paths = append(paths, "clusters/"+filepath.Base(filepath.Dir(dir)))
+	if len(found.Clusters) > 0 {
+		return fmt.Errorf("%w; it has --path %s", err, found.Paths())
 	}
-	return paths
+	return fmt.Errorf("%w; %w", err, found.Diagnose(f.Dir))
 }
 
 // findSystem returns the folder with Flux's manifests: a folder below the cluster's folder

@@ -8,11 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 )
 
 // ErrOperator is returned for a cluster whose FluxInstance cannot be used.
@@ -29,6 +31,9 @@ const instanceName = "flux"
 // findOperator then sets the fleet's fields, or returns an error that wraps [ErrOperator].
 func (f *Fleet) findOperator() (bool, error) {
 	file, instance := fluxInstance(os.DirFS(f.Dir), f.Path)
+	if instance == nil && !f.hasBootstrapFiles() {
+		file, instance = instanceElsewhere(os.DirFS(f.Dir), f.Path)
+	}
 	if instance == nil {
 		return false, nil
 	}
@@ -73,6 +78,85 @@ func syncOf(instance *unstructured.Unstructured, clusterPath string) (Sync, erro
 		Namespace: instance.GetNamespace(), Source: name, Kustomization: name,
 		SecretRef: fields["pullSecret"],
 	}, nil
+}
+
+// hasBootstrapFiles reports whether the cluster's folder has a file of a bootstrap.
+func (f *Fleet) hasBootstrapFiles() bool {
+	system, err := f.findSystem()
+	if err != nil {
+		return false
+	}
+	for _, file := range []string{componentsFile, syncFile} {
+		if _, err := os.Stat(filepath.Join(f.Dir, filepath.FromSlash(system), file)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// instanceElsewhere returns the FluxInstance that syncs a folder from anywhere in the fleet: an
+// admin applies it by hand, or flux-operator's chart flux-instance creates it from its values.
+func instanceElsewhere(fleet fs.FS, clusterPath string) (file string, instance *unstructured.Unstructured) {
+	eachManifest(fleet, ".", func(name string, content []byte) bool {
+		found, _ := instanceIn(content)
+		if found == nil {
+			return true
+		}
+		folder, _, _ := unstructured.NestedString(found.Object, "spec", "sync", "path")
+		if cleanPath(folder) != clusterPath {
+			return true
+		}
+		file, instance = name, found
+		return false
+	})
+	return file, instance
+}
+
+// instanceFields are the values of the chart flux-instance that it copies into the spec.
+var instanceFields = []string{"cluster", "commonMetadata", "components", "distribution", "kustomize", "sharding", "storage", "sync"}
+
+// instanceIn returns the FluxInstance in a manifest, or the one that the chart flux-instance
+// creates: from the values in a HelmRelease, or from a file of values. chart reports the latter.
+func instanceIn(content []byte) (instance *unstructured.Unstructured, chart bool) {
+	if !bytes.Contains(content, []byte("FluxInstance")) && !bytes.Contains(content, []byte("instance:")) {
+		return nil, false
+	}
+	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+		object := map[string]any{}
+		if yaml.Unmarshal(doc, &object) != nil {
+			continue
+		}
+		u := unstructured.Unstructured{Object: object}
+		if u.GetKind() == "FluxInstance" && strings.HasPrefix(u.GetAPIVersion(), operatorGroup+"/") {
+			return &u, false
+		}
+		for _, at := range [][]string{{"spec", "values", "instance"}, {"instance"}} {
+			values, found, err := unstructured.NestedMap(object, at...)
+			if sync, _, _ := unstructured.NestedStringMap(values, "sync"); found && err == nil && sync["kind"] != "" && sync["url"] != "" {
+				return chartInstance(values), true
+			}
+		}
+	}
+	return nil, false
+}
+
+// chartInstance returns the FluxInstance of the chart flux-instance with its defaults.
+func chartInstance(values map[string]any) *unstructured.Unstructured {
+	spec := map[string]any{"distribution": map[string]any{}}
+	for _, field := range instanceFields {
+		if value, ok := values[field]; ok {
+			spec[field] = value
+		}
+	}
+	if distribution, ok := spec["distribution"].(map[string]any); ok {
+		for field, value := range map[string]any{"version": "2.x", "registry": "ghcr.io/fluxcd", "artifact": "oci://ghcr.io/controlplaneio-fluxcd/flux-operator-manifests:latest"} {
+			if distribution[field] == nil {
+				distribution[field] = value
+			}
+		}
+	}
+	instance := newObject(operatorGroup+"/v1", "FluxInstance", systemName, instanceName, spec)
+	return &instance
 }
 
 // resourceSet matches a ResourceSet or a ResourceSetInputProvider in a manifest.

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -52,6 +53,57 @@ func findSync(objects []unstructured.Unstructured, clusterPath string) (Sync, bo
 		return sync, true
 	}
 	return Sync{}, false
+}
+
+// findRoots finds the root objects in the whole repository: a Kustomization that applies the
+// cluster's folder, beside its GitRepository, or a FluxConfig of Azure.
+func (f *Fleet) findRoots() (Sync, bool) {
+	var sync Sync
+	eachManifest(os.DirFS(f.Dir), ".", func(file string, content []byte) bool {
+		if !bytes.Contains(content, []byte(gitRepository)) {
+			return true
+		}
+		objects, err := parse(content)
+		if err != nil {
+			return true // a template: the build of its folder reports it
+		}
+		for _, u := range objects {
+			folder, _, _ := unstructured.NestedString(u.Object, "spec", "path")
+			if !isRoot(u, objects) || cleanPath(folder) != f.Path {
+				continue
+			}
+			var found bool
+			if sync, found = findSync(objects, f.Path); found && sync.URL != "" {
+				f.Roots, f.RootFile = rootObjects(objects, sync), file
+				return false
+			}
+		}
+		return true
+	})
+	if f.RootFile != "" {
+		return sync, true
+	}
+	file, config := azureConfig(f.Dir, f.Path)
+	if config == nil {
+		return Sync{}, false
+	}
+	f.RootFile = file
+	sync, f.Roots = azureRoots(config, f.Path)
+	return sync, sync.URL != ""
+}
+
+// rootObjects returns the root source and the root Kustomization among objects, with a namespace.
+func rootObjects(objects []unstructured.Unstructured, sync Sync) []unstructured.Unstructured {
+	var roots []unstructured.Unstructured
+	for _, u := range objects {
+		if u.GetKind() == gitRepository && u.GetName() == sync.Source || isRoot(u, objects) && u.GetName() == sync.Kustomization {
+			if u.GetNamespace() == "" {
+				u.SetNamespace(sync.Namespace)
+			}
+			roots = append(roots, u)
+		}
+	}
+	return roots
 }
 
 // syncManifest returns the content that `flux bootstrap git` would write to gotk-sync.yaml.

@@ -1,0 +1,237 @@
+package layout
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Survey says what a folder holds, before a cluster's folder in it is chosen.
+type Survey struct {
+	// Clusters are the folders of clusters, by path.
+	Clusters []Cluster
+	// Nested are the clusters of fleets in folders below.
+	Nested []Cluster
+	// Missing are root objects whose folder is not in the repository.
+	Missing []Cluster
+	// Manifests is the number of YAML files.
+	Manifests int
+	// Flux is a file with an object of Flux, or "" if there is none.
+	Flux string
+}
+
+// Cluster is the folder of a cluster in a repository.
+type Cluster struct {
+	// Fleet is the folder of the repository, slash separated, in the searched folder.
+	Fleet string
+	// Path is the folder, slash separated: the value of --path.
+	Path string
+	// File has the object that names the folder, and Kind is its kind.
+	File, Kind string
+}
+
+// maxManifest limits the size of the manifests that a survey reads. Flux's own manifests have
+// less than 1 MiB.
+const maxManifest = 4 << 20
+
+// maxEntries limits the files and folders that a survey visits: the folder may be a home folder.
+const maxEntries = 100_000
+
+// Look reads the YAML files in a folder and finds the clusters: the folders that a Flux
+// Kustomization beside its GitRepository, a FluxInstance, or a FluxConfig of Azure syncs.
+func Look(dir string) (Survey, error) {
+	var s Survey
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return s, fmt.Errorf("cannot read the fleet: %w: %s", ErrNotFound, dir)
+	}
+	found := map[string]Cluster{}
+	eachManifest(os.DirFS(dir), ".", func(file string, content []byte) bool {
+		s.Manifests++
+		if !bytes.Contains(content, []byte(fluxDomain)) && !bytes.Contains(content, []byte(operatorGroup)) && !bytes.Contains(content, []byte("instance:")) && path.Base(file) != syncFile {
+			return true
+		}
+		objects, err := parse(content)
+		if err != nil {
+			return true // a template, or half a file: its reader reports it
+		}
+		if s.Flux == "" && slices.ContainsFunc(objects, isFluxObject) {
+			s.Flux = file
+		}
+		for _, c := range clustersIn(dir, file, content, objects) {
+			key := c.Path
+			if !isFolder(dir, c.Path) {
+				key = c.File // perhaps of another fleet
+			}
+			if before, ok := found[key]; !ok || before.Kind == kustomizationKind {
+				found[key] = c
+			}
+		}
+		return true
+	})
+	for _, c := range found {
+		switch {
+		case isFolder(dir, c.Path):
+			s.Clusters = append(s.Clusters, c)
+		case c.nest(dir):
+			s.Nested = append(s.Nested, c)
+		default:
+			s.Missing = append(s.Missing, c)
+		}
+	}
+	for _, list := range [][]Cluster{s.Clusters, s.Nested, s.Missing} {
+		slices.SortFunc(list, func(a, b Cluster) int {
+			return cmp.Or(strings.Compare(a.Fleet, b.Fleet), strings.Compare(a.Path, b.Path))
+		})
+	}
+	return s, nil
+}
+
+func isFolder(dir, folder string) bool {
+	info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(folder)))
+	return err == nil && info.IsDir()
+}
+
+// nest sets the folder of the repository if it is a folder above the cluster's file, and reports
+// whether there is one.
+func (c *Cluster) nest(dir string) bool {
+	for folder := path.Dir(c.File); folder != "."; folder = path.Dir(folder) {
+		if isFolder(dir, path.Join(folder, c.Path)) {
+			c.Fleet = folder
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	fluxDomain        = ".toolkit.fluxcd.io/"
+	kustomizationKind = "Kustomization"
+	azureGroup        = "clusterconfig.azure.com"
+)
+
+func isFluxObject(u unstructured.Unstructured) bool {
+	group := u.GroupVersionKind().Group
+	return strings.HasSuffix(group+"/", fluxDomain) || group == operatorGroup
+}
+
+// clustersIn returns the folders of clusters that the objects of a file name.
+func clustersIn(dir, file string, content []byte, objects []unstructured.Unstructured) []Cluster {
+	var clusters []Cluster
+	add := func(folder, kind string) {
+		folder = cleanPath(folder)
+		if filepath.IsLocal(filepath.FromSlash(folder)) && !strings.Contains(folder, "$") {
+			clusters = append(clusters, Cluster{Fleet: ".", Path: folder, File: file, Kind: kind})
+		}
+	}
+	for _, u := range objects {
+		switch {
+		case u.GetKind() == azureKind && strings.HasPrefix(u.GetAPIVersion(), azureGroup+"/"):
+			for _, folder := range azurePaths(&u) {
+				add(folder, azureKind)
+			}
+		case isRoot(u, objects):
+			folder, _, _ := unstructured.NestedString(u.Object, "spec", "path")
+			// Kustomizations of tenants can be beside their sources as well, often with the path ".":
+			// the root applies itself.
+			if path.Base(file) == syncFile || cleanPath(folder) != "." && inside(file, cleanPath(folder)) {
+				add(folder, kustomizationKind)
+			}
+		}
+	}
+	if instance, _ := instanceIn(content); instance != nil {
+		if folder, found, _ := unstructured.NestedString(instance.Object, "spec", "sync", "path"); found {
+			add(folder, "FluxInstance")
+		}
+	}
+	if len(clusters) == 0 && path.Base(file) == syncFile && len(objects) == 0 {
+		// A bootstrap would write it.
+		add(path.Dir(path.Dir(file)), kustomizationKind)
+	}
+	return clusters
+}
+
+// inside reports whether a file is in a folder, both slash separated. Every file is in ".".
+func inside(file, folder string) bool {
+	return folder == "." || strings.HasPrefix(file, folder+"/")
+}
+
+func cleanPath(folder string) string {
+	return path.Clean(strings.TrimPrefix(path.Clean("/"+folder), "/"))
+}
+
+// isRoot reports whether a Kustomization of Flux is beside the GitRepository that it names.
+func isRoot(u unstructured.Unstructured, objects []unstructured.Unstructured) bool {
+	if u.GetKind() != kustomizationKind || !strings.HasPrefix(u.GetAPIVersion(), "kustomize.toolkit.fluxcd.io/") {
+		return false
+	}
+	name, _, _ := unstructured.NestedString(u.Object, "spec", "sourceRef", "name")
+	return slices.ContainsFunc(objects, func(o unstructured.Unstructured) bool {
+		return o.GetKind() == gitRepository && o.GetName() == name
+	})
+}
+
+// eachManifest calls read with each YAML file of a folder until read returns false.
+func eachManifest(fleet fs.FS, folder string, read func(file string, content []byte) bool) {
+	entries := 0
+	_ = fs.WalkDir(fleet, folder, func(name string, d fs.DirEntry, err error) error {
+		if entries++; entries > maxEntries {
+			return fs.SkipAll
+		}
+		switch ext := path.Ext(name); {
+		case err != nil:
+			return nil //nolint:nilerr // an unreadable folder has no manifests; its reader reports it
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "node_modules"):
+			return fs.SkipDir
+		case !d.Type().IsRegular() || ext != ".yaml" && ext != ".yml" || d.Name() == componentsFile:
+			return nil
+		}
+		if info, err := d.Info(); err != nil || info.Size() > maxManifest {
+			return nil //nolint:nilerr // as above
+		}
+		content, err := fs.ReadFile(fleet, name)
+		if err == nil && !read(name, content) {
+			return fs.SkipAll
+		}
+		return nil
+	})
+}
+
+// ErrNoFleet reports a folder in which no cluster's folder is found.
+var ErrNoFleet = errors.New("is no fleet")
+
+// Paths returns the values of --path, separated by commas.
+func (s Survey) Paths() string {
+	var paths []string
+	for _, c := range s.Clusters {
+		paths = append(paths, c.Path)
+	}
+	return strings.Join(paths, ", ")
+}
+
+// Diagnose returns an error that says what a folder without clusters is, and what to do.
+func (s Survey) Diagnose(dir string) error {
+	const lookedAt = "no gotk-sync.yaml, no FluxInstance with a spec.sync, no Kustomization beside its GitRepository that applies its own folder, and no FluxConfig of Azure"
+	switch {
+	case s.Manifests == 0:
+		return fmt.Errorf("%s %w: it has no YAML file; name the folder of the platform's repository with --fleet DIR", dir, ErrNoFleet)
+	case len(s.Nested) > 0:
+		c := s.Nested[0]
+		nested := filepath.Join(dir, filepath.FromSlash(c.Fleet))
+		return fmt.Errorf("%s %w: the top folder of the repository is %s; give --fleet %s --path %s", dir, ErrNoFleet, nested, nested, c.Path)
+	case len(s.Missing) > 0:
+		c := s.Missing[0]
+		return fmt.Errorf("%s is half a fleet: the %s in %s syncs the folder %s, which is not there; check out the whole repository, or name its top folder with --fleet DIR", dir, c.Kind, c.File, c.Path)
+	case s.Flux != "":
+		return fmt.Errorf("%s %w, but perhaps a tenant's repository: it has objects of Flux, such as in %s, and %s; name the platform's repository with --fleet and --path, and this folder with --map URL#BRANCH=%s; if it is the platform's, whose root is outside of the repository, name the cluster's folder with --path DIR, and the repository's address with --map URL#BRANCH=%s", dir, ErrNoFleet, s.Flux, lookedAt, dir, dir)
+	}
+	return fmt.Errorf("%s %w: it has YAML files and no object of Flux: %s; name the folder of the platform's repository with --fleet DIR, or write one with `tenure create fleet`", dir, ErrNoFleet, lookedAt)
+}

@@ -1,0 +1,71 @@
+package flux
+
+import (
+	"testing"
+
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	"github.com/fluxcd/pkg/apis/meta"
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// checking returns the row of a Kustomization that checks the health of a HelmRelease.
+func checking(wait bool, message string) Row {
+	o := &kustomizev1.Kustomization{
+		ObjectMeta: at("flux-system", "apps", 1),
+		Spec: kustomizev1.KustomizationSpec{
+			Wait:      wait,
+			SourceRef: kustomizev1.CrossNamespaceSourceReference{Kind: "GitRepository", Name: "fleet"},
+		},
+		Status: kustomizev1.KustomizationStatus{
+			ObservedGeneration: 1,
+			Conditions: append(ready("Unknown", meta.ProgressingReason, "Reconciliation in progress", 1),
+				metav1.Condition{Type: meta.ReconcilingCondition, Status: metav1.ConditionTrue, Reason: meta.ProgressingReason, Message: message}),
+			Inventory: &kustomizev1.ResourceInventory{Entries: []kustomizev1.ResourceRef{
+				{ID: "web_app_helm.toolkit.fluxcd.io_HelmRelease"}, {ID: "web_app_apps_Deployment"},
+				{ID: "flux-system_apps_kustomize.toolkit.fluxcd.io_Kustomization"},
+			}},
+		},
+	}
+	if !wait {
+		o.Spec.HealthChecks = []meta.NamespacedObjectKindReference{{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Namespace: "web", Name: "app"}}
+	}
+	row, _ := describe(o)
+	return row
+}
+
+// TestHealthChecks checks that a Kustomization that waits for a failed object has failed, as its
+// timeout would say later.
+func TestHealthChecks(t *testing.T) {
+	t.Parallel()
+	fleet := git("fleet", revisionA, Ready)
+	release := Row{Namespace: "web", Kind: HelmRelease, Name: "app", State: Failed, Message: "no chart"}
+	working := release
+	working.State, working.Message = Working, "installing"
+	running := healthChecks + " for revision " + revisionA + " with a timeout of 5m0s"
+	for name, tc := range map[string]struct {
+		reason          string
+		row             Row
+		release         Row
+		awaited, failed int
+		lacks           bool
+	}{
+		"wait, failed":     {"the release will not become ready, so neither will the Kustomization", checking(true, running), release, 0, 2, true},
+		"checks, failed":   {"the same for spec.healthChecks", checking(false, running), release, 0, 2, true},
+		"wait, working":    {"the release may become ready", checking(true, running), working, 2, 0, false},
+		"before the check": {"nothing is known before the objects are applied", checking(true, "Reconciliation in progress"), release, 1, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := Assess([]Row{fleet, tc.row, tc.release})
+			if len(got.Awaited) != tc.awaited || len(got.Failed) != tc.failed {
+				t.Errorf("%s: %d awaited, %d failed: %+v", tc.reason, len(got.Awaited), len(got.Failed), got)
+			}
+			for _, f := range got.Failed {
+				if f.Row.Kind == Kustomization && (f.Lacks != tc.lacks || f.Reason != "waits for HelmRelease/web/app (failed)") {
+					t.Errorf("%s: lacks %v, reason %s", tc.reason, f.Lacks, cmp.Diff("waits for HelmRelease/web/app (failed)", f.Reason))
+				}
+			}
+		})
+	}
+}
