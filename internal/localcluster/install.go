@@ -50,10 +50,14 @@ func (c *Cluster) loadFleet() error {
 	if c.Fleet, err = layout.Load(dir, c.opts.Path, options); err != nil {
 		return err
 	}
+	mapAddress := c.mapFleet
 	if c.hasInstance() {
-		return c.mapOperatorFleet(dir)
+		mapAddress = c.mapOperatorFleet
 	}
-	return c.mapFleet(dir)
+	if err := mapAddress(dir); err != nil {
+		return err
+	}
+	return c.alignVersion()
 }
 
 // mapFleet maps the address of the fleet's root GitRepository to its folder.
@@ -93,6 +97,11 @@ func (c *Cluster) readFleet(ctx context.Context) error {
 	if c.objects.manual, err = c.readManual(); err != nil {
 		return err
 	}
+	kinds, err := c.readKinds()
+	if err != nil {
+		return err
+	}
+	defer func() { c.addKinds(kinds) }()
 	if c.Fleet == nil {
 		// In a bare cluster, a bootstrap installs Flux in this namespace.
 		c.platforms = map[string]bool{"flux-system": true}
@@ -148,10 +157,10 @@ func (c *Cluster) addRoots() {
 	}
 }
 
-// installKinds applies Flux's CRDs.
+// installKinds applies Flux's CRDs and those of --crds.
 func (c *Cluster) installKinds(ctx context.Context, config *rest.Config) error {
 	if err := flux.ApplyManifests(ctx, config, c.objects.kinds); err != nil {
-		return fmt.Errorf("cannot install Flux's kinds: %w", err)
+		return fmt.Errorf("cannot install the kinds of Flux and of --crds: %w", err)
 	}
 	return nil
 }
@@ -314,6 +323,9 @@ func (c *Cluster) preview(context.Context) error {
 	kube, err := flux.NewClient(c.REST)
 	if err != nil {
 		return err
+	}
+	if c.opts.FakeSecrets {
+		c.run("invention of Secrets", func() error { return c.fakeSecrets(kube) })
 	}
 	c.run("wake-up of dependents", func() error { return flux.WakeDependents(c.life, kube) })
 	c.run("live preview", func() error {

@@ -11,8 +11,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
@@ -59,6 +61,9 @@ type Options struct {
 	CRDs []string
 	// FakeSecrets makes the missing Secrets that Flux objects name, with invented content.
 	FakeSecrets bool
+	// EndOnCrash ends the cluster when a controller of Flux, or flux-operator, does not start,
+	// until [Cluster.Settled] is called. Otherwise crashes are reported.
+	EndOnCrash bool
 	// Online lets requests for hosts that are not mapped through.
 	Online bool
 	// Step is called at the start of each step, and its result at the end of the
@@ -95,6 +100,12 @@ type Cluster struct {
 	client kubernetes.Interface
 	log    *slog.Logger
 	logTo  *os.File
+
+	// settled is set when a crash must not end the cluster any more.
+	settled atomic.Bool
+
+	fakesMu sync.Mutex
+	fakes   []Fake
 
 	assumed    []flux.Ref
 	objects    fleetObjects
@@ -135,6 +146,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		{c.kyverno.describe(), c.serveKyverno},
 		{"repositories", c.mapWorld},
 		{"", c.readFleet},
+		{"", c.fakeEncrypted},
 		{"", c.startControlPlane},
 		{"node", c.startNode},
 		{"Flux", c.installFlux},
@@ -288,6 +300,7 @@ func (c *Cluster) startNode(ctx context.Context) error {
 		Platform:  c.platform,
 		Processes: c.group,
 		Env:       c.Network.Env(),
+		OnCrash:   c.onProgramCrash,
 		Log:       c.log.With("part", "node"),
 	})
 	if err != nil {
@@ -343,6 +356,30 @@ func (c *Cluster) onCrash(crash *process.CrashError) {
 	}
 	c.report(crash)
 }
+
+// failedStarts is the number of starts that must fail at once until a crash ends the cluster.
+const failedStarts = 2
+
+// onProgramCrash reports a program of a Pod that ended by itself. Nothing that depends on a
+// controller that does not start becomes ready, so onProgramCrash ends a cluster that starts.
+func (c *Cluster) onProgramCrash(crash *node.Crash) {
+	if c.life.Err() != nil {
+		return
+	}
+	ofFlux := slices.Contains(fluxPrograms, crash.Program) || crash.Program == fluxOperator
+	if c.opts.EndOnCrash && !c.settled.Load() && ofFlux && crash.Starts >= failedStarts {
+		c.log.Error("the cluster ends", "error", crash)
+		c.end(fmt.Errorf("%w\nnothing that needs it becomes ready: correct its arguments in the fleet's manifests of Flux", crash))
+		return
+	}
+	if crash.Starts <= failedStarts {
+		c.report(crash)
+	}
+}
+
+// Settled says that the fleet has settled, so that later crashes of Flux are reported and do not
+// end the cluster.
+func (c *Cluster) Settled() { c.settled.Store(true) }
 
 // errStopped is the cause for the end of a cluster that was stopped.
 var errStopped = errors.New("the cluster was stopped")

@@ -121,7 +121,7 @@ func (f *Flags) read() error {
 func (d *Display) Start(ctx context.Context, opts localcluster.Options) (*localcluster.Cluster, error) {
 	steps := ui.NewSteps(d.Screen)
 	defer steps.Close()
-	opts.Report = d.Report
+	opts.Report, opts.EndOnCrash = d.Report, true
 	opts.Step = func(name string) func(error) {
 		step := steps.Start(name)
 		return func(err error) {

@@ -62,6 +62,7 @@ func (d *Display) Settle(ctx context.Context, cluster *localcluster.Cluster, row
 	live := ui.NewLive(d.Screen)
 	d.setLive(live)
 	defer func() {
+		cluster.Settled()
 		d.setLive(nil)
 		_ = live.Close()
 	}()
@@ -198,11 +199,14 @@ func Watch(ctx context.Context, cluster *localcluster.Cluster, fail context.Canc
 	return rows, nil
 }
 
-// Explain prints the full reasons of the failures, and the unmapped addresses that the fleet
-// requested.
+// Explain prints the full reasons of the failures, the API groups that they lack, and the
+// unmapped addresses that the fleet requested.
 func (d *Display) Explain(cluster *localcluster.Cluster, failures []flux.Finding) {
 	for _, f := range failures {
 		d.Println(fmt.Sprintf("%s %s: %s", d.Screen.Paint(ui.Red, "✗"), f.Row.Ref(), ui.Clean(f.Reason)))
+	}
+	for _, missing := range flux.MissingGroups(failures) {
+		d.Println(d.Screen.Paint(ui.Yellow, "!") + " " + ui.Clean(missing.String()))
 	}
 	for _, refusal := range cluster.Network.Refused() {
 		d.Println(fmt.Sprintf("%s asked for %s: %v", d.Screen.Paint(ui.Yellow, "!"), refusal.Address, refusal.Err))

@@ -82,7 +82,7 @@ func (c clusterReport) judge() string {
 		return verdictUnjudged
 	case c.Coverage.GotThrough > 0:
 		return verdictUnsafe
-	case c.Coverage.NotProven > 0, c.Coverage.Tried == c.Coverage.NotInstalled, len(c.NotReady) > 0, len(c.Tenants) == 0:
+	case c.Coverage.NotProven > 0, c.Coverage.Tried == c.Coverage.NotInstalled, len(c.NotReady) > 0, len(c.Tenants) == 0, c.doubtful:
 		return verdictUnjudged
 	}
 	return verdictSafe

@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/internal/ui"
@@ -118,7 +119,7 @@ func (c clusterReport) fleetSuite() junitSuite {
 	for _, n := range c.NotReady {
 		broken = append(broken, n.Object+": "+n.Reason)
 	}
-	test("the fleet is ready", strings.Join(append(broken, c.Unmapped...), "\n"))
+	test("the fleet is ready", strings.Join(slices.Concat(broken, c.Lacking, c.Unmapped), "\n"))
 	return s
 }
 

@@ -63,14 +63,20 @@ type clusterReport struct {
 	NotReady []notReady `json:"notReady,omitempty"`
 	// Read reports which manifests in the cluster's folder were applied; nil if the fleet
 	// did not start.
-	Read     *folderRead  `json:"read,omitempty"`
-	Unmapped []string     `json:"unmapped,omitempty"`
+	Read     *folderRead `json:"read,omitempty"`
+	Unmapped []string    `json:"unmapped,omitempty"`
+	// Lacking are the API groups that objects need and the cluster does not serve.
+	Lacking []string `json:"lacking,omitempty"`
+	// Faked says what --fake-secrets has invented.
+	Faked    []string     `json:"faked,omitempty"`
 	Attacks  []attackMade `json:"attacks"`
 	Coverage coverage     `json:"coverage"`
 	// Patch is a patch for the fleet's manifests that closes all attacks that got through and have
 	// a patch.
 	Patch string `json:"patch,omitempty"`
 
+	// doubtful reports that invented content gets into objects of the fleet.
+	doubtful bool
 	// location is the location of findings that have no file of their own.
 	location location
 }
@@ -200,7 +206,7 @@ func (c *coverage) add(a attackMade) {
 // cluster returns the report on a cluster.
 func (j judgement) cluster(f findings) clusterReport {
 	files := readFiles(f.fleet)
-	c := clusterReport{Path: f.path, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Read: f.read, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
+	c := clusterReport{Path: f.path, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Faked: f.faked, doubtful: f.doubtful, Read: f.read, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
 	if f.err != nil {
 		c.Error = ui.Clean(f.err.Error())
 	}
@@ -212,6 +218,9 @@ func (j judgement) cluster(f findings) clusterReport {
 	}
 	for _, failure := range f.failures {
 		c.NotReady = append(c.NotReady, notReady{failure.Row.Ref().String(), strings.TrimSpace(failure.Reason)})
+	}
+	for _, missing := range flux.MissingGroups(f.failures) {
+		c.Lacking = append(c.Lacking, missing.String())
 	}
 	for _, tried := range f.attacks.Results {
 		made := newAttackMade(tried)

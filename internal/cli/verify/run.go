@@ -110,6 +110,10 @@ type findings struct {
 	// a mapping.
 	failures []flux.Finding
 	unmapped []string
+	// faked says what the cluster has invented, and doubtful that some of it gets into objects of
+	// the fleet.
+	faked    []string
+	doubtful bool
 	// read reports which manifests in the cluster's folder were applied.
 	read    *folderRead
 	attacks catalog.Report
@@ -118,6 +122,20 @@ type findings struct {
 	// err is the reason why the run was aborted.
 	err  error
 	took time.Duration
+}
+
+// addFakes stores what the cluster has invented, and returns the inventions whose content gets
+// into objects of the fleet.
+func (f *findings) addFakes(fakes []localcluster.Fake) []string {
+	var doubts []string
+	for _, fake := range fakes {
+		f.faked = append(f.faked, fake.Text)
+		if fake.Content {
+			doubts = append(doubts, fake.Text)
+		}
+	}
+	f.doubtful = len(doubts) > 0
+	return doubts
 }
 
 // attack waits for the fleet and attacks it. It stops when the context or the cluster ends.
@@ -148,6 +166,7 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 	for _, refusal := range cluster.Network.Refused() {
 		f.unmapped = append(f.unmapped, fmt.Sprintf("%s: %v", refusal.Address, refusal.Err))
 	}
+	doubts := f.addFakes(cluster.Fakes())
 	all, err := deliveries(ctx, cluster)
 	if err != nil {
 		return err
@@ -160,7 +179,7 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 	step := steps.Start("attacks")
 	tried, through := 0, 0
 	f.attacks, err = catalog.Run(ctx, catalog.Options{
-		Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: cluster.Fleet.Sync.Namespace, Choice: v.choice,
+		Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: cluster.Fleet.Sync.Namespace, Choice: v.choice, Doubts: doubts,
 		Root: flux.Ref{Kind: flux.Kind(cluster.Fleet.Sync.Kind), Namespace: cluster.Fleet.Sync.Namespace, Name: cluster.Fleet.Sync.Source},
 		Progress: func(r catalog.Result) {
 			if tried++; r.Finding.Outcome == catalog.GotThrough {

@@ -117,6 +117,14 @@ func (p *page) causes(c clusterReport) {
 		p.WriteString("\n")
 		p.heading("! asked for", ui.Yellow, address)
 	}
+	for _, missing := range c.Lacking {
+		p.WriteString("\n")
+		p.heading("! lacks", ui.Yellow, missing)
+	}
+	for _, faked := range c.Faked {
+		p.WriteString("\n")
+		p.heading("? invented", ui.Yellow, faked)
+	}
 	for _, n := range c.causesFirst() {
 		p.WriteString("\n")
 		p.heading("? not ready", ui.Yellow, n.Reason+" ("+n.Object+")")

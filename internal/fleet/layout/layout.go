@@ -136,6 +136,20 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 	return f, f.completeKustomization()
 }
 
+// ComponentsFile returns the path in the repository and the content of Flux's own manifests as
+// they are served. They are empty if a kustomization has them from another file.
+func (f *Fleet) ComponentsFile() (name string, content []byte, err error) {
+	name = path.Join(f.declared, componentsFile)
+	if content, ok := f.Overlay[name]; ok {
+		return name, content, nil
+	}
+	content, err = os.ReadFile(filepath.Join(f.Dir, filepath.FromSlash(name)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return name, nil, fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	return name, content, nil
+}
+
 func (f *Fleet) checkFolders(clusterPath string) error {
 	if info, err := os.Stat(f.Dir); err != nil || !info.IsDir() {
 		return fmt.Errorf("cannot read the fleet: %w: %s", ErrNotFound, f.Dir)

@@ -82,6 +82,9 @@ type Config struct {
 	Processes Starter
 	// Env is the base environment of every process, NAME=value.
 	Env []string
+	// OnCrash is called when a program ends with an error, and when it cannot be started for
+	// some time. It may be called from any goroutine; nil ignores crashes.
+	OnCrash func(*Crash)
 	// Log receives messages for the user; nil discards them.
 	Log *slog.Logger
 }

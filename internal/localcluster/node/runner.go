@@ -46,6 +46,9 @@ type runner struct {
 	done      chan struct{}
 	// tmp is the folder for temporary files of a program with gpg.
 	tmp string
+	// quick is the number of starts in a row that failed at once, refusals the number of attempts
+	// in a row to start a container that cannot be started.
+	quick, refusals int
 	// releases end the reservations of the current process's ports.
 	releases []func()
 
@@ -76,6 +79,7 @@ func (r *runner) run(ctx context.Context) {
 			r.refuse(ctx, err)
 			continue
 		}
+		r.refusals = 0
 		began := time.Now()
 		end, err := r.once(ctx, spec)
 		if err != nil {
@@ -91,6 +95,7 @@ func (r *runner) run(ctx context.Context) {
 		if ctx.Err() != nil || !restarts(r.p.snapshot(), end.ExitCode != 0) {
 			return
 		}
+		r.crashed(end, time.Since(began))
 		if time.Since(began) >= healthyAfter {
 			pause = firstPause
 		}
@@ -115,6 +120,7 @@ func (r *runner) refuse(ctx context.Context, err error) {
 		r.p.n.log.Warn("cannot start a process", r.attrs("error", err)...)
 		r.p.event(corev1.EventTypeWarning, "Failed", "Error: %v", err)
 	}
+	r.refused(err)
 	wait(ctx, configPause)
 }
 

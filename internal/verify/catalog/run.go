@@ -34,6 +34,9 @@ type Options struct {
 	// Keep keeps [VictimNamespace] for the next run, which saves the five seconds of its
 	// deletion.
 	Keep bool
+	// Doubts are parts of the fleet whose content is invented, so that controls in them are not
+	// proven.
+	Doubts []string
 	// Progress is called with each result; nil is allowed.
 	Progress func(Result)
 }
@@ -102,6 +105,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if err != nil {
 		return report, err
 	}
+	doubts = append(doubts, opts.Doubts...)
 	networkDoubts, err := enginePolicies(ctx, admin, networkPlugins, processes{})
 	if err != nil {
 		return report, err

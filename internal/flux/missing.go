@@ -1,0 +1,111 @@
+package flux
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// MissingGroup is an API group that the cluster does not serve, and that objects of a fleet need.
+type MissingGroup struct {
+	// Group is the API group, and Kinds its kinds, as Kind.version.
+	Group string
+	Kinds []string
+	// Objects are the objects of Flux that apply objects of these kinds.
+	Objects []Ref
+	// Waiting are the objects of Flux that wait for Objects.
+	Waiting []Ref
+}
+
+// noMatch finds the kind in the messages of kustomize-controller, helm-controller and
+// flux-operator about an object whose CRD does not exist.
+var noMatch = regexp.MustCompile(`no matches for kind "([^"]+)" in version "([^"]+)"`)
+
+// MissingGroups returns the API groups that the failures of a fleet name as not served, by group.
+func MissingGroups(failures []Finding) []MissingGroup {
+	groups := map[string]*MissingGroup{}
+	for _, f := range failures {
+		for _, match := range noMatch.FindAllStringSubmatch(f.Reason, -1) {
+			group, version, _ := strings.Cut(match[2], "/")
+			if version == "" || strings.HasSuffix(group, ".toolkit.fluxcd.io") {
+				continue // a removed version of Kubernetes or Flux, not a CRD that a chart has
+			}
+			g := groups[group]
+			if g == nil {
+				g = &MissingGroup{Group: group}
+				groups[group] = g
+			}
+			if kind := match[1] + "." + version; !slices.Contains(g.Kinds, kind) {
+				g.Kinds = append(g.Kinds, kind)
+			}
+			if !slices.Contains(g.Objects, f.Row.Ref()) {
+				g.Objects = append(g.Objects, f.Row.Ref())
+			}
+		}
+	}
+	var all []MissingGroup
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		g := groups[name]
+		slices.Sort(g.Kinds)
+		g.Waiting = waitingFor(failures, g.Objects)
+		all = append(all, *g)
+	}
+	return all
+}
+
+// waitingFor returns the failed objects that wait for the given ones, directly or not.
+func waitingFor(failures []Finding, objects []Ref) []Ref {
+	reached := slices.Clone(objects)
+	var waiting []Ref
+	for changed := true; changed; {
+		changed = false
+		for _, f := range failures {
+			ref := f.Row.Ref()
+			if slices.Contains(reached, ref) || !slices.ContainsFunc(f.Row.Needs, func(need Ref) bool { return slices.Contains(reached, need) }) {
+				continue
+			}
+			reached, waiting, changed = append(reached, ref), append(waiting, ref), true
+		}
+	}
+	return waiting
+}
+
+// String returns a sentence with the group, the objects that depend on it, and the way out.
+func (g MissingGroup) String() string {
+	text := fmt.Sprintf("API group %s (%s) is not served here: %s", g.Group, strings.Join(g.Kinds, ", "), whoNeed(g.Objects))
+	if len(g.Waiting) > 0 {
+		text += fmt.Sprintf(", and %s for that", whoWait(g.Waiting))
+	}
+	return text + "; a chart or an operator brings its CRDs: map the chart with --map, or give the CRDs with --crds DIR"
+}
+
+// namedObjects is the number of objects that a sentence names.
+const namedObjects = 3
+
+func nameRefs(refs []Ref) string {
+	var texts []string
+	for _, ref := range refs[:min(len(refs), namedObjects)] {
+		texts = append(texts, ref.String())
+	}
+	text := strings.Join(texts, ", ")
+	if more := len(refs) - namedObjects; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+func whoNeed(refs []Ref) string {
+	if len(refs) == 1 {
+		return nameRefs(refs) + " needs it"
+	}
+	return nameRefs(refs) + " need it"
+}
+
+func whoWait(refs []Ref) string {
+	if len(refs) == 1 {
+		return nameRefs(refs) + " waits"
+	}
+	return nameRefs(refs) + " wait"
+}

@@ -1,0 +1,242 @@
+package localcluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	"sigs.k8s.io/yaml"
+)
+
+// encrypted matches a value that SOPS has encrypted, and its type.
+var encrypted = regexp.MustCompile(`^ENC\[.*type:(\w+)\]$`)
+
+// variable matches a variable of postBuild without a default.
+var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+
+// fakeEncrypted replaces the encrypted values in the served files of the mapped Git repositories,
+// unless the admin applies a key by hand.
+func (c *Cluster) fakeEncrypted(ctx context.Context) error {
+	if !c.opts.FakeSecrets || c.hasKey() {
+		return nil
+	}
+	for _, m := range c.opts.Maps {
+		if m.Kind != network.KindGit {
+			continue
+		}
+		branch := m.Branch
+		if branch == "" && c.Fleet != nil && m.Dir == c.Fleet.Dir {
+			branch = c.Fleet.Sync.Branch
+		}
+		if branch == "" {
+			continue // a work tree with branches of its own
+		}
+		if err := c.fakeFolder(ctx, m, branch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hasKey reports whether the admin applies a key for decryption by hand.
+func (c *Cluster) hasKey() bool {
+	for _, u := range c.objects.manual {
+		for _, field := range []string{"data", "stringData"} {
+			data, _ := u.Object[field].(map[string]any)
+			for key := range data {
+				if strings.HasSuffix(key, ".agekey") || strings.HasSuffix(key, ".asc") {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// namedFiles is the number of encrypted files that a report names.
+const namedFiles = 3
+
+func (c *Cluster) fakeFolder(ctx context.Context, m network.Map, branch string) error {
+	var files []string
+	err := eachFile(m.Dir, func(name string, content []byte) error {
+		faked, ok := fakeSOPS(name, content)
+		if !ok {
+			return nil
+		}
+		files = append(files, name)
+		return c.Git.Overlay(ctx, m.URL, branch, name, faked)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot replace the encrypted values of %s: %w", m.URL, err)
+	}
+	if len(files) > 0 {
+		slices.Sort(files)
+		c.addFake(Fake{Content: true, Text: fmt.Sprintf("invented the values of %d files of %s that SOPS has encrypted, such as %s: their content is not proven; give the key with --apply",
+			len(files), m.URL, strings.Join(files[:min(len(files), namedFiles)], ", "))})
+	}
+	return nil
+}
+
+// maxSecretFile limits the size of the files that are read for encrypted values and variables.
+const maxSecretFile = 1 << 20
+
+// eachFile calls read with the small files of a folder, by their slash-separated path.
+func eachFile(dir string, read func(name string, content []byte) error) error {
+	return fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() == ".git":
+			return fs.SkipDir
+		case !d.Type().IsRegular():
+			return nil
+		}
+		if info, err := d.Info(); err != nil || info.Size() > maxSecretFile {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		if err != nil {
+			return err
+		}
+		return read(name, content)
+	})
+}
+
+// fakeSOPS returns a file of SOPS with invented values and without SOPS' metadata. It returns
+// false for another file.
+func fakeSOPS(name string, content []byte) ([]byte, bool) {
+	if !bytes.Contains(content, []byte("ENC[")) {
+		return nil, false
+	}
+	switch path.Ext(name) {
+	case ".yaml", ".yml", ".json":
+		return fakeYAML(content)
+	case ".env":
+		return fakeEnv(content)
+	}
+	return nil, false
+}
+
+func fakeYAML(content []byte) ([]byte, bool) {
+	var documents [][]byte
+	found := false
+	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+		var object map[string]any
+		if err := yaml.Unmarshal(doc, &object); err != nil || object == nil {
+			continue
+		}
+		if _, ok := object["sops"]; ok {
+			found = true
+			delete(object, "sops")
+			object = fakeValue("", object, false).(map[string]any)
+		}
+		out, err := yaml.Marshal(object)
+		if err != nil {
+			return nil, false
+		}
+		documents = append(documents, out)
+	}
+	return bytes.Join(documents, []byte("---\n")), found
+}
+
+// fakeValue replaces the encrypted values in a value. In the data of a Secret they are base64.
+func fakeValue(key string, value any, coded bool) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, child := range v {
+			v[name] = fakeValue(name, child, coded || key == "" && name == "data" && v["kind"] == "Secret")
+		}
+	case []any:
+		for i, child := range v {
+			v[i] = fakeValue(key, child, coded)
+		}
+	case string:
+		match := encrypted.FindStringSubmatch(strings.TrimSpace(v))
+		switch {
+		case match == nil:
+			return v
+		case match[1] == "int" || match[1] == "float":
+			return int64(1)
+		case match[1] == "bool":
+			return true
+		case coded:
+			return base64.StdEncoding.EncodeToString([]byte(inventValue(key)))
+		}
+		return inventValue(key)
+	}
+	return value
+}
+
+func fakeEnv(content []byte) ([]byte, bool) {
+	var lines []string
+	found := false
+	for line := range strings.Lines(string(content)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch {
+		case strings.HasPrefix(key, "sops_"):
+			found = true
+		case encrypted.MatchString(value):
+			lines = append(lines, key+"="+inventValue(key)+"\n")
+		default:
+			lines = append(lines, line)
+		}
+	}
+	return []byte(strings.Join(lines, "")), found
+}
+
+// inventVariables returns a value for each variable of the mapped repositories that no ConfigMap
+// defines.
+func (c *Cluster) inventVariables() map[string]string {
+	used, defined := map[string]bool{}, map[string]bool{}
+	for _, m := range c.opts.Maps {
+		if m.Kind != network.KindGit && (c.Fleet == nil || m.Dir != c.Fleet.Dir) {
+			continue
+		}
+		// A folder that cannot be read is reported when it is served.
+		_ = eachFile(m.Dir, func(name string, content []byte) error {
+			if ext := path.Ext(name); ext != ".yaml" && ext != ".yml" {
+				return nil
+			}
+			for _, match := range variable.FindAllSubmatch(content, -1) {
+				used[string(match[1])] = true
+			}
+			for _, key := range variablesOf(content) {
+				defined[key] = true
+			}
+			return nil
+		})
+	}
+	values := map[string]string{}
+	for name := range used {
+		if !defined[name] {
+			values[name] = inventValue(name)
+		}
+	}
+	return values
+}
+
+// variablesOf returns the keys of the ConfigMaps in a manifest.
+func variablesOf(content []byte) []string {
+	var keys []string
+	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+		var object struct {
+			Kind string         `json:"kind"`
+			Data map[string]any `json:"data"`
+		}
+		if yaml.Unmarshal(doc, &object) == nil && object.Kind == "ConfigMap" {
+			for key := range object.Data {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}

@@ -1,0 +1,211 @@
+package localcluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// errTooOld reports a fleet whose version of Flux has nothing in common with the local cluster's.
+var errTooOld = errors.New("the fleet's Flux is too old for the local cluster")
+
+// fluxGroups is the suffix of the API groups of Flux.
+const fluxGroups = ".toolkit.fluxcd.io"
+
+// alignVersion compares the version of Flux in the fleet with the version of the programs. If the
+// minor versions differ, the served manifests of Flux get the CRDs of the programs, which cannot
+// work with others, and keep the fleet's Deployments. alignVersion reports the difference, and
+// the objects of the fleet in versions that the programs do not serve. It returns an error for
+// Flux before version 2.
+func (c *Cluster) alignVersion() error {
+	crds, err := c.programKinds()
+	if err != nil {
+		return err
+	}
+	served := servedVersions(crds)
+	if c.hasInstance() {
+		if err := c.checkDistribution(); err != nil {
+			return err
+		}
+		c.reportGone(served)
+		return nil
+	}
+	name, content, err := c.Fleet.ComponentsFile()
+	if err != nil {
+		return err
+	}
+	version, runs := fluxVersionOf(content), config.FluxVersion()
+	if version != "" && !strings.HasPrefix(version, "v2.") && !strings.HasPrefix(version, "v3.") {
+		return fmt.Errorf("%w: %s has Flux %s, and the local cluster runs %s, which serves %s: upgrade the fleet to Flux 2.%s (`flux migrate -f .` changes the objects, `flux install --export` writes the file), in a copy if need be",
+			errTooOld, name, version, runs, servedText(served), strings.TrimPrefix(minor(runs), "v2."))
+	}
+	if version != "" && minor(version) != minor(runs) {
+		aligned, err := replaceKinds(content, crds)
+		if err != nil {
+			return fmt.Errorf("cannot read the fleet: %s: %w", name, err)
+		}
+		c.Fleet.Overlay[name] = aligned
+		c.opts.Report(fmt.Errorf("%s has Flux %s, and the local cluster runs %s with its own CRDs and the arguments of the fleet's controllers; %s",
+			name, version, runs, differences(content, served)))
+	}
+	c.reportGone(served)
+	return nil
+}
+
+// programKinds returns the CRDs of the programs.
+func (c *Cluster) programKinds() ([]*unstructured.Unstructured, error) {
+	var crds []*unstructured.Unstructured
+	for _, manifests := range [][]byte{config.FluxComponents(), config.FluxImageComponents()} {
+		objects, err := flux.ReadObjects(manifests)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read Flux's manifests: %w", err)
+		}
+		for _, u := range objects {
+			if u.GetKind() == "CustomResourceDefinition" {
+				crds = append(crds, u)
+			}
+		}
+	}
+	return crds, nil
+}
+
+// versionLabel finds the version that Flux's manifests give themselves.
+var versionLabel = regexp.MustCompile(`(?m)^(?:# Flux Version: | +app\.kubernetes\.io/version: )["']?(v\d+\.\d+\.\d+[^\s"']*)`)
+
+// fluxVersionOf returns the version of Flux's manifests, or "" for others.
+func fluxVersionOf(content []byte) string {
+	if match := versionLabel.FindSubmatch(content); match != nil {
+		return string(match[1])
+	}
+	return ""
+}
+
+// servedText names the served versions of the kinds that every fleet has.
+func servedText(served map[schema.GroupKind][]string) string {
+	var texts []string
+	for _, kind := range []flux.Kind{flux.GitRepository, flux.Kustomization, flux.HelmRelease} {
+		gk := kind.GroupVersionKind().GroupKind()
+		texts = append(texts, gk.Kind+" "+strings.Join(served[gk], " and "))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// replaceKinds returns manifests of Flux with other CRDs of Flux.
+func replaceKinds(content []byte, crds []*unstructured.Unstructured) ([]byte, error) {
+	var out bytes.Buffer
+	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+		objects, err := flux.ReadObjects(doc)
+		if err != nil {
+			return nil, err
+		}
+		if len(objects) == 0 || isKindOfFlux(objects[0]) {
+			continue
+		}
+		out.WriteString("---\n")
+		out.Write(bytes.TrimSpace(doc))
+		out.WriteByte('\n')
+	}
+	for _, crd := range crds {
+		encoded, err := crd.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		out.WriteString("---\n")
+		out.Write(encoded)
+	}
+	return out.Bytes(), nil
+}
+
+func isKindOfFlux(u *unstructured.Unstructured) bool {
+	return u.GetKind() == "CustomResourceDefinition" && strings.HasSuffix(u.GetName(), fluxGroups)
+}
+
+// differences names the versions that the fleet's Flux serves and the programs do not.
+func differences(content []byte, served map[schema.GroupKind][]string) string {
+	objects, err := flux.ReadObjects(content)
+	if err != nil {
+		return "its manifests cannot be compared"
+	}
+	var gone []string
+	for gk, versions := range servedVersions(slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool { return !isKindOfFlux(u) })) {
+		for _, version := range versions {
+			if !slices.Contains(served[gk], version) {
+				gone = append(gone, gk.Kind+" "+version)
+			}
+		}
+	}
+	if len(gone) == 0 {
+		return "all of its versions of kinds are still served"
+	}
+	slices.Sort(gone)
+	return "these versions are not served any more: " + strings.Join(gone, ", ")
+}
+
+// reportGone reports the objects of the mapped repositories in versions of Flux's API that the
+// programs do not serve: they fail, and so does everything that waits for them.
+func (c *Cluster) reportGone(served map[schema.GroupKind][]string) {
+	for _, m := range c.opts.Maps {
+		if m.Kind == network.KindHelm {
+			continue
+		}
+		var gone []string
+		// A folder that cannot be read is reported when it is served.
+		_ = eachFile(m.Dir, func(name string, content []byte) error {
+			if ext := path.Ext(name); (ext == ".yaml" || ext == ".yml") && path.Base(name) != "gotk-components.yaml" {
+				gone = append(gone, goneIn(name, content, served)...)
+			}
+			return nil
+		})
+		if len(gone) == 0 {
+			continue
+		}
+		c.opts.Report(fmt.Errorf("%d objects of %s have versions that Flux %s does not serve any more, and will fail with all that waits for them: %s; `flux migrate -f %s` changes them",
+			len(gone), m.URL, config.FluxVersion(), strings.Join(gone[:min(len(gone), namedFiles)], ", "), m.Dir))
+	}
+}
+
+// goneIn returns the objects of a manifest in versions that are not served.
+func goneIn(name string, content []byte, served map[schema.GroupKind][]string) []string {
+	if !bytes.Contains(content, []byte(fluxGroups+"/")) {
+		return nil
+	}
+	objects, err := flux.ReadObjects(content)
+	if err != nil {
+		return nil // a template or a patch
+	}
+	var gone []string
+	for _, u := range objects {
+		gvk := u.GroupVersionKind()
+		versions, known := served[gvk.GroupKind()]
+		if known && !slices.Contains(versions, gvk.Version) {
+			gone = append(gone, fmt.Sprintf("%s %s %s (%s)", gvk.Kind, u.GetName(), gvk.Version, name))
+		}
+	}
+	return gone
+}
+
+// pinnedMinor finds the minor version in a range of versions such as 2.7.x, ~2.7.0 or v2.7.1.
+var pinnedMinor = regexp.MustCompile(`^[=~v\s]*(\d+)\.(\d+)(?:\.[\dx*].*)?$`)
+
+// checkDistribution returns an error if a FluxInstance pins a minor version of Flux that the local
+// cluster does not run. flux-operator decides about other ranges.
+func (c *Cluster) checkDistribution() error {
+	version, _, _ := unstructured.NestedString(c.Fleet.Instance.Object, "spec", "distribution", "version")
+	match := pinnedMinor.FindStringSubmatch(version)
+	runs := config.FluxVersion()
+	if match == nil || "v"+match[1]+"."+match[2] == minor(runs) {
+		return nil
+	}
+	return fmt.Errorf("the FluxInstance in %s selects Flux %s, and the local cluster runs %s: set spec.distribution.version to %s.x in a copy of the fleet",
+		c.Fleet.InstanceFile, version, runs, strings.TrimPrefix(minor(runs), "v"))
+}
