@@ -40,7 +40,7 @@ func (c *Cluster) addFake(f Fake) {
 	c.fakesMu.Lock()
 	c.fakes = append(c.fakes, f)
 	c.fakesMu.Unlock()
-	c.opts.Report(errors.New(f.Text))
+	c.opts.Report(errors.New("invented: " + f.Text))
 }
 
 // fakeSecrets makes the Secrets that objects of Flux lack until the cluster ends. It waits for
@@ -102,7 +102,7 @@ func (c *Cluster) fakeFor(ctx context.Context, kube client.Client, ref flux.Ref)
 		}
 		made = true
 		c.addFake(Fake{
-			Text:    fmt.Sprintf("invented Secret %s/%s (%s) for %s: its content is not proven", ref.Namespace, name, purposes[name], ref),
+			Text:    fmt.Sprintf("Secret %s/%s (%s) for %s; its content is not proven", ref.Namespace, name, purposes[name], ref),
 			Content: purposes[name].IsContent(),
 		})
 	}

@@ -80,7 +80,7 @@ func (c *Cluster) fakeFolder(ctx context.Context, m network.Map, branch string) 
 	}
 	if len(files) > 0 {
 		slices.Sort(files)
-		c.addFake(Fake{Content: true, Text: fmt.Sprintf("invented the values of %d files of %s that SOPS has encrypted, such as %s: their content is not proven; give the key with --apply",
+		c.addFake(Fake{Content: true, Text: fmt.Sprintf("values in %d encrypted files of %s, such as %s; their content is not proven: give the key with --apply",
 			len(files), m.URL, strings.Join(files[:min(len(files), namedFiles)], ", "))})
 	}
 	return nil

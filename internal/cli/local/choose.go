@@ -2,10 +2,8 @@ package local
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/ui"
@@ -27,34 +25,36 @@ func (f *Flags) chooseFleet() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case len(found.Clusters) == 1:
+	if len(found.Clusters) == 1 {
 		only := found.Clusters[0]
 		f.Cluster.Fleet = dir
 		f.choosePaths([]string{only.Path})
 		return []string{fmt.Sprintf("running --fleet %s --path %s: the %s in %s syncs this folder", dir, only.Path, only.Kind, only.File)}, nil
-	case len(found.Clusters) > 1:
-		return nil, ui.WithHint(fmt.Errorf("--fleet needs --path: %s has %d clusters", dir, len(found.Clusters)), f.offer(dir, found))
-	case f.Cluster.Fleet == "" && !f.several && found.Flux == "":
-		return nil, nil
-	case f.Cluster.Fleet == "" && !f.several:
-		return []string{fmt.Sprintf("running a bare Kubernetes without a fleet: %s", found.Diagnose(dir))}, nil
-	case f.Cluster.Fleet == "" && f.several:
-		return nil, ui.WithHint(errors.New("verify needs --fleet"), fmt.Sprintf("name the folder of the platform's repository: --fleet . --path clusters/staging; in the working directory, %s", found.Diagnose(dir)))
 	}
-	return nil, ui.WithHint(errors.New("--fleet needs --path"), fmt.Sprintf("name the cluster's folder in the fleet: --path clusters/staging; %s", found.Diagnose(dir)))
+	missing := "--fleet needs --path"
+	if f.Cluster.Fleet == "" && f.several {
+		missing = "verify needs --fleet and --path"
+	}
+	if len(found.Clusters) > 1 {
+		return nil, ui.WithHint(fmt.Errorf("%s: %s has %d clusters", missing, dir, len(found.Clusters)), offer(dir, found)...)
+	}
+	problem, wayOut := found.Diagnose(dir)
+	if f.Cluster.Fleet == "" && !f.several {
+		if found.Flux == "" {
+			return nil, nil // a bare cluster
+		}
+		return []string{fmt.Sprintf("running a bare Kubernetes without a fleet: %v; %s", problem, wayOut)}, nil
+	}
+	return nil, ui.WithHint(fmt.Errorf("%s: %w", missing, problem), wayOut)
 }
 
 // offer returns the flags for each cluster.
-func (f *Flags) offer(dir string, found layout.Survey) string {
-	lines := []string{"choose one, or keep it in " + FileName + ":"}
-	if f.several {
-		lines[0] = "choose, more than one if you like, or keep them in " + FileName + ":"
-	}
+func offer(dir string, found layout.Survey) []string {
+	lines := []string{"choose one of these, or keep it in " + FileName + ":"}
 	for _, c := range found.Clusters {
-		lines = append(lines, fmt.Sprintf("  --fleet %s --path %s   (%s in %s)", dir, c.Path, c.Kind, c.File))
+		lines = append(lines, fmt.Sprintf("--fleet %s --path %s (%s in %s)", dir, c.Path, c.Kind, c.File))
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }
 
 // choosePaths sets the clusters' folders, if a command runs several of them.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -201,14 +202,39 @@ func Watch(ctx context.Context, cluster *localcluster.Cluster, fail context.Canc
 
 // Explain prints the full reasons of the failures, the API groups that they lack, and the
 // unmapped addresses that the fleet requested.
-func (d *Display) Explain(cluster *localcluster.Cluster, failures []flux.Finding) {
+func (d *Display) Explain(ctx context.Context, cluster *localcluster.Cluster, failures []flux.Finding) {
 	for _, f := range failures {
 		d.Println(fmt.Sprintf("%s %s: %s", d.Screen.Paint(ui.Red, "✗"), f.Row.Ref(), ui.Clean(f.Reason)))
 	}
 	for _, missing := range flux.MissingGroups(failures) {
 		d.Println(d.Screen.Paint(ui.Yellow, "!") + " " + ui.Clean(missing.String()))
 	}
+	if advice := Unmapped(ctx, cluster, failures); advice != "" {
+		d.Println(d.Screen.Paint(ui.Yellow, "!") + " " + ui.Clean(advice))
+	}
 	for _, refusal := range cluster.Network.Refused() {
 		d.Println(fmt.Sprintf("%s asked for %s: %v", d.Screen.Paint(ui.Yellow, "!"), refusal.Address, refusal.Err))
 	}
+}
+
+// namedAddresses is the number of addresses that [Unmapped] names.
+const namedAddresses = 10
+
+// Unmapped returns a sentence with the addresses of the failed sources that no --map serves, as
+// --map takes them, or "" without such sources.
+func Unmapped(ctx context.Context, cluster *localcluster.Cluster, failures []flux.Finding) string {
+	kube, err := flux.NewClient(cluster.REST)
+	if err != nil {
+		return "" // the failures say that the addresses are not mapped
+	}
+	addresses := flux.Addresses(ctx, kube, failures, "is not mapped")
+	if len(addresses) == 0 {
+		return ""
+	}
+	more := ""
+	if len(addresses) > namedAddresses {
+		more = fmt.Sprintf(" and %d more", len(addresses)-namedAddresses)
+	}
+	return fmt.Sprintf("sources without a folder: %s%s; give each with --map ADDRESS=DIR or under map in %s, or take its object as ready with --assume KIND/NAMESPACE/NAME",
+		strings.Join(addresses[:min(len(addresses), namedAddresses)], ", "), more, FileName)
 }

@@ -109,7 +109,7 @@ func run(ctx context.Context, streams ui.IO, o *options, background attached) (e
 		if err != nil {
 			return err
 		}
-		d.Explain(cluster, failures)
+		d.Explain(ctx, cluster, failures)
 		ready = len(failures) == 0
 	}
 	farewell(d, cluster, ready, background.is(), time.Since(began))

@@ -166,6 +166,9 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 	for _, refusal := range cluster.Network.Refused() {
 		f.unmapped = append(f.unmapped, fmt.Sprintf("%s: %v", refusal.Address, refusal.Err))
 	}
+	if advice := local.Unmapped(ctx, cluster, f.failures); advice != "" {
+		f.unmapped = append(f.unmapped, advice)
+	}
 	doubts := f.addFakes(cluster.Fakes())
 	all, err := deliveries(ctx, cluster)
 	if err != nil {

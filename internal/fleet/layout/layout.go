@@ -168,7 +168,8 @@ func (f *Fleet) checkFolders(clusterPath string) error {
 	if len(found.Clusters) > 0 {
 		return fmt.Errorf("%w; it has --path %s", err, found.Paths())
 	}
-	return fmt.Errorf("%w; %w", err, found.Diagnose(f.Dir))
+	problem, wayOut := found.Diagnose(f.Dir)
+	return fmt.Errorf("%w; %w: %s", err, problem, wayOut)
 }
 
 // findSystem returns the folder with Flux's manifests: a folder below the cluster's folder

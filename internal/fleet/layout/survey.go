@@ -153,8 +153,12 @@ func clustersIn(dir, file string, content []byte, objects []unstructured.Unstruc
 		}
 	}
 	if len(clusters) == 0 && path.Base(file) == syncFile && len(objects) == 0 {
-		// A bootstrap would write it.
-		add(path.Dir(path.Dir(file)), kustomizationKind)
+		// A bootstrap would write it. In most repositories, the folder of the clusters is at the top.
+		folder := path.Dir(path.Dir(file))
+		if _, below, nested := strings.Cut(folder, "/clusters/"); nested {
+			folder = "clusters/" + below
+		}
+		add(folder, kustomizationKind)
 	}
 	return clusters
 }
@@ -217,21 +221,25 @@ func (s Survey) Paths() string {
 	return strings.Join(paths, ", ")
 }
 
-// Diagnose returns an error that says what a folder without clusters is, and what to do.
-func (s Survey) Diagnose(dir string) error {
-	const lookedAt = "no gotk-sync.yaml, no FluxInstance with a spec.sync, no Kustomization beside its GitRepository that applies its own folder, and no FluxConfig of Azure"
+// Diagnose returns an error that says what a folder without clusters is, and the way to go on.
+func (s Survey) Diagnose(dir string) (problem error, wayOut string) {
 	switch {
 	case s.Manifests == 0:
-		return fmt.Errorf("%s %w: it has no YAML file; name the folder of the platform's repository with --fleet DIR", dir, ErrNoFleet)
+		return fmt.Errorf("%s %w: it has no YAML file", dir, ErrNoFleet), "name the folder of the platform's repository with --fleet DIR, or write one with `tenure create fleet`"
 	case len(s.Nested) > 0:
 		c := s.Nested[0]
-		nested := filepath.Join(dir, filepath.FromSlash(c.Fleet))
-		return fmt.Errorf("%s %w: the top folder of the repository is %s; give --fleet %s --path %s", dir, ErrNoFleet, nested, nested, c.Path)
+		return fmt.Errorf("%s %w: the top folder of the repository is below it", dir, ErrNoFleet),
+			fmt.Sprintf("give --fleet %s --path %s", filepath.Join(dir, filepath.FromSlash(c.Fleet)), c.Path)
 	case len(s.Missing) > 0:
 		c := s.Missing[0]
-		return fmt.Errorf("%s is half a fleet: the %s in %s syncs the folder %s, which is not there; check out the whole repository, or name its top folder with --fleet DIR", dir, c.Kind, c.File, c.Path)
+		return fmt.Errorf("%s is half a fleet: the %s in %s syncs the folder %s, which is not there", dir, c.Kind, c.File, c.Path),
+			"check out the whole repository, or name its top folder with --fleet DIR"
 	case s.Flux != "":
-		return fmt.Errorf("%s %w, but perhaps a tenant's repository: it has objects of Flux, such as in %s, and %s; name the platform's repository with --fleet and --path, and this folder with --map URL#BRANCH=%s; if it is the platform's, whose root is outside of the repository, name the cluster's folder with --path DIR, and the repository's address with --map URL#BRANCH=%s", dir, ErrNoFleet, s.Flux, lookedAt, dir, dir)
+		return fmt.Errorf("%s %w, but perhaps a tenant's repository: it has objects of Flux, such as in %s, and no root: %s", dir, ErrNoFleet, s.Flux, lookedFor),
+			fmt.Sprintf("if it is a tenant's, name the platform's repository with --fleet DIR --path CLUSTER and this one with --map URL#BRANCH=%[1]s; if it is the platform's, name the cluster's folder with --path CLUSTER and the address with --map URL#BRANCH=%[1]s", dir)
 	}
-	return fmt.Errorf("%s %w: it has YAML files and no object of Flux: %s; name the folder of the platform's repository with --fleet DIR, or write one with `tenure create fleet`", dir, ErrNoFleet, lookedAt)
+	return fmt.Errorf("%s %w: it has YAML files, but no object of Flux and no root: %s", dir, ErrNoFleet, lookedFor), "name the folder of the platform's repository with --fleet DIR, or write one with `tenure create fleet`"
 }
+
+// lookedFor names what [Look] searches for.
+const lookedFor = "no gotk-sync.yaml, no FluxInstance with a spec.sync, no Kustomization beside its GitRepository that applies its own folder, no FluxConfig of Azure"

@@ -1,0 +1,52 @@
+package flux
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Addresses returns the addresses of the sources among failed objects whose reason contains the
+// text, as the option --map of the local cluster names them, sorted and without duplicates. It
+// skips sources that are gone.
+func Addresses(ctx context.Context, c client.Reader, failures []Finding, reason string) []string {
+	var addresses []string
+	for _, f := range failures {
+		if !strings.Contains(f.Reason, reason) || !slices.Contains(SourceKinds(), f.Row.Kind) {
+			continue
+		}
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(f.Row.Kind.GroupVersionKind())
+		if c.Get(ctx, client.ObjectKey{Namespace: f.Row.Namespace, Name: f.Row.Name}, u) != nil {
+			continue
+		}
+		if address := addressOf(u); address != "" {
+			addresses = append(addresses, address)
+		}
+	}
+	slices.Sort(addresses)
+	return slices.Compact(addresses)
+}
+
+// addressOf returns the address of a source, with its branch or tag.
+func addressOf(u *unstructured.Unstructured) string {
+	field := func(path ...string) string {
+		text, _, _ := unstructured.NestedString(u.Object, path...)
+		return text
+	}
+	url := field("spec", "url")
+	switch Kind(u.GetKind()) {
+	case GitRepository:
+		return url + "#" + cmp.Or(field("spec", "ref", "branch"), "master")
+	case OCIRepository:
+		return fmt.Sprintf("%s:%s", url, cmp.Or(field("spec", "ref", "tag"), "latest"))
+	case HelmRepository:
+		return url
+	}
+	return ""
+}

@@ -1,0 +1,141 @@
+package localcluster
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/fleet/layout"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const versionedRoot = `apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: flux-system, namespace: flux-system}
+spec: {url: https://git.example.com/fleet, ref: {branch: main}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: flux-system, namespace: flux-system}
+spec: {path: ./clusters/prod, sourceRef: {kind: GitRepository, name: flux-system}}
+`
+
+// loaded returns a cluster that has read a fleet with these files, and what it reported.
+func loaded(t *testing.T, files map[string]string) (c *Cluster, reports *[]string, err error) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reports = &[]string{}
+	c = &Cluster{opts: Options{Fleet: dir, Path: "clusters/prod", Report: func(err error) { *reports = append(*reports, err.Error()) }}}
+	return c, reports, c.loadFleet()
+}
+
+// TestAlignVersion checks that another version of Flux is reported before anything starts, and that
+// the programs get their own CRDs.
+func TestAlignVersion(t *testing.T) {
+	t.Parallel()
+	components := string(config.FluxComponents())
+	at := func(version string) string {
+		old := strings.ReplaceAll(components, config.FluxVersion(), version)
+		return strings.ReplaceAll(old, "\n    name: v1\n", "\n    name: v1beta2\n")
+	}
+	const file = "clusters/prod/flux-system/gotk-components.yaml"
+	for name, tc := range map[string]struct {
+		reason     string
+		components string
+		err        error
+		report     string
+		aligned    bool
+	}{
+		"same":        {"nothing to say", components, nil, "", false},
+		"placeholder": {"the local cluster writes its own", "# a bootstrap writes this\n", nil, "", false},
+		"older":       {"it runs, with the CRDs of the programs", at("v2.1.2"), nil, file + " has Flux v2.1.2", true},
+		"too old":     {"its kinds are gone", at("v0.31.5"), errTooOld, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, reports, err := loaded(t, map[string]string{file: tc.components, "clusters/prod/flux-system/gotk-sync.yaml": versionedRoot})
+			if !errors.Is(err, tc.err) {
+				t.Fatalf("%s: %v, want %v", tc.reason, err, tc.err)
+			}
+			if err != nil {
+				if !strings.Contains(err.Error(), "v0.31.5") || !strings.Contains(err.Error(), "flux migrate") {
+					t.Errorf("%s: %v", tc.reason, err)
+				}
+				return
+			}
+			if got := strings.Join(*reports, "\n"); !strings.Contains(got, tc.report) || (got == "") != (tc.report == "") {
+				t.Errorf("%s: reported %q, want %q", tc.reason, got, tc.report)
+			}
+			if !tc.aligned {
+				return
+			}
+			objects, err := flux.ReadObjects(c.Fleet.Overlay[file])
+			if err != nil {
+				t.Fatal(err)
+			}
+			served := servedVersions(objects)[flux.OCIRepository.GroupVersionKind().GroupKind()]
+			deployments := 0
+			for _, u := range objects {
+				if u.GetKind() == "Deployment" {
+					deployments++
+				}
+			}
+			if strings.Join(served, " ") != "v1" || deployments != 4 {
+				t.Errorf("%s: OCIRepository is served in %v, and there are %d Deployments", tc.reason, served, deployments)
+			}
+		})
+	}
+}
+
+// TestReportGone checks that objects in removed versions are named with their files.
+func TestReportGone(t *testing.T) {
+	t.Parallel()
+	_, reports, err := loaded(t, map[string]string{
+		"clusters/prod/flux-system/gotk-sync.yaml": versionedRoot,
+		"clusters/prod/apps.yaml":                  "apiVersion: kustomize.toolkit.fluxcd.io/v1beta2\nkind: Kustomization\nmetadata: {name: apps, namespace: flux-system}\n",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(*reports, "\n"); !strings.Contains(got, "Kustomization apps v1beta2 (clusters/prod/apps.yaml)") || !strings.Contains(got, "flux migrate") {
+		t.Errorf("reported %q", got)
+	}
+}
+
+// TestCheckDistribution checks that a FluxInstance that pins another minor version is refused
+// before anything starts.
+func TestCheckDistribution(t *testing.T) {
+	t.Parallel()
+	runs := strings.TrimPrefix(minor(config.FluxVersion()), "v")
+	for version, fails := range map[string]bool{
+		"2.x": false, runs + ".x": false, "v" + runs + ".1": false, ">=2.7.0": false, "*": false, "": false,
+		"2.3.x": true, "=2.7.1": true, "~2.6.0": true, "2.8.*": true,
+	} {
+		c := &Cluster{}
+		c.Fleet = testFleet(version)
+		if err := c.checkDistribution(); (err != nil) != fails {
+			t.Errorf("version %q: %v", version, err)
+		}
+	}
+}
+
+func instance(version string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"distribution": map[string]any{"version": version}}}}
+}
+
+func testFleet(version string) *layout.Fleet {
+	return &layout.Fleet{Instance: instance(version), InstanceFile: "flux.yaml"}
+}
