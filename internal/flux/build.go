@@ -18,9 +18,14 @@ import (
 var building sync.Mutex
 
 // Build builds the kustomization in the folder dir as kustomize-controller would:
-// nothing outside root is read, and nothing is fetched from elsewhere.
+// nothing outside root is read, and nothing is fetched from elsewhere: a remote base is
+// [ErrRemoteBase].
 func Build(root, dir string) ([]*unstructured.Unstructured, error) {
-	resources, err := build(root, dir)
+	err := checkRemote(root, dir)
+	var resources resmap.ResMap
+	if err == nil {
+		resources, err = build(root, dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot build the kustomization: %w", err)
 	}

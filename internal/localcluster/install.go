@@ -120,6 +120,9 @@ func (c *Cluster) readFleet(ctx context.Context) error {
 	if err := c.Git.Export(ctx, c.Fleet.Sync.URL, c.Fleet.Sync.Branch, checkout); err != nil {
 		return err
 	}
+	if err := c.fetchRemote(ctx, checkout, filepath.Join(checkout, filepath.FromSlash(c.Fleet.System))); err != nil {
+		return err
+	}
 	objects, err := flux.Build(checkout, filepath.Join(checkout, filepath.FromSlash(c.Fleet.System)))
 	if err != nil {
 		return fmt.Errorf("cannot read the fleet: %s: %w", c.Fleet.System, err)
