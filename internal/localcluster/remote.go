@@ -30,7 +30,7 @@ func (c *Cluster) fetchRemote(ctx context.Context, checkout, dir string) error {
 				ref = "main"
 			}
 			if err := c.Git.Export(ctx, url, ref, target); err != nil {
-				return fmt.Errorf("cannot fetch the remote base %s in %s: %w: map the branch or tag with --map %s#%s=DIR", base.Address, c.Fleet.System, err, url, ref)
+				return fmt.Errorf("cannot fetch the remote base %s in %s: %w", base.Address, c.Fleet.System, err)
 			}
 			entry, err := filepath.Rel(filepath.Dir(base.File), filepath.Join(target, filepath.FromSlash(folder)))
 			if err != nil {

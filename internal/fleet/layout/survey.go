@@ -1,7 +1,6 @@
 package layout
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -56,7 +56,7 @@ func Look(dir string) (Survey, error) {
 	found := map[string]Cluster{}
 	eachManifest(os.DirFS(dir), ".", func(file string, content []byte) bool {
 		s.Manifests++
-		if !bytes.Contains(content, []byte(fluxDomain)) && !bytes.Contains(content, []byte(operatorGroup)) && !bytes.Contains(content, []byte("instance:")) && path.Base(file) != syncFile {
+		if path.Base(file) != syncFile && !mentioned.Match(content) {
 			return true
 		}
 		objects, err := parse(content)
@@ -77,6 +77,7 @@ func Look(dir string) (Survey, error) {
 		}
 		return true
 	})
+	addFolders(dir, found)
 	for _, c := range found {
 		switch {
 		case isFolder(dir, c.Path):
@@ -117,6 +118,21 @@ const (
 	kustomizationKind = "Kustomization"
 	azureGroup        = "clusterconfig.azure.com"
 )
+
+// mentioned matches a manifest that may name the folder of a cluster.
+var mentioned = regexp.MustCompile(`\.toolkit\.fluxcd\.io/|fluxcd\.controlplane\.io|clusterconfig\.azure\.com|\binstance:`)
+
+// addFolders adds the folders clusters/NAME that have a folder flux-system, as a bootstrap
+// makes it, whose root is not in the repository yet, or cannot be parsed.
+func addFolders(dir string, found map[string]Cluster) {
+	folders, _ := filepath.Glob(filepath.Join(dir, "clusters", "*", systemName))
+	for _, folder := range folders {
+		cluster := "clusters/" + filepath.Base(filepath.Dir(folder))
+		if _, ok := found[cluster]; !ok {
+			found[cluster] = Cluster{Fleet: ".", Path: cluster, File: cluster + "/" + systemName, Kind: "folder"}
+		}
+	}
+}
 
 func isFluxObject(u unstructured.Unstructured) bool {
 	group := u.GroupVersionKind().Group

@@ -97,10 +97,23 @@ type Change struct {
 	Before, After *string
 }
 
+// checkManifests returns an error for a fleet whose root is in another file than gotk-sync.yaml, and
+// that has no manifests of Flux to edit beside it.
+func checkManifests(f *layout.Fleet) error {
+	_, missing := f.Overlay[path.Join(f.System, componentsFile)]
+	if f.RootFile == "" || !missing {
+		return nil
+	}
+	return fmt.Errorf("cannot lock down this fleet: its root is in %s, and it does not hold Flux's manifests (gotk-components.yaml): set the flags of the lockdown where the fleet installs Flux, in the patches of that Kustomization or in the values of that chart: --no-cross-namespace-refs=true, --no-remote-bases=true, --default-service-account=default", f.RootFile)
+}
+
 // Make computes the changes to a fleet. It writes nothing.
 func Make(f *layout.Fleet, o Options) (*Plan, error) {
 	if _, missing := f.Overlay[path.Join(f.System, "gotk-sync.yaml")]; missing {
-		return nil, fmt.Errorf("cannot lock down a fleet without a root: %s has no GitRepository and no Kustomization in gotk-sync.yaml: bootstrap it with Flux first", f.System)
+		return nil, fmt.Errorf("cannot lock down a fleet without a root: %s has no GitRepository and no Kustomization in gotk-sync.yaml: bootstrap it with Flux first, or, if Flux follows the repository already by a root outside of it, as on Azure, set the lockdown where that root is", f.System)
+	}
+	if err := checkManifests(f); err != nil {
+		return nil, err
 	}
 	t, err := open(f)
 	if err != nil {

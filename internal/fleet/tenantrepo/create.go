@@ -52,10 +52,16 @@ func Create(s *workspace.Set, o Options) (*Plan, error) {
 		return nil, fmt.Errorf("the tenant name %q %w: the tenant's file in an environment's folder would be %s, which kustomize reads as its own: choose another name", o.Tenant.Name, ErrInvalid, kustomizationFile)
 	}
 	if len(o.Environments) == 0 {
+		if advice := resourceSetAdvice(s.FS(), o.Tenant); advice != "" {
+			return nil, fmt.Errorf("%w: flux-operator makes the tenants of this fleet: %s", ErrLayout, advice)
+		}
 		return nil, errors.New("no environment is named: say where the tenant is delivered to with --environment NAME=PATH, such as staging=./staging")
 	}
 	l, err := findLayout(s, o.TenantsDir, o.Environments)
 	if err != nil {
+		if advice := resourceSetAdvice(s.FS(), o.Tenant); errors.Is(err, ErrLayout) && advice != "" {
+			return nil, fmt.Errorf("%w: flux-operator makes the tenants of this fleet: %s", ErrLayout, advice)
+		}
 		return nil, err
 	}
 	c := creation{Set: s, Options: o, layout: l, dir: path.Join(l.base, o.Tenant.Name), plan: &Plan{}}
