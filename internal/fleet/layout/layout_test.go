@@ -224,7 +224,7 @@ func TestLoadOfABase(t *testing.T) {
 func TestLoadErrors(t *testing.T) {
 	t.Parallel()
 	broken := folder(t, map[string]string{"clusters/staging/flux-system/gotk-sync.yaml": "kind: [\n"})
-	empty := folder(t, map[string]string{"clusters/staging/a.yaml": "", "clusters/production/flux-system/gotk-sync.yaml": rootSync})
+	empty := folder(t, map[string]string{"clusters/staging/a.yaml": "", "clusters/production/flux-system/gotk-sync.yaml": strings.ReplaceAll(rootSync, "staging", "production")})
 	for _, tc := range []struct {
 		reason, dir, path, want string
 		is                      error

@@ -1,0 +1,44 @@
+package flux
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// TestSecretUses checks the Secrets that objects of Flux need. Optional ones are not among them.
+func TestSecretUses(t *testing.T) {
+	t.Parallel()
+	for reason, tc := range map[string]struct {
+		object string
+		want   []SecretUse
+	}{
+		"a source": {
+			"{kind: GitRepository, metadata: {namespace: a}, spec: {url: 'https://x/y', secretRef: {name: s}}}",
+			[]SecretUse{{Namespace: "a", Name: "s", Purpose: ForGit, URL: "https://x/y"}},
+		},
+		"charts in a registry": {
+			"{kind: HelmRepository, metadata: {namespace: a}, spec: {type: oci, url: 'oci://x/y', secretRef: {name: s}}}",
+			[]SecretUse{{Namespace: "a", Name: "s", Purpose: ForRegistry, URL: "oci://x/y"}},
+		},
+		"a Kustomization": {
+			"{kind: Kustomization, metadata: {namespace: a}, spec: {decryption: {secretRef: {name: k}}, postBuild: {substituteFrom: [{kind: Secret, name: v}, {kind: Secret, name: o, optional: true}, {kind: ConfigMap, name: c}]}}}",
+			[]SecretUse{{Namespace: "a", Name: "k", Purpose: ForDecryption}, {Namespace: "a", Name: "v", Purpose: ForVariables}},
+		},
+		"a HelmRelease": {
+			"{kind: HelmRelease, metadata: {namespace: a}, spec: {valuesFrom: [{kind: Secret, name: v}, {kind: Secret, name: p, valuesKey: pw, targetPath: db.pw}, {kind: Secret, name: o, optional: true}]}}",
+			[]SecretUse{{Namespace: "a", Name: "v", Purpose: ForValues, Key: "values.yaml"}, {Namespace: "a", Name: "p", Purpose: ForValues, Key: "pw", Target: "db.pw"}},
+		},
+		"no Secret": {"{kind: GitRepository, metadata: {namespace: a}, spec: {url: 'https://x/y'}}", nil},
+	} {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(tc.object), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tc.want, SecretUses(u)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", reason, diff)
+		}
+	}
+}

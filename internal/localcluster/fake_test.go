@@ -1,0 +1,140 @@
+package localcluster
+
+import (
+	"encoding/base64"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"filippo.io/age"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// TestFakeSOPS checks that encrypted values are replaced by values of the same form, and that other
+// files are left alone.
+func TestFakeSOPS(t *testing.T) {
+	t.Parallel()
+	const secret = `kind: Secret
+metadata: {name: s}
+data:
+  key: ENC[AES256_GCM,data:a,iv:b,tag:c,type:str]
+stringData:
+  SECRET_DOMAIN: ENC[AES256_GCM,data:a,iv:b,tag:c,type:str]
+  count: ENC[AES256_GCM,data:a,iv:b,tag:c,type:int]
+  plain: text
+sops: {mac: "ENC[x,type:str]", version: 3.8.1}
+`
+	out, ok := fakeSOPS("s.sops.yaml", []byte(secret))
+	var got struct {
+		Data       map[string]string
+		StringData map[string]any
+		Sops       any
+	}
+	if err := yaml.Unmarshal(out, &got); err != nil || !ok {
+		t.Fatalf("%v: %s", err, out)
+	}
+	key, err := base64.StdEncoding.DecodeString(got.Data["key"])
+	if err != nil || string(key) != "invented" || got.Sops != nil {
+		t.Errorf("key %q, %v, metadata %v", key, err, got.Sops)
+	}
+	if got.StringData["SECRET_DOMAIN"] != "invented.example.com" || got.StringData["plain"] != "text" || got.StringData["count"] != 1.0 {
+		t.Errorf("stringData %v", got.StringData)
+	}
+	env, ok := fakeSOPS("a.env", []byte("TOKEN=ENC[AES256_GCM,data:a,type:str]\nA=b\nsops_version=3\n"))
+	if !ok || string(env) != "TOKEN=invented\nA=b\n" {
+		t.Errorf("dotenv: %q", env)
+	}
+	for name, content := range map[string]string{"a.yaml": "note: this is not ENC[\n", "b.txt": secret} {
+		if _, ok := fakeSOPS(name, []byte(content)); ok {
+			t.Errorf("%s is not a file of SOPS that Flux decrypts", name)
+		}
+	}
+}
+
+// TestInvent checks the keys of invented Secrets, by their use.
+func TestInvent(t *testing.T) {
+	t.Parallel()
+	c := &Cluster{}
+	for reason, tc := range map[string]struct {
+		use  flux.SecretUse
+		keys string
+	}{
+		"HTTPS":        {flux.SecretUse{Purpose: flux.ForGit, URL: "https://git.example.com/a"}, "password username"},
+		"registry":     {flux.SecretUse{Purpose: flux.ForRegistry, URL: "oci://ghcr.io/a/b"}, ".dockerconfigjson"},
+		"bucket":       {flux.SecretUse{Purpose: flux.ForBucket}, "accesskey secretkey"},
+		"one value":    {flux.SecretUse{Purpose: flux.ForValues, Key: "password", Target: "db.password"}, "password"},
+		"all values":   {flux.SecretUse{Purpose: flux.ForValues, Key: "values.yaml"}, "values.yaml"},
+		"a decryption": {flux.SecretUse{Purpose: flux.ForDecryption}, "invented.agekey"},
+	} {
+		data, err := c.invent(tc.use)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var keys []string
+		for _, key := range []string{".dockerconfigjson", "accesskey", "invented.agekey", "password", "secretkey", "username", "values.yaml"} {
+			if _, ok := data[key]; ok {
+				keys = append(keys, key)
+			}
+		}
+		if got := strings.Join(keys, " "); got != tc.keys || len(keys) != len(data) {
+			t.Errorf("%s: keys %q of %d, want %q", reason, got, len(data), tc.keys)
+		}
+		if key, ok := data["invented.agekey"]; ok {
+			if _, err := age.ParseX25519Identity(key); err != nil {
+				t.Errorf("%s: Flux could not read the key: %v", reason, err)
+			}
+		}
+	}
+}
+
+// TestHasKey checks that files are not replaced if the admin applies the key.
+func TestHasKey(t *testing.T) {
+	t.Parallel()
+	c := &Cluster{}
+	if c.hasKey() {
+		t.Error("there is no key")
+	}
+	c.objects.manual = []*unstructured.Unstructured{{Object: map[string]any{"kind": "Secret", "stringData": map[string]any{"a.agekey": "x"}}}}
+	if !c.hasKey() {
+		t.Error("the key is not found")
+	}
+}
+
+// TestKindsIn checks that --crds finds the CRDs of a chart's folder, without their conversion.
+func TestKindsIn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"crds/a.yaml":          "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a.example.com}\nspec: {conversion: {strategy: Webhook}}\n",
+		"templates/bad.yaml":   "{{ if .Values.crds }}\nkind: CustomResourceDefinition\n{{ end }}\n",
+		"templates/other.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\n",
+	} {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kinds, err := kindsIn(dir)
+	if err != nil || len(kinds) != 1 || kinds[0].GetName() != "a.example.com" {
+		t.Fatalf("got %v, %v", kinds, err)
+	}
+	if _, found, _ := unstructured.NestedMap(kinds[0].Object, "spec", "conversion"); found {
+		t.Error("the conversion webhook does not run here")
+	}
+	if _, err := kindsIn(filepath.Join(dir, "templates", "other.yaml")); !errors.Is(err, errNoKinds) {
+		t.Errorf("a file without CRDs: %v", err)
+	}
+	c := &Cluster{}
+	c.objects.kinds = kinds
+	c.addKinds(kinds)
+	if len(c.objects.kinds) != 1 {
+		t.Error("the fleet's own CRD must stay the only one")
+	}
+}
