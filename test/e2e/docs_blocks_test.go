@@ -74,6 +74,10 @@ func fragments() []fragment {
 			_, err := local.ParseFile([]byte(block))
 			return err
 		}},
+		{page: "docs/how-to/verify.md", begins: "path:", read: func(block string) error {
+			_, err := local.ParseFile([]byte(block))
+			return err
+		}},
 		{page: "docs/how-to/verify.md", begins: "accepted:", read: func(block string) error {
 			_, err := baseline.Parse([]byte(block))
 			return err

@@ -38,7 +38,9 @@ spec:
 		"Path":      {"the folder of another cluster", file, strings.ReplaceAll(instance, "path: ./clusters/prod", "path: clusters/staging"), Sync{}, "give --path clusters/staging"},
 		"Name":      {"a name that flux-operator ignores", file, strings.ReplaceAll(instance, "{name: flux}", "{name: prod}"), Sync{}, "reconciles only the name flux"},
 		"NoSync":    {"nothing says where the fleet is", file, instance[:strings.Index(instance, "spec:")], Sync{}, "it has no spec.sync"},
-		"Elsewhere": {"a FluxInstance of another cluster", "clusters/staging/flux.yaml", instance, Sync{}, "no address"},
+		"Elsewhere": {"a FluxInstance that an admin applies by hand from another folder", "bootstrap/flux.yaml", instance, git, ""},
+		"Values":    {"the values of the chart flux-instance", "apps/flux/values.yaml", strings.ReplaceAll(instance[strings.Index(instance, "spec:"):], "spec:", "instance:"), git, ""},
+		"Other":     {"a FluxInstance of another cluster", "clusters/staging/flux.yaml", strings.ReplaceAll(instance, "./clusters/prod", "clusters/staging"), Sync{}, "no address"},
 		"Group":     {"a kind of another group", file, strings.ReplaceAll(instance, "fluxcd.controlplane.io", "example.com"), Sync{}, "no address"},
 		"Broken":    {"a file that is no YAML", file, "FluxInstance: [", Sync{}, "no address"},
 	} {

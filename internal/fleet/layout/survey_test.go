@@ -1,0 +1,53 @@
+package layout
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestLoadOfARootElsewhere checks roots outside of the system folder: a Kustomization beside its
+// GitRepository, and a FluxConfig of Azure with a second Kustomization.
+func TestLoadOfARootElsewhere(t *testing.T) {
+	t.Parallel()
+	f, err := Load(folder(t, map[string]string{"kubernetes/flux/config/cluster.yaml": strings.ReplaceAll(rootSync, "./clusters/staging", "./kubernetes/flux")}), "kubernetes/flux", Options{})
+	if err != nil || len(f.Roots) != 2 || f.RootFile != "kubernetes/flux/config/cluster.yaml" || f.Sync.URL != "ssh://git@git.example.com/acme/fleet" {
+		t.Errorf("a root in the cluster's folder: %v, %+v", err, f)
+	}
+	const azure = `apiVersion: clusterconfig.azure.com/v1beta1
+kind: FluxConfig
+metadata: {name: platform, namespace: cluster-config}
+spec:
+  gitRepository: {url: "https://git.example.com/azure", repositoryRef: {branch: main}}
+  kustomizations:
+    infra: {path: ./infra}
+    apps: {path: ./apps, prune: true, dependsOn: [infra]}
+`
+	f, err = Load(folder(t, map[string]string{"azure.yaml": azure, "apps/app.yaml": "kind: ConfigMap\n"}), "apps", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Sync{Kind: gitRepository, URL: "https://git.example.com/azure", Branch: "main", Namespace: "cluster-config", Source: "platform", Kustomization: "platform-apps"}
+	var names []string
+	for _, u := range f.Roots {
+		names = append(names, u.GetKind()+" "+u.GetName())
+	}
+	if diff := cmp.Diff(want, f.Sync); diff != "" || strings.Join(names, ", ") != "Namespace cluster-config, GitRepository platform, Kustomization platform-apps, Kustomization platform-infra" {
+		t.Errorf("FluxConfig: roots %v, sync (-want +got):\n%s", names, diff)
+	}
+}
+
+// TestLookSkipsTenants checks that a tenant's source and Kustomization are no cluster.
+func TestLookSkipsTenants(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"./", "./staging"} {
+		found, err := Look(folder(t, map[string]string{
+			"clusters/staging/flux-system/gotk-sync.yaml": rootSync,
+			"tenants/base/team/sync.yaml":                 strings.ReplaceAll(rootSync, "./clusters/staging", at),
+		}))
+		if err != nil || found.Paths() != "clusters/staging" || len(found.Missing) > 0 {
+			t.Errorf("a tenant with path %s: %v, %+v", at, err, found)
+		}
+	}
+}
