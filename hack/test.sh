@@ -10,7 +10,7 @@ read -ra unraced <<<"${UNRACED:-}"
 read -ra race <<<"${RACE:-}"
 failed=0
 
-# make lint runs go vet on all packages, so the tests do not run it again.
+# make lint runs govet on all packages, so the tests do not run it again.
 run() {
 	"$go" test -vet=off -timeout "${TIMEOUT:-55m}" "$@" || failed=1
 }
