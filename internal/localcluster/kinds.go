@@ -80,7 +80,7 @@ func crdsOf(content []byte) ([]*unstructured.Unstructured, error) {
 	}
 	kinds := slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool { return u.GetKind() != "CustomResourceDefinition" })
 	for _, crd := range kinds {
-		
+		unstructured.RemoveNestedField(crd.Object, "spec", "conversion")
 		unstructured.RemoveNestedField(crd.Object, "status")
 	}
 	return kinds, nil

@@ -202,6 +202,7 @@ func TestDetachedBare(t *testing.T) {
 	h := home(t)
 	program := command(t, h, "up")
 	cmd := exec.Command("/bin/sh", "-c", `said=$("$0" up --detach); code=$?; echo "$said" | grep -c "`+ready+`"; exit $code`, program.Path)
+	cmd.Dir = t.TempDir() // no fleet is there or below
 	cmd.Env = program.Env
 	r := launch(t, cmd)
 	r.exits(0, startup)
