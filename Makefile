@@ -164,7 +164,7 @@ fuzz: check-tools ## let each fuzz test look for input that breaks it, for FUZZT
 		done; \
 	done
 
-# BENCH selects benchmarks, such as `make bench BENCH=PodCreate`: all take some two hours.
+# BENCH selects benchmarks: `make bench BENCH=PodCreate` runs one.
 BENCH ?= .
 .PHONY: bench
 bench: SHELL := bash -o pipefail
