@@ -59,7 +59,10 @@ func fragments() []fragment {
 		{page: "docs/how-to/kubeconfig.md", begins: "spec:\n  serviceAccountName:", tenant: true, parts: []part{{object: documentedKustomization}}},
 		{page: "docs/how-to/limit-workloads.md", begins: "spec:\n  tenants:", parts: []part{{object: documentedProfile}}},
 		{page: "docs/how-to/move-from-capsule.md", begins: "metadata:\n     annotations:", parts: []part{{object: documentedTenantObject}}},
-		{page: "docs/how-to/move-from-capsule.md", begins: "spec:\n  domainNames:", parts: []part{{object: documentedProfile}}},
+		// It opens on purpose what the attack I21 tries.
+		{page: "docs/how-to/move-from-capsule.md", begins: "spec:\n  domainNames:", read: func(block string) error {
+			return yaml.UnmarshalStrict([]byte(block), &v1alpha1.TenancyProfile{})
+		}},
 		{page: "docs/how-to/move-from-capsule.md", begins: "spec:\n     tenants:", parts: []part{{object: documentedProfile}}},
 		{page: "docs/how-to/proxy.md", begins: "spec:\n  clusterResources:", parts: []part{{object: documentedTenantObject}}},
 		{page: "docs/how-to/replicate-objects.md", begins: "spec:\n  objects:", parts: []part{{object: documentedTenantObject}}},
