@@ -20,7 +20,7 @@ const (
 	ForDecryption Purpose = "keys for decryption"
 	ForVariables  Purpose = "variables for substitution"
 	ForValues     Purpose = "values of a release"
-	ForToken      Purpose = "token of a receiver"
+	ForToken      Purpose = "token of a receiver" //nolint:gosec // a description
 )
 
 // IsContent reports whether the content of the Secret gets into the objects that Flux applies.

@@ -38,7 +38,7 @@ func (f *Flags) chooseFleet() ([]string, error) {
 	if len(found.Clusters) > 1 {
 		return nil, ui.WithHint(fmt.Errorf("%s: %s has %d clusters", missing, dir, len(found.Clusters)), offer(dir, found)...)
 	}
-	problem, wayOut := found.Diagnose(dir)
+	wayOut, problem := found.Diagnose(dir)
 	if f.Cluster.Fleet == "" && !f.several {
 		if found.Flux == "" {
 			return nil, nil // a bare cluster

@@ -109,7 +109,7 @@ func unpack(archive, dir string) error {
 		case n == maxFiles || left < 0:
 			return errors.New("the archive is too large")
 		}
-		if err := writeProgram(filepath.Join(dir, header.Name), reader); err != nil {
+		if err := writeProgram(filepath.Join(dir, header.Name), reader); err != nil { //nolint:gosec // fileName allows no folders
 			return err
 		}
 	}
@@ -121,7 +121,7 @@ func writeProgram(name string, from io.Reader) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(to, from) //nolint:gosec // the sizes in the archive are bounded
+	_, err = io.Copy(to, from)
 	return errors.Join(err, to.Close())
 }
 

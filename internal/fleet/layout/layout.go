@@ -168,7 +168,7 @@ func (f *Fleet) checkFolders(clusterPath string) error {
 	if len(found.Clusters) > 0 {
 		return fmt.Errorf("%w; it has --path %s", err, found.Paths())
 	}
-	problem, wayOut := found.Diagnose(f.Dir)
+	wayOut, problem := found.Diagnose(f.Dir)
 	return fmt.Errorf("%w; %w: %s", err, problem, wayOut)
 }
 

@@ -237,24 +237,25 @@ func (s Survey) Paths() string {
 	return strings.Join(paths, ", ")
 }
 
-// Diagnose returns an error that says what a folder without clusters is, and the way to go on.
-func (s Survey) Diagnose(dir string) (problem error, wayOut string) {
+// Diagnose returns an error with the reason why a folder has no cluster, and the way to go on.
+func (s Survey) Diagnose(dir string) (wayOut string, problem error) {
+	const another = "name the folder of the platform's repository with --fleet DIR, or write one with `tenure create fleet`"
 	switch {
 	case s.Manifests == 0:
-		return fmt.Errorf("%s %w: it has no YAML file", dir, ErrNoFleet), "name the folder of the platform's repository with --fleet DIR, or write one with `tenure create fleet`"
+		return another, fmt.Errorf("%s %w: it has no YAML file", dir, ErrNoFleet)
 	case len(s.Nested) > 0:
 		c := s.Nested[0]
-		return fmt.Errorf("%s %w: the top folder of the repository is below it", dir, ErrNoFleet),
-			fmt.Sprintf("give --fleet %s --path %s", filepath.Join(dir, filepath.FromSlash(c.Fleet)), c.Path)
+		return fmt.Sprintf("give --fleet %s --path %s", filepath.Join(dir, filepath.FromSlash(c.Fleet)), c.Path),
+			fmt.Errorf("%s %w: the top folder of the repository is below it", dir, ErrNoFleet)
 	case len(s.Missing) > 0:
 		c := s.Missing[0]
-		return fmt.Errorf("%s is half a fleet: the %s in %s syncs the folder %s, which is not there", dir, c.Kind, c.File, c.Path),
-			"check out the whole repository, or name its top folder with --fleet DIR"
+		return "check out the whole repository, or name its top folder with --fleet DIR",
+			fmt.Errorf("%s is half a fleet: the %s in %s syncs the folder %s, which is not there", dir, c.Kind, c.File, c.Path)
 	case s.Flux != "":
-		return fmt.Errorf("%s %w, but perhaps a tenant's repository: it has objects of Flux, such as in %s, and no root: %s", dir, ErrNoFleet, s.Flux, lookedFor),
-			fmt.Sprintf("if it is a tenant's, name the platform's repository with --fleet DIR --path CLUSTER and this one with --map URL#BRANCH=%[1]s; if it is the platform's, name the cluster's folder with --path CLUSTER and the address with --map URL#BRANCH=%[1]s", dir)
+		return fmt.Sprintf("if it is a tenant's, name the platform's repository with --fleet DIR --path CLUSTER and this one with --map URL#BRANCH=%[1]s; if it is the platform's, name the cluster's folder with --path CLUSTER and the address with --map URL#BRANCH=%[1]s", dir),
+			fmt.Errorf("%s %w, but perhaps a tenant's repository: it has objects of Flux, such as in %s, and no root: %s", dir, ErrNoFleet, s.Flux, lookedFor)
 	}
-	return fmt.Errorf("%s %w: it has YAML files, but no object of Flux and no root: %s", dir, ErrNoFleet, lookedFor), "name the folder of the platform's repository with --fleet DIR, or write one with `tenure create fleet`"
+	return another, fmt.Errorf("%s %w: it has YAML files, but no object of Flux and no root: %s", dir, ErrNoFleet, lookedFor)
 }
 
 // lookedFor names what [Look] searches for.
