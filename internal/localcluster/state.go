@@ -172,10 +172,11 @@ func (s *State) prepare() error {
 // Release removes the folder and then releases its lock. The next process with the
 // lock finds no files of this cluster.
 func (s *State) Release() error {
-	err := errors.Join(os.RemoveAll(s.Dir), os.Remove(s.lock.Name()), s.lock.Close())
-	// This succeeds for the last cluster only: for others the folder is not empty.
+	err := errors.Join(os.RemoveAll(s.Dir), os.Remove(s.lock.Name()))
+	// This succeeds for the last cluster only: for others the folder is not empty. [Stop]
+	// returns when the lock is free, so the lock comes last.
 	_ = os.Remove(filepath.Dir(s.Dir))
-	return err
+	return errors.Join(err, s.lock.Close())
 }
 
 // stateFolder creates or checks the private folder for state.
