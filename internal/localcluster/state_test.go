@@ -35,9 +35,9 @@ func hold(root string) int {
 		fmt.Println(err)
 		return 1
 	}
-	fmt.Println("held")
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM)
+	fmt.Println("held")
 	<-ended
 	if err := s.Release(); err != nil {
 		fmt.Println(err)
