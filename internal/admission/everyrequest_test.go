@@ -26,6 +26,7 @@ var breaches = map[string]map[string]string{
 		each(`{"spec":{"interval":"1s"}}`, kustomizationKind, releaseKind, gitKind, chartHostKind, chartKind, ociKind, bucketKind, receiverKind, imageKind, automationKind),
 		each(`{"spec":{"timeout":"600m"}}`, providerKind),
 		each(`{"spec":{"digestReflectionPolicy":"Always","interval":"1s"}}`, imagePolicyKind),
+		each(`{"metadata":{"annotations":{"fluxcd.controlplane.io/reconcileEvery":"1s"}}}`, "resourcesets.fluxcd.controlplane.io", "resourcesetinputproviders.fluxcd.controlplane.io"),
 	),
 	"tenure-charts": {
 		releaseKind: `{"spec":{"chart":{"spec":{"sourceRef":{"kind":"GitRepository"}}}}}`,
@@ -37,6 +38,7 @@ var breaches = map[string]map[string]string{
 		"metrictemplates.flagger.app": `{"spec":{"provider":{"address":"http://other.example.net/"}}}`,
 	},
 	"tenure-hosts": join(
+		each(`{"metadata":{"annotations":{"external-dns.alpha.kubernetes.io/hostname":"*.example.com"}}}`, "services"),
 		each(`{"spec":{"hostnames":["*.example.com"]}}`, "httproutes"+gatewayGroup, "grpcroutes"+gatewayGroup, "tlsroutes"+gatewayGroup),
 		each(`{"spec":{"listeners":[{"name":"a","port":443,"protocol":"HTTPS","hostname":"*.example.com"}]}}`, "gateways"+gatewayGroup),
 		each(`{"spec":{"rules":[{"host":"*.example.com","http":{"paths":[{"path":"/","pathType":"Prefix","backend":{"service":{"name":"a","port":{"number":80}}}}]}}]}}`, "ingresses.networking.k8s.io"),
@@ -132,6 +134,9 @@ func templates(field, value string) map[string]string {
 // extraordinary are manifests of kinds that the role of tenants does not allow, for tenants
 // with more rights, and of kinds with other names than in [ordinaries].
 var extraordinary = map[string]string{
+	"listenersets" + gatewayGroup:                                  "{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, spec: {parentRef: {name: shared, namespace: gateways}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: shop.acme.example.com}]}}",
+	"tcproutes" + gatewayGroup:                                     "{apiVersion: gateway.networking.k8s.io/v1, kind: TCPRoute, spec: {" + parent + ", rules: [{backendRefs: [{name: app, port: 80}]}]}}",
+	"udproutes" + gatewayGroup:                                     "{apiVersion: gateway.networking.k8s.io/v1, kind: UDPRoute, spec: {" + parent + ", rules: [{backendRefs: [{name: app, port: 80}]}]}}",
 	"gateways" + gatewayGroup:                                      "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, spec: {gatewayClassName: shared, listeners: [{name: a, port: 80, protocol: HTTP, hostname: app.example.com}]}}",
 	"resourcesets.fluxcd.controlplane.io":                          "{apiVersion: fluxcd.controlplane.io/v1, kind: ResourceSet, spec: {serviceAccountName: kinds, resources: [{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}]}}",
 	"resourcesetinputproviders.fluxcd.controlplane.io":             "{apiVersion: fluxcd.controlplane.io/v1, kind: ResourceSetInputProvider, spec: {type: Static, defaultValues: {a: b}}}",
@@ -139,7 +144,7 @@ var extraordinary = map[string]string{
 	"fluxreports.fluxcd.controlplane.io":                           "{apiVersion: fluxcd.controlplane.io/v1, kind: FluxReport, spec: {distribution: {entitlement: none, status: none}}}",
 	"resourcequotas":                                               "{apiVersion: v1, kind: ResourceQuota, spec: {hard: {count/configmaps: 100}}}",
 	"limitranges":                                                  "{apiVersion: v1, kind: LimitRange, spec: {limits: [{type: Container, max: {cpu: 1}}]}}",
-	"tenantparameters.tenure.dev":                                  "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, spec: {tenant: other}}",
+	"tenantparameters.tenure.dev":                                  "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, spec: {tenant: other, platformNamespaces: [flux-system, platform-two, monitoring], breakGlass: [firefighters]}}",
 	artifactKind:                                                   "{apiVersion: source.toolkit.fluxcd.io/v1, kind: ExternalArtifact, spec: {}}",
 	"clusterroles.rbac.authorization.k8s.io":                       "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, rules: []}",
 	"clusterrolebindings.rbac.authorization.k8s.io":                "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}}",

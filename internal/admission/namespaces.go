@@ -8,6 +8,7 @@ import (
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -106,13 +107,13 @@ func namespaces() Rule {
 	}
 }
 
-// labelOwnersChanged is [ownersChanged] for the labels of a namespace, apart from those that
-// name the tenant, which an owner's own manifest of the namespace has.
+// labelOwnersChanged is [ownersChanged] for the labels of a namespace, apart from those that name it and
+// its tenant, which an owner's own manifest of the namespace has.
 func labelOwnersChanged() string {
 	const labels = ".?fieldsV1[?'f:metadata'][?'f:labels'].orValue({})"
 	beyond := func(object, other string) string {
 		return fmt.Sprintf("%[1]s.metadata.?managedFields.orValue([]).exists(m, m%[3]s.exists(k, !(k in ['.', 'f:%[4]s']) && !%[2]s.metadata.?managedFields.orValue([]).exists(n,"+
-			" n.?manager == m.?manager && n.?operation == m.?operation && k in n%[3]s)))", object, other, labels, strings.Join(tenantLabels, "', 'f:"))
+			" n.?manager == m.?manager && n.?operation == m.?operation && k in n%[3]s)))", object, other, labels, strings.Join(append([]string{corev1.LabelMetadataName}, tenantLabels...), "', 'f:"))
 	}
 	return beyond("object", "oldObject") + " || " + beyond("oldObject", "object")
 }

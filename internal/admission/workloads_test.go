@@ -318,6 +318,14 @@ func TestLimits(t *testing.T) {
 	}
 	t.Run("older objects", func(t *testing.T) { olderObjects(t, admin, tenants["limited"]) })
 	t.Run("controllers", func(t *testing.T) { controllers(t, restConfig) })
+	r := requester{admin: admin, account: tenants["limited"], namespace: "limited"}
+	for kind, change := range map[string]string{
+		"listenersets" + gatewayGroup: `{"spec":{"parentRef":{"name":"other"}}}`,
+		"tcproutes" + gatewayGroup:    `{"spec":{"parentRefs":[{"name":"other","namespace":"gateways"}]}}`,
+		"udproutes" + gatewayGroup:    `{"spec":{"parentRefs":[{"name":"other","namespace":"gateways"}]}}`,
+	} {
+		t.Run(kind, func(t *testing.T) { r.breaks(t, "tenure-hosts", kind, change) })
+	}
 	t.Run("subresources of Pods", func(t *testing.T) { subresources(t, admin, tenants["limited"]) })
 	t.Run("a second ingress class", func(t *testing.T) { secondIngressClass(t, tenants["limited"]) })
 }
