@@ -22,7 +22,7 @@ import (
 const owners = `
 apiVersion: v1
 kind: Namespace
-metadata: {name: taken-alpha, labels: {tenure.dev/tenant: alpha}}
+metadata: {name: taken-alpha, labels: {tenure.dev/tenant: alpha, team: alpha}}
 ---
 apiVersion: v1
 kind: Namespace
@@ -297,7 +297,7 @@ func attemptsByTaker() []attempt {
 		// Losing, renaming and re-owning its own.
 		{"its own without the label", "CVE-2022-46167", byPolicy, merging("taken-alpha", `{"metadata":{"labels":{"tenure.dev/tenant":null}}}`), whoseIs},
 		{"its own without any label", "CVE-2022-46167", byPolicy, merging("taken-alpha", `{"metadata":{"labels":null}}`), whoseIs},
-		{"keeping a label of its own, by an apply of the same", "", byPolicy, applying(`{apiVersion: v1, kind: Namespace, metadata: {name: taken-alpha, labels: {kubernetes.io/metadata.name: taken-alpha}}}`), whoseIs},
+		{"keeping a label of its own, by an apply of the same", "", byPolicy, applying(`{apiVersion: v1, kind: Namespace, metadata: {name: taken-alpha, labels: {team: alpha}}}`), whoseIs},
 		{"its own as another tenant's", "CVE-2022-46167", byPolicy, merging("taken-alpha", `{"metadata":{"labels":{"tenure.dev/tenant":"beta"}}}`), whoseIs},
 		{"its own with a second tenant", "", byPolicy, merging("taken-alpha", `{"metadata":{"labels":{"toolkit.fluxcd.io/tenant":"beta"}}}`), whoseIs},
 		{"its own as the platform's", "", byPolicy, merging("taken-alpha", `{"metadata":{"labels":{"tenure.dev/made-by":"platform"}}}`), whoseIs},
@@ -428,6 +428,7 @@ func TestNamespacesOfOwners(t *testing.T) {
 		{"nor a protected one", creating(taken("protected-mine", label, "alpha")), user(t, restConfig, "free"), "must not have this name"},
 		{"nor what Kubernetes decides by", creating(taken("alpha-new", label, "alpha", "resource.kubernetes.io/admin-access", "true")), user(t, restConfig, "free"), "leave out resource.kubernetes.io/admin-access"},
 		{"by Git, as the tenant's account", applying(`{apiVersion: v1, kind: Namespace, metadata: {name: alpha-new, labels: {tenure.dev/tenant: alpha, tenure.dev/made-by: owner, kustomize.toolkit.fluxcd.io/name: apps}}}`), account, ""},
+		{"applying the name, which Kubernetes sets", applying(`{apiVersion: v1, kind: Namespace, metadata: {name: taken-alpha, labels: {kubernetes.io/metadata.name: taken-alpha}}}`), account, ""},
 		{"applying again what is there", applying(`{apiVersion: v1, kind: Namespace, metadata: {name: taken-alpha, labels: {tenure.dev/tenant: alpha}}}`), account, ""},
 		{"an owner of two tenants, for the one", creating(taken("alpha-new", label, "alpha")), both, ""},
 		{"and for the other", creating(taken("beta-new", label, "beta")), both, ""},
