@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -73,6 +74,30 @@ spec:
     workloads: {deviceClasses: {selector: {matchLabels: {tier: gold}}}}
 `
 
+// older are bindings from before the rules, to roles that only the manager takes.
+const older = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: older-credentials, namespace: apps}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenure-credentials-copy}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: older-credentials}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenure-credentials-copy}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: older-replicator, namespace: apps, labels: {tenure.dev/managed-by: manager}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: REPLICATOR}
+subjects: [{kind: ServiceAccount, name: dev-team, namespace: apps}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: older-replicator}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: REPLICATOR}
+`
+
 var prepared sync.Once
 
 // cluster returns clients of an admin and of the tenant, on a cluster where the
@@ -105,7 +130,7 @@ func newClient(t *testing.T, restConfig *rest.Config, as rest.ImpersonationConfi
 
 func prepare(t *testing.T, restConfig *rest.Config) {
 	t.Helper()
-	testcluster.Apply(t, restConfig, testcluster.WithoutControllers, config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), []byte(adversaries), []byte(extensions), []byte(signing), []byte(owners), config.Policies())
+	testcluster.Apply(t, restConfig, testcluster.WithoutControllers, config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), []byte(strings.ReplaceAll(older, "REPLICATOR", tenancy.ReplicatorRole)), []byte(adversaries), []byte(extensions), []byte(signing), []byte(owners), config.Policies())
 	tenant := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:apps:dev-team", Groups: []string{"system:authenticated"}})
 	testwait.For(t, "every policy is in force", patience, func() (bool, string) {
 		// Those of the first and of the last policy that was made.

@@ -51,12 +51,9 @@ func ResourceName(resource, group string) string {
 func Unrefused(r Request) string {
 	resource, _, _ := strings.Cut(r.Resource, ".")
 	_, subresource, _ := strings.Cut(resource, "/")
-	switch {
-	case r.Operation == "create" && slices.Contains([]string{"status", "finalize", "ephemeralcontainers"}, subresource),
-		r.Operation == "delete" && subresource != "":
+	if r.Operation == "create" && slices.Contains([]string{"status", "finalize", "ephemeralcontainers"}, subresource) ||
+		r.Operation == "delete" && subresource != "" {
 		return "Kubernetes has no such request"
-	case inOtherTests[r.Rule] != "":
-		return inOtherTests[r.Rule]
 	}
 	for _, u := range unrefused {
 		if u.rule == r.Rule && (u.operation == "" || u.operation == r.Operation) && slices.Contains(u.resources, resource) {
@@ -64,12 +61,6 @@ func Unrefused(r Request) string {
 		}
 	}
 	return ""
-}
-
-// inOtherTests are the rules whose requests need a manager that runs, and their tests.
-var inOtherTests = map[string]string{
-	Prefix + "credentials": "`TestCredentials` in `internal/manager`",
-	Prefix + "replicators": "`TestVerify` in `internal/manager/replication`",
 }
 
 // unrefused are requests that a rule covers, but that contain nothing that it looks at.

@@ -405,3 +405,37 @@ func TestManagerRequests(t *testing.T) {
 	refused(t, "tenure-manager-parameters", manager.Create(t.Context(), parameters.DeepCopy(), client.DryRunAll))
 	refused(t, "tenure-manager-parameters", r.patch(t, r.makes(t, admin, parameters), `{"spec":{"breakGlass":["other"]}}`))
 }
+
+// TestRolesOfTheManager checks that no user binds the roles with which the manager keeps
+// credentials, and that none but the manager has the role of replicators.
+func TestRolesOfTheManager(t *testing.T) {
+	t.Parallel()
+	admin, _, restConfig := cluster(t)
+	manager := newClient(t, restConfig, rest.ImpersonationConfig{UserName: admission.ManagerUser, Groups: []string{"system:masters"}})
+	annotated := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))
+	for _, tc := range []struct {
+		rule, kind, older string
+		by                client.Client
+	}{
+		{"tenure-credentials", "RoleBinding", "older-credentials", admin},
+		{"tenure-credentials", "ClusterRoleBinding", "older-credentials", admin},
+		{"tenure-replicators", "RoleBinding", "older-replicator", manager},
+		{"tenure-replicators", "ClusterRoleBinding", "older-replicator", admin},
+	} {
+		t.Run(tc.rule+" "+tc.kind, func(t *testing.T) {
+			t.Parallel()
+			binding := parse(t, "{apiVersion: rbac.authorization.k8s.io/v1, kind: "+tc.kind+", metadata: {name: "+tc.older+", namespace: apps}}")
+			if tc.kind == "ClusterRoleBinding" {
+				binding.SetNamespace("")
+			}
+			if err := admin.Get(t.Context(), client.ObjectKeyFromObject(binding), binding); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, tc.rule, tc.by.Patch(t.Context(), binding.DeepCopy(), annotated, client.DryRunAll))
+			binding.SetName("new")
+			binding.SetResourceVersion("")
+			binding.SetUID("")
+			refused(t, tc.rule, tc.by.Create(t.Context(), binding, client.DryRunAll))
+		})
+	}
+}

@@ -1,0 +1,34 @@
+package proxy
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// TestPanicRecovery checks that a panic becomes an error, and that it closes the connection if a
+// part of the answer has been sent.
+func TestPanicRecovery(t *testing.T) {
+	t.Parallel()
+	p := &Proxy{log: slog.New(slog.DiscardHandler)}
+	request := httptest.NewRequest(http.MethodGet, "/api", http.NoBody)
+	serve := func(send bool) (err error, panicked any) { //nolint:revive // the panic is not the result
+		defer func() { panicked = recover() }()
+		h := p.withPanicRecovery(func(w *recorder, _ *http.Request, _ *requestCall) error {
+			if send {
+				w.WriteHeader(http.StatusOK)
+			}
+			panic("a fault")
+		})
+		return h(newRecorder(httptest.NewRecorder(), writeTimeout), request, &requestCall{}), nil
+	}
+	if err, panicked := serve(false); err == nil || panicked != nil {
+		t.Errorf("before the answer: got error %v and panic %v, want an error", err, panicked)
+	}
+	_, panicked := serve(true)
+	if err, ok := panicked.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
+		t.Errorf("within the answer: got panic %v, want %v", panicked, http.ErrAbortHandler)
+	}
+}
