@@ -14,7 +14,7 @@ func TestPanicRecovery(t *testing.T) {
 	t.Parallel()
 	p := &Proxy{log: slog.New(slog.DiscardHandler)}
 	request := httptest.NewRequest(http.MethodGet, "/api", http.NoBody)
-	serve := func(send bool) (err error, panicked any) { //nolint:revive // the panic is not the result
+	serve := func(send bool) (panicked any, err error) {
 		defer func() { panicked = recover() }()
 		h := p.withPanicRecovery(func(w *recorder, _ *http.Request, _ *requestCall) error {
 			if send {
@@ -22,12 +22,12 @@ func TestPanicRecovery(t *testing.T) {
 			}
 			panic("a fault")
 		})
-		return h(newRecorder(httptest.NewRecorder(), writeTimeout), request, &requestCall{}), nil
+		return nil, h(newRecorder(httptest.NewRecorder(), writeTimeout), request, &requestCall{})
 	}
-	if err, panicked := serve(false); err == nil || panicked != nil {
+	if panicked, err := serve(false); err == nil || panicked != nil {
 		t.Errorf("before the answer: got error %v and panic %v, want an error", err, panicked)
 	}
-	_, panicked := serve(true)
+	panicked, _ := serve(true)
 	if err, ok := panicked.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
 		t.Errorf("within the answer: got panic %v, want %v", panicked, http.ErrAbortHandler)
 	}
