@@ -21,7 +21,7 @@ import (
 // have no credentials: a request that loses its token is anonymous, and not the proxy's.
 type transports struct {
 	// short serves upgrades and requests with a short answer. It uses HTTP/1.1, which is
-	// faster for them and needed for upgrades. See [inlineTransport].
+	// faster for them and needed for upgrades.
 	short http.RoundTripper
 	// long serves watches over HTTP/2, so that many watches share a connection.
 	long http.RoundTripper
@@ -74,23 +74,14 @@ func newTransport(config *rest.Config, http2 bool) (http.RoundTripper, error) {
 		// Pings detect a dead connection, so that its watches end.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: keepAlive, PingTimeout: dialTimeout},
 	}
-	if http2 {
-		return rest.HTTPWrappersForConfig(config, transport)
-	}
-	host, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return nil, err
-	}
-	way, err := newInlineTransport(host, tlsConfig, dialer, transport)
-	if err != nil {
-		return nil, err
-	}
-	return rest.HTTPWrappersForConfig(config, way)
+	return rest.HTTPWrappersForConfig(config, transport)
 }
 
 const (
 	dialTimeout = 10 * time.Second
 	keepAlive   = 30 * time.Second
+	// idleTimeout is how long an idle connection to the API server is kept.
+	idleTimeout = 90 * time.Second
 )
 
 // RoundTrip sends a request by the transport for its verb and credential.

@@ -61,7 +61,7 @@ func BenchmarkProxy(b *testing.B) {
 	b.ReportMetric(p.residentMB(b), "MB-idle(max=150)")
 	for name, pair := range map[string]pair{"list": list, "get": get} {
 		through, direct := p.medians(b, pair)
-		bound := map[string]string{"list": "1.5", "get": "1.3"}[name]
+		bound := map[string]string{"list": "1.5", "get": "1.4"}[name]
 		b.ReportMetric(through, "ms-"+name)
 		b.ReportMetric(direct, "ms-"+name+"-direct")
 		b.ReportMetric(through/direct, "ratio-"+name+"(max="+bound+")")
