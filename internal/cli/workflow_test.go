@@ -21,6 +21,99 @@ const actions = "../../examples/github-actions/"
 // optional matches an expression of a workflow that adds arguments or nothing.
 var optional = regexp.MustCompile(`\$\{\{[^}]*&& '([^']*)' \|\| '' \}\}`)
 
+// workflow is a workflow of GitHub, as far as the ones here use it.
+type workflow struct {
+	Name        string            `json:"name"`
+	On          map[string]any    `json:"on"`
+	Permissions map[string]string `json:"permissions"`
+	Concurrency map[string]string `json:"concurrency"`
+	Defaults    map[string]any    `json:"defaults"`
+	Env         map[string]string `json:"env"`
+	Jobs        map[string]struct {
+		Needs       string            `json:"needs"`
+		Strategy    map[string]any    `json:"strategy"`
+		RunsOn      string            `json:"runs-on"`
+		Timeout     int               `json:"timeout-minutes"`
+		Permissions map[string]string `json:"permissions"`
+		Steps       []struct {
+			ID   string            `json:"id"`
+			Name string            `json:"name"`
+			If   string            `json:"if"`
+			Uses string            `json:"uses"`
+			Run  string            `json:"run"`
+			With map[string]any    `json:"with"`
+			Env  map[string]string `json:"env"`
+		} `json:"steps"`
+	} `json:"jobs"`
+}
+
+// parseWorkflow parses a workflow strictly, and checks what holds for each.
+func parseWorkflow(t *testing.T, content []byte) workflow {
+	t.Helper()
+	// The parser follows YAML 1.1, for which on is a truth value; GitHub's does not.
+	quoted := strings.Replace(string(content), "\non:\n", "\n\"on\":\n", 1)
+	var w workflow
+	if err := yaml.UnmarshalStrict([]byte(quoted), &w); err != nil {
+		t.Fatal(err)
+	}
+	for name, job := range w.Jobs {
+		if job.RunsOn == "" || job.Timeout == 0 {
+			t.Errorf("job %s has no machine or no end: %+v", name, job)
+		}
+		for _, step := range job.Steps {
+			if (step.Uses == "") == (step.Run == "") {
+				t.Errorf("a step either uses an action or runs a command: %+v", step)
+			}
+		}
+	}
+	if len(w.On) == 0 || len(w.Permissions) == 0 {
+		t.Errorf("the workflow never runs, or has all permissions: %+v", w)
+	}
+	return w
+}
+
+// makeCommand matches a run of make in a workflow: the target, and the variables.
+var makeCommand = regexp.MustCompile(`(?m)^ *make ([a-z-]+)((?: +\\?\n? *[A-Z]+=\S+)*)`)
+
+// TestOwnWorkflows checks that the workflows of this repository are YAML, that the targets and
+// variables of make exist, and that a release is complete.
+func TestOwnWorkflows(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var runs []string
+	for _, name := range []string{"ci.yaml", "release.yaml"} {
+		content, err := os.ReadFile("../../.github/workflows/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, job := range parseWorkflow(t, content).Jobs {
+			for _, step := range job.Steps {
+				runs = append(runs, step.Run)
+			}
+		}
+	}
+	all := strings.Join(runs, "\n")
+	for _, command := range makeCommand.FindAllStringSubmatch(all, -1) {
+		if !strings.Contains(string(makefile), "\n"+command[1]+":") {
+			t.Errorf("the Makefile has no target %s", command[1])
+		}
+		for _, assignment := range strings.Fields(strings.ReplaceAll(command[2], "\\", "")) {
+			variable, _, _ := strings.Cut(assignment, "=")
+			if !strings.Contains(string(makefile), "$("+variable+")") {
+				t.Errorf("the Makefile has no variable %s", variable)
+			}
+		}
+	}
+	for _, want := range []string{".ci/run", "make programs", "make release", "cosign sign --yes", "gh release create"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no workflow runs %s", want)
+		}
+	}
+}
+
 // TestWorkflow checks that the example workflow is YAML, and that its commands and flags
 // exist.
 func TestWorkflow(t *testing.T) {
@@ -29,39 +122,10 @@ func TestWorkflow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var workflow struct {
-		Name        string            `json:"name"`
-		On          map[string]any    `json:"on"`
-		Permissions map[string]string `json:"permissions"`
-		Env         map[string]string `json:"env"`
-		Jobs        map[string]struct {
-			RunsOn  string `json:"runs-on"`
-			Timeout int    `json:"timeout-minutes"`
-			Steps   []struct {
-				ID   string            `json:"id"`
-				Name string            `json:"name"`
-				If   string            `json:"if"`
-				Uses string            `json:"uses"`
-				Run  string            `json:"run"`
-				With map[string]any    `json:"with"`
-				Env  map[string]string `json:"env"`
-			} `json:"steps"`
-		} `json:"jobs"`
-	}
-	// The parser follows YAML 1.1, for which on is a truth value; GitHub's does not.
-	quoted := strings.Replace(string(content), "\non:\n", "\n\"on\":\n", 1)
-	if err := yaml.UnmarshalStrict([]byte(quoted), &workflow); err != nil {
-		t.Fatal(err)
-	}
+	workflow := parseWorkflow(t, content)
 	var commands int
-	for name, job := range workflow.Jobs {
-		if job.RunsOn == "" || job.Timeout == 0 {
-			t.Errorf("job %s has no machine or no end: %+v", name, job)
-		}
+	for _, job := range workflow.Jobs {
 		for _, step := range job.Steps {
-			if (step.Uses == "") == (step.Run == "") {
-				t.Errorf("a step either uses an action or runs a command: %+v", step)
-			}
 			for command := range strings.Lines(strings.ReplaceAll(step.Run, "\\\n", " ")) {
 				if !strings.Contains(command, "/tenure ") {
 					continue

@@ -308,15 +308,20 @@ func (c *Cluster) startNode(ctx context.Context) error {
 	}
 	c.node = n
 	c.Network.AllowEgress(n.Endpoint())
-	services, err := network.NewServices(c.life, c.client, n, strings.TrimPrefix(c.plane.Server, "https://"))
+	apiServer := strings.TrimPrefix(c.plane.Server, "https://")
+	services, err := network.NewServices(c.life, c.client, n, apiServer)
 	if err != nil {
 		return err
 	}
 	c.Network.SetServices(services)
 	c.run("node", func() error { return n.Run(c.life) })
+	pool := network.LoadBalancerRange(apiServer)
 	c.run("cloud", func() error {
-		return cloud.Run(c.life, cloud.Config{Client: c.client, Log: c.log.With("part", "cloud")})
+		return cloud.Run(c.life, cloud.Config{
+			Client: c.client, Addresses: pool, Log: c.log.With("part", "cloud"),
+		})
 	})
+	c.run("load balancers", func() error { return services.ServeLoadBalancers(c.life, pool, c.log.With("part", "load balancers")) })
 	select {
 	case <-n.Ready():
 		return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/localcluster"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
 // clientsTenant is a tenant with an owner, a second namespace, and a sync.
@@ -66,6 +67,7 @@ func TestClients(t *testing.T) {
 	t.Run("flux", func(t *testing.T) { testFluxClient(one.in(t)) })
 	t.Run("a day of a team", func(t *testing.T) { testDay(run{t: t, Cluster: r.Cluster}, day) })
 	t.Run("port-forward", func(t *testing.T) { testPortForward(run{t: t, Cluster: r.Cluster}) })
+	t.Run("load balancer", func(t *testing.T) { testLoadBalancer(run{t: t, Cluster: r.Cluster}) })
 	t.Run("a person", func(t *testing.T) { testPerson(run{t: t, Cluster: r.Cluster}) })
 	t.Run("kubectl -w", func(t *testing.T) { one.in(t).testWatches("one", "one-watched") })
 }
@@ -109,6 +111,21 @@ func testPortForward(r run) {
 		}
 		return true
 	})
+}
+
+// testLoadBalancer uses the proxy from a shell, through a load balancer, with a kubeconfig for which
+// no flag names the address.
+func testLoadBalancer(r run) {
+	admin := proxied{run: r, kubeconfig: r.Kubeconfig}
+	admin.runs("kubectl", "patch", "-n", "flux-system", "service/tenure-proxy", "-p", `{"spec":{"type":"LoadBalancer"}}`)
+	admin.runs("kubectl", "wait", "-n", "flux-system", "service/tenure-proxy", "--for=jsonpath={.status.loadBalancer.ingress[0].ip}", "--timeout=60s")
+	file := filepath.Join(r.t.TempDir(), "kubeconfig")
+	r.tenure(r.Kubeconfig, "kubeconfig", "one", "-o", file)
+	testwait.For(r.t, "the load balancer answers", time.Minute, func() (bool, string) {
+		out, err := (proxied{run: r, kubeconfig: file}).as("", "get", "namespaces", "-o", "name")
+		return err == nil && cmp.Equal([]string{"namespace/one", "namespace/one-more"}, strings.Fields(out)), out
+	})
+	admin.runs("kubectl", "patch", "-n", "flux-system", "service/tenure-proxy", "-p", `{"spec":{"type":"ClusterIP"}}`)
 }
 
 // testPerson uses the API server as a person in the group that owns a Tenant.

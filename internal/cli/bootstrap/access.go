@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,6 +22,7 @@ const passwordVariable = "GIT_PASSWORD"
 // access holds the flags for access to the repository, by this program and by the cluster.
 type access struct {
 	username, passwordFile  string
+	passwordArgument        string
 	tokenAuth, bearer       bool
 	privateKeyFile          string
 	key                     gitauth.KeyOptions
@@ -35,6 +35,7 @@ func (a *access) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&a.username, "username", "u", "git", "user for HTTPS, and of the cluster for SSH")
 	flags.StringVar(&a.passwordFile, "password-file", "", "file with the password or token, or with the password of the private key; - for the input (default $"+passwordVariable+")")
+	flags.StringVarP(&a.passwordArgument, "password", "p", "", "the password or token itself; every user of the machine can see it: use --password-file")
 	flags.BoolVar(&a.tokenAuth, "token-auth", false, "give the cluster the password or token, over HTTPS, instead of an SSH key")
 	flags.BoolVar(&a.bearer, "with-bearer-token", false, "send the password as a bearer token; implies --token-auth")
 	flags.StringVar(&a.privateKeyFile, "private-key-file", "", "SSH private key, for pushing and for the cluster")
@@ -46,6 +47,7 @@ func (a *access) add(cmd *cobra.Command) {
 	flags.StringVar(&a.fingerprint, "ssh-host-key-fingerprint", "", "the SSH host's key, as SHA256:… that its owner tells")
 	flags.StringVar(&a.caFile, "ca-file", "", "file with the authority of the HTTPS host's certificate")
 	cmd.MarkFlagsMutuallyExclusive("ssh-known-hosts-file", "ssh-host-key-fingerprint")
+	cmd.MarkFlagsMutuallyExclusive("password", "password-file")
 	cmd.MarkFlagsMutuallyExclusive("private-key-file", "token-auth")
 	cmd.MarkFlagsMutuallyExclusive("private-key-file", "with-bearer-token")
 }
@@ -133,7 +135,7 @@ func (a *access) sshCredentials(ctx context.Context, streams ui.IO, address *url
 			return c, fmt.Errorf("cannot read the private key: %w", err)
 		}
 		password := os.Getenv(passwordVariable)
-		if a.passwordFile != "" {
+		if a.passwordFile != "" || a.passwordArgument != "" {
 			if password, err = a.password(ctx, streams, "password of the private key"); err != nil {
 				return c, err
 			}
@@ -148,9 +150,12 @@ func (a *access) sshCredentials(ctx context.Context, streams ui.IO, address *url
 	return c, err
 }
 
-// password returns the password from the environment, a file, the input or a prompt. It reads
-// the input once.
+// password returns the password from its flag, with a warning, the environment, a file, the input
+// or a prompt. It reads the input once.
 func (a *access) password(ctx context.Context, streams ui.IO, what string) (string, error) {
+	if a.passwordArgument != "" {
+		return a.passwordArgument, ui.WarnArgument(streams, "password")
+	}
 	if a.passwordFile == "" {
 		if password := os.Getenv(passwordVariable); password != "" {
 			return password, nil
@@ -169,19 +174,15 @@ func (a *access) hostKeys(ctx context.Context, streams ui.IO, host string) ([]by
 	if a.fingerprint != "" {
 		return gitauth.Pin(ctx, host, a.fingerprint)
 	}
-	file := a.knownHosts
-	if home, err := os.UserHomeDir(); file == "" && err == nil {
-		file = filepath.Join(home, ".ssh", "known_hosts")
-	}
-	content, err := os.ReadFile(file)
-	if err != nil && a.knownHosts != "" {
-		return nil, fmt.Errorf("cannot read the known hosts: %w", err)
-	}
-	if err == nil {
-		lines, err := gitauth.KnownHosts(content, host)
-		if err == nil || a.knownHosts != "" {
-			return lines, err
+	if a.knownHosts != "" {
+		content, err := os.ReadFile(a.knownHosts)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the known hosts: %w", err)
 		}
+		return gitauth.KnownHosts(content, host)
+	}
+	if lines, err := gitauth.UserKnownHosts(host); err == nil {
+		return lines, nil
 	}
 	line, fingerprint, err := gitauth.Scan(ctx, host)
 	if err != nil {

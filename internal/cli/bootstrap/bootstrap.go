@@ -41,7 +41,6 @@ type options struct {
 	interval, timeout       time.Duration
 	silent, insecure        bool
 	access                  access
-	password                string
 	componentsSet, extraSet bool
 }
 
@@ -53,6 +52,8 @@ func NewCommand(streams ui.IO) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	// RFC-0003 writes the flag without a subcommand. It does nothing there but to be accepted.
+	cmd.Flags().String("security-profile", "multi-tenant", "multi-tenant or single-tenant, for the commands below")
 	cmd.AddCommand(newGit(streams))
 	for _, host := range hosts {
 		cmd.AddCommand(host.command())
@@ -114,8 +115,6 @@ func (o *options) add(cmd *cobra.Command) {
 	flags.BoolVarP(&o.silent, "silent", "s", false, "take the deploy key as added, and do not ask")
 	flags.BoolVarP(&o.silent, "yes", "y", false, "the same as --silent")
 	flags.BoolVar(&o.insecure, "allow-insecure-http", false, "send credentials over http:// too, where others can read them")
-	flags.StringVarP(&o.password, "password", "p", "", "not taken: see --password-file")
-	_ = flags.MarkHidden("password")
 	o.access.add(cmd)
 }
 
@@ -187,9 +186,6 @@ func (o *options) show(ctx context.Context, steps *ui.Steps, opts *bootstrap.Opt
 // check validates the flags before any prompt.
 func (o *options) check() error {
 	switch {
-	case o.password != "":
-		return ui.WithHint(errors.New("--password is not taken: everybody on this machine can read the arguments of a program"),
-			"put the password or token into the variable GIT_PASSWORD, or name a file with --password-file (- for the input)")
 	case o.url == "":
 		return ui.WithHint(errors.New("--url is missing"), "name the repository: --url https://git.example.com/acme/fleet")
 	case o.security != "multi-tenant" && o.security != "single-tenant":

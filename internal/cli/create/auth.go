@@ -38,7 +38,7 @@ func (a *authFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&a.key.Algorithm, "ssh-key-algorithm", gitauth.ECDSA, "algorithm of a new SSH key: ecdsa, ed25519 or rsa")
 	flags.IntVar(&a.key.RSABits, "ssh-rsa-bits", 2048, "size of a new RSA key")
 	flags.StringVar(&a.key.Curve, "ssh-ecdsa-curve", "p384", "curve of a new ECDSA key: p256, p384 or p521")
-	flags.StringVar(&a.knownHostsFile, "known-hosts-file", "", "file with the SSH host's keys, such as ~/.ssh/known_hosts")
+	flags.StringVar(&a.knownHostsFile, "known-hosts-file", "", "file with the SSH host's keys (default ~/.ssh/known_hosts)")
 	flags.BoolVar(&a.scanHostKey, "scan-host-key", false, "ask the SSH host for its key over the network, and trust the answer")
 	flags.StringVar(&a.caFile, "ca-crt-file", "", "file with the authority of the HTTPS host's certificate")
 	cmd.MarkFlagsMutuallyExclusive("known-hosts-file", "scan-host-key")
@@ -53,8 +53,7 @@ func (a *authFlags) secret(ctx context.Context, streams ui.IO, flag, value, file
 	if value == "" {
 		return ui.ReadSecret(ctx, streams, file, what)
 	}
-	_, err := fmt.Fprintf(streams.Err, "warning: --%[1]s is in the history of the shell, and every user of this machine can see it while the command runs: use --%[1]s-file, and replace the secret if others use this machine\n", flag)
-	return value, err
+	return value, ui.WarnArgument(streams, flag)
 }
 
 // credentials returns the credentials for the repository. It reads them, generates them or
@@ -75,31 +74,43 @@ func (a *authFlags) credentials(ctx context.Context, streams ui.IO, address *url
 
 func (a *authFlags) ssh(ctx context.Context, streams ui.IO, address *url.URL) (gitauth.Credentials, error) {
 	var c gitauth.Credentials
-	switch {
-	case a.knownHostsFile != "":
-		text, err := os.ReadFile(a.knownHostsFile)
-		if err != nil {
-			return c, fmt.Errorf("cannot read the known hosts: %w", err)
-		}
-		if c.KnownHosts, err = gitauth.KnownHosts(text, address.Host); err != nil {
-			return c, ui.WithHint(err, "add it to the file when you have compared it with what the host's owner says, or ask the host with --scan-host-key")
-		}
-	case a.scanHostKey:
-		line, fingerprint, err := gitauth.Scan(ctx, address.Host)
-		if err != nil {
-			return c, err
-		}
-		c.KnownHosts = line
-		if _, err := fmt.Fprintf(streams.Err, "• %s says that its key is %s: compare this with what the host's owner says\n", address.Host, ui.Clean(fingerprint)); err != nil {
-			return c, err
-		}
-	default:
-		return c, ui.WithHint(fmt.Errorf("the keys of the SSH host %s are not known", address.Host),
-			"name a file that has them with --known-hosts-file ~/.ssh/known_hosts, or ask the host with --scan-host-key")
+	var err error
+	if c.KnownHosts, err = a.hostKeys(ctx, streams, address.Host); err != nil {
+		return c, err
 	}
 	pair, err := a.keyPair(ctx, streams)
 	c.Key = &pair
 	return c, err
+}
+
+// hostKeys returns the lines of known_hosts for an SSH host: from --known-hosts-file, from the host
+// itself with --scan-host-key, or else from the user's own known_hosts.
+func (a *authFlags) hostKeys(ctx context.Context, streams ui.IO, host string) ([]byte, error) {
+	switch {
+	case a.knownHostsFile != "":
+		text, err := os.ReadFile(a.knownHostsFile)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the known hosts: %w", err)
+		}
+		lines, err := gitauth.KnownHosts(text, host)
+		if err != nil {
+			return nil, ui.WithHint(err, "add it to the file when you have compared it with what the host's owner says, or ask the host with --scan-host-key")
+		}
+		return lines, nil
+	case a.scanHostKey:
+		line, fingerprint, err := gitauth.Scan(ctx, host)
+		if err != nil {
+			return nil, err
+		}
+		_, err = fmt.Fprintf(streams.Err, "• %s says that its key is %s: compare this with what the host's owner says\n", host, ui.Clean(fingerprint))
+		return line, err
+	}
+	lines, err := gitauth.UserKnownHosts(host)
+	if err != nil {
+		return nil, ui.WithHint(fmt.Errorf("the keys of the SSH host %s are not known: %w", host, err),
+			"connect to it once with ssh, name a file that has them with --known-hosts-file, or ask the host with --scan-host-key")
+	}
+	return lines, nil
 }
 
 func (a *authFlags) keyPair(ctx context.Context, streams ui.IO) (gitauth.KeyPair, error) {

@@ -2,6 +2,7 @@ package create
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tenure-dev/tenure/internal/fleet/secrets/gitauth"
+	"github.com/tenure-dev/tenure/internal/fleet/secrets/sops"
 	"github.com/tenure-dev/tenure/internal/fleet/tenantrepo"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
@@ -37,8 +39,9 @@ func (o *options) secret() *cobra.Command {
 and the host's keys, or a user with a password, or a token.
 
 It is encrypted for the keys that the .sops.yaml of the current folder or the flags
-name. --plain leaves it as it is, for a pipe to another program. The public key goes to
-the error stream.`,
+name. Without such keys, and with --plain, the Secret is in the clear, for a pipe to another
+program or a file that SOPS encrypts next. The command does not print it on a terminal. The
+public key goes to the error stream.`,
 		Example: "  tenure create secret git dev-team-auth -n apps --url ssh://git@github.com/acme/dev-team --known-hosts-file ~/.ssh/known_hosts --export > auth.yaml",
 		Args:    name,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -66,19 +69,9 @@ func (o *options) runGitSecret(cmd *cobra.Command, g *gitSecret, secretName stri
 	if err != nil {
 		return err
 	}
-	if file, ok := o.streams.Out.(*os.File); g.plain && ok && term.IsTerminal(int(file.Fd())) {
-		return ui.WithHint(errors.New("a secret is not printed on a terminal"), "send the output to another program or a file that only you can read, or leave out --plain")
-	}
-	var encrypt func(map[string]any) ([]byte, error)
-	if !g.plain {
-		to, err := g.seal.recipients(os.DirFS("."), secretName+".yaml")
-		if errors.Is(err, fs.ErrNotExist) {
-			return ui.WithHint(err, "or write the Secret in the clear with --plain")
-		}
-		if err != nil {
-			return err
-		}
-		encrypt = func(content map[string]any) ([]byte, error) { return seal(content, to) }
+	encrypt, err := o.encryption(g, secretName)
+	if err != nil {
+		return err
 	}
 	credentials, err := g.auth.credentials(cmd.Context(), o.streams, address)
 	if err != nil {
@@ -86,6 +79,31 @@ func (o *options) runGitSecret(cmd *cobra.Command, g *gitSecret, secretName stri
 	}
 	labels, _ := metadata["labels"].(map[string]string)
 	return o.printSecret(credentials, credentials.Secret(g.namespace, secretName, labels), encrypt)
+}
+
+// encryption returns the function that encrypts the Secret, or nil for a Secret in the clear. It
+// warns of a Secret that is in the clear because no key is named: so does Flux's command write it,
+// and the user encrypts the file with the program of SOPS.
+func (o *options) encryption(g *gitSecret, secretName string) (func(map[string]any) ([]byte, error), error) {
+	to, err := sops.Recipients{}, error(fs.ErrNotExist)
+	if !g.plain {
+		to, err = g.seal.recipients(os.DirFS("."), secretName+".yaml")
+	}
+	switch {
+	case err == nil:
+		return func(content map[string]any) ([]byte, error) { return seal(content, to) }, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	if file, ok := o.streams.Out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return nil, ui.WithHint(errors.New("a secret is not printed on a terminal"),
+			"send the output to another program or a file that only you can read, or encrypt the Secret: --age-recipient, --pgp or a .sops.yaml")
+	}
+	if g.plain {
+		return nil, nil
+	}
+	_, err = fmt.Fprintln(o.streams.Err, "warning: the Secret is not encrypted, since no key is named: encrypt it before you commit it (sops --encrypt --in-place FILE), or name a key with --age-recipient, --pgp or a .sops.yaml; --plain turns this warning off")
+	return nil, err
 }
 
 // printSecret prints a Secret, encrypted unless encrypt is nil, and then the public deploy

@@ -8,8 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,6 +39,9 @@ const fieldManager = "tenure-kubeconfig"
 // proxyTrust is the ConfigMap in which the proxy publishes its CA, with key ca.crt: see
 // config/proxy.
 const proxyTrust = "tenure-proxy-ca"
+
+// proxyService is the name of the proxy's Service: see config/proxy.
+const proxyService = "tenure-proxy"
 
 type options struct {
 	kubeflags.Flags
@@ -92,7 +97,7 @@ with --client-ca-file.`,
 	flags.StringVar(&o.group, "group", "", "with --as-user, the `group` that owns the Tenant, if several do")
 	flags.StringVar(&o.account, "serviceaccount", "", "the `name` of the account (default: the one that owns the Tenant)")
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "the account's `namespace`")
-	flags.StringVar(&o.server, "server", "https://tenure-proxy.flux-system.svc:9001", "the `address` of the proxy")
+	flags.StringVar(&o.server, "server", "https://tenure-proxy.flux-system.svc:9001", "the `address` of the proxy (without the flag: that of the proxy's load balancer, if its Service has one)")
 	flags.StringVar(&o.serverName, "server-name", "", "the `name` in the proxy's certificate, if it is not that of the address")
 	flags.StringVar(&o.ca, "server-ca-file", "", "a `file` with the certificates of the proxy's authority (default: from ConfigMap "+proxyTrust+" beside the proxy, or the Secret below)")
 	flags.StringVar(&o.tlsNamespace, "server-tls-secret-namespace", "flux-system", "the `namespace` of the proxy, and of the Secret with its certificate")
@@ -193,9 +198,38 @@ func (o *options) find(ctx context.Context, kube client.Client) (types.Namespace
 	return types.NamespacedName{}, ui.WithHint(fmt.Errorf("cannot choose between %d ServiceAccounts that own Tenant %s", len(found), o.tenant), "choose one with --namespace and --serviceaccount, for example those of "+found[0].String())
 }
 
+// balanced returns the address of the proxy's load balancer, and the name in the certificate that
+// the proxy makes for itself. Both are empty if the Service has no load balancer or the caller may
+// not read it.
+func (o *options) balanced(ctx context.Context, kube client.Client) (address, serverName string, err error) {
+	service := &corev1.Service{}
+	err = kube.Get(ctx, client.ObjectKey{Namespace: o.tlsNamespace, Name: proxyService}, service)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return "", "", nil
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("cannot read the address of the proxy from Service %s/%s: %w", o.tlsNamespace, proxyService, err)
+	}
+	ingress := service.Status.LoadBalancer.Ingress
+	if len(ingress) == 0 || len(service.Spec.Ports) == 0 {
+		return "", "", nil
+	}
+	host := net.JoinHostPort(cmp.Or(ingress[0].Hostname, ingress[0].IP), strconv.Itoa(int(service.Spec.Ports[0].Port)))
+	return "https://" + host, proxyService + "." + o.tlsNamespace + ".svc", nil
+}
+
 // target returns the address and the CA of the proxy.
 func (o *options) target(ctx context.Context, kube client.Client) (credentials.Target, error) {
 	target := credentials.Target{Server: o.server, ServerName: o.serverName}
+	if !o.serverGiven {
+		address, serverName, err := o.balanced(ctx, kube)
+		if err != nil {
+			return target, err
+		}
+		if address != "" {
+			target = credentials.Target{Server: address, ServerName: cmp.Or(o.serverName, serverName)}
+		}
+	}
 	if o.ca != "" {
 		content, err := os.ReadFile(o.ca)
 		if err != nil {

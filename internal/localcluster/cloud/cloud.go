@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -25,6 +26,9 @@ import (
 type Config struct {
 	// Client is the client of an administrator, without client-side limits.
 	Client kubernetes.Interface
+	// Addresses is the range of the load balancers' addresses; an invalid range stands for
+	// TEST-NET-3 of RFC 5737, which is not routed on the Internet.
+	Addresses netip.Prefix
 	// Log receives failures; nil discards them.
 	Log *slog.Logger
 }
@@ -45,6 +49,7 @@ type item struct {
 
 type cloud struct {
 	client kubernetes.Interface
+	pool   netip.Prefix // of load balancers
 	log    *slog.Logger
 	queue  workqueue.TypedRateLimitingInterface[item]
 
@@ -69,10 +74,14 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	c := &cloud{
 		client: cfg.Client,
+		pool:   cfg.Addresses,
 		log:    cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[item](5*time.Millisecond, 10*time.Second)),
 		addresses: map[string]string{},
+	}
+	if !c.pool.IsValid() {
+		c.pool = testNet
 	}
 	defer c.queue.ShutDown()
 	if err := c.ensureClass(ctx); err != nil {

@@ -69,7 +69,7 @@ func TestLoadBalancers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return ourAddress(s)
+		return (&cloud{pool: testNet}).address(s)
 	}
 	poll(t, "a new load balancer gets an address", func() bool { return address("new") != "" })
 	got := map[string]string{}
@@ -97,7 +97,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return ourAddress(s) != ""
+		return (&cloud{pool: testNet}).address(s) != ""
 	})
 	if n := writes.Load(); n < 2 {
 		t.Errorf("%d writes, want one more than the refused one", n)
@@ -106,7 +106,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 
 func TestAddressesRunOut(t *testing.T) {
 	t.Parallel()
-	c := &cloud{addresses: map[string]string{}}
+	c := &cloud{pool: testNet, addresses: map[string]string{}}
 	seen := map[string]bool{}
 	for i := range 254 {
 		ip, err := c.allocate(strconv.Itoa(i), "", "10.0.0.1")

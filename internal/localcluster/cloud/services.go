@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// loadBalancers is TEST-NET-3 of RFC 5737, which is not routed on the Internet.
-var loadBalancers = netip.MustParsePrefix("203.0.113.0/24")
+// testNet is TEST-NET-3 of RFC 5737, which is not routed on the Internet.
+var testNet = netip.MustParsePrefix("203.0.113.0/24")
 
 var errNoAddress = errors.New("all 254 addresses of the local cluster's load balancers are taken")
 
@@ -28,7 +28,7 @@ func (c *cloud) adopt() error {
 		return fmt.Errorf("cannot list Services: %w", err)
 	}
 	for _, s := range services {
-		if ip := ourAddress(s); ip != "" && ours(s) {
+		if ip := c.address(s); ip != "" && ours(s) {
 			c.addresses[ip] = cache.MetaObjectToName(s).String()
 		}
 	}
@@ -41,10 +41,10 @@ func ours(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.LoadBalancerClass == nil && s.DeletionTimestamp == nil
 }
 
-// ourAddress returns the address that the cloud has assigned to the Service, or "".
-func ourAddress(s *corev1.Service) string {
+// address returns the address that the cloud has assigned to the Service, or "".
+func (c *cloud) address(s *corev1.Service) string {
 	for _, in := range s.Status.LoadBalancer.Ingress {
-		if ip, err := netip.ParseAddr(in.IP); err == nil && loadBalancers.Contains(ip) {
+		if ip, err := netip.ParseAddr(in.IP); err == nil && c.pool.Contains(ip) {
 			return in.IP
 		}
 	}
@@ -62,7 +62,7 @@ func (c *cloud) serveService(ctx context.Context, namespace, name string) error 
 	if err != nil {
 		return fmt.Errorf("cannot read the Service: %w", err)
 	}
-	has := ourAddress(service)
+	has := c.address(service)
 	if !ours(service) {
 		c.release(key)
 		if has != "" && service.Spec.Type != corev1.ServiceTypeLoadBalancer {
@@ -90,12 +90,12 @@ func (c *cloud) allocate(key string, wanted ...string) (string, error) {
 			return ip, nil
 		}
 	}
-	for ip := loadBalancers.Addr().Next(); loadBalancers.Contains(ip.Next()); ip = ip.Next() {
+	for ip := c.pool.Addr().Next(); c.pool.Contains(ip.Next()); ip = ip.Next() {
 		wanted = append(wanted, ip.String())
 	}
 	free := slices.IndexFunc(wanted, func(s string) bool {
 		ip, err := netip.ParseAddr(s)
-		return err == nil && loadBalancers.Contains(ip) && c.addresses[s] == ""
+		return err == nil && c.pool.Contains(ip) && c.addresses[s] == ""
 	})
 	if free < 0 {
 		return "", errNoAddress

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
+	"k8s.io/client-go/tools/cache"
 )
 
 var (
@@ -43,6 +44,7 @@ type Pods interface {
 type Services struct {
 	pods      Pods
 	apiServer string
+	informer  cache.SharedIndexInformer // of Services
 	services  corelisters.ServiceLister
 	slices    discoverylisters.EndpointSliceLister
 	pick      atomic.Uint32
@@ -61,6 +63,7 @@ func NewServices(ctx context.Context, client kubernetes.Interface, pods Pods, ap
 	s := &Services{
 		pods:      pods,
 		apiServer: apiServer,
+		informer:  factory.Core().V1().Services().Informer(),
 		services:  factory.Core().V1().Services().Lister(),
 		slices:    factory.Discovery().V1().EndpointSlices().Lister(),
 	}

@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -49,6 +51,20 @@ func KnownHosts(text []byte, host string) ([]byte, error) {
 		return nil, fmt.Errorf("the known hosts %w: they have no key of %s", ErrInvalid, address)
 	}
 	return found.Bytes(), nil
+}
+
+// UserKnownHosts returns the lines of ~/.ssh/known_hosts for an SSH host. It fails if the file
+// cannot be read, and as KnownHosts if the file has no key of the host.
+func UserKnownHosts(host string) ([]byte, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil, fmt.Errorf("cannot find ~/.ssh/known_hosts: %w", err)
+	}
+	text, err := os.ReadFile(filepath.Join(home, ".ssh", "known_hosts"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the known hosts: %w", err)
+	}
+	return KnownHosts(text, host)
 }
 
 // matches reports whether the names of a line match an address. A name with an exclamation
