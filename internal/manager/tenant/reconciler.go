@@ -98,7 +98,7 @@ func (r *Reconciler) reconcile(ctx context.Context, tenant *v1alpha1.Tenant) (ct
 	}
 	f := &reconcileState{tenant: tenant}
 	if profile == nil {
-		f.problem(ReasonNoProfile, "there is no valid TenancyProfile named %s: what the tenant has stays, nothing is made", v1alpha1.ProfileName)
+		f.problem(ReasonNoProfile, "there is no valid TenancyProfile named %s: the manager keeps the tenant's objects and creates no new ones until there is one", v1alpha1.ProfileName)
 		return r.finish(ctx, f)
 	}
 	f.profile = profile
