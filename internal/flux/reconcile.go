@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// RequestReconcile asks Flux to reconcile an object now instead of at its next
-// interval, as `flux reconcile` does: by the annotation
-// reconcile.fluxcd.io/requestedAt. It does not wait.
+// RequestReconcile asks Flux to reconcile an object now instead of at its next interval, as
+// `flux reconcile` does: by the annotation reconcile.fluxcd.io/requestedAt. It does not wait.
+// It returns an error if the object does not exist or the API server refuses the annotation.
 func RequestReconcile(ctx context.Context, c client.Writer, ref Ref) error {
 	patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{
 		meta.ReconcileRequestAnnotation: time.Now().Format(time.RFC3339Nano),

@@ -245,8 +245,8 @@ func (c Cluster) hosts(ctx context.Context) ([]Result, error) {
 // hostsSeparate is the manager's condition that no other tenant may have the Tenant's hosts.
 const hostsSeparate = "HostsSeparate"
 
-// Warns reports whether the rules of a fleet should only warn: it compares the fleet with
-// the profile in both modes, and fewer files differ in warn mode.
+// Warns reports whether the rules of a fleet should only warn: it compares the fleet with the
+// profile in both modes, and fewer files differ in warn mode. It returns the errors of [Make].
 func Warns(f *layout.Fleet) (bool, error) {
 	denying, err := Make(f, Options{Tenants: true})
 	if err != nil || len(denying.Changes) == 0 {

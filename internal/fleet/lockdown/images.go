@@ -54,7 +54,8 @@ func Images(f *layout.Fleet) ([]Image, error) {
 	return t.images(plain)
 }
 
-// ComponentImages returns the images in Flux's manifests.
+// ComponentImages returns the images in Flux's manifests. It returns an error if the manifests
+// are not valid, or name an image that is not valid.
 func ComponentImages(components []byte) ([]Image, error) {
 	objects, err := flux.ReadObjects(components)
 	if err != nil {
@@ -206,7 +207,7 @@ func imageStates(images []Image, pins []Pin, built []*unstructured.Unstructured)
 }
 
 // ImageStates returns the states of the images of a fleet. It returns none if no image is
-// pinned.
+// pinned. It returns an error if the fleet cannot be read or built.
 func ImageStates(f *layout.Fleet) ([]ImageState, error) {
 	t, err := open(f)
 	if err != nil {

@@ -285,8 +285,8 @@ func cannotEdit(file string, err error) error {
 	return fmt.Errorf("cannot edit %s: %w", file, err)
 }
 
-// Drift returns the states of the lockdown's flags in the fleet, whether the profile or a person
-// set them.
+// Drift returns the states of the lockdown's flags in the fleet, whether the profile or a
+// person set them. It returns an error if the fleet cannot be read or built.
 func Drift(f *layout.Fleet) ([]FlagState, error) {
 	t, err := open(f)
 	if err != nil {

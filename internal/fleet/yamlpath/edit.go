@@ -187,7 +187,8 @@ func Scalar(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", "''") + "'"
 }
 
-// Set changes a string.
+// Set changes a string. It returns [ErrUneditable] if the path has no string, or if the style
+// cannot be edited.
 func (s *Stream) Set(doc int, value string, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.ScalarNode || n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
@@ -211,7 +212,8 @@ func (s *Stream) Set(doc int, value string, path ...any) error {
 }
 
 // Add adds a key with its content, as lines without indentation, to a mapping without this key:
-// as the last key, or as the first key of a mapping in flow style.
+// as the last key, or as the first key of a mapping in flow style. It returns [ErrUneditable]
+// if the path has no mapping, or if the style cannot be edited.
 func (s *Stream) Add(doc int, key, content string, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.MappingNode || len(n.Content) == 0 || valueOf(n, key) != nil {
@@ -242,7 +244,8 @@ func (s *Stream) Add(doc int, key, content string, path ...any) error {
 	})
 }
 
-// AppendItem appends an item, given as lines without indentation, to a sequence.
+// AppendItem appends an item, given as lines without indentation, to a sequence. It returns
+// [ErrUneditable] if the path has no sequence, or if the style cannot be edited.
 func (s *Stream) AppendItem(doc int, content string, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.SequenceNode {
@@ -268,7 +271,8 @@ func (s *Stream) AppendItem(doc int, content string, path ...any) error {
 	})
 }
 
-// SetStrings changes a sequence of strings. Remaining entries keep their lines.
+// SetStrings changes a sequence of strings. Remaining entries keep their lines. It returns
+// [ErrUneditable] if the path has no sequence of strings, or if the style cannot be edited.
 func (s *Stream) SetStrings(doc int, values []string, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.SequenceNode || len(values) == 0 {
@@ -312,7 +316,8 @@ func (s *Stream) SetStrings(doc int, values []string, path ...any) error {
 	})
 }
 
-// RemoveItem removes an item from a block sequence.
+// RemoveItem removes an item from a block sequence. It returns [ErrUneditable] if the path has
+// no block sequence with this item and another one, or if the style cannot be edited.
 func (s *Stream) RemoveItem(doc, index int, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.SequenceNode || n.Style&yaml.FlowStyle != 0 || len(n.Content) < 2 || index >= len(n.Content) {

@@ -51,7 +51,7 @@ func Watch(mgr manager.Manager, c controller.Controller, object client.Object, t
 	}, object.GetObjectKind().GroupVersionKind())
 }
 
-// Serves says whether the cluster serves a kind.
+// Serves reports whether the cluster serves a kind.
 func Serves(mgr manager.Manager, kind schema.GroupVersionKind) bool {
 	return len(unserved(mgr, []schema.GroupVersionKind{kind})) == 0
 }

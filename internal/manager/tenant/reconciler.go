@@ -65,7 +65,8 @@ type Reconciler struct {
 	pace   transferPace
 }
 
-// Reconcile brings one Tenant up to date.
+// Reconcile brings one Tenant up to date. It returns an error if it cannot read the cache or
+// write an object or the status. It retries conflicts without an error.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	ctx = tenantnamespace.LogTenant(ctx, request.Name)
 	tenant := &v1alpha1.Tenant{}

@@ -41,7 +41,8 @@ func (t *Tree) ReadFile(path string) ([]byte, error) {
 	return []byte(out), nil
 }
 
-// WriteFile creates or replaces a regular file.
+// WriteFile creates or replaces a regular file. It returns an error if the path is not a
+// relative path inside the repository, or if git fails.
 func (t *Tree) WriteFile(path string, content []byte) error {
 	if err := validPath(path); err != nil {
 		return err
