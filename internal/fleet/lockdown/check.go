@@ -257,7 +257,9 @@ func Warns(f *layout.Fleet) (bool, error) {
 }
 
 // Compare returns the differences between the cluster and the fleet's folder, and between the
-// folder and the files that the profile would write.
+// folder and the files that the profile would write. An error of [Make] is one of the results.
+// Compare returns an error if it cannot read or build the fleet, or cannot list the Deployments
+// of the cluster.
 func (c Cluster) Compare(ctx context.Context, f *layout.Fleet, o Options) ([]Result, error) {
 	plan, err := Make(f, o)
 	if err != nil {

@@ -37,7 +37,9 @@ func (p Pin) Listed() string { return p.Repository + "@" + p.Digest }
 // ErrNoManifests reports that the fleet has no images to pin.
 var ErrNoManifests = errors.New("the fleet does not hold Flux's manifests: commit gotk-components.yaml first, as `flux bootstrap` does")
 
-// Images returns the images of all workloads in Flux's manifests without pins, by name.
+// Images returns the images of all workloads in Flux's manifests without pins, by name. It
+// returns [ErrNoManifests] if the fleet has no manifests of Flux, and another error if the
+// fleet cannot be read or built.
 func Images(f *layout.Fleet) ([]Image, error) {
 	if _, missing := f.Overlay[path.Join(f.System, componentsFile)]; missing {
 		return nil, fmt.Errorf("cannot pin images: %w", ErrNoManifests)

@@ -27,7 +27,9 @@ type Stream struct {
 	Docs []*yaml.Node // the content of each document, nil for an empty one
 }
 
-// Parse reads a file. One with aliases is refused: an edit could be in two places.
+// Parse reads a file. One with aliases is refused: an edit could be in two places. It returns
+// [ErrUneditable] for a file with aliases or another style that it cannot edit, and another
+// error if the text is not valid YAML.
 func Parse(text string) (s *Stream, err error) {
 	// The parser panics on some inputs that only a fuzzer writes.
 	defer func() {
@@ -331,7 +333,8 @@ func (s *Stream) RemoveItem(doc, index int, path ...any) error {
 	})
 }
 
-// ReplaceIn replaces the matches of an expression in a string, which may have several lines.
+// ReplaceIn replaces the matches of an expression in a string, which may have several lines. It
+// returns [ErrUneditable] if the path has no string, or if the style cannot be edited.
 func (s *Stream) ReplaceIn(doc int, re *regexp.Regexp, replacement string, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.ScalarNode {

@@ -35,7 +35,8 @@ type Reconciler struct {
 	Changed chan<- event.GenericEvent
 }
 
-// Reconcile handles the changes of all classes together.
+// Reconcile handles the changes of all classes together. It returns an error if the profile or
+// the Tenants cannot be read.
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	profile, err := r.Profiles.Profile(ctx)
 	if errors.Is(err, tenancy.ErrInvalid) || err == nil && profile == nil {

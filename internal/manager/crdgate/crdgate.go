@@ -44,7 +44,9 @@ func StartWhenServed(mgr manager.Manager, do func() error, kinds ...schema.Group
 	}))
 }
 
-// Watch lets a controller watch objects of a kind from when the cluster serves it.
+// Watch lets a controller watch objects of a kind from when the cluster serves it. It returns
+// an error if the watch cannot be added. If the kind is served later, an error of the watch
+// ends the manager.
 func Watch(mgr manager.Manager, c controller.Controller, object client.Object, to handler.EventHandler, when ...predicate.Predicate) error {
 	return StartWhenServed(mgr, func() error {
 		return c.Watch(source.TypedKind[client.Object, reconcile.Request](mgr.GetCache(), object, to, when...))

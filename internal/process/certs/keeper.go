@@ -100,7 +100,8 @@ func (k *Keeper) Ready(*http.Request) error {
 }
 
 // Keep updates the Secret, then the authorities that callers trust, and then the served
-// certificate.
+// certificate. It returns an error if it cannot read or write the Secret, if the certificate in
+// the Secret is not valid, or if Trust fails.
 func (k *Keeper) Keep(ctx context.Context) error {
 	bundle, err := k.secret(ctx)
 	if err != nil {

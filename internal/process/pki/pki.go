@@ -58,7 +58,8 @@ type Pair struct {
 // the key is not valid PEM, or if they do not match.
 func (p Pair) TLS() (tls.Certificate, error) { return tls.X509KeyPair(p.CertPEM, p.KeyPEM) }
 
-// NewAuthority returns an authority with a new ECDSA P-256 key.
+// NewAuthority returns an authority with a new ECDSA P-256 key. It returns an error if the
+// system has no randomness for the key.
 func NewAuthority(commonName string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -95,7 +96,8 @@ func LoadAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	return &Authority{CertPEM: certPEM, KeyPEM: keyPEM, cert: pair.Leaf, key: key}, nil
 }
 
-// Issue generates a key and signs a certificate for it.
+// Issue generates a key and signs a certificate for it. It returns an error if the key cannot
+// be generated or the certificate cannot be signed.
 func (a *Authority) Issue(r Request) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
