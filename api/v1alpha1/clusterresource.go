@@ -15,7 +15,7 @@ const LabelClaimNamespace = "tenure.dev/claim-namespace"
 // A ClusterResource selects only those PersistentVolumes that are bound to claims in the
 // tenant's namespaces.
 type ClusterResource struct {
-	// apiGroups of the kinds, exactly; "" is the core group.
+	// apiGroups are the exact API groups of the kinds; "" is the core group.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -41,9 +41,9 @@ type ClusterResource struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:items:Enum=get;list;watch
 	Verbs []string `json:"verbs,omitempty"`
-	// selector says which objects, by their labels; an empty one is all of them.
-	// Several for one kind and one person have to be one selector together, such as
-	// pool=a and pool=b, or a list is refused.
+	// selector selects objects by their labels; an empty selector selects all objects. If
+	// several selectors for one kind apply to one user, the proxy must be able to combine
+	// them into one selector, such as pool=a and pool=b; otherwise it refuses a list.
 	// +required
 	Selector metav1.LabelSelector `json:"selector"`
 	// subjects are the users, groups and service accounts that may read the objects. The

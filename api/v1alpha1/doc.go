@@ -18,7 +18,7 @@ import (
 // GroupVersion is the group and version of the types in this package.
 var GroupVersion = schema.GroupVersion{Group: "tenure.dev", Version: "v1alpha1"}
 
-// AddToScheme adds the types in this package to a scheme.
+// AddToScheme adds the types in this package to a scheme. Its error is always nil.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&TenancyProfile{}, &TenancyProfileList{},

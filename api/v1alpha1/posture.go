@@ -5,8 +5,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Posture limits the objects of one tenant or of all tenants, where RBAC cannot. The default
 // of each field about Flux objects is the strictest value.
 type Posture struct {
-	// accounts says as which service accounts the tenant's Kustomizations and
-	// HelmReleases are applied.
+	// accounts are the service accounts that may apply the tenant's Kustomizations and
+	// HelmReleases.
 	// +optional
 	Accounts Accounts `json:"accounts,omitempty,omitzero"`
 
@@ -19,12 +19,12 @@ type Posture struct {
 	// +optional
 	Signatures Signatures `json:"signatures,omitempty,omitzero"`
 
-	// bounds keep one tenant from taking Flux's time from the others.
+	// bounds limit the time that Flux spends on one tenant.
 	// +optional
 	// +kubebuilder:default={}
 	Bounds Bounds `json:"bounds,omitempty,omitzero"`
 
-	// notifications are the ways in and out that the tenant may open.
+	// notifications limit the tenant's Receivers and Providers.
 	// +optional
 	// +kubebuilder:default={}
 	Notifications Notifications `json:"notifications,omitempty,omitzero"`
@@ -35,9 +35,9 @@ type Posture struct {
 	// +optional
 	Flagger *Flagger `json:"flagger,omitempty"`
 
-	// kubeConfigs are the names of Secrets that a Kustomization or HelmRelease
-	// may name in spec.kubeConfig. By default there are none: a tenant that
-	// chooses the API server chooses whose rules hold.
+	// kubeConfigs are the names of Secrets that a Kustomization or HelmRelease may name in
+	// spec.kubeConfig. The default is none, since Tenure's rules are not in force on other
+	// API servers.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -60,9 +60,9 @@ type Posture struct {
 
 // Accounts are service accounts of a tenant's namespace.
 type Accounts struct {
-	// reconcilers are the accounts that a Kustomization or HelmRelease may
-	// name, beside the one with the tenant's own name, which `flux create
-	// tenant` makes. A Pod may not run as any of them.
+	// reconcilers are the accounts that a Kustomization or HelmRelease may name, in
+	// addition to the account with the tenant's name, which `flux create tenant` creates.
+	// A Pod may not run as any of these accounts.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -70,9 +70,9 @@ type Accounts struct {
 	Reconcilers []string `json:"reconcilers,omitempty"`
 }
 
-// Sources are addresses by the kind of source. An address is given as a pattern:
-// a URL in which * stands for any characters but a slash, and a final /** for
-// everything below. A kind without patterns cannot be fetched from at all.
+// Sources are approved addresses by the kind of source. An address is a pattern: a URL in
+// which * matches any characters except a slash, and a final /** matches all paths below. A
+// tenant cannot have sources of a kind without patterns.
 type Sources struct {
 	// git are addresses of GitRepositories, such as
 	// https://github.com/acme/* or ssh://git@github.com/acme/*.
@@ -97,24 +97,24 @@ type Sources struct {
 	// +optional
 	AnyChartDependencies bool `json:"anyChartDependencies,omitempty"`
 
-	// oci are addresses of OCIRepositories, and with oci:// in front the images
-	// of ImageRepositories.
+	// oci are addresses of OCIRepositories. They also approve the images of
+	// ImageRepositories, compared with oci:// in front.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	OCI []AddressPattern `json:"oci,omitempty"`
 
-	// buckets are what Buckets may name.
+	// buckets are the buckets that a Bucket may name.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Buckets []BucketPattern `json:"buckets,omitempty"`
 
-	// providers are the values of spec.provider that a source, an image
-	// repository or a decryption may have. Every other one than generic makes
-	// Flux use an identity of its own or of the cloud's. The types of notification
-	// Providers that can do so, googlepubsub, azureeventhub and azuredevops, need gcp
-	// or azure here.
+	// providers are the values of spec.provider that a source, an image repository or a
+	// decryption may have. With every value except generic, Flux uses its own identity or
+	// an identity of the cloud. The types of notification Providers that can do the same
+	// need an entry here: googlepubsub needs gcp, azureeventhub and azuredevops need
+	// azure.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={generic}
@@ -123,8 +123,8 @@ type Sources struct {
 	Providers []string `json:"providers,omitempty"`
 }
 
-// AddressPattern is a URL in which * stands for any characters but a slash, and
-// a final /** for everything below.
+// AddressPattern is a URL in which * matches any characters except a slash, and a final /**
+// matches all paths below.
 //
 // +kubebuilder:validation:MaxLength=512
 // +kubebuilder:validation:Pattern=`^(https?|ssh|oci)://([a-z0-9_-]+@)?[a-z0-9*]([a-z0-9.*-]*[a-z0-9*])?(:[0-9]{1,5})?(/[A-Za-z0-9._~*-]+)*/?(/\*\*)?$`
@@ -135,17 +135,17 @@ type AddressPattern string
 // BucketPattern matches the buckets that a tenant may use. An empty field matches any value;
 // the endpoint is required.
 type BucketPattern struct {
-	// endpoint is host or host:port, exactly.
+	// endpoint is the exact host or host:port.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Endpoint string `json:"endpoint"`
-	// bucketName is the bucket's name, in which * stands for any characters.
+	// bucketName is the bucket's name, in which * matches any characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._*-]*$`
 	BucketName string `json:"bucketName,omitempty"`
-	// region is the bucket's region, exactly.
+	// region is the exact region of the bucket.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Region string `json:"region,omitempty"`
@@ -162,11 +162,11 @@ type Bounds struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="an interval is at most 8760h"
 	MinInterval metav1.Duration `json:"minInterval,omitempty,omitzero"`
-	// maxTimeout is the longest spec.timeout: a Kustomization that waits holds
-	// one of the few workers for so long. Flux takes what is shorter than 30
-	// seconds for 30 seconds. A full namespace keeps the Kustomizations of
-	// others waiting for maxObjects times maxTimeout divided by the workers,
-	// and for maxTimeout once more.
+	// maxTimeout is the maximum of spec.timeout: a Kustomization that waits occupies one of
+	// the few workers of Flux until its timeout. Flux treats timeouts below 30 seconds as
+	// 30 seconds. A namespace with maxObjects Kustomizations can delay the Kustomizations of
+	// other tenants by maxObjects times maxTimeout divided by the number of workers, plus
+	// maxTimeout.
 	// +optional
 	// +kubebuilder:default="15m"
 	// +kubebuilder:validation:Type=string
@@ -193,7 +193,8 @@ type Bounds struct {
 	Finalizers []string `json:"finalizers,omitempty"`
 }
 
-// Notifications are the ways in and out of a cluster that a tenant may open.
+// Notifications limit the Receivers and Providers of a tenant, which receive and send
+// requests across the border of the cluster.
 type Notifications struct {
 	// receiverTypes are the allowed values of a Receiver's spec.type. The default
 	// excludes the types that do not authenticate the caller.

@@ -33,32 +33,33 @@ type SourceGrant struct {
 // SourceGrantSpec lists the sources and the namespaces that may use them, in the shape of
 // Gateway API's ReferenceGrant.
 type SourceGrantSpec struct {
-	// to are the sources that may be used.
+	// to are the shared sources.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	To []GrantedSource `json:"to"`
 
-	// from are the namespaces that may use them: those that any entry selects.
+	// from selects the namespaces that may use the sources: all namespaces that at least
+	// one entry selects.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	From []GrantedConsumers `json:"from"`
 
-	// expires ends the grant.
+	// expires is the time at which the grant ends.
 	// +optional
 	Expires *metav1.Time `json:"expires,omitempty"`
 }
 
 // GrantedSource is a source in the grant's namespace.
 type GrantedSource struct {
-	// kind is the source's.
+	// kind is the kind of the source.
 	// +required
 	// +kubebuilder:validation:Enum=GitRepository;OCIRepository;Bucket;HelmChart
 	Kind string `json:"kind"`
-	// name is the source's.
+	// name is the name of the source.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -91,14 +92,14 @@ type GrantedConsumers struct {
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
 
-// SourceGrantStatus is what became of a grant.
+// SourceGrantStatus is the state of a grant that the manager observed.
 type SourceGrantStatus struct {
-	// conditions: Ready says whether all sources are there for all consumers.
+	// conditions: Ready is True if all consumers have copies of all sources.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// observedGeneration is the generation that the conditions speak of.
+	// observedGeneration is the generation that the conditions describe.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// consumerCount is the number of namespaces that may use the sources.

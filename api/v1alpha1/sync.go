@@ -13,17 +13,18 @@ type Sync struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 
-	// namespace is the tenant's namespace that the sync is in and delivers to,
-	// by default the first of spec.namespaces.create. Everything in the repository
-	// goes there, whatever namespace it names, unless anyNamespace is true.
+	// namespace is the tenant's namespace in which the sync is and to which it delivers.
+	// The default is the first namespace of spec.namespaces.create. Flux applies all
+	// manifests of the repository there and overrides their namespaces, unless
+	// anyNamespace is true.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
-	// anyNamespace lets the manifests say which of the tenant's namespaces they
-	// are for, so that a repository can fill several, and make them if its account
-	// is an owner. A manifest that says nothing is then refused.
+	// anyNamespace lets each manifest choose one of the tenant's namespaces, so that one
+	// repository can deliver to several namespaces, and can create them if its account is
+	// an owner. A manifest without a namespace is then refused.
 	// +optional
 	AnyNamespace bool `json:"anyNamespace,omitempty"`
 
@@ -34,13 +35,13 @@ type Sync struct {
 	// +optional
 	OCI *OCISource `json:"oci,omitempty"`
 
-	// path is the folder of the repository that is delivered, such as ./staging.
+	// path is the folder of the repository to deliver, such as ./staging.
 	// +optional
 	// +kubebuilder:default="./"
 	// +kubebuilder:validation:MaxLength=1024
 	Path string `json:"path,omitempty"`
 
-	// interval is how often the source is looked at, and the Kustomization applied.
+	// interval is the interval of the source and of the Kustomization.
 	// +optional
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
@@ -78,7 +79,7 @@ type GitSource struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Branch string `json:"branch,omitempty"`
-	// tag in the place of a branch.
+	// tag is a tag. If it is set, branch must not be set.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Tag string `json:"tag,omitempty"`
@@ -91,7 +92,7 @@ type GitSource struct {
 
 // OCISource is an OCI repository.
 type OCISource struct {
-	// url is the repository's, with oci:// in front.
+	// url is the address of the repository. It begins with oci://.
 	// +required
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^oci://[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?$`

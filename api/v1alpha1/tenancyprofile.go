@@ -2,9 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// TenancyProfile is the posture of a cluster towards all of its tenants. There
-// is one, named default. While it is missing, tenants cannot change their Flux
-// objects.
+// TenancyProfile configures the rules for all tenants of a cluster. The only
+// TenancyProfile has the name default. While it does not exist, tenants cannot change
+// their Flux objects.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
@@ -17,7 +17,7 @@ type TenancyProfile struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what holds.
+	// spec configures the rules.
 	// +required
 	Spec TenancyProfileSpec `json:"spec"`
 	// status is the state that the manager observed.
@@ -25,7 +25,7 @@ type TenancyProfile struct {
 	Status TenancyProfileStatus `json:"status,omitempty,omitzero"`
 }
 
-// TenancyProfileSpec is what holds for all tenants.
+// TenancyProfileSpec configures the rules for all tenants.
 type TenancyProfileSpec struct {
 	// platformNamespaces are the namespaces in which Flux and Tenure run. Objects that a
 	// Kustomization or HelmRelease in these namespaces applied belong to the platform,
@@ -60,23 +60,24 @@ type TenancyProfileSpec struct {
 	// +kubebuilder:validation:MaxItems=512
 	DelegatedSyncs []DelegatedSync `json:"delegatedSyncs,omitempty"`
 
-	// platformImages are images that Pods may have in namespaces with the label
-	// tenure.dev/images, beside those that the annotation of that name lists: each
-	// is a repository and a digest, whatever tag stands between. Without any,
-	// there and in the annotation, Pods may have every image.
+	// platformImages are the images that Pods may use in namespaces with the label
+	// tenure.dev/images, in addition to the images in the annotation of the same name.
+	// Each entry is a repository and a digest; a Pod may add a tag. If this list and the
+	// annotation are empty, Pods may use every image.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	PlatformImages []PinnedImage `json:"platformImages,omitempty"`
 
-	// breakGlass are groups that no rule of ours holds back, for an emergency.
+	// breakGlass are groups whose members are exempt from all of Tenure's rules, for an
+	// emergency.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	BreakGlass []string `json:"breakGlass,omitempty"`
 
-	// exemptions are objects that rules do not hold for.
+	// exemptions are objects that are exempt from one rule each.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
@@ -92,11 +93,12 @@ type TenancyProfileSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	ProtectedNamespaces []ValuePattern `json:"protectedNamespaces,omitempty"`
 
-	// domainNames says whether owners of tenants may give a namespace a name that could be
-	// a top-level domain, which is a name without a hyphen. It is Refused, the default, or
-	// Allowed. The resolver of a Pod completes names with the names of namespaces, so
-	// that Pods of all tenants could take a Service of a namespace com for a host of the
-	// internet. Owners whose tenant demands a prefix cannot have such a name.
+	// domainNames is Allowed if owners of tenants may give a namespace a name without a
+	// hyphen, which could be a top-level domain. It is Refused, the default, if they may
+	// not. The resolver of a Pod completes host names with the names of namespaces, so
+	// a Service in a namespace named com could receive requests that Pods of other tenants
+	// send to a host of the internet. Owners of a tenant with a required prefix can never
+	// use such a name.
 	// +optional
 	// +kubebuilder:validation:Enum=Refused;Allowed
 	DomainNames string `json:"domainNames,omitempty"`
@@ -109,7 +111,7 @@ type TenancyProfileSpec struct {
 	// +kubebuilder:default={}
 	NamespaceMetadata NamespaceMetadata `json:"namespaceMetadata,omitempty,omitzero"`
 
-	// tenants is the posture towards every tenant that has none of its own.
+	// tenants are the limits of every tenant. A Tenant can replace parts of them.
 	// +optional
 	// +kubebuilder:default={}
 	Tenants Posture `json:"tenants,omitempty,omitzero"`
@@ -169,24 +171,24 @@ type NamespaceMetadata struct {
 // +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*@sha256:[0-9a-f]{64}$`
 type PinnedImage string
 
-// Exemption takes an object out of rules.
+// Exemption exempts an object from a rule.
 type Exemption struct {
 	// rule is the name of the policy, such as tenure-sources.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Rule string `json:"rule"`
-	// namespace is the object's.
+	// namespace is the object's namespace.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
-	// kind is the object's.
+	// kind is the object's kind.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
-	// name is the object's.
+	// name is the object's name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -200,12 +202,12 @@ type Exemption struct {
 
 // TenancyProfileStatus is the state that the manager observed.
 type TenancyProfileStatus struct {
-	// conditions: Ready says whether the posture is in force everywhere.
+	// conditions: Ready is True if the profile is in force in all namespaces of tenants.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// observedGeneration is the generation that the conditions speak of.
+	// observedGeneration is the generation that the conditions describe.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }

@@ -40,35 +40,36 @@ type Tenant struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.sync) || self.sync.all(s, has(s.__namespace__)) || has(self.namespaces) && has(self.namespaces.create) && size(self.namespaces.create) > 0",message="a sync needs a namespace: name it in the sync, or list one in spec.namespaces.create",fieldPath=".sync"
 type TenantSpec struct {
-	// owners are the people and programs that the tenant consists of. They may
-	// make namespaces, up to the quota, and have their roles in each of them.
+	// owners are the people and programs of the team. They may create namespaces, up to
+	// the quota, and have their roles in each namespace of the tenant.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10000
 	Owners []Owner `json:"owners,omitempty"`
 
-	// namespaces says which namespaces the tenant has and how they look.
+	// namespaces defines the tenant's namespaces, and their labels and annotations.
 	// +optional
 	// +kubebuilder:default={}
 	Namespaces TenantNamespaces `json:"namespaces,omitempty,omitzero"`
 
-	// sync is where the tenant delivers from: each entry becomes a source and a
-	// Kustomization that the tenant can see and not change.
+	// sync are the repositories from which the tenant delivers. For each entry, the
+	// manager creates a source and a Kustomization, which the tenant can read and cannot
+	// change.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Sync []Sync `json:"sync,omitempty"`
 
-	// roleBindings give others rights in all of the tenant's namespaces.
+	// roleBindings give other users roles in all of the tenant's namespaces.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	RoleBindings []TenantRoleBinding `json:"roleBindings,omitempty"`
 
-	// clusterRoles are ClusterRoles that the owners and the tenant's accounts have
-	// for the whole cluster, for cluster-scoped kinds that a platform admin has
-	// chosen to share. The manager must be allowed to bind each of them.
+	// clusterRoles are ClusterRoles that the owners and the tenant's accounts have in the
+	// whole cluster, for cluster-scoped kinds that a platform admin shares with the
+	// tenant. The manager must be allowed to bind each of them.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -76,34 +77,37 @@ type TenantSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	ClusterRoles []string `json:"clusterRoles,omitempty"`
 
-	// clusterResources are objects of cluster-scoped kinds that the tenant reads
-	// through the proxy, chosen by their labels, which RBAC cannot do.
+	// clusterResources select, by labels, objects of cluster-scoped kinds that the tenant
+	// may read through the proxy. RBAC cannot select objects by labels.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	ClusterResources []ClusterResource `json:"clusterResources,omitempty"`
 
-	// quotas bound what the tenant may use.
+	// quotas limit the resources that the tenant may use.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Quotas []TenantQuota `json:"quotas,omitempty"`
 
-	// limitRanges are made in each of the tenant's namespaces.
+	// limitRanges are the LimitRanges that the manager creates in each of the tenant's
+	// namespaces.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	LimitRanges []LimitRange `json:"limitRanges,omitempty"`
 
-	// networkPolicies are made in each of the tenant's namespaces.
+	// networkPolicies are the NetworkPolicies that the manager creates in each of the
+	// tenant's namespaces.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	NetworkPolicies []networkingv1.NetworkPolicySpec `json:"networkPolicies,omitempty"`
 
-	// objects are made in all, or some, of the tenant's namespaces, and kept as they
-	// are here. The condition Replicated says what became of them.
+	// objects are objects that the manager creates in all, or some, of the tenant's
+	// namespaces, and restores when they change. The condition Replicated reports their
+	// state.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -136,8 +140,8 @@ type TenantSpec struct {
 	// +optional
 	Cordoned bool `json:"cordoned,omitempty"`
 
-	// protected keeps the Tenant from being deleted, and with it all that the
-	// tenant has, until it is taken off.
+	// protected prevents the deletion of the Tenant, and thus of the tenant's namespaces
+	// and their content, until a platform admin sets it to false.
 	// +optional
 	Protected bool `json:"protected,omitempty"`
 }
@@ -151,12 +155,12 @@ type Owner struct {
 	// +required
 	// +kubebuilder:validation:Enum=User;Group;ServiceAccount
 	Kind string `json:"kind"`
-	// name is the owner's, exactly: case matters.
+	// name is the exact name of the owner; it is case-sensitive.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// namespace is the ServiceAccount's.
+	// namespace is the namespace of a ServiceAccount.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -172,7 +176,7 @@ type Owner struct {
 	Roles []string `json:"roles,omitempty"`
 }
 
-// TenantRoleBinding gives others a role in all of a tenant's namespaces.
+// TenantRoleBinding gives other users a role in all of a tenant's namespaces.
 type TenantRoleBinding struct {
 	// role is a ClusterRole. The manager must be allowed to bind it.
 	// +required
@@ -185,11 +189,11 @@ type TenantRoleBinding struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1000
 	Subjects []Subject `json:"subjects"`
-	// labels and annotations are put on the RoleBindings.
+	// labels are labels of the RoleBindings.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are like labels.
+	// annotations are annotations of the RoleBindings.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -204,13 +208,14 @@ type Subject struct {
 	// +required
 	// +kubebuilder:validation:Enum=User;Group;ServiceAccount
 	Kind string `json:"kind"`
-	// name is the subject's.
+	// name is the name of the subject.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// namespace is the ServiceAccount's. Without it, the subject is the ServiceAccount with the
-	// name in each of the tenant's namespaces, which has the role in its own namespace.
+	// namespace is the namespace of a ServiceAccount. Without it, the subject is the
+	// ServiceAccount of this name in each of the tenant's namespaces, and has the role in
+	// its own namespace.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -220,7 +225,7 @@ type Subject struct {
 // TenantPolicy limits the Flux objects of a tenant. Each field that is set replaces the whole
 // field of the TenancyProfile.
 type TenantPolicy struct {
-	// accounts says as which service accounts the tenant is applied.
+	// accounts are the service accounts that may apply the tenant's manifests.
 	// +optional
 	Accounts *Accounts `json:"accounts,omitempty"`
 	// sources are the addresses that the tenant may fetch from, in addition to the
@@ -231,10 +236,10 @@ type TenantPolicy struct {
 	// the manager writes them into it.
 	// +optional
 	Signatures *Signatures `json:"signatures,omitempty"`
-	// bounds keep the tenant from taking Flux's time from the others.
+	// bounds limit the time that Flux spends on the tenant.
 	// +optional
 	Bounds *Bounds `json:"bounds,omitempty"`
-	// notifications are the ways in and out that the tenant may open.
+	// notifications limit the tenant's Receivers and Providers.
 	// +optional
 	Notifications *Notifications `json:"notifications,omitempty"`
 	// flagger allows Flagger's kinds, within its lists.
@@ -260,17 +265,17 @@ type TenantStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// observedGeneration is the generation that the conditions speak of.
+	// observedGeneration is the generation that the conditions describe.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// size is the number of namespaces.
 	// +optional
 	Size int32 `json:"size,omitempty"`
-	// namespaces are the tenant's, by name.
+	// namespaces are the names of the tenant's namespaces.
 	// +optional
 	// +listType=set
 	Namespaces []string `json:"namespaces,omitempty"`
-	// objects are those that were replicated into the namespaces.
+	// objects are the objects that the manager replicated into the namespaces.
 	// +optional
 	// +listType=atomic
 	Objects []ReplicatedObject `json:"objects,omitempty"`

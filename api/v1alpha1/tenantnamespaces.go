@@ -159,8 +159,8 @@ type ForbiddenMetadata struct {
 }
 
 // SelectedMetadata are labels and annotations for the namespaces that a selector matches. In
-// their values, {{ tenant.name }} is the name of the tenant, and {{ namespace }} that of the
-// namespace.
+// their values, {{ tenant.name }} is the name of the tenant, and {{ namespace }} is the name
+// of the namespace.
 type SelectedMetadata struct {
 	// selector selects namespaces by their labels. Without it, the entry is for all namespaces
 	// of the tenant. If owners may choose a label that it reads, they decide which of their

@@ -14,13 +14,13 @@ type TenantParameters struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what holds in the namespace.
+	// spec has the limits that are in force in the namespace.
 	// +required
 	Spec TenantParametersSpec `json:"spec"`
 }
 
-// TenantParametersSpec is what holds in a namespace: the profile's posture with
-// the tenant's own in its place.
+// TenantParametersSpec has the limits that are in force in a namespace: the limits of the
+// TenancyProfile, in which the Tenant has replaced parts.
 type TenantParametersSpec struct {
 	// tenant is the name of the tenant.
 	// +required
@@ -28,8 +28,7 @@ type TenantParametersSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	Tenant string `json:"tenant"`
 
-	// cordoned stops everybody but the platform from changing anything in the
-	// namespace.
+	// cordoned allows only the platform to make changes in the namespace.
 	// +optional
 	Cordoned bool `json:"cordoned,omitempty"`
 

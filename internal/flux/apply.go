@@ -38,8 +38,9 @@ const (
 	establishedTimeout = time.Minute
 )
 
-// ReadObjects reads the objects of a stream of YAML or JSON documents. Empty
-// documents are skipped, lists are taken apart.
+// ReadObjects reads the objects of a stream of YAML or JSON documents. Empty documents are
+// skipped, lists are taken apart. It returns an error, with the number of the document, for a
+// document that is not valid or has no apiVersion, kind or name.
 func ReadObjects(manifests []byte) ([]*unstructured.Unstructured, error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
 	var objects []*unstructured.Unstructured
@@ -75,8 +76,9 @@ func ReadObjects(manifests []byte) ([]*unstructured.Unstructured, error) {
 // follows once the CRDs are established. It does not wait for anything to
 // become ready, and changes nothing that is as it should be.
 //
-// It does what fluxcd/pkg/ssa does for the flux command, without the dry run of
-// every object and the waits that cannot be cancelled.
+// It does what fluxcd/pkg/ssa does for the flux command, without the dry run of every object
+// and the waits that cannot be cancelled. It returns the first error of the API server, or an
+// error if the CRDs are not established in time.
 func ApplyManifests(ctx context.Context, config *rest.Config, objects []*unstructured.Unstructured) error {
 	c, err := client.New(clientConfig(config), client.Options{})
 	if err != nil {

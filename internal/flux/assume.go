@@ -45,9 +45,9 @@ var probe = Ref{Kustomization, metav1.NamespaceDefault, "tenure-assume-probe"}
 // The two of flux-operator have the annotation [reconcileAnnotation] instead.
 var assumableKinds = []Kind{OCIRepository, Bucket, GitRepository, HelmRepository, HelmChart, HelmRelease, Kustomization, ResourceSet, ResourceSetInputProvider}
 
-// ParseAssumption reads what --assume names: NAMESPACE/NAME, which is the
-// Kustomization or HelmRelease of the name (or both), or KIND/NAMESPACE/NAME,
-// which may also be a source.
+// ParseAssumption reads what --assume names: NAMESPACE/NAME, which is the Kustomization or
+// HelmRelease of the name (or both), or KIND/NAMESPACE/NAME, which may also be a source. It
+// returns an error for another form, or for a kind that cannot be assumed ready.
 func ParseAssumption(s string) ([]Ref, error) {
 	if parts := strings.Split(s, "/"); len(parts) == 2 && !slices.Contains(parts, "") {
 		return []Ref{{Kustomization, parts[0], parts[1]}, {HelmRelease, parts[0], parts[1]}}, nil
@@ -62,11 +62,12 @@ func ParseAssumption(s string) ([]Ref, error) {
 	return []Ref{ref}, nil
 }
 
-// SuspendAssumed makes the API server suspend the objects from the moment they
-// are created, so that Flux never tries them, and returns when that is in
-// effect. It needs Flux's CRDs and MutatingAdmissionPolicy at v1 (Kubernetes
-// 1.36). Without objects it takes back what an earlier call did to the API
-// server. [KeepAssumed] must run for the objects to count as ready.
+// SuspendAssumed makes the API server suspend the objects from the moment they are created, so
+// that Flux never tries them, and returns when that is in effect. It needs Flux's CRDs and
+// MutatingAdmissionPolicy at v1 (Kubernetes 1.36). Without objects it takes back what an
+// earlier call did to the API server. [KeepAssumed] must run for the objects to count as ready.
+// It returns an error if the API server refuses the policy, or if the policy does not take
+// effect in time.
 func SuspendAssumed(ctx context.Context, c client.Client, refs []Ref) error {
 	policy, binding := assumePolicyFor(refs)
 	if len(refs) == 0 {

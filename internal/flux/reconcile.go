@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// RequestReconcile asks Flux to reconcile an object now instead of at its next
-// interval, as `flux reconcile` does: by the annotation
-// reconcile.fluxcd.io/requestedAt. It does not wait.
+// RequestReconcile asks Flux to reconcile an object now instead of at its next interval, as
+// `flux reconcile` does: by the annotation reconcile.fluxcd.io/requestedAt. It does not wait.
+// It returns an error if the object does not exist or the API server refuses the annotation.
 func RequestReconcile(ctx context.Context, c client.Writer, ref Ref) error {
 	patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{
 		meta.ReconcileRequestAnnotation: time.Now().Format(time.RFC3339Nano),
@@ -30,9 +30,9 @@ func RequestReconcile(ctx context.Context, c client.Writer, ref Ref) error {
 }
 
 // SourcesOf returns the sources, in all namespaces, that fetch from an address:
-// GitRepositories, OCIRepositories and HelmRepositories whose URL is the same
-// after [NormalizeURL] of both, and HelmCharts that are an OCI artifact there. A
-// HelmChart of an ordinary HelmRepository follows by itself.
+// GitRepositories, OCIRepositories and HelmRepositories whose URL is the same after
+// [NormalizeURL] of both, and HelmCharts that are an OCI artifact there. A HelmChart of an
+// ordinary HelmRepository follows by itself. It returns an error if a kind cannot be listed.
 func SourcesOf(ctx context.Context, c client.Reader, address string) ([]Ref, error) {
 	var git sourcev1.GitRepositoryList
 	var oci sourcev1.OCIRepositoryList

@@ -109,7 +109,8 @@ func checkRemote(root, dir string) error {
 	return fmt.Errorf("%w: %s: copy it into the repository, or map its repository with --map URL#BRANCH=DIR where the command has this option", ErrRemoteBase, strings.Join(texts, ", "))
 }
 
-// Replace puts another entry in the place of the remote base.
+// Replace puts another entry in the place of the remote base. It returns an error if the
+// kustomization file cannot be read, parsed or written.
 func (b RemoteBase) Replace(entry string) error {
 	content, err := os.ReadFile(b.File)
 	if err != nil {

@@ -18,8 +18,9 @@ type Ref struct {
 // String writes a Ref as Flux does in its messages: Kind/namespace/name.
 func (r Ref) String() string { return fmt.Sprintf("%s/%s/%s", r.Kind, r.Namespace, r.Name) }
 
-// ParseRef reads the Kind/namespace/name that [Ref.String] writes, with the
-// kind in any case and, instead of it, the short names that Flux knows (ks, hr).
+// ParseRef reads the Kind/namespace/name that [Ref.String] writes, with the kind in any case
+// and, instead of it, the short names that Flux knows (ks, hr). It returns an error for another
+// form or an unknown kind.
 func ParseRef(s string) (Ref, error) {
 	parts := strings.Split(s, "/")
 	if len(parts) != 3 || slices.Contains(parts, "") {
@@ -101,7 +102,7 @@ type Row struct {
 // Ref names the row's object.
 func (r Row) Ref() Ref { return Ref{r.Kind, r.Namespace, r.Name} }
 
-// Equal says whether two rows are the same in every field.
+// Equal reports whether two rows are the same in every field.
 func (r Row) Equal(other Row) bool { return reflect.DeepEqual(r, other) }
 
 // SortRows sorts by kind (in the order of `flux get all`), namespace and name.

@@ -38,11 +38,11 @@ func NewScheme() *runtime.Scheme {
 	return scheme
 }
 
-// NewClient returns a client for Flux's objects. It asks the server nothing
-// before it is used, so that it can be made before the server or Flux's CRDs
-// are there: a kind whose CRD is missing answers with "not found" and works as
-// soon as the CRD is. It reads from the server, not from a cache, and has no
-// rate limit of its own.
+// NewClient returns a client for Flux's objects. It asks the server nothing before it is used,
+// so that it can be made before the server or Flux's CRDs are there: a kind whose CRD is
+// missing answers with "not found" and works as soon as the CRD is. It reads from the server,
+// not from a cache, and has no rate limit of its own. It returns an error if the configuration
+// is not valid.
 func NewClient(config *rest.Config) (client.WithWatch, error) {
 	c, err := client.NewWithWatch(clientConfig(config), client.Options{Scheme: NewScheme(), Mapper: newMapper()})
 	if err != nil {
@@ -63,7 +63,7 @@ type discovering struct {
 	discovery discovery.ServerResourcesInterface
 }
 
-// missing says whether the server does not serve a resource.
+// missing reports whether the server does not serve a resource.
 func (d discovering) missing(version schema.GroupVersion, plural string) bool {
 	served, err := d.discovery.ServerResourcesForGroupVersion(version.String())
 	if err != nil {

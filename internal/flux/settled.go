@@ -28,7 +28,7 @@ type Finding struct {
 	Lacks bool
 }
 
-// Settled says whether nothing is awaited any more.
+// Settled reports whether nothing is awaited any more.
 func (a Assessment) Settled() bool { return len(a.Awaited) == 0 }
 
 // Assess assesses the objects of a fleet by their rows. The rows should include all objects of
@@ -142,7 +142,7 @@ func (a assessor) lacks(row Row) bool {
 // absent is the reason of [assessor.unmet] for an object that does not exist.
 const absent = "does not exist"
 
-// canStillMove says whether a blocked object may become unblocked by itself:
+// canStillMove reports whether a blocked object may become unblocked by itself:
 // each need that is not met must be on its way.
 func (a assessor) canStillMove(row Row, awaited map[Ref]bool, working bool) bool {
 	for _, need := range row.Needs {

@@ -21,7 +21,8 @@ const unverifiedPolicy = "tenure-unverified"
 // SkipVerification makes the API server remove spec.verify from the OCIRepositories of one
 // address, and returns when that is in effect. The local cluster serves the artifact of this
 // address itself, without the signature of its authors. It needs the CRD of OCIRepository and
-// MutatingAdmissionPolicy at v1.
+// MutatingAdmissionPolicy at v1. It returns an error if the API server refuses the policy, or
+// if the policy does not take effect in time.
 func SkipVerification(ctx context.Context, c client.Client, address string) error {
 	quoted, _ := json.Marshal(address) // strings always marshal, and JSON's are CEL's
 	policy := &admissionv1.MutatingAdmissionPolicy{

@@ -65,7 +65,7 @@ func unblocked(rows []Row) []Row {
 	return due
 }
 
-// serves says whether a needed object is there for those that need it, at the
+// serves reports whether a needed object is there for those that need it, at the
 // revision of its own source. A Kustomization is Ready a moment before it says
 // which revision it has applied, which its dependents ask for.
 func (a assessor) serves(need Ref) bool {

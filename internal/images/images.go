@@ -146,7 +146,8 @@ func (c *Checker) check(ctx context.Context, image Image) (Pin, error) {
 	return Pin{}, fmt.Errorf("%w: %w", ErrUntrusted, errors.Join(wrong...))
 }
 
-// Split splits an image's reference. It does not normalize the repository.
+// Split splits an image's reference. It does not normalize the repository. It returns an error
+// if the reference is not valid.
 func Split(reference string) (Pin, error) {
 	if _, err := name.ParseReference(reference); err != nil {
 		return Pin{}, fmt.Errorf("it is not the name of an image: %w", err)

@@ -21,7 +21,8 @@ const minRSA = 2048
 // transparency log: the key is trusted at any time.
 type Key struct{ public crypto.PublicKey }
 
-// ReadKey reads a public key in PEM: ECDSA, Ed25519, or RSA of 2048 bits or more.
+// ReadKey reads a public key in PEM: ECDSA, Ed25519, or RSA of 2048 bits or more. It returns an
+// error for any other text or key.
 func ReadKey(text []byte) (*Key, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "PUBLIC KEY" {

@@ -41,7 +41,9 @@ type Keyless struct {
 
 // NewKeyless returns a verifier that trusts identities of one issuer that match a regular
 // expression, with certificates and logs in Sigstore's trusted root (trusted_root.json). The
-// program that verifies them is in the folder bin.
+// program that verifies them is in the folder bin. It returns [ErrNoProgram] if the program is
+// missing, and another error if the trusted root is not JSON, the issuer is empty, or the
+// identity is not a regular expression that begins with ^.
 func NewKeyless(bin string, trustedRoot []byte, issuer, identity string) (*Keyless, error) {
 	program := filepath.Join(bin, KeylessProgram)
 	if info, err := os.Stat(program); err != nil || info.Mode()&0o111 == 0 {

@@ -1,6 +1,6 @@
-// Package manager is `tenure-server manager`: the controllers that keep tenants'
-// namespaces as the TenancyProfile says. The rules themselves are enforced by the
-// API server and hold while no manager runs.
+// Package manager implements `tenure-server manager`: it wires the reconcilers of Tenants,
+// namespaces and sources. The API server enforces the admission rules, which stay in force
+// while no manager runs.
 package manager
 
 import (
@@ -22,20 +22,20 @@ import (
 
 // Options are the flags of the command.
 type Options struct {
-	// MetricsAddr and HealthAddr are where metrics and the answers of
-	// /healthz and /readyz are served; "0" is nowhere.
+	// MetricsAddr is the address that serves metrics, HealthAddr the address that serves
+	// /healthz and /readyz; "0" disables them.
 	MetricsAddr, HealthAddr string
-	// WebhookAddr is where the webhook for owners' namespaces is served, over
-	// TLS; "0" is nowhere.
+	// WebhookAddr is the address that serves the webhook for owners' namespaces over TLS; "0"
+	// disables it.
 	WebhookAddr string
 	// WebhookClientCA is a file with the certificate authorities of the API server's
 	// client certificate for webhooks, and WebhookClientName the name in that
 	// certificate. Both are "" if the API server has no client certificate.
 	WebhookClientCA, WebhookClientName string
-	// EventsAddr is notification-controller's event endpoint; "" keeps
-	// failures from tenants' Alerts.
+	// EventsAddr is notification-controller's event endpoint; if it is "", tenants' Alerts get
+	// no failures of the platform's objects.
 	EventsAddr string
-	// LeaderElection lets one of several managers work at a time.
+	// LeaderElection lets only one of several replicas reconcile at a time.
 	LeaderElection bool
 	// Capsule translates Capsule's Tenants. The manager then refuses to run beside Capsule
 	// itself.
@@ -46,20 +46,20 @@ type Options struct {
 	// ProxyURL is the server in tenants' kubeconfigs, and ProxyCA the ConfigMap in Namespace
 	// whose key ca.crt holds the trusted certificates.
 	ProxyURL, ProxyCA string
-	// TokenLifetime is how long tenants' tokens live: see [credentials.Lifetime].
+	// TokenLifetime is the wanted lifetime of tenants' tokens: see [credentials.Lifetime].
 	TokenLifetime time.Duration
 	// LogLevel is debug, info or error.
 	LogLevel string
-	// Namespace is where the manager runs and keeps its lease.
+	// Namespace is the namespace in which the manager runs and keeps its lease.
 	Namespace string
 	// Instance is the name of this process in events.
 	Instance string
-	// now is the clock for tokens; nil is the real one.
+	// now returns the time for tokens; nil means time.Now.
 	now func() time.Time
 	// webhookNames are the host names by which the API server calls the webhook; nil
 	// stands for the names of its Service.
 	webhookNames []string
-	// another lets this process run a manager after, or beside, another one.
+	// another allows several managers in this process, which tests need.
 	another bool
 }
 

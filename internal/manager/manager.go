@@ -48,17 +48,18 @@ import (
 const (
 	// leaseName is the name of the Lease that the working manager holds.
 	leaseName = "tenure-manager"
-	// postTimeout bounds a post to notification-controller.
+	// postTimeout is the timeout of a post to notification-controller.
 	postTimeout = 5 * time.Second
-	// shutdownTimeout is how long a reconciliation may take to end.
+	// shutdownTimeout is how long the manager waits for running reconciliations when it stops.
 	shutdownTimeout = 10 * time.Second
-	// unlimited requests per second: the number of workers bounds how many are made
-	// at a time, and the API server's priority and fairness shares its time.
+	// unlimited disables client-side rate limiting: the number of workers limits concurrent
+	// requests, and API priority and fairness distributes the API server's time.
 	unlimited = -1
 )
 
-// Run runs the controllers until the context ends. It fails when it loses the
-// lease or when the cluster lacks a kind that they need.
+// Run runs the controllers until the context ends. It returns an error if the configuration
+// is not valid, if the manager loses its lease, if the cluster does not serve a kind that the
+// controllers need, or, with Options.Capsule, if Capsule itself runs.
 func Run(ctx context.Context, config *rest.Config, o Options) error {
 	config = rest.CopyConfig(config)
 	config.QPS = unlimited
@@ -94,7 +95,7 @@ func managerOptions(o Options) ctrlmanager.Options {
 		GracefulShutdownTimeout:       new(shutdownTimeout),
 		Controller:                    ctrlconfig.Controller{SkipNameValidation: &o.another},
 		Cache: cache.Options{
-			// It is for all kinds, because kinds that are not served cannot be named here.
+			// It applies to all kinds, because ByObject fails for kinds that are not served.
 			DefaultTransform: trimForCache,
 			ByObject: map[client.Object]cache.ByObject{
 				&rbacv1.ClusterRole{}:        {Label: ours},
@@ -102,15 +103,15 @@ func managerOptions(o Options) ctrlmanager.Options {
 			},
 		},
 		Client: client.Options{Cache: &client.CacheOptions{
-			// Also the profile and Flux's objects, which are read untyped.
+			// The manager reads the profile and Flux's objects as unstructured objects.
 			Unstructured: true,
-			// There are many, and one is read now and then.
+			// Events are many, and the manager rarely reads one.
 			DisableFor: []client.Object{&eventsv1.Event{}},
 		}},
 	}
 }
 
-// ours selects the manager's own objects, for kinds of which it reads no others.
+// ours selects the objects that the manager created. The cache holds no others of some kinds.
 var ours = labels.SelectorFromSet(labels.Set{tenancy.LabelManaged: tenancy.ManagedValue})
 
 // newScheme returns a scheme with the kinds that the controllers read and write.
@@ -209,7 +210,7 @@ func addControllers(ctx context.Context, mgr ctrlmanager.Manager, o Options) err
 	return replication.Setup(mgr, engine, profiles)
 }
 
-// addCredentials wires the kubeconfigs of accounts that own Tenants.
+// addCredentials adds the reconciler of the kubeconfigs of accounts that own Tenants.
 func addCredentials(ctx context.Context, mgr ctrlmanager.Manager, profiles credentials.Profiles, o Options) error {
 	now := o.now
 	if now == nil {
@@ -226,8 +227,8 @@ func addCredentials(ctx context.Context, mgr ctrlmanager.Manager, profiles crede
 	return kept.Setup(ctx, mgr)
 }
 
-// addRefusals wires the mirror of failures, and the second try of those that new rights
-// end, for each kind that applies.
+// addRefusals adds, for Kustomizations and HelmReleases, the reconcilers that report failures
+// to tenants and that retry failures after new rights.
 func addRefusals(ctx context.Context, mgr ctrlmanager.Manager, profiles failureevents.Profiles, o Options) error {
 	if err := failureevents.Index(ctx, mgr); err != nil {
 		return err
@@ -279,10 +280,10 @@ func ruleNames() []string {
 	return names
 }
 
-// addHealth lets /healthz say that the process runs, and /readyz that it has
-// read the cluster: until then it cannot do its work, or take it over.
+// addHealth adds the health checks: /healthz reports that the process runs, /readyz that the
+// cache has synced. Before that, the manager cannot reconcile or take over the lease.
 func addHealth(ctx context.Context, mgr ctrlmanager.Manager) error {
-	// A manager that waits for the lease reads the cluster already.
+	// These informers start now, so that a replica that waits for the lease syncs its cache.
 	early := []client.Object{&corev1.Namespace{}, &v1alpha1.TenantParameters{}}
 	if crdgate.Serves(mgr, failureevents.Kustomization) {
 		early = append(early, failureevents.Object(failureevents.Kustomization))

@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/manager/profile"
 )
 
-// Metrics of the last reconciliations, beside the metrics of controller-runtime.
+// Metrics of the last reconciliation of the profile, in addition to controller-runtime's.
 var (
 	profileValid = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tenure_profile_valid",

@@ -30,19 +30,19 @@ type valuePool struct {
 	newer, older map[digest]any
 }
 
-// digest stands for a value: whole values would take as much as is saved.
+// digest is the key of a value in the pool: a whole value as key would take as much memory as
+// sharing saves.
 type digest [sha256.Size]byte
 
-// poolSize is how many different values are remembered: enough for the labels and
-// parameters of some thousand tenants, which come one kind after the other when the
-// manager starts.
+// poolSize is the number of values in the pool: enough for the labels and parameters of some
+// thousand tenants. When the manager starts, it reads one kind after the other.
 const poolSize = 8192
 
 // common is the pool of the manager's cache.
 var common = &valuePool{size: poolSize}
 
-// same returns a value that is equal to this one and was seen before, or this one. The
-// key says what makes two values of the type equal.
+// same returns the pool's value with this key, or adds the given value and returns it. Two
+// values of the same type are equal if their keys are equal.
 func same[T any](p *valuePool, text string, value T) T {
 	key := digest(sha256.Sum256([]byte(text)))
 	p.mu.Lock()
@@ -63,7 +63,7 @@ func same[T any](p *valuePool, text string, value T) T {
 	return value
 }
 
-// share lets an object have its metadata and its spec in common with others.
+// share replaces the metadata and the spec of an object by equal values of the pool.
 func (p *valuePool) share(object any) {
 	if o, ok := object.(metav1.Object); ok {
 		p.metadata(o)
@@ -108,7 +108,7 @@ func (p *valuePool) metadata(o metav1.Object) {
 	var key strings.Builder
 	key.WriteString("labels")
 	for _, name := range slices.Sorted(maps.Keys(m.Labels)) {
-		// Neither names nor values hold these.
+		// Neither names nor values of labels contain these separators.
 		key.WriteString("\x00" + name + "\x01" + m.Labels[name])
 	}
 	m.Labels = same(p, key.String(), m.Labels)
@@ -122,7 +122,7 @@ func (p *valuePool) fields(e *metav1.ManagedFieldsEntry) {
 	e.Manager, e.APIVersion, e.FieldsType = intern(e.Manager), intern(e.APIVersion), intern(e.FieldsType)
 }
 
-// equal shares values that are the same as JSON.
+// equal returns the pool's value with the same JSON encoding, or the given value.
 func equal[T any](p *valuePool, kind string, value T) T {
 	key, err := json.Marshal(value)
 	if err != nil {
@@ -131,11 +131,11 @@ func equal[T any](p *valuePool, kind string, value T) T {
 	return same(p, kind+"\x00"+string(key), value)
 }
 
-// intern returns the text that all equal texts have in common.
+// intern returns the canonical copy of a text.
 func intern(text string) string { return unique.Make(text).Value() }
 
-// compact returns the content of an unstructured object with the names of its fields,
-// and short values, in common with others: each came with its own.
+// compact returns the content of an unstructured object with canonical copies of its field
+// names and short texts. The JSON decoder allocates them anew for each object.
 func compact(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -156,6 +156,6 @@ func compact(value any) any {
 	return value
 }
 
-// maxShared is up to which length, in bytes, texts are likely to come again: names,
-// kinds, reasons and durations, but not messages.
+// maxShared is the maximum length of texts to share, in bytes. Names, kinds, reasons and
+// durations are shorter and occur often; messages are longer and rarely occur twice.
 const maxShared = 64

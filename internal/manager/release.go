@@ -33,7 +33,7 @@ const (
 	// removal of the finalizers: the API server's policies learn of both separately, and
 	// refuse requests in a namespace with the label and without parameters.
 	releaseDelay = 2 * time.Second
-	// releaseInterval is the interval at which a releaser looks for objects again.
+	// releaseInterval is the interval at which a releaser lists the objects again.
 	releaseInterval = 500 * time.Millisecond
 )
 
@@ -101,9 +101,10 @@ func (r *releaser) check(*http.Request) error {
 	return nil
 }
 
-// Start releases all objects, and those that come later. It implements
-// [ctrlmanager.Runnable]; only the manager that holds the lease runs it, and so not beside
-// a manager that sets finalizers.
+// Start removes the finalizers from all objects, and from objects that are created later,
+// until the context ends. It implements [ctrlmanager.Runnable]. It runs only with the lease,
+// so no other replica sets finalizers meanwhile. It logs failures and retries; its error is
+// always nil.
 func (r *releaser) Start(ctx context.Context) error {
 	log := ctrl.LoggerFrom(ctx)
 	tick := time.NewTicker(releaseInterval)

@@ -46,7 +46,8 @@ type Group struct {
 // errClosed is returned by Start after Close.
 var errClosed = errors.New("the group of processes is closed")
 
-// NewGroup starts the reaper. Close the group to stop it and all children.
+// NewGroup starts the reaper. Close the group to stop it and all children. It returns an error
+// if opts.Reaper is empty or cannot be started.
 func NewGroup(opts Options) (*Group, error) {
 	if len(opts.Reaper) == 0 {
 		return nil, errors.New("cannot start the reaper: no command given")
@@ -65,8 +66,9 @@ func NewGroup(opts Options) (*Group, error) {
 	return &Group{reaper: cmd, pipe: pipe}, nil
 }
 
-// Start starts a process as a member of the group. It returns as soon as the
-// process runs; readiness is the caller's to find out.
+// Start starts a process as a member of the group. It returns as soon as the process runs;
+// readiness is the caller's to find out. It returns an error if the group is closed, or if the
+// log cannot be opened or the program cannot be started.
 func (g *Group) Start(spec Spec) (*Process, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,7 +114,9 @@ func (g *Group) Closed() bool {
 
 // Close stops the running children, all at once, and then the reaper. It kills all other
 // processes in the group. Each child has its own stop timeout; a context that ends early kills
-// all children at once. Children that must stop in an order have to be stopped before Close.
+// all children at once. Children that must stop in an order have to be stopped before Close. It
+// returns an error if the reaper had to be killed or reported a failure. A second call returns
+// nil.
 func (g *Group) Close(ctx context.Context) error {
 	g.mu.Lock()
 	if g.closed {

@@ -52,6 +52,7 @@ func (e *CrashError) Error() string {
 	return fmt.Sprintf("%s ended (%s); its last words:\n  %s", e.Name, how, strings.Join(e.Tail, "\n  "))
 }
 
+// Unwrap returns the error with which the process ended.
 func (e *CrashError) Unwrap() error { return e.Err }
 
 // Kept is a process that is restarted after a crash.

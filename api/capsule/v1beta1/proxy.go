@@ -10,7 +10,8 @@ import (
 // GroupVersion is the group and version of the types in this package.
 var GroupVersion = schema.GroupVersion{Group: "capsule.clastix.io", Version: "v1beta1"}
 
-// AddToScheme adds the kinds that are stored in this version to a scheme.
+// AddToScheme adds the kinds that are stored in this version to a scheme. Its error is
+// always nil.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&ProxySetting{}, &ProxySettingList{},
@@ -20,9 +21,9 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// ProxySetting shows people of a tenant cluster-scoped objects through the proxy. It
-// is in one of the tenant's namespaces, and shows no more than every owner of the
-// tenant sees.
+// ProxySetting lets users of a tenant read cluster-scoped objects through the proxy. It is
+// in one of the tenant's namespaces. Its subjects can read no more than every owner of the
+// tenant can read.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -34,7 +35,7 @@ type ProxySetting struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is shown.
+	// spec selects the objects, and the users that may read them.
 	// +optional
 	Spec ProxySettingSpec `json:"spec,omitempty,omitzero"`
 	// status is the observed state.
@@ -42,22 +43,22 @@ type ProxySetting struct {
 	Status ProxySettingStatus `json:"status,omitempty,omitzero"`
 }
 
-// ProxySettingSpec is what is shown.
+// ProxySettingSpec selects the objects, and the users that may read them.
 type ProxySettingSpec struct {
-	// subjects are who sees what.
+	// subjects are users, each with the objects that the user may read.
 	// +required
 	// +kubebuilder:validation:MaxItems=100
 	Subjects []ProxySubject `json:"subjects"`
 }
 
-// ProxySubject is somebody, and what it sees.
+// ProxySubject is a user, group or service account, and the objects that it may read.
 type ProxySubject struct {
 	ProxyIdentity `json:",inline"`
-	// proxySettings are what of the well-known kinds it sees.
+	// proxySettings select objects of well-known kinds.
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	ProxySettings []v1beta2.OwnerProxySetting `json:"proxySettings,omitempty"`
-	// clusterResources are what of any cluster-scoped kinds it sees.
+	// clusterResources select objects of any cluster-scoped kinds.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	ClusterResources []ClusterResource `json:"clusterResources,omitempty"`
@@ -69,12 +70,13 @@ type ProxyIdentity struct {
 	// +required
 	// +kubebuilder:validation:Enum=User;Group;ServiceAccount
 	Kind string `json:"kind"`
-	// name is exact; a ServiceAccount's is system:serviceaccount:NAMESPACE:NAME.
+	// name is the exact name. The name of a ServiceAccount is
+	// system:serviceaccount:NAMESPACE:NAME.
 	// +required
 	Name string `json:"name"`
 }
 
-// ClusterResource are objects of cluster-scoped kinds.
+// ClusterResource selects objects of cluster-scoped kinds.
 type ClusterResource struct {
 	// apiGroups of the kinds.
 	// +required
@@ -84,26 +86,26 @@ type ClusterResource struct {
 	// +required
 	// +kubebuilder:validation:MaxItems=16
 	Resources []string `json:"resources"`
-	// operations are what may be done.
+	// operations are the allowed operations.
 	// +optional
 	// +kubebuilder:default={List,Get}
 	Operations []ClusterResourceOperation `json:"operations,omitempty"`
-	// selector says which objects, by their labels.
+	// selector selects objects by their labels.
 	// +required
 	Selector *metav1.LabelSelector `json:"selector"`
 }
 
-// ClusterResourceOperation is what may be done with a cluster-scoped object.
+// ClusterResourceOperation is an operation on a cluster-scoped object.
 //
 // +kubebuilder:validation:Enum=List;Get
 type ClusterResourceOperation string
 
-// ProxySettingStatus is what became of an object.
+// ProxySettingStatus is the observed state of a ProxySetting or GlobalProxySettings.
 type ProxySettingStatus struct {
-	// observedGeneration is the generation that the conditions speak of.
+	// observedGeneration is the generation that the conditions describe.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Honoured says whether every field has its effect.
+	// conditions: Honoured is True if every field has its effect.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -119,8 +121,8 @@ type ProxySettingList struct {
 	Items           []ProxySetting `json:"items"`
 }
 
-// GlobalProxySettings show anybody cluster-scoped objects through the proxy. A
-// platform admin writes them.
+// GlobalProxySettings let any user, of a tenant or not, read cluster-scoped objects through
+// the proxy. A platform admin writes them.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -132,7 +134,7 @@ type GlobalProxySettings struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is shown.
+	// spec selects the objects, and the users that may read them.
 	// +optional
 	Spec GlobalProxySettingsSpec `json:"spec,omitempty,omitzero"`
 	// status is the observed state.
@@ -140,21 +142,21 @@ type GlobalProxySettings struct {
 	Status ProxySettingStatus `json:"status,omitempty,omitzero"`
 }
 
-// GlobalProxySettingsSpec is what is shown.
+// GlobalProxySettingsSpec selects the objects, and the users that may read them.
 type GlobalProxySettingsSpec struct {
-	// rules are who sees what.
+	// rules are users, each with the objects that they may read.
 	// +required
 	// +kubebuilder:validation:MaxItems=100
 	Rules []GlobalSubjects `json:"rules"`
 }
 
-// GlobalSubjects are some people, and what they see.
+// GlobalSubjects are users, groups and service accounts, and the objects that they may read.
 type GlobalSubjects struct {
-	// subjects are who sees it.
+	// subjects are the users, groups and service accounts that may read the objects.
 	// +required
 	// +kubebuilder:validation:MaxItems=1000
 	Subjects []ProxyIdentity `json:"subjects"`
-	// clusterResources are what they see.
+	// clusterResources select the objects.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	ClusterResources []ClusterResource `json:"clusterResources,omitempty"`

@@ -2,11 +2,11 @@ package v1beta2
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ConfigurationName is the name of the only CapsuleConfiguration that counts.
+// ConfigurationName is the name of the only CapsuleConfiguration that has an effect.
 const ConfigurationName = "default"
 
-// CapsuleConfiguration is what holds for all of Capsule's tenants. Only the one
-// called default counts.
+// CapsuleConfiguration configures all of Capsule's tenants. Only the CapsuleConfiguration
+// with the name default has an effect.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -18,7 +18,7 @@ type CapsuleConfiguration struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what holds for all tenants.
+	// spec configures all tenants.
 	// +optional
 	Spec CapsuleConfigurationSpec `json:"spec,omitempty,omitzero"`
 	// status is the observed state.
@@ -26,18 +26,18 @@ type CapsuleConfiguration struct {
 	Status CapsuleConfigurationStatus `json:"status,omitempty,omitzero"`
 }
 
-// CapsuleConfigurationSpec is what holds for all tenants.
+// CapsuleConfigurationSpec configures all tenants.
 type CapsuleConfigurationSpec struct {
-	// userGroups are groups whose members Capsule looks at.
+	// userGroups are groups whose members are users of Capsule.
 	// +optional
 	UserGroups []string `json:"userGroups,omitempty"`
-	// userNames are users whom Capsule looks at.
+	// userNames are the names of users of Capsule.
 	// +optional
 	UserNames []string `json:"userNames,omitempty"`
-	// users are whom Capsule looks at.
+	// users are users of Capsule.
 	// +optional
 	Users []Identity `json:"users,omitempty"`
-	// ignoreUserWithGroups are groups whose members Capsule does not look at.
+	// ignoreUserWithGroups are groups whose members are no users of Capsule.
 	// +optional
 	IgnoreUserWithGroups []string `json:"ignoreUserWithGroups,omitempty"`
 	// administrators may do everything with every tenant.
@@ -56,10 +56,10 @@ type CapsuleConfigurationSpec struct {
 	// +optional
 	// +kubebuilder:default=false
 	AllowServiceAccountPromotion bool `json:"allowServiceAccountPromotion,omitempty"`
-	// nodeMetadata is what owners may not write on nodes.
+	// nodeMetadata are the labels and annotations of nodes that owners may not write.
 	// +optional
 	NodeMetadata *NodeMetadata `json:"nodeMetadata,omitempty"`
-	// overrides are names of objects of Capsule's own.
+	// overrides are names of Capsule's own objects.
 	// +optional
 	// +kubebuilder:default={TLSSecretName: "capsule-tls", mutatingWebhookConfigurationName: "capsule-mutating-webhook-configuration", validatingWebhookConfigurationName: "capsule-validating-webhook-configuration"}
 	Overrides Overrides `json:"overrides,omitempty,omitzero"`
@@ -67,27 +67,27 @@ type CapsuleConfigurationSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	RBAC RBAC `json:"rbac,omitempty,omitzero"`
-	// enableTLSReconciler lets Capsule make its own certificates.
+	// enableTLSReconciler lets Capsule issue its own certificates.
 	// +optional
 	// +kubebuilder:default=false
 	EnableTLSReconciler bool `json:"enableTLSReconciler"`
-	// cacheInvalidation is how long Capsule keeps what it read.
+	// cacheInvalidation is the interval at which Capsule clears its caches.
 	// +optional
 	// +kubebuilder:default="24h"
 	CacheInvalidation string `json:"cacheInvalidation,omitempty"`
-	// impersonation is how Capsule replicates objects as somebody else.
+	// impersonation configures the accounts that Capsule impersonates to replicate objects.
 	// +optional
 	Impersonation *Impersonation `json:"impersonation,omitempty"`
-	// admission is how Capsule writes its webhooks.
+	// admission configures Capsule's webhooks.
 	// +optional
 	Admission *Unknown `json:"admission,omitempty"`
-	// events are Capsule's own.
+	// events configures the events that Capsule writes.
 	// +optional
 	// +kubebuilder:default={namespace: "default"}
 	Events Events `json:"events,omitempty,omitzero"`
 }
 
-// NodeMetadata is what owners may not write on nodes.
+// NodeMetadata are the labels and annotations of nodes that owners may not write.
 type NodeMetadata struct {
 	// forbiddenLabels are labels that owners must not give.
 	// +optional
@@ -97,7 +97,7 @@ type NodeMetadata struct {
 	ForbiddenAnnotations *ForbiddenList `json:"forbiddenAnnotations,omitempty"`
 }
 
-// Overrides are names of objects of Capsule's own.
+// Overrides are names of Capsule's own objects.
 type Overrides struct {
 	// TLSSecretName is the Secret with its certificate.
 	// +optional
@@ -115,11 +115,11 @@ type Overrides struct {
 
 // RBAC are the names of cluster roles.
 type RBAC struct {
-	// administrationClusterRoles are the administrators'.
+	// administrationClusterRoles are the roles of administrators.
 	// +optional
 	// +kubebuilder:default={capsule-namespace-deleter}
 	AdministrationClusterRoles []string `json:"administrationClusterRoles,omitempty"`
-	// promotionClusterRoles are those of promoted service accounts.
+	// promotionClusterRoles are the roles of promoted service accounts.
 	// +optional
 	// +kubebuilder:default={capsule-namespace-provisioner,capsule-namespace-deleter}
 	PromotionClusterRoles []string `json:"promotionClusterRoles,omitempty"`
@@ -127,64 +127,65 @@ type RBAC struct {
 	// +optional
 	// +kubebuilder:default=capsule-namespace-deleter
 	Deleter string `json:"deleter,omitempty"`
-	// provisioner is the role to make namespaces.
+	// provisioner is the role to create namespaces.
 	// +optional
 	// +kubebuilder:default=capsule-namespace-provisioner
 	Provisioner string `json:"provisioner,omitempty"`
 }
 
-// Impersonation is how Capsule replicates objects as somebody else.
+// Impersonation configures the accounts that Capsule impersonates to replicate objects.
 type Impersonation struct {
 	// endpoint is the API server's address.
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
-	// caSecretName is the Secret with the API server's authority.
+	// caSecretName is the name of the Secret with the API server's certificate authority.
 	// +optional
 	CASecretName string `json:"caSecretName,omitempty"`
-	// caSecretNamespace is where it is.
+	// caSecretNamespace is the namespace of this Secret.
 	// +optional
 	CASecretNamespace string `json:"caSecretNamespace,omitempty"`
-	// caSecretKey is the field in it.
+	// caSecretKey is the key in this Secret.
 	// +optional
 	// +kubebuilder:default=ca.crt
 	CASecretKey string `json:"caSecretKey,omitempty"`
-	// skipTlsVerify believes every API server.
+	// skipTlsVerify disables the verification of the API server's certificate.
 	// +optional
 	// +kubebuilder:default=false
 	SkipTLSVerify bool `json:"skipTlsVerify,omitempty"`
-	// globalDefaultServiceAccount is for GlobalTenantResources that name none.
+	// globalDefaultServiceAccount is the account for GlobalTenantResources that name no
+	// account.
 	// +optional
 	GlobalDefaultServiceAccount string `json:"globalDefaultServiceAccount,omitempty"`
-	// globalDefaultServiceAccountNamespace is where it is.
+	// globalDefaultServiceAccountNamespace is the namespace of this account.
 	// +optional
 	GlobalDefaultServiceAccountNamespace string `json:"globalDefaultServiceAccountNamespace,omitempty"`
-	// tenantDefaultServiceAccount is for TenantResources that name none.
+	// tenantDefaultServiceAccount is the account for TenantResources that name no account.
 	// +optional
 	TenantDefaultServiceAccount string `json:"tenantDefaultServiceAccount,omitempty"`
 }
 
-// Events are Capsule's own.
+// Events configures the events that Capsule writes.
 type Events struct {
-	// namespace is where events about cluster-scoped objects go.
+	// namespace is the namespace of events about cluster-scoped objects.
 	// +optional
 	// +kubebuilder:default=default
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// CapsuleConfigurationStatus is what became of a CapsuleConfiguration.
+// CapsuleConfigurationStatus is the observed state of a CapsuleConfiguration.
 type CapsuleConfigurationStatus struct {
-	// observedGeneration is the generation that the conditions speak of.
+	// observedGeneration is the generation that the conditions describe.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// tenants are all of Capsule's, by name.
+	// tenants are the names of all of Capsule's Tenants.
 	// +optional
 	Tenants []string `json:"tenants,omitempty"`
-	// users are the users and groups of the spec, and the TenantOwners with aggregate. They
-	// have no rights by that: owners are those that Tenants name or select.
+	// users are the users and groups of the spec, and the TenantOwners with aggregate. An
+	// entry gives no rights: Tenants name or select their owners.
 	// +optional
 	Users []Identity `json:"users,omitempty"`
-	// conditions: Ready says whether it is in force; Honoured, whether every field
-	// of it is.
+	// conditions: Ready is True if the spec is in force; Honoured, if every field of the
+	// spec is in force.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -2,16 +2,17 @@ package v1beta2
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NamespaceOptions say how many namespaces a tenant may have, and how they look.
+// NamespaceOptions limit the number of namespaces of a tenant, and define their metadata.
 type NamespaceOptions struct {
-	// quota is how many there may be.
+	// quota is the maximum number of namespaces.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Quota *int32 `json:"quota,omitempty"`
-	// additionalMetadata is put on each namespace.
+	// additionalMetadata are labels and annotations of each namespace.
 	// +optional
 	AdditionalMetadata *Metadata `json:"additionalMetadata,omitempty"`
-	// additionalMetadataList is put on the namespaces that the selectors fit.
+	// additionalMetadataList are labels and annotations of the namespaces that the selectors
+	// select.
 	// +optional
 	AdditionalMetadataList []SelectedMetadata `json:"additionalMetadataList,omitempty"`
 	// requiredMetadata are labels and annotations that owners must give, each with
@@ -24,8 +25,8 @@ type NamespaceOptions struct {
 	// forbiddenAnnotations are annotations that owners must not give.
 	// +optional
 	ForbiddenAnnotations *ForbiddenList `json:"forbiddenAnnotations,omitempty"`
-	// managedMetadataOnly lets owners give no other labels and annotations than
-	// those that the tenant says.
+	// managedMetadataOnly allows owners only the labels and annotations that the Tenant
+	// lists.
 	// +optional
 	// +kubebuilder:default=false
 	ManagedMetadataOnly bool `json:"managedMetadataOnly,omitempty"`
@@ -41,17 +42,17 @@ type Metadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// SelectedMetadata is for the namespaces that a selector fits.
+// SelectedMetadata are labels and annotations of the namespaces that a selector selects.
 type SelectedMetadata struct {
 	Metadata `json:",inline"`
-	// namespaceSelector says which namespaces; without it, all.
+	// namespaceSelector selects namespaces of the tenant. The default is all of them.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
 
-// ForbiddenList are names that are forbidden, exactly or by regular expression.
+// ForbiddenList are forbidden names: exact names, and a regular expression.
 type ForbiddenList struct {
-	// denied are exact.
+	// denied are exact names.
 	// +optional
 	Denied []string `json:"denied,omitempty"`
 	// deniedRegex is a regular expression.
@@ -59,9 +60,9 @@ type ForbiddenList struct {
 	DeniedRegex string `json:"deniedRegex,omitempty"`
 }
 
-// AllowedList are names that are allowed, exactly or by regular expression.
+// AllowedList are allowed names: exact names, and a regular expression.
 type AllowedList struct {
-	// allowed are exact.
+	// allowed are exact names.
 	// +optional
 	Allowed []string `json:"allowed,omitempty"`
 	// allowedRegex is a regular expression.
@@ -69,34 +70,34 @@ type AllowedList struct {
 	AllowedRegex string `json:"allowedRegex,omitempty"`
 }
 
-// SelectorAllowedList allows by the labels of the object that is named, too.
+// SelectorAllowedList also allows the names of objects that a selector selects.
 type SelectorAllowedList struct {
 	AllowedList          `json:",inline"`
 	metav1.LabelSelector `json:",inline"`
 }
 
-// DefaultAllowedList also has a name for those who give none.
+// DefaultAllowedList also has a default for objects that give no name.
 type DefaultAllowedList struct {
 	SelectorAllowedList `json:",inline"`
-	// default is the name for those who give none.
+	// default is the name for objects that give none.
 	// +optional
 	Default string `json:"default,omitempty"`
 }
 
-// ImagePullPolicy is one that Pods may have.
+// ImagePullPolicy is a pull policy that Pods may have.
 //
 // +kubebuilder:validation:Enum=Always;Never;IfNotPresent
 type ImagePullPolicy string
 
-// IngressOptions bound Ingresses.
+// IngressOptions limit Ingresses.
 type IngressOptions struct {
-	// allowedClasses are those that an Ingress may name.
+	// allowedClasses are the classes that an Ingress may name.
 	// +optional
 	AllowedClasses *DefaultAllowedList `json:"allowedClasses,omitempty"`
-	// allowedHostnames are those that an Ingress may have.
+	// allowedHostnames are the host names that an Ingress may have.
 	// +optional
 	AllowedHostnames *AllowedList `json:"allowedHostnames,omitempty"`
-	// hostnameCollisionScope is where a host may be used once.
+	// hostnameCollisionScope is the scope in which only one Ingress may have a host name.
 	// +optional
 	// +kubebuilder:default=Disabled
 	// +kubebuilder:validation:Enum=Cluster;Tenant;Namespace;Disabled
@@ -106,22 +107,22 @@ type IngressOptions struct {
 	AllowWildcardHostnames bool `json:"allowWildcardHostnames,omitempty"`
 }
 
-// GatewayOptions bound Gateways.
+// GatewayOptions limit Gateways.
 type GatewayOptions struct {
-	// allowedClasses are those that a Gateway may name.
+	// allowedClasses are the classes that a Gateway may name.
 	// +optional
 	AllowedClasses *DefaultAllowedList `json:"allowedClasses,omitempty"`
 }
 
-// ServiceOptions bound Services.
+// ServiceOptions limit Services.
 type ServiceOptions struct {
-	// additionalMetadata is put on each Service.
+	// additionalMetadata are labels and annotations of each Service.
 	// +optional
 	AdditionalMetadata *Metadata `json:"additionalMetadata,omitempty"`
-	// allowedServices are kinds of Services.
+	// allowedServices allow types of Services.
 	// +optional
 	AllowedServices *AllowedServices `json:"allowedServices,omitempty"`
-	// externalIPs are those that a Service may have.
+	// externalIPs are the external addresses that a Service may have.
 	// +optional
 	ExternalIPs *ExternalIPs `json:"externalIPs,omitempty"`
 	// forbiddenLabels are labels that owners must not give.
@@ -132,7 +133,7 @@ type ServiceOptions struct {
 	ForbiddenAnnotations *ForbiddenList `json:"forbiddenAnnotations,omitempty"`
 }
 
-// AllowedServices are kinds of Services.
+// AllowedServices allow types of Services.
 type AllowedServices struct {
 	// nodePort allows type NodePort.
 	// +optional
@@ -155,9 +156,9 @@ type ExternalIPs struct {
 	Allowed []string `json:"allowed"`
 }
 
-// PodOptions add to Pods.
+// PodOptions add labels and annotations to Pods.
 type PodOptions struct {
-	// additionalMetadata is put on each Pod.
+	// additionalMetadata are labels and annotations of each Pod.
 	// +optional
 	AdditionalMetadata *Metadata `json:"additionalMetadata,omitempty"`
 }

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TenantResource are objects that a tenant wants in its namespaces.
+// TenantResource replicates objects into the namespaces of a tenant. The tenant writes it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -17,7 +17,7 @@ type TenantResource struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is replicated.
+	// spec defines the objects and the namespaces that get them.
 	// +optional
 	Spec TenantResourceSpec `json:"spec,omitempty,omitzero"`
 	// status is the observed state.
@@ -25,16 +25,17 @@ type TenantResource struct {
 	Status TenantResourceStatus `json:"status,omitempty,omitzero"`
 }
 
-// TenantResourceSpec is what is replicated.
+// TenantResourceSpec defines the objects and the namespaces that get them.
 type TenantResourceSpec struct {
 	ReplicationSpec `json:",inline"`
-	// serviceAccount applies the objects; it is in the same namespace.
+	// serviceAccount is the account that applies the objects. It is in the namespace of
+	// the TenantResource.
 	// +optional
 	ServiceAccount *AccountName `json:"serviceAccount,omitempty"`
 }
 
-// GlobalTenantResource are objects that a platform admin wants in tenants'
-// namespaces.
+// GlobalTenantResource replicates objects into the namespaces of tenants. A platform admin
+// writes it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -46,7 +47,7 @@ type GlobalTenantResource struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is replicated.
+	// spec defines the objects and the namespaces that get them.
 	// +optional
 	Spec GlobalTenantResourceSpec `json:"spec,omitempty,omitzero"`
 	// status is the observed state.
@@ -54,33 +55,34 @@ type GlobalTenantResource struct {
 	Status GlobalTenantResourceStatus `json:"status,omitempty,omitzero"`
 }
 
-// GlobalTenantResourceSpec is what is replicated, and for which tenants.
+// GlobalTenantResourceSpec defines the objects, and the tenants and namespaces that get
+// them.
 type GlobalTenantResourceSpec struct {
 	ReplicationSpec `json:",inline"`
-	// scope says for what an object is made once: each namespace, each tenant, or
-	// the cluster.
+	// scope defines whether an object is created once for each namespace, for each tenant,
+	// or for the cluster.
 	// +optional
 	// +kubebuilder:default=Namespace
 	// +kubebuilder:validation:Enum=Namespace;Tenant;None
 	Scope string `json:"scope,omitempty"`
-	// tenantSelector says which tenants, by the labels of Tenants.
+	// tenantSelector selects tenants by the labels of Tenants.
 	// +optional
 	TenantSelector metav1.LabelSelector `json:"tenantSelector,omitempty,omitzero"`
-	// serviceAccount applies the objects.
+	// serviceAccount is the account that applies the objects.
 	// +optional
 	ServiceAccount *Account `json:"serviceAccount,omitempty"`
 }
 
-// ReplicationSpec is what both kinds have.
+// ReplicationSpec has the fields of both kinds.
 type ReplicationSpec struct {
 	// resources are the objects, each with the namespaces that get it.
 	// +required
 	Resources []Replicated `json:"resources"`
-	// resyncPeriod is how often they are looked at.
+	// resyncPeriod is the interval at which the objects are compared and restored.
 	// +optional
 	// +kubebuilder:default="60s"
 	ResyncPeriod string `json:"resyncPeriod,omitempty"`
-	// pruningOnDelete removes the objects with this one.
+	// pruningOnDelete deletes the objects when this object is deleted.
 	// +optional
 	// +kubebuilder:default=true
 	PruningOnDelete *bool `json:"pruningOnDelete,omitempty"`
@@ -88,22 +90,22 @@ type ReplicationSpec struct {
 	// +optional
 	// +kubebuilder:default=false
 	Cordoned bool `json:"cordoned,omitempty"`
-	// dependsOn are others of the kind that come first.
+	// dependsOn are objects of the same kind that must be ready first.
 	// +optional
 	DependsOn []AccountName `json:"dependsOn,omitempty"`
-	// settings say how objects are written.
+	// settings define how objects are applied.
 	// +optional
 	// +kubebuilder:default={}
 	Settings ReplicationSettings `json:"settings,omitempty,omitzero"`
 }
 
-// ReplicationSettings say how objects are written.
+// ReplicationSettings define how objects are applied.
 type ReplicationSettings struct {
-	// adopt takes over objects that are there.
+	// adopt allows changes to objects that existed before.
 	// +optional
 	// +kubebuilder:default=false
 	Adopt bool `json:"adopt,omitempty"`
-	// force takes over fields of others.
+	// force takes over fields that other field managers own.
 	// +optional
 	// +kubebuilder:default=false
 	Force bool `json:"force,omitempty"`
@@ -111,50 +113,50 @@ type ReplicationSettings struct {
 
 // Replicated are objects and the namespaces that get them.
 type Replicated struct {
-	// namespaceSelector says which of the tenant's namespaces; without it, all.
+	// namespaceSelector selects namespaces of the tenant. The default is all of them.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// additionalMetadata is put on each object.
+	// additionalMetadata are labels and annotations of each object.
 	// +optional
 	AdditionalMetadata *Metadata `json:"additionalMetadata,omitempty"`
-	// namespacedItems are objects that are there.
+	// namespacedItems are existing objects to copy.
 	// +optional
 	NamespacedItems []ObjectReference `json:"namespacedItems,omitempty"`
-	// rawItems are objects as they are.
+	// rawItems are complete objects.
 	// +optional
 	RawItems []RawItem `json:"rawItems,omitempty"`
 	// generators are templates of objects.
 	// +optional
 	Generators []Generator `json:"generators,omitempty"`
-	// context is what templates can read.
+	// context selects the objects that templates can read.
 	// +optional
 	Context *TemplateContext `json:"context,omitempty"`
 }
 
-// ObjectReference names objects that are there.
+// ObjectReference selects existing objects.
 type ObjectReference struct {
-	// apiVersion is the objects'.
+	// apiVersion is the API version of the objects.
 	// +optional
 	APIVersion string `json:"apiVersion,omitempty"`
-	// kind is the objects'.
+	// kind is the kind of the objects.
 	// +required
 	Kind string `json:"kind"`
-	// name is that of one.
+	// name is the name of one object.
 	// +optional
 	Name string `json:"name,omitempty"`
-	// namespace is where they are.
+	// namespace is the namespace of the objects.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	// selector chooses several.
+	// selector selects several objects by their labels.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// optional lets them be missing.
+	// optional ignores missing objects.
 	// +optional
 	// +kubebuilder:default=true
 	Optional *bool `json:"optional,omitempty"`
 }
 
-// RawItem is an object as it is.
+// RawItem is a complete object.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XEmbeddedResource
@@ -167,14 +169,14 @@ type Generator struct {
 	// template is the text.
 	// +optional
 	Template string `json:"template,omitempty"`
-	// missingKey says what a name stands for that is not there.
+	// missingKey defines the value of a missing key in the template.
 	// +optional
 	// +kubebuilder:default=zero
 	// +kubebuilder:validation:Enum=invalid;zero;error
 	MissingKey string `json:"missingKey,omitempty"`
 }
 
-// TemplateContext is what templates can read.
+// TemplateContext selects the objects that templates can read.
 type TemplateContext struct {
 	// resources are objects.
 	// +optional
@@ -189,35 +191,36 @@ type ContextResource struct {
 	Index string `json:"index,omitempty"`
 }
 
-// AccountName names something in the same namespace.
+// AccountName names a service account in the same namespace.
 type AccountName struct {
-	// name is its name.
+	// name is the name of the account.
 	// +required
 	Name string `json:"name"`
 }
 
 // Account names a service account.
 type Account struct {
-	// name is the account's.
+	// name is the name of the account.
 	// +required
 	Name string `json:"name"`
-	// namespace is the account's.
+	// namespace is the namespace of the account.
 	// +required
 	Namespace string `json:"namespace"`
 }
 
-// TenantResourceStatus is what became of it.
+// TenantResourceStatus is the observed state of a TenantResource.
 type TenantResourceStatus struct {
 	// size is the number of objects.
 	// +required
 	Size int32 `json:"size"`
-	// serviceAccount has applied them.
+	// serviceAccount is the account that applied the objects.
 	// +optional
 	ServiceAccount *Account `json:"serviceAccount,omitempty"`
-	// observedGeneration is the generation that the status speaks of.
+	// observedGeneration is the generation that the status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions say what is wrong.
+	// conditions: Ready is True if all objects are in place; Honoured, if every field has
+	// its effect.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -250,18 +253,18 @@ type ProcessedItem struct {
 	// namespace is the object's.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	// tenant has the namespace.
+	// tenant is the tenant of the namespace.
 	// +optional
 	Tenant string `json:"tenant,omitempty"`
 	// origin is the list of spec.resources that the object comes from.
 	// +optional
 	Origin string `json:"origin,omitempty"`
-	// status says whether the object is in place.
+	// status reports whether the object is in place.
 	// +optional
 	Status ProcessedStatus `json:"status,omitempty,omitzero"`
 }
 
-// ProcessedStatus says whether an object is in place.
+// ProcessedStatus reports whether an object is in place.
 type ProcessedStatus struct {
 	// type is Ready.
 	// +required
@@ -270,16 +273,16 @@ type ProcessedStatus struct {
 	// +required
 	// +kubebuilder:validation:Enum="True";"False";Unknown
 	Status metav1.ConditionStatus `json:"status"`
-	// created says that the object did not exist before.
+	// created is true if the object did not exist before.
 	// +optional
 	Created bool `json:"created,omitempty"`
-	// message says why the object is not in place.
+	// message is the reason why the object is not in place.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768
 	Message string `json:"message,omitempty"`
 }
 
-// ReplicatedObject is an object that was replicated, by the namespaces that have it.
+// ReplicatedObject is a replicated object, with the namespaces that have it.
 type ReplicatedObject struct {
 	// apiVersion is the object's.
 	// +required
@@ -293,19 +296,20 @@ type ReplicatedObject struct {
 	// serviceAccount is the name of the account that applied it and removes it.
 	// +required
 	ServiceAccount string `json:"serviceAccount"`
-	// serviceAccountNamespace is the account's namespace; without it, the object's.
+	// serviceAccountNamespace is the account's namespace. The default is the object's
+	// namespace.
 	// +optional
 	ServiceAccountNamespace string `json:"serviceAccountNamespace,omitempty"`
-	// namespaces have it.
+	// namespaces are the namespaces that have the object.
 	// +required
 	// +listType=set
 	Namespaces []string `json:"namespaces"`
 }
 
-// GlobalTenantResourceStatus is what became of it.
+// GlobalTenantResourceStatus is the observed state of a GlobalTenantResource.
 type GlobalTenantResourceStatus struct {
 	TenantResourceStatus `json:",inline"`
-	// selectedTenants are those that the selector fits.
+	// selectedTenants are the tenants that the selector selects.
 	// +optional
 	SelectedTenants []string `json:"selectedTenants,omitempty"`
 }

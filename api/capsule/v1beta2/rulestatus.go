@@ -2,9 +2,9 @@ package v1beta2
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// RuleStatus has the rules of a Tenant that hold in the namespace that it is in. The manager
-// writes one, with the name capsule-managed-rules, in each namespace of a Tenant with rules, and
-// the API server's policies read it.
+// RuleStatus has the rules of a Tenant that are in force in the namespace of the RuleStatus.
+// The manager writes one, with the name capsule-managed-rules, into each namespace of a Tenant
+// with rules, and the API server's policies read it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -17,7 +17,7 @@ type RuleStatus struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is not read.
+	// spec has no effect.
 	// +optional
 	Spec []Unknown `json:"spec,omitempty"`
 	// status has the rules.
@@ -25,17 +25,17 @@ type RuleStatus struct {
 	Status RuleStatusStatus `json:"status,omitempty,omitzero"`
 }
 
-// RuleStatusStatus has the rules that hold in a namespace.
+// RuleStatusStatus has the rules that are in force in a namespace.
 type RuleStatusStatus struct {
-	// observedGeneration is the generation that the conditions speak of.
+	// observedGeneration is the generation that the conditions describe.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// rules are those of the Tenant whose selector fits the namespace, in their order, with
+	// rules are the Tenant's rules whose selector selects the namespace, in their order, with
 	// their templates filled in.
 	// +optional
 	// +listType=atomic
 	Rules []Unknown `json:"rules,omitempty"`
-	// conditions: Ready reports whether the rules are those of the Tenant.
+	// conditions: Ready is True if the rules are equal to the Tenant's rules.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Tenant is a team as Capsule describes it. Tenure makes a Tenant of its own of
-// it, with the same name.
+// Tenant is a team in Capsule's API. Tenure translates it into a Tenant of its own API, with
+// the same name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -27,7 +27,7 @@ type Tenant struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the tenant gets and may do.
+	// spec defines the tenant's owners, namespaces and limits.
 	// +optional
 	Spec TenantSpec `json:"spec,omitempty,omitzero"`
 	// status is the observed state.
@@ -35,18 +35,18 @@ type Tenant struct {
 	Status TenantStatus `json:"status,omitempty,omitzero"`
 }
 
-// TenantSpec is what a tenant gets and may do.
+// TenantSpec defines a tenant's owners, namespaces and limits.
 type TenantSpec struct {
-	// owners may make namespaces and have their roles in each of them.
+	// owners may create namespaces, and have their roles in each of them.
 	// +optional
 	Owners []Owner `json:"owners,omitempty"`
-	// permissions say who else is an owner.
+	// permissions add further owners.
 	// +optional
 	Permissions *Permissions `json:"permissions,omitempty"`
-	// additionalRoleBindings give others rights in all of the tenant's namespaces.
+	// additionalRoleBindings give other users roles in all of the tenant's namespaces.
 	// +optional
 	AdditionalRoleBindings []AdditionalRoleBinding `json:"additionalRoleBindings,omitempty"`
-	// namespaceOptions say how many namespaces there may be, and how they look.
+	// namespaceOptions limit the number of namespaces, and define their metadata.
 	// +optional
 	NamespaceOptions *NamespaceOptions `json:"namespaceOptions,omitempty"`
 	// forceTenantPrefix makes the names of the owners' namespaces begin with the
@@ -57,52 +57,52 @@ type TenantSpec struct {
 	// +optional
 	// +kubebuilder:default=false
 	Cordoned bool `json:"cordoned,omitempty"`
-	// preventDeletion keeps the Tenant from being deleted.
+	// preventDeletion prevents the deletion of the Tenant.
 	// +optional
 	// +kubebuilder:default=false
 	PreventDeletion bool `json:"preventDeletion,omitempty"`
 
-	// resourceQuotas bound what the tenant uses.
+	// resourceQuotas limit the resources that the tenant uses.
 	// +optional
 	ResourceQuotas *ResourceQuotas `json:"resourceQuotas,omitempty"`
-	// limitRanges are made in each namespace.
+	// limitRanges are created in each namespace.
 	// +optional
 	LimitRanges *LimitRanges `json:"limitRanges,omitempty"`
-	// networkPolicies are made in each namespace.
+	// networkPolicies are created in each namespace.
 	// +optional
 	NetworkPolicies *NetworkPolicies `json:"networkPolicies,omitempty"`
 
-	// containerRegistries are where images may come from.
+	// containerRegistries are the allowed registries of images.
 	// +optional
 	ContainerRegistries *AllowedList `json:"containerRegistries,omitempty"`
-	// imagePullPolicies are those that Pods may have.
+	// imagePullPolicies are the allowed pull policies of Pods.
 	// +optional
 	ImagePullPolicies []ImagePullPolicy `json:"imagePullPolicies,omitempty"`
-	// ingressOptions bound Ingresses.
+	// ingressOptions limit Ingresses.
 	// +optional
 	IngressOptions *IngressOptions `json:"ingressOptions,omitempty"`
-	// gatewayOptions bound Gateways.
+	// gatewayOptions limit Gateways.
 	// +optional
 	GatewayOptions *GatewayOptions `json:"gatewayOptions,omitempty"`
-	// serviceOptions bound Services.
+	// serviceOptions limit Services.
 	// +optional
 	ServiceOptions *ServiceOptions `json:"serviceOptions,omitempty"`
-	// podOptions add to Pods.
+	// podOptions add labels and annotations to Pods.
 	// +optional
 	PodOptions *PodOptions `json:"podOptions,omitempty"`
-	// storageClasses are those that claims may name.
+	// storageClasses are the classes that claims may name.
 	// +optional
 	StorageClasses *DefaultAllowedList `json:"storageClasses,omitempty"`
-	// priorityClasses are those that Pods may name.
+	// priorityClasses are the classes that Pods may name.
 	// +optional
 	PriorityClasses *DefaultAllowedList `json:"priorityClasses,omitempty"`
-	// runtimeClasses are those that Pods may name.
+	// runtimeClasses are the classes that Pods may name.
 	// +optional
 	RuntimeClasses *DefaultAllowedList `json:"runtimeClasses,omitempty"`
-	// deviceClasses are those that resource claims may name.
+	// deviceClasses are the classes that resource claims may name.
 	// +optional
 	DeviceClasses *SelectorAllowedList `json:"deviceClasses,omitempty"`
-	// nodeSelector says on which nodes the tenant's Pods run.
+	// nodeSelector selects the nodes on which the tenant's Pods run.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
@@ -116,27 +116,27 @@ type TenantSpec struct {
 	Rules []Unknown `json:"rules,omitempty"`
 }
 
-// Unknown is an object that is kept as it is.
+// Unknown is an object of any content, which is stored without changes.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type Unknown struct {
 	runtime.RawExtension `json:",inline"`
 }
 
-// Owner is somebody who owns a tenant.
+// Owner is a user, group or service account that owns a tenant.
 type Owner struct {
 	Identity `json:",inline"`
-	// clusterRoles are those that the owner has in each of the tenant's namespaces.
+	// clusterRoles are the roles that the owner has in each of the tenant's namespaces.
 	// +optional
 	// +kubebuilder:default={admin,capsule-namespace-deleter}
 	ClusterRoles []string `json:"clusterRoles,omitempty"`
-	// labels are put on the owner's RoleBindings.
+	// labels are labels of the owner's RoleBindings.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are put on the owner's RoleBindings.
+	// annotations are annotations of the owner's RoleBindings.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// proxySettings say what the owner sees through the proxy.
+	// proxySettings are the objects that the owner may read through the proxy.
 	// +optional
 	ProxySettings []OwnerProxySetting `json:"proxySettings,omitempty"`
 }
@@ -148,28 +148,29 @@ type Identity struct {
 	// +optional
 	// +kubebuilder:validation:Enum=User;Group;ServiceAccount
 	Kind string `json:"kind,omitempty"`
-	// name is exact; a ServiceAccount's is system:serviceaccount:NAMESPACE:NAME.
+	// name is the exact name. The name of a ServiceAccount is
+	// system:serviceaccount:NAMESPACE:NAME.
 	// +required
 	Name string `json:"name"`
 }
 
-// OwnerProxySetting lets an owner see cluster-scoped objects through the proxy.
+// OwnerProxySetting lets an owner read cluster-scoped objects through the proxy.
 type OwnerProxySetting struct {
-	// kind is what the owner sees.
+	// kind is the kind of the objects.
 	// +required
 	// +kubebuilder:validation:Enum=Nodes;StorageClasses;IngressClasses;PriorityClasses;RuntimeClasses;PersistentVolumes
 	Kind string `json:"kind"`
-	// operations are what the owner may do with it.
+	// operations are the allowed operations.
 	// +required
 	Operations []ProxyOperation `json:"operations"`
 }
 
-// ProxyOperation is what an owner may do through the proxy.
+// ProxyOperation is an operation of an owner through the proxy.
 //
 // +kubebuilder:validation:Enum=List;Update;Delete
 type ProxyOperation string
 
-// Permissions say who else is an owner.
+// Permissions add further owners.
 type Permissions struct {
 	// allowOwnerPromotion lets owners make service accounts of the tenant's
 	// namespaces owners too, by a label.
@@ -181,50 +182,50 @@ type Permissions struct {
 	MatchOwners []metav1.LabelSelector `json:"matchOwners,omitempty"`
 }
 
-// AdditionalRoleBinding gives others a role in all of a tenant's namespaces.
+// AdditionalRoleBinding gives other users a role in all of a tenant's namespaces.
 type AdditionalRoleBinding struct {
-	// clusterRoleName is the role.
+	// clusterRoleName is the name of the ClusterRole.
 	// +required
 	ClusterRoleName string `json:"clusterRoleName"`
-	// subjects get it.
+	// subjects are the users, groups and service accounts that get the role.
 	// +required
 	Subjects []rbacv1.Subject `json:"subjects"`
-	// labels are put on the RoleBindings.
+	// labels are labels of the RoleBindings.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are put on the RoleBindings.
+	// annotations are annotations of the RoleBindings.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// ResourceQuotas bound what a tenant uses.
+// ResourceQuotas limit the resources that a tenant uses.
 type ResourceQuotas struct {
-	// scope says whether the bounds are those of all namespaces together, or of
-	// each.
+	// scope is Tenant if the limits apply to all namespaces together, and Namespace if they
+	// apply to each namespace.
 	// +optional
 	// +kubebuilder:default=Tenant
 	// +kubebuilder:validation:Enum=Tenant;Namespace
 	Scope string `json:"scope,omitempty"`
-	// items are the bounds.
+	// items are the limits.
 	// +optional
 	Items []corev1.ResourceQuotaSpec `json:"items,omitempty"`
 }
 
-// LimitRanges are made in each of a tenant's namespaces.
+// LimitRanges are created in each of a tenant's namespaces.
 type LimitRanges struct {
 	// items are one LimitRange each.
 	// +optional
 	Items []corev1.LimitRangeSpec `json:"items,omitempty"`
 }
 
-// NetworkPolicies are made in each of a tenant's namespaces.
+// NetworkPolicies are created in each of a tenant's namespaces.
 type NetworkPolicies struct {
 	// items are one NetworkPolicy each.
 	// +optional
 	Items []networkingv1.NetworkPolicySpec `json:"items,omitempty"`
 }
 
-// TenantStatus is what became of a Tenant.
+// TenantStatus is the observed state of a Tenant.
 type TenantStatus struct {
 	// state is Active, Cordoned or Terminating.
 	// +required
@@ -234,7 +235,7 @@ type TenantStatus struct {
 	// size is the number of namespaces.
 	// +required
 	Size int32 `json:"size"`
-	// namespaces are the tenant's, by name.
+	// namespaces are the names of the tenant's namespaces.
 	// +optional
 	Namespaces []string `json:"namespaces,omitempty"`
 	// spaces are the tenant's namespaces, each with its conditions.
@@ -245,17 +246,17 @@ type TenantStatus struct {
 	// classes are the classes that exist and that the tenant may use.
 	// +optional
 	Classes TenantClasses `json:"classes,omitempty,omitzero"`
-	// owners are who owns the tenant, after translation.
+	// owners are the tenant's owners after the translation.
 	// +optional
 	Owners []StatusOwner `json:"owners,omitempty"`
 	// promotions are never written: service accounts cannot be promoted.
 	// +optional
 	Promotions []Promotion `json:"promotions,omitempty"`
-	// observedGeneration is the generation that the conditions speak of.
+	// observedGeneration is the generation that the conditions describe.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready reports whether the spec is in force; Cordoned, whether it
-	// may make changes; Honoured, whether every field of it is.
+	// conditions: Ready is True if the spec is in force; Cordoned, if the tenant may not
+	// make changes; Honoured, if every field of the spec is in force.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -264,10 +265,10 @@ type TenantStatus struct {
 
 // TenantSpace is a namespace of a tenant.
 type TenantSpace struct {
-	// name is the namespace's.
+	// name is the name of the namespace.
 	// +required
 	Name string `json:"name"`
-	// uid is the namespace's.
+	// uid is the UID of the namespace.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
 	// conditions: Ready reports whether the Tenant is in force in the namespace; Cordoned,
@@ -308,7 +309,7 @@ type TenantClasses struct {
 // StatusOwner is an owner with the roles that it has.
 type StatusOwner struct {
 	Identity `json:",inline"`
-	// clusterRoles are the owner's.
+	// clusterRoles are the owner's roles.
 	// +optional
 	// +kubebuilder:default={admin,capsule-namespace-deleter}
 	ClusterRoles []string `json:"clusterRoles,omitempty"`

@@ -28,7 +28,7 @@ type TenantOwner struct {
 // TenantOwnerSpec is one owner of Tenants.
 type TenantOwnerSpec struct {
 	Identity `json:",inline"`
-	// clusterRoles are those that the owner has in each of the tenants' namespaces.
+	// clusterRoles are the roles that the owner has in each of the tenants' namespaces.
 	// +optional
 	// +kubebuilder:default={admin,capsule-namespace-deleter}
 	ClusterRoles []string `json:"clusterRoles,omitempty"`
@@ -40,13 +40,13 @@ type TenantOwnerSpec struct {
 
 // TenantOwnerStatus is the observed state of a TenantOwner.
 type TenantOwnerStatus struct {
-	// observedGeneration is the generation that the conditions speak of.
+	// observedGeneration is the generation that the conditions describe.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// tenants are the Tenants that select the owner, by name.
 	// +optional
 	Tenants []string `json:"tenants,omitempty"`
-	// conditions: Ready says whether Tenants can have the owner.
+	// conditions: Ready is True if Tenants can have the owner.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -137,7 +137,7 @@ func (g *gitSource) spec(interval time.Duration) (map[string]any, error) {
 	case g.branch != "":
 		ref["branch"] = g.branch
 	default:
-		return nil, errors.New("what to fetch is not said: use --branch, --tag, --commit, --ref-name or --tag-semver")
+		return nil, errors.New("no revision is selected: use --branch, --tag, --commit, --ref-name or --tag-semver")
 	}
 	if g.provider != "" && !slices.Contains([]string{"generic", "aws", "azure", "github"}, g.provider) {
 		return nil, fmt.Errorf("the provider %q is not valid: use generic, aws, azure or github", g.provider)

@@ -41,14 +41,14 @@ const (
 // Add adds the flags to a command.
 func (f *Flags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&f.verify, verifyFlag, false, "check who signed Flux's images, pin them by digest, and keep others out of Flux's namespace; =false takes the pins out")
+	flags.BoolVar(&f.verify, verifyFlag, false, "verify the signatures of Flux's images, pin the images by digest, and allow only these images in Flux's namespace; =false removes the pins")
 	flags.StringVar(&f.key, keyFlag, "", "trust the public key in this PEM `file`, such as cosign.pub")
 	flags.StringVar(&f.trustedRoot, rootFlag, "", "trust keyless signatures by Sigstore's trusted_root.json in this `file`")
-	flags.StringVar(&f.issuer, issuerFlag, signedimages.FluxIssuer, "who vouches for the keyless signer (`URL`)")
-	flags.StringVar(&f.identity, identityFlag, signedimages.FluxIdentity, "the keyless signer, as a regular expression (`REGEXP`)")
+	flags.StringVar(&f.issuer, issuerFlag, signedimages.FluxIssuer, "the `URL` of the issuer of the keyless signer's identity")
+	flags.StringVar(&f.identity, identityFlag, signedimages.FluxIdentity, "the identity of the keyless signer, as a regular expression (`REGEXP`)")
 	cmd.MarkFlagsMutuallyExclusive(keyFlag, rootFlag)
-	flags.StringVar(&f.registry, registryFlag, "", "fetch the images from here instead, such as registry.example.com/fluxcd; their last name stays (`PREFIX`)")
-	flags.StringVar(&f.signedAs, signedAsFlag, "", "what the signatures call the place of the images, if they are copies that Flux's manifests name already (`PREFIX`)")
+	flags.StringVar(&f.registry, registryFlag, "", "fetch the images from this `PREFIX`, such as registry.example.com/fluxcd; the last part of their names stays")
+	flags.StringVar(&f.signedAs, signedAsFlag, "", "the `PREFIX` of the images in their signatures, if Flux's manifests already name copies of the images")
 	run := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		f.given = flags.Changed(verifyFlag)

@@ -25,9 +25,10 @@ func parseAllow(text string) (kind, pattern string, err error) {
 	return kind, pattern, nil
 }
 
-// Allow adds addresses to the manifest of a TenancyProfile. Each address is KIND=PATTERN,
-// where the kind is git, helm or oci. Allow changes nothing else in the manifest, and
-// skips an address that it has already.
+// Allow adds addresses to the manifest of a TenancyProfile. Each address is KIND=PATTERN, where
+// the kind is git, helm or oci. Allow changes nothing else in the manifest, and skips an
+// address that it has already. It returns an error if the manifest is not valid YAML, or if an
+// address has another form.
 func Allow(manifest string, addresses []string) (string, error) {
 	if len(addresses) == 0 {
 		return manifest, nil

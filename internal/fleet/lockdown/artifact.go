@@ -19,10 +19,11 @@ const artifactNamespace = "flux-system"
 // can be applied.
 var artifactFiles = []string{"crds.yaml", "roles.yaml", "policies.yaml", "profile.yaml", "manager.yaml"}
 
-// Artifact returns the manifests of [Objects] as a folder for kustomize, by slash-separated file
-// names: the objects of each installation in the folder itself, and the optional parts as
+// Artifact returns the manifests of [Objects] as a folder for kustomize, by slash-separated
+// file names: the objects of each installation in the folder itself, and the optional parts as
 // components below components. The namespace is flux-system. Flux applies the folder with an
-// OCIRepository and a Kustomization whose spec.components selects the parts.
+// OCIRepository and a Kustomization whose spec.components selects the parts. It returns an
+// error if the image is not valid or the manifests cannot be encoded.
 func Artifact(image string) (map[string]string, error) {
 	base, err := artifactObjects(Options{ManagerImage: image})
 	if err != nil {

@@ -245,8 +245,8 @@ func (c Cluster) hosts(ctx context.Context) ([]Result, error) {
 // hostsSeparate is the manager's condition that no other tenant may have the Tenant's hosts.
 const hostsSeparate = "HostsSeparate"
 
-// Warns reports whether the rules of a fleet should only warn: it compares the fleet with
-// the profile in both modes, and fewer files differ in warn mode.
+// Warns reports whether the rules of a fleet should only warn: it compares the fleet with the
+// profile in both modes, and fewer files differ in warn mode. It returns the errors of [Make].
 func Warns(f *layout.Fleet) (bool, error) {
 	denying, err := Make(f, Options{Tenants: true})
 	if err != nil || len(denying.Changes) == 0 {
@@ -257,7 +257,9 @@ func Warns(f *layout.Fleet) (bool, error) {
 }
 
 // Compare returns the differences between the cluster and the fleet's folder, and between the
-// folder and the files that the profile would write.
+// folder and the files that the profile would write. An error of [Make] is one of the results.
+// Compare returns an error if it cannot read or build the fleet, or cannot list the Deployments
+// of the cluster.
 func (c Cluster) Compare(ctx context.Context, f *layout.Fleet, o Options) ([]Result, error) {
 	plan, err := Make(f, o)
 	if err != nil {

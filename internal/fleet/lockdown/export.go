@@ -14,6 +14,7 @@ import (
 // Export returns Flux and the objects of Tenure for a cluster without a fleet, as YAML
 // documents in the order in which they can be applied. Components are Flux's manifests, with
 // its objects in the namespace flux-system. Without o.Tenants, Export returns them unchanged.
+// It returns an error if an option is not valid or the manifests do not build.
 func Export(components []byte, o Options) ([]byte, error) {
 	if !o.Tenants {
 		return components, nil

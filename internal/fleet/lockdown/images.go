@@ -37,7 +37,9 @@ func (p Pin) Listed() string { return p.Repository + "@" + p.Digest }
 // ErrNoManifests reports that the fleet has no images to pin.
 var ErrNoManifests = errors.New("the fleet does not hold Flux's manifests: commit gotk-components.yaml first, as `flux bootstrap` does")
 
-// Images returns the images of all workloads in Flux's manifests without pins, by name.
+// Images returns the images of all workloads in Flux's manifests without pins, by name. It
+// returns [ErrNoManifests] if the fleet has no manifests of Flux, and another error if the
+// fleet cannot be read or built.
 func Images(f *layout.Fleet) ([]Image, error) {
 	if _, missing := f.Overlay[path.Join(f.System, componentsFile)]; missing {
 		return nil, fmt.Errorf("cannot pin images: %w", ErrNoManifests)
@@ -54,7 +56,8 @@ func Images(f *layout.Fleet) ([]Image, error) {
 	return t.images(plain)
 }
 
-// ComponentImages returns the images in Flux's manifests.
+// ComponentImages returns the images in Flux's manifests. It returns an error if the manifests
+// are not valid, or name an image that is not valid.
 func ComponentImages(components []byte) ([]Image, error) {
 	objects, err := flux.ReadObjects(components)
 	if err != nil {
@@ -206,7 +209,7 @@ func imageStates(images []Image, pins []Pin, built []*unstructured.Unstructured)
 }
 
 // ImageStates returns the states of the images of a fleet. It returns none if no image is
-// pinned.
+// pinned. It returns an error if the fleet cannot be read or built.
 func ImageStates(f *layout.Fleet) ([]ImageState, error) {
 	t, err := open(f)
 	if err != nil {

@@ -107,7 +107,9 @@ func checkManifests(f *layout.Fleet) error {
 	return fmt.Errorf("cannot lock down this fleet: its root is in %s, and it does not hold Flux's manifests (gotk-components.yaml): set the flags of the lockdown where the fleet installs Flux, in the patches of that Kustomization or in the values of that chart: --no-cross-namespace-refs=true, --no-remote-bases=true, --default-service-account=default", f.RootFile)
 }
 
-// Make computes the changes to a fleet. It writes nothing.
+// Make computes the changes to a fleet. It writes nothing. It returns an error if the fleet has
+// no root or no manifests of Flux, if it cannot be read or built, if an option is not valid, or
+// if a file has a style that cannot be edited.
 func Make(f *layout.Fleet, o Options) (*Plan, error) {
 	if _, missing := f.Overlay[path.Join(f.System, "gotk-sync.yaml")]; missing {
 		return nil, fmt.Errorf("cannot lock down a fleet without a root: %s has no GitRepository and no Kustomization in gotk-sync.yaml: bootstrap it with Flux first, or, if Flux follows the repository already by a root outside of it, as on Azure, set the lockdown where that root is", f.System)
@@ -285,8 +287,8 @@ func cannotEdit(file string, err error) error {
 	return fmt.Errorf("cannot edit %s: %w", file, err)
 }
 
-// Drift returns the states of the lockdown's flags in the fleet, whether the profile or a person
-// set them.
+// Drift returns the states of the lockdown's flags in the fleet, whether the profile or a
+// person set them. It returns an error if the fleet cannot be read or built.
 func Drift(f *layout.Fleet) ([]FlagState, error) {
 	t, err := open(f)
 	if err != nil {

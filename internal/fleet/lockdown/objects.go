@@ -12,10 +12,11 @@ import (
 
 // Objects returns Tenure's objects, without Flux, for a namespace of Flux and of the manager:
 // kinds, roles, rules, the TenancyProfile, the manager, and the optional parts that the options
-// select: the proxy, Capsule's kinds, the policy tenure-defaults and, with Shards, the policy that
-// assigns objects to shards. The other options of interest are Warn, Allow and ManagerImage.
-// `tenure install`, the Helm chart and the manifests of a release have these objects.
-// Multi-document YAML.
+// select: the proxy, Capsule's kinds, the policy tenure-defaults and, with Shards, the policy
+// that assigns objects to shards. The other options of interest are Warn, Allow and
+// ManagerImage. `tenure install`, the Helm chart and the manifests of a release have these
+// objects. Multi-document YAML. It returns an error if the image or an address in the options
+// is not valid.
 func Objects(namespace string, o Options) ([]byte, error) {
 	manager, err := managerManifests(namespace, "", o.ManagerImage)
 	if err != nil {

@@ -169,7 +169,8 @@ func content(text *string) []byte {
 }
 
 // Write changes all files of the fleet, or none if one no longer has the content that the plan
-// is based on. It never writes outside of the folder, not even through links.
+// is based on. It never writes outside of the folder, not even through links. It returns an
+// error if it wrote nothing, or, joined to that, if the folder cannot be closed.
 func (p *Plan) Write(dir string) (err error) {
 	set, err := workspace.Open(dir)
 	if err != nil {

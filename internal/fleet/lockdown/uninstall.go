@@ -188,8 +188,10 @@ func (c Cluster) held(ctx context.Context, found *Installation) (string, error) 
 
 func ownFinalizer(name string) bool { return strings.HasPrefix(name, "tenure.dev/") }
 
-// Release lets the manager remove its finalizers, and waits until no object has one: the manager
-// is ready then. It changes the manager's Deployment, and reports what it waits for.
+// Release lets the manager remove its finalizers, and waits until no object has one: the
+// manager is ready then. It changes the manager's Deployment, and reports what it waits for. It
+// returns an error if the Deployment cannot be changed, or if the context ends before the
+// manager is ready.
 func (c Cluster) Release(ctx context.Context, kube client.Client, progress func(string)) error {
 	key := client.ObjectKey{Namespace: c.Namespace, Name: managerName}
 	manager := &appsv1.Deployment{}

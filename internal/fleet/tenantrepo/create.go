@@ -39,8 +39,10 @@ func (p *Plan) note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
-// Create plans the files of a new tenant. It keeps existing files; the plan is empty if all files
-// exist.
+// Create plans the files of a new tenant. It keeps existing files; the plan is empty if all
+// files exist. It returns [ErrInvalid] for options that are not valid, [ErrLayout] if the
+// fleet's layout is not understood, [ErrExists] if a file exists with other content, and
+// [ErrOthers] if the plan would change more than this tenant.
 func Create(s *workspace.Set, o Options) (*Plan, error) {
 	if err := o.Tenant.Validate(); err != nil {
 		return nil, err

@@ -24,7 +24,8 @@ import (
 // would stay. So the first commit removes the tenant's Flux objects, and the second one all
 // other objects, once the cluster has no Flux objects of the tenant. The content of the fleet
 // shows which commit is next. With atOnce there is one commit, for fleets that no cluster runs
-// yet.
+// yet. It returns [ErrInvalid] for a name that is not valid, [ErrNotFound] if the fleet has no
+// such tenant, and [ErrOthers] if the removal would change more than this tenant.
 func Delete(s *workspace.Set, name string, atOnce bool) (*Plan, error) {
 	if err := CheckName("tenant name", name); err != nil {
 		return nil, err

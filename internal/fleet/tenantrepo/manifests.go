@@ -127,7 +127,8 @@ func (t Tenant) patch(folder string) []object {
 }
 
 // Export returns the namespaces, accounts and role bindings in the format of `flux create
-// tenant --export`: each account has rights in its own namespace.
+// tenant --export`: each account has rights in its own namespace. It returns the errors of
+// [Tenant.Validate].
 func (t Tenant) Export() ([]byte, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err
@@ -147,8 +148,8 @@ func (t Tenant) Export() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// WriteObject writes an object as `flux create --export` does: a document marker,
-// then the fields in alphabetical order.
+// WriteObject writes an object as `flux create --export` does: a document marker, then the
+// fields in alphabetical order. It returns an error if the content cannot be encoded as YAML.
 func WriteObject(out *bytes.Buffer, content map[string]any) error {
 	text, err := yaml.Marshal(content)
 	if err != nil {

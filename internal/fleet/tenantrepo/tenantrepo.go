@@ -95,7 +95,8 @@ type Environment struct {
 	Path string
 }
 
-// ParseEnvironment reads NAME=PATH.
+// ParseEnvironment reads NAME=PATH. It returns [ErrInvalid] if the name is not a DNS label or
+// the path leaves the repository.
 func ParseEnvironment(text string) (Environment, error) {
 	name, folder, ok := strings.Cut(text, "=")
 	if errs := validation.IsDNS1123Label(name); !ok || len(errs) > 0 {
@@ -119,8 +120,9 @@ func (t Tenant) account() string {
 	return t.Name
 }
 
-// Validate checks the values that can be checked without a fleet. It checks the repository
-// only if one is set.
+// Validate checks the values that can be checked without a fleet. It checks the repository only
+// if one is set. It returns [ErrInvalid] for a value that is not valid, and another error if
+// there is no namespace.
 func (t Tenant) Validate() error {
 	if err := CheckName("tenant name", t.Name); err != nil {
 		return err
@@ -179,8 +181,8 @@ func (t Tenant) validateRepository() error {
 	return nil
 }
 
-// ParseURL checks a repository's address: HTTPS, HTTP or SSH, without
-// credentials in it.
+// ParseURL checks a repository's address: HTTPS, HTTP or SSH, without credentials in it. It
+// returns [ErrInvalid] for any other address, and another error if the address is empty.
 func ParseURL(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {

@@ -27,7 +27,9 @@ type Stream struct {
 	Docs []*yaml.Node // the content of each document, nil for an empty one
 }
 
-// Parse reads a file. One with aliases is refused: an edit could be in two places.
+// Parse reads a file. One with aliases is refused: an edit could be in two places. It returns
+// [ErrUneditable] for a file with aliases or another style that it cannot edit, and another
+// error if the text is not valid YAML.
 func Parse(text string) (s *Stream, err error) {
 	// The parser panics on some inputs that only a fuzzer writes.
 	defer func() {
@@ -187,7 +189,8 @@ func Scalar(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", "''") + "'"
 }
 
-// Set changes a string.
+// Set changes a string. It returns [ErrUneditable] if the path has no string, or if the style
+// cannot be edited.
 func (s *Stream) Set(doc int, value string, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.ScalarNode || n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
@@ -211,7 +214,8 @@ func (s *Stream) Set(doc int, value string, path ...any) error {
 }
 
 // Add adds a key with its content, as lines without indentation, to a mapping without this key:
-// as the last key, or as the first key of a mapping in flow style.
+// as the last key, or as the first key of a mapping in flow style. It returns [ErrUneditable]
+// if the path has no mapping, or if the style cannot be edited.
 func (s *Stream) Add(doc int, key, content string, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.MappingNode || len(n.Content) == 0 || valueOf(n, key) != nil {
@@ -242,7 +246,8 @@ func (s *Stream) Add(doc int, key, content string, path ...any) error {
 	})
 }
 
-// AppendItem appends an item, given as lines without indentation, to a sequence.
+// AppendItem appends an item, given as lines without indentation, to a sequence. It returns
+// [ErrUneditable] if the path has no sequence, or if the style cannot be edited.
 func (s *Stream) AppendItem(doc int, content string, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.SequenceNode {
@@ -268,7 +273,8 @@ func (s *Stream) AppendItem(doc int, content string, path ...any) error {
 	})
 }
 
-// SetStrings changes a sequence of strings. Remaining entries keep their lines.
+// SetStrings changes a sequence of strings. Remaining entries keep their lines. It returns
+// [ErrUneditable] if the path has no sequence of strings, or if the style cannot be edited.
 func (s *Stream) SetStrings(doc int, values []string, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.SequenceNode || len(values) == 0 {
@@ -312,7 +318,8 @@ func (s *Stream) SetStrings(doc int, values []string, path ...any) error {
 	})
 }
 
-// RemoveItem removes an item from a block sequence.
+// RemoveItem removes an item from a block sequence. It returns [ErrUneditable] if the path has
+// no block sequence with this item and another one, or if the style cannot be edited.
 func (s *Stream) RemoveItem(doc, index int, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.SequenceNode || n.Style&yaml.FlowStyle != 0 || len(n.Content) < 2 || index >= len(n.Content) {
@@ -326,7 +333,8 @@ func (s *Stream) RemoveItem(doc, index int, path ...any) error {
 	})
 }
 
-// ReplaceIn replaces the matches of an expression in a string, which may have several lines.
+// ReplaceIn replaces the matches of an expression in a string, which may have several lines. It
+// returns [ErrUneditable] if the path has no string, or if the style cannot be edited.
 func (s *Stream) ReplaceIn(doc int, re *regexp.Regexp, replacement string, path ...any) error {
 	n := At(s.Docs[doc], path...)
 	if n == nil || n.Kind != yaml.ScalarNode {

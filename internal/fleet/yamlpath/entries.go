@@ -35,7 +35,8 @@ func AddEntry(text, list, entry string) (string, error) {
 	return s.Text, err
 }
 
-// RemoveEntry undoes [AddEntry]: it removes the entry, and a list that becomes empty.
+// RemoveEntry undoes [AddEntry]: it removes the entry, and a list that becomes empty. It
+// returns the errors of [Parse], and [ErrUneditable] if the style of the list cannot be edited.
 func RemoveEntry(text, list, entry string) (string, error) {
 	s, err := Parse(text)
 	if err != nil {
@@ -72,7 +73,8 @@ func RemoveEntry(text, list, entry string) (string, error) {
 }
 
 // ReplaceInPatches replaces a value in the patches of a kustomization file that contain the
-// name of the field and the value. It reports whether there were any.
+// name of the field and the value. It reports whether there were any. It returns the errors of
+// [Parse], and [ErrUneditable] if the style of a patch cannot be edited.
 func ReplaceInPatches(text, field, from, to string) (string, bool, error) {
 	s, err := Parse(text)
 	if err != nil {

@@ -24,7 +24,8 @@ type ConfigurationReconciler struct {
 	Profiles Profiles
 }
 
-// Reconcile writes the status of one CapsuleConfiguration if it differs.
+// Reconcile writes the status of one CapsuleConfiguration if it differs. It returns an error if
+// it cannot read the object or write the status.
 func (r *ConfigurationReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	c := &v1beta2.CapsuleConfiguration{}
 	if err := r.Client.Get(ctx, request.NamespacedName, c); err != nil {

@@ -26,7 +26,8 @@ import (
 const concurrent = 4
 
 // Setup adds the reconcilers of this package to a manager. Package replicate reconciles
-// TenantResources and GlobalTenantResources.
+// TenantResources and GlobalTenantResources. It returns an error if the manager refuses a
+// controller, an index or a watch.
 func Setup(mgr manager.Manager, profiles Profiles) error {
 	tenants := &TenantReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Profiles: profiles}
 	if err := tenants.setup(mgr); err != nil {

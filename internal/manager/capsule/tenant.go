@@ -51,7 +51,8 @@ type TenantReconciler struct {
 	Profiles  Profiles
 }
 
-// Reconcile reconciles one Tenant of Capsule.
+// Reconcile reconciles one Tenant of Capsule. It returns an error if it cannot read an object,
+// or cannot write a Tenant or the status. It retries conflicts without an error.
 func (r *TenantReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	theirs := &v1beta2.Tenant{}
 	if err := r.Client.Get(ctx, request.NamespacedName, theirs); err != nil {

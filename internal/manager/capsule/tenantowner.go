@@ -39,7 +39,8 @@ type TenantOwnerReconciler struct {
 	Client client.Client
 }
 
-// Reconcile writes the status of one TenantOwner if it differs.
+// Reconcile writes the status of one TenantOwner if it differs. It returns an error if it
+// cannot read the object or write the status.
 func (r *TenantOwnerReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	o := &v1beta2.TenantOwner{}
 	if err := r.Client.Get(ctx, request.NamespacedName, o); err != nil {

@@ -35,7 +35,8 @@ type Reconciler struct {
 	Changed chan<- event.GenericEvent
 }
 
-// Reconcile handles the changes of all classes together.
+// Reconcile handles the changes of all classes together. It returns an error if the profile or
+// the Tenants cannot be read.
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	profile, err := r.Profiles.Profile(ctx)
 	if errors.Is(err, tenancy.ErrInvalid) || err == nil && profile == nil {
@@ -81,7 +82,9 @@ type Reader struct {
 }
 
 // Select returns the names of the classes that the selectors of the limits select: see
-// [tenancy.SelectClasses]. A selector of a kind that the cluster does not serve selects nothing.
+// [tenancy.SelectClasses]. A selector of a kind that the cluster does not serve selects
+// nothing. It returns, as problem, an error in the limits or a selector that selects too many
+// classes, and, as err, an error of the client.
 func (r Reader) Select(ctx context.Context, limits *v1alpha1.Posture) (selected *v1alpha1.SelectedClasses, problem, err error) {
 	return tenancy.SelectClasses(limits, func(kind schema.GroupVersionKind) ([]metav1.PartialObjectMetadata, error) {
 		list := &metav1.PartialObjectMetadataList{}

@@ -23,7 +23,8 @@ import (
 const batchDelay = 200 * time.Millisecond
 
 // Setup adds the reconciler to a manager. It watches the metadata of the kinds of classes, each
-// from when the cluster serves it.
+// from when the cluster serves it. It returns an error if the manager refuses the controller or
+// a watch.
 func (r *Reconciler) Setup(mgr manager.Manager) error {
 	c, err := controller.New("classes", mgr, controller.Options{Reconciler: r})
 	if err != nil {

@@ -44,14 +44,16 @@ func StartWhenServed(mgr manager.Manager, do func() error, kinds ...schema.Group
 	}))
 }
 
-// Watch lets a controller watch objects of a kind from when the cluster serves it.
+// Watch lets a controller watch objects of a kind from when the cluster serves it. It returns
+// an error if the watch cannot be added. If the kind is served later, an error of the watch
+// ends the manager.
 func Watch(mgr manager.Manager, c controller.Controller, object client.Object, to handler.EventHandler, when ...predicate.Predicate) error {
 	return StartWhenServed(mgr, func() error {
 		return c.Watch(source.TypedKind[client.Object, reconcile.Request](mgr.GetCache(), object, to, when...))
 	}, object.GetObjectKind().GroupVersionKind())
 }
 
-// Serves says whether the cluster serves a kind.
+// Serves reports whether the cluster serves a kind.
 func Serves(mgr manager.Manager, kind schema.GroupVersionKind) bool {
 	return len(unserved(mgr, []schema.GroupVersionKind{kind})) == 0
 }

@@ -66,8 +66,10 @@ type Reconciler struct {
 	Now func() time.Time
 }
 
-// Reconcile brings the credentials of one account up to date. Without a valid
-// profile nothing is made and nothing is taken away, but tokens are replaced.
+// Reconcile brings the credentials of one account up to date. Without a valid profile nothing
+// is made and nothing is taken away, but tokens are replaced. It returns an error if it cannot
+// read the profile or an object, or cannot write an object. It retries conflicts, and requests
+// that the API server forbids, without an error.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	profile, err := r.Profiles.Profile(ctx)
 	if err != nil && !errors.Is(err, tenancy.ErrInvalid) {

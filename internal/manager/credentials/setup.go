@@ -41,7 +41,8 @@ const (
 	look = 10 * time.Second
 )
 
-// Setup adds the reconciler to a manager, after the namespace reconciler.
+// Setup adds the reconciler to a manager, after the namespace reconciler. It returns an error
+// if the manager refuses the controller, an index or a watch.
 func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	if err := index(ctx, mgr); err != nil {
 		return err

@@ -22,19 +22,19 @@ import (
 )
 
 const (
-	// Controller is who reports the events.
+	// Controller is the reporting controller of the events.
 	Controller = "tenure.dev/manager"
-	// maxNote is the longest note that the API takes, in bytes.
+	// maxNote is the maximum length of a note that the API server accepts, in bytes.
 	maxNote = 1024
-	// maxName bounds the readable part of an event's name.
+	// maxName is the maximum length of the object's name within an event's name, in bytes.
 	maxName = 200
-	// maxReason is the longest reason that the API takes, in bytes.
+	// maxReason is the maximum length of a reason that the API server accepts, in bytes.
 	maxReason = 128
 )
 
-// event writes a failure into the tenant's namespace, and says whether it was
-// new. The same failure is the same event, whoever runs: after a restart, it is
-// counted up.
+// event writes a failure into the tenant's namespace, and reports whether it created a new
+// event. The name of the event depends on the failure alone, so another replica, or the
+// manager after a restart, increments the count of the existing event.
 func (r *Reconciler) event(ctx context.Context, namespace string, f Failure) (made bool, err error) {
 	now := metav1.NewMicroTime(r.Now())
 	e := &eventsv1.Event{
@@ -45,7 +45,8 @@ func (r *Reconciler) event(ctx context.Context, namespace string, f Failure) (ma
 		Action:              "Reconcile",
 		Reason:              cut(f.Reason, maxReason),
 		Type:                corev1.EventTypeWarning,
-		// Of what the tenant can see: an event lies where its object does.
+		// An event must be in the namespace of the object that it regards, so it regards
+		// an object in the tenant's namespace.
 		Regarding: corev1.ObjectReference{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "TenantParameters",
 			Namespace: namespace, Name: v1alpha1.ParametersName,
@@ -66,7 +67,7 @@ func (r *Reconciler) event(ctx context.Context, namespace string, f Failure) (ma
 	return false, r.refreshEvent(ctx, client.ObjectKeyFromObject(e), now)
 }
 
-// refreshEvent counts an event up.
+// refreshEvent increments the count of an event.
 func (r *Reconciler) refreshEvent(ctx context.Context, name client.ObjectKey, now metav1.MicroTime) error {
 	e := &eventsv1.Event{}
 	if err := r.Client.Get(ctx, name, e); err != nil {
@@ -86,13 +87,13 @@ func (r *Reconciler) refreshEvent(ctx context.Context, name client.ObjectKey, no
 	return nil
 }
 
-// eventName is the same for the same failure.
+// eventName returns the name of a failure's event. Equal failures have equal names.
 func eventName(f Failure) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{f.UID, f.Reason, f.Message, f.Revision}, "\x00")))
 	return strings.TrimRight(cut(f.Name, maxName), ".-") + "." + hex.EncodeToString(sum[:8])
 }
 
-// note is what the tenant reads: what failed, and why.
+// note returns the text for the tenant: the failed object and the reason.
 func note(f Failure) string {
 	what := fmt.Sprintf("%s %s/%s", f.Kind.Kind, f.Namespace, f.Name)
 	if f.Revision != "" {
@@ -101,7 +102,7 @@ func note(f Failure) string {
 	return cut(what+": "+f.Message, maxNote)
 }
 
-// cut shortens a text to so many bytes, without cutting a character.
+// cut shortens a text to at most size bytes, at the end of a character.
 func cut(s string, size int) string {
 	s = strings.ToValidUTF8(s, "?")
 	if len(s) <= size {
@@ -115,23 +116,22 @@ func cut(s string, size int) string {
 	return s[:end] + dots
 }
 
-// Notifier posts failures to notification-controller, as Flux's controllers do
-// with theirs, so that the tenant's Alerts send them on. The object it names has
-// the failed one's kind and name and the tenant's namespace, since an Alert hears of
-// its own namespace only.
+// Notifier posts failures to notification-controller, as Flux's controllers do, and the
+// tenant's Alerts forward them. A posted failure names the kind and name of the failed object
+// and the tenant's namespace, since an Alert only receives events of its own namespace.
 type Notifier struct {
 	// Address is notification-controller's event endpoint.
 	Address string
-	// HTTP sends, within a time limit of its own.
+	// HTTP is the client; it has a timeout.
 	HTTP *http.Client
 	// Instance is the name of this process.
 	Instance string
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// notification is the event API of Flux, version v1beta1 of
-// event.toolkit.fluxcd.io, as far as it is used.
+// notification has the fields of Flux's event API, version v1beta1 of
+// event.toolkit.fluxcd.io, that a failure needs.
 type notification struct {
 	InvolvedObject      corev1.ObjectReference `json:"involvedObject"`
 	Severity            string                 `json:"severity"`
@@ -143,7 +143,9 @@ type notification struct {
 	ReportingInstance   string                 `json:"reportingInstance,omitempty"`
 }
 
-// Post implements [Alerts]. It does not try again.
+// Post implements [Alerts]. It does not retry. It returns an error if it cannot connect to
+// notification-controller, or if notification-controller answers with a status of 300 or
+// higher.
 func (n *Notifier) Post(ctx context.Context, namespace string, f Failure) error {
 	metadata := map[string]string{}
 	if f.Revision != "" {

@@ -7,20 +7,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The kinds that apply what a tenant delivers. They are read without Flux's types:
-// a few fields are enough.
+// The kinds that apply the manifests of a tenant. The package reads a few of their fields,
+// and does not need Flux's types.
 var (
 	Kustomization = schema.GroupVersionKind{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Kind: "Kustomization"}
 	HelmRelease   = schema.GroupVersionKind{Group: "helm.toolkit.fluxcd.io", Version: "v2", Kind: "HelmRelease"}
 )
 
-// reasonDependency is the reason of an object that waits for another one: nothing
-// has failed.
+// reasonDependency is the reason of an object that waits for another object. It is not a
+// failure.
 const reasonDependency = "DependencyNotReady"
 
-// The conditions of Flux's objects. Ready of a HelmRelease that was rolled back, or
-// uninstalled, after a failure is what Remediated is, and says how that went; what
-// failed is in one of the other two.
+// The conditions of Flux's objects. When Flux rolls back or uninstalls a failed HelmRelease,
+// Ready is a copy of Remediated and describes the rollback; the cause of the failure is in
+// Released or TestSuccess.
 const (
 	conditionReady      = "Ready"
 	conditionRemediated = "Remediated"
@@ -28,7 +28,7 @@ const (
 	conditionTested     = "TestSuccess"
 )
 
-// failureOf returns what an object says about why it is not ready.
+// failureOf returns the failure of an object, and false if the object has not failed.
 func failureOf(u *unstructured.Unstructured) (Failure, bool) {
 	c := Condition(u, conditionReady)
 	if c["status"] != "False" || c["reason"] == reasonDependency {
@@ -53,8 +53,8 @@ func ready(u *unstructured.Unstructured) bool {
 	return Condition(u, conditionReady)["status"] == "True"
 }
 
-// Condition returns the fields of an object's condition that are text, by their names;
-// nil without the condition.
+// Condition returns the text fields of an object's condition by their names, or nil if the
+// object does not have the condition.
 func Condition(u *unstructured.Unstructured, name string) map[string]string {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, item := range conditions {
@@ -73,9 +73,9 @@ func Condition(u *unstructured.Unstructured, name string) map[string]string {
 	return nil
 }
 
-// Trim leaves of a Kustomization or HelmRelease what this package reads, so that a
-// cache of all of them stays small: the inventory of what was applied, and values,
-// can be long. It leaves all else alone.
+// Trim reduces a Kustomization or HelmRelease to the fields that this package reads. The
+// cache holds all of them, and their inventories and values can be long. Trim returns objects
+// of other kinds unchanged. It returns an error if a field cannot be set in the new object.
 func Trim(object any) (any, error) {
 	u, ok := object.(*unstructured.Unstructured)
 	if !ok || !slices.Contains([]schema.GroupVersionKind{Kustomization, HelmRelease}, u.GroupVersionKind()) {

@@ -22,73 +22,76 @@ import (
 )
 
 const (
-	// pause is the shortest time between two different events about one
-	// object: a failure whose text changes all the time makes few.
+	// pause is the minimum time between two different events about one object. It limits
+	// the events about a failure whose message changes all the time.
 	pause = 10 * time.Second
-	// repeat is when a failure that lasts is said again, before the event's
-	// life of an hour is over.
+	// repeat is the interval at which the event of a lasting failure is updated. It is
+	// shorter than an hour, after which the API server deletes an event.
 	repeat = 30 * time.Minute
 )
 
-// Profiles reads the posture of the cluster; nil without an error when there is
-// none.
+// Profiles reads the cluster's TenancyProfile. It returns nil and no error if there is no
+// TenancyProfile, and [tenancy.ErrInvalid] if the TenancyProfile is not valid.
 type Profiles interface {
 	Profile(ctx context.Context) (*v1alpha1.TenancyProfile, error)
 }
 
-// Alerts hands a failure to the Alerts of the tenant's namespace.
+// Alerts sends a failure to the Alerts in a namespace of the tenant. It returns an error if
+// it could not send the failure.
 type Alerts interface {
 	Post(ctx context.Context, namespace string, f Failure) error
 }
 
-// Failure is what an object says about why it is not ready.
+// Failure is the reason why an object is not ready.
 type Failure struct {
-	// Kind, Namespace and Name are the object's, UID tells it from one of the
-	// same name before.
+	// Kind, Namespace and Name identify the object. UID distinguishes it from an earlier
+	// object of the same name.
 	Kind                 schema.GroupVersionKind
 	Namespace, Name, UID string
-	// Reason and Message are those of its condition, Revision is what it
-	// tried to apply.
+	// Reason and Message are copies from the object's condition. Revision is the revision
+	// that Flux tried to apply.
 	Reason, Message, Revision string
 }
 
-// Reconciler mirrors failures of one kind.
+// Reconciler reports failures of the objects of one kind.
 type Reconciler struct {
 	// Kind is [Kustomization] or [HelmRelease].
 	Kind schema.GroupVersionKind
-	// Client reads from a cache and writes to the API server. Live reads from the API
+	// Client reads from a cache and writes to the API server. APIReader reads from the API
 	// server.
 	Client    client.Client
 	APIReader client.Reader
 	Profiles  Profiles
-	// Alerts may be nil: then there are events alone.
+	// Alerts may be nil. The reconciler then only writes events.
 	Alerts Alerts
 	// Instance is the name of this process in events.
 	Instance string
-	// Home is the namespace that Tenure runs in, which is the platform's
-	// whatever the profile says.
+	// Home is the namespace in which Tenure runs. It belongs to the platform even if the
+	// profile does not list it.
 	Home string
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 
 	mu   sync.Mutex
 	last map[client.ObjectKey]mirrored
 }
 
-// mirrored is what was said last about an object.
+// mirrored is the last reported failure of an object, and the time of the report.
 type mirrored struct {
 	failure Failure
 	at      time.Time
 }
 
-// Reconcile looks at one object.
+// Reconcile reports the failure of one object, if it has one and the last report is long
+// enough ago. It returns an error if it cannot read the profile, the object, its bindings
+// or the namespaces, or cannot write the event.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	profile, err := r.profile(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if !slices.Contains(profile.PlatformNamespaces, request.Namespace) {
-		return ctrl.Result{}, nil // Flux's own events are where the tenant looks
+		return ctrl.Result{}, nil // the tenant can read Flux's own events there
 	}
 	k := Object(r.Kind)
 	if err := r.Client.Get(ctx, request.NamespacedName, k); err != nil {
@@ -181,7 +184,7 @@ func (r *Reconciler) readers(ctx context.Context, k *unstructured.Unstructured, 
 	return namespaces, nil
 }
 
-// mirror writes the event, and tells the tenant's Alerts about a new one.
+// mirror writes the event, and sends a new event to the tenant's Alerts.
 func (r *Reconciler) mirror(ctx context.Context, namespace string, f Failure) error {
 	made, err := r.event(ctx, namespace, f)
 	if err != nil {
@@ -191,14 +194,14 @@ func (r *Reconciler) mirror(ctx context.Context, namespace string, f Failure) er
 		return nil
 	}
 	if err := r.Alerts.Post(ctx, namespace, f); err != nil {
-		// The event is there; a notification is lost, as it is when Flux
+		// The event exists; only the notification is lost, as when Flux's controllers
 		// cannot post one.
 		ctrl.LoggerFrom(ctx).Info("cannot tell the tenant's alerts of a failure", "namespace", namespace, "error", err.Error())
 	}
 	return nil
 }
 
-// wait returns how long nothing is to be said about an object.
+// wait returns the time until the reconciler may report the failure; at most zero means now.
 func (r *Reconciler) wait(k client.ObjectKey, f Failure) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,19 +17,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// IndexSubject finds RoleBindings by the service accounts that they name, as
+// IndexSubject is the index of RoleBindings by the service accounts that they name, as
 // NAMESPACE/NAME.
 const IndexSubject = "subjects.serviceAccount"
 
-// Object is an object of a kind as this package reads it.
+// Object returns an empty unstructured object of a kind.
 func Object(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(kind)
 	return u
 }
 
-// Index lets a manager find RoleBindings as [Reconciler] looks for them, once for
-// all kinds.
+// Index adds [IndexSubject] to the manager's cache. It must be called once, before the
+// [Reconciler.Setup] of the first kind. It returns an error if the cache cannot add the
+// index, for example because it exists.
 func Index(ctx context.Context, mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &rbacv1.RoleBinding{}, IndexSubject, Subjects); err != nil {
 		return fmt.Errorf("cannot index role bindings: %w", err)
@@ -37,14 +38,16 @@ func Index(ctx context.Context, mgr manager.Manager) error {
 	return nil
 }
 
-// Setup adds the reconciler to a manager, after [Index]. A kind that the cluster
-// does not serve, since Flux was installed without its controller, is waited for.
+// Setup adds the reconciler to a manager; [Index] must be called before. If the cluster does
+// not serve the kind, because Flux was installed without its controller, the reconciler
+// starts when the cluster serves it. Setup returns an error if the manager refuses the
+// reconciler, for example because one of this name exists.
 func (r *Reconciler) Setup(mgr manager.Manager) error {
 	return crdgate.StartWhenServed(mgr, func() error { return r.add(mgr) }, r.Kind)
 }
 
 func (r *Reconciler) add(mgr manager.Manager) error {
-	// An account that gets its rights later is looked at again.
+	// A new RoleBinding can add a tenant's namespace to the readers of a failure.
 	toObjects := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		return r.appliedAs(ctx, mgr.GetClient(), o)
 	})
@@ -55,8 +58,8 @@ func (r *Reconciler) add(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// Subjects returns the service accounts that a RoleBinding names, as NAMESPACE/NAME;
-// none for an object of another kind.
+// Subjects returns the service accounts that a RoleBinding names, as NAMESPACE/NAME. It
+// returns nil for an object of another kind.
 func Subjects(o client.Object) []string {
 	binding, ok := o.(*rbacv1.RoleBinding)
 	if !ok {
@@ -71,9 +74,9 @@ func Subjects(o client.Object) []string {
 	return accounts
 }
 
-// appliedAs returns the objects that are applied as an account that a
-// RoleBinding of another namespace names. Only the namespaces of these accounts are
-// looked at: nearly all bindings name accounts of their own, and there are many.
+// appliedAs returns the Kustomizations or HelmReleases whose account a RoleBinding in
+// another namespace names. It lists the namespaces of these accounts only: nearly all of the
+// many RoleBindings name accounts of their own namespace, and cause no list.
 func (r *Reconciler) appliedAs(ctx context.Context, c client.Reader, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, account := range Subjects(o) {

@@ -1,5 +1,5 @@
-// Package profile keeps the status of the TenancyProfile true: whether the
-// posture is in force in every namespace of a tenant.
+// Package profile writes the status of the TenancyProfile: whether the profile is in force
+// in all namespaces of tenants.
 package profile
 
 import (
@@ -26,18 +26,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ConditionReady is the condition that says whether the posture is in force.
+// ConditionReady is the type of the condition that reports whether the profile is in force.
 const ConditionReady = "Ready"
 
 // Reasons of the condition.
 const (
-	// ReasonInForce: the policies read this posture in all namespaces.
+	// ReasonInForce: the policies read this version of the profile in all namespaces.
 	ReasonInForce = "InForce"
-	// ReasonProgressing: some namespaces still have an older one.
+	// ReasonProgressing: some namespaces still have parameters of an older version.
 	ReasonProgressing = "Progressing"
-	// ReasonFailed: some namespaces could not be brought up to date.
+	// ReasonFailed: the manager could not update the parameters of some namespaces.
 	ReasonFailed = "Failed"
-	// ReasonInvalid: the posture was not put in force; the one before holds.
+	// ReasonInvalid: the profile is not valid; the last valid version stays in force.
 	ReasonInvalid = "Invalid"
 )
 
@@ -45,27 +45,30 @@ const (
 type Reconciler struct {
 	// Client reads from a cache and writes to the API server.
 	Client client.Client
-	// Read reads the profile from what the API server has.
+	// Read decodes and validates the profile. It returns [tenancy.ErrInvalid] if the profile
+	// is not valid.
 	Read func(*unstructured.Unstructured) (*v1alpha1.TenancyProfile, error)
-	// Failures are the namespaces that could not be brought up to date.
+	// Failures are the namespaces whose parameters could not be updated.
 	Failures *Failures
-	// Count is told what was found, for metrics.
+	// Count publishes the counts as metrics.
 	Count func(Counts)
 
-	// took is how long the last look at all namespaces took, in nanoseconds.
+	// took is the duration of the last count of all namespaces, in nanoseconds.
 	took atomic.Int64
 }
 
-// Counts are numbers of tenants' namespaces.
+// Counts are the numbers of tenants and of their namespaces.
 type Counts struct {
-	// Tenants have Namespaces, of which InForce have this posture and Failed
-	// could not be brought up to date.
+	// Tenants is the number of tenants, and Namespaces the number of all their namespaces.
+	// The profile is in force in InForce namespaces; the parameters of Failed namespaces
+	// could not be updated.
 	Tenants, Namespaces, InForce, Failed int
-	// Valid says whether there is a profile that can be in force.
+	// Valid is true if the cluster has a valid profile.
 	Valid bool
 }
 
-// Reconcile looks at all namespaces and writes the status once if it differs.
+// Reconcile counts the namespaces in which the profile is in force and writes the status if
+// it changed. It returns an error if it cannot read the cache or write the status.
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	current := &unstructured.Unstructured{}
 	current.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TenancyProfile"))
@@ -84,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	return ctrl.Result{}, r.write(ctx, current, condition)
 }
 
-// condition says what is so.
+// condition returns the condition Ready for the current profile, and publishes the counts.
 func (r *Reconciler) condition(ctx context.Context, current *unstructured.Unstructured) (metav1.Condition, error) {
 	c := metav1.Condition{Type: ConditionReady, ObservedGeneration: current.GetGeneration()}
 	profile, err := r.Read(current)
@@ -108,14 +111,14 @@ func (r *Reconciler) condition(ctx context.Context, current *unstructured.Unstru
 	return c, nil
 }
 
-// look counts. A namespace without the label is governed by the profile itself,
-// so the posture is in force there from the first moment.
+// look counts tenants and namespaces. In a namespace without the label of parameters, the
+// policies read the profile itself, so a new version is in force there at once.
 func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile) (Counts, error) {
 	var namespaces corev1.NamespaceList
 	var parameters v1alpha1.TenantParametersList
 	var objects v1alpha1.TenantList
 	for _, list := range []client.ObjectList{&namespaces, &parameters, &objects} {
-		// They are only read.
+		// look does not change the objects, so the cache need not copy them.
 		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return Counts{}, fmt.Errorf("cannot see where the posture is in force: %w", err)
 		}
@@ -148,7 +151,7 @@ func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile)
 		want = tenancy.CredentialsIn(ns.Name, credentials[ns.Name]).Allow(want)
 		want.Exemptions = tenancy.Exemptions(ns.Name, profile)
 		spec, found := specs[ns.Name]
-		// The posture does not decide these.
+		// These fields do not come from the profile.
 		want.OwnerAccounts, want.SelectedClasses = spec.OwnerAccounts, spec.SelectedClasses
 		_, labelled := ns.Labels[v1alpha1.LabelParameters]
 		switch {
@@ -162,7 +165,7 @@ func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile)
 	return counts, nil
 }
 
-// credentials returns the RoleBindings, by namespace, that say which kubeconfigs the
+// credentials returns, by namespace, the RoleBindings that record which kubeconfigs the
 // manager keeps there.
 func (r *Reconciler) credentials(ctx context.Context) (map[string][]*rbacv1.RoleBinding, error) {
 	var bindings rbacv1.RoleBindingList
@@ -177,7 +180,7 @@ func (r *Reconciler) credentials(ctx context.Context) (map[string][]*rbacv1.Role
 	return found, nil
 }
 
-// summary is the condition's status, reason and message.
+// summary returns the condition's status, reason and message.
 func summary(c Counts, failure string) (metav1.ConditionStatus, string, string) {
 	switch {
 	case c.Failed > 0:
@@ -199,11 +202,11 @@ func plural(n int, word string) string {
 	return fmt.Sprintf("%d %ss", n, word)
 }
 
-// write patches the status if it says something else.
+// write patches the status if it changed.
 func (r *Reconciler) write(ctx context.Context, current *unstructured.Unstructured, c metav1.Condition) error {
 	var status v1alpha1.TenancyProfileStatus
 	if content, ok, _ := unstructured.NestedMap(current.Object, "status"); ok {
-		// What cannot be read is written anew.
+		// A status that cannot be decoded is replaced.
 		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &status)
 	}
 	before := status.DeepCopy()
@@ -225,17 +228,17 @@ func (r *Reconciler) write(ctx context.Context, current *unstructured.Unstructur
 	return nil
 }
 
-// Failures are the namespaces that could not be brought up to date, each with
-// the reason. The zero value is ready, and may be used from many goroutines.
+// Failures stores the namespaces whose parameters could not be updated, each with the
+// reason. The zero value is ready to use. It is safe for concurrent use.
 type Failures struct {
-	// Changed, if set, is called when a failure came, changed or went.
+	// Changed, if set, is called when a failure is added, changed or removed.
 	Changed func()
 
 	mu      sync.Mutex
 	reasons map[string]string
 }
 
-// Set remembers or, for nil, forgets why a namespace failed.
+// Set stores the error of a namespace, or removes it if err is nil.
 func (f *Failures) Set(namespace string, err error) {
 	f.mu.Lock()
 	before := f.reasons[namespace]
@@ -263,8 +266,8 @@ func (f *Failures) has(namespace string) bool {
 	return f.reasons[namespace] != ""
 }
 
-// first is the reason of the first namespace by name: always the same one, so
-// that the message stays.
+// first returns the reason of the first failed namespace in the order of names, so that the
+// condition's message does not change between reconciliations.
 func (f *Failures) first() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

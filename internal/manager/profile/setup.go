@@ -23,18 +23,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// minPause and maxPause bound for how long reasons to look at the profile are
-// gathered, and share is the part of that time that a look may take: each is at all
-// namespaces, and with thousands of them something changes all the time. So what is
-// spent on looks while tenants arrive grows with their number and not with its square.
+// A reconciliation of the profile reads all namespaces, and with thousands of namespaces
+// some object changes all the time. So the reconciler collects changes for a pause, between
+// minPause and maxPause, that is share times as long as the last reconciliation took. While
+// tenants are added, the total time grows with their number and not with its square.
 const (
 	minPause = time.Second
 	maxPause = 10 * time.Second
 	share    = 50
 )
 
-// indexCredentials finds the RoleBindings of credentials, which are few, among those
-// of all tenants.
+// indexCredentials is the index of the RoleBindings that record credentials. They are few
+// among the RoleBindings of all tenants.
 const indexCredentials = "credentials"
 
 func ofCredentials(o client.Object) []string {
@@ -44,8 +44,9 @@ func ofCredentials(o client.Object) []string {
 	return nil
 }
 
-// Setup adds the reconciler to a manager. Whatever happens is a reason to look
-// at the one profile, and many reasons at once are one.
+// Setup adds the reconciler to a manager. All watched changes enqueue the one profile, and
+// the queue merges them. Setup returns an error if the cache cannot add the index, or if the
+// manager refuses the reconciler.
 func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &rbacv1.RoleBinding{}, indexCredentials, ofCredentials); err != nil {
 		return fmt.Errorf("cannot index role bindings: %w", err)
@@ -55,7 +56,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	r.Failures.Changed = func() {
 		select {
 		case failed <- event.GenericEvent{Object: &v1alpha1.TenancyProfile{}}:
-		default: // one is on its way
+		default: // an event is already in the channel
 		}
 	}
 	profile := &unstructured.Unstructured{}
@@ -63,8 +64,8 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("profile").
 		Watches(profile, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		// What was written may differ from what the cache had then, but each write
-		// must not be the reason for the next look at once.
+		// This watch includes changes of the status. They wait for the pause, so that the
+		// reconciler's own writes do not trigger the next reconciliation at once.
 		Watches(profile, toProfile).
 		Watches(&corev1.Namespace{}, toProfile).
 		Watches(&v1alpha1.TenantParameters{}, toProfile).
@@ -72,8 +73,8 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Complete(r)
 }
 
-// soonToProfile asks for a look at the profile after the pause. What is asked for
-// already is not put off.
+// soonToProfile enqueues the profile after the pause. It does not delay a request that the
+// queue already holds.
 func (r *Reconciler) soonToProfile() handler.EventHandler {
 	ask := func(q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: v1alpha1.ProfileName}}, pauseAfter(time.Duration(r.took.Load())))
@@ -94,7 +95,7 @@ func (r *Reconciler) soonToProfile() handler.EventHandler {
 	}
 }
 
-// pauseAfter is how long reasons are gathered when the last look took so long.
+// pauseAfter returns the pause for a last reconciliation that took this long.
 func pauseAfter(took time.Duration) time.Duration {
 	return min(max(share*took, minPause), maxPause)
 }

@@ -20,23 +20,26 @@ import (
 )
 
 const (
-	// first is how long rights are there before somebody is asked to use them: the API
-	// server hears of them by a watch, as it does of a tenant's own parameters.
+	// first is the delay between the write of a RoleBinding and the first retry: the API
+	// server learns of new RoleBindings, and of a tenant's parameters, by a watch.
 	first = 2 * time.Second
-	// grace is how long after that a failure may still be for want of them.
+	// grace is the time after the write of a RoleBinding in which a failure may still be
+	// caused by the missing rights.
 	grace = 10 * time.Second
-	// forbidden is what the API server says of all that it refuses, for want of rights
-	// or by a rule.
+	// forbidden is part of the API server's message when it refuses a request, because of
+	// missing rights or an admission rule.
 	forbidden = "is forbidden"
 )
 
-// Reconciler asks objects of one kind to reconcile that were refused something before
-// the API server knew of the rights that the manager or the fleet gave their accounts. Without it,
-// they would try again at their next interval, which may be an hour away.
+// Reconciler retries objects of one kind that failed because the API server did not yet know
+// the rights that the manager or the fleet had given their accounts: it requests a
+// reconciliation from Flux. Without it, Flux would retry at the object's next interval, which
+// may be an hour away.
 //
-// It remembers nothing: when rights were given, when the object tried last, and which
-// request Flux has heard is written on the objects. So a manager that was away finds
-// who waits, and one that comes after it asks nobody twice.
+// It has no state of its own. The RoleBindings hold the time at which the rights were given,
+// and the object holds the time of its last attempt and the last request that Flux handled.
+// So a restarted manager, or another replica, finds the objects to retry and does not
+// request the same retry twice.
 type Reconciler struct {
 	// Kind is [failureevents.Kustomization] or [failureevents.HelmRelease].
 	Kind schema.GroupVersionKind
@@ -45,16 +48,18 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader reads from the API server.
 	APIReader client.Reader
-	// Profiles has the namespaces and the delegated syncs of the platform.
+	// Profiles reads the profile, which lists the platform's namespaces and delegated syncs.
 	Profiles failureevents.Profiles
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// Reconcile looks at one object, and asks it when it is time to.
+// Reconcile requests a reconciliation of one object from Flux when it is due. It returns an
+// error if it cannot read the object, the RoleBindings of its account or the profile, or
+// cannot write the request.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	// The cache has little of an object, and may be late: whether the object is
-	// suspended or asked already is read when it is about to be asked.
+	// The cached object lacks fields and may be outdated. So the API server is asked, right
+	// before the request, whether the object is suspended or already has a request.
 	for _, from := range []client.Reader{r.Client, r.APIReader} {
 		u := failureevents.Object(r.Kind)
 		if err := from.Get(ctx, request.NamespacedName, u); err != nil {
@@ -81,8 +86,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{}, nil
 }
 
-// rightsGivenAt returns when the manager, or a sync of the platform, last gave rights to the
-// account that an object is applied as, in any namespace; zero if neither ever did.
+// rightsGivenAt returns the time at which the manager, or a sync of the platform, last gave
+// rights in any namespace to the account of an object. It returns the zero time if neither
+// ever did.
 func (r *Reconciler) rightsGivenAt(ctx context.Context, u *unstructured.Unstructured) (time.Time, error) {
 	account, _, _ := unstructured.NestedString(u.Object, "spec", "serviceAccountName")
 	if _, remote, _ := unstructured.NestedMap(u.Object, "spec", "kubeConfig"); account == "" || remote {
@@ -108,10 +114,11 @@ func (r *Reconciler) rightsGivenAt(ctx context.Context, u *unstructured.Unstruct
 	return last, nil
 }
 
-// writers are the field managers of those who give rights: the manager, and Flux.
+// writers are the field managers of the manager and of Flux's controllers, which write
+// RoleBindings.
 var writers = []string{fieldManager, "kustomize-controller", "helm-controller"}
 
-// written returns when the manager or Flux wrote an object last, so that it changed.
+// written returns the time at which the manager or Flux last changed an object.
 func written(o client.Object) time.Time {
 	at := o.GetCreationTimestamp().Time
 	for _, m := range o.GetManagedFields() {
@@ -122,7 +129,8 @@ func written(o client.Object) time.Time {
 	return at
 }
 
-// ours says whether the manager made an object: nobody else may say so of one.
+// ours reports whether the manager created an object. The rule tenure-managed prevents other
+// users from setting this label.
 func ours(o client.Object) bool {
 	return o.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue
 }
@@ -135,9 +143,9 @@ func delivered(o client.Object) bool {
 	return slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return o.GetLabels()[k.Group+"/name"] != "" })
 }
 
-// byPlatform reports whether a sync of the platform applied an object. Delegated syncs
-// apply repositories of tenants, and do not count: a tenant would choose the accounts that
-// a binding names, and have the manager ask objects of others.
+// byPlatform reports whether a sync of the platform applied an object. Delegated syncs do
+// not count, since they apply repositories of tenants: with a RoleBinding for another
+// tenant's account, a tenant could make the manager retry the other tenant's objects.
 func byPlatform(o client.Object, profile *v1alpha1.TenancyProfileSpec) bool {
 	return slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool {
 		namespace, name := o.GetLabels()[k.Group+"/namespace"], o.GetLabels()[k.Group+"/name"]
@@ -145,8 +153,9 @@ func byPlatform(o client.Object, profile *v1alpha1.TenancyProfileSpec) bool {
 	})
 }
 
-// due returns when to ask an object whose account was given rights; zero for never.
-// While it is refused still, it is asked less and less often: after 2, 4, 8 and 16 s.
+// due returns the time of the next retry of an object whose account got rights at the time
+// given. It returns the zero time if the object needs no retry. While the API server still
+// refuses the object, the retries come 2, 4, 8 and 16 s after the rights were given.
 func due(u *unstructured.Unstructured, given time.Time) time.Time {
 	if given.IsZero() || !refused(u) || !u.GetDeletionTimestamp().IsZero() {
 		return time.Time{}
@@ -156,9 +165,9 @@ func due(u *unstructured.Unstructured, given time.Time) time.Time {
 	}
 	heard, _, _ := unstructured.NestedString(u.Object, "status", "lastHandledReconcileAt")
 	if asked := u.GetAnnotations()[Annotation]; asked != "" && asked != heard {
-		return time.Time{} // Flux has not come to it yet
+		return time.Time{} // Flux has not handled the last request yet
 	}
-	// A failure that has not changed keeps its time.
+	// An unchanged failure keeps its transition time, so the last handled request counts, too.
 	tried := later(parsed(failureevents.Condition(u, "Ready")["lastTransitionTime"]), parsed(heard))
 	since := max(tried.Sub(given), 0)
 	if since >= grace {
@@ -167,13 +176,13 @@ func due(u *unstructured.Unstructured, given time.Time) time.Time {
 	return given.Add(since + max(since, first))
 }
 
-// refused says whether the API server refused what an object has tried last.
+// refused reports whether the API server refused the object's last attempt.
 func refused(u *unstructured.Unstructured) bool {
 	ready := failureevents.Condition(u, "Ready")
 	return ready["status"] == "False" && strings.Contains(ready["message"], forbidden)
 }
 
-// parsed returns the time that a text is; zero if it is none.
+// parsed returns the time in a text in RFC 3339, or the zero time for any other text.
 func parsed(text string) time.Time {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {

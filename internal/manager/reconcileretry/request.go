@@ -1,6 +1,6 @@
-// Package reconcileretry asks Flux to reconcile objects now instead of at their next interval:
-// by [Request], and by [Reconciler] those that failed for want of rights that the
-// manager or the fleet has given a moment ago.
+// Package reconcileretry requests reconciliations from Flux before an object's next
+// interval. [Request] does so for one object; [Reconciler] does so for objects that failed
+// because of missing rights, once the manager or the fleet has given these rights.
 package reconcileretry
 
 import (
@@ -13,15 +13,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Annotation is what asks Flux to reconcile an object. Flux repeats its value in
-// status.lastHandledReconcileAt when it has done so.
+// Annotation requests a reconciliation of an object from Flux. Flux copies its value into
+// status.lastHandledReconcileAt after the reconciliation.
 const Annotation = "reconcile.fluxcd.io/requestedAt"
 
-// fieldManager is the name under which the manager writes.
+// fieldManager is the manager's field manager.
 const fieldManager = "tenure-manager"
 
-// Request asks Flux to reconcile an object now, and does not wait. One that is gone
-// needs no asking.
+// Request requests a reconciliation of an object from Flux and does not wait for it. It
+// returns an error if the API server refuses the annotation, but not if the object no longer
+// exists.
 func Request(ctx context.Context, c client.Writer, object *unstructured.Unstructured, now time.Time) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, Annotation, now.UTC().Format(time.RFC3339Nano))
 	err := c.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager))

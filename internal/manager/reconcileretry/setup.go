@@ -18,11 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// concurrent is how many objects are asked at a time.
+// concurrent is the maximum number of concurrent reconciliations.
 const concurrent = 4
 
-// Setup adds the reconciler to a manager, after [failureevents.Index], with whose cache it
-// works. A kind that the cluster does not serve is waited for.
+// Setup adds the reconciler to a manager; [failureevents.Index] must be called before. If the
+// cluster does not serve the kind, the reconciler starts when the cluster serves it. Setup
+// returns an error if the manager refuses the reconciler, for example because one of this
+// name exists.
 func (r *Reconciler) Setup(mgr manager.Manager) error {
 	return crdgate.StartWhenServed(mgr, func() error { return r.add(mgr) }, r.Kind)
 }
@@ -37,23 +39,23 @@ func (r *Reconciler) add(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// gives lets role bindings through that may be the platform's.
+// gives selects the RoleBindings that the manager or Flux wrote.
 func gives(o client.Object) bool { return ours(o) || delivered(o) }
 
-// failed lets objects through that were refused something.
+// failed selects the objects whose last attempt the API server refused.
 func failed(o client.Object) bool {
 	u, ok := o.(*unstructured.Unstructured)
 	return ok && refused(u)
 }
 
-// waiting returns the objects that were refused something and are applied as an account
-// that a RoleBinding names.
+// waiting returns the objects that a RoleBinding may unblock: their account is a subject of
+// the RoleBinding, and the API server refused their last attempt.
 func (r *Reconciler) waiting(ctx context.Context, binding client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, account := range failureevents.Subjects(binding) {
 		namespace, name, _ := strings.Cut(account, "/")
 		if namespace == "" {
-			continue // no account at all, and not those of all namespaces
+			continue // an invalid subject; an empty namespace would list all namespaces
 		}
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(r.Kind)

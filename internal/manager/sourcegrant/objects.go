@@ -43,8 +43,9 @@ func list(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
 	return l
 }
 
-// Trim leaves of a source or an ExternalArtifact what this package reads, so
-// that a cache of all of them stays small. It leaves all else alone.
+// Trim leaves of a source or an ExternalArtifact what this package reads, so that a cache of
+// all of them stays small. It leaves all else alone. It returns an error if a field cannot be
+// set in the new object.
 func Trim(o any) (any, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok || u.GroupVersionKind() != artifactKind && (u.GroupVersionKind().GroupVersion() != sourceGroup || !slices.Contains(sourceKinds, u.GetKind())) {
@@ -81,7 +82,7 @@ func sourceOf(u *unstructured.Unstructured) grants.Source {
 	return source
 }
 
-// copyFrom says whether the manager made an ExternalArtifact for a grant of a namespace.
+// copyFrom reports whether the manager made an ExternalArtifact for a grant of a namespace.
 func copyFrom(u *unstructured.Unstructured, owner string) bool {
 	return u.GetLabels()[tenancy.LabelManaged] == tenancy.ManagedValue && u.GetLabels()[labelFrom] == owner
 }
@@ -136,7 +137,7 @@ func condition(status, reason, message string, now time.Time) map[string]any {
 	}
 }
 
-// upToDate says whether a copy has the artifact of its source.
+// upToDate reports whether a copy has the artifact of its source.
 func upToDate(u *unstructured.Unstructured, c grants.Copy) bool {
 	have, _, _ := unstructured.NestedMap(u.Object, "status", "artifact")
 	if len(have) != len(c.Source.Artifact) {
@@ -150,7 +151,7 @@ func upToDate(u *unstructured.Unstructured, c grants.Copy) bool {
 	return true
 }
 
-// uses says whether a Kustomization or HelmRelease refers to an ExternalArtifact
+// uses reports whether a Kustomization or HelmRelease refers to an ExternalArtifact
 // of its own namespace.
 func uses(u *unstructured.Unstructured, field, name string) bool {
 	reference, _, _ := unstructured.NestedMap(u.Object, "spec", field)

@@ -66,7 +66,8 @@ type Reconciler struct {
 }
 
 // Reconcile updates the copies of the sources of a namespace. The request's name is the
-// namespace.
+// namespace. It returns an error if it cannot read the cache, or cannot write a copy or a
+// status.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	owner := request.Name
 	state, copies, err := r.read(ctx, owner)

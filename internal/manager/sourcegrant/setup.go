@@ -23,8 +23,9 @@ import (
 // concurrent is how many namespaces are worked on at a time.
 const concurrent = 4
 
-// Setup adds the reconciler to a manager. Flux's sources, and ExternalArtifacts,
-// which it has since 2.7, are waited for.
+// Setup adds the reconciler to a manager. Flux's sources, and ExternalArtifacts, which it has
+// since 2.7, are waited for. It returns an error if the manager refuses the controller, an
+// index or a watch.
 func (r *Reconciler) Setup(mgr manager.Manager) error {
 	kinds := []schema.GroupVersionKind{artifactKind}
 	for _, kind := range sourceKinds {

@@ -135,7 +135,7 @@ func (r *Reconciler) leave(ctx context.Context, f *reconcileState) error {
 	return nil
 }
 
-// leaves says whether a namespace goes with its tenant.
+// leaves reports whether a namespace goes with its tenant.
 func leaves(f *reconcileState, ns *corev1.Namespace) bool {
 	return tenancy.Leaves(ns.Labels, f.profile) && !tenancy.OfPlatform(ns.Name, f.profile)
 }

@@ -65,7 +65,8 @@ type Reconciler struct {
 	pace   transferPace
 }
 
-// Reconcile brings one Tenant up to date.
+// Reconcile brings one Tenant up to date. It returns an error if it cannot read the cache or
+// write an object or the status. It retries conflicts without an error.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	ctx = tenantnamespace.LogTenant(ctx, request.Name)
 	tenant := &v1alpha1.Tenant{}
@@ -98,7 +99,7 @@ func (r *Reconciler) reconcile(ctx context.Context, tenant *v1alpha1.Tenant) (ct
 	}
 	f := &reconcileState{tenant: tenant}
 	if profile == nil {
-		f.problem(ReasonNoProfile, "there is no valid TenancyProfile named %s: what the tenant has stays, nothing is made", v1alpha1.ProfileName)
+		f.problem(ReasonNoProfile, "there is no valid TenancyProfile named %s: the manager keeps the tenant's objects and creates no new ones until there is one", v1alpha1.ProfileName)
 		return r.finish(ctx, f)
 	}
 	f.profile = profile

@@ -40,7 +40,8 @@ const (
 )
 
 // Setup adds the reconciler to a manager, after the namespace reconciler. Flux's CRDs may be
-// installed after the manager starts.
+// installed after the manager starts. It returns an error if the manager refuses the
+// controller, an index or a watch.
 func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err

@@ -203,7 +203,7 @@ func (r *Reconciler) finish(ctx context.Context, f *reconcileState) (ctrl.Result
 	return result, nil
 }
 
-// stands says whether a condition still holds though not all namespaces have been
+// stands reports whether a condition still holds though not all namespaces have been
 // heard of: the manager has just started, and nothing was changed.
 func (r *Reconciler) stands(f *reconcileState, before *metav1.Condition) bool {
 	return before != nil && before.Status != metav1.ConditionUnknown && before.ObservedGeneration == f.tenant.Generation &&
@@ -286,7 +286,7 @@ func (r *Reports) problem(namespace string) string {
 	return r.known[namespace].problem
 }
 
-// fresh says whether one of the namespaces has not been heard of at all.
+// fresh reports whether one of the namespaces has not been heard of at all.
 func (r *Reports) fresh(namespaces []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

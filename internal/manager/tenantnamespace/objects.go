@@ -91,13 +91,13 @@ func (c *contents) ours(tenant *v1alpha1.Tenant) []client.Object {
 	return ours
 }
 
-// isShare says whether an object is a namespace's part of a quota of a Tenant.
+// isShare reports whether an object is a namespace's part of a quota of a Tenant.
 func isShare(o client.Object) bool {
 	_, quota := o.(*corev1.ResourceQuota)
 	return quota && o.GetLabels()[tenancy.LabelQuotaScope] == tenancy.QuotaScopeTenant
 }
 
-// isShareOf says whether an object is a namespace's part of a quota of this Tenant.
+// isShareOf reports whether an object is a namespace's part of a quota of this Tenant.
 func isShareOf(o client.Object, tenant *v1alpha1.Tenant) bool {
 	return isShare(o) && o.GetLabels()[v1alpha1.LabelFluxTenant] == tenant.Name
 }
@@ -151,7 +151,8 @@ func replaceSpec(ctx context.Context, c client.Client, had, wanted *v1alpha1.Ten
 	return c.Patch(ctx, had.DeepCopy(), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldManager))
 }
 
-// Apply writes an object of the manager's by server-side apply.
+// Apply writes an object of the manager's by server-side apply. It returns an error if the
+// object cannot be encoded, or the API server's error.
 func Apply(ctx context.Context, c client.Client, object client.Object) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {

@@ -101,8 +101,9 @@ type Reconciler struct {
 	refused    times
 }
 
-// Reconcile brings one namespace up to date. Without a valid profile nothing is
-// made and nothing is taken away.
+// Reconcile brings one namespace up to date. Without a valid profile nothing is made and
+// nothing is taken away. It returns an error if it cannot read the namespace or write an
+// object. It retries conflicts without an error.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	ns := &corev1.Namespace{}
 	if err := r.Client.Get(ctx, request.NamespacedName, ns); err != nil {

@@ -32,8 +32,8 @@ import (
 // API server, not for a processor.
 const concurrent = 8
 
-// Setup adds the reconciler to a manager. Flux's kinds may come later than the
-// manager.
+// Setup adds the reconciler to a manager. Flux's kinds may come later than the manager. It
+// returns an error if the manager refuses the controller, an index or a watch.
 func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Namespace{}, IndexTenant, byTenant); err != nil {
 		return fmt.Errorf("cannot index namespaces: %w", err)
@@ -164,7 +164,7 @@ func (r *Reconciler) all(ctx context.Context, c client.Reader) []reconcile.Reque
 	return requests
 }
 
-// interesting says whether a namespace is a tenant's or was one.
+// interesting reports whether a namespace is a tenant's or was one.
 func interesting(o client.Object) bool {
 	_, tenants := tenancy.TenantOf(o.GetLabels())
 	_, labelled := o.GetLabels()[v1alpha1.LabelParameters]

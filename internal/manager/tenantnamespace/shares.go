@@ -33,7 +33,7 @@ func (r *Reconciler) releaseShares(ctx context.Context, ns *corev1.Namespace, te
 	return nil
 }
 
-// inUse says whether something that a quota counts is there; the quota itself does
+// inUse reports whether something that a quota counts is there; the quota itself does
 // not matter.
 func inUse(q *corev1.ResourceQuota) bool {
 	for name, used := range q.Status.Used {

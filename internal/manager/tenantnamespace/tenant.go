@@ -92,7 +92,7 @@ func (r *Reconciler) report(tenant *v1alpha1.Tenant, ns *corev1.Namespace, probl
 	r.Reports.Report(tenant, ns.Name, problem)
 }
 
-// hasShares says whether the namespace has its part of each of the Tenant's quotas, of
+// hasShares reports whether the namespace has its part of each of the Tenant's quotas, of
 // which none is on its way out.
 func hasShares(tenant *v1alpha1.Tenant, have *contents) bool {
 	for _, q := range tenant.Spec.Quotas {
@@ -194,7 +194,7 @@ func (r *Reconciler) applyAll(ctx context.Context, ns *corev1.Namespace, wanted 
 	return result, problem, nil
 }
 
-// unserved says whether something was not applied because the cluster does not serve
+// unserved reports whether something was not applied because the cluster does not serve
 // its kind, or does no more, which the client does not know yet.
 func unserved(err error) bool {
 	if apimeta.IsNoMatchError(err) {

@@ -51,7 +51,7 @@ type Bundle struct {
 }
 
 // Issue returns a new certificate for DNS names and IP addresses, at least one. It is valid
-// from now on for 90 days.
+// from now on for 90 days. It returns an error if the certificate cannot be generated.
 func Issue(names []string, _ time.Time) (Pair, error) {
 	options := certutil.SelfSignedCertKeyOptions{Host: names[0], MaxAge: validity}
 	for _, name := range names[1:] {
@@ -71,7 +71,7 @@ func Issue(names []string, _ time.Time) (Pair, error) {
 // Advance returns the new content of the Secret: with a first certificate, with a successor
 // that is trusted but not served yet, or with the successor in place of the current
 // certificate. It replaces an unusable certificate; the new one keeps the names of the old one
-// unless that has expired.
+// unless that has expired. It returns the error of issue, if issue fails.
 func (b Bundle) Advance(names []string, now time.Time, issue func([]string, time.Time) (Pair, error)) (Bundle, error) {
 	b.Trusted = stillValid(b.Trusted, now)
 	current, err := b.Current.check(names, b.Trusted, now)

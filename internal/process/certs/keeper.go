@@ -64,7 +64,8 @@ func (k *Keeper) Serving() <-chan struct{} {
 // NeedLeaderElection returns false, since each replica serves.
 func (k *Keeper) NeedLeaderElection() bool { return false }
 
-// Start runs Keep regularly until the context ends.
+// Start runs Keep regularly until the context ends. It logs failures of Keep and retries; its
+// error is always nil.
 func (k *Keeper) Start(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx).WithName("certs")
 	for {
@@ -83,7 +84,8 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// Certificate returns the certificate for a TLS server.
+// Certificate returns the certificate for a TLS server. It returns an error until there is a
+// certificate.
 func (k *Keeper) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c := k.serving.Load(); c != nil {
 		return c, nil
@@ -98,7 +100,8 @@ func (k *Keeper) Ready(*http.Request) error {
 }
 
 // Keep updates the Secret, then the authorities that callers trust, and then the served
-// certificate.
+// certificate. It returns an error if it cannot read or write the Secret, if the certificate in
+// the Secret is not valid, or if Trust fails.
 func (k *Keeper) Keep(ctx context.Context) error {
 	bundle, err := k.secret(ctx)
 	if err != nil {

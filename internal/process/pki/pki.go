@@ -54,10 +54,12 @@ type Pair struct {
 	KeyPEM  []byte
 }
 
-// TLS returns the pair as a crypto/tls certificate.
+// TLS returns the pair as a crypto/tls certificate. It returns an error if the certificate or
+// the key is not valid PEM, or if they do not match.
 func (p Pair) TLS() (tls.Certificate, error) { return tls.X509KeyPair(p.CertPEM, p.KeyPEM) }
 
-// NewAuthority returns an authority with a new ECDSA P-256 key.
+// NewAuthority returns an authority with a new ECDSA P-256 key. It returns an error if the
+// system has no randomness for the key.
 func NewAuthority(commonName string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -80,7 +82,8 @@ func NewAuthority(commonName string) (*Authority, error) {
 	return LoadAuthority(encodeCert(der), keyPEM)
 }
 
-// LoadAuthority reads back an authority from its certificate and key.
+// LoadAuthority reads back an authority from its certificate and key. It returns an error if
+// these are not valid PEM, if they do not match, or if the key cannot sign.
 func LoadAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
@@ -93,7 +96,8 @@ func LoadAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	return &Authority{CertPEM: certPEM, KeyPEM: keyPEM, cert: pair.Leaf, key: key}, nil
 }
 
-// Issue generates a key and signs a certificate for it.
+// Issue generates a key and signs a certificate for it. It returns an error if the key cannot
+// be generated or the certificate cannot be signed.
 func (a *Authority) Issue(r Request) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -132,7 +136,8 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// EncodeKey writes a private key as PKCS #8 in PEM.
+// EncodeKey writes a private key as PKCS #8 in PEM. It returns an error for a type of key that
+// PKCS #8 does not support.
 func EncodeKey(key crypto.Signer) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {

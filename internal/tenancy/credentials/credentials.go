@@ -2,15 +2,13 @@
 // a Secret, with a short-lived token that is replaced before it expires. The package is pure:
 // package manager/credentials writes the objects.
 //
-// In other namespaces of its tenants the Secret of the same name is not the account's.
-// It is that of an account of the same name there, which is made for it and has the
-// tenant's role in that namespace alone. Flux impersonates the account of a
-// Kustomization's own namespace in any case, and so nobody who reads the Secret gets a
-// right beyond the namespace.
+// In each other namespace of the Tenant, the manager creates a second account of the same
+// name, which has the tenant's role in that namespace alone. The Secret there holds a token
+// of the second account, so a reader of the Secret gets no rights outside the namespace.
+// Flux does not need more: it impersonates the account in the Kustomization's namespace.
 //
-// Who wants them says so with an annotation on the ServiceAccount, ours or that of
-// Capsule's addon for Flux (capsule.addon.fluxcd). An account that owns no Tenant
-// gets nothing.
+// An annotation on the ServiceAccount requests credentials: [Annotation], or the annotation
+// of Capsule's addon for Flux, [AddonAnnotation]. An account that owns no Tenant gets none.
 package credentials
 
 import (
@@ -26,14 +24,14 @@ import (
 )
 
 const (
-	// Annotation on a ServiceAccount asks for a kubeconfig: "true" in its own
+	// Annotation on a ServiceAccount requests a kubeconfig: "true" in the account's own
 	// namespace, "tenant" in all namespaces of its Tenants as well.
 	Annotation = "tenure.dev/kubeconfig"
-	// AddonAnnotation is [Annotation] as Capsule's addon for Flux has it, with
-	// "true".
+	// AddonAnnotation is the annotation of Capsule's addon for Flux. Its value "true"
+	// means the same as "true" of [Annotation].
 	AddonAnnotation = "capsule.addon.fluxcd/enabled"
-	// AddonGlobalAnnotation with "true", beside [AddonAnnotation], is what "tenant"
-	// is here.
+	// AddonGlobalAnnotation with the value "true", next to [AddonAnnotation], means the
+	// same as "tenant" of [Annotation].
 	AddonGlobalAnnotation = "capsule.addon.fluxcd/kubeconfig-global"
 
 	// Label marks the objects of an account's credentials; its value is [Home] or
@@ -47,49 +45,54 @@ const (
 	// HomeRole is the ClusterRole that the manager gives itself in the namespace of
 	// an account: see config/rbac/roles.yaml.
 	HomeRole = "tenure-credentials-home"
-	// CopyRole is the one in other namespaces.
+	// CopyRole is the ClusterRole that the manager gives itself in the tenant's other
+	// namespaces.
 	CopyRole = "tenure-credentials-copy"
 
 	// Key is the key of the kubeconfig in a Secret.
 	Key = "kubeconfig"
-	// secretSuffix ends the names of Secrets, as the addon has it.
+	// secretSuffix ends the names of Secrets. Capsule's addon uses the same suffix.
 	secretSuffix = "-kubeconfig" //nolint:gosec // a name
 	// recordPrefix begins the names of the manager's own RoleBindings.
 	recordPrefix = "tenure:credentials:"
-	// maxName is how long the name of an object may be, in bytes.
+	// maxName is the maximum length of an object's name, in bytes.
 	maxName = 253
 )
 
-// The reasons why an account that asks for credentials gets none, or not all.
+// The reasons why an account that requests credentials gets none, or not all of them.
 var (
-	// ErrNotOwner says that the account owns no Tenant.
+	// ErrNotOwner means that the account owns no Tenant.
 	ErrNotOwner = errors.New("the account owns no Tenant: add it to spec.owners of one, with kind ServiceAccount")
-	// ErrPlatform says that the account is in a namespace of the platform.
+	// ErrPlatform means that the account is in a namespace of the platform.
 	ErrPlatform = errors.New("the account is in a namespace of the platform, where tenants get no credentials: make one in a namespace of the tenant's")
-	// ErrUngoverned means that no rule for tenants holds in the account's namespace.
+	// ErrUngoverned means that the account's namespace has no label of a tenant, so the
+	// admission rules for tenants do not apply there.
 	ErrUngoverned = errors.New("the account's namespace has no label of a tenant, so that no rule for tenants holds there: label it " + v1alpha1.LabelFluxTenant + " with the tenant's name")
-	// ErrName says that names made of the account's would be too long.
+	// ErrName means that the names of the Role and RoleBindings, which contain the
+	// account's name, would be longer than maxName.
 	ErrName = errors.New("the account's name is too long to make others of it")
-	// ErrForeign says that in another namespace an account of the name is somebody
-	// else's. What rights it has is not known, so nobody there gets a token of it.
+	// ErrForeign means that another namespace has a ServiceAccount of the same name that
+	// the manager did not create. The manager does not know its rights, so it writes no
+	// token of it.
 	ErrForeign = errors.New("there is a ServiceAccount of the name that is not the platform's: remove it, or give the owner's account another name")
-	// ErrQuota says that a quota of the namespace has no room for them.
+	// ErrQuota means that a quota of the namespace allows no further Secrets,
+	// ServiceAccounts or other objects of the credentials.
 	ErrQuota = errors.New("a quota of the namespace is used up: raise it, or remove something")
 )
 
-// Mode is how far credentials are given.
+// Mode selects the namespaces that get credentials.
 type Mode int
 
-// None is no credentials, Own those in the account's namespace, Tenant those in all
-// namespaces of its Tenants.
+// None selects no namespace, Own the account's namespace, Tenant all namespaces of the
+// account's Tenants as well.
 const (
 	None Mode = iota
 	Own
 	Tenant
 )
 
-// Asked returns what the annotations of a ServiceAccount ask for. Where ours is
-// given, the addon's do not count. A value that nobody knows asks for nothing.
+// Asked returns the mode that the annotations of a ServiceAccount request. If [Annotation]
+// is set, Asked ignores the addon's annotations. An unknown value means None.
 func Asked(annotations map[string]string) Mode {
 	if value, ok := annotations[Annotation]; ok {
 		switch value {
@@ -109,40 +112,44 @@ func Asked(annotations map[string]string) Mode {
 	return Own
 }
 
-// State is what is known of an account.
+// State is the input of [Plans]: an account, its Tenants and the profile.
 type State struct {
-	// Account is the ServiceAccount; nil if there is none.
+	// Account is the ServiceAccount; nil if it does not exist.
 	Account *corev1.ServiceAccount
 	// Home is the account's namespace.
 	Home *corev1.Namespace
-	// Tenants are those that the account owns, and Namespaces theirs.
+	// Tenants are the Tenants that the account owns, Namespaces the namespaces of these
+	// Tenants.
 	Tenants    []v1alpha1.Tenant
 	Namespaces []corev1.Namespace
-	// Profile is the posture of the cluster.
+	// Profile is the cluster's TenancyProfile.
 	Profile *v1alpha1.TenancyProfile
 }
 
-// Plan is where the credentials of an account are.
+// Plan lists the namespaces that get credentials of an account.
 type Plan struct {
-	// Account is whose they are, and UID tells it from one that came after it.
+	// Account is the account that requested credentials. UID distinguishes it from a later
+	// account of the same name.
 	Account types.NamespacedName
 	UID     types.UID
 	// Secret is the name of the Secret in each namespace.
 	Secret string
-	// Bound says that the account needs rights in its own namespace: see [bound].
+	// Bound is true if the manager has to bind the tenant's role to the account in the
+	// account's own namespace: see [bound].
 	Bound bool
-	// Copies are the namespaces beside the account's own, in order. Each has an
+	// Copies are the other namespaces that get credentials, sorted by name. Each has an
 	// account of the same name: see [Plan.In].
 	Copies []string
 }
 
-// In is whose token is in the Secret in a namespace of the plan.
+// In returns the account whose token the Secret in a namespace of the plan holds.
 func (p *Plan) In(namespace string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: p.Account.Name}
 }
 
-// Plans returns the plan for an account; nil if it is to have nothing, with an error
-// if it asks for something.
+// Plans returns the plan for an account, or nil if the account gets no credentials. If the
+// account requested credentials and gets none, Plans returns [ErrPlatform], [ErrNotOwner],
+// [ErrUngoverned] or [ErrName].
 func Plans(s State) (*Plan, error) {
 	if s.Account == nil || !s.Account.DeletionTimestamp.IsZero() || s.Home == nil || !s.Home.DeletionTimestamp.IsZero() {
 		return nil, nil
@@ -182,19 +189,22 @@ func Plans(s State) (*Plan, error) {
 	return plan, nil
 }
 
-// governed reports whether the rules for tenants hold in a namespace with these labels.
+// governed reports whether the admission rules for tenants apply in a namespace with these
+// labels.
 func governed(labels map[string]string) bool {
 	_, labelled := tenancy.TenantOf(labels)
 	return labelled
 }
 
-// bound says whether an account needs rights in its own namespace, which has labels,
-// since nobody else gives it any. A namespace with our label is one of a Tenant, which
-// says who has what there. With Flux's or Capsule's label alone, as the home of an owner
-// has it in fleets written for Capsule, the namespace has a tenant's rules, but no
-// Tenant gives its owners a role there: as Capsule's addon does, this does, unless
-// the tenant is another one than the account's, or the account is that which package
-// tenancy makes with the tenant's name.
+// bound reports whether the manager has to bind the tenant's role to an account in the
+// account's own namespace, which has these labels.
+//
+// If the namespace has Tenure's label, its Tenant already binds the roles there. In fleets
+// that were written for Capsule, the namespace of an owner account has only Flux's or
+// Capsule's label: the admission rules apply, but no Tenant binds a role. There the manager
+// binds the role, as Capsule's addon does, with two exceptions: the label names a tenant
+// that the account does not own, or the account has the tenant's name and thus is the
+// account that package tenancy creates.
 func bound(labels map[string]string, account string, owned []v1alpha1.Tenant) bool {
 	if _, ours := labels[v1alpha1.LabelTenant]; ours {
 		return false
@@ -203,40 +213,41 @@ func bound(labels map[string]string, account string, owned []v1alpha1.Tenant) bo
 	return account != tenant && slices.ContainsFunc(owned, func(t v1alpha1.Tenant) bool { return t.Name == tenant })
 }
 
-// Owns says whether a ServiceAccount is an owner of a Tenant by its own name. Groups
-// do not count: who may make accounts in a namespace would own what the namespace's
-// group owns.
+// Owns reports whether the owners of a Tenant list a ServiceAccount by its name. Owns
+// ignores groups: otherwise every user who may create accounts in a namespace could get
+// credentials for the Tenants that the namespace's group owns.
 func Owns(t *v1alpha1.Tenant, namespace, name string) bool {
 	return slices.ContainsFunc(t.Spec.Owners, func(o v1alpha1.Owner) bool {
 		return o.Kind == "ServiceAccount" && o.Namespace == namespace && o.Name == name
 	})
 }
 
-// SecretName is the name of the Secret with an account's kubeconfig.
+// SecretName returns the name of the Secret with an account's kubeconfig.
 func SecretName(account string) string { return account + secretSuffix }
 
-// ImpersonatorName is the name of the Role and the RoleBinding with which an account,
-// and those of its name in other namespaces, may impersonate itself.
+// ImpersonatorName returns the name of the Role and the RoleBinding with which an account
+// may impersonate itself. The accounts of its name in other namespaces have them, too.
 func ImpersonatorName(account types.NamespacedName) string {
 	return account.Namespace + "-" + account.Name + "-impersonator"
 }
 
-// RecordName is the name of the RoleBinding that gives the manager its rights in a
-// namespace, and records what it has put there.
+// RecordName returns the name of the RoleBinding that gives the manager its rights in a
+// namespace. The binding also records which objects the manager created there.
 func RecordName(account types.NamespacedName) string {
 	return recordPrefix + account.Namespace + ":" + account.Name
 }
 
-// AccountOf is the account that an object's annotation names.
+// AccountOf returns the account that an object's annotation names. It returns false if the
+// annotation is missing or is not NAMESPACE/NAME.
 func AccountOf(annotations map[string]string) (types.NamespacedName, bool) {
 	namespace, name, ok := strings.Cut(annotations[tenancy.AnnotationAccount], "/")
 	return types.NamespacedName{Namespace: namespace, Name: name}, ok && namespace != "" && name != ""
 }
 
-// reasons are for events: one word each.
+// reasons are the reasons of events, one word for each error.
 var reasons = map[error]string{ErrNotOwner: "NotAnOwner", ErrPlatform: "PlatformNamespace", ErrUngoverned: "UngovernedNamespace", ErrName: "NameTooLong", ErrForeign: "ForeignAccount", ErrQuota: "QuotaExceeded"}
 
-// Reason is one word for an error of this package, or Failed.
+// Reason returns the event reason of an error of this package, or Failed for other errors.
 func Reason(err error) string {
 	for known, reason := range reasons {
 		if errors.Is(err, known) {
@@ -246,7 +257,7 @@ func Reason(err error) string {
 	return "Failed"
 }
 
-// key is the account as an annotation has it.
+// key returns the account as NAMESPACE/NAME, the form of the annotation.
 func key(account types.NamespacedName) string {
 	return fmt.Sprintf("%s/%s", account.Namespace, account.Name)
 }

@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	// AnnotationRenew says on a Secret when its token is replaced, in RFC 3339.
+	// AnnotationRenew on a Secret is the time at which the manager replaces its token, in
+	// RFC 3339.
 	AnnotationRenew = "tenure.dev/renew"
-	// AnnotationExpires says when it ends, in RFC 3339.
+	// AnnotationExpires on a Secret is the time at which its token expires, in RFC 3339.
 	AnnotationExpires = "tenure.dev/expires"
-	// AnnotationInputs is what the kubeconfig was made of, as a hash: see [Inputs].
+	// AnnotationInputs on a Secret is the hash of the kubeconfig's content: see [Inputs].
 	AnnotationInputs = "tenure.dev/inputs"
 )
 
-// Record is the RoleBinding that gives the manager its rights in a namespace of the
-// plan. The name of the Secret is on it once the Secret there is known to be ours:
-// only then may Flux be pointed to it.
+// Record returns the RoleBinding that gives the manager its rights in a namespace of the
+// plan. If placed is true, the manager has created the Secret there and the binding names
+// it: only then may Flux's objects refer to the Secret.
 func (p *Plan) Record(namespace string, manager rbacv1.Subject, placed bool) *rbacv1.RoleBinding {
 	role := CopyRole
 	if namespace == p.Account.Namespace {
@@ -34,10 +35,10 @@ func (p *Plan) Record(namespace string, manager rbacv1.Subject, placed bool) *rb
 	return b
 }
 
-// Impersonator is the right of the account of a namespace to impersonate itself and
-// nobody else, which Flux needs: it impersonates the account of a Kustomization also
-// where a kubeconfig says who it is. For the API server an account is an object in its
-// namespace, so that a Role there is enough.
+// Impersonator returns the Role and the RoleBinding that allow the account of a namespace to
+// impersonate itself and no other account. Flux needs this right: it impersonates the
+// account of a Kustomization even if the kubeconfig belongs to the same account. The API
+// server checks impersonation of an account in the account's namespace, so a Role suffices.
 func (p *Plan) Impersonator(namespace string) (*rbacv1.Role, *rbacv1.RoleBinding) {
 	name := ImpersonatorName(p.Account)
 	role := &rbacv1.Role{
@@ -50,8 +51,8 @@ func (p *Plan) Impersonator(namespace string) (*rbacv1.Role, *rbacv1.RoleBinding
 	return role, p.binding(namespace, name, "Role", name, p.subject(namespace))
 }
 
-// Stand is the account of a namespace that is not the account's own. It has the role
-// of tenants there, which package tenancy gives it with all others.
+// Stand returns the account of the same name for another namespace of the tenant. Package
+// tenancy binds the tenant's role to it there.
 func (p *Plan) Stand(namespace string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
@@ -59,14 +60,14 @@ func (p *Plan) Stand(namespace string) *corev1.ServiceAccount {
 	}
 }
 
-// Rights is the account's role in its own namespace, where no Tenant says what it has:
-// see [Plan.Bound].
+// Rights returns the RoleBinding that gives the account the tenant's role in its own
+// namespace, for a plan with [Plan.Bound].
 func (p *Plan) Rights() *rbacv1.RoleBinding {
 	return p.binding(p.Account.Namespace, p.Account.Name, "ClusterRole", tenancy.Role, p.subject(p.Account.Namespace))
 }
 
-// Filled is the Secret in a namespace. Without a token it is empty: one that is to be
-// bound to the Secret can be asked for only when that is there.
+// Filled returns the Secret for a namespace. If kubeconfig is nil, the Secret is empty: the
+// manager creates it first, since a token can only be bound to an existing Secret.
 func (p *Plan) Filled(namespace string, kubeconfig []byte, token Token, inputs string) *corev1.Secret {
 	s := &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
@@ -83,7 +84,7 @@ func (p *Plan) Filled(namespace string, kubeconfig []byte, token Token, inputs s
 	return s
 }
 
-// Ours says whether the manager made an object for the account.
+// Ours reports whether the manager created an object for the account.
 func Ours(object metav1.Object, account types.NamespacedName) bool {
 	labels := object.GetLabels()
 	return labels[tenancy.LabelManaged] == tenancy.ManagedValue && labels[Label] != "" && object.GetAnnotations()[tenancy.AnnotationAccount] == key(account)

@@ -1,6 +1,6 @@
-// Package grants says which copies of sources there are to be: a pure function
-// from the SourceGrants of a namespace, its sources and the cluster's namespaces
-// to ExternalArtifacts, and to what each grant has to say about itself.
+// Package grants computes the copies of shared sources. [Plan] is a pure function: its input
+// is the SourceGrants of a namespace, the sources of the namespace and the namespaces of the
+// cluster; its output is the desired ExternalArtifacts and the status of each grant.
 package grants
 
 import (
@@ -16,45 +16,46 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// maxName bounds the name of an object, in bytes (RFC 1123 subdomain).
+// maxName is the maximum length of an object's name, in bytes (RFC 1123 subdomain).
 const maxName = 253
 
-// maxListed bounds how many consumers a grant's status lists.
+// maxListed is the maximum number of consumers in a grant's status.
 const maxListed = 1000
 
-// Source is a source of the namespace that grants.
+// Source is a source in the namespace of the grants.
 type Source struct {
-	// Kind and Name say which.
+	// Kind and Name identify the source.
 	Kind, Name string
-	// Artifact is what consumers need of its status.artifact; nil when the
-	// source has none yet. See [Artifact].
+	// Artifact holds the fields of status.artifact that consumers need: see [Artifact]. It
+	// is nil if the source has no artifact yet.
 	Artifact map[string]any
 }
 
-// Namespace is a namespace that may be selected.
+// Namespace is a namespace that a grant may select.
 type Namespace struct {
 	Name string
-	// Labels are all labels of the namespace, and Trusted the ones that selectors use:
+	// Labels are all labels of the namespace. Trusted are the labels that selectors match:
 	// see [tenancy.TrustedLabels].
 	Labels, Trusted map[string]string
 }
 
-// Copy is an ExternalArtifact that is to be there.
+// Copy is a desired ExternalArtifact.
 type Copy struct {
-	// Namespace is the consumer's, Name is [Name] of the source.
+	// Namespace is the consumer's namespace. Name is the result of [Name] for the source.
 	Namespace, Name string
-	// Source is what it follows. Without an artifact a copy is not made, and one
-	// that is there stays as it is: consumers keep the last good revision.
+	// Source is the source that the copy follows. If the source has no artifact, the manager
+	// creates no copy and leaves an existing copy unchanged: consumers keep the last good
+	// revision.
 	Source Source
 }
 
-// Result is what a grant has to say about itself.
+// Result is the content of a grant's status.
 type Result struct {
-	// Consumers are the namespaces that may use its sources, by name.
+	// Consumers are the namespaces that may use the granted sources, sorted by name.
 	Consumers []string
-	// Reason is that of the condition Ready, [ReasonGranted] if all is well.
+	// Reason is the reason of the condition Ready: [ReasonGranted] if there is no problem.
 	Reason string
-	// Message says it for people.
+	// Message is the message of the condition Ready.
 	Message string
 }
 
@@ -69,33 +70,36 @@ const (
 
 // Planned is the outcome of [Plan].
 type Planned struct {
-	// Copies are to be there, and no others, by namespace and name.
+	// Copies are all desired copies, sorted by namespace and name. The manager deletes its
+	// other copies.
 	Copies []Copy
-	// Results are those of the grants, by name.
+	// Results are the results of the grants, by the name of the grant.
 	Results map[string]Result
-	// Next is when the next grant expires; zero if none does.
+	// Next is the time at which the next grant expires; zero if none expires.
 	Next time.Time
 }
 
-// State is what [Plan] is told.
+// State is the input of [Plan].
 type State struct {
-	// Owner is the namespace of the grants and the sources.
+	// Owner is the namespace of the grants and of the sources.
 	Owner   string
 	Grants  []v1alpha1.SourceGrant
 	Sources []Source
-	// Namespaces are those of the cluster, without those that are going.
+	// Namespaces are the namespaces of the cluster, except those that are being deleted.
 	Namespaces []Namespace
-	// Taken are ExternalArtifacts that are not ours, as NAMESPACE/NAME: they
-	// are left alone.
+	// Taken are the ExternalArtifacts, as NAMESPACE/NAME, that the manager did not create.
+	// The plan contains no copy of these names.
 	Taken map[string]bool
 	Now   time.Time
 }
 
-// Name is the name of the copies of a source: consumers read in it whose it is.
+// Name returns the name of the copies of a source. It begins with the namespace of the
+// source, so that consumers see who owns it.
 func Name(owner, source string) string { return owner + "." + source }
 
-// Artifact returns what a consumer needs of a source's status.artifact, and
-// nothing else: not the metadata, in which owners publish what they like.
+// Artifact returns the fields of a source's status.artifact that a consumer needs, or nil if
+// the digest, the revision or the URL is missing. It leaves out the metadata, since the
+// owner of the source controls its content.
 func Artifact(status map[string]any) map[string]any {
 	reduced := map[string]any{}
 	for _, field := range []string{"digest", "lastUpdateTime", "path", "revision", "size", "url"} {
@@ -111,9 +115,9 @@ func Artifact(status map[string]any) map[string]any {
 	return reduced
 }
 
-// Plan says what is to be there. Grants add up: a copy is there for as long as
-// any grant gives it. Where two sources of different kinds would have copies of
-// one name, the first kind of the alphabet has it.
+// Plan returns the desired copies and the result of each grant. Grants add up: a copy
+// exists as long as any grant demands it. If copies of two sources of different kinds
+// would have the same name, Plan copies the source whose kind is first in the alphabet.
 func Plan(s State) Planned {
 	planned := Planned{Results: map[string]Result{}}
 	sources := map[string]Source{}
@@ -152,7 +156,7 @@ func Plan(s State) Planned {
 	return planned
 }
 
-// grant adds the copies of one source.
+// grant adds the copies of one source to copies. It returns a problem, or nil.
 func (s State) grant(to v1alpha1.GrantedSource, sources map[string]Source, chosen map[string]string, consumers []string, copies map[string]Copy) *problem {
 	name := Name(s.Owner, to.Name)
 	if len(name) > maxName {
@@ -183,8 +187,8 @@ func (s State) grant(to v1alpha1.GrantedSource, sources map[string]Source, chose
 	return nil
 }
 
-// kinds says for each name which kind of source has it. Only what exists counts:
-// a grant of what is not there must not take a name away.
+// kinds returns the kind of source that gets the copies of each name. It considers only
+// existing sources: a grant of a missing source must not reserve a name.
 func kinds(s State) map[string]string {
 	there := map[string]bool{}
 	for _, source := range s.Sources {
@@ -237,7 +241,7 @@ func (s State) consumers(grant v1alpha1.SourceGrant) ([]string, problems, error)
 	return slices.Sorted(maps.Keys(selected)), unnamed, nil
 }
 
-// Listed are the consumers that a status has room for.
+// Listed returns the consumers for the status: at most maxListed of them.
 func (r Result) Listed() []string { return r.Consumers[:min(len(r.Consumers), maxListed)] }
 
 type problem struct{ reason, message string }
@@ -258,7 +262,7 @@ func (p problems) String() string {
 	return strings.Join(messages, "; ")
 }
 
-// listSome lists the first few of many names.
+// listSome returns the first three names, and the number of the others.
 func listSome(names []string) string {
 	const shown = 3
 	if len(names) <= shown {

@@ -1,15 +1,15 @@
-// Package autofix makes patches for a fleet out of what attacks on it showed:
-// where the control that is missing has one of the known places in the fleet's
-// manifests, the change is written as a unified diff that `git apply` and
-// `patch -p1` take, in the fleet's folder. Those places are
+// Package autofix computes patches for a fleet from the results of attacks. If a missing
+// control belongs to one of the known places in the fleet's manifests, the package returns the
+// change as a unified diff for `git apply` or `patch -p1` in the fleet's folder. The known
+// places are
 //
-//   - the flags of Flux's controllers, in the kustomization file beside
+//   - the flags of Flux's controllers, in the kustomization file next to
 //     gotk-components.yaml;
 //   - the RoleBindings and ClusterRoleBindings of the tenant's accounts, and the
 //     roles of the fleet that these refer to;
 //   - the labels of the tenant's Namespaces.
 //
-// All other findings have advice in words. The package reads the folder, never writes to it, and
+// For all other findings, the report has advice as text. The package only reads the folder, and
 // reads no file outside of it. Patches keep the comments, order and layout of the files. The
 // package does not edit a file whose style it cannot edit safely.
 package autofix
@@ -23,11 +23,11 @@ import (
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 )
 
-// Annotate puts into each result that got through the patch that closes it
-// alone, if there is one, and returns the patch for all of them together: patches
-// for the same file cannot be applied one after the other. It is empty when
-// nothing can be patched. An error means that the fleet cannot be read; the
-// report is then as it was.
+// Annotate adds to each result that got through the patch that fixes this result, if there
+// is one. It returns one patch for all of these results, since several patches for the same
+// file cannot be applied one after the other; the patch is empty if no result can be fixed
+// by a patch. Annotate returns an error, and leaves the report unchanged, if it cannot read
+// or copy the fleet.
 func Annotate(report *catalog.Report, f *layout.Fleet) (_ string, err error) {
 	if !slices.ContainsFunc(report.Results, gotThrough) {
 		return "", nil
@@ -41,8 +41,8 @@ func Annotate(report *catalog.Report, f *layout.Fleet) (_ string, err error) {
 	for _, t := range report.Tenants {
 		byName[t.Name] = t
 	}
-	// A tenant that was not attacked with all that another one of its shape
-	// was needs what that one needs.
+	// verify skips some attacks on a tenant of the same shape as another tenant, so the
+	// fixes of the first tenant apply to both.
 	like := map[string][]discovery.Tenant{}
 	for name, first := range report.Like {
 		like[first] = append(like[first], byName[name])
@@ -68,8 +68,9 @@ func Annotate(report *catalog.Report, f *layout.Fleet) (_ string, err error) {
 
 func gotThrough(r catalog.Result) bool { return r.Finding.Outcome == catalog.GotThrough }
 
-// Patch returns the patch that puts a fix into a fleet for a tenant; empty if no
-// place for it is known, or if the fleet says it already.
+// Patch returns the patch that adds a fix for a tenant to a fleet. The patch is empty if the
+// fix has no known place, or if the fleet already contains it. Patch returns an error if it
+// cannot read or copy the fleet.
 func Patch(f *layout.Fleet, fix catalog.Fix, t discovery.Tenant) (_ string, err error) {
 	tree, err := load(f)
 	if err != nil {
@@ -82,7 +83,7 @@ func Patch(f *layout.Fleet, fix catalog.Fix, t discovery.Tenant) (_ string, err 
 	return tree.patch(), nil
 }
 
-// apply makes the edits that a fix needs for tenants.
+// apply makes the edits of a fix for tenants.
 func (t *tree) apply(fix catalog.Fix, all ...discovery.Tenant) error {
 	if len(fix.Flags) > 0 {
 		if err := t.setFlags(fix.Flags); err != nil {

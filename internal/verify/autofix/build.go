@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// kustomizationFiles are the names that kustomize gives its file.
+// kustomizationFiles are the names of kustomize's file.
 var kustomizationFiles = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
 
 // root is a folder that Flux applies.
@@ -56,9 +56,9 @@ type workbench struct {
 	dir   string
 	// edited are the files of the copy that differ from the fleet's.
 	edited []string
-	// known are the results so far, by root and diff of the files that it leads to.
+	// known are the results so far, by root and the diff of the root's files.
 	known map[string]result
-	// clusters are the fleet's others, nil until they are read.
+	// clusters are the fleet's other clusters; nil until they are read.
 	clusters []cluster
 }
 
@@ -79,8 +79,8 @@ func (w *workbench) close() error {
 	return os.RemoveAll(w.dir)
 }
 
-// build returns what Flux would apply of an edited fleet. An error means that the
-// folder cannot be copied.
+// build returns the objects that Flux would apply from an edited fleet. It returns an error
+// if the folder cannot be copied.
 func (w *workbench) build(t *tree) (built, error) {
 	all := built{}
 	prepared := false
@@ -106,7 +106,7 @@ func (w *workbench) build(t *tree) (built, error) {
 	return all, nil
 }
 
-// prepare makes the copy, and writes the edited files into it.
+// prepare creates the copy, and writes the edited files into it.
 func (w *workbench) prepare(t *tree) error {
 	if w.dir == "" {
 		if err := w.copy(); err != nil {
@@ -169,8 +169,8 @@ func (w *workbench) copy() error {
 	return w.dropCRDs(path.Join(w.fleet.System, "gotk-components.yaml"))
 }
 
-// listed reports whether a fleet has a file, or names it in the kustomization file
-// beside it.
+// listed reports whether a fleet has a file, or lists it in the kustomization file of the same
+// folder.
 func listed(files fs.FS, name string) bool {
 	if _, err := fs.Stat(files, name); err == nil {
 		return true
@@ -187,8 +187,8 @@ func listed(files fs.FS, name string) bool {
 	return false
 }
 
-// dropCRDs takes Flux's CustomResourceDefinitions out of the copy, unless a patch is for
-// one: building them takes most of the time.
+// dropCRDs removes Flux's CustomResourceDefinitions from the copy, unless a patch changes one.
+// They take most of the time of a build.
 func (w *workbench) dropCRDs(name string) error {
 	content, err := os.ReadFile(w.file(name))
 	if err != nil {
@@ -245,7 +245,7 @@ func (w *workbench) folder(name, namespace string) ([]*unstructured.Unstructured
 	return all, nil
 }
 
-// moved puts objects into a namespace, if there is one.
+// moved sets the namespace of objects, unless namespace is empty.
 func moved(objects []*unstructured.Unstructured, namespace string) []*unstructured.Unstructured {
 	for _, o := range objects {
 		if namespace != "" && o.GetKind() != "Namespace" && !strings.HasPrefix(o.GetKind(), "Cluster") {

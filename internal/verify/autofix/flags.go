@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// setFlags gives controllers flags, in the form that Flux documents for changes of its
-// own manifests: a patch of the Deployment in the kustomization file. Where such a patch
-// has the flag with another value, the value is changed. All flags come, or none.
+// setFlags adds flags to controllers, as Flux documents it for changes of its own manifests: by
+// a patch of the Deployment in the kustomization file. If a patch sets the flag to another
+// value, setFlags changes the value. It adds all flags or none.
 func (t *tree) setFlags(flags []catalog.Flag) error {
 	before, err := t.bench.build(t)
 	if err != nil {
@@ -34,8 +34,8 @@ func (t *tree) setFlags(flags []catalog.Flag) error {
 	})
 }
 
-// started reports whether a controller's Deployment has a flag wherever it is built.
-// Which default account it is is up to the fleet.
+// started reports whether a controller's Deployment has a flag in all builds. For the flag of
+// the default account, any value suffices.
 func started(b built, f catalog.Flag) bool {
 	all := b.find(func(o *unstructured.Unstructured) bool {
 		return o.GetKind() == "Deployment" && o.GetName() == f.Controller
@@ -43,7 +43,7 @@ func started(b built, f catalog.Flag) bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(o *unstructured.Unstructured) bool { return !hasFlag(o, f.Flag) })
 }
 
-// hasFlag goes by the last value of a flag, as the controllers do.
+// hasFlag compares the last value of a flag, which the controllers use.
 func hasFlag(deployment *unstructured.Unstructured, flag string) bool {
 	name, wanted, _ := strings.Cut(flag, "=")
 	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
@@ -85,8 +85,8 @@ func (t *tree) setFlag(f catalog.Flag) {
 	}
 }
 
-// addSystemFile adds a kustomization file for Flux's manifests, if the fleet has these:
-// with all manifests of the folder, which Flux applies without it.
+// addSystemFile adds a kustomization file for Flux's manifests, if the fleet has them. The file
+// lists all manifests of the folder, since Flux applies all of them without the file.
 func (t *tree) addSystemFile(file string) bool {
 	entries, err := os.ReadDir(filepath.Join(t.fleet.Dir, filepath.FromSlash(t.fleet.System)))
 	if err != nil || t.exists(file) {
@@ -132,7 +132,7 @@ func (t *tree) changeFlag(s *yamlpath.Stream, f catalog.Flag) error {
 	return nil
 }
 
-// targets says whether an entry of patches is for a controller's Deployment.
+// targets reports whether an entry of patches changes a controller's Deployment.
 func targets(entry *yaml.Node, text, controller string) bool {
 	if target := yamlpath.At(entry, "target"); target != nil {
 		kind, name := yamlpath.Str(target, "kind"), yamlpath.Str(target, "name")
@@ -173,10 +173,9 @@ func addPatch(s *yamlpath.Stream, entry string) error {
 	return s.Add(0, "patches", "patches:\n"+strings.Join(lines, "\n")+"\n")
 }
 
-// nameAccounts makes the platform's own objects name the controller's account:
-// with a default account, which has no rights, they could do nothing any more.
-// For the root, which `flux bootstrap` writes, it is a patch, as Flux documents
-// it.
+// nameAccounts sets the controller's account in the platform's own objects: with the default
+// account, which has no rights, Flux could no longer apply them. For the root, which `flux
+// bootstrap` writes, it adds a patch, as Flux documents it.
 func (t *tree) nameAccounts(controller string) {
 	kind := map[string]string{"kustomize-controller": "Kustomization", "helm-controller": "HelmRelease"}[controller]
 	sync := t.fleet.Sync

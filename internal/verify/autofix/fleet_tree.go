@@ -33,24 +33,22 @@ type tree struct {
 	// namespace lists the namespaces into which kustomize puts the objects of a file, one for
 	// each include of the file; "" keeps the objects' own namespaces.
 	namespace map[string][]string
-	// manifests are the paths of the files with objects, in the order in which
-	// they were reached.
+	// manifests are the paths of the files with objects, in the order in which load reached
+	// them.
 	manifests []string
-	// reached is how many of them the fleet has: the others are new.
+	// reached is the number of manifests that the fleet has. Edits added the later ones.
 	reached int
-	// roots are the folders that Flux applies, with the files and folders that they
-	// lead to.
+	// roots are the folders that Flux applies, with the files and folders that they include.
 	roots map[root]map[string]bool
 	bench *workbench
-	// expects are for the edits of the attempt that runs.
+	// expects are the expectations of the current attempt's edits.
 	expects []expectation
 	// notes are remarks for the reader of the patch.
 	notes []string
 }
 
-// load reads a fleet. Nothing outside of its folder is: not through a link
-// either, since files that are links are left out and folders that are links are
-// confined.
+// load reads a fleet. It reads no file outside of the folder: it ignores files that are links,
+// and confines folders that are links.
 func load(f *layout.Fleet) (_ *tree, err error) {
 	disk, err := os.OpenRoot(f.Dir)
 	if err != nil {
@@ -62,7 +60,7 @@ func load(f *layout.Fleet) (_ *tree, err error) {
 	if !l.tree.roots[root{f.Path, ""}][f.System] {
 		l.root(f.System, "")
 	}
-	// Also what no kustomization file names: a fleet may have none yet.
+	// The fleet may have no kustomization file that lists these manifests.
 	l.file(path.Join(f.System, "gotk-sync.yaml"), "")
 	for _, name := range kustomizationFiles {
 		l.read(path.Join(f.System, name))
@@ -77,7 +75,7 @@ func load(f *layout.Fleet) (_ *tree, err error) {
 // systemFile is the kustomization file of Flux's own manifests.
 func (t *tree) systemFile() string { return t.kustomization(t.fleet.System) }
 
-// kustomization is the path of a folder's kustomization file, or where it would be.
+// kustomization returns the path of a folder's kustomization file, or the path for a new one.
 func (t *tree) kustomization(folder string) string {
 	for _, name := range kustomizationFiles {
 		if _, ok := t.now[path.Join(folder, name)]; ok {
@@ -201,9 +199,9 @@ func (l *loader) entry(name, namespace string) {
 	l.file(name, namespace)
 }
 
-// file takes a file of manifests, and follows Flux's Kustomizations in it.
+// file adds a file of manifests, and follows Flux's Kustomizations in it.
 func (l *loader) file(name, namespace string) {
-	// Flux's components are large, and not for anybody to edit.
+	// Flux's components are large, and a patch must not edit them.
 	if path.Base(name) == "gotk-components.yaml" || !l.first(name, namespace) {
 		return
 	}
@@ -228,7 +226,7 @@ func (l *loader) file(name, namespace string) {
 	}
 }
 
-// isSync says whether a document is a Kustomization of Flux.
+// isSync reports whether a document is a Kustomization of Flux.
 func isSync(doc *yaml.Node) bool {
 	return doc != nil && yamlpath.Str(doc, "kind") == "Kustomization" && strings.HasPrefix(yamlpath.Str(doc, "apiVersion"), "kustomize.toolkit.fluxcd.io/")
 }
@@ -238,8 +236,8 @@ type object struct {
 	file string
 	doc  int
 	node *yaml.Node
-	// namespace is where the object is in the cluster, and moved says that a
-	// kustomization file or Flux put it there.
+	// namespace is the object's namespace in the cluster. moved is true if a kustomization
+	// file or Flux set it.
 	namespace string
 	moved     bool
 }
@@ -247,7 +245,7 @@ type object struct {
 func (o object) kind() string { return yamlpath.Str(o.node, "kind") }
 func (o object) name() string { return yamlpath.Str(o.node, "metadata", "name") }
 
-// objects are all objects of the given kinds, as they are meant to be.
+// objects returns all objects of the given kinds, with the edits so far.
 func (t *tree) objects(kinds ...string) []object {
 	var all []object
 	for _, file := range t.manifests {
@@ -289,7 +287,7 @@ func (t *tree) untouched() *tree {
 	}
 }
 
-// exists says whether a path is taken, by whatever it is.
+// exists reports whether a path exists, as a file, a folder or a link.
 func (t *tree) exists(name string) bool {
 	if _, ok := t.now[name]; ok {
 		return true
@@ -303,8 +301,8 @@ func (t *tree) exists(name string) bool {
 	return err == nil || !errors.Is(err, fs.ErrNotExist)
 }
 
-// patch is the diff, after lines that say what a reader has to know. Tools ignore text
-// before a diff.
+// patch returns the diff, after lines with notes for the reader. Tools ignore text before a
+// diff.
 func (t *tree) patch() string {
 	diff := t.diff(func(string) bool { return true })
 	if diff == "" {
@@ -313,7 +311,7 @@ func (t *tree) patch() string {
 	return strings.Join(t.notes, "") + t.sharing() + diff
 }
 
-// diff writes what has changed in some files as a unified diff, relative to the fleet's
+// diff returns the changes of the selected files as a unified diff, relative to the fleet's
 // folder.
 func (t *tree) diff(of func(name string) bool) string {
 	var b strings.Builder

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// setLabels gives the tenant's Namespaces labels that they lack.
+// setLabels adds missing labels to the tenant's Namespaces.
 func (t *tree) setLabels(tenant discovery.Tenant, labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		for _, o := range t.objects("Namespace") {
@@ -33,7 +33,7 @@ func (t *tree) setLabels(tenant discovery.Tenant, labels map[string]string) {
 	}
 }
 
-// labelled expects that every Namespace of a name has a label.
+// labelled returns the expectation that every Namespace of a name has a label.
 func labelled(name, key, value string) expectation {
 	return func(after built) bool {
 		all := after.find(func(o *unstructured.Unstructured) bool { return o.GetKind() == "Namespace" && o.GetName() == name })

@@ -14,17 +14,17 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// wideRoles are the roles of Kubernetes with which a tenant can leave its bounds: all
-// of them may impersonate the service accounts of the namespace.
+// wideRoles are the roles of Kubernetes that are too wide for a tenant: all of them allow
+// impersonation of the service accounts of the namespace.
 var wideRoles = []string{"cluster-admin", "admin", "edit"}
 
-// rules are what a tenant's account needs that delivers applications with Flux.
+// rules are the rights that a tenant's account needs to deliver applications with Flux.
 //
 //go:embed rules.yaml
 var rules string
 
-// narrow takes rights away from a tenant's accounts: what is denied, out of the
-// roles of the fleet; and roles that are too wide as a whole, out of the bindings.
+// narrow removes rights from a tenant's accounts. It removes denied rights from the fleet's
+// roles, and replaces roles that are too wide in the bindings.
 func (t *tree) narrow(tenant discovery.Tenant, denied []rbacv1.PolicyRule) {
 	var edited []string
 	for _, b := range t.objects("RoleBinding", "ClusterRoleBinding") {
@@ -54,7 +54,7 @@ func (t *tree) narrow(tenant discovery.Tenant, denied []rbacv1.PolicyRule) {
 	}
 }
 
-// binds says whether a binding is for one of the tenant's accounts, in one of its
+// binds reports whether a subject of a binding is one of the tenant's accounts, in one of its
 // namespaces.
 func (t *tree) binds(b object, tenant discovery.Tenant) bool {
 	if b.kind() == "RoleBinding" && !slices.Contains(tenant.Namespaces, b.namespace) {
@@ -88,8 +88,8 @@ func (t *tree) role(kind, name, namespace string) (object, bool) {
 	return object{}, false
 }
 
-// rebind lets a binding refer to a narrower role that allows the tenant to deliver what
-// it delivers: one of the fleet's, or a new one beside it.
+// rebind makes a binding refer to a narrower role, which still allows the tenant to deliver its
+// current manifests: a role of the fleet, or a new role in the binding's folder.
 func (t *tree) rebind(b object, tenant discovery.Tenant) {
 	kind, name, file := "ClusterRole", "", ""
 	for _, o := range t.objects("ClusterRole") {
@@ -118,7 +118,7 @@ func (t *tree) rebind(b object, tenant discovery.Tenant) {
 		if err := s.Set(b.doc, name, "roleRef", "name"); err != nil {
 			return err
 		}
-		// The role of a binding cannot be changed: Flux has to make it anew.
+		// The role of a binding is immutable: Flux has to replace the binding.
 		const force = "kustomize.toolkit.fluxcd.io/force: enabled\n"
 		if yamlpath.At(s.Docs[b.doc], "metadata", "annotations") == nil {
 			return s.Add(b.doc, "annotations", "annotations:\n  "+force, "metadata")
@@ -137,7 +137,7 @@ func (t *tree) rebind(b object, tenant discovery.Tenant) {
 	}
 }
 
-// bound expects that a RoleBinding refers to a role that the fleet delivers.
+// bound returns the expectation that a RoleBinding refers to a role that the fleet delivers.
 func bound(namespace, binding, kind, role string) expectation {
 	return func(after built) bool {
 		in := ""
@@ -153,8 +153,8 @@ func bound(namespace, binding, kind, role string) expectation {
 	}
 }
 
-// addRole writes a role beside a binding and into the kustomization file there,
-// and returns its path.
+// addRole adds a role to the folder of a binding, lists it in the kustomization file there, and
+// returns its path.
 func (t *tree) addRole(b object) string {
 	dir := path.Dir(b.file)
 	base := b.name() + "-role.yaml"
@@ -181,7 +181,7 @@ metadata:
 	return file
 }
 
-// forget takes a file back that was added.
+// forget removes an added file from the tree.
 func (t *tree) forget(file string) {
 	delete(t.now, file)
 	t.manifests = slices.DeleteFunc(t.manifests, func(name string) bool { return name == file })
@@ -191,8 +191,8 @@ func (t *tree) forget(file string) {
 	}
 }
 
-// confine makes a ClusterRoleBinding a RoleBinding in the namespace of the
-// tenant's account, with a role that is not too wide for it.
+// confine replaces a ClusterRoleBinding by a RoleBinding in the namespace of the tenant's
+// account, with a role that is not too wide.
 func (t *tree) confine(b object, tenant discovery.Tenant) {
 	if len(tenant.Accounts) == 0 {
 		return // it has no namespace to be confined to
@@ -223,7 +223,7 @@ func (t *tree) confine(b object, tenant discovery.Tenant) {
 	}
 }
 
-// deny takes what a rule allows out of a role.
+// deny removes the rights of the rule denied from a role.
 func (t *tree) deny(role object, denied rbacv1.PolicyRule) {
 	t.edit(role.file, func(s *yamlpath.Stream) error {
 		for i := len(rulesOf(s.Docs[role.doc])) - 1; i >= 0; i-- {
@@ -240,15 +240,16 @@ func (t *tree) deny(role object, denied rbacv1.PolicyRule) {
 	})
 }
 
-// denyIn takes what is denied out of one rule: the verbs if it is about nothing
-// else, or else the resources, with a new rule for the verbs that they keep.
+// denyIn removes denied rights from rule i of a role. If all resources of the rule are denied,
+// it removes the verbs; otherwise it removes the resources, and adds a rule with the verbs that
+// they keep.
 func denyIn(s *yamlpath.Stream, doc, i int, denied rbacv1.PolicyRule) error {
 	rule := rulesOf(s.Docs[doc])[i]
 	groups, written, verbs := yamlpath.Strs(rule, "apiGroups"), yamlpath.Strs(rule, "resources"), yamlpath.Strs(rule, "verbs")
 	resources := expand(written, groupResources(groups))
 	hit := slices.DeleteFunc(slices.Clone(resources), func(r string) bool { return !covers(denied.Resources, r) })
 	kept := slices.DeleteFunc(expand(verbs, allVerbs), func(v string) bool { return covers(denied.Verbs, v) })
-	// What stands for everything stands for what is denied.
+	// A "*" includes the denied verbs and resources.
 	allResources, allowed := slices.Contains(written, "*"), slices.Equal(kept, verbs)
 	if len(hit) == 0 && !allResources || allowed {
 		return nil
@@ -259,7 +260,7 @@ func denyIn(s *yamlpath.Stream, doc, i int, denied rbacv1.PolicyRule) error {
 		if err := s.SetStrings(doc, others, "rules", i, "resources"); err != nil || len(kept) == 0 {
 			return err
 		}
-		// A subresource alone is of no use to read.
+		// The right to read a subresource is useless without the right to read the resource.
 		hit = slices.DeleteFunc(hit, func(r string) bool { return strings.Contains(r, "/") })
 		if len(hit) == 0 {
 			return nil

@@ -9,12 +9,12 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// allVerbs are what "*" stands for in a role, without those that are about other
-// people's rights.
+// allVerbs replace "*" in the verbs of a role. They do not include the verbs about rights:
+// bind, escalate and impersonate.
 var allVerbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 
-// fluxResources are what "*" stands for in a group of Flux, without subresources:
-// their status is Flux's own to write.
+// fluxResources replace "*" in the resources of a group of Flux. They do not include
+// subresources, since only Flux writes the status.
 var fluxResources = map[string][]string{
 	"source.toolkit.fluxcd.io":       {"buckets", "gitrepositories", "helmcharts", "helmrepositories", "ocirepositories"},
 	"kustomize.toolkit.fluxcd.io":    {"kustomizations"},
@@ -23,7 +23,7 @@ var fluxResources = map[string][]string{
 	"image.toolkit.fluxcd.io":        {"imagepolicies", "imagerepositories", "imageupdateautomations"},
 }
 
-// alwaysDenied are rights that no tenant's role has that others can be moved to.
+// alwaysDenied are rights that no replacement for a tenant's role may contain.
 var alwaysDenied = []rbacv1.PolicyRule{
 	{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"bind", "escalate", "impersonate"}},
 	{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"*"}, Verbs: writeVerbs},
@@ -41,7 +41,8 @@ func rulesOf(role *yaml.Node) []*yaml.Node {
 	return nil
 }
 
-// groupResources are what "*" stands for in groups; nil if that is not known.
+// groupResources returns the resources that replace "*" in groups, or nil if the resources of a
+// group are not known.
 func groupResources(groups []string) []string {
 	if len(groups) != 1 {
 		return nil
@@ -49,7 +50,7 @@ func groupResources(groups []string) []string {
 	return fluxResources[groups[0]]
 }
 
-// expand replaces "*" by what it stands for.
+// expand replaces "*" by the known entries.
 func expand(all, known []string) []string {
 	if slices.Contains(all, "*") && known != nil {
 		return slices.Clone(known)
@@ -57,7 +58,7 @@ func expand(all, known []string) []string {
 	return slices.Clone(all)
 }
 
-// covers says whether patterns match a verb, or a resource with its subresource.
+// covers reports whether patterns match a verb, or a resource with its subresource.
 func covers(patterns []string, s string) bool {
 	_, subresource, _ := strings.Cut(s, "/")
 	return slices.ContainsFunc(patterns, func(p string) bool {
@@ -69,8 +70,8 @@ func overlaps(a, b []string) bool {
 	return slices.ContainsFunc(a, func(s string) bool { return s == "*" || slices.Contains(b, s) || slices.Contains(b, "*") })
 }
 
-// wildcards says whether a role allows what cannot be listed, so that nothing can
-// be taken out of it.
+// wildcards reports whether a role has a "*" that cannot be replaced by a list, so that no
+// right can be removed from the role.
 func wildcards(role *yaml.Node) bool {
 	return slices.ContainsFunc(rulesOf(role), func(rule *yaml.Node) bool {
 		groups := yamlpath.Strs(rule, "apiGroups")
@@ -78,7 +79,7 @@ func wildcards(role *yaml.Node) bool {
 	})
 }
 
-// safe says whether a role has nothing that a tenant must not have.
+// safe reports whether a role has no right that a tenant must not have.
 func safe(role *yaml.Node) bool {
 	if yamlpath.At(role, "aggregationRule") != nil {
 		return false
@@ -96,7 +97,7 @@ func safe(role *yaml.Node) bool {
 	})
 }
 
-// useful says whether a role is one to deliver applications with.
+// useful reports whether a role has the rights to deliver applications.
 func useful(role *yaml.Node) bool {
 	allows := func(group, resource string) bool {
 		return slices.ContainsFunc(rulesOf(role), func(rule *yaml.Node) bool {

@@ -41,7 +41,7 @@ func clusters(f *layout.Fleet) []cluster {
 		if !bootstrapped || folder == f.Path || slices.ContainsFunc(all, func(c cluster) bool { return c.path == folder }) {
 			return nil
 		}
-		// The address matters to nothing here.
+		// Load requires an address; its value has no effect here.
 		other, err := layout.Load(f.Dir, folder, layout.Options{URL: "https://git.invalid", Branch: "main"})
 		if err != nil {
 			return nil //nolint:nilerr // as above
@@ -66,7 +66,7 @@ func isFor(file, folder string) bool {
 	})
 }
 
-// sharing says which other clusters a patch changes.
+// sharing returns a note about the other clusters that a patch changes.
 func (t *tree) sharing() string {
 	if t.bench.clusters == nil {
 		t.bench.clusters = append([]cluster{}, clusters(t.fleet)...)

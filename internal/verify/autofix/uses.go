@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// lacking returns the resources that a tenant delivers and that a role does not allow it
-// to deliver, without those that no tenant's role may have.
+// lacking returns the resources that a tenant delivers although a role does not allow it. It
+// leaves out the resources that no tenant's role may contain.
 func lacking(role *yaml.Node, delivers []schema.GroupResource) []schema.GroupResource {
 	var all []schema.GroupResource
 	for _, r := range delivers {
@@ -35,7 +35,7 @@ func lacking(role *yaml.Node, delivers []schema.GroupResource) []schema.GroupRes
 	return all
 }
 
-// forbids reports whether rules keep a tenant from delivering a resource.
+// forbids reports whether denied rules include the rights to deliver a resource.
 func forbids(rules []rbacv1.PolicyRule, r schema.GroupResource) bool {
 	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
 		return (slices.Contains(rule.APIGroups, r.Group) || slices.Contains(rule.APIGroups, "*")) &&
@@ -43,7 +43,7 @@ func forbids(rules []rbacv1.PolicyRule, r schema.GroupResource) bool {
 	})
 }
 
-// allow adds to a role what a tenant delivers.
+// allow adds the rights to deliver resources to a role.
 func (t *tree) allow(role object, delivers []schema.GroupResource) {
 	for _, r := range lacking(role.node, delivers) {
 		t.edit(role.file, func(s *yamlpath.Stream) error {
@@ -58,8 +58,8 @@ func (t *tree) isNew(file string) bool {
 	return !old
 }
 
-// noteDenied says which resources a tenant delivers that its role does not allow any
-// more: these close what got through.
+// noteDenied adds a note about the resources that a tenant delivers and that its role no longer
+// allows after the fix.
 func (t *tree) noteDenied(tenant discovery.Tenant, denied []rbacv1.PolicyRule) {
 	var names []string
 	for _, r := range tenant.Delivers {
@@ -72,7 +72,7 @@ func (t *tree) noteDenied(tenant discovery.Tenant, denied []rbacv1.PolicyRule) {
 	}
 }
 
-// note adds a line that stands before the diff.
+// note adds a line of text before the diff.
 func (t *tree) note(text string) {
 	if line := "# " + text + "\n"; !slices.Contains(t.notes, line) {
 		t.notes = append(t.notes, line)

@@ -28,7 +28,8 @@ func (a address) flag() string { return "--map https://" + a.String() + "=DIR" }
 // scheme, user, default port, slashes at the ends and .git. Callers compare it to
 // find the Flux sources that a [Change] concerns.
 //
-// It accepts https, http and ssh URLs and the scp-like form git@host:org/repo.
+// It accepts https, http and ssh URLs and the scp-like form git@host:org/repo. It returns an
+// error for any other text.
 func Address(raw string) (string, error) {
 	a, err := parseAddress(raw)
 	if err != nil {

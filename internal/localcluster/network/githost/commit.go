@@ -41,7 +41,8 @@ func (t *Tree) ReadFile(path string) ([]byte, error) {
 	return []byte(out), nil
 }
 
-// WriteFile creates or replaces a regular file.
+// WriteFile creates or replaces a regular file. It returns an error if the path is not a
+// relative path inside the repository, or if git fails.
 func (t *Tree) WriteFile(path string, content []byte) error {
 	if err := validPath(path); err != nil {
 		return err
@@ -63,11 +64,11 @@ func (t *Tree) Remove(path string) error {
 	return nil
 }
 
-// Commit creates a commit on top of the served commit of a branch, as a push would,
-// and returns its revision. It does not change the folder behind the branch: the
-// next change in the folder that alters its revision replaces the commit. edit must
-// not call the Host. If edit changes nothing, Commit creates no commit and returns
-// the present revision.
+// Commit creates a commit on top of the served commit of a branch, as a push would, and returns
+// its revision. It does not change the folder behind the branch: the next change in the folder
+// that alters its revision replaces the commit. edit must not call the Host. If edit changes
+// nothing, Commit creates no commit and returns the present revision. It returns an error if
+// the repository or the branch is not mapped, if edit fails, or if git fails.
 func (h *Host) Commit(ctx context.Context, url, branch, message string, edit func(*Tree) error) (revision string, err error) {
 	a, err := parseAddress(url)
 	if err != nil {

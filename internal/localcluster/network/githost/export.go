@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 )
 
-// Export writes the files of the served branch into a folder, as a clone would. It
-// creates the folder, which must be empty if it exists.
+// Export writes the files of the served branch into a folder, as a clone would. It creates the
+// folder, which must be empty if it exists. It returns an error if the branch is not mapped, or
+// if the folder cannot be written.
 func (h *Host) Export(ctx context.Context, url, branch, dir string) error {
 	wrap := func(err error) error {
 		return fmt.Errorf("cannot export branch %s of %s: %w", branch, url, err)

@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 )
 
-// AddFiles serves files as a branch of a repository without credentials. The keys of
-// files are paths. The Host stores the files in a folder of its own.
+// AddFiles serves files as a branch of a repository without credentials. The keys of files are
+// paths. The Host stores the files in a folder of its own. It returns an error if the URL or a
+// path is not valid, if the files cannot be written, or an error of [Host.Add].
 func (h *Host) AddFiles(ctx context.Context, url, branch string, files map[string]string) error {
 	a, err := parseAddress(url)
 	if err != nil {

@@ -322,9 +322,10 @@ func (r *repository) clash(s *source) error {
 	return nil
 }
 
-// Overlay replaces one file in every served commit of a branch. It may be called
-// before or after the folder is added. The path is slash-separated and relative to
-// the top of the repository. If the branch has no such file, Overlay creates it.
+// Overlay replaces one file in every served commit of a branch. It may be called before or
+// after the folder is added. The path is slash-separated and relative to the top of the
+// repository. If the branch has no such file, Overlay creates it. It returns an error if the
+// URL or the path is not valid, or if git fails.
 func (h *Host) Overlay(ctx context.Context, url, branch, path string, content []byte) error {
 	a, err := parseAddress(url)
 	if err != nil {

@@ -51,9 +51,10 @@ func (g *grant) opens(a access) bool {
 	return same(g.Password, a.password) && (g.Username == "" || same(g.Username, a.username))
 }
 
-// Protect makes a repository private: only clients with one of the credentials have
-// access, and without credentials no client has. Call it before or after adding the
-// repository's folder. A repository that was never protected accepts all clients.
+// Protect makes a repository private: only clients with one of the credentials have access, and
+// without credentials no client has. Call it before or after adding the repository's folder. A
+// repository that was never protected accepts all clients. It returns an error if the URL or a
+// public key is not valid.
 func (h *Host) Protect(url string, credentials ...Credentials) error {
 	a, err := parseAddress(url)
 	if err != nil {

@@ -32,11 +32,11 @@ const (
 // is scanned at intervals instead.
 var ErrWatchLimit = errors.New("the system's limit of watched folders is reached")
 
-// Watch follows the mapped folders, also those added later. It calls notify for each
-// branch that moves, by an edit, a push or [Host.Commit], and for each folder that
-// it cannot follow. Calls are sequential, and follow the save of a file after a few
-// tenths of a second. Watch blocks until ctx ends, then it returns nil. Only one
-// Watch may run at a time.
+// Watch follows the mapped folders, also those added later. It calls notify for each branch
+// that moves, by an edit, a push or [Host.Commit], and for each folder that it cannot follow.
+// Calls are sequential, and follow the save of a file after a few tenths of a second. Watch
+// blocks until ctx ends, then it returns nil. Only one Watch may run at a time. It returns an
+// error at once if another Watch runs.
 func (h *Host) Watch(ctx context.Context, notify func(Change)) error {
 	signal, ok := h.feed.open()
 	if !ok {
