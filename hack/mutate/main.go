@@ -30,7 +30,15 @@ import (
 )
 
 // attackers are the attacking tenants, by fleet.
-var attackers = map[string]string{"company": "atlas", "by-hand": "orders", "all-teams": "red"}
+var attackers = map[string][]string{
+	"company":        {"atlas", "borea"},
+	"by-hand":        {"orders", "payments"},
+	"all-teams":      {"red", "blue"},
+	"in-flux-system": {"red", "blue"},
+	"open":           {"tight"},
+	"older":          {"blue"},
+	"operator":       {"blue"},
+}
 
 // patience bounds the wait for a fleet.
 const patience = 5 * time.Minute
@@ -61,35 +69,34 @@ func run(ctx context.Context, only, pattern string) error {
 	if err != nil {
 		return err
 	}
-	var survived []string
+	var all corpus.Score
+	began := time.Now()
 	for _, f := range fleets {
-		tenant, ok := attackers[f.Name]
-		if !ok || only != "" && only != f.Name {
+		if len(attackers[f.Name]) == 0 || only != "" && only != f.Name {
 			continue
 		}
-		began := time.Now()
-		score, err := mutate(ctx, f, tenant, survivors, names.MatchString)
-		fmt.Printf("%s as %s: %s, in %.0fs\n", f.Name, tenant, score, time.Since(began).Seconds())
+		score, err := mutate(ctx, f, survivors, names.MatchString)
+		all = all.Add(score)
 		if err != nil {
 			return fmt.Errorf("cannot mutate fleet %s: %w", f.Name, err)
 		}
-		survived = append(survived, score.Survived...)
 	}
+	fmt.Printf("all fleets: %s, in %.0fs\n", all, time.Since(began).Seconds())
 	var errs []error
-	for _, s := range survived {
+	for _, s := range all.Survived {
 		errs = append(errs, errors.New(s))
 	}
 	return errors.Join(errs...)
 }
 
-// mutate starts the fleet, waits until it is ready, and mutates it.
-func mutate(ctx context.Context, f corpus.Fleet, tenant string, survivors []corpus.Survivor, pick func(string) bool) (corpus.Score, error) {
+// mutate starts the fleet, waits until it is ready, and mutates it as each of its attackers.
+func mutate(ctx context.Context, f corpus.Fleet, survivors []corpus.Survivor, pick func(string) bool) (corpus.Score, error) {
 	// Programs are started in other folders.
 	bin, err := filepath.Abs("bin")
 	if err != nil {
 		return corpus.Score{}, err
 	}
-	opts := localcluster.Options{Name: fmt.Sprintf("mutate-%d", os.Getpid()), BinDir: bin, Fleet: filepath.Join(f.Dir, "platform"), Path: f.Path}
+	opts := localcluster.Options{Name: fmt.Sprintf("mutate-%d", os.Getpid()), BinDir: bin, Fleet: filepath.Join(f.Dir, "platform"), Path: f.Path, Assume: f.Assumed()}
 	for _, address := range slices.Sorted(maps.Keys(f.Maps)) {
 		m, err := network.ParseMap(address + "=" + filepath.Join(f.Dir, f.Maps[address]))
 		if err != nil {
@@ -109,12 +116,23 @@ func mutate(ctx context.Context, f corpus.Fleet, tenant string, survivors []corp
 	if err != nil {
 		return corpus.Score{}, err
 	}
-	if failures, err := d.Settle(ctx, cluster, rows, patience); err != nil || len(failures) > 0 {
+	failures, err := d.Settle(ctx, cluster, rows, patience)
+	if err != nil || len(failures) != len(f.NotReady) {
 		return corpus.Score{}, errors.Join(fmt.Errorf("the fleet is not ready: %v", failures), err)
 	}
 	sync := cluster.Fleet.Sync
-	return f.Mutate(ctx, catalog.Options{
-		Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: sync.Namespace, Tenant: tenant,
-		Root: flux.Ref{Kind: flux.GitRepository, Namespace: sync.Namespace, Name: sync.Source},
-	}, survivors, pick, os.Stdout)
+	var all corpus.Score
+	for _, tenant := range attackers[f.Name] {
+		began := time.Now()
+		score, err := f.Mutate(ctx, catalog.Options{
+			Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: sync.Namespace, Tenant: tenant,
+			Root: flux.Ref{Kind: flux.GitRepository, Namespace: sync.Namespace, Name: sync.Source},
+		}, survivors, pick, os.Stdout)
+		fmt.Printf("%s as %s: %s, in %.0fs\n", f.Name, tenant, score, time.Since(began).Seconds())
+		all = all.Add(score)
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
 }

@@ -76,8 +76,9 @@ func (t *target) cleanUp(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// suspend suspends the platform's own Kustomizations, which would restore removed controls.
-// The returned function resumes them.
+// suspend suspends the platform's own Kustomizations, which would restore removed controls, but
+// not the tenant's own one if it is in the platform's namespace. The returned function resumes
+// them.
 func (t *target) suspend(ctx context.Context) (func(context.Context) error, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(flux.Kustomization.GroupVersionKind())
@@ -85,6 +86,11 @@ func (t *target) suspend(ctx context.Context) (func(context.Context) error, erro
 	if err := t.admin.List(ctx, list, client.InNamespace(t.opts.Attack.Platform)); err != nil {
 		return nothing, fmt.Errorf("cannot list the platform's Kustomizations: %w", err)
 	}
+	list.Items = slices.DeleteFunc(list.Items, func(u unstructured.Unstructured) bool {
+		return slices.ContainsFunc(t.tenant.Repositories, func(r discovery.Repository) bool {
+			return r.Kustomization.Namespace == u.GetNamespace() && r.Kustomization.Name == u.GetName()
+		})
+	})
 	set := func(ctx context.Context, suspend string) error {
 		var errs []error
 		for i := range list.Items {
