@@ -94,19 +94,19 @@ func bindingMutants(p admissionv1.ValidatingAdmissionPolicy) []Mutant {
 		}), off},
 		{rewritten(p.Name, "failure policy Fail of policy "+p.Name, "it is Ignore", ignoreFailures), none},
 	}
-	for _, operation := range []admissionv1.OperationType{admissionv1.Create, admissionv1.Update} {
-		all = append(all, Mutant{
-			rewritten(p.Name, fmt.Sprintf("operation %s in policy %s", operation, p.Name), "the policy matches CONNECT in its place", func(spec *admissionv1.ValidatingAdmissionPolicySpec) {
-				for i := range spec.MatchConstraints.ResourceRules {
-					operations := spec.MatchConstraints.ResourceRules[i].Operations
-					if at := slices.Index(operations, operation); at >= 0 {
-						operations[at] = admissionv1.Connect
-					}
+	// Without CREATE, a policy still keeps Flux from writing its finalizer to what it would refuse,
+	// so that some attacks end in a wait.
+	all = append(all, Mutant{
+		rewritten(p.Name, "operation UPDATE in policy "+p.Name, "the policy matches CONNECT in its place", func(spec *admissionv1.ValidatingAdmissionPolicySpec) {
+			for i := range spec.MatchConstraints.ResourceRules {
+				operations := spec.MatchConstraints.ResourceRules[i].Operations
+				if at := slices.Index(operations, admissionv1.Update); at >= 0 {
+					operations[at] = admissionv1.Connect
 				}
-			}),
-			Effect{Policy: p.Name, Validation: -1, Operation: string(operation)},
-		})
-	}
+			}
+		}),
+		Effect{Policy: p.Name, Validation: -1, Operation: string(admissionv1.Update)},
+	})
 	if p.Spec.ParamKind == nil {
 		return all
 	}
