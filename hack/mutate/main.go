@@ -11,12 +11,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -27,6 +29,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	"github.com/tenure-dev/tenure/test/corpus"
+	"golang.org/x/sync/errgroup"
 )
 
 // attackers are the attacking tenants, by fleet.
@@ -42,6 +45,10 @@ var attackers = map[string][]string{
 
 // patience bounds the wait for a fleet.
 const patience = 5 * time.Minute
+
+// atOnce is the number of fleets that are mutated at the same time. Most of the time passes until
+// the API server has taken note of a change.
+const atOnce = 2
 
 func main() {
 	only := flag.String("only", "", "regular expression that the names of mutants must match")
@@ -69,20 +76,29 @@ func run(ctx context.Context, only, pattern string) error {
 	if err != nil {
 		return err
 	}
+	var mu sync.Mutex
 	var all corpus.Score
 	began := time.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
 	for _, f := range fleets {
 		if len(attackers[f.Name]) == 0 || only != "" && only != f.Name {
 			continue
 		}
-		score, err := mutate(ctx, f, survivors, names.MatchString)
-		all = all.Add(score)
-		if err != nil {
-			return fmt.Errorf("cannot mutate fleet %s: %w", f.Name, err)
-		}
+		group.Go(func() error {
+			score, err := mutate(ctx, f, survivors, names.MatchString)
+			mu.Lock()
+			defer mu.Unlock()
+			all = all.Add(score)
+			if err != nil {
+				return fmt.Errorf("cannot mutate fleet %s: %w", f.Name, err)
+			}
+			return nil
+		})
 	}
+	err = group.Wait()
 	fmt.Printf("all fleets: %s, in %.0fs\n", all, time.Since(began).Seconds())
-	var errs []error
+	errs := []error{err}
 	for _, s := range all.Survived {
 		errs = append(errs, errors.New(s))
 	}
@@ -96,7 +112,7 @@ func mutate(ctx context.Context, f corpus.Fleet, survivors []corpus.Survivor, pi
 	if err != nil {
 		return corpus.Score{}, err
 	}
-	opts := localcluster.Options{Name: fmt.Sprintf("mutate-%d", os.Getpid()), BinDir: bin, Fleet: filepath.Join(f.Dir, "platform"), Path: f.Path, Assume: f.Assumed()}
+	opts := localcluster.Options{Name: fmt.Sprintf("mutate-%s-%d", f.Name, os.Getpid()), BinDir: bin, Fleet: filepath.Join(f.Dir, "platform"), Path: f.Path, Assume: f.Assumed()}
 	for _, address := range slices.Sorted(maps.Keys(f.Maps)) {
 		m, err := network.ParseMap(address + "=" + filepath.Join(f.Dir, f.Maps[address]))
 		if err != nil {
@@ -104,7 +120,7 @@ func mutate(ctx context.Context, f corpus.Fleet, survivors []corpus.Survivor, pi
 		}
 		opts.Maps = append(opts.Maps, m)
 	}
-	d := &local.Display{Screen: ui.NewScreen(os.Stderr)}
+	d := &local.Display{Screen: ui.NewScreen(io.Discard)}
 	cluster, err := d.Start(ctx, opts)
 	if err != nil {
 		return corpus.Score{}, err
@@ -120,13 +136,13 @@ func mutate(ctx context.Context, f corpus.Fleet, survivors []corpus.Survivor, pi
 	if err != nil || len(failures) != len(f.NotReady) {
 		return corpus.Score{}, errors.Join(fmt.Errorf("the fleet is not ready: %v", failures), err)
 	}
-	sync := cluster.Fleet.Sync
+	root := cluster.Fleet.Sync
 	var all corpus.Score
 	for _, tenant := range attackers[f.Name] {
 		began := time.Now()
 		score, err := f.Mutate(ctx, catalog.Options{
-			Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: sync.Namespace, Tenant: tenant,
-			Root: flux.Ref{Kind: flux.GitRepository, Namespace: sync.Namespace, Name: sync.Source},
+			Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: root.Namespace, Tenant: tenant,
+			Root: flux.Ref{Kind: flux.GitRepository, Namespace: root.Namespace, Name: root.Source},
 		}, survivors, pick, os.Stdout)
 		fmt.Printf("%s as %s: %s, in %.0fs\n", f.Name, tenant, score, time.Since(began).Seconds())
 		all = all.Add(score)

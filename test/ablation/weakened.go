@@ -110,9 +110,9 @@ func bindingMutants(p admissionv1.ValidatingAdmissionPolicy) []Mutant {
 	if p.Spec.ParamKind == nil {
 		return all
 	}
+	// A policy without its parameter that fails closed refuses everything, which is no weaker.
 	withoutParameter := func(spec *admissionv1.ValidatingAdmissionPolicyBindingSpec) { spec.ParamRef = nil }
 	return append(all,
-		Mutant{rebound(p.Name, "parameter in the binding of policy "+p.Name, withoutParameter), none},
 		Mutant{rebound(p.Name, "action Deny of policy "+p.Name+" without its parameter", func(spec *admissionv1.ValidatingAdmissionPolicyBindingSpec) {
 			allow := admissionv1.AllowAction
 			spec.ParamRef.Name, spec.ParamRef.ParameterNotFoundAction = sentinel+"-none", &allow

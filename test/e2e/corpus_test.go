@@ -94,7 +94,7 @@ func TestMutants(t *testing.T) {
 		"buckets in policy sources",
 		"ocirepositories in policy sources",
 		"action Deny of policy dependencies, which becomes Warn",
-		"parameter in the binding of policy sources", // the policy refuses all sources then
+		"action Deny of policy sources without its parameter",
 		"value of flag --no-cross-namespace-refs of notification-controller",
 		"kustomizations in policy dependencies",
 		"quota of count/alerts.notification.toolkit.fluxcd.io",
