@@ -149,7 +149,7 @@ ablation: build ## take each control of the example fleet away, and print which 
 	@$(GO) run ./hack/ablation
 
 .PHONY: mutate
-mutate: build ## take out or weaken each control of the corpus' fleets, and compare what turns with what must
+mutate: build flux-operator ## take out or weaken each control of the corpus' fleets, and compare what turns with what must
 	@$(GO) run ./hack/mutate
 
 # A target that comes into a new path waits for input to be made small, which is not

@@ -11,12 +11,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -27,13 +29,26 @@ import (
 	"github.com/tenure-dev/tenure/internal/ui"
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	"github.com/tenure-dev/tenure/test/corpus"
+	"golang.org/x/sync/errgroup"
 )
 
 // attackers are the attacking tenants, by fleet.
-var attackers = map[string]string{"company": "atlas", "by-hand": "orders", "all-teams": "red"}
+var attackers = map[string][]string{
+	"company":        {"atlas", "borea"},
+	"by-hand":        {"orders", "payments"},
+	"all-teams":      {"red", "blue"},
+	"in-flux-system": {"red", "blue"},
+	"open":           {"tight"},
+	"older":          {"blue"},
+	"operator":       {"blue"},
+}
 
 // patience bounds the wait for a fleet.
 const patience = 5 * time.Minute
+
+// atOnce is the number of fleets that are mutated at the same time. Most of the time passes until
+// the API server has taken note of a change.
+const atOnce = 2
 
 func main() {
 	only := flag.String("only", "", "regular expression that the names of mutants must match")
@@ -61,35 +76,43 @@ func run(ctx context.Context, only, pattern string) error {
 	if err != nil {
 		return err
 	}
-	var survived []string
+	var mu sync.Mutex
+	var all corpus.Score
+	began := time.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
 	for _, f := range fleets {
-		tenant, ok := attackers[f.Name]
-		if !ok || only != "" && only != f.Name {
+		if len(attackers[f.Name]) == 0 || only != "" && only != f.Name {
 			continue
 		}
-		began := time.Now()
-		score, err := mutate(ctx, f, tenant, survivors, names.MatchString)
-		fmt.Printf("%s as %s: %s, in %.0fs\n", f.Name, tenant, score, time.Since(began).Seconds())
-		if err != nil {
-			return fmt.Errorf("cannot mutate fleet %s: %w", f.Name, err)
-		}
-		survived = append(survived, score.Survived...)
+		group.Go(func() error {
+			score, err := mutate(ctx, f, survivors, names.MatchString)
+			mu.Lock()
+			defer mu.Unlock()
+			all = all.Add(score)
+			if err != nil {
+				return fmt.Errorf("cannot mutate fleet %s: %w", f.Name, err)
+			}
+			return nil
+		})
 	}
-	var errs []error
-	for _, s := range survived {
+	err = group.Wait()
+	fmt.Printf("all fleets: %s, in %.0fs\n", all, time.Since(began).Seconds())
+	errs := []error{err}
+	for _, s := range all.Survived {
 		errs = append(errs, errors.New(s))
 	}
 	return errors.Join(errs...)
 }
 
-// mutate starts the fleet, waits until it is ready, and mutates it.
-func mutate(ctx context.Context, f corpus.Fleet, tenant string, survivors []corpus.Survivor, pick func(string) bool) (corpus.Score, error) {
+// mutate starts the fleet, waits until it is ready, and mutates it as each of its attackers.
+func mutate(ctx context.Context, f corpus.Fleet, survivors []corpus.Survivor, pick func(string) bool) (corpus.Score, error) {
 	// Programs are started in other folders.
 	bin, err := filepath.Abs("bin")
 	if err != nil {
 		return corpus.Score{}, err
 	}
-	opts := localcluster.Options{Name: fmt.Sprintf("mutate-%d", os.Getpid()), BinDir: bin, Fleet: filepath.Join(f.Dir, "platform"), Path: f.Path}
+	opts := localcluster.Options{Name: fmt.Sprintf("mutate-%s-%d", f.Name, os.Getpid()), BinDir: bin, Fleet: filepath.Join(f.Dir, "platform"), Path: f.Path, Assume: f.Assumed()}
 	for _, address := range slices.Sorted(maps.Keys(f.Maps)) {
 		m, err := network.ParseMap(address + "=" + filepath.Join(f.Dir, f.Maps[address]))
 		if err != nil {
@@ -97,7 +120,7 @@ func mutate(ctx context.Context, f corpus.Fleet, tenant string, survivors []corp
 		}
 		opts.Maps = append(opts.Maps, m)
 	}
-	d := &local.Display{Screen: ui.NewScreen(os.Stderr)}
+	d := &local.Display{Screen: ui.NewScreen(io.Discard)}
 	cluster, err := d.Start(ctx, opts)
 	if err != nil {
 		return corpus.Score{}, err
@@ -109,12 +132,23 @@ func mutate(ctx context.Context, f corpus.Fleet, tenant string, survivors []corp
 	if err != nil {
 		return corpus.Score{}, err
 	}
-	if failures, err := d.Settle(ctx, cluster, rows, patience); err != nil || len(failures) > 0 {
+	failures, err := d.Settle(ctx, cluster, rows, patience)
+	if err != nil || len(failures) != len(f.NotReady) {
 		return corpus.Score{}, errors.Join(fmt.Errorf("the fleet is not ready: %v", failures), err)
 	}
-	sync := cluster.Fleet.Sync
-	return f.Mutate(ctx, catalog.Options{
-		Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: sync.Namespace, Tenant: tenant,
-		Root: flux.Ref{Kind: flux.GitRepository, Namespace: sync.Namespace, Name: sync.Source},
-	}, survivors, pick, os.Stdout)
+	root := cluster.Fleet.Sync
+	var all corpus.Score
+	for _, tenant := range attackers[f.Name] {
+		began := time.Now()
+		score, err := f.Mutate(ctx, catalog.Options{
+			Config: cluster.REST, Git: cluster.Git, Network: cluster.Network, Platform: root.Namespace, Tenant: tenant,
+			Root: flux.Ref{Kind: flux.GitRepository, Namespace: root.Namespace, Name: root.Source},
+		}, survivors, pick, os.Stdout)
+		fmt.Printf("%s as %s: %s, in %.0fs\n", f.Name, tenant, score, time.Since(began).Seconds())
+		all = all.Add(score)
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
 }

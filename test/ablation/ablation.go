@@ -46,6 +46,8 @@ type Row struct {
 	// Via restricts the row to the attacks by one way; empty for controls that attacks by any way
 	// meet. Attacks through the proxy are tried only with their own rows.
 	Via catalog.Via
+	// Whole tries every attack.
+	Whole bool
 }
 
 // tries reports whether an attack is tried without the controls of the row.
@@ -155,7 +157,7 @@ func (t *target) measure(ctx context.Context, row Row) (_ Measured, err error) {
 		}
 	}
 	err = t.without(ctx, row.Controls, func() error {
-		report, err := t.attack(ctx, func(a catalog.Attack) bool { return row.tries(a, t.opts.Whole) })
+		report, err := t.attack(ctx, func(a catalog.Attack) bool { return row.tries(a, t.opts.Whole || row.Whole) })
 		for _, r := range report.Results {
 			m.count(r, t.opts.Excluded)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,20 +20,38 @@ import (
 
 // flag returns a control that is a flag of a Flux controller.
 func flag(controller, name string) Control {
+	return arguments("flag "+name+" of "+controller, "the argument is removed from the controller's Deployment", controller, func(args []string) []string {
+		return slices.DeleteFunc(args, hasFlag(name))
+	})
+}
+
+// unset returns a control that is the value of a flag of a Flux controller.
+func unset(controller, name string) Control {
+	off := name + "=false"
+	if name == "--default-service-account" {
+		off = name + "="
+	}
+	return arguments("value of flag "+name+" of "+controller, "the argument is "+off, controller, func(args []string) []string {
+		return append(slices.DeleteFunc(args, hasFlag(name)), off)
+	})
+}
+
+// arguments returns a control that is removed by a change of a controller's arguments.
+func arguments(name, away, controller string, change func([]string) []string) Control {
 	return Control{
-		Name: "flag " + name + " of " + controller,
-		Away: "the argument is removed from the controller's Deployment",
+		Name: name,
+		Away: away,
 		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
 			key := client.ObjectKey{Namespace: t.opts.Attack.Platform, Name: controller}
 			var before []string
-			set := func(ctx context.Context, change func([]string) []string) error {
+			set := func(ctx context.Context, edit func([]string) []string) error {
 				d := &appsv1.Deployment{}
 				if err := t.admin.Get(ctx, key, d); err != nil {
 					return err
 				}
 				old := d.DeepCopy()
 				container := &d.Spec.Template.Spec.Containers[0]
-				container.Args = change(container.Args)
+				container.Args = edit(container.Args)
 				if err := t.admin.Patch(ctx, d, client.StrategicMergeFrom(old)); err != nil {
 					return err
 				}
@@ -46,13 +65,18 @@ func flag(controller, name string) Control {
 			}
 			err := set(ctx, func(args []string) []string {
 				before = slices.Clone(args)
-				return slices.DeleteFunc(args, func(arg string) bool {
-					flag, _, _ := strings.Cut(arg, "=")
-					return flag == name
-				})
+				return change(args)
 			})
 			return restore, err
 		},
+	}
+}
+
+// hasFlag returns a function that reports whether an argument sets a flag.
+func hasFlag(name string) func(arg string) bool {
+	return func(arg string) bool {
+		flag, _, _ := strings.Cut(arg, "=")
+		return flag == name
 	}
 }
 
@@ -187,8 +211,17 @@ func quotas() Control {
 	}
 }
 
+// awaited has the labels of namespaces that decide about admission, with the wait until the API
+// server has taken note of such a label, or of its removal.
+var awaited = map[string]func(ctx context.Context, t *target, labelled bool) error{
+	"pod-security.kubernetes.io/enforce": func(ctx context.Context, t *target, labelled bool) error { return t.podsRefused(ctx, labelled) },
+	v1alpha1.LabelFluxTenant: func(ctx context.Context, t *target, labelled bool) error {
+		return t.selectedBy(ctx, v1alpha1.LabelFluxTenant, labelled)
+	},
+}
+
 // label returns a control that is a label of the tenant's namespaces for admission.
-func label(key string) Control {
+func label(key string, await func(ctx context.Context, t *target, labelled bool) error) Control {
 	return Control{
 		Name: "label " + key,
 		Away: "the label is removed from the tenant's namespaces",
@@ -199,7 +232,7 @@ func label(key string) Control {
 				for name, value := range before {
 					errs = append(errs, t.labelNamespace(ctx, name, key, `"`+value+`"`))
 				}
-				return errors.Join(append(errs, t.podsRefused(ctx, true))...)
+				return errors.Join(append(errs, await(ctx, t, true))...)
 			}
 			for _, name := range t.tenant.Namespaces {
 				ns := &corev1.Namespace{}
@@ -211,7 +244,7 @@ func label(key string) Control {
 					return restore, err
 				}
 			}
-			return restore, t.podsRefused(ctx, false)
+			return restore, await(ctx, t, false)
 		},
 	}
 }
@@ -225,7 +258,7 @@ func (t *target) labelNamespace(ctx context.Context, name, key, value string) er
 func (t *target) podsRefused(ctx context.Context, refused bool) error {
 	privileged := true
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.account.Namespace, Name: sentinel},
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.home(), Name: sentinel},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Name: sentinel, Image: "images.example.com/any:1", SecurityContext: &corev1.SecurityContext{Privileged: &privileged},
 		}}},

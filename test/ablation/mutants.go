@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,16 +23,17 @@ type Mutant struct {
 	Effect Effect
 }
 
-// Effect describes the change of a mutant. One field is set, or several related fields.
+// Effect describes the change of a mutant. One field is set, or several related fields. None is
+// set for a mutant that all attacks must see as the fleet itself.
 type Effect struct {
 	// Controller runs without Flag.
 	Controller, Flag string
-	// Policy is the policy that the mutant changes. It loses its binding; or, if Validation, an
-	// index, is not negative, this validation becomes true; or, if Resource is not empty, this
-	// resource is removed.
-	Policy     string
-	Validation int
-	Resource   string
+	// Policy is the policy that the mutant changes. It refuses nothing any more; or, if
+	// Validation, an index, is not negative, this validation becomes true; or, if Resource or
+	// Operation is not empty, the policy does not match it any more.
+	Policy              string
+	Validation          int
+	Resource, Operation string
 	// Label is missing from the tenant's namespaces.
 	Label string
 	// Quota is a key of spec.hard that is missing.
@@ -44,14 +47,18 @@ type Effect struct {
 type Controls struct {
 	// Flags are the security flags of Flux's controllers, by controller.
 	Flags map[string][]string
-	// Policies are the ValidatingAdmissionPolicies that have a binding of their name.
+	// Policies are the ValidatingAdmissionPolicies, Bindings their bindings, which have the same
+	// names.
 	Policies []admissionv1.ValidatingAdmissionPolicy
+	Bindings []admissionv1.ValidatingAdmissionPolicyBinding
 	// Labels are the labels of the tenant's namespaces that decide about admission, Quotas
-	// the keys of spec.hard in them.
-	Labels, Quotas []string
+	// the keys of spec.hard in them, and AccountLabels the labels of the tenant's account.
+	Labels, Quotas, AccountLabels []string
 	// Rules are the rules of the tenant's ClusterRole, which Role names.
 	Role  string
 	Rules []rbacv1.PolicyRule
+	// Outside is set if the tenant's account and sync are in a namespace of the platform.
+	Outside bool
 }
 
 // securityFlags are the flags of Flux that the lockdown consists of.
@@ -71,19 +78,23 @@ func Mutants(ctx context.Context, opts Options) (Controls, []Mutant, error) {
 	var all []Mutant
 	for controller, flags := range found.Flags {
 		for _, name := range flags {
-			all = append(all, Mutant{flag(controller, name), Effect{Controller: controller, Flag: name, Validation: -1}})
+			effect := Effect{Controller: controller, Flag: name, Validation: -1}
+			all = append(all, Mutant{flag(controller, name), effect}, Mutant{unset(controller, name), effect})
 		}
 	}
 	for _, p := range found.Policies {
 		all = append(all, policyMutants(p)...)
+		all = append(all, bindingMutants(p)...)
 	}
 	for _, key := range found.Labels {
-		all = append(all, Mutant{label(key), Effect{Label: key, Validation: -1}})
+		all = append(all, Mutant{label(key, awaited[key]), Effect{Label: key, Validation: -1}})
 	}
 	for _, key := range found.Quotas {
 		all = append(all, Mutant{withoutHard(key), Effect{Quota: key, Validation: -1}})
 	}
+	all = append(all, accountLabels(found)...)
 	all = append(all, t.roleMutants(found)...)
+	all = append(all, rightMutants()...)
 	slices.SortStableFunc(all, func(a, b Mutant) int { return strings.Compare(a.Control.Name, b.Control.Name) })
 	return found, all, nil
 }
@@ -107,15 +118,21 @@ func (t *target) controls(ctx context.Context) (Controls, error) {
 		return found, err
 	}
 	found.Policies = slices.DeleteFunc(policies.Items, func(p admissionv1.ValidatingAdmissionPolicy) bool { return strings.HasPrefix(p.Name, sentinel) })
+	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
+	if err := t.admin.List(ctx, &bindings); err != nil {
+		return found, err
+	}
+	found.Bindings = slices.DeleteFunc(bindings.Items, func(b admissionv1.ValidatingAdmissionPolicyBinding) bool { return strings.HasPrefix(b.Name, sentinel) })
 	for _, name := range t.tenant.Namespaces {
 		var ns corev1.Namespace
 		var quotas corev1.ResourceQuotaList
 		if err := errors.Join(t.admin.Get(ctx, client.ObjectKey{Name: name}, &ns), t.admin.List(ctx, &quotas, client.InNamespace(name))); err != nil {
 			return found, err
 		}
-		const enforce = "pod-security.kubernetes.io/enforce"
-		if ns.Labels[enforce] != "" && !slices.Contains(found.Labels, enforce) {
-			found.Labels = append(found.Labels, enforce)
+		for key := range awaited {
+			if ns.Labels[key] != "" && !slices.Contains(found.Labels, key) && (key != v1alpha1.LabelFluxTenant || found.selected(key)) {
+				found.Labels = append(found.Labels, key)
+			}
 		}
 		for _, quota := range quotas.Items {
 			for key := range quota.Spec.Hard {
@@ -134,6 +151,12 @@ func (t *target) controls(ctx context.Context) (Controls, error) {
 		}
 		found.Role, found.Rules = name, role.Rules
 	}
+	account := &corev1.ServiceAccount{}
+	if err := client.IgnoreNotFound(t.admin.Get(ctx, client.ObjectKey{Namespace: t.account.Namespace, Name: t.account.Name}, account)); err != nil {
+		return found, err
+	}
+	found.AccountLabels = slices.DeleteFunc(slices.Collect(maps.Keys(account.Labels)), func(key string) bool { return key != v1alpha1.LabelFluxTenant })
+	found.Outside = !slices.Contains(t.tenant.Namespaces, t.account.Namespace)
 	slices.Sort(found.Quotas)
 	return found, nil
 }
@@ -245,22 +268,29 @@ func (t *target) setHard(ctx context.Context, key client.ObjectKey, hard corev1.
 	})
 }
 
-// roleMutants returns the mutants of the tenant's role: every resource of a group in place of
-// the resources in a rule, the role bound in all namespaces, and cluster-admin in addition.
+// roleMutants returns the mutants of the tenant's role: every resource of the groups of a rule in
+// place of its resources, every verb in place of its verbs, the role bound in all namespaces, and
+// cluster-admin in addition.
 func (t *target) roleMutants(found Controls) []Mutant {
 	if found.Role == "" {
 		return nil
 	}
 	all := []Mutant{{bound("in every namespace, by a ClusterRoleBinding", everywhere), Effect{Validation: -1, Everywhere: found.Rules}}}
 	for _, rule := range found.Rules {
-		if slices.Contains(rule.Resources, "*") || len(rule.APIGroups) != 1 {
-			continue
+		groups := strings.Join(rule.APIGroups, ", ")
+		if !slices.Contains(rule.Resources, "*") {
+			wide := rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{"*"}, Verbs: rule.Verbs}
+			// A right to a resource of no name shows that the wider rule is in force.
+			probe := rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{sentinel}, Verbs: rule.Verbs}
+			name := fmt.Sprintf("list of resources of group %q with the verbs %v in ClusterRole %s", groups, rule.Verbs, found.Role)
+			all = append(all, Mutant{beside(name, wide, probe), Effect{Validation: -1, Rules: []rbacv1.PolicyRule{wide}}})
 		}
-		wide := rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{"*"}, Verbs: rule.Verbs}
-		// A right to a resource of no name shows that the wider rule is in force.
-		probe := rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{sentinel}, Verbs: rule.Verbs}
-		name := fmt.Sprintf("list of resources of group %q with the verbs %v in ClusterRole %s", rule.APIGroups[0], rule.Verbs, found.Role)
-		all = append(all, Mutant{beside(name, wide, probe), Effect{Validation: -1, Rules: []rbacv1.PolicyRule{wide}}})
+		if !slices.Contains(rule.Verbs, "*") {
+			wide := rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: rule.Resources, Verbs: []string{"*"}}
+			probe := rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: rule.Resources, Verbs: []string{sentinel}}
+			name := fmt.Sprintf("list of verbs %v for %v of group %q in ClusterRole %s", rule.Verbs, rule.Resources, groups, found.Role)
+			all = append(all, Mutant{beside(name, wide, probe), Effect{Validation: -1, Rules: []rbacv1.PolicyRule{wide}}})
+		}
 	}
 	everything := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}
 	probe := rbacv1.PolicyRule{APIGroups: []string{sentinel}, Resources: []string{sentinel}, Verbs: []string{"get"}}

@@ -93,7 +93,7 @@ func (t *target) bind(ctx context.Context, where scope, clusterRole string, rule
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterRole}
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: t.account.Namespace, Name: t.account.Name}}
 	var bindings []client.Object
-	namespace := t.account.Namespace
+	namespace := t.home()
 	switch where {
 	case everywhere:
 		namespace = metav1.NamespaceDefault

@@ -31,7 +31,7 @@ func Rows() []Row {
 		singleControl(policy("other-sources"), "S9-api"),
 		singleControl(quotas(), "A2-api"),
 		singleControl(networkPolicies(), "W8-api"),
-		singleControl(label("pod-security.kubernetes.io/enforce"), "W3-api"),
+		singleControl(podSecurity(), "W3-api"),
 
 		singleControl(role("bind", everywhere,
 			allow([]string{"get", "create", "patch", "delete"}, rbacv1.GroupName, "clusterrolebindings"),

@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
@@ -62,22 +63,28 @@ func (t *target) attack(ctx context.Context, only func(catalog.Attack) bool) (ca
 	return catalog.Run(ctx, opts)
 }
 
-// cleanUp removes the objects that all rows share.
+// cleanUp removes the objects that all rows share, and waits until they are gone, so that another
+// run can follow.
 func (t *target) cleanUp(ctx context.Context) error {
 	in := metav1.ObjectMeta{Name: sentinel}
 	var errs []error
+	victim := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: catalog.VictimNamespace}}
 	for _, o := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: catalog.VictimNamespace}},
+		victim,
 		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: in},
 		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: in},
 	} {
 		errs = append(errs, client.IgnoreNotFound(t.admin.Delete(ctx, o)))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, poll(ctx, "namespace "+victim.Name+" to be gone", func() (bool, error) {
+		err := t.admin.Get(ctx, client.ObjectKeyFromObject(victim), victim)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}))...)
 }
 
-// suspend suspends the platform's own Kustomizations, which would restore removed controls.
-// The returned function resumes them.
+// suspend suspends the platform's own Kustomizations, which would restore removed controls, but
+// not the tenant's own one if it is in the platform's namespace. The returned function resumes
+// them.
 func (t *target) suspend(ctx context.Context) (func(context.Context) error, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(flux.Kustomization.GroupVersionKind())
@@ -85,6 +92,11 @@ func (t *target) suspend(ctx context.Context) (func(context.Context) error, erro
 	if err := t.admin.List(ctx, list, client.InNamespace(t.opts.Attack.Platform)); err != nil {
 		return nothing, fmt.Errorf("cannot list the platform's Kustomizations: %w", err)
 	}
+	list.Items = slices.DeleteFunc(list.Items, func(u unstructured.Unstructured) bool {
+		return slices.ContainsFunc(t.tenant.Repositories, func(r discovery.Repository) bool {
+			return r.Kustomization.Namespace == u.GetNamespace() && r.Kustomization.Name == u.GetName()
+		})
+	})
 	set := func(ctx context.Context, suspend string) error {
 		var errs []error
 		for i := range list.Items {

@@ -237,3 +237,14 @@ func (f Fleet) Command() []string {
 	}
 	return append(args, f.Args...)
 }
+
+// Assumed returns the Flux objects that verify is told to assume.
+func (f Fleet) Assumed() []string {
+	var all []string
+	for i, arg := range f.Args {
+		if i > 0 && f.Args[i-1] == "--assume" {
+			all = append(all, arg)
+		}
+	}
+	return all
+}

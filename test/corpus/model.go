@@ -2,27 +2,30 @@ package corpus
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/test/ablation"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// state holds the controls of a fleet, for a tenant whose account, source and sync are in its own
-// namespace. The model computes the open attacks from the controls alone, and shares nothing with
-// the attacks.
+// state holds the controls of a fleet for a tenant. The model computes the open attacks from the
+// controls alone, and shares nothing with the attacks.
 type state struct {
 	flags    map[string]bool // CONTROLLER FLAG
-	policies map[string]bool // POLICY/VALIDATION/RESOURCE
+	policies map[string]bool // POLICY/VALIDATION/RESOURCE/OPERATION
 	labels   map[string]bool
 	quotas   map[string]bool
 	rules    []rbacv1.PolicyRule
 	// everywhere are the rules that hold in other namespaces too.
 	everywhere []rbacv1.PolicyRule
+	// outside is set if the account, the source and the sync are in a namespace of the platform.
+	outside bool
 }
 
 func stateOf(c ablation.Controls) state {
-	s := state{flags: map[string]bool{}, policies: map[string]bool{}, labels: map[string]bool{}, quotas: map[string]bool{}, rules: c.Rules}
+	s := state{flags: map[string]bool{}, policies: map[string]bool{}, labels: map[string]bool{}, quotas: map[string]bool{}, rules: c.Rules, outside: c.Outside}
 	for controller, flags := range c.Flags {
 		for _, flag := range flags {
 			s.flags[controller+" "+flag] = true
@@ -32,7 +35,9 @@ func stateOf(c ablation.Controls) state {
 		for i := range p.Spec.Validations {
 			for _, rule := range p.Spec.MatchConstraints.ResourceRules {
 				for _, resource := range rule.Resources {
-					s.policies[policyKey(p.Name, i, resource)] = true
+					for _, operation := range rule.Operations {
+						s.policies[policyKey(p.Name, i, resource, string(operation))] = true
+					}
 				}
 			}
 		}
@@ -46,8 +51,8 @@ func stateOf(c ablation.Controls) state {
 	return s
 }
 
-func policyKey(policy string, validation int, resource string) string {
-	return policy + "/" + string(rune('0'+validation)) + "/" + resource
+func policyKey(policy string, validation int, resource, operation string) string {
+	return strings.Join([]string{policy, strconv.Itoa(validation), resource, operation}, "/")
 }
 
 // with returns the state of a mutant.
@@ -63,8 +68,12 @@ func (s state) with(e ablation.Effect) state {
 	s.labels = without(s.labels, func(key string) bool { return key == e.Label })
 	s.quotas = without(s.quotas, func(key string) bool { return key == e.Quota })
 	s.policies = without(s.policies, func(key string) bool {
+		if e.Label == v1alpha1.LabelFluxTenant {
+			return true // the bindings of the corpus select namespaces by this label
+		}
 		parts := strings.Split(key, "/")
-		return e.Policy == parts[0] && (e.Validation < 0 || parts[1] == string(rune('0'+e.Validation))) && (e.Resource == "" || e.Resource == parts[2])
+		return e.Policy == parts[0] && (e.Validation < 0 || parts[1] == strconv.Itoa(e.Validation)) &&
+			(e.Resource == "" || e.Resource == parts[2]) && (e.Operation == "" || e.Operation == parts[3])
 	})
 	s.rules = slices.Concat(s.rules, e.Rules, e.Everywhere)
 	s.everywhere = slices.Concat(s.everywhere, e.Everywhere)
@@ -104,8 +113,9 @@ func (s state) open() map[string]bool {
 	out := func(verb, group, resource string) bool { return may(s.everywhere, verb, group, resource) }
 	flag := func(controller, name string) bool { return s.flags[controller+" "+name] }
 	syncs, releases := in("create", kustomizeGroup, "kustomizations"), in("create", helmGroup, "helmreleases")
+	// A tenant that creates objects may change them too.
 	held := func(policy string, validation int, resource string) bool {
-		return s.policies[policyKey(policy, validation, resource)]
+		return s.policies[policyKey(policy, validation, resource, "CREATE")] && s.policies[policyKey(policy, validation, resource, "UPDATE")]
 	}
 	source := func(resource string) bool {
 		return in("create", sourceGroup, resource) && !held("sources", 0, resource)
@@ -123,7 +133,12 @@ func (s state) open() map[string]bool {
 	} {
 		runs = runs || in("create", w[0], w[1])
 	}
-	account := writes("", "serviceaccounts")
+	accounts := in("patch", "", "serviceaccounts")
+	charts := in("create", sourceGroup, "helmcharts")
+	anySource := in("create", sourceGroup, "gitrepositories") || in("create", sourceGroup, "helmrepositories") ||
+		in("create", sourceGroup, "ocirepositories") || in("create", sourceGroup, "buckets")
+	namespaces := out("create", "", "namespaces") && out("patch", "", "namespaces")
+	binds := out("create", rbacv1.GroupName, "clusterrolebindings") && out("bind", rbacv1.GroupName, "clusterroles")
 	return map[string]bool{
 		"I1-api":             syncs && !flag("kustomize-controller", "--default-service-account") && !held("accounts", 0, "kustomizations"),
 		"I1-api-HelmRelease": releases && !flag("helm-controller", "--default-service-account") && !held("accounts", 0, "helmreleases"),
@@ -139,7 +154,7 @@ func (s state) open() map[string]bool {
 		"S9-api":             source("gitrepositories") || source("helmrepositories") || source("ocirepositories") || source("buckets"),
 		"N3-api":             receivers && !held("receivers", 0, "receivers"),
 
-		"W3-api":  in("create", "", "pods") && !s.labels["pod-security.kubernetes.io/enforce"],
+		"W3-api":  runs && !s.labels["pod-security.kubernetes.io/enforce"],
 		"W4-api":  in("create", "", "services"),
 		"W5-api":  in("create", "networking.k8s.io", "ingresses"),
 		"W6-api":  in("create", "", "persistentvolumeclaims"),
@@ -147,12 +162,23 @@ func (s state) open() map[string]bool {
 		"W8-api":  true, // no fleet of the corpus has a NetworkPolicy
 		"W9-api":  in("create", "discovery.k8s.io", "endpointslices") || in("create", "", "endpoints"),
 		"W10-api": runs,
-		"A2-api":  s.uncounted(),
+		"A2-api":  s.uncounted() || namespaces,
+
+		"A1-api":                syncs || releases || anySource || charts,
+		"A3-api":                syncs || releases || anySource,
+		"A4-api":                in("create", "", "configmaps"),
+		"I9-api":                runs && !s.outside,
+		"I10-api":               (in("patch", kustomizeGroup, "kustomizations") || in("patch", sourceGroup, "gitrepositories")) && !s.outside,
+		"I19-api":               in("create", sourceGroup, "gitrepositories") || source("helmrepositories") || source("ocirepositories") || source("buckets"),
+		"I19-api-Kustomization": syncs,
+		"N4-api":                in("create", notificationGroup, "providers"),
+		"N5-api":                in("create", "", "secrets"),
+		"S13-api":               releases || charts,
 
 		"A5-api":                writes("", "resourcequotas") && len(s.quotas) > 0 || writes(rbacv1.GroupName, "rolebindings"),
 		"W1-api":                writes("", "resourcequotas") && len(s.quotas) > 0,
-		"A5-api-ServiceAccount": account,
-		"I23-api":               account,
+		"A5-api-ServiceAccount": accounts && !s.outside || out("patch", "", "serviceaccounts"),
+		"I23-api":               accounts && !s.outside,
 		"I8-api":                in("create", "", "serviceaccounts/token") || in("impersonate", "", "serviceaccounts"),
 		"I6-api":                namespace || in("patch", "", "namespaces/status") || in("update", "", "namespaces/finalize"),
 		"I18-api":               namespace,
@@ -161,13 +187,25 @@ func (s state) open() map[string]bool {
 		"I4-api-RoleBinding":    in("create", rbacv1.GroupName, "rolebindings"),
 
 		"I1-git":                      out("create", "", "configmaps"),
-		"I3-api":                      out("create", kustomizeGroup, "kustomizations"),
-		"I3-git":                      out("create", kustomizeGroup, "kustomizations"),
-		"I11-api":                     out("create", "", "configmaps"),
+		"I3-api":                      out("create", kustomizeGroup, "kustomizations") || out("create", helmGroup, "helmreleases") || out("patch", sourceGroup, "gitrepositories"),
+		"I3-git":                      out("create", kustomizeGroup, "kustomizations") && out("patch", kustomizeGroup, "kustomizations"),
+		"I11-api":                     out("create", "", "configmaps") && syncs,
 		"I11-git":                     out("create", "", "configmaps"),
-		"I11-api-HelmRelease":         out("create", "", "configmaps"),
-		"I11-api-HelmRelease-storage": out("create", "", "secrets"),
-		"W2-api":                      out("list", "", "configmaps"),
+		"I11-api-HelmRelease":         out("create", "", "configmaps") && releases,
+		"I11-api-HelmRelease-storage": out("create", "", "secrets") && releases,
+		"W2-api":                      out("list", "", "configmaps") || out("list", "", "secrets") || out("create", "", "pods/exec") || out("get", "", "pods/log"),
+
+		"I4-api":             binds,
+		"I4-git":             binds,
+		"I4-git-HelmRelease": binds && releases,
+		"I5-api":             namespaces || out("create", "apiextensions.k8s.io", "customresourcedefinitions"),
+		"I5-git":             namespaces,
+		"I5-git-HelmRelease": namespaces && releases,
+		"I7-api":             namespaces,
+		"I16-api":            namespaces,
+		"I20-api":            namespaces,
+		"I21-api-labels":     namespaces,
+		"I17-api":            out("patch", "admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
 	}
 }
 
@@ -198,14 +236,18 @@ func Turned(c ablation.Controls, e ablation.Effect) []string {
 	return turned
 }
 
-// Open returns the attacks that the model knows and that nothing stops in the fleet, sorted.
-func Open(c ablation.Controls) []string {
-	open := []string{}
-	for row, is := range stateOf(c).open() {
-		if is {
-			open = append(open, row)
+// hasRights reports whether a mutant adds only rights that the tenant has anyway.
+func hasRights(c ablation.Controls, e ablation.Effect) bool {
+	for _, rule := range e.Rules {
+		for _, verb := range rule.Verbs {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					if !may(c.Rules, verb, group, resource) {
+						return false
+					}
+				}
+			}
 		}
 	}
-	slices.Sort(open)
-	return open
+	return len(e.Rules) > 0
 }

@@ -91,7 +91,11 @@ func TestMutants(t *testing.T) {
 		"flag --no-remote-bases of kustomize-controller",
 		"policy receivers",
 		"validation 0 of policy sources",
-		"buckets in policy sources", // the role has no buckets: no outcome changes
+		"buckets in policy sources",
+		"ocirepositories in policy sources",
+		"action Deny of policy dependencies, which becomes Warn",
+		"action Deny of policy sources without its parameter",
+		"value of flag --no-cross-namespace-refs of notification-controller",
 		"kustomizations in policy dependencies",
 		"quota of count/alerts.notification.toolkit.fluxcd.io",
 		"label pod-security.kubernetes.io/enforce",

@@ -2,6 +2,9 @@ package load
 
 import (
 	"context"
+	"errors"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -33,15 +36,54 @@ func BenchmarkVerifyHundredTenants(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	opts := localcluster.Options{Name: "bench", BinDir: binDir(b), Fleet: fleet.Dir, Path: fleetgen.Path}
-	for _, address := range append(fleet.Maps, fleetgen.ChartHost+"="+filepath.Join(root, "examples", "charts")) {
+	verify(b, "150", startsFleet(b, fleet.Dir, fleetgen.Path, append(fleet.Maps, fleetgen.ChartHost+"="+filepath.Join(root, "examples", "charts"))))
+}
+
+// BenchmarkVerifyMonorepo measures the same with fifty teams that share one repository, which a
+// source in the platform's namespace fetches for all of them.
+func BenchmarkVerifyMonorepo(b *testing.B) {
+	fleet, err := fleetgen.Write(b.TempDir(), fleetgen.MonorepoPlatform(), fleetgen.Monorepo(50))
+	if err != nil {
+		b.Fatal(err)
+	}
+	verify(b, "240", startsFleet(b, fleet.Dir, fleetgen.Path, fleet.Maps))
+}
+
+// BenchmarkVerifyScaffolded measures the same with a fleet of `tenure create fleet` that has a
+// tenant of `tenure create tenant`.
+func BenchmarkVerifyScaffolded(b *testing.B) {
+	dir := b.TempDir()
+	fleet, team := filepath.Join(dir, "fleet"), filepath.Join(dir, "team")
+	deploy := filepath.Join(team, "deploy")
+	if err := errors.Join(os.Mkdir(fleet, 0o750), os.MkdirAll(deploy, 0o750),
+		os.WriteFile(filepath.Join(deploy, "app.yaml"), []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n"), 0o600)); err != nil {
+		b.Fatal(err)
+	}
+	const address = "https://git.example.com/acme/"
+	for _, args := range [][]string{
+		{"create", "fleet", fleet, "--git-url", address + "fleet", "--cluster", "staging", "--allow", "git=" + address + "*", "--yes"},
+		{"create", "tenant", "team", "--fleet", fleet, "--with-namespace", "team", "--git-url", address + "team", "--environment", "staging=./deploy", "--cluster-role", "tenure-tenant", "--yes"},
+	} {
+		command := exec.CommandContext(b.Context(), filepath.Join(binDir(b), "tenure"), args...)
+		if out, err := command.CombinedOutput(); err != nil {
+			b.Fatalf("cannot scaffold the fleet: %v\n%s", err, out)
+		}
+	}
+	verify(b, "30", startsFleet(b, fleet, "clusters/staging", []string{address + "team#main=" + team}))
+}
+
+// startsFleet returns a function that starts a cluster with a fleet and mapped folders.
+func startsFleet(b *testing.B, dir, path string, maps []string) func(*testing.B) *localcluster.Cluster {
+	b.Helper()
+	opts := localcluster.Options{Name: "bench", BinDir: binDir(b), Fleet: dir, Path: path}
+	for _, address := range maps {
 		m, err := network.ParseMap(address)
 		if err != nil {
 			b.Fatal(err)
 		}
 		opts.Maps = append(opts.Maps, m)
 	}
-	verify(b, "150", func(b *testing.B) *localcluster.Cluster {
+	return func(b *testing.B) *localcluster.Cluster {
 		b.Helper()
 		opts.Root = stateRoot(b)
 		cluster, err := localcluster.Start(b.Context(), opts)
@@ -49,7 +91,7 @@ func BenchmarkVerifyHundredTenants(b *testing.B) {
 			b.Fatal(err)
 		}
 		return cluster
-	})
+	}
 }
 
 // verify measures a verification of the fleet that start starts. A result that is not
