@@ -110,6 +110,10 @@ func TestWarn(t *testing.T) {
 
 // warnedObjects are objects of the platform in the namespaces of TestWarnObjects.
 const warnedObjects = owningTenant + `---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: owning, namespace: NAMESPACE}
+---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata: {name: isolation, namespace: NAMESPACE, labels: {tenure.dev/managed-by: manager}}

@@ -148,6 +148,16 @@ func TestUpgradeUnderAttack(t *testing.T) {
 		content = "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NAMESPACE}}"
 	)
 	inApps, inOwn := strings.NewReplacer("NAMESPACE", "apps", "ACCOUNT", "dev-team"), strings.NewReplacer("NAMESPACE", "hostile-own", "ACCOUNT", "hostile")
+	// Kubernetes refuses a Pod as an account that does not exist, before the rules do.
+	account := parse(t, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: hostile, namespace: hostile-own}}")
+	if err := admin.Create(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := admin.Delete(context.WithoutCancel(t.Context()), account); err != nil {
+			t.Error(err)
+		}
+	})
 	quota := parse(t, "{apiVersion: v1, kind: ResourceQuota, metadata: {name: platform, namespace: hostile}}")
 	attacks := []*repeated{
 		{reason: "a Kustomization without an account", send: create(tenant, kustomization(""))},
