@@ -22,6 +22,8 @@ var (
 	crds embed.FS
 	//go:embed admission/policies.yaml
 	policies string
+	//go:embed admission/warn.yaml
+	warnPolicies string
 	//go:embed admission/shards.yaml
 	shards string
 	//go:embed admission/defaults.yaml
@@ -70,6 +72,10 @@ func all(folder embed.FS) []byte {
 // Policies are the rules for tenants that the API server enforces: see
 // internal/admission. Multi-document YAML.
 func Policies() []byte { return []byte(policies) }
+
+// WarnPolicies are the rules about objects that deny also in warn mode, in which the bindings
+// of [Policies] warn: see internal/admission. Multi-document YAML.
+func WarnPolicies() []byte { return []byte(warnPolicies) }
 
 // Shards put the objects of a tenant's namespace into the shard that the namespace is
 // labelled for. They need Kubernetes 1.36. Multi-document YAML.

@@ -89,6 +89,7 @@ var parts = []part{
 	{"proxy", ".Values.proxy.enabled", func(o *options) { o.Proxy = &yes }},
 	{"capsule", ".Values.capsule.enabled", func(o *options) { o.Capsule = &yes }},
 	{"defaults", "(and .Values.defaults.enabled " + served + ")", func(o *options) { o.Defaults = &yes }},
+	{"warn", `(eq .Values.mode "warn")`, func(o *options) { o.Warn = true }},
 	{"shards", ".Values.shards.enabled", func(o *options) { o.Shards = []string{"any"} }},
 }
 
@@ -228,15 +229,15 @@ var (
 
 // markBinding puts a mark in the place of the actions of a binding that only warns in warn mode.
 func markBinding(o *unstructured.Unstructured) error {
-	if o.GetLabels()[admission.LabelComponent] != admission.Component {
+	if !admission.MayWarn(o.GetLabels()[admission.LabelComponent]) {
 		return nil
 	}
 	actions, _, err := unstructured.NestedStringSlice(o.Object, "spec", "validationActions")
 	if err != nil {
 		return err
 	}
-	if !slices.Equal(actions, []string{"Deny"}) {
-		return fmt.Errorf("its actions are %q, want Deny", actions)
+	if !slices.Equal(actions, []string{"Warn", "Audit"}) {
+		return fmt.Errorf("its actions are %q, want Warn and Audit", actions)
 	}
 	return unstructured.SetNestedField(o.Object, actionsMark, "spec", "validationActions")
 }

@@ -1,5 +1,5 @@
 // Policies writes manifests into the folder that its first argument names: the rules of
-// internal/admission, the policies that put objects into shards, the policy with
+// internal/admission, those of warn mode, the policies that put objects into shards, the policy with
 // the defaults of tenants, and the configuration of the
 // webhook. It writes the rules, and the requests that they cover, as pages of documentation
 // into the folder that its second argument names.
@@ -21,6 +21,13 @@ func main() {
 	manifests, err := admission.Manifests()
 	if err == nil {
 		err = os.WriteFile(filepath.Join(os.Args[1], "admission", "policies.yaml"), manifests, 0o644) //nolint:gosec // manifests that everybody may read
+	}
+	var warn []byte
+	if err == nil {
+		warn, err = admission.WarnManifests()
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(os.Args[1], "admission", "warn.yaml"), warn, 0o644) //nolint:gosec // manifests that everybody may read
 	}
 	var shards []byte
 	if err == nil {

@@ -83,6 +83,10 @@ type Rule struct {
 	// together is CEL that is true if all validations of an early rule hold, for rules in
 	// which their parts are cheaper together.
 	together string
+	// compensates marks an objects rule that compensates for rights which RBAC cannot narrow:
+	// the rights of a tenant's role on kinds of which the platform and Flux have objects and
+	// accounts in the tenant's namespaces. See [Rule.always].
+	compensates bool
 	// sharded rules are asked only where a namespace or an object is in a shard: see
 	// [narrowed].
 	sharded bool
@@ -184,7 +188,7 @@ func Rules() []Rule {
 
 // Policies returns the policies of all rules, and bindings that deny.
 func Policies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
-	policies, bindings := objectPolicies()
+	policies, bindings := objectPolicies(Objects, func(Rule) bool { return true })
 	for _, r := range enforced() {
 		if r.unbound {
 			policies = append(policies, r.policy(r.Name, nil, nil))

@@ -385,6 +385,13 @@ func TestDocument(t *testing.T) {
 	if diff := cmp.Diff(string(manifests), string(config.Policies())); diff != "" {
 		t.Errorf("config/admission is not up to date, run make generate (-want +got):\n%s", diff)
 	}
+	warn, err := admission.WarnManifests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(warn), string(config.WarnPolicies())); diff != "" {
+		t.Errorf("config/admission/warn.yaml is not up to date, run make generate (-want +got):\n%s", diff)
+	}
 	rules, err := admission.CapsuleManifests()
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,9 @@ one policy. The rules that are marked with § hold back the manager alone; what 
 TenancyProfile of them holds nobody back without one. A rule that is marked with ∀ is about
 all kinds where a namespace has parameters. Rules that are marked with ! make up for rights
 that RBAC cannot narrow, and deny in
-[warn mode](../how-to/exempt-warn-break-glass.md#warn-first) too.
+[warn mode](../how-to/exempt-warn-break-glass.md#warn-first) too: those that are also
+marked with ‡ by the policies ` + "`" + ObjectsAlways + "` and `" + ObjectsAlways + fromParameters + "`" + `, which
+only a cluster in warn mode has.
 
 | Rule | What holds | Stops | Looks at |
 |---|---|---|---|

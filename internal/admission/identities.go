@@ -48,6 +48,7 @@ func pods() Rule {
 		Title:       "Pods do not run as an account that Flux applies as",
 		resources:   append([]admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "pods")}, templated...),
 		objects:     true,
+		compensates: true,
 		early:       true,
 		conditions:  []string{runsPods},
 		variables:   []admissionregistrationv1.Variable{reconcilers, {Name: "podAccount", Expression: podAccount("object")}},
@@ -62,9 +63,10 @@ func ownerPods() Rule {
 	const listed = "has(params.spec.tenant)"
 	return Rule{
 		Name: Prefix + "owner-pods", Rows: []string{"I24"},
-		Title:     "Pods do not run as an account that owns a tenant",
-		resources: append([]admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "pods")}, templated...),
-		objects:   true,
+		Title:       "Pods do not run as an account that owns a tenant",
+		resources:   append([]admissionregistrationv1.NamedRuleWithOperations{on(creates, "", "pods")}, templated...),
+		objects:     true,
+		compensates: true,
 		conditions: []string{
 			runsPods,
 			"!" + listed + " || has(params.spec.ownerAccounts) && " + podAccount("object") + " in params.spec.ownerAccounts",
@@ -93,6 +95,7 @@ func tokens() Rule {
 			on(creates, "", "serviceaccounts/token"), on(writes, "", "secrets"),
 		},
 		objects:     true,
+		compensates: true,
 		conditions:  append([]string{asksToken + " || object.type == '" + string(corev1.SecretTypeServiceAccountToken) + "'", notANode}, notThePlatform...),
 		variables:   []admissionregistrationv1.Variable{reconcilers, {Name: "tokenAccount", Expression: tokenAccount}},
 		validations: []validation{{"!(variables.tokenAccount in variables.reconcilers)", "'a token of ' + variables.tokenAccount + ', which Flux applies as, can be made by the platform only'"}},
@@ -115,7 +118,8 @@ func ownerAccounts() Rule {
 		resources: []admissionregistrationv1.NamedRuleWithOperations{
 			on(all, "", "serviceaccounts"), on(creates, "", "serviceaccounts/token"), on(writes, "", "secrets"),
 		},
-		objects: true,
+		objects:     true,
+		compensates: true,
 		conditions: append([]string{
 			keepsToken + " ? object.type == '" + string(corev1.SecretTypeServiceAccountToken) + "' : " + asksToken + " || request.operation != 'UPDATE' || " + strings.Join(different, " || "),
 			asksToken + " || " + keepsToken + " || request.userInfo.username != 'system:serviceaccount:' + request.namespace + ':' + " + objectName,
@@ -144,11 +148,12 @@ func bindings() Rule {
 	)
 	return Rule{
 		Name: Prefix + "bindings", Rows: []string{"I4"},
-		Title:      "tenants give no rights to everybody",
-		objects:    true,
-		resources:  []admissionregistrationv1.NamedRuleWithOperations{on(writes, "rbac.authorization.k8s.io", "rolebindings")},
-		conditions: append([]string{"size(" + given + ") > 0", notEverywhere}, notThePlatform...),
-		variables:  []admissionregistrationv1.Variable{{Name: "given", Expression: given}},
+		Title:       "tenants give no rights to everybody",
+		objects:     true,
+		compensates: true,
+		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(writes, "rbac.authorization.k8s.io", "rolebindings")},
+		conditions:  append([]string{"size(" + given + ") > 0", notEverywhere}, notThePlatform...),
+		variables:   []admissionregistrationv1.Variable{{Name: "given", Expression: given}},
 		validations: []validation{{"false", "'RoleBinding ' + variables.name + ' must not give rights to ' + " + short("variables.given.map(s, s.kind + ' ' + s.name).join(', ')") +
 			" + ': name people, groups of yours and service accounts (of your own namespace, system:serviceaccounts:' + request.namespace + ' is all)'"}},
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
@@ -13,6 +14,16 @@ import (
 // Manifests returns the policies and bindings of all rules as YAML documents.
 func Manifests() ([]byte, error) {
 	policies, bindings := Policies()
+	return policyDocuments("# The rules for tenants. Generated from internal/admission; do not edit.\n", policies, bindings)
+}
+
+// WarnManifests returns [WarnPolicies] as YAML documents.
+func WarnManifests() ([]byte, error) {
+	policies, bindings := WarnPolicies()
+	return policyDocuments("# The rules about objects that always deny, for a cluster in warn mode. Generated from\n# internal/admission; do not edit.\n", policies, bindings)
+}
+
+func policyDocuments(title string, policies []admissionregistrationv1.ValidatingAdmissionPolicy, bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding) ([]byte, error) {
 	var objects []any
 	for i := range policies {
 		objects = append(objects, &policies[i])
@@ -20,7 +31,7 @@ func Manifests() ([]byte, error) {
 	for i := range bindings {
 		objects = append(objects, &bindings[i])
 	}
-	return documents("# The rules for tenants. Generated from internal/admission; do not edit.\n", objects...)
+	return documents(title, objects...)
 }
 
 // ShardManifests returns [ShardPolicy] as YAML documents.

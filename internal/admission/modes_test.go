@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
 	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -103,6 +106,132 @@ func TestWarn(t *testing.T) {
 	check(t, tenant.Create(t.Context(), parse(t, pod), client.DryRunAll), "tenure-pods")
 	set(`"Deny"`)
 	becomes(t, "the tenant to be refused again", tenant, bad, "tenure-accounts")
+}
+
+// warnedObjects are objects of the platform in the namespaces of TestWarnObjects.
+const warnedObjects = owningTenant + `---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: owning, namespace: NAMESPACE}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: isolation, namespace: NAMESPACE, labels: {tenure.dev/managed-by: manager}}
+spec: {podSelector: {}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: managed, namespace: NAMESPACE, labels: {tenure.dev/managed-by: manager}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: agent, namespace: NAMESPACE, labels: {tenure.dev/managed-by: manager}}
+spec: {replicas: 0, selector: {matchLabels: {app: agent}}, template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: agent, image: agent}]}}}
+`
+
+// In warn mode the rules that compensate for rights which RBAC cannot narrow deny, although
+// they share a policy with rules that only warn. Without the policies of warn mode, they would
+// warn too.
+func TestWarnObjects(t *testing.T) {
+	admin, _, restConfig := cluster(t)
+	set := func(actions ...admissionregistrationv1.ValidationAction) {
+		t.Helper()
+		var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
+		if err := admin.List(t.Context(), &bindings, client.MatchingLabels{admission.LabelComponent: admission.ComponentObjects}); err != nil || len(bindings.Items) == 0 {
+			t.Fatalf("%d bindings: %v", len(bindings.Items), err)
+		}
+		for _, b := range bindings.Items {
+			b.Spec.ValidationActions = actions
+			if err := admin.Update(t.Context(), &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	namespaces := map[string]string{"warned-own": `tenure.dev/tenant: owning, tenure.dev/parameters: "true"`, "warned-profile": "toolkit.fluxcd.io/tenant: owning"}
+	for namespace, labels := range namespaces {
+		makeAll(t, admin, strings.Split(strings.NewReplacer("NAMESPACE", namespace, "LABELS", labels,
+			"ownerAccounts: [owner]}", "ownerAccounts: [owner], tenants: {kubeConfigs: [generated]}}").Replace(warnedObjects), "---\n"))
+	}
+	// each calls a function with the requests of a tenant, by what they do, and the rules that
+	// refuse them.
+	each := func(do func(reason, rule string, send func() error)) {
+		for namespace := range namespaces {
+			tenant := inNamespace(t, restConfig, namespace, "owning")
+			create := func(manifest string) func() error {
+				u := parse(t, manifest)
+				u.SetNamespace(namespace)
+				return func() error { return tenant.Create(t.Context(), u.DeepCopy(), client.DryRunAll) }
+			}
+			remove := func(apiVersion, kind, name string) func() error {
+				u := parse(t, "{apiVersion: "+apiVersion+", kind: "+kind+", metadata: {name: "+name+", namespace: "+namespace+"}}")
+				return func() error { return tenant.Delete(t.Context(), u.DeepCopy(), client.DryRunAll) }
+			}
+			const (
+				rights = "rbac.authorization.k8s.io/v1"
+				pod    = "{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {serviceAccountName: ACCOUNT, containers: [{name: x, image: x}]}}"
+				token  = "{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: x, annotations: {kubernetes.io/service-account.name: ACCOUNT}}}"
+			)
+			for _, tc := range []struct {
+				reason, rule string
+				send         func() error
+			}{
+				{"deletes the platform's NetworkPolicy", "managed", remove("networking.k8s.io/v1", "NetworkPolicy", "isolation")},
+				{"deletes the platform's Role", "managed", remove(rights, "Role", "managed")},
+				{"forges the label of the manager", "managed", create("{apiVersion: v1, kind: ConfigMap, metadata: {name: x, labels: {tenure.dev/managed-by: manager}}}")},
+				{"keeps a token of Flux's account", "tokens", create(strings.Replace(token, "ACCOUNT", "owning", 1))},
+				{"keeps a token of the owner's account", "owner-accounts", create(strings.Replace(token, "ACCOUNT", "owner", 1))},
+				{"runs a Pod as Flux's account", "pods", create(strings.Replace(pod, "ACCOUNT", "owning", 1))},
+				{"runs a Pod as the owner's account", "owner-pods", create(strings.Replace(pod, "ACCOUNT", "owner", 1))},
+				{"gives rights to everybody", "bindings", create("{apiVersion: " + rights + ", kind: RoleBinding, metadata: {name: x}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: [{kind: Group, apiGroup: rbac.authorization.k8s.io, name: 'system:authenticated'}]}")},
+				{"writes the platform's keys", "signature-keys", create("{apiVersion: v1, kind: Secret, metadata: {name: tenure-keys-cosign}}")},
+			} {
+				do(namespace+": "+tc.reason, "(rule tenure-"+tc.rule+")", tc.send)
+			}
+			if namespace == "warned-own" {
+				do("writes a kubeconfig that Flux may use", "(rule tenure-kubeconfigs)", create("{apiVersion: v1, kind: Secret, metadata: {name: generated}}"))
+				do("deletes the platform's Deployment", "(rule tenure-managed)", remove("apps/v1", "Deployment", "agent"))
+			}
+		}
+	}
+	refused := func(reason, rule string, send func() error) {
+		t.Helper()
+		if err := send(); err == nil || !strings.Contains(err.Error(), rule) {
+			t.Errorf("%s: got %v, want a refusal by %s", reason, err, rule)
+		}
+	}
+	const service = "{apiVersion: v1, kind: Service, metadata: {name: x, namespace: warned-own}, spec: {externalIPs: [192.0.2.1], ports: [{port: 80}]}}"
+	tenant := inNamespace(t, restConfig, "warned-own", "owning")
+	becomes(t, "the rules to refuse", tenant, service, "(rule tenure-services)")
+	testcluster.Apply(t, restConfig, testcluster.WithoutControllers, config.WarnPolicies())
+	each(func(reason, _ string, send func() error) {
+		testwait.For(t, "the policies of warn mode refuse as well: "+reason, patience, func() (bool, string) {
+			err := send()
+			return err != nil && strings.Contains(err.Error(), admission.ObjectsAlways), fmt.Sprint(err)
+		})
+	})
+	set(admissionregistrationv1.Warn, admissionregistrationv1.Audit)
+	becomes(t, "a rule that may warn to warn", tenant, service, "")
+	each(refused)
+
+	// The control: without these policies, the rules only warn.
+	objects, err := flux.ReadObjects(config.WarnPolicies())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if err := admin.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	each(func(reason, _ string, send func() error) {
+		testwait.For(t, "accepted without the policies of warn mode: "+reason, patience, func() (bool, string) {
+			err := send()
+			return err == nil, fmt.Sprint(err)
+		})
+	})
+	set(admissionregistrationv1.Deny)
+	becomes(t, "the rules to refuse again", tenant, service, "(rule tenure-services)")
+	each(refused)
 }
 
 type collected struct{ messages []string }

@@ -21,19 +21,22 @@ import (
 // the rules except the RBAC checks, which the validation makes.
 const Objects = Prefix + "objects"
 
-// objects returns the rules about objects as one rule: all of them where a namespace has
-// parameters (own), and otherwise those that read the profile.
+// objects returns the rules about objects that a policy includes as one rule: all of them
+// where a namespace has parameters (own), and otherwise those that read the profile.
 //
 // The variables rbac0, rbac1 and so on check RBAC, and several rules may share one. Only
 // the variable refused reads them: a message cannot check RBAC.
-func objects(own bool) Rule {
-	one := Rule{Name: Objects, Title: "objects of a tenant's namespace are what the tenant may have", objects: true}
+func objects(own bool, includes func(Rule) bool) Rule {
+	one := Rule{Name: Objects, Title: "objects of a tenant's namespace are what the tenant may have", objects: true, compensates: true}
 	var applies, questions, refused, refusals []string
+	every := false
 	for _, r := range Rules() {
-		if !r.objects || r.own && !own {
+		if !r.objects || r.own && !own || !includes(r) {
 			continue
 		}
+		one.compensates = one.compensates && r.compensates
 		one.resources = append(one.resources, r.resources...)
+		every = every || r.everyKind && own
 		applies = append(applies, r.applies(own))
 		for _, v := range r.variables {
 			if !slices.Contains(one.variables, v) {
@@ -59,6 +62,9 @@ func objects(own bool) Rule {
 			Name: r.variable(), Expression: "!(" + join(conditions, " && ") + ") ? '' :\n" + refusal,
 		})
 	}
+	if every && !slices.ContainsFunc(one.resources, isEveryObject) {
+		one.resources = append(one.resources, everyObject)
+	}
 	for i, question := range questions {
 		one.variables = append(one.variables, admissionregistrationv1.Variable{Name: fmt.Sprintf("rbac%d", i), Expression: question})
 	}
@@ -66,6 +72,22 @@ func objects(own bool) Rule {
 	one.conditions = []string{join(applies, " || ")}
 	one.refusal = strings.Join(refusals, " +\n")
 	return one
+}
+
+// everyObject covers all requests about objects in namespaces. Cluster-scoped objects have no
+// parameters, so the API server would refuse all of them.
+var everyObject = admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+	Operations: []admissionregistrationv1.OperationType{
+		admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect,
+	},
+	Rule: admissionregistrationv1.Rule{
+		APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"},
+		Scope: new(admissionregistrationv1.NamespacedScope),
+	},
+}}
+
+func isEveryObject(r admissionregistrationv1.NamedRuleWithOperations) bool {
+	return slices.Contains(r.Resources, "*/*")
 }
 
 // applies returns CEL for a match condition that holds if the rule may apply.
@@ -128,25 +150,26 @@ func looksAt(rules []admissionregistrationv1.NamedRuleWithOperations) string {
 	return fmt.Sprintf("request.resource.resource in [%s] && (%s)", strings.Join(names, ", "), join(each, " || "))
 }
 
-// objectPolicies returns the two policies of [Objects] and their bindings.
+// objectPolicies returns the two policies with the rules about objects that they include, and
+// their bindings.
 //
 // If the parameters of a namespace are missing, the API server denies requests for the
 // resources of the rules that read the profile. It allows all others: Kubernetes itself
 // writes objects of every kind.
-func objectPolicies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
-	profile, parameters := objects(false), objects(true)
-	const own = Objects + fromParameters
+func objectPolicies(name string, includes func(Rule) bool) ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+	profile, parameters := objects(false, includes), objects(true, includes)
+	own := name + fromParameters
 	policies := []admissionregistrationv1.ValidatingAdmissionPolicy{
-		profile.policy(Objects, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)),
+		profile.policy(name, paramKind("TenancyProfile"), where(metav1.LabelSelectorOpDoesNotExist, v1alpha1.LabelParameters)),
 		parameters.policy(own, paramKind("TenantParameters"), where(metav1.LabelSelectorOpExists, v1alpha1.LabelParameters)),
 	}
 	var bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	for i := range tenantLabels {
-		bindings = append(bindings, Rule{}.binding(Objects, Objects+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))
+		bindings = append(bindings, profile.binding(name, name+"-"+bindingNames[i], paramRef(v1alpha1.ProfileName), ofTenants(i)))
 	}
-	held := Rule{}.binding(own, own, paramRef(v1alpha1.ParametersName), nil)
+	held := profile.binding(own, own, paramRef(v1alpha1.ParametersName), nil)
 	held.Spec.MatchResources = &admissionregistrationv1.MatchResources{ResourceRules: profile.resources}
-	others := Rule{}.binding(own, own+"-others", paramRef(v1alpha1.ParametersName), nil)
+	others := profile.binding(own, own+"-others", paramRef(v1alpha1.ParametersName), nil)
 	others.Spec.ParamRef.ParameterNotFoundAction = new(admissionregistrationv1.AllowAction)
 	others.Spec.MatchResources = &admissionregistrationv1.MatchResources{ExcludeResourceRules: profile.resources}
 	return policies, append(bindings, held, others)

@@ -80,8 +80,9 @@ func managed() Rule {
 			on(all, "rbac.authorization.k8s.io", "roles", "rolebindings"),
 			on(all, "networking.k8s.io", "networkpolicies"),
 		),
-		objects:   true,
-		everyKind: true,
+		objects:     true,
+		compensates: true,
+		everyKind:   true,
 		conditions: append([]string{
 			made("oldObject") + " || " + made("object") + " && !(" + bySync + ")",
 			// To ask for a reconciliation is free. Other annotations of Flux make
@@ -129,9 +130,10 @@ func annotationsBeyond(object, other string) string {
 func kubeConfigs() Rule {
 	return Rule{
 		Name: Prefix + "kubeconfigs", Rows: []string{"I13"},
-		Title:     "kubeconfigs that Flux may use are written by the platform",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets")},
-		objects:   true,
+		Title:       "kubeconfigs that Flux may use are written by the platform",
+		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets")},
+		objects:     true,
+		compensates: true,
 		conditions: append([]string{
 			fmt.Sprintf("has(%[1]s.kubeConfigs) && %[2]s in %[1]s.kubeConfigs", posture, objectName),
 		}, notThePlatform...),

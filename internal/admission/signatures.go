@@ -80,9 +80,10 @@ func artifacts(oci, charts string) validation {
 func signatureKeys() Rule {
 	return Rule{
 		Name: Prefix + "signature-keys", Rows: []string{"S14"},
-		Title:     "the public keys that Flux verifies sources with are written by the platform",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets")},
-		objects:   true,
+		Title:       "the public keys that Flux verifies sources with are written by the platform",
+		resources:   []admissionregistrationv1.NamedRuleWithOperations{on(all, "", "secrets")},
+		objects:     true,
+		compensates: true,
 		conditions: append([]string{
 			objectName + " in ['" + strings.Join(tenancy.KeySecrets(), "', '") + "']",
 		}, notThePlatform...),

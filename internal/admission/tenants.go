@@ -73,18 +73,8 @@ func templateFinalizers(object string) string {
 func contents() Rule {
 	return Rule{
 		Name: Prefix + "contents", Rows: []string{"A4"},
-		Title: "tenants keep nothing from being removed, and nobody but the platform changes anything in the namespaces of a cordoned tenant",
-		resources: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-			Operations: []admissionregistrationv1.OperationType{
-				admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect,
-			},
-			Rule: admissionregistrationv1.Rule{
-				APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"},
-				// Cluster-scoped objects have no parameters, so the API server would
-				// refuse all of them.
-				Scope: new(admissionregistrationv1.NamespacedScope),
-			},
-		}}, on([]admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}, "", "namespaces", "namespaces/*")},
+		Title:     "tenants keep nothing from being removed, and nobody but the platform changes anything in the namespaces of a cordoned tenant",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{everyObject, on([]admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}, "", "namespaces", "namespaces/*")},
 		conditions: append([]string{
 			isCordoned + " && !(request.resource.resource in ['events', 'leases']) || " + holdsUp + " || " + templatesHoldUp,
 			notANode,

@@ -1,18 +1,33 @@
 package admission
 
+import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
 // always reports whether the rule denies in warn mode too. These rules compensate for
 // rights that RBAC cannot narrow, such as the right of owners to patch namespaces: if
 // such a rule only warned, every user with the right could use all of it.
-func (r Rule) always() bool { return r.unbound || r.ofNamespaces || r.ofOwners || r.profiled }
+func (r Rule) always() bool {
+	return r.unbound || r.ofNamespaces || r.ofOwners || r.profiled || r.compensates
+}
 
-// LabelComponent is the label by which a fleet's patch selects the bindings that it
-// switches to warn: those with the value [Component]. The bindings of rules that always
-// deny have the value [ComponentAlways].
+// LabelComponent is the label by which the patch of warn mode selects the bindings that it
+// switches to warn: those with the value [Component] or [ComponentObjects].
 const (
-	LabelComponent  = "app.kubernetes.io/component"
-	Component       = "admission"
+	LabelComponent = "app.kubernetes.io/component"
+	Component      = "admission"
+	// ComponentObjects is the value of the bindings of [Objects]. They may warn only beside the
+	// bindings of [ObjectsAlways]. A patch that selects [Component] alone does not select them.
+	ComponentObjects = "admission-objects"
+	// ComponentAlways is the value of the bindings of rules that always deny.
 	ComponentAlways = "admission-always"
 )
+
+// WarnSelector selects the bindings that warn in warn mode.
+const WarnSelector = "app.kubernetes.io/name=tenure," + LabelComponent + " in (" + Component + "," + ComponentObjects + ")"
+
+// MayWarn reports whether the bindings with a value of [LabelComponent] warn in warn mode.
+func MayWarn(component string) bool { return component == Component || component == ComponentObjects }
 
 func labels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "tenure", LabelComponent: Component}
@@ -21,8 +36,23 @@ func labels() map[string]string {
 // labels returns the labels of the rule's policies and bindings.
 func (r Rule) labels() map[string]string {
 	l := labels()
-	if r.always() {
+	switch {
+	case r.always():
 		l[LabelComponent] = ComponentAlways
+	case r.objects:
+		l[LabelComponent] = ComponentObjects
 	}
 	return l
+}
+
+// ObjectsAlways is the policy of those rules of [Objects] that always deny. The actions of a
+// binding are for all rules of a policy, so in warn mode the bindings of [Objects] warn, and
+// this policy denies. It is installed in warn mode only: otherwise each request of a tenant
+// would meet one policy more, for rules that [Objects] enforces.
+const ObjectsAlways = Objects + "-always"
+
+// WarnPolicies returns the policies and the bindings that a cluster needs in warn mode in
+// addition to those of [Policies].
+func WarnPolicies() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+	return objectPolicies(ObjectsAlways, Rule.always)
 }

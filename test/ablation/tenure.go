@@ -41,7 +41,8 @@ func TenureRows() []Row {
 		singleControl(rule("bindings"), "I4-api-RoleBinding"),
 		singleControl(rule("managed"), onManagedObjects...),
 		singleControl(rule("manager"), "I25-api"),
-		singleControl(rule("references"), "S5-api", "S5-api-HelmRelease"),
+		singleControl(rule("references"), "S5-api", "S5-api-HelmRelease", "S12-api"),
+		singleControl(rule("flagger"), "N6-api"),
 		singleControl(rule("notifications"), "N3-api", "N4-api"),
 		singleControl(rule("notification-secrets"), "N5-api"),
 		singleControl(rule("pods"), "I9-api"),
@@ -55,9 +56,9 @@ func TenureRows() []Row {
 		singleControl(rule("workloads"), "W7-api", "W10-api"),
 		{Controls: []Control{isolation(), networkPolicies()}, Attacks: []string{"W8-api"}},
 
-		both(crossing("kustomize-controller"), "references", "S1-api"),
-		withOwnCharts(both(crossing("helm-controller"), "references", "S1-api-HelmRelease")),
-		both(crossing("notification-controller"), "references", "N1-api", "N2-api"),
+		withForeignMetrics(both(crossing("kustomize-controller"), "references", "S1-api")),
+		withForeignMetrics(withOwnCharts(both(crossing("helm-controller"), "references", "S1-api-HelmRelease"))),
+		withForeignMetrics(both(crossing("notification-controller"), "references", "N1-api", "N2-api")),
 		onManaged(both(role("patch the status of Flux objects", within, allow([]string{"update", "patch"}, "source.toolkit.fluxcd.io", "gitrepositories/status")), "status", "S4-api")),
 		both(role("create externalartifacts", within, allow([]string{"create"}, "source.toolkit.fluxcd.io", "externalartifacts")), "external-artifacts", "S3-api"),
 		// The attack requests a token for any account of the namespace. The rule refuses tokens
@@ -74,6 +75,7 @@ func TenureRows() []Row {
 		singleControl(secretPath(), "A7-api"),
 		singleControl(rule("contents"), "A4-api"),
 		singleControl(warning("protected"), "I22-api"),
+		{Controls: []Control{warnMode()}, Attacks: []string{"I22-api"}, Also: []string{"A4-api", "N5-api", "W4-api", "W5-api", "W6-api", "W7-api", "W10-api"}, Via: catalog.API},
 		singleControl(changeBindings(), "I17-api"),
 		singleControl(role("patch tenants", everywhere, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenants")), "I17-api"),
 		onManaged(both(role("patch tenantparameters", within, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenantparameters")), "parameters", "I17-api")),
@@ -108,6 +110,13 @@ var onManagedObjects = []string{"A5-api", "A5-api-ServiceAccount", "I10-api", "I
 func onManaged(row Row) Row {
 	row.Controls = append(row.Controls, rule("managed"))
 	row.Also = append(row.Also, onManagedObjects...)
+	return row
+}
+
+// withForeignMetrics returns a row that removes the rule about references, which alone stops
+// Canaries with metrics of another namespace.
+func withForeignMetrics(row Row) Row {
+	row.Also = append(row.Also, "S12-api")
 	return row
 }
 
@@ -226,7 +235,7 @@ func TenureExcluded() map[string]Exclusion {
 	excluded := Excluded()
 	maps.DeleteFunc(excluded, func(_ string, e Exclusion) bool { return e.Through })
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool {
-		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "A3-api-shard", "A7-api", "S11-api", "S14-api"}, key)
+		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "A3-api-shard", "A7-api", "N6-api", "S11-api", "S12-api", "S14-api"}, key)
 	})
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(catalog.Proxy)) })
 	excluded["I15-api-TenantResource"] = Exclusion{Reason: "what is aimed outside is refused by the manager's own code, whoever applies; TestVerify of internal/manager/replication shows what it stops"}
@@ -277,6 +286,54 @@ func warning(name string) Control {
 				return errors.Join(t.admin.Patch(ctx, b, patch), t.policiesInForce(ctx))
 			}
 			return func(ctx context.Context) error { return set(ctx, `"Deny"`) }, set(ctx, `"Warn","Audit"`)
+		},
+	}
+}
+
+// warnMode returns the control that the rules about objects deny. Without it, they are in warn
+// mode: those that always deny still stop their attacks, by the policies of warn mode.
+func warnMode() Control {
+	return Control{
+		Name: "rules about objects deny",
+		Away: "the policies of warn mode are applied, and the bindings of " + admission.Objects + " warn",
+		remove: func(ctx context.Context, t *target) (func(context.Context) error, error) {
+			policies, bindings := admission.WarnPolicies()
+			var further []client.Object
+			for i := range policies {
+				further = append(further, &policies[i])
+			}
+			for i := range bindings {
+				further = append(further, &bindings[i])
+			}
+			set := func(ctx context.Context, actions ...admissionv1.ValidationAction) error {
+				var all admissionv1.ValidatingAdmissionPolicyBindingList
+				if err := t.admin.List(ctx, &all, client.MatchingLabels{admission.LabelComponent: admission.ComponentObjects}); err != nil {
+					return err
+				}
+				if len(all.Items) == 0 {
+					return errors.New("no binding of " + admission.Objects + " is there")
+				}
+				for _, b := range all.Items {
+					b.Spec.ValidationActions = actions
+					if err := t.admin.Update(ctx, &b); err != nil {
+						return err
+					}
+				}
+				return t.policiesInForce(ctx)
+			}
+			restore := func(ctx context.Context) error {
+				errs := []error{set(ctx, admissionv1.Deny)}
+				for _, o := range further {
+					errs = append(errs, client.IgnoreNotFound(t.admin.Delete(ctx, o)))
+				}
+				return errors.Join(append(errs, t.policiesInForce(ctx))...)
+			}
+			for _, o := range further {
+				if err := t.admin.Create(ctx, o); err != nil {
+					return restore, err
+				}
+			}
+			return restore, errors.Join(t.policiesInForce(ctx), set(ctx, admissionv1.Warn, admissionv1.Audit))
 		},
 	}
 }

@@ -54,7 +54,7 @@ func fragments() []fragment {
 		// The fleet of the documentation could deliver nothing under this demand.
 		{page: "docs/how-to/demand-signatures.md", begins: "spec:\n  tenants:", read: demands},
 		{page: "docs/how-to/demand-signatures.md", begins: "spec:\n  verify:", read: satisfies},
-		{page: "docs/how-to/exempt-warn-break-glass.md", begins: "patches:", read: warns},
+		{page: "docs/how-to/exempt-warn-break-glass.md", begins: "resources:", read: warns},
 		{page: "docs/how-to/exempt-warn-break-glass.md", begins: "spec:\n  breakGlass:", parts: []part{{object: documentedProfile}}},
 		{page: "docs/how-to/kubeconfig.md", begins: "spec:\n  serviceAccountName:", tenant: true, parts: []part{{object: documentedKustomization}}},
 		{page: "docs/how-to/limit-workloads.md", begins: "spec:\n  tenants:", parts: []part{{object: documentedProfile}}},
@@ -134,20 +134,23 @@ func warns(block string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	rules, err := os.ReadFile(filepath.Join(root, "config", "admission", "policies.yaml"))
-	if err != nil {
-		return err
-	}
-	for name, content := range map[string]string{"policies.yaml": string(rules), "kustomization.yaml": "resources: [policies.yaml]\n" + block} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+	for _, name := range []string{"policies.yaml", "warn.yaml"} {
+		rules, err := os.ReadFile(filepath.Join(root, "config", "admission", name))
+		if err != nil {
 			return err
 		}
+		if err := os.WriteFile(filepath.Join(dir, name), rules, 0o600); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(block), 0o600); err != nil {
+		return err
 	}
 	objects, err := flux.Build(dir, dir)
 	if err != nil {
 		return err
 	}
-	warning := 0
+	warning, denying := 0, 0
 	for _, o := range objects {
 		actions, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "validationActions")
 		always := o.GetLabels()["app.kubernetes.io/component"] == "admission-always"
@@ -157,12 +160,15 @@ func warns(block string) error {
 		if got := fmt.Sprint(actions) == "[Warn Audit]"; got == always {
 			return fmt.Errorf("the binding %s has the actions %v", o.GetName(), actions)
 		}
-		if !always {
+		switch {
+		case !always:
 			warning++
+		case strings.HasPrefix(o.GetName(), "tenure-objects-always"):
+			denying++
 		}
 	}
-	if warning == 0 {
-		return fmt.Errorf("none of %d objects is a binding that warns", len(objects))
+	if warning == 0 || denying == 0 {
+		return fmt.Errorf("of %d objects, %d are bindings that warn, and %d are bindings of the rules about objects that deny", len(objects), warning, denying)
 	}
 	return nil
 }

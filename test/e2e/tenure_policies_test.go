@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
 	"github.com/tenure-dev/tenure/test/ablation"
 	"github.com/tenure-dev/tenure/test/fixtures/testcluster"
+	"github.com/tenure-dev/tenure/test/fixtures/testcrds"
 )
 
 // tenureProfile allows the sources and accounts that the tenants of the example use.
@@ -25,6 +26,7 @@ spec:
       git: ["https://git.example.com/acme/*"]
       helm: ["https://charts.example.com"]
       oci: ["oci://registry.example.com/acme/*"]
+    flagger: {}
     signatures: {oci: {providers: [cosign]}, keys: {cosign: {release.pub: any}}}
 `
 
@@ -64,7 +66,7 @@ func tenureFleet(t *testing.T) example {
 		"kustomization.yaml": "resources: [crds.yaml, policies.yaml, roles.yaml, profile.yaml, manager.yaml, tenant.yaml]\n",
 		"tenant.yaml":        ownedTeam,
 		"manager.yaml":       string(config.Manager()),
-		"crds.yaml":          string(config.CRDs()),
+		"crds.yaml":          string(config.CRDs()) + "\n---\n" + string(testcrds.Flagger()),
 		"policies.yaml":      string(config.Policies()),
 		"roles.yaml":         string(roles),
 		"profile.yaml":       tenureProfile,
@@ -96,7 +98,7 @@ func TestVerifyTenurePolicies(t *testing.T) {
 	// The attacks that concern Tenants were tried as one with namespaces; for a Tenant without a
 	// namespace, the attacks that its owners can try.
 	for tenant, rows := range map[string]string{
-		"dev-team": "I6 I7 I8-proxy I12 I12-proxy I13-proxy I14 I15 I16 I17 I18 I24 S14 A2 A4 A5 A7 A8-proxy W1 W2-proxy",
+		"dev-team": "I6 I7 I8-proxy I12 I12-proxy I13-proxy I14 I15 I16 I17 I18 I24 N6 S12 S14 A2 A4 A5 A7 A8-proxy W1 W2-proxy",
 		"newcomer": "I7 I12 I16 I17 A2",
 	} {
 		for _, id := range strings.Fields(rows) {

@@ -61,7 +61,7 @@ func BenchmarkAdmission(b *testing.B) {
 		added = append(added, more)
 		b.Logf("%d tenants: %.3f ms without rules, which add %.3f ms (95 %%: %.3f to %.3f)", tenants, free.median, more.median, more.low, more.high)
 		b.ReportMetric(free.median, fmt.Sprintf("ms-free-%d", tenants))
-		b.ReportMetric(more.median, fmt.Sprintf("ms-added-%d(max=0.5)", tenants))
+		b.ReportMetric(more.median, fmt.Sprintf("ms-added-%d(max=0.3)", tenants))
 	}
 	growth := added[1].median - added[0].median
 	b.Logf("from 10 to 2,000 tenants: %+.3f ms (95 %%: at least between %+.3f and %+.3f)", growth, added[1].low-added[0].high, added[1].high-added[0].low)

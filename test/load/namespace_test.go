@@ -96,7 +96,7 @@ func BenchmarkNamespaceCreate(b *testing.B) {
 		}
 		b.ReportMetric(medians[0], "ms-admin-"+mode.name)
 		b.ReportMetric(medians[1], "ms-owner-"+mode.name)
-		b.ReportMetric(medians[1]/medians[0], "ratio-"+mode.name+"(max=2.5)")
+		b.ReportMetric(medians[1]/medians[0], "ratio-"+mode.name+"(max=2)")
 	}
 	b.ReportMetric(0, "ns/op")
 }

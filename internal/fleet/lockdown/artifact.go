@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -65,6 +66,7 @@ func artifactParts(image string, base []*unstructured.Unstructured) (map[string]
 		"capsule":  {Capsule: &yes},
 		"defaults": {Defaults: &yes},
 		"shards":   {Shards: []string{"any"}},
+		"warn":     {Warn: true},
 	} {
 		o.ManagerImage = image
 		with, err := artifactObjects(o)
@@ -91,7 +93,7 @@ func artifactParts(image string, base []*unstructured.Unstructured) (map[string]
 		files[dir+"kustomization.yaml"] = componentFile(name + ".yaml")
 	}
 	files["components/capsule/kustomization.yaml"] += capsulePatch
-	files["components/warn/kustomization.yaml"] = componentFile() + warnPatch
+	files["components/warn/kustomization.yaml"] += warnPatch
 	files["components/release/kustomization.yaml"] = componentFile() + releaseComponent
 	return files, nil
 }
@@ -113,10 +115,13 @@ patches:
 `
 	warnPatch = `# The rules warn and audit. Rules that make up for rights which RBAC cannot narrow always deny.
 patches:
-  - target: {kind: ValidatingAdmissionPolicyBinding, labelSelector: "app.kubernetes.io/name=tenure,app.kubernetes.io/component=admission"}
+  - target: {kind: ValidatingAdmissionPolicyBinding, labelSelector: "` + admission.WarnSelector + `"}
     patch: '[{"op": "replace", "path": "/spec/validationActions", "value": ["Warn", "Audit"]}]'
 `
 )
+
+// warnComponent is the kustomization file of the component that lets the rules of a fleet warn.
+var warnComponent = "# The rules only warn. Written by `tenure profile multi-tenant`.\n" + componentFile("policies.yaml") + warnPatch
 
 // componentFile returns the kustomization file of a component.
 func componentFile(resources ...string) string {

@@ -21,6 +21,9 @@ type installedGroup struct {
 	objects    []*unstructured.Unstructured
 }
 
+// validatingBinding is the kind of the bindings of the rules.
+var validatingBinding = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"}
+
 // proxyName is the name of the proxy's Deployment.
 const proxyName = "tenure-proxy"
 
@@ -35,7 +38,11 @@ func (c Cluster) installed(ctx context.Context) ([]Result, error) {
 	if err != nil && !meta.IsNoMatchError(err) {
 		return nil, err
 	}
-	expected, err := c.expected(deployments, hasName(policies, defaultsName))
+	bindings, err := c.list(ctx, validatingBinding)
+	if err != nil {
+		return nil, err
+	}
+	expected, err := c.expected(deployments, hasName(policies, defaultsName), slices.ContainsFunc(bindings, warnsOfObjects))
 	if err != nil {
 		return nil, err
 	}
@@ -52,9 +59,9 @@ func (c Cluster) installed(ctx context.Context) ([]Result, error) {
 }
 
 // expected returns the objects that this version installs, including the optional parts
-// for which the cluster has Deployments, and the policy that fills in defaults if the cluster has
-// it.
-func (c Cluster) expected(deployments []*unstructured.Unstructured, defaults bool) ([]*unstructured.Unstructured, error) {
+// for which the cluster has Deployments, the policy that fills in defaults if the cluster has
+// it, and the rules that deny in warn mode if the cluster needs them.
+func (c Cluster) expected(deployments []*unstructured.Unstructured, defaults, warn bool) ([]*unstructured.Unstructured, error) {
 	manager, err := managerManifests(c.Namespace, "", "")
 	if err != nil {
 		return nil, err
@@ -72,6 +79,9 @@ func (c Cluster) expected(deployments []*unstructured.Unstructured, defaults boo
 	}
 	if slices.ContainsFunc(deployments, isShard) {
 		manifests = append(manifests, string(config.Shards()))
+	}
+	if warn {
+		manifests = append(manifests, string(config.WarnPolicies()))
 	}
 	if defaults {
 		manifests = append(manifests, string(config.Defaults()))
@@ -181,7 +191,7 @@ func (p *present) compare(ctx context.Context, group installedGroup) (Result, er
 			wrong = append(wrong, ObjectName(want)+" is missing")
 			continue
 		}
-		if warnsOnly(is) && want.GetLabels()[admission.LabelComponent] != admission.ComponentAlways {
+		if warnsOnly(is) && admission.MayWarn(want.GetLabels()[admission.LabelComponent]) {
 			warning = append(warning, want.GetName())
 			is = is.DeepCopy()
 			_ = unstructured.SetNestedField(is.Object, asMap(want.Object["spec"])["validationActions"], "spec", "validationActions")
@@ -216,7 +226,14 @@ func ObjectName(o *unstructured.Unstructured) string {
 func warnsOnly(o *unstructured.Unstructured) bool {
 	actions, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "validationActions")
 	slices.Sort(actions)
-	return o.GetKind() == "ValidatingAdmissionPolicyBinding" && slices.Equal(actions, []string{"Audit", "Warn"})
+	return o.GetKind() == validatingBinding.Kind && slices.Equal(actions, []string{"Audit", "Warn"})
+}
+
+// warnsOfObjects reports whether an object is a binding of the rules about objects that does not
+// deny. Those of these rules that must deny in warn mode then need policies of their own.
+func warnsOfObjects(o *unstructured.Unstructured) bool {
+	actions, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "validationActions")
+	return o.GetLabels()[admission.LabelComponent] == admission.ComponentObjects && !slices.Contains(actions, "Deny")
 }
 
 // narrowed reports whether an object is the role for the kinds that the proxy shows, from

@@ -1,6 +1,8 @@
 package lockdown
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -136,19 +138,52 @@ func testMissing(t *testing.T, c Cluster, kube client.Client) {
 	}
 }
 
-// testWarn checks that warn mode, which a fleet may choose, is reported as such.
+// testWarn checks that warn mode, which a fleet may choose, is reported as such, and that the
+// rules which must deny then need policies of their own.
 func testWarn(t *testing.T, c Cluster, kube client.Client) {
+	row := func(name string) Result {
+		t.Helper()
+		results, err := c.installed(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(results, func(r Result) bool { return r.Name == name })
+		if i < 0 {
+			t.Fatalf("there is no row %s", name)
+		}
+		return results[i]
+	}
 	defer drift{object: "ValidatingAdmissionPolicyBinding tenure-objects-own", path: "/spec/validationActions", value: `["Warn", "Audit"]`}.apply(t, kube)()
 	c.Warn = true
-	results, err := c.installed(t.Context())
+	const always = "tenure-objects-always-own"
+	if got := row(always); got.OK || !strings.Contains(got.Message, "ValidatingAdmissionPolicy "+always+" is missing") {
+		t.Errorf("the bindings were set to warn by hand, and the check does not miss the rules that always deny: %+v", got)
+	}
+	warn, err := flux.ReadObjects(config.WarnPolicies())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range results {
-		if r.Name == "tenure-objects-own" && (!r.OK || !strings.Contains(r.Message, "only warns, as was chosen")) {
-			t.Errorf("warn mode is not shown as what it is: %+v", r)
+	for _, o := range warn {
+		if err := kube.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
 		}
+		defer func() {
+			if err := kube.Delete(context.WithoutCancel(t.Context()), o); err != nil {
+				t.Error(err)
+			}
+		}()
 	}
+	if got := row("tenure-objects-own"); !got.OK || !strings.Contains(got.Message, "only warns, as was chosen") {
+		t.Errorf("warn mode is not shown as what it is: %+v", got)
+	}
+	if got := row(always); !got.OK {
+		t.Errorf("the rules that always deny are as installed, and the check says %+v", got)
+	}
+	restore := drift{object: "ValidatingAdmissionPolicyBinding " + always, path: "/spec/validationActions", value: `["Warn", "Audit"]`}.apply(t, kube)
+	if got := row(always); got.OK || !strings.Contains(got.Message, "lacks `Deny`") {
+		t.Errorf("a rule that always denies was set to warn, and the check says %+v", got)
+	}
+	restore()
 	drift{object: "ValidatingAdmissionPolicyBinding tenure-objects-own", path: "/spec/validationActions", value: `["Audit"]`}.apply(t, kube)
 	if got := wrongRows(t, c)["tenure-objects-own"]; !strings.Contains(got, "lacks `Deny`") {
 		t.Errorf("who chose to warn did not choose to say nothing: %q", got)
@@ -204,7 +239,7 @@ func installedCluster(t *testing.T) (Cluster, client.Client) {
 	for _, d := range deployments {
 		controllers = append(controllers, parsed(t, d))
 	}
-	expected, err := c.expected(controllers, true)
+	expected, err := c.expected(controllers, true, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +317,7 @@ func named(t *testing.T, object string) *unstructured.Unstructured {
 // namespace.
 func TestExpectedOnce(t *testing.T) {
 	t.Parallel()
-	expected, err := Cluster{Namespace: "gitops"}.expected(nil, true)
+	expected, err := Cluster{Namespace: "gitops"}.expected(nil, true, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@
 //	clusters/staging/flux-system/tenure/              flags, rights, root account
 //	infrastructure/tenure/                            CRDs, rules, roles, TenancyProfile
 //	infrastructure/tenure/capsule.yaml                Capsule's CRDs and rights, with --capsule
+//	infrastructure/tenure/warn/                       what warn mode changes, with --mode warn
 //	infrastructure/tenure/manager/                    the manager, and the proxy
 //
 // The package changes no other file of the fleet, with one exception: a patch of the fleet
@@ -43,6 +44,9 @@ const (
 	// managerDir is the folder of the manager. Flux applies it separately, so that a failure to
 	// pull the manager's image does not block tenants.
 	managerDir = Infrastructure + "/manager"
+	// warnDir is the folder of a kustomize component that lets the rules warn. Only the clusters
+	// in warn mode use it; all clusters of a fleet share [Infrastructure].
+	warnDir = Infrastructure + "/warn"
 	// marker is in the first line of the files that the lockdown writes, and distinguishes them
 	// from other files.
 	marker = "tenure profile"
@@ -144,7 +148,7 @@ func (t *tree) single() (*Plan, error) {
 	others := t.others()
 	for _, name := range slices.Collect(maps.Keys(t.now)) {
 		dir := path.Dir(name)
-		if t.inComponent(name) || (dir == Infrastructure || dir == managerDir) && len(others) == 0 {
+		if t.inComponent(name) || slices.Contains([]string{Infrastructure, managerDir, warnDir}, dir) && len(others) == 0 {
 			delete(t.now, name)
 		}
 	}

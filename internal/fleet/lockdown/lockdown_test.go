@@ -127,7 +127,7 @@ func TestThereAndBack(t *testing.T) {
 		t.Errorf("again it changes\n%s", again.Diff())
 	}
 	apply(t, dir, "clusters/production", lockdown.Options{Tenants: true, Warn: true})
-	if sync := read(t, dir)["clusters/production/flux-system/tenure/sync.yaml"]; !strings.Contains(sync, "value: [Warn, Audit]") {
+	if sync := read(t, dir)["clusters/production/flux-system/tenure/sync.yaml"]; !strings.Contains(sync, "\n  components:\n    - warn\n") {
 		t.Errorf("to warn is not in\n%s", sync)
 	}
 	back(t, dir, "clusters/staging")
@@ -312,6 +312,7 @@ func TestExport(t *testing.T) {
 		"ClusterRoleBinding/tenure-helm-controller": 1, "Deployment/tenure-manager": 1, "ServiceAccount/tenure-manager": 1, "TenancyProfile/default": 1, "ClusterRole/tenure-tenant": 1, "Kustomization/tenure": 0,
 		// Rules in place of rights that RBAC cannot restrict deny in warn mode, too.
 		"binding tenure-objects-own Warn,Audit": 1, "binding tenure-flux-objects-own Warn,Audit": 1,
+		"binding tenure-objects-always-own Deny": 1, "binding tenure-objects-always-own-others Deny": 1, "binding tenure-objects-always-flux Deny": 1,
 		"binding tenure-namespaces Deny": 1, "binding tenure-namespace-names Deny": 1, "binding tenure-credentials Deny": 1, "binding tenure-replicators Deny": 1, "binding tenure-parameters Deny": 1,
 	} {
 		if found[name] != want {

@@ -2,6 +2,7 @@ package lockdown
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/tenure-dev/tenure/config"
@@ -27,6 +28,9 @@ func Objects(namespace string, o Options) ([]byte, error) {
 		return nil, err
 	}
 	all := []string{string(config.CRDs()), string(config.Roles()), moved(string(config.Policies()), namespace), posture}
+	if o.Warn {
+		all = append(all, moved(string(config.WarnPolicies()), namespace))
+	}
 	if o.Defaults != nil && *o.Defaults {
 		all = append(all, string(config.Defaults()))
 	}
@@ -55,12 +59,16 @@ func Objects(namespace string, o Options) ([]byte, error) {
 // denies is the action of a binding in the manifests of config.
 const denies = "\n  validationActions:\n  - Deny\n"
 
+// componentLabel is the label [admission.LabelComponent] in the manifests of config.
+var componentLabel = regexp.MustCompile(`\n    ` + regexp.QuoteMeta(admission.LabelComponent) + `: (\S+)\n`)
+
 // warning returns manifests whose bindings warn of what the rules forbid, and audit it. Rules that
 // make up for rights which RBAC cannot narrow have another label, and always deny.
 func warning(manifests string) (string, error) {
 	documents := strings.SplitAfter(manifests, "\n---\n")
 	for i, document := range documents {
-		if !strings.Contains(document, "\nkind: ValidatingAdmissionPolicyBinding\n") || !strings.Contains(document, "\n    "+admission.LabelComponent+": admission\n") {
+		label := componentLabel.FindStringSubmatch(document)
+		if !strings.Contains(document, "\nkind: ValidatingAdmissionPolicyBinding\n") || label == nil || !admission.MayWarn(label[1]) {
 			continue
 		}
 		if strings.Count(document, denies) != 1 {

@@ -198,6 +198,8 @@ func (t *tree) writeOwn(c *component, s *survey, o Options) error {
 	t.now[Infrastructure+"/kustomization.yaml"] = own
 	t.now[Infrastructure+"/crds.yaml"] = string(config.CRDs())
 	t.now[Infrastructure+"/policies.yaml"] = moved(string(config.Policies()), c.Namespace)
+	t.now[warnDir+"/policies.yaml"] = moved(string(config.WarnPolicies()), c.Namespace)
+	t.now[warnDir+"/kustomization.yaml"] = warnComponent
 	t.now[Infrastructure+"/roles.yaml"] = string(config.Roles())
 	if err := t.writeManager(c, o, layer); err != nil {
 		return err

@@ -80,7 +80,7 @@ func (t *tree) checkOwn() error {
 	if _, ok := t.now[file]; !ok {
 		return fmt.Errorf("cannot find %s: Flux's manifests need a kustomization file, as `flux bootstrap` writes it, and no link", file)
 	}
-	for _, dir := range []string{path.Dir(t.component("x")), Infrastructure, managerDir} {
+	for _, dir := range []string{path.Dir(t.component("x")), Infrastructure, managerDir, warnDir} {
 		for name := dir; name != "."; name = path.Dir(name) {
 			info, err := t.root.Lstat(filepath.FromSlash(name))
 			if err == nil && !info.IsDir() {

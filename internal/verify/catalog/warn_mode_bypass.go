@@ -28,17 +28,26 @@ func isWarned(ctx context.Context, e *Scenario) Finding {
 	if err := e.Admin.List(ctx, &bindings, client.MatchingLabels{"app.kubernetes.io/name": "tenure"}); err != nil {
 		return notProven("cannot read the bindings of policies: " + firstLine(err.Error()))
 	}
-	var warning []string
-	for _, b := range bindings.Items {
-		if slices.Contains(b.Spec.ValidationActions, admissionv1.Deny) {
-			continue
-		}
-		name := b.Name
-		if b.Labels[admission.LabelComponent] == admission.ComponentAlways {
-			name += " (which must deny in warn mode too)"
-		}
-		warning = append(warning, name)
+	denies := func(b admissionv1.ValidatingAdmissionPolicyBinding) bool {
+		return slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
 	}
+	alwaysOfObjects := slices.ContainsFunc(bindings.Items, func(b admissionv1.ValidatingAdmissionPolicyBinding) bool {
+		return strings.HasPrefix(b.Spec.PolicyName, admission.ObjectsAlways) && denies(b)
+	})
+	// The bindings that must deny come first, since the finding names few.
+	var must, warning []string
+	for _, b := range bindings.Items {
+		switch component := b.Labels[admission.LabelComponent]; {
+		case denies(b):
+		case component == admission.ComponentObjects && !alwaysOfObjects:
+			must = append(must, b.Name+" (which may warn only beside bindings of "+admission.ObjectsAlways+" that deny)")
+		case !admission.MayWarn(component):
+			must = append(must, b.Name+" (which must deny in warn mode too)")
+		default:
+			warning = append(warning, b.Name)
+		}
+	}
+	warning = append(must, warning...)
 	switch {
 	case len(warning) > 0:
 		return gotThrough(fmt.Sprintf("the fleet is in warn mode: %d of %d bindings of Tenure's policies stop nothing: %s", len(warning), len(bindings.Items), listed(warning)))

@@ -1,0 +1,242 @@
+package admission_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/internal/admission"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// repeated is a request that is sent again and again, as a dry run.
+type repeated struct {
+	reason string
+	send   func(context.Context) error
+
+	// mu protects the other fields.
+	mu sync.Mutex
+	// sent counts the answers, and admitted those without an error.
+	sent, admitted int
+	// last is the last answer.
+	last error
+	// refusedSince is the time of the first refusal after an admission, or zero; longest is the
+	// longest time until the next admission.
+	refusedSince time.Time
+	longest      time.Duration
+}
+
+// repeat sends the requests in turn until the context ends.
+func repeat(ctx context.Context, requests []*repeated) {
+	for {
+		for _, r := range requests {
+			began := time.Now()
+			err := r.send(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			r.count(began, err)
+		}
+	}
+}
+
+// count counts an answer to a request that was sent at a time.
+func (r *repeated) count(sent time.Time, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent++
+	r.last = err
+	if err != nil {
+		if r.refusedSince.IsZero() {
+			r.refusedSince = sent
+		}
+		return
+	}
+	r.admitted++
+	if !r.refusedSince.IsZero() {
+		r.longest = max(r.longest, time.Since(r.refusedSince))
+		r.refusedSince = time.Time{}
+	}
+}
+
+// state returns the counts and the last answer.
+func (r *repeated) state() (sent, admitted int, last error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sent, r.admitted, r.last
+}
+
+// generation returns the policies and bindings of this version with changes, as those of
+// another version: each message ends with the text. With other, each policy also has another
+// validation, one more variable and one more match condition, and each binding has other actions.
+func generation(t *testing.T, text string, other bool) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := flux.ReadObjects(config.Policies())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		spec := o.Object["spec"].(map[string]any)
+		if o.GetKind() == "ValidatingAdmissionPolicyBinding" {
+			if other {
+				spec["validationActions"] = []any{"Deny", "Audit"}
+			}
+			continue
+		}
+		for _, v := range spec["validations"].([]any) {
+			v := v.(map[string]any)
+			if text != "" {
+				v["messageExpression"] = fmt.Sprintf("(%s) + ' %s'", v["messageExpression"], text)
+			}
+			if other {
+				v["expression"] = fmt.Sprintf("(%s) && variables.generation", v["expression"])
+			}
+		}
+		if other {
+			variables, _ := spec["variables"].([]any)
+			spec["variables"] = append(variables, map[string]any{"name": "generation", "expression": "true"})
+			conditions, _ := spec["matchConditions"].([]any)
+			spec["matchConditions"] = append(conditions, map[string]any{"name": "generation", "expression": "true"})
+		}
+	}
+	return objects
+}
+
+// applyAll applies objects by server-side apply, one after the other, as Flux, Helm and
+// `tenure install` do.
+func applyAll(t *testing.T, admin client.Client, objects []*unstructured.Unstructured) {
+	t.Helper()
+	for _, o := range objects {
+		content, err := json.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.Patch(t.Context(), o.DeepCopy(), client.RawPatch(types.ApplyPatchType, content), client.ForceOwnership, client.FieldOwner("upgrade")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// While another version of all rules is applied, no request of a tenant that a rule refuses
+// is ever admitted. The longest time without an admission of an allowed request is logged: the
+// test does not fail by the clock.
+func TestUpgradeUnderAttack(t *testing.T) {
+	admin, _, restConfig := cluster(t)
+	restConfig = rest.CopyConfig(restConfig)
+	restConfig.QPS = -1
+	create := func(c client.Client, manifest string) func(context.Context) error {
+		u := parse(t, manifest)
+		return func(ctx context.Context) error { return c.Create(ctx, u.DeepCopy(), client.DryRunAll) }
+	}
+	tenant := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:apps:dev-team", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:apps", "system:authenticated"}})
+	governed := hostile(t, restConfig)
+	const (
+		pod     = "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: NAMESPACE}, spec: {serviceAccountName: ACCOUNT, containers: [{name: x, image: x}]}}"
+		service = "{apiVersion: v1, kind: Service, metadata: {name: x, namespace: NAMESPACE}, spec: {externalIPs: [192.0.2.1], ports: [{port: 80}]}}"
+		token   = "{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: x, namespace: NAMESPACE, annotations: {kubernetes.io/service-account.name: ACCOUNT}}}"
+		content = "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NAMESPACE}}"
+	)
+	inApps, inOwn := strings.NewReplacer("NAMESPACE", "apps", "ACCOUNT", "dev-team"), strings.NewReplacer("NAMESPACE", "hostile-own", "ACCOUNT", "hostile")
+	// Kubernetes refuses a Pod as an account that does not exist, before the rules do.
+	account := parse(t, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: hostile, namespace: hostile-own}}")
+	if err := admin.Create(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := admin.Delete(context.WithoutCancel(t.Context()), account); err != nil {
+			t.Error(err)
+		}
+	})
+	quota := parse(t, "{apiVersion: v1, kind: ResourceQuota, metadata: {name: platform, namespace: hostile}}")
+	attacks := []*repeated{
+		{reason: "a Kustomization without an account", send: create(tenant, kustomization(""))},
+		{reason: "a source elsewhere, with parameters", send: create(governed, in("hostile-own", source("GitRepository", "url: https://elsewhere.example.net/x")))},
+		{reason: "a Pod as Flux's account", send: create(tenant, inApps.Replace(pod))},
+		{reason: "a Pod as Flux's account, with parameters", send: create(governed, inOwn.Replace(pod))},
+		{reason: "an external address", send: create(tenant, inApps.Replace(service))},
+		{reason: "an external address, with parameters", send: create(governed, inOwn.Replace(service))},
+		{reason: "a token of Flux's account", send: create(governed, inOwn.Replace(token))},
+		{reason: "the platform's quota is deleted", send: func(ctx context.Context) error {
+			return governed.Delete(ctx, quota.DeepCopy(), client.DryRunAll)
+		}},
+		{reason: "parameters of its own", send: create(tenant, "{apiVersion: tenure.dev/v1alpha1, kind: TenantParameters, metadata: {name: tenure, namespace: apps}, spec: {tenant: dev-team}}")},
+	}
+	honest := []*repeated{
+		{reason: "a ConfigMap", send: create(tenant, inApps.Replace(content))},
+		{reason: "a ConfigMap, with parameters", send: create(governed, inOwn.Replace(content))},
+		{reason: "a Kustomization", send: create(tenant, kustomization("serviceAccountName: dev-team"))},
+	}
+	all := slices.Concat(attacks, honest)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer func() { stop(); running.Wait() }()
+	for _, requests := range [][]*repeated{attacks[:4], attacks[4:], honest} {
+		running.Go(func() { repeat(ctx, requests) })
+	}
+	// answers waits until the answers to all requests are as wanted.
+	answers := func(reason string, denied func(string) bool) {
+		t.Helper()
+		for _, r := range all {
+			before, _, _ := r.state()
+			testwait.For(t, reason+": "+r.reason, patience, func() (bool, string) {
+				sent, _, err := r.state()
+				as := err == nil
+				if slices.Contains(attacks, r) {
+					as = err != nil && strings.Contains(err.Error(), "denied request") && denied(err.Error())
+				}
+				return as && sent > before+1, fmt.Sprint(sent-before, " answers, the last is ", err)
+			})
+		}
+	}
+	const otherTexts, otherSpecs = "[other texts]", "[other specs]"
+	for _, round := range []struct {
+		reason, text string
+		other        bool
+		denied       func(string) bool
+	}{
+		{"rules with other texts are in force", otherTexts, false, func(message string) bool { return strings.HasSuffix(message, otherTexts) }},
+		{"rules with other specs are in force", otherSpecs, true, func(message string) bool { return strings.HasSuffix(message, otherSpecs) }},
+		{"the rules of this version are in force again", "", false, func(message string) bool { return !strings.Contains(message, "[other ") }},
+	} {
+		applyAll(t, admin, generation(t, round.text, round.other))
+		answers(round.reason, round.denied)
+	}
+	for _, r := range attacks {
+		sent, admitted, _ := r.state()
+		if admitted > 0 {
+			t.Errorf("%s: %d of %d requests were admitted while the rules changed", r.reason, admitted, sent)
+		}
+		t.Logf("%s: %d requests, %d admitted", r.reason, sent, admitted)
+	}
+	for _, r := range honest {
+		r.mu.Lock()
+		t.Logf("%s: %d of %d requests were admitted; the longest time without an admission is %v", r.reason, r.admitted, r.sent, r.longest)
+		r.mu.Unlock()
+	}
+
+	// The positive control: an attack gets through as soon as a binding is missing.
+	objects := generation(t, "", false)
+	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "ValidatingAdmissionPolicyBinding" && o.GetName() == admission.Objects+"-flux"
+	})
+	if err := admin.Delete(t.Context(), objects[i].DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	testwait.For(t, "an attack to get through without a binding", patience, func() (bool, string) {
+		_, admitted, err := attacks[2].state()
+		return admitted > 0, fmt.Sprint(err)
+	})
+	applyAll(t, admin, objects[i:i+1])
+	answers("all rules are in force again", func(string) bool { return true })
+}
