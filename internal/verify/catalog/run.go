@@ -25,6 +25,8 @@ type Options struct {
 	// Platform is the namespace of Flux, Root the platform's own source.
 	Platform string
 	Root     flux.Ref
+	// Folder is the local folder that Root delivers; empty if there is none.
+	Folder string
 	// Only picks attacks; nil takes the whole catalogue.
 	Only func(Attack) bool
 	// Choice overrides the discovery of tenants.
@@ -112,6 +114,9 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	}
 	missing, err := unreadyOf(ctx, admin, report.Tenants)
 	if err != nil {
+		return report, err
+	}
+	if err := readContents(ctx, opts, admin, missing); err != nil {
 		return report, err
 	}
 	var namespaces corev1.NamespaceList
