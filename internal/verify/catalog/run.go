@@ -130,6 +130,10 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if err := serveBase(ctx, opts.Git, opts.Network); err != nil {
 		return report, err
 	}
+	controllers, err := newControllers(opts.Config)
+	if err != nil {
+		return report, err
+	}
 	var envs []*Scenario
 	for _, t := range report.Tenants {
 		if opts.Tenant != "" && t.Name != opts.Tenant {
@@ -140,7 +144,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 			return report, fmt.Errorf("cannot attack as tenant %s: %w", t.Name, err)
 		}
 		e.Root, e.outside, e.proxyEndpoint, e.doubts, e.tenants = opts.Root, opts.Network, proxy, doubts, report.Tenants
-		e.namespaces, e.networkDoubts = namespaces.Items, networkDoubts
+		e.namespaces, e.networkDoubts, e.controllers = namespaces.Items, networkDoubts, controllers
 		e.lacks = lacks(t, namespaces.Items, missing)
 		e.readLimits(ctx)
 		if err := e.prepareOwners(); err != nil {
