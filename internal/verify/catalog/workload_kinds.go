@@ -3,7 +3,6 @@ package catalog
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/internal/discovery"
@@ -96,9 +95,7 @@ func (e *Scenario) byWorkloads(ctx context.Context, f Finding, pod *unstructured
 		if refused.Outcome != Stopped {
 			return refused
 		}
-		if !slices.Contains(strings.Split(f.Control, ", "), refused.Control) {
-			f.Control += ", " + refused.Control
-		}
+		f = f.and(refused)
 	}
 	return f
 }
