@@ -67,7 +67,7 @@ func (d *discovery) accountOf(u unstructured.Unstructured) Account {
 func (d *discovery) adminBinding(a Account) string {
 	groups := a.Groups()
 	for _, g := range d.grants {
-		if g.namespace != "" || g.role.Kind+"/"+g.role.Name != clusterAdmin || strings.HasPrefix(g.applied, a.Namespace+"/") && !d.platform[a.Namespace] {
+		if g.namespace != "" || g.role.Kind+"/"+g.role.Name != clusterAdmin || g.applied.Namespace == a.Namespace && !d.platform[a.Namespace] {
 			continue
 		}
 		if slices.ContainsFunc(g.subjects, func(s rbacv1.Subject) bool {

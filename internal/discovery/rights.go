@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,15 +20,15 @@ type Right struct {
 	// ClusterRoleBinding NAME. Subject is the tenant's subject in the binding, as
 	// ServiceAccount NAMESPACE/NAME, User NAME or Group NAME.
 	Binding, Subject string
-	// AppliedBy is the Kustomization that applied the binding, as NAMESPACE/NAME; "" if
-	// there is none.
-	AppliedBy string
+	// AppliedBy is the Kustomization, HelmRelease or ResourceSet that applied the binding;
+	// without a kind if there is none.
+	AppliedBy flux.Ref
 }
 
 func (r Right) String() string {
 	s := r.Binding + " gives " + r.Subject + " " + r.Role
-	if r.AppliedBy != "" {
-		s += " (applied by Kustomization " + r.AppliedBy + ")"
+	if by := r.AppliedBy; by.Kind != "" {
+		s += fmt.Sprintf(" (applied by %s %s/%s)", by.Kind, by.Namespace, by.Name)
 	}
 	return s
 }
@@ -46,7 +47,7 @@ type grant struct {
 	namespace string
 	role      rbacv1.RoleRef
 	subjects  []rbacv1.Subject
-	applied   string
+	applied   flux.Ref
 	// tenant is the tenant in the binding's labels.
 	tenant string
 }
@@ -57,31 +58,28 @@ const bootstrapping = "kubernetes.io/bootstrapping"
 // grants returns all bindings except the default bindings of Kubernetes.
 func grants(bindings []rbacv1.RoleBinding, clusterBindings []rbacv1.ClusterRoleBinding) []grant {
 	var all []grant
-	tenant := func(o metav1.Object) string {
-		name, _ := tenancy.TenantOf(o.GetLabels())
-		return name
+	add := func(name string, o metav1.Object, role rbacv1.RoleRef, subjects []rbacv1.Subject) {
+		if o.GetLabels()[bootstrapping] == "" {
+			tenant, _ := tenancy.TenantOf(o.GetLabels())
+			all = append(all, grant{name, o.GetNamespace(), role, subjects, flux.AppliedBy(o.GetLabels()), tenant})
+		}
 	}
 	for _, b := range bindings {
-		all = append(all, grant{"RoleBinding " + b.Namespace + "/" + b.Name, b.Namespace, b.RoleRef, b.Subjects, appliedBy(&b), tenant(&b)})
+		add("RoleBinding "+b.Namespace+"/"+b.Name, &b, b.RoleRef, b.Subjects)
 	}
 	for _, b := range clusterBindings {
-		all = append(all, grant{"ClusterRoleBinding " + b.Name, "", b.RoleRef, b.Subjects, appliedBy(&b), tenant(&b)})
+		add("ClusterRoleBinding "+b.Name, &b, b.RoleRef, b.Subjects)
 	}
-	return slices.DeleteFunc(all, func(g grant) bool { return g.applied == bootstrapping })
+	return all
 }
 
-// appliedBy returns the Kustomization that applied an object, as NAMESPACE/NAME. It returns
-// bootstrapping for a default object of Kubernetes, and "" for all other objects.
+// appliedBy returns the Kustomization that applied an object, as NAMESPACE/NAME, or "".
 func appliedBy(o metav1.Object) string {
-	labels := o.GetLabels()
-	if labels[bootstrapping] != "" {
-		return bootstrapping
-	}
-	namespace, name := labels["kustomize.toolkit.fluxcd.io/namespace"], labels["kustomize.toolkit.fluxcd.io/name"]
-	if name == "" {
+	by := flux.AppliedBy(o.GetLabels())
+	if by.Kind != flux.Kustomization {
 		return ""
 	}
-	return namespace + "/" + name
+	return by.Namespace + "/" + by.Name
 }
 
 // subject returns the subject of a binding that belongs to the tenant, and whether there is
@@ -113,6 +111,13 @@ func (t *Tenant) subject(subjects []rbacv1.Subject) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// Named reports whether one of a binding's subjects is an account of the tenant, a group or
+// user of such an account, or an owner.
+func (t Tenant) Named(subjects []rbacv1.Subject) bool {
+	_, named := t.subject(subjects)
+	return named || slices.ContainsFunc(t.Owners, func(o Owner) bool { return slices.ContainsFunc(subjects, o.subject) })
 }
 
 // assignRights collects the roles of the tenants in all namespaces and in the cluster.

@@ -2,15 +2,25 @@ package flux
 
 // LabelResourceSetNamespace is the label in which flux-operator writes the namespace of the
 // ResourceSet from which it applied an object.
-const LabelResourceSetNamespace = "resourceset.fluxcd.controlplane.io/namespace"
+const LabelResourceSetNamespace = resourceSetLabels + "namespace"
+
+// resourceSetLabels begins the labels that flux-operator writes on the objects of a ResourceSet.
+const resourceSetLabels = "resourceset.fluxcd.controlplane.io/"
+
+// AppliedBy returns the Kustomization, HelmRelease or ResourceSet that applied an object with
+// these labels, or a Ref without a kind.
+func AppliedBy(labels map[string]string) Ref {
+	for _, by := range []struct {
+		kind   Kind
+		labels string
+	}{{Kustomization, "kustomize.toolkit.fluxcd.io/"}, {HelmRelease, "helm.toolkit.fluxcd.io/"}, {ResourceSet, resourceSetLabels}} {
+		if namespace := labels[by.labels+"namespace"]; namespace != "" {
+			return Ref{by.kind, namespace, labels[by.labels+"name"]}
+		}
+	}
+	return Ref{}
+}
 
 // AppliedFrom returns the namespace of the Kustomization, HelmRelease or ResourceSet that
 // applied an object with these labels, or "".
-func AppliedFrom(labels map[string]string) string {
-	for _, label := range []string{"kustomize.toolkit.fluxcd.io/namespace", "helm.toolkit.fluxcd.io/namespace", LabelResourceSetNamespace} {
-		if namespace := labels[label]; namespace != "" {
-			return namespace
-		}
-	}
-	return ""
-}
+func AppliedFrom(labels map[string]string) string { return AppliedBy(labels).Namespace }

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/fluxcd/pkg/kustomize/filesys"
@@ -42,6 +45,51 @@ func Build(root, dir string) ([]*unstructured.Unstructured, error) {
 		}
 	}
 	return ReadObjects(manifests.Bytes())
+}
+
+// BuildFolder builds the folder dir as a Kustomization of Flux does: its kustomization file or,
+// without one, everything in it but links. It puts the objects into targetNamespace, if that is
+// not empty. See [Build] for root.
+func BuildFolder(root, dir, targetNamespace string) ([]*unstructured.Unstructured, error) {
+	for _, name := range kustomizationFiles {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			objects, err := Build(root, dir)
+			return moved(objects, targetNamespace), err
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []*unstructured.Unstructured
+	for _, entry := range entries {
+		var objects []*unstructured.Unstructured
+		at := filepath.Join(dir, entry.Name())
+		switch ext := filepath.Ext(entry.Name()); {
+		case entry.IsDir():
+			objects, err = BuildFolder(root, at, targetNamespace)
+		case entry.Type().IsRegular() && (ext == ".yaml" || ext == ".yml"):
+			var content []byte
+			if content, err = os.ReadFile(at); err == nil {
+				objects, err = ReadObjects(content)
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, moved(objects, targetNamespace)...)
+	}
+	return all, nil
+}
+
+// moved puts objects into a namespace, if there is one.
+func moved(objects []*unstructured.Unstructured, namespace string) []*unstructured.Unstructured {
+	for _, o := range objects {
+		if namespace != "" && o.GetKind() != "Namespace" && !strings.HasPrefix(o.GetKind(), "Cluster") {
+			o.SetNamespace(namespace)
+		}
+	}
+	return objects
 }
 
 // build does what SecureBuild of fluxcd/pkg/kustomize does, with one difference: the

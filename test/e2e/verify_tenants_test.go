@@ -52,6 +52,15 @@ func (v verified) outcomes(tenant string) (byOutcome map[string][]string, reason
 func TestVerifyOddTenants(t *testing.T) {
 	t.Parallel()
 	const narrow = fleetgen.NarrowRules
+	secrets := makeKeys(t).secrets
+	openpgpKey := secrets[strings.LastIndex(secrets, "\n---\n"):]
+	pgp := func(name string) fleetgen.Tenant {
+		return fleetgen.Tenant{
+			Name: name, Label: true, Rules: narrow, Labels: map[string]string{"fifth": "shape"},
+			Sync:     "path: ./deploy, prune: true, targetNamespace: " + name + ", decryption: {provider: sops, secretRef: {name: sops-gpg}}",
+			Platform: strings.Replace(openpgpKey, "flux-system", name, 1),
+		}
+	}
 	fleet := generate(t, fleetgen.Platform{Flags: fleetgen.Lockdown()},
 		fleetgen.Tenant{Name: "admin", Label: true, Role: "cluster-admin"},
 		fleetgen.Tenant{Name: "unlabelled", Rules: narrow, Labels: map[string]string{"fourth": "shape"}},
@@ -64,6 +73,7 @@ func TestVerifyOddTenants(t *testing.T) {
 		fleetgen.Tenant{Name: "faraway", Label: true, Rules: narrow, Labels: map[string]string{"another": "shape"}, Unmapped: true},
 		fleetgen.Tenant{Name: "keyless", Label: true, Rules: narrow, Labels: map[string]string{"third": "shape"},
 			Sync: "path: ./deploy, prune: true, targetNamespace: keyless, decryption: {provider: sops, secretRef: {name: absent}}"},
+		pgp("key-one"), pgp("key-two"),
 	)
 	report, code, said := tenureVerify(t, flags(fleet))
 	if code != 1 {
@@ -84,6 +94,7 @@ func TestVerifyOddTenants(t *testing.T) {
 		"nobody":     {reason: "Flux falls back to an account without rights", stopped: []string{"I4-api", "I5-api", "I8-api", "W2-api", "W3-api", "S9-api"}},
 		"powerless":  {reason: "an account without rights", stopped: []string{"I4-api", "I5-api", "W2-api"}},
 		"faraway":    {reason: "its host is not mapped", stopped: []string{"I4-api", "I8-api"}, notProven: "add --map " + fleetgen.Host + "/faraway#main=DIR"},
+		"key-one":    {reason: "another tenant has its OpenPGP key", through: []string{"S10-git-shared"}, stopped: []string{"S10-git"}},
 		"keyless":    {reason: "its decryption key is missing; the attacks do without", stopped: []string{"I11-git", "I4-api"}},
 	} {
 		got, reasons := report.outcomes(tenant)

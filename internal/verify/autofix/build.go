@@ -8,7 +8,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/tenure-dev/tenure/internal/fleet/layout"
 	"github.com/tenure-dev/tenure/internal/fleet/workspace"
@@ -96,7 +95,7 @@ func (w *workbench) build(t *tree) (built, error) {
 				}
 				prepared = true
 			}
-			objects, err := w.folder(r.path, r.namespace)
+			objects, err := flux.BuildFolder(w.dir, w.file(r.path), r.namespace)
 			w.known[key] = result{objects, err == nil}
 		}
 		if known := w.known[key]; known.ok {
@@ -211,46 +210,4 @@ func (w *workbench) dropCRDs(name string) error {
 		}
 	}
 	return os.WriteFile(w.file(name), bytes.Join(kept, []byte("\n---")), 0o600)
-}
-
-// folder builds a folder as Flux does: its kustomization file, or everything in it.
-func (w *workbench) folder(name, namespace string) ([]*unstructured.Unstructured, error) {
-	for _, file := range kustomizationFiles {
-		if _, err := os.Stat(w.file(path.Join(name, file))); err == nil {
-			objects, err := flux.Build(w.dir, w.file(name))
-			return moved(objects, namespace), err
-		}
-	}
-	entries, err := os.ReadDir(w.file(name))
-	if err != nil {
-		return nil, err
-	}
-	var all []*unstructured.Unstructured
-	for _, entry := range entries {
-		var objects []*unstructured.Unstructured
-		switch ext := path.Ext(entry.Name()); {
-		case entry.IsDir():
-			objects, err = w.folder(path.Join(name, entry.Name()), namespace)
-		case ext == ".yaml" || ext == ".yml":
-			var content []byte
-			if content, err = os.ReadFile(w.file(path.Join(name, entry.Name()))); err == nil {
-				objects, err = flux.ReadObjects(content)
-			}
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, moved(objects, namespace)...)
-	}
-	return all, nil
-}
-
-// moved sets the namespace of objects, unless namespace is empty.
-func moved(objects []*unstructured.Unstructured, namespace string) []*unstructured.Unstructured {
-	for _, o := range objects {
-		if namespace != "" && o.GetKind() != "Namespace" && !strings.HasPrefix(o.GetKind(), "Cluster") {
-			o.SetNamespace(namespace)
-		}
-	}
-	return objects
 }

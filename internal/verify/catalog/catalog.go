@@ -16,6 +16,8 @@ package catalog
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 )
@@ -142,5 +144,14 @@ func stopped(control, message string) Finding {
 }
 
 func gotThrough(evidence string) Finding { return Finding{Outcome: GotThrough, Evidence: evidence} }
+
+// and adds the control of a further part of an attack that was stopped, unless the part could
+// not be tried.
+func (f Finding) and(other Finding) Finding {
+	if other.Control != notInstalled && !slices.Contains(strings.Split(f.Control, ", "), other.Control) {
+		f.Control += ", " + other.Control
+	}
+	return f
+}
 
 func notProven(reason string) Finding { return Finding{Outcome: NotProven, Reason: reason} }

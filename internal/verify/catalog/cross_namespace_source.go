@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"strings"
 
 	"github.com/tenure-dev/tenure/internal/flux"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,7 +20,7 @@ var pathNotFound = regexp.MustCompile(`path not found|no such file or directory`
 func addCrossNamespaceSource(register func(...Attack)) {
 	register(Attack{
 		ID: "S1", Via: API,
-		Title:      "uses a source of another namespace",
+		Title:      "uses a source of another namespace, of any kind",
 		Controls:   []string{"flag --no-cross-namespace-refs", "policy on spec.sourceRef"},
 		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
 		Fix: Fix{
@@ -29,7 +30,7 @@ func addCrossNamespaceSource(register func(...Attack)) {
 		Layers: []Layer{
 			flagLayer(noCrossNamespaceRefs("kustomize-controller")),
 			admissionLayer("policy on spec.sourceRef", func(e *Scenario) *unstructured.Unstructured {
-				return e.kustomization("s1", missingFolder, e.foreignSource)
+				return e.kustomization("s1", missingFolder, e.foreignSource(flux.GitRepository))
 			}),
 		},
 		Deep: true,
@@ -40,7 +41,7 @@ func addCrossNamespaceSource(register func(...Attack)) {
 func addCrossNamespaceSourceByRelease(register func(...Attack)) {
 	register(Attack{
 		ID: "S1", Via: API, Kind: "HelmRelease",
-		Title:      "takes a chart from a source of another namespace",
+		Title:      "takes a chart from a source of another namespace, of any kind",
 		Controls:   []string{"flag --no-cross-namespace-refs", "policy on spec.chart and spec.chartRef"},
 		References: []string{"RFC-0003", "flux2-multi-tenancy: enforce tenant isolation"},
 		Fix: Fix{
@@ -56,7 +57,9 @@ func addCrossNamespaceSourceByRelease(register func(...Attack)) {
 					spec["chart"].(map[string]any)["spec"].(map[string]any)["sourceRef"] = map[string]any{"kind": "HelmRepository", "name": "any", "namespace": e.Platform}
 				})
 			}),
-			admissionLayer("policy on spec.chartRef", func(e *Scenario) *unstructured.Unstructured { return e.release("s1", missingFolder, e.foreignChartRef) }),
+			admissionLayer("policy on spec.chartRef", func(e *Scenario) *unstructured.Unstructured {
+				return e.release("s1", missingFolder, e.foreignChartRef(flux.HelmChart))
+			}),
 		},
 		Deep:  true,
 		Files: func(e *Scenario) map[string]string { return charts(ownConfigMap("s1")(e), ownConfigMap("s1")(e)) },
@@ -64,28 +67,50 @@ func addCrossNamespaceSourceByRelease(register func(...Attack)) {
 	})
 }
 
-// crossNamespaceChart tries both ways to name a chart of another namespace. helm-controller
-// reports nothing when it refuses a chart of a foreign source. So the message comes from a
-// reference to a foreign HelmChart, and the evidence is the HelmChart that helm-controller
-// would create in the foreign namespace.
+// chartSources and chartRefs are the kinds that a HelmRelease may take a chart from: by a
+// template of a HelmChart, and by a reference.
+var (
+	chartSources = []flux.Kind{flux.GitRepository, flux.HelmRepository, flux.Bucket}
+	chartRefs    = []flux.Kind{flux.HelmChart, flux.OCIRepository, flux.ExternalArtifact}
+)
+
+// crossNamespaceChart tries both ways to name a chart of another namespace, with every kind of
+// sources. helm-controller reports nothing when it refuses a chart of a foreign source. So the
+// message comes from a reference to a foreign HelmChart, and the evidence is the HelmChart
+// that helm-controller would create in the foreign namespace.
 func crossNamespaceChart(ctx context.Context, e *Scenario) Finding {
 	const key = "S1-api-HelmRelease"
-	template := e.release(key, missingFolder, e.foreignChart)
-	made := helmChartOf(template)
-	templateErr := e.As.Create(ctx, template)
-	if templateErr == nil {
+	made := map[*unstructured.Unstructured]flux.Kind{}
+	var refusals []error
+	for _, kind := range chartSources {
+		template := e.release(key+"-"+string(kind), missingFolder, e.foreignChart(kind))
+		if err := e.As.Create(ctx, template); err != nil {
+			refusals = append(refusals, err)
+			continue
+		}
 		defer e.removeRelease(template)
+		made[helmChartOf(template)] = kind
 	}
-	said, err := e.apply(ctx, e.release(key+"-ref", missingFolder, e.foreignChartRef), func() {})
-	if err == nil {
-		err = refusedByFlux(said)
-	}
-	f := judge(err, "helm-controller looked for a HelmChart of "+e.Platform+" for it")
-	if f.Outcome != Stopped {
-		return f
-	}
-	if said.message != "" {
-		f.Message = firstLine(said.message)
+	var f Finding
+	for _, kind := range chartRefs {
+		said, err := e.apply(ctx, e.release(key+"-ref", missingFolder, e.foreignChartRef(kind)), func() {})
+		if err == nil && kind != chartRefs[0] && kindIsOff.MatchString(said.message) {
+			continue
+		}
+		if err == nil {
+			err = refusedByFlux(said)
+		}
+		g := judge(err, "helm-controller looked for "+article(kind)+" of "+e.Platform+" for it")
+		if g.Outcome != Stopped {
+			return g
+		}
+		if said.message != "" {
+			g.Message = firstLine(said.message)
+		}
+		if f.Outcome == "" {
+			f = g
+		}
+		f = f.and(g)
 	}
 	own := ownConfigMap("s1")(e)
 	// The honest one comes last: when it is done, helm-controller has had the
@@ -93,18 +118,35 @@ func crossNamespaceChart(ctx context.Context, e *Scenario) Finding {
 	if f = e.confirm(ctx, e.release, key, own, f); f.Outcome != Stopped {
 		return f
 	}
-	if exists, err := e.exists(ctx, made); err != nil {
-		return notProven("cannot look after the canary: " + firstLine(err.Error()))
-	} else if exists {
-		return gotThrough("helm-controller made HelmChart " + made.GetNamespace() + "/" + made.GetName() + " from " + e.Root.String() + " for it")
+	for chart, kind := range made {
+		if exists, err := e.exists(ctx, chart); err != nil {
+			return notProven("cannot look after the canary: " + firstLine(err.Error()))
+		} else if exists {
+			from := article(kind) + " of " + e.Platform
+			if kind == e.Root.Kind {
+				from = e.Root.String()
+			}
+			return gotThrough("helm-controller made HelmChart " + chart.GetNamespace() + "/" + chart.GetName() + " from " + from + " for it")
+		}
 	}
-	if templateErr != nil {
-		if g := judge(templateErr, ""); g.Outcome != Stopped {
+	for _, err := range refusals {
+		if g := judge(err, ""); g.Outcome != Stopped {
 			return g
 		}
 	}
 	return f
 }
+
+// article returns a kind with its article.
+func article(kind flux.Kind) string {
+	if strings.ContainsAny(string(kind[:1]), "EIO") {
+		return "an " + string(kind)
+	}
+	return "a " + string(kind)
+}
+
+// kindIsOff matches the message of a controller whose feature gate for a kind is off.
+var kindIsOff = regexp.MustCompile(`feature gate`)
 
 // refusedByFlux returns the error that Flux's condition reports. It returns nil if Flux
 // applied the object, or looked for the source and did not find it.
@@ -131,42 +173,60 @@ func noCrossNamespaceRefs(controller string) Flag {
 // and there is none.
 var sourceNotFound = regexp.MustCompile(`could not get Source object: .* not found`)
 
-// foreignChart makes a HelmRelease use the platform's own source.
-func (e *Scenario) foreignChart(spec map[string]any) {
-	spec["chart"].(map[string]any)["spec"].(map[string]any)["sourceRef"] = map[string]any{"kind": string(flux.GitRepository), "name": e.Root.Name, "namespace": e.Root.Namespace}
+// foreignRef refers to a source of the platform's, of a kind: the source of the platform
+// itself, or for another kind an object that does not exist, for which a controller looks.
+func (e *Scenario) foreignRef(kind flux.Kind) map[string]any {
+	if kind == e.Root.Kind {
+		return map[string]any{"kind": string(kind), "name": e.Root.Name, "namespace": e.Root.Namespace}
+	}
+	return map[string]any{"kind": string(kind), "name": name("s1"), "namespace": e.Platform}
 }
 
-// foreignChartRef makes a HelmRelease use a HelmChart of the platform's.
-func (e *Scenario) foreignChartRef(spec map[string]any) {
-	delete(spec, "chart")
-	spec["chartRef"] = map[string]any{"kind": string(flux.HelmChart), "name": name("s1"), "namespace": e.Platform}
+// foreignChart makes a HelmRelease use a source of the platform's.
+func (e *Scenario) foreignChart(kind flux.Kind) func(spec map[string]any) {
+	return func(spec map[string]any) {
+		spec["chart"].(map[string]any)["spec"].(map[string]any)["sourceRef"] = e.foreignRef(kind)
+	}
 }
 
-// foreignSource makes a Kustomization use the platform's own source.
-func (e *Scenario) foreignSource(spec map[string]any) {
-	spec["sourceRef"] = map[string]any{"kind": "GitRepository", "name": e.Root.Name, "namespace": e.Root.Namespace}
+// foreignChartRef makes a HelmRelease refer to a chart of the platform's.
+func (e *Scenario) foreignChartRef(kind flux.Kind) func(spec map[string]any) {
+	return func(spec map[string]any) {
+		delete(spec, "chart")
+		spec["chartRef"] = map[string]any{"kind": string(kind), "name": name("s1"), "namespace": e.Platform}
+	}
 }
 
-// crossNamespaceSource names the platform's own source, with a path that it does
-// not have: that the path is missed shows that the artifact was fetched.
+// foreignSource makes a Kustomization use a source of the platform's.
+func (e *Scenario) foreignSource(kind flux.Kind) func(spec map[string]any) {
+	return func(spec map[string]any) { spec["sourceRef"] = e.foreignRef(kind) }
+}
+
+// kustomizationSources are the kinds of sources of a Kustomization.
+var kustomizationSources = []flux.Kind{flux.GitRepository, flux.OCIRepository, flux.Bucket, flux.ExternalArtifact}
+
+// kustomizationSourceMissing is what kustomize-controller says when it has looked for a source
+// and there is none.
+var kustomizationSourceMissing = regexp.MustCompile(`^Source '.*' not found`)
+
+// crossNamespaceSource names sources of the platform, of every kind. The platform's own source
+// does not have the path: that the path is missed shows that the artifact was fetched. Of
+// another kind, the source does not exist: that it is missed shows that the controller looked
+// for it.
 func crossNamespaceSource(ctx context.Context, e *Scenario) Finding {
 	if e.Repository == nil {
 		return e.noRepository()
 	}
-	said, err := e.apply(ctx, e.kustomization("s1", missingFolder, e.foreignSource), func() {})
 	var f Finding
-	control, refused := controlOf(said.message)
-	switch {
-	case err != nil && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)):
-		f = judge(err, "")
-	case err != nil:
-		return notProven(firstLine(err.Error()))
-	case said.ready == "True" || pathNotFound.MatchString(said.message):
-		return gotThrough("kustomize-controller opened the artifact of " + e.Root.String() + " for it")
-	case refused:
-		f = stopped(control, firstLine(said.message))
-	default:
-		return notProven("the answer is neither yes nor a refusal: " + firstLine(said.message))
+	for _, kind := range kustomizationSources {
+		g := e.usesForeignSource(ctx, kind)
+		switch {
+		case g.Outcome != Stopped:
+			return g
+		case f.Outcome == "":
+			f = g
+		}
+		f = f.and(g)
 	}
 	own, err := e.apply(ctx, e.kustomization("s1-own", missingFolder, nil), func() {})
 	if apierrors.IsForbidden(err) && judge(err, "").Control == f.Control {
@@ -179,4 +239,25 @@ func crossNamespaceSource(ctx context.Context, e *Scenario) Finding {
 		return notProven("the same with the tenant's own source does not reach its artifact: " + firstLine(own.message))
 	}
 	return f
+}
+
+// usesForeignSource tries a Kustomization with a source of the platform's, of a kind.
+func (e *Scenario) usesForeignSource(ctx context.Context, kind flux.Kind) Finding {
+	said, err := e.apply(ctx, e.kustomization("s1", missingFolder, e.foreignSource(kind)), func() {})
+	control, refused := controlOf(said.message)
+	switch {
+	case err != nil && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)):
+		return judge(err, "")
+	case err != nil:
+		return notProven(firstLine(err.Error()))
+	case said.ready == "True" || pathNotFound.MatchString(said.message):
+		return gotThrough("kustomize-controller opened the artifact of " + e.Root.String() + " for it")
+	case kustomizationSourceMissing.MatchString(said.message):
+		return gotThrough("kustomize-controller looked for " + article(kind) + " of " + e.Platform + " for it")
+	case kindIsOff.MatchString(said.message):
+		return stopped(notInstalled, firstLine(said.message))
+	case refused:
+		return stopped(control, firstLine(said.message))
+	}
+	return notProven("the answer is neither yes nor a refusal: " + firstLine(said.message))
 }

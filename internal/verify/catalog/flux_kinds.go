@@ -15,10 +15,17 @@ import (
 const (
 	sourceAPI       = "source.toolkit.fluxcd.io/v1"
 	notificationAPI = "notification.toolkit.fluxcd.io/v1beta3"
-	// generatorInterval is the annotation that holds the interval of an
-	// ArtifactGenerator.
-	generatorInterval = "source.extensions.fluxcd.io/reconcileEvery"
+	operatorAPI     = "fluxcd.controlplane.io/v1"
 )
+
+// annotations are the annotations that hold fields of kinds without these fields in the spec.
+var annotations = map[string]map[string]string{
+	"ArtifactGenerator":        {"interval": "source.extensions.fluxcd.io/reconcileEvery"},
+	"ResourceSet":              operatorAnnotations,
+	"ResourceSetInputProvider": operatorAnnotations,
+}
+
+var operatorAnnotations = map[string]string{"interval": "fluxcd.controlplane.io/reconcileEvery", "timeout": "fluxcd.controlplane.io/reconcileTimeout"}
 
 // ofEveryKind returns valid objects of Flux's kinds as a tenant would write them, of each
 // kind with an interval or a timeout. It uses approved addresses where it can find them.
@@ -43,6 +50,10 @@ func (e *Scenario) ofEveryKind(ctx context.Context, id string) []*unstructured.U
 		suspended("GitRepository"), suspended("HelmRepository"), suspended("OCIRepository"), suspended("Bucket"),
 		make(sourceAPI, "HelmChart", map[string]any{"chart": "any", "suspend": true, "sourceRef": map[string]any{"kind": "HelmRepository", "name": "any"}}),
 		make(imageAPI, "ImageRepository", image),
+		make(imageAPI, "ImagePolicy", map[string]any{
+			"imageRepositoryRef": map[string]any{"name": "any"}, "policy": map[string]any{"alphabetical": map[string]any{}},
+			"digestReflectionPolicy": "Always", // without it, an ImagePolicy has no interval
+		}),
 		make(imageAPI, "ImageUpdateAutomation", map[string]any{
 			"suspend": true, "sourceRef": map[string]any{"kind": "GitRepository", "name": "any"},
 			"git": map[string]any{"commit": map[string]any{"author": map[string]any{"email": "canary@example.com"}}},
@@ -53,6 +64,10 @@ func (e *Scenario) ofEveryKind(ctx context.Context, id string) []*unstructured.U
 		}),
 		make(notificationAPI, "Provider", map[string]any{"suspend": true, "type": "slack", "channel": "any"}),
 		generator,
+		e.resourceSet(id, configMap(e.Namespace, name(id)), nil),
+		object(operatorAPI, "ResourceSetInputProvider", e.Namespace, name(id), map[string]any{"spec": map[string]any{
+			"type": "Static", "defaultValues": map[string]any{"any": "any"},
+		}}),
 	}
 }
 
@@ -151,8 +166,9 @@ func durations(id, value string, fields map[string][]string) func(context.Contex
 			}
 			for _, field := range append(fields[""], fields[own.GetKind()]...) {
 				aimed := own.DeepCopy()
+				annotation, annotated := annotations[aimed.GetKind()]
 				switch {
-				case aimed.GetKind() != "ArtifactGenerator":
+				case !annotated:
 					path := append([]string{"spec"}, strings.Split(field, ".")...)
 					if unstructured.SetNestedField(aimed.Object, value, path...) != nil {
 						continue
@@ -160,8 +176,8 @@ func durations(id, value string, fields map[string][]string) func(context.Contex
 					if parent := path[:len(path)-1]; parent[len(parent)-1] == "strategy" {
 						_ = unstructured.SetNestedField(aimed.Object, "RetryOnFailure", append(slices.Clone(parent), "name")...)
 					}
-				case field == "interval":
-					aimed.SetAnnotations(map[string]string{generatorInterval: value})
+				case annotation[field] != "":
+					aimed.SetAnnotations(map[string]string{annotation[field]: value})
 				default:
 					continue
 				}
@@ -169,7 +185,7 @@ func durations(id, value string, fields map[string][]string) func(context.Contex
 					continue
 				}
 				all = append(all, request{
-					what:  "set spec." + field + " of a " + aimed.GetKind() + " to " + value,
+					what:  "set the " + field + " of a " + aimed.GetKind() + " to " + value,
 					aimed: creating(func(*Scenario) *unstructured.Unstructured { return aimed }),
 					own:   creating(func(*Scenario) *unstructured.Unstructured { return own }),
 				})
@@ -184,6 +200,6 @@ func durations(id, value string, fields map[string][]string) func(context.Contex
 
 // hasField reports whether objects of a kind have a field that most kinds have.
 func hasField(kind, field string) bool {
-	without := map[string]string{"HelmChart": "timeout", "ImageUpdateAutomation": "timeout", "Receiver": "timeout", "Provider": "interval"}
+	without := map[string]string{"HelmChart": "timeout", "ImagePolicy": "timeout", "ImageUpdateAutomation": "timeout", "Receiver": "timeout", "Provider": "interval"}
 	return without[kind] != field
 }

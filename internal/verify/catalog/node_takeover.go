@@ -1,9 +1,25 @@
 package catalog
 
-import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
 
 func addNodeTakeover(register func(...Attack)) {
 	privileged := pod(map[string]any{}, map[string]any{"privileged": true})
+	first := func(e *Scenario) *unstructured.Unstructured {
+		u := pod(nil, harmlessContainer())(e)
+		container := e.container()
+		container["name"], container["securityContext"] = "first", map[string]any{"privileged": true}
+		_ = unstructured.SetNestedSlice(u.Object, []any{container}, "spec", "initContainers")
+		return u
+	}
 	onNode := pod(map[string]any{"hostNetwork": true, "hostPID": true}, nil)
 	mounting := pod(map[string]any{"volumes": []any{map[string]any{"name": "host", "hostPath": map[string]any{"path": "/"}}}}, nil)
 	register(Attack{
@@ -12,10 +28,12 @@ func addNodeTakeover(register func(...Attack)) {
 		Controls:   []string{"Pod Security admission at baseline or restricted"},
 		References: []string{"MTB CPI-3 to 6", "MTB HI"},
 		Fix:        Fix{Advice: "label the tenant's namespaces pod-security.kubernetes.io/enforce: restricted (or baseline)", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}},
-		Run: runsPods([]func(*Scenario) *unstructured.Unstructured{privileged, onNode, mounting},
+		Run: runsPods([]func(*Scenario) *unstructured.Unstructured{privileged, first, onNode, mounting},
 			request{what: "run a privileged container", aimed: creating(privileged)},
+			request{what: "run a privileged init container", aimed: creating(first)},
 			request{what: "use the node's network and processes", aimed: creating(onNode)},
 			request{what: "mount the node's file system", aimed: creating(mounting)},
+			request{what: "add a privileged container to a running Pod", aimed: debugging},
 		),
 	})
 }
@@ -33,4 +51,31 @@ func pod(spec, securityContext map[string]any) func(*Scenario) *unstructured.Uns
 		}
 		return object("v1", "Pod", e.Namespace, name("w3"), map[string]any{"spec": full})
 	}
+}
+
+// debugging adds a privileged ephemeral container to a Pod, in a dry run. An admin creates the
+// Pod, only if the tenant has the right to add such containers.
+func debugging(ctx context.Context, e *Scenario) error {
+	add := func(u *unstructured.Unstructured) error {
+		u = u.DeepCopy()
+		container := e.container()
+		delete(container, "resources") // Kubernetes allows none here
+		container["name"], container["securityContext"] = "debugger", map[string]any{"privileged": true}
+		_ = unstructured.SetNestedSlice(u.Object, []any{container}, "spec", "ephemeralContainers")
+		p := &corev1.Pod{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, p); err != nil {
+			return err
+		}
+		return e.As.SubResource("ephemeralcontainers").Update(ctx, p, client.DryRunAll)
+	}
+	u := hardenedPod("w3-debugged", map[string]any{"schedulingGates": []any{map[string]any{"name": "tenure.dev/attack"}}})(e)
+	if err := add(u); !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err := e.Admin.Create(ctx, u); err != nil {
+		// The error is not wrapped, so that it is not taken for a refusal of the attack.
+		return fmt.Errorf("cannot make the Pod to add a container to: %s", firstLine(err.Error()))
+	}
+	defer e.remove(u)
+	return add(u)
 }

@@ -32,10 +32,15 @@ func wearsOwnersAccount(ctx context.Context, e *Scenario) Finding {
 	if len(there)+len(named) == 0 {
 		return e.nothingThere(ctx, noOwner, "no other account of namespace "+e.Namespace+" owns a tenant")
 	}
-	var all []request
+	var pods []func(*Scenario) *unstructured.Unstructured
+	var all, others []request
 	for _, account := range there {
-		all = append(all, borrowingRequests(account)...)
+		make := podAs(account)
+		pods = append(pods, make)
+		all = append(all, request{what: "run a Pod as " + account + ", which owns a tenant", aimed: creating(make), own: creating(podAs("default"))})
+		others = append(others, borrowingRequests(account)...)
 	}
+	all = append(all, others...)
 	for _, account := range named {
 		all = append(all, request{
 			what: "make the account " + account + ", which a Tenant names as its owner",
@@ -47,19 +52,21 @@ func wearsOwnersAccount(ctx context.Context, e *Scenario) Finding {
 			}),
 		})
 	}
-	return requests(all...)(ctx, e)
+	return runsPods(pods, all...)(ctx, e)
 }
 
-// borrowingRequests returns the requests that try to act as an existing account.
+// podAs returns a Pod that runs as an account.
+func podAs(account string) func(*Scenario) *unstructured.Unstructured {
+	return func(e *Scenario) *unstructured.Unstructured {
+		u := pod(harmlessPod(account), harmlessContainer())(e)
+		u.SetName(name("i24"))
+		return u
+	}
+}
+
+// borrowingRequests returns the requests that try to act as an existing account, without a Pod.
 func borrowingRequests(account string) []request {
 	const usual = "default"
-	pod := func(account string) func(*Scenario) *unstructured.Unstructured {
-		return func(e *Scenario) *unstructured.Unstructured {
-			u := pod(harmlessPod(account), harmlessContainer())(e)
-			u.SetName(name("i24"))
-			return u
-		}
-	}
 	secret := func(account string) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured {
 			u := object("v1", "Secret", e.Namespace, name("i24"), map[string]any{"type": string(corev1.SecretTypeServiceAccountToken)})
@@ -74,7 +81,6 @@ func borrowingRequests(account string) []request {
 	}
 	whose := account + ", which owns a tenant"
 	return []request{
-		{what: "run a Pod as " + whose, aimed: creating(pod(account)), own: creating(pod(usual))},
 		{what: "make a token of " + whose, aimed: func(ctx context.Context, e *Scenario) error {
 			u := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: account}}
 			return e.As.SubResource("token").Create(ctx, u, &authenticationv1.TokenRequest{},

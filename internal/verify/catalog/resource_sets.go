@@ -49,5 +49,5 @@ func (e *Scenario) resourceSet(id string, made *unstructured.Unstructured, chang
 	if change != nil {
 		change(spec)
 	}
-	return object("fluxcd.controlplane.io/v1", "ResourceSet", e.Namespace, name(strings.ToLower(id)), map[string]any{"spec": spec})
+	return object(operatorAPI, "ResourceSet", e.Namespace, name(strings.ToLower(id)), map[string]any{"spec": spec})
 }

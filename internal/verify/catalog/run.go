@@ -25,6 +25,8 @@ type Options struct {
 	// Platform is the namespace of Flux, Root the platform's own source.
 	Platform string
 	Root     flux.Ref
+	// Folder is the local folder that Root delivers; empty if there is none.
+	Folder string
 	// Only picks attacks; nil takes the whole catalogue.
 	Only func(Attack) bool
 	// Choice overrides the discovery of tenants.
@@ -114,6 +116,9 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if err != nil {
 		return report, err
 	}
+	if err := readContents(ctx, opts, admin, missing); err != nil {
+		return report, err
+	}
 	var namespaces corev1.NamespaceList
 	if err := admin.List(ctx, &namespaces); err != nil {
 		return report, fmt.Errorf("cannot read the namespaces: %w", err)
@@ -123,6 +128,10 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 		return report, err
 	}
 	if err := serveBase(ctx, opts.Git, opts.Network); err != nil {
+		return report, err
+	}
+	controllers, err := newControllers(opts.Config)
+	if err != nil {
 		return report, err
 	}
 	var envs []*Scenario
@@ -135,7 +144,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 			return report, fmt.Errorf("cannot attack as tenant %s: %w", t.Name, err)
 		}
 		e.Root, e.outside, e.proxyEndpoint, e.doubts, e.tenants = opts.Root, opts.Network, proxy, doubts, report.Tenants
-		e.namespaces, e.networkDoubts = namespaces.Items, networkDoubts
+		e.namespaces, e.networkDoubts, e.controllers = namespaces.Items, networkDoubts, controllers
 		e.lacks = lacks(t, namespaces.Items, missing)
 		e.readLimits(ctx)
 		if err := e.prepareOwners(); err != nil {

@@ -60,6 +60,9 @@ type Scenario struct {
 	outside Outside
 	// proxyEndpoint is the fleet's proxy for tenants; nil when it has none.
 	proxyEndpoint *proxyEndpoint
+	// controllers are clients with the identities of Kubernetes' controllers, by the names of
+	// their accounts.
+	controllers map[string]client.Client
 	// kube reads logs, which are no objects.
 	kube kubernetes.Interface
 	// slim is the name of a source with the folder of the attacks alone, of the

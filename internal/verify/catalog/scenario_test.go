@@ -32,11 +32,16 @@ func newFakeEnv(tenant interceptor.Funcs, objects ...client.Object) *Scenario {
 		WithIndex(&corev1.Event{}, "involvedObject.name", field(func(r corev1.ObjectReference) string { return r.Name })).
 		Build()
 	account := discovery.Account{Namespace: "team", Name: "team"}
+	controllers := map[string]client.Client{}
+	for _, w := range workloads {
+		controllers[w.controller] = admin
+	}
 	return &Scenario{
 		Tenant:  discovery.Tenant{Name: "team", Namespaces: []string{"team"}, Accounts: []discovery.Account{account}},
 		Account: account, Namespace: "team", Platform: "flux-system",
 		Victim: Victim{Namespace: VictimNamespace, Secret: "canary", ConfigMap: "canary"},
 		Admin:  admin, As: interceptor.NewClient(admin, tenant),
+		controllers: controllers,
 	}
 }
 

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"filippo.io/age"
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/tenure-dev/tenure/internal/fleet/secrets/sops"
 	"github.com/tenure-dev/tenure/internal/flux"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -71,12 +74,17 @@ func addSharedDecryptionKey(register func(...Attack)) {
 
 // decryptionKey is a public key, and the Secret that holds the private one.
 type decryptionKey struct {
-	secret    client.ObjectKey
+	secret client.ObjectKey
+	// recipient is the age recipient, or the fingerprint of an OpenPGP key.
 	recipient string
+	// pgp is the public part of an OpenPGP key; nil for an age key.
+	pgp *openpgp.Entity
+	// unusable is the field of the Secret, for a key that cannot be used here: a
+	// credential of a key service, or a key that cannot be read.
+	unusable string
 }
 
-// keys are the keys with which Flux decrypts for Kustomizations of some
-// namespaces. Only age keys are looked at.
+// keys are the keys with which Flux decrypts for Kustomizations of some namespaces.
 func (e *Scenario) keys(ctx context.Context, in func(namespace string) bool) ([]decryptionKey, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(flux.Kustomization.GroupVersionKind())
@@ -99,6 +107,8 @@ func (e *Scenario) keys(ctx context.Context, in func(namespace string) bool) ([]
 }
 
 // keysOf returns the public parts of the keys in a Secret, and none if it does not exist.
+// kustomize-controller reads age keys, OpenPGP keys and credentials of key services, by the
+// names of the fields.
 func (e *Scenario) keysOf(ctx context.Context, secret client.ObjectKey) ([]decryptionKey, error) {
 	s := &corev1.Secret{}
 	err := e.Admin.Get(ctx, secret, s)
@@ -110,20 +120,90 @@ func (e *Scenario) keysOf(ctx context.Context, secret client.ObjectKey) ([]decry
 	}
 	var keys []decryptionKey
 	for field, value := range s.Data {
-		if !strings.HasSuffix(field, ".agekey") {
+		var found []decryptionKey
+		switch {
+		case strings.HasSuffix(field, ".agekey"):
+			found = ageKeys(value)
+		case strings.HasSuffix(field, ".asc"):
+			found = pgpKeys(value)
+		case !strings.HasPrefix(field, "sops."):
 			continue
 		}
-		// An error would quote the key.
-		identities, _ := age.ParseIdentities(strings.NewReader(string(value)))
-		for _, identity := range identities {
-			if x, ok := identity.(*age.X25519Identity); ok {
-				keys = append(keys, decryptionKey{secret, x.Recipient().String()})
-			}
+		if len(found) == 0 {
+			found = []decryptionKey{{unusable: field}}
+		}
+		for _, k := range found {
+			k.secret = secret
+			keys = append(keys, k)
 		}
 	}
-	slices.SortFunc(keys, func(a, b decryptionKey) int { return cmp.Compare(a.recipient, b.recipient) })
+	slices.SortFunc(keys, func(a, b decryptionKey) int {
+		return cmp.Or(cmp.Compare(a.recipient, b.recipient), cmp.Compare(a.unusable, b.unusable))
+	})
 	return keys, nil
 }
+
+// ageKeys returns the public parts of age keys. It drops errors, which would quote a key.
+func ageKeys(file []byte) []decryptionKey {
+	var keys []decryptionKey
+	identities, _ := age.ParseIdentities(bytes.NewReader(file))
+	for _, identity := range identities {
+		switch x := identity.(type) {
+		case *age.X25519Identity:
+			keys = append(keys, decryptionKey{recipient: x.Recipient().String()})
+		case *age.HybridIdentity:
+			keys = append(keys, decryptionKey{recipient: x.Recipient().String()})
+		}
+	}
+	return keys
+}
+
+// pgpKeys returns the public parts of OpenPGP keys.
+func pgpKeys(armored []byte) []decryptionKey {
+	var keys []decryptionKey
+	entities, _ := openpgp.ReadArmoredKeyRing(bytes.NewReader(armored))
+	for _, entity := range entities {
+		entity.PrivateKey = nil
+		for i := range entity.Subkeys {
+			entity.Subkeys[i].PrivateKey = nil
+		}
+		keys = append(keys, decryptionKey{recipient: sops.Fingerprint(entity), pgp: entity})
+	}
+	return keys
+}
+
+// recipients returns the keys to encrypt for.
+func recipients(keys []decryptionKey) sops.Recipients {
+	var to sops.Recipients
+	for _, k := range keys {
+		switch {
+		case k.pgp != nil:
+			to.PGP = append(to.PGP, k.pgp)
+		case k.unusable == "":
+			to.Age = append(to.Age, k.recipient)
+		}
+	}
+	return to
+}
+
+// unusableIn returns the first key that cannot be used here, as text, or "".
+func unusableIn(keys []decryptionKey) string {
+	for _, k := range keys {
+		if k.unusable != "" {
+			return fmt.Sprintf("%s in Secret %s", k.unusable, k.secret)
+		}
+	}
+	return ""
+}
+
+// sealed returns the manifest of an object whose data are encrypted for keys.
+func sealed(u *unstructured.Unstructured, to sops.Recipients) (string, error) {
+	content, err := sops.Encrypt([]byte(manifest(u)), to, sealedFields, time.Now())
+	return string(content), err
+}
+
+// sealedFields matches the fields with the values of ConfigMaps and Secrets.
+var sealedFields = regexp.MustCompile("^(data|stringData)$")
 
 // foreignKeys returns the keys of the controller, of the platform and of other tenants.
 func (e *Scenario) foreignKeys(ctx context.Context) ([]decryptionKey, error) {
@@ -158,7 +238,6 @@ func (e *Scenario) sealedFiles(id string) map[string]string {
 	if err != nil {
 		return nil
 	}
-	recipients := []string{nobody.Recipient().String()}
 	foreign, err := e.foreignKeys(ctx)
 	if err != nil {
 		return nil
@@ -167,19 +246,14 @@ func (e *Scenario) sealedFiles(id string) map[string]string {
 	if err != nil {
 		return nil
 	}
-	for _, k := range foreign {
-		recipients = append(recipients, k.recipient)
-	}
-	aimed, err := sealed(configMap(e.Namespace, name(id)), recipients)
+	to := recipients(foreign)
+	to.Age = append(to.Age, nobody.Recipient().String())
+	aimed, err := sealed(configMap(e.Namespace, name(id)), to)
 	if err != nil {
 		return nil
 	}
 	files := map[string]string{"aimed/canary.yaml": aimed, "own/canary.yaml": manifest(configMap(e.Namespace, name(id+"-own")))}
-	var mine []string
-	for _, k := range own {
-		mine = append(mine, k.recipient)
-	}
-	if len(mine) > 0 {
+	if mine := recipients(own); !mine.Empty() {
 		if files["own/canary.yaml"], err = sealed(configMap(e.Namespace, name(id+"-own")), mine); err != nil {
 			return nil
 		}
@@ -219,9 +293,12 @@ func (e *Scenario) decrypts(ctx context.Context, id string, secrets []string) Fi
 			return f
 		}
 	}
+	if mine, theirs := unusableIn(own), unusableIn(foreign); mine != "" && theirs != "" {
+		return notProven(fmt.Sprintf("it cannot be told here whether %s opens the same files as %s", mine, theirs))
+	}
 	change := e.asItSyncs
-	if len(own) > 0 {
-		change = with(own[0].secret.Name)
+	if i := slices.IndexFunc(own, func(k decryptionKey) bool { return k.unusable == "" }); i >= 0 {
+		change = with(own[i].secret.Name)
 	}
 	defer e.remove(honest)
 	return e.positiveControl(ctx, f, e.kustomization(id+"-own", folder(id)+"/own", change), isReady)

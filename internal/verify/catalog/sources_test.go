@@ -3,21 +3,19 @@ package catalog
 import (
 	"bytes"
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
-	"encoding/base64"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"filippo.io/age"
-	"filippo.io/age/armor"
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/fleet/secrets/sops"
 	"github.com/tenure-dev/tenure/internal/flux"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,109 +26,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 )
 
-// What is encrypted for a key opens with that key and no other, and says nothing
-// of what is in it.
-func TestSealed(t *testing.T) {
-	t.Parallel()
-	mine, err := age.GenerateX25519Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := age.GenerateX25519Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
-	third, err := age.GenerateX25519Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := object("v1", "ConfigMap", "apps", "x", map[string]any{"data": map[string]any{"touched": "a canary"}})
-	text, err := sealed(u, []string{mine.Recipient().String(), other.Recipient().String()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(text, "a canary") {
-		t.Errorf("the value is there in clear:\n%s", text)
-	}
-	for name, tc := range map[string]struct {
-		reason string
-		key    age.Identity
-		opens  bool
-	}{
-		"first":  {"who it is for opens it", mine, true},
-		"second": {"so does every other recipient", other, true},
-		"third":  {"nobody else does", third, false},
-	} {
-		got, err := unseal(t, text, tc.key)
-		if opened := err == nil && got == "a canary"; opened != tc.opens {
-			t.Errorf("%s: %s: got %q (%v)", name, tc.reason, got, err)
-		}
-	}
-	if _, err := sealed(u, []string{"age1nobody"}); err == nil {
-		t.Error("a recipient that is none is taken")
-	}
-}
-
-var sealedValue = regexp.MustCompile(`^ENC\[AES256_GCM,data:([^,]+),iv:([^,]+),tag:([^,]+),type:str\]$`)
-
-// unseal opens the one value of a ConfigMap.
-func unseal(t *testing.T, text string, key age.Identity) (string, error) {
-	t.Helper()
-	var s struct {
-		Data map[string]string
-		Sops struct{ Age []struct{ Enc string } }
-	}
-	if err := yaml.Unmarshal([]byte(strings.TrimPrefix(text, "---\n")), &s); err != nil {
-		t.Fatal(err)
-	}
-	err := errors.New("there is no recipient")
-	for _, recipient := range s.Sops.Age {
-		var plain io.Reader
-		if plain, err = age.Decrypt(armor.NewReader(strings.NewReader(recipient.Enc)), key); err != nil {
-			continue
-		}
-		var dataKey bytes.Buffer
-		if _, err = dataKey.ReadFrom(plain); err != nil {
-			return "", err
-		}
-		var raw [3][]byte
-		parts := sealedValue.FindStringSubmatch(s.Data["touched"])
-		if parts == nil {
-			t.Fatalf("the value is not encrypted as SOPS does: %q", s.Data["touched"])
-		}
-		for i := range raw {
-			if raw[i], err = base64.StdEncoding.DecodeString(parts[i+1]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		block, err := aes.NewCipher(dataKey.Bytes())
-		if err != nil {
-			return "", err
-		}
-		gcm, err := cipher.NewGCMWithNonceSize(block, len(raw[1]))
-		if err != nil {
-			return "", err
-		}
-		out, err := gcm.Open(nil, raw[1], append(raw[0], raw[2]...), []byte("data:touched:"))
-		return string(out), err
-	}
-	return "", err
-}
-
-// No private key is kept, nor is one quoted when it cannot be read.
+// No private key is kept, nor is one quoted when it cannot be read. An OpenPGP key is a key as
+// well, and a credential of a key service is one that cannot be used.
 func TestKeysOf(t *testing.T) {
 	t.Parallel()
 	mine, err := age.GenerateX25519Identity()
 	if err != nil {
 		t.Fatal(err)
 	}
+	hybrid, err := age.GenerateHybridIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entity, armored := pgpKey(t)
 	e := newFakeEnv(refusing(nil), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "keys"},
 		Data: map[string][]byte{
 			"a.agekey": []byte("# mine\n" + mine.String() + "\n"), "b.agekey": []byte("AGE-SECRET-KEY-1BROKEN"), "password": []byte(mine.String()),
+			"h.agekey": []byte(hybrid.String()), "pgp.asc": armored, "sops.vault-token": []byte("x"),
 		},
 	})
 	in := client.ObjectKey{Namespace: "apps", Name: "keys"}
@@ -138,19 +53,56 @@ func TestKeysOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []decryptionKey{{in, mine.Recipient().String()}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(decryptionKey{})); diff != "" {
+	var found []string
+	for _, k := range got {
+		if k.secret != in {
+			t.Errorf("a key is in Secret %s", k.secret)
+		}
+		if k.pgp != nil && (k.pgp.PrivateKey != nil || k.pgp.Subkeys[0].PrivateKey != nil) {
+			t.Error("a private OpenPGP key is kept")
+		}
+		found = append(found, k.recipient+k.unusable)
+	}
+	want := []string{"b.agekey", "sops.vault-token", mine.Recipient().String(), hybrid.Recipient().String(), sops.Fingerprint(entity)}
+	slices.Sort(want)
+	slices.Sort(found)
+	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("public keys: -want, +got:\n%s", diff)
+	}
+	to := recipients(got)
+	if len(to.Age) != 2 || len(to.PGP) != 1 {
+		t.Errorf("a canary is encrypted for %d age keys and %d OpenPGP keys", len(to.Age), len(to.PGP))
+	}
+	if text, err := sealed(configMap("apps", "x"), to); err != nil || strings.Contains(text, "by tenure verify") {
+		t.Errorf("it is not encrypted (%v):\n%s", err, text)
 	}
 	if got, err := e.keysOf(t.Context(), client.ObjectKey{Namespace: "apps", Name: "none"}); err != nil || got != nil {
 		t.Errorf("a Secret that is not there has the keys %v (%v)", got, err)
 	}
 }
 
+// pgpKey returns a new OpenPGP key, and its armored private part.
+func pgpKey(t *testing.T) (*openpgp.Entity, []byte) {
+	t.Helper()
+	entity, err := openpgp.NewEntity("flux", "", "flux@example.com", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	w, err := armor.Encode(&out, openpgp.PrivateKeyType, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(entity.SerializePrivate(w, nil), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return entity, out.Bytes()
+}
+
 func TestOpener(t *testing.T) {
 	t.Parallel()
-	mine := decryptionKey{client.ObjectKey{Namespace: "apps", Name: "mine"}, "age1a"}
-	theirs := decryptionKey{client.ObjectKey{Namespace: "billing", Name: "theirs"}, "age1a"}
+	mine := decryptionKey{secret: client.ObjectKey{Namespace: "apps", Name: "mine"}, recipient: "age1a"}
+	theirs := decryptionKey{secret: client.ObjectKey{Namespace: "billing", Name: "theirs"}, recipient: "age1a"}
 	for name, tc := range map[string]struct {
 		reason, secret string
 		foreign        []decryptionKey

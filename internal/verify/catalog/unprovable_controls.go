@@ -23,15 +23,14 @@ import (
 // quota in them, and the quota decides.
 func unprovableControls(ctx context.Context, admin client.Reader) ([]string, error) {
 	var doubts []string
-	for _, kind := range []flux.Kind{flux.Kustomization, flux.HelmRelease} {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind.GroupVersionKind())
-		if err := admin.List(ctx, list); err != nil {
-			return nil, fmt.Errorf("cannot see what is assumed: %w", err)
+	for _, kind := range deliverers {
+		objects, err := listOf(ctx, admin, kind)
+		if err != nil {
+			return nil, err
 		}
-		for _, u := range list.Items {
+		for _, u := range objects {
 			if a, _ := readyCondition(&u); a.message == flux.AssumedMessage {
-				doubts = append(doubts, flux.Ref{Kind: kind, Namespace: u.GetNamespace(), Name: u.GetName()}.String()+" (assumed)")
+				doubts = append(doubts, refOf(&u).String()+" (assumed)")
 			}
 		}
 	}

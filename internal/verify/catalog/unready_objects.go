@@ -9,45 +9,97 @@ import (
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// unreadyObject is a Kustomization or HelmRelease of the platform that has not applied all of
-// its objects.
+// deliverers are the kinds that apply manifests.
+var deliverers = []flux.Kind{flux.Kustomization, flux.HelmRelease, flux.ResourceSet}
+
+// unreadyObject is a Kustomization, HelmRelease or ResourceSet of the platform that has not
+// applied all of its objects.
 type unreadyObject struct {
 	flux.Ref
 	reason string
+	// object is the object, and contents are the manifests that it would apply; see
+	// [readContents].
+	object   *unstructured.Unstructured
+	contents []contents
 }
 
-// unreadyOf returns the Kustomizations and HelmReleases of the platform that are not ready,
-// or that the cluster only assumes to be.
+// listOf returns the objects of a kind of Flux, and none if the cluster lacks the kind.
+func listOf(ctx context.Context, admin client.Reader, kind flux.Kind) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersionKind())
+	if err := admin.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("cannot read the fleet's %ss: %w", kind, err)
+	}
+	return list.Items, nil
+}
+
+// refOf returns the reference to an object of Flux.
+func refOf(u *unstructured.Unstructured) flux.Ref {
+	return flux.Ref{Kind: flux.Kind(u.GetKind()), Namespace: u.GetNamespace(), Name: u.GetName()}
+}
+
+// unready returns why an object has not applied all of its manifests, or "".
+func unready(u *unstructured.Unstructured) string {
+	switch a, _ := readyCondition(u); {
+	case a.message == flux.AssumedMessage:
+		return "is assumed"
+	case a.ready != metav1.ConditionTrue:
+		return "is not ready"
+	}
+	return ""
+}
+
+// unreadyOf returns the Kustomizations, HelmReleases and ResourceSets of the platform that are
+// not ready, or that the cluster only assumes to be, and the ResourceSets that take inputs from
+// such a ResourceSetInputProvider: they are ready without the objects for these inputs.
 func unreadyOf(ctx context.Context, admin client.Reader, all []discovery.Tenant) ([]unreadyObject, error) {
+	providers, err := listOf(ctx, admin, flux.ResourceSetInputProvider)
+	if err != nil {
+		return nil, err
+	}
+	providers = slices.DeleteFunc(providers, func(u unstructured.Unstructured) bool { return unready(&u) == "" })
 	var found []unreadyObject
-	for _, kind := range []flux.Kind{flux.Kustomization, flux.HelmRelease} {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind.GroupVersionKind())
-		if err := admin.List(ctx, list); err != nil {
-			return nil, fmt.Errorf("cannot read the fleet's %ss: %w", kind, err)
+	for _, kind := range deliverers {
+		objects, err := listOf(ctx, admin, kind)
+		if err != nil {
+			return nil, err
 		}
-		for i := range list.Items {
-			u := &list.Items[i]
-			ref := flux.Ref{Kind: kind, Namespace: u.GetNamespace(), Name: u.GetName()}
-			a, _ := readyCondition(u)
-			switch {
-			case ofTenant(ref, all):
-			case a.message == flux.AssumedMessage:
-				found = append(found, unreadyObject{ref, "is assumed"})
-			case a.ready != "True":
-				found = append(found, unreadyObject{ref, "is not ready"})
+		for i := range objects {
+			u := &objects[i]
+			reason := unready(u)
+			for j := range providers {
+				if reason == "" && kind == flux.ResourceSet && takesFrom(u, &providers[j]) {
+					reason = fmt.Sprintf("takes inputs from %s, which %s", refOf(&providers[j]), unready(&providers[j]))
+				}
+			}
+			if reason != "" && !ofTenant(refOf(u), all) {
+				found = append(found, unreadyObject{Ref: refOf(u), reason: reason, object: u})
 			}
 		}
 	}
 	return found, nil
 }
 
-// ofTenant reports whether a Kustomization or HelmRelease delivers a tenant's repository,
-// or is in a namespace of a tenant.
+// takesFrom reports whether a ResourceSet takes inputs from a provider, by its name or its
+// labels.
+func takesFrom(set, provider *unstructured.Unstructured) bool {
+	inputs, _, _ := unstructured.NestedSlice(set.Object, "spec", "inputsFrom")
+	return set.GetNamespace() == provider.GetNamespace() && slices.ContainsFunc(inputs, func(input any) bool {
+		from, _ := input.(map[string]any)
+		selected, found, _ := unstructured.NestedStringMap(from, "selector", "matchLabels")
+		return from["name"] == provider.GetName() || found && labels.SelectorFromSet(selected).Matches(labels.Set(provider.GetLabels()))
+	})
+}
+
+// ofTenant reports whether an object delivers a tenant's repository, or is in a namespace of a
+// tenant.
 func ofTenant(ref flux.Ref, all []discovery.Tenant) bool {
 	return slices.ContainsFunc(all, func(t discovery.Tenant) bool {
 		return slices.Contains(t.Namespaces, ref.Namespace) ||
@@ -55,29 +107,28 @@ func ofTenant(ref flux.Ref, all []discovery.Tenant) bool {
 	})
 }
 
-// lacks returns why a tenant may lack rights here that the fleet gives it, or "": the
-// platform's object that applies its namespaces or bindings is not ready, or the tenant has
-// no right at all and some object of the platform is not ready.
+// lacks returns why a tenant may lack rights here that the fleet gives it, or "": an object of
+// the platform that is not ready applies the tenant's namespaces or bindings, or its manifests
+// have more of them, or the tenant has no right at all.
 func lacks(t discovery.Tenant, namespaces []corev1.Namespace, missing []unreadyObject) string {
 	appliedBy := map[flux.Ref]bool{}
 	for i := range namespaces {
 		if ns := &namespaces[i]; slices.Contains(t.Namespaces, ns.Name) {
-			for kind, group := range map[flux.Kind]string{flux.Kustomization: "kustomize", flux.HelmRelease: "helm"} {
-				group += ".toolkit.fluxcd.io/"
-				appliedBy[flux.Ref{Kind: kind, Namespace: ns.Labels[group+"namespace"], Name: ns.Labels[group+"name"]}] = true
-			}
+			appliedBy[flux.AppliedBy(ns.Labels)] = true
 		}
 	}
 	rights := false
 	for _, right := range t.Rights {
-		namespace, name, _ := strings.Cut(right.AppliedBy, "/")
-		appliedBy[flux.Ref{Kind: flux.Kustomization, Namespace: namespace, Name: name}] = true
+		appliedBy[right.AppliedBy] = true
 		rights = rights || strings.HasPrefix(right.Subject, "ServiceAccount ")
 	}
+	const may = "the tenant may lack rights that the fleet gives it, since %s, which %s, %s"
 	for _, u := range missing {
-		switch {
+		switch evidence := u.evidence(t); {
 		case appliedBy[u.Ref]:
-			return fmt.Sprintf("the tenant may lack rights that the fleet gives it, since %s, which applies its objects, %s", u.Ref, u.reason)
+			return fmt.Sprintf(may, u.Ref, "applies its objects", u.reason)
+		case evidence != "":
+			return fmt.Sprintf(may, u.Ref, evidence, u.reason)
 		case !rights:
 			return fmt.Sprintf("the tenant has no rights here, and %s, which may give them, %s", u.Ref, u.reason)
 		}

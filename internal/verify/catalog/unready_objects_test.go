@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -8,36 +10,171 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 func TestLacks(t *testing.T) {
 	t.Parallel()
-	namespaces := []corev1.Namespace{
-		{ObjectMeta: metav1.ObjectMeta{Name: "apps", Labels: map[string]string{"kustomize.toolkit.fluxcd.io/name": "tenants", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{"kustomize.toolkit.fluxcd.io/name": "others", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}}},
+	namespace := func(name, group, by string) corev1.Namespace {
+		return corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{group + "/name": by, group + "/namespace": "flux-system"}}}
 	}
-	kustomization := func(name, reason string) unreadyObject {
-		return unreadyObject{flux.Ref{Kind: flux.Kustomization, Namespace: "flux-system", Name: name}, reason}
+	const kustomize, set = "kustomize.toolkit.fluxcd.io", "resourceset.fluxcd.controlplane.io"
+	namespaces := []corev1.Namespace{namespace("apps", kustomize, "tenants"), namespace("other", kustomize, "others"), namespace("apps-2", set, "teams")}
+	unready := func(kind flux.Kind, name, reason string, has ...contents) unreadyObject {
+		return unreadyObject{Ref: flux.Ref{Kind: kind, Namespace: "flux-system", Name: name}, reason: reason, contents: has}
 	}
-	right := discovery.Right{Role: "ClusterRole/team", Namespace: "apps", Binding: "RoleBinding apps/team", Subject: "ServiceAccount apps/team", AppliedBy: "flux-system/rights"}
-	const half = "the tenant may lack rights that the fleet gives it, since Kustomization/flux-system/"
+	kustomization := func(name, reason string, has ...contents) unreadyObject {
+		return unready(flux.Kustomization, name, reason, has...)
+	}
+	right := discovery.Right{Role: "ClusterRole/team", Namespace: "apps", Binding: "RoleBinding apps/team", Subject: "ServiceAccount apps/team", AppliedBy: flux.Ref{Kind: flux.Kustomization, Namespace: "flux-system", Name: "rights"}}
+	fromSet := right
+	fromSet.AppliedBy.Kind, fromSet.AppliedBy.Name = flux.ResourceSet, "bindings"
+	binding := func(subject string) contents {
+		return contents{from: "applies ./more", objects: []*unstructured.Unstructured{object("rbac.authorization.k8s.io/v1", "RoleBinding", "elsewhere", "more", map[string]any{
+			"subjects": []any{map[string]any{"kind": "ServiceAccount", "namespace": "apps", "name": subject}},
+		})}}
+	}
+	one := func(kind, namespace, name string, labels map[string]any) contents {
+		o := object("v1", kind, namespace, name, nil)
+		_ = unstructured.SetNestedMap(o.Object, labels, "metadata", "labels")
+		return contents{from: "applies ./more", objects: []*unstructured.Unstructured{o}}
+	}
+	rights := []discovery.Right{right}
+	const lacks1 = "the tenant may lack rights that the fleet gives it, since "
+	const half, more = lacks1 + "Kustomization/flux-system/", lacks1 + "Kustomization/flux-system/others, which applies ./more"
 	for name, tc := range map[string]struct {
 		reason  string
 		rights  []discovery.Right
 		missing []unreadyObject
 		want    string
 	}{
-		"ready":     {"everything is ready", nil, nil, ""},
-		"namespace": {"what applies its namespace is not ready", []discovery.Right{right}, []unreadyObject{kustomization("tenants", "is not ready")}, half + "tenants, which applies its objects, is not ready"},
-		"binding":   {"nor what applies its binding", []discovery.Right{right}, []unreadyObject{kustomization("rights", "is assumed")}, half + "rights, which applies its objects, is assumed"},
-		"other":     {"another one is nothing to it", []discovery.Right{right}, []unreadyObject{kustomization("others", "is not ready")}, ""},
-		"kind":      {"a release of the name of its Kustomization is another object", []discovery.Right{right}, []unreadyObject{{flux.Ref{Kind: flux.HelmRelease, Namespace: "flux-system", Name: "tenants"}, "is not ready"}}, ""},
-		"powerless": {"without rights each may be the one that gives them", nil, []unreadyObject{kustomization("others", "is not ready")}, "the tenant has no rights here, and Kustomization/flux-system/others, which may give them, is not ready"},
+		"ready":       {"everything is ready", nil, nil, ""},
+		"namespace":   {"what applies its namespace is not ready", rights, []unreadyObject{kustomization("tenants", "is not ready")}, half + "tenants, which applies its objects, is not ready"},
+		"binding":     {"nor what applies its binding", rights, []unreadyObject{kustomization("rights", "is assumed")}, half + "rights, which applies its objects, is assumed"},
+		"set":         {"a ResourceSet may apply its namespace", rights, []unreadyObject{unready(flux.ResourceSet, "teams", "is assumed")}, lacks1 + "ResourceSet/flux-system/teams, which applies its objects, is assumed"},
+		"set's":       {"and its binding", []discovery.Right{fromSet}, []unreadyObject{unready(flux.ResourceSet, "bindings", "is not ready")}, lacks1 + "ResourceSet/flux-system/bindings, which applies its objects, is not ready"},
+		"other":       {"another one is nothing to it", rights, []unreadyObject{kustomization("others", "is not ready")}, ""},
+		"kind":        {"a release of the name of its Kustomization is another object", rights, []unreadyObject{unready(flux.HelmRelease, "tenants", "is not ready")}, ""},
+		"powerless":   {"without rights each may be the one that gives them", nil, []unreadyObject{kustomization("others", "is not ready")}, "the tenant has no rights here, and Kustomization/flux-system/others, which may give them, is not ready"},
+		"more":        {"a second binding did not come", rights, []unreadyObject{kustomization("others", "is not ready", binding("team"))}, more + " with RoleBinding elsewhere/more, is not ready"},
+		"variable":    {"the subject of a binding is a variable", rights, []unreadyObject{kustomization("others", "is not ready", binding("${account}"))}, more + " with RoleBinding elsewhere/more, is not ready"},
+		"foreign":     {"a binding of another account is nothing to it", rights, []unreadyObject{kustomization("others", "is not ready", binding("other"))}, ""},
+		"place":       {"a second namespace did not come", rights, []unreadyObject{kustomization("others", "is not ready", one("Namespace", "", "apps-3", map[string]any{"toolkit.fluxcd.io/tenant": "team"}))}, more + " with Namespace apps-3, is not ready"},
+		"its role":    {"the role that a binding names did not come", rights, []unreadyObject{kustomization("others", "is not ready", one("ClusterRole", "", "team", nil))}, more + " with ClusterRole team, is not ready"},
+		"role":        {"another role is nothing to it", rights, []unreadyObject{kustomization("others", "is not ready", one("ClusterRole", "", "prometheus", nil))}, ""},
+		"aggregated":  {"a role adds to edit", rights, []unreadyObject{kustomization("others", "is not ready", one("ClusterRole", "", "x", map[string]any{"rbac.authorization.k8s.io/aggregate-to-edit": "true"}))}, more + " with ClusterRole x, is not ready"},
+		"object":      {"its Tenant did not come", rights, []unreadyObject{kustomization("others", "is not ready", one("Tenant", "", "team", nil))}, more + " with Tenant team, is not ready"},
+		"text":        {"a folder that does not build names its namespace", rights, []unreadyObject{kustomization("others", "is not ready", contents{from: "applies ./more", text: "namespace: apps"})}, more + ", where apps is named, is not ready"},
+		"group":       {"the group of a kind is not a name", rights, []unreadyObject{kustomization("others", "is not ready", contents{from: "applies ./more", text: "apiVersion: apps/v1"})}, ""},
+		"template":    {"a ResourceSet may make bindings of any account", rights, []unreadyObject{unready(flux.ResourceSet, "x", "is not ready", contents{from: "has a template", binds: true})}, lacks1 + "ResourceSet/flux-system/x, which has a template, a template of bindings, is not ready"},
+		"not to read": {"a folder may have anything", rights, []unreadyObject{kustomization("others", "is not ready", contents{from: "applies ./more", unread: true})}, more + ", which cannot be read here (add --map), is not ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := lacks(discovery.Tenant{Name: "team", Namespaces: []string{"apps"}, Rights: tc.rights}, namespaces, tc.missing)
+			team := discovery.Tenant{Name: "team", Namespaces: []string{"apps", "apps-2"}, Accounts: []discovery.Account{{Namespace: "apps", Name: "team"}}, Rights: tc.rights}
+			got := lacks(team, namespaces, tc.missing)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// unreadyOf finds the platform's Kustomizations, HelmReleases and ResourceSets that did not
+// apply everything, and ResourceSets without the inputs of their providers.
+func TestUnreadyOf(t *testing.T) {
+	t.Parallel()
+	with := func(kind flux.Kind, name, ready, message string, spec map[string]any) client.Object {
+		return object(kind.GroupVersionKind().GroupVersion().String(), string(kind), "flux-system", name, map[string]any{
+			"spec":   spec,
+			"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": ready, "message": message}}},
+		})
+	}
+	inputs := func(from map[string]any) map[string]any { return map[string]any{"inputsFrom": []any{from}} }
+	labelled := with(flux.ResourceSetInputProvider, "labelled", "False", "", nil)
+	labelled.SetLabels(map[string]string{"of": "teams"})
+	e := newFakeEnv(interceptor.Funcs{},
+		with(flux.Kustomization, "ready", "True", "", nil), with(flux.Kustomization, "failed", "False", "", nil),
+		with(flux.HelmRelease, "assumed", "True", flux.AssumedMessage, nil),
+		with(flux.ResourceSet, "failed", "False", "", nil), with(flux.ResourceSet, "assumed", "True", flux.AssumedMessage, nil),
+		with(flux.ResourceSetInputProvider, "teams", "False", "", nil), with(flux.ResourceSetInputProvider, "working", "True", "", nil), labelled,
+		with(flux.ResourceSet, "by-name", "True", "", inputs(map[string]any{"name": "teams"})),
+		with(flux.ResourceSet, "by-label", "True", "", inputs(map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"of": "teams"}}})),
+		with(flux.ResourceSet, "fed", "True", "", inputs(map[string]any{"name": "working"})),
+	)
+	missing, err := unreadyOf(t.Context(), e.Admin, []discovery.Tenant{e.Tenant})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, u := range missing {
+		got[u.String()] = u.reason
+	}
+	want := map[string]string{
+		"Kustomization/flux-system/failed": "is not ready", "HelmRelease/flux-system/assumed": "is assumed",
+		"ResourceSet/flux-system/failed": "is not ready", "ResourceSet/flux-system/assumed": "is assumed",
+		"ResourceSet/flux-system/by-name":  "takes inputs from ResourceSetInputProvider/flux-system/teams, which is not ready",
+		"ResourceSet/flux-system/by-label": "takes inputs from ResourceSetInputProvider/flux-system/labelled, which is not ready",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The manifests of an object are read from its source, through the objects that the cluster
+// lacks; a folder that does not build has a text.
+func TestReadContents(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"infra/release.yaml":        "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: nested, namespace: flux-system}\nspec: {path: ./rights, sourceRef: {kind: OCIRepository, name: fleet}}\n",
+		"infra/tenant.yaml":         "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: team, namespace: apps}\nspec: {serviceAccountName: team, sourceRef: {kind: OCIRepository, name: away}}\n",
+		"rights/binding.yaml":       "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: more, namespace: apps}\nsubjects: [{kind: ServiceAccount, namespace: apps, name: team}]\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
+		"broken/kustomization.yaml": "resources: [missing.yaml]\n# for apps\n",
+	} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with := func(kind flux.Kind, spec map[string]any) unreadyObject {
+		u := object(kind.GroupVersionKind().GroupVersion().String(), string(kind), "flux-system", "x", map[string]any{"spec": spec})
+		return unreadyObject{Ref: refOf(u), reason: "is not ready", object: u}
+	}
+	applies := func(path, source string) unreadyObject {
+		return with(flux.Kustomization, map[string]any{"path": path, "sourceRef": map[string]any{"kind": "OCIRepository", "name": source}})
+	}
+	values := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "values"}, Data: map[string]string{"values.yaml": "tenants: [apps]"}}
+	e := newFakeEnv(interceptor.Funcs{}, values)
+	team := discovery.Tenant{Name: "team", Namespaces: []string{"apps"}, Accounts: []discovery.Account{{Namespace: "apps", Name: "team"}}}
+	for name, tc := range map[string]struct {
+		reason string
+		of     unreadyObject
+		want   string
+	}{
+		"nested":    {"what it would apply would apply a binding", applies("./infra", "fleet"), "applies ./rights with RoleBinding apps/more"},
+		"broken":    {"its text is read", applies("broken", "fleet"), "applies ./broken, where apps is named"},
+		"unrelated": {"a path that does not exist has nothing", applies("./none", "fleet"), ""},
+		"away":      {"its source is not here", applies("./infra", "away"), "applies ./infra, which cannot be read here (add --map)"},
+		"chart":     {"a chart from a registry says nothing of tenants", with(flux.HelmRelease, map[string]any{"values": map[string]any{"replicas": int64(1)}}), ""},
+		"values":    {"its values do", with(flux.HelmRelease, map[string]any{"values": map[string]any{"teams": []any{"apps"}}}), "installs a chart, where apps is named"},
+		"map":       {"values in a ConfigMap, too", with(flux.HelmRelease, map[string]any{"valuesFrom": []any{map[string]any{"kind": "ConfigMap", "name": "values"}}}), "installs a chart, where apps is named"},
+		"set":       {"a template names it", with(flux.ResourceSet, map[string]any{"inputs": []any{map[string]any{"tenant": "apps"}}}), "has a template, where apps is named"},
+		"bindings":  {"a template makes bindings", with(flux.ResourceSet, map[string]any{"resourcesTemplate": "kind: RoleBinding"}), "has a template, a template of bindings"},
+		"other set": {"a template of something else", with(flux.ResourceSet, map[string]any{"resourcesTemplate": "kind: ConfigMap"}), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			missing := []unreadyObject{tc.of}
+			opts := Options{Root: flux.Ref{Kind: flux.OCIRepository, Namespace: "flux-system", Name: "fleet"}, Folder: dir}
+			if err := readContents(t.Context(), opts, e.Admin, missing); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, missing[0].evidence(team)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})

@@ -3,31 +3,35 @@ package catalog
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/discovery"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // workload is a kind of objects from which a controller of Kubernetes makes Pods.
 type workload struct {
 	apiVersion, kind string
+	// controller is the service account in kube-system that creates the Pods.
+	controller string
 	// spec returns the object's spec for a template, and for labels of its Pods.
 	spec func(template map[string]any, labels map[string]any) map[string]any
 }
 
 // workloads are all such kinds.
 var workloads = []workload{
-	{"apps/v1", "Deployment", selecting},
-	{"apps/v1", "ReplicaSet", selecting},
-	{"apps/v1", "StatefulSet", selecting},
-	{"apps/v1", "DaemonSet", selecting},
-	{"v1", "ReplicationController", func(template, labels map[string]any) map[string]any {
+	{"apps/v1", "Deployment", "replicaset-controller", selecting},
+	{"apps/v1", "ReplicaSet", "replicaset-controller", selecting},
+	{"apps/v1", "StatefulSet", "statefulset-controller", selecting},
+	{"apps/v1", "DaemonSet", "daemon-set-controller", selecting},
+	{"v1", "ReplicationController", "replication-controller", func(template, labels map[string]any) map[string]any {
 		return map[string]any{"selector": labels, "template": template}
 	}},
-	{"batch/v1", "Job", func(template, _ map[string]any) map[string]any { return once(template) }},
-	{"batch/v1", "CronJob", func(template, _ map[string]any) map[string]any {
+	{"batch/v1", "Job", "job-controller", func(template, _ map[string]any) map[string]any { return once(template) }},
+	{"batch/v1", "CronJob", "job-controller", func(template, _ map[string]any) map[string]any {
 		return map[string]any{"schedule": "0 0 1 1 *", "jobTemplate": map[string]any{"spec": once(template)}}
 	}},
 }
@@ -50,28 +54,65 @@ func (w workload) of(pod *unstructured.Unstructured) *unstructured.Unstructured 
 	return object(w.apiVersion, w.kind, pod.GetNamespace(), pod.GetName(), map[string]any{"spec": w.spec(template, labels)})
 }
 
-// runsPods is an attack that runs Pods. It makes the requests and, if RBAC refuses the Pods,
-// tries every kind of workload: a tenant that may create a Deployment needs no right to
-// Pods. What refuses the Pods of a workload refuses them to its controller, for which the
-// admin stands.
+// runsPods is an attack that runs Pods. It makes the requests, of which the first are for the
+// Pods, and then tries every kind of workload with each Pod: a tenant that may create a
+// Deployment needs no right to Pods, and a policy may look at Pods of people only, or at some
+// kinds of workloads only. If the API server accepts the workload, the account of the
+// controller creates the Pod.
 func runsPods(pods []func(*Scenario) *unstructured.Unstructured, direct ...request) func(context.Context, *Scenario) Finding {
 	return func(ctx context.Context, e *Scenario) Finding {
 		f := requests(direct...)(ctx, e)
-		if f.Outcome != Stopped || !strings.HasPrefix(f.Control, rbac) {
-			return f
-		}
+		denied := map[string]bool{}
 		for i, make := range pods {
-			pod := make(e)
-			at := slices.IndexFunc(workloads, func(w workload) bool { return e.tryCreate(ctx, w.of(pod)) == nil })
-			if at < 0 {
-				continue
+			if f.Outcome == Stopped {
+				f = e.byWorkloads(ctx, f, make(e), direct[i].what, denied)
 			}
-			byController := judge(e.Admin.Create(ctx, pod.DeepCopy(), client.DryRunAll), fmt.Sprintf("it could %s, by a %s whose controller makes the Pod", direct[i].what, workloads[at].kind))
-			if byController.Outcome != Stopped {
-				return byController
-			}
-			f = stopped(f.Control+", "+byController.Control, byController.Message)
 		}
 		return f
 	}
+}
+
+// byWorkloads tries a Pod in every kind of workload but the denied kinds, to which it adds the
+// kinds that the tenant may not create at all. It returns the finding f with the further
+// controls, or another finding if they do not stop the attack.
+func (e *Scenario) byWorkloads(ctx context.Context, f Finding, pod *unstructured.Unstructured, what string, denied map[string]bool) Finding {
+	for _, w := range workloads {
+		if denied[w.kind] {
+			continue
+		}
+		err := e.tryCreate(ctx, w.of(pod))
+		refused := judge(err, "")
+		switch {
+		case err == nil:
+			controller := e.controllers[w.controller]
+			refused = judge(controller.Create(ctx, pod.DeepCopy(), client.DryRunAll), fmt.Sprintf("it could %s, by a %s whose controller makes the Pod", what, w.kind))
+		case refused.Control == rbac || refused.Control == notInstalled:
+			denied[w.kind] = true
+			continue
+		case strings.HasPrefix(refused.Control, quotaControl):
+			return notProven("a quota that is used up says nothing about what it would refuse otherwise: " + refused.Message)
+		}
+		if refused.Outcome != Stopped {
+			return refused
+		}
+		f = f.and(refused)
+	}
+	return f
+}
+
+// newControllers returns clients with the identities of the controllers of Kubernetes that
+// create Pods.
+func newControllers(config *rest.Config) (map[string]client.Client, error) {
+	clients := map[string]client.Client{}
+	for _, w := range workloads {
+		account := discovery.Account{Namespace: metav1.NamespaceSystem, Name: w.controller}
+		config := rest.CopyConfig(config)
+		config.Impersonate = rest.ImpersonationConfig{UserName: account.User(), Groups: account.Groups()}
+		c, err := newClient(config)
+		if err != nil {
+			return nil, fmt.Errorf("cannot act as %s: %w", account, err)
+		}
+		clients[w.controller] = c
+	}
+	return clients, nil
 }

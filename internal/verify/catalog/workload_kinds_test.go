@@ -2,8 +2,10 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -11,25 +13,103 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// A tenant without a right to Pods gets one by a workload of any kind that it may create.
+// A tenant gets a Pod by a workload of any kind that it may create, if the controller may
+// create the Pod, whoever refuses the Pod to the tenant itself.
 func TestRunsPods(t *testing.T) {
 	t.Parallel()
 	privileged := pod(map[string]any{}, map[string]any{"privileged": true})
 	for _, w := range workloads {
-		for _, allowed := range []bool{true, false} {
+		for row, tc := range map[string]struct {
+			reason string
+			// pods refuses Pods to the tenant, others refuses the other kinds of
+			// workloads, and controllers refuses Pods to controllers.
+			pods, others, controllers error
+			allowed                   bool
+			want                      Outcome
+			control                   string
+		}{
+			"no right":           {"RBAC refuses everything", errRefused, errRefused, nil, false, Stopped, rbac},
+			"one kind":           {"the role has one kind of workloads", errRefused, errRefused, nil, true, GotThrough, ""},
+			"role and policy":    {"and a policy on Pods stops its controller", errRefused, errRefused, errPolicy, true, Stopped, rbac + ", policy p"},
+			"policy":             {"a policy refuses Pods and all workloads", errPolicy, errPolicy, nil, false, Stopped, "policy p"},
+			"policy on the rest": {"a policy leaves out one kind of workloads, and the Pods of controllers", errPolicy, errPolicy, nil, true, GotThrough, ""},
+			"policy on all Pods": {"a policy on Pods looks at the Pods of controllers", errPolicy, errPolicy, errPolicy, true, Stopped, "policy p"},
+			"outage":             {"an outage is no control", errPolicy, errPolicy, errors.New("connection refused"), true, NotProven, ""},
+		} {
 			e := newFakeEnv(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-				kind := o.GetObjectKind().GroupVersionKind().Kind
-				switch {
-				case kind == "ConfigMap" || kind == w.kind && allowed:
-					return c.Create(ctx, o, opts...)
+				var err error
+				switch kind := o.GetObjectKind().GroupVersionKind().Kind; {
+				case kind == "Pod":
+					err = tc.pods
+				case kind != "ConfigMap" && (kind != w.kind || !tc.allowed):
+					err = tc.others
 				}
-				return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, o.GetName(), errRefused)
+				if err != nil {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "any"}, o.GetName(), err)
+				}
+				return c.Create(ctx, o, opts...)
 			}})
-			f := runsPods([]func(*Scenario) *unstructured.Unstructured{privileged}, request{what: "run a Pod", aimed: creating(privileged)})(t.Context(), e)
-			want := map[bool]Outcome{true: GotThrough, false: Stopped}[allowed]
-			if f.Outcome != want {
-				t.Errorf("%s (allowed: %v): want %s, got %s: %s%s", w.kind, allowed, want, f.Outcome, f.Control, f.Reason)
+			if tc.controllers != nil {
+				for account := range e.controllers {
+					refused := error(apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", tc.controllers))
+					if tc.want == NotProven {
+						refused = tc.controllers
+					}
+					e.controllers[account] = interceptor.NewClient(e.Admin, refusing(refused, name("w3")))
+				}
 			}
+			f := runsPods([]func(*Scenario) *unstructured.Unstructured{privileged}, request{what: "run a Pod", aimed: creating(privileged)})(t.Context(), e)
+			if f.Outcome != tc.want || f.Control != tc.control {
+				t.Errorf("%s, %s: %s: want %s by %q, got %s by %q: %s", w.kind, row, tc.reason, tc.want, tc.control, f.Outcome, f.Control, f.Reason)
+			}
+		}
+	}
+}
+
+// A container that is added to a running Pod is a container. Without the right to add one, no
+// Pod is made.
+func TestDebugging(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason  string
+		answer  error
+		want    Outcome
+		control string
+	}{
+		"no right": {"RBAC refuses the subresource", errRefused, Stopped, rbac},
+		"policy":   {"a policy refuses the container", errPolicy, Stopped, "policy p"},
+		"accepted": {"the API server accepts the container", nil, GotThrough, ""},
+	} {
+		var made []string
+		e := newFakeEnv(interceptor.Funcs{})
+		e.As = interceptor.NewClient(e.Admin, interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, o client.Object, _ ...client.SubResourceUpdateOption) error {
+			p, ok := o.(*corev1.Pod)
+			if subresource != "ephemeralcontainers" || !ok || !*p.Spec.EphemeralContainers[0].SecurityContext.Privileged {
+				t.Errorf("%s: not a privileged ephemeral container: %s %v", name, subresource, o)
+			}
+			there := c.Get(ctx, client.ObjectKeyFromObject(o), &corev1.Pod{})
+			switch {
+			case errors.Is(tc.answer, errRefused):
+			case there != nil:
+				return there
+			default:
+				made = append(made, o.GetName())
+			}
+			if tc.answer == nil {
+				return nil
+			}
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(), tc.answer)
+		}})
+		f := judge(debugging(t.Context(), e), "it could")
+		if f.Outcome != tc.want || f.Control != tc.control {
+			t.Errorf("%s: %s: want %s by %q, got %s by %q: %s", name, tc.reason, tc.want, tc.control, f.Outcome, f.Control, f.Reason)
+		}
+		if wanted := !errors.Is(tc.answer, errRefused); wanted != (len(made) == 1) {
+			t.Errorf("%s: Pods made: %q", name, made)
+		}
+		pods := &corev1.PodList{}
+		if err := e.Admin.List(t.Context(), pods); err != nil || len(pods.Items) > 0 {
+			t.Errorf("%s: a Pod is left behind (%v)", name, err)
 		}
 	}
 }
@@ -38,5 +118,8 @@ func TestRunsPods(t *testing.T) {
 var errRefused = &refusedError{}
 
 type refusedError struct{}
+
+// errPolicy is a refusal in the words of a policy.
+var errPolicy = errors.New("ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no")
 
 func (*refusedError) Error() string { return `User "team" cannot create resource "any"` }

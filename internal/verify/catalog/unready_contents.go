@@ -1,0 +1,268 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// contents are manifests that were not applied.
+type contents struct {
+	// from names where they are, such as "applies ./tenants".
+	from string
+	// objects are the built manifests, without the objects that give nobody rights.
+	objects []*unstructured.Unstructured
+	// text is the text of manifests that cannot be built, and of the values of templates.
+	text string
+	// binds is set for a template of bindings whose subjects are not known.
+	binds bool
+	// unread is set if the manifests cannot be read here.
+	unread bool
+}
+
+// evidence returns how the manifests of an object may give a tenant rights, or "". An unrelated
+// object gives none: no manifest of it is about the tenant.
+func (u unreadyObject) evidence(t discovery.Tenant) string {
+	for _, c := range u.contents {
+		for _, o := range c.objects {
+			if givesRights(o, t) {
+				return fmt.Sprintf("%s with %s %s", c.from, o.GetKind(), strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))
+			}
+		}
+		named := mentioned(c.text, append([]string{t.Name}, t.Namespaces...))
+		switch {
+		case named != "":
+			return c.from + ", where " + named + " is named"
+		case c.binds:
+			return c.from + ", a template of bindings"
+		case c.unread:
+			return c.from + ", which cannot be read here (add --map)"
+		}
+	}
+	return ""
+}
+
+// mentioned returns the first of the names that is a word of a text, or "".
+func mentioned(text string, names []string) string {
+	words := strings.FieldsFunc(text, func(r rune) bool {
+		// With the slash, the group in apps/v1 is no word.
+		return r != '-' && r != '/' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
+	for _, name := range names {
+		if slices.Contains(words, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// rightsKinds are the kinds by which a platform gives tenants rights.
+var rightsKinds = []string{"Namespace", "RoleBinding", "ClusterRoleBinding", "Role", "ClusterRole", "Tenant", "TenancyProfile"}
+
+// variable begins a variable in manifests, whose value is not known.
+const variable = "${"
+
+// givesRights reports whether an object may give a tenant rights.
+func givesRights(o *unstructured.Unstructured, t discovery.Tenant) bool {
+	labels := o.GetLabels()
+	switch o.GetKind() {
+	case "Namespace":
+		name, _ := tenancy.TenantOf(labels)
+		return name == t.Name || slices.Contains(t.Namespaces, o.GetName())
+	case "RoleBinding", "ClusterRoleBinding":
+		var binding rbacv1.ClusterRoleBinding // a RoleBinding has the same fields
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &binding)
+		return t.Named(binding.Subjects) || slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool {
+			return strings.Contains(s.Namespace+s.Name, variable)
+		})
+	case "Role", "ClusterRole":
+		for label := range labels {
+			if strings.HasPrefix(label, "rbac.authorization.k8s.io/aggregate-to-") {
+				return true
+			}
+		}
+		return slices.ContainsFunc(t.Rights, func(r discovery.Right) bool {
+			return r.Role == o.GetKind()+"/"+o.GetName() && (o.GetNamespace() == "" || o.GetNamespace() == r.Namespace)
+		})
+	case "Tenant":
+		return o.GetName() == t.Name
+	case "TenancyProfile":
+		return o.GroupVersionKind().Group == v1alpha1.GroupVersion.Group
+	}
+	return false
+}
+
+// contentsReader reads the manifests of the fleet's sources.
+type contentsReader struct {
+	Options
+	admin client.Reader
+	// dir holds the copies of sources, which are in clones.
+	dir    string
+	clones map[flux.Ref]string
+	seen   map[flux.Ref]bool
+}
+
+// readContents reads the manifests of objects that are not ready.
+func readContents(ctx context.Context, opts Options, admin client.Reader, missing []unreadyObject) (err error) {
+	if len(missing) == 0 {
+		return nil
+	}
+	r := &contentsReader{Options: opts, admin: admin, clones: map[flux.Ref]string{}, seen: map[flux.Ref]bool{}}
+	if r.dir, err = os.MkdirTemp("", "tenure-contents-"); err != nil {
+		return fmt.Errorf("cannot read what is not applied: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
+	for i := range missing {
+		clear(r.seen)
+		missing[i].contents = r.read(ctx, missing[i].object)
+	}
+	return nil
+}
+
+// read returns the manifests of an object, and of the objects in them that apply manifests and
+// that the cluster lacks.
+func (r *contentsReader) read(ctx context.Context, u *unstructured.Unstructured) []contents {
+	if r.seen[refOf(u)] {
+		return nil
+	}
+	r.seen[refOf(u)] = true
+	switch refOf(u).Kind {
+	case flux.Kustomization:
+		return r.kustomization(ctx, u)
+	case flux.HelmRelease:
+		return []contents{r.release(ctx, u)}
+	case flux.ResourceSet:
+		spec := specText(u)
+		return []contents{{from: "has a template", text: spec, binds: strings.Contains(spec, "RoleBinding")}}
+	}
+	return nil
+}
+
+func specText(u *unstructured.Unstructured) string {
+	content, _ := json.Marshal(u.Object["spec"]) // JSON that was read can be written
+	return string(content)
+}
+
+// kustomization returns the manifests of a Kustomization: the objects that its folder builds to
+// or, if it does not build, the text of its files.
+func (r *contentsReader) kustomization(ctx context.Context, u *unstructured.Unstructured) []contents {
+	field := func(at ...string) string {
+		value, _, _ := unstructured.NestedString(u.Object, append([]string{"spec"}, at...)...)
+		return value
+	}
+	folder, target := path.Join("/", field("path")), field("targetNamespace")
+	c := contents{from: "applies ." + folder}
+	dir, err := r.source(ctx, u, "spec", "sourceRef")
+	if err != nil {
+		c.unread = true
+		return []contents{c}
+	}
+	at := filepath.Join(dir, filepath.FromSlash(folder))
+	objects, err := flux.BuildFolder(dir, at, target)
+	if err != nil {
+		c.text = textIn(at)
+		return []contents{c}
+	}
+	var nested []contents
+	for _, o := range objects {
+		switch {
+		case slices.Contains(rightsKinds, o.GetKind()):
+			c.objects = append(c.objects, o)
+		case slices.Contains(deliverers, refOf(o).Kind) && !delegated(o, u) && r.admin.Get(ctx, keyOf(o), o.DeepCopy()) != nil:
+			nested = append(nested, r.read(ctx, o)...)
+		}
+	}
+	return append([]contents{c}, nested...)
+}
+
+// delegated reports whether an object in the manifests of another applies a tenant's manifests:
+// it is in another namespace and names an account.
+func delegated(o, by *unstructured.Unstructured) bool {
+	account, _, _ := unstructured.NestedString(o.Object, "spec", "serviceAccountName")
+	return account != "" && o.GetNamespace() != by.GetNamespace()
+}
+
+// release returns what is known of a HelmRelease: its spec, its values in ConfigMaps, and the
+// files of a chart in Git. A chart from elsewhere is not about the tenants of one fleet, unless
+// its values name them.
+func (r *contentsReader) release(ctx context.Context, u *unstructured.Unstructured) contents {
+	c := contents{from: "installs a chart", text: specText(u)}
+	from, _, _ := unstructured.NestedSlice(u.Object, "spec", "valuesFrom")
+	for _, entry := range from {
+		values := &corev1.ConfigMap{}
+		if fields, _ := entry.(map[string]any); fields["kind"] == "ConfigMap" {
+			name, _ := fields["name"].(string)
+			if r.admin.Get(ctx, client.ObjectKey{Namespace: u.GetNamespace(), Name: name}, values) == nil {
+				for _, value := range values.Data {
+					c.text += "\n" + value
+				}
+			}
+		}
+	}
+	if dir, err := r.source(ctx, u, "spec", "chart", "spec", "sourceRef"); err == nil {
+		chart, _, _ := unstructured.NestedString(u.Object, "spec", "chart", "spec", "chart")
+		c.text += textIn(filepath.Join(dir, filepath.FromSlash(path.Join("/", chart))))
+	}
+	return c
+}
+
+// textIn returns the text of all YAML files in a folder.
+func textIn(dir string) string {
+	var text strings.Builder
+	_ = filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || !strings.HasPrefix(filepath.Ext(name), ".y") {
+			return nil //nolint:nilerr // an unreadable file has no text
+		}
+		content, _ := os.ReadFile(name)
+		text.Write(content)
+		return nil
+	})
+	return text.String()
+}
+
+// source returns a local folder with the files of an object's source.
+func (r *contentsReader) source(ctx context.Context, u *unstructured.Unstructured, at ...string) (string, error) {
+	fields, _, _ := unstructured.NestedStringMap(u.Object, at...)
+	ref := flux.Ref{Kind: flux.Kind(fields["kind"]), Namespace: fields["namespace"], Name: fields["name"]}
+	if ref.Namespace == "" {
+		ref.Namespace = u.GetNamespace()
+	}
+	if dir, known := r.clones[ref]; known {
+		return dir, nil
+	}
+	if ref.Kind != flux.GitRepository || r.Git == nil {
+		if ref == r.Root && r.Folder != "" {
+			return r.Folder, nil
+		}
+		return "", fmt.Errorf("%s is not on the local Git host", ref)
+	}
+	repository := object(ref.Kind.GroupVersionKind().GroupVersion().String(), string(ref.Kind), ref.Namespace, ref.Name, nil)
+	if err := r.admin.Get(ctx, keyOf(repository), repository); err != nil {
+		return "", fmt.Errorf("cannot read %s: %w", ref, err)
+	}
+	url, _, _ := unstructured.NestedString(repository.Object, "spec", "url")
+	branch, _, _ := unstructured.NestedString(repository.Object, "spec", "ref", "branch")
+	dir := filepath.Join(r.dir, fmt.Sprint(len(r.clones)))
+	if err := r.Git.Export(ctx, url, branch, dir); err != nil {
+		return "", err
+	}
+	r.clones[ref] = dir
+	return dir, nil
+}
