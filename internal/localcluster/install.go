@@ -148,6 +148,12 @@ func (c *Cluster) readFleet(ctx context.Context) error {
 	return err
 }
 
+// Installed returns the objects that the cluster applied as a bootstrap does: Flux's manifests,
+// and the root objects.
+func (c *Cluster) Installed() []*unstructured.Unstructured {
+	return slices.Concat(c.objects.kinds, c.objects.system, c.objects.root)
+}
+
 // addRoots adds the root objects that the system folder does not have.
 func (c *Cluster) addRoots() {
 	for i := range c.Fleet.Roots {

@@ -217,6 +217,19 @@ func (d *Display) Explain(ctx context.Context, cluster *localcluster.Cluster, fa
 	}
 }
 
+// Folder prints which manifests of the cluster's folder were applied, and lists the others.
+func (d *Display) Folder(ctx context.Context, cluster *localcluster.Cluster) error {
+	read, err := ReadFolder(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	d.Println("read " + read.Summary(cluster.Fleet.Path))
+	for _, left := range read.ByReason() {
+		d.Println(fmt.Sprintf("%s not applied: %s: %s", d.Screen.Paint(ui.Yellow, "!"), ui.Clean(left.Reason), ui.Clean(strings.Join(left.Files, ", "))))
+	}
+	return nil
+}
+
 // namedAddresses is the number of addresses that [Unmapped] names.
 const namedAddresses = 10
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/ui"
@@ -63,8 +64,8 @@ type clusterReport struct {
 	NotReady []notReady `json:"notReady,omitempty"`
 	// Read reports which manifests in the cluster's folder were applied; nil if the fleet
 	// did not start.
-	Read     *folderRead `json:"read,omitempty"`
-	Unmapped []string    `json:"unmapped,omitempty"`
+	Read     *local.FolderRead `json:"read,omitempty"`
+	Unmapped []string          `json:"unmapped,omitempty"`
 	// Lacking are the API groups that objects need and the cluster does not serve.
 	Lacking []string `json:"lacking,omitempty"`
 	// Faked says what --fake-secrets has invented.

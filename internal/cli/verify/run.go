@@ -115,7 +115,7 @@ type findings struct {
 	faked    []string
 	doubtful bool
 	// read reports which manifests in the cluster's folder were applied.
-	read    *folderRead
+	read    *local.FolderRead
 	attacks catalog.Report
 	// patch is a patch for the fleet's manifests; see [autofix.Annotate].
 	patch string
@@ -170,11 +170,7 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 		f.unmapped = append(f.unmapped, advice)
 	}
 	doubts := f.addFakes(cluster.Fakes())
-	all, err := deliveries(ctx, cluster)
-	if err != nil {
-		return err
-	}
-	if f.read, err = readFolder(cluster.Fleet, all); err != nil {
+	if f.read, err = local.ReadFolder(ctx, cluster); err != nil {
 		return err
 	}
 	steps := ui.NewSteps(v.display.Screen)
