@@ -89,8 +89,10 @@ type Cluster struct {
 	// Fleet is the running fleet, or nil.
 	Fleet *layout.Fleet
 
-	// oci serves the mapped OCI artifacts.
-	oci    *ocihost.Host
+	// oci serves the mapped OCI artifacts, and artifact is the fleet's own.
+	oci      *ocihost.Host
+	artifact ocihost.Address
+
 	opts   Options
 	state  *State
 	data   *os.File
