@@ -242,7 +242,7 @@ func (c *Cluster) installFlux(ctx context.Context) error {
 
 // assume suspends the objects of --assume and keeps their status Ready.
 func (c *Cluster) assume(ctx context.Context) error {
-	if len(c.assumed) == 0 {
+	if len(c.assumed) == 0 && !c.opts.AssumeUnmapped {
 		return nil
 	}
 	kube, err := flux.NewClient(c.REST)
@@ -252,7 +252,7 @@ func (c *Cluster) assume(ctx context.Context) error {
 	if err := flux.SuspendAssumed(ctx, kube, c.assumed); err != nil {
 		return err
 	}
-	c.run("assumptions", func() error { return flux.KeepAssumed(c.life, kube, c.assumed) })
+	c.run("assumptions", func() error { return flux.KeepAssumed(c.life, kube, c.assumptions(kube)) })
 	return nil
 }
 
@@ -383,6 +383,7 @@ func (c *Cluster) preview(context.Context) error {
 	if c.opts.FakeSecrets {
 		c.run("invention of Secrets", func() error { return c.fakeSecrets(kube) })
 	}
+	c.run("signatures", func() error { return c.skipSignatures(kube) })
 	c.run("wake-up of dependents", func() error { return flux.WakeDependents(c.life, kube) })
 	c.run("live preview", func() error {
 		return c.Git.Watch(c.life, func(change githost.Change) {

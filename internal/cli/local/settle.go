@@ -212,6 +212,11 @@ func (d *Display) Explain(ctx context.Context, cluster *localcluster.Cluster, fa
 	if advice := Unmapped(ctx, cluster, failures); advice != "" {
 		d.Println(d.Screen.Paint(ui.Yellow, "!") + " " + ui.Clean(advice))
 	}
+	for _, fake := range cluster.Fakes() {
+		if fake.Assumed {
+			d.Println(d.Screen.Paint(ui.Yellow, "?") + " assumed: " + ui.Clean(fake.Text))
+		}
+	}
 	for _, refusal := range cluster.Network.Refused() {
 		d.Println(fmt.Sprintf("%s asked for %s: %v", d.Screen.Paint(ui.Yellow, "!"), refusal.Address, refusal.Err))
 	}
@@ -248,6 +253,6 @@ func Unmapped(ctx context.Context, cluster *localcluster.Cluster, failures []flu
 	if len(addresses) > namedAddresses {
 		more = fmt.Sprintf(" and %d more", len(addresses)-namedAddresses)
 	}
-	return fmt.Sprintf("sources without a folder: %s%s; give each with --map ADDRESS=DIR or under map in %s, or take its object as ready with --assume KIND/NAMESPACE/NAME",
+	return fmt.Sprintf("sources without a folder: %s%s; give each with --map ADDRESS=DIR or under map in %s, or take its object as ready with --assume KIND/NAMESPACE/NAME, or all of them with --assume-unmapped",
 		strings.Join(addresses[:min(len(addresses), namedAddresses)], ", "), more, FileName)
 }

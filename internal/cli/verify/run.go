@@ -114,6 +114,8 @@ type findings struct {
 	// the fleet.
 	faked    []string
 	doubtful bool
+	// assumed says what the cluster assumes about objects that the user has not named.
+	assumed []string
 	// read reports which manifests in the cluster's folder were applied.
 	read    *local.FolderRead
 	attacks catalog.Report
@@ -129,12 +131,16 @@ type findings struct {
 func (f *findings) addFakes(fakes []localcluster.Fake) []string {
 	var doubts []string
 	for _, fake := range fakes {
+		f.doubtful = f.doubtful || fake.Content
+		if fake.Assumed {
+			f.assumed = append(f.assumed, fake.Text) // the attacks see the object's status
+			continue
+		}
 		f.faked = append(f.faked, fake.Text)
 		if fake.Content {
 			doubts = append(doubts, fake.Text)
 		}
 	}
-	f.doubtful = len(doubts) > 0
 	return doubts
 }
 

@@ -121,6 +121,10 @@ func (p *page) causes(c clusterReport) {
 		p.WriteString("\n")
 		p.heading("! lacks", ui.Yellow, missing)
 	}
+	for _, assumed := range c.Assumed {
+		p.WriteString("\n")
+		p.heading("? assumed", ui.Yellow, assumed)
+	}
 	for _, faked := range c.Faked {
 		p.WriteString("\n")
 		p.heading("? invented", ui.Yellow, faked)
