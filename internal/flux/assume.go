@@ -45,10 +45,23 @@ var probe = Ref{Kustomization, metav1.NamespaceDefault, "tenure-assume-probe"}
 // The two of flux-operator have the annotation [reconcileAnnotation] instead.
 var assumableKinds = []Kind{OCIRepository, Bucket, GitRepository, HelmRepository, HelmChart, HelmRelease, Kustomization, ResourceSet, ResourceSetInputProvider}
 
-// ParseAssumption reads what --assume names: NAMESPACE/NAME, which is the Kustomization or
-// HelmRelease of the name (or both), or KIND/NAMESPACE/NAME, which may also be a source. It
-// returns an error for another form, or for a kind that cannot be assumed ready.
+// anything stands for every namespace or every name in a reference.
+const anything = "*"
+
+// ParseAssumption reads what --assume names: NAMESPACE/NAME, which is the
+// Kustomization or HelmRelease of the name (or both), or KIND/NAMESPACE/NAME,
+// which may also be a source. The namespace and the name may be *, but not for all
+// Kustomizations, since the root is one of them. It returns an error for another form, or for a
+// kind that cannot be assumed ready.
 func ParseAssumption(s string) ([]Ref, error) {
+	refs, err := parseAssumption(s)
+	if err == nil && slices.Contains(refs, Ref{Kustomization, anything, anything}) {
+		return nil, fmt.Errorf("cannot assume %q: the root Kustomization is among them, and nothing would be applied: name a namespace or another kind, such as HelmRelease/*/*", s)
+	}
+	return refs, err
+}
+
+func parseAssumption(s string) ([]Ref, error) {
 	if parts := strings.Split(s, "/"); len(parts) == 2 && !slices.Contains(parts, "") {
 		return []Ref{{Kustomization, parts[0], parts[1]}, {HelmRelease, parts[0], parts[1]}}, nil
 	}
@@ -126,7 +139,12 @@ func replace(ctx context.Context, c client.Client, obj client.Object) error {
 func assumePolicyFor(refs []Ref) (*admissionv1.MutatingAdmissionPolicy, *admissionv1.MutatingAdmissionPolicyBinding) {
 	var names []string
 	var rules []admissionv1.NamedRuleWithOperations
+	patterns := ""
 	for _, ref := range append(slices.Clone(refs), probe) {
+		if ref.IsPattern() {
+			patterns += " || " + ref.expression()
+			continue
+		}
 		names = append(names, ref.String())
 	}
 	for _, kind := range assumableKinds {
@@ -145,8 +163,8 @@ func assumePolicyFor(refs []Ref) (*admissionv1.MutatingAdmissionPolicy, *admissi
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: rules},
 			MatchConditions: []admissionv1.MatchCondition{{
 				Name: "assumed",
-				Expression: `has(object.metadata.name) && ` +
-					`(request.kind.kind + "/" + request.namespace + "/" + object.metadata.name) in ` + string(list),
+				Expression: `has(object.metadata.name) && (` +
+					`(request.kind.kind + "/" + request.namespace + "/" + object.metadata.name) in ` + string(list) + patterns + `)`,
 			}},
 			Mutations: []admissionv1.Mutation{{
 				PatchType: admissionv1.PatchTypeJSONPatch,
@@ -165,6 +183,50 @@ func assumePolicyFor(refs []Ref) (*admissionv1.MutatingAdmissionPolicy, *admissi
 	return policy, binding
 }
 
+// IsPattern reports whether the reference has * as namespace or name.
+func (r Ref) IsPattern() bool { return r.Namespace == anything || r.Name == anything }
+
+// Matches reports whether a reference, which may be a pattern, names an object.
+func (r Ref) Matches(object Ref) bool {
+	return r.Kind == object.Kind && (r.Namespace == anything || r.Namespace == object.Namespace) && (r.Name == anything || r.Name == object.Name)
+}
+
+// expression returns CEL that is true for the objects that a pattern names.
+func (r Ref) expression() string {
+	terms := []string{`request.kind.kind == "` + string(r.Kind) + `"`}
+	for field, value := range map[string]string{"request.namespace": r.Namespace, "object.metadata.name": r.Name} {
+		if value != anything {
+			quoted, _ := json.Marshal(value)
+			terms = append(terms, field+" == "+string(quoted))
+		}
+	}
+	slices.Sort(terms)
+	return "(" + strings.Join(terms, " && ") + ")"
+}
+
+// Unmapped returns the objects that fail only because an address has no folder here, by the
+// message of the local network: sources, and objects whose source is one of them. The objects in
+// known stay in the result.
+func Unmapped(rows []Row, known []Ref) []Ref {
+	found := slices.Clone(known)
+	for changed := true; changed; {
+		changed = false
+		for _, row := range rows {
+			if !slices.Contains(assumableKinds, row.Kind) || slices.Contains(found, row.Ref()) {
+				continue
+			}
+			unmapped := row.State != Ready && row.State != Suspended && strings.Contains(row.Message, notMapped)
+			if unmapped || slices.ContainsFunc(row.Needs, func(need Ref) bool { return slices.Contains(SourceKinds(), need.Kind) && slices.Contains(found, need) }) {
+				found, changed = append(found, row.Ref()), true
+			}
+		}
+	}
+	return found
+}
+
+// notMapped is a part of the messages about addresses that no folder serves.
+const notMapped = "is not mapped"
+
 // KeepAssumed writes the status of the objects, now and whenever they or their
 // sources change, so that whatever depends on them goes on: Ready is True, the
 // generation is the current one, and a Kustomization has applied its source's
@@ -172,12 +234,14 @@ func assumePolicyFor(refs []Ref) (*admissionv1.MutatingAdmissionPolicy, *admissi
 // from the same source. Objects that do not exist (yet) are waited for, and such
 // that were there before [SuspendAssumed] are suspended.
 //
+// choose returns the objects, which may be patterns, for the current rows.
+//
 // It returns the context's cause, or an error when the user may not read or
 // write the objects; other errors are tried again.
-func KeepAssumed(ctx context.Context, c client.WithWatch, refs []Ref) error {
+func KeepAssumed(ctx context.Context, c client.WithWatch, choose func(rows []Row) []Ref) error {
 	for {
 		err := Watch(ctx, c, Selection{Kinds: append(DeployKinds(), ResourceSet, ResourceSetInputProvider)}, func(rows []Row) error {
-			return assumeAll(ctx, c, rows, refs)
+			return assumeAll(ctx, c, rows, choose(rows))
 		})
 		if ctx.Err() != nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 			return err
@@ -197,22 +261,25 @@ func assumeAll(ctx context.Context, c client.Client, rows []Row, refs []Ref) err
 	for _, row := range rows {
 		byRef[row.Ref()] = row
 	}
-	for _, ref := range refs {
-		row, ok := byRef[ref]
-		if !ok {
+	for _, row := range rows {
+		if !namesObject(refs, row.Ref()) {
 			continue
 		}
 		if err := assume(ctx, c, row, byRef); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("cannot assume %s: %w", ref, err)
+			return fmt.Errorf("cannot assume %s: %w", row.Ref(), err)
 		}
 	}
 	return release(ctx, c, rows, refs)
 }
 
+func namesObject(refs []Ref, object Ref) bool {
+	return slices.ContainsFunc(refs, func(ref Ref) bool { return ref.Matches(object) })
+}
+
 // release resumes what an earlier run assumed and this one does not.
 func release(ctx context.Context, c client.Client, rows []Row, refs []Ref) error {
 	for _, row := range rows {
-		if !row.Suspended || row.Message != AssumedMessage || slices.Contains(refs, row.Ref()) {
+		if !row.Suspended || row.Message != AssumedMessage || namesObject(refs, row.Ref()) {
 			continue
 		}
 		if err := mergePatch(ctx, c.Patch, row.Ref(), suspension(row.Kind, nil, nil)); client.IgnoreNotFound(err) != nil {

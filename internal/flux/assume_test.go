@@ -29,15 +29,20 @@ func TestParseAssumption(t *testing.T) {
 		want       []Ref
 		wantErr    bool
 	}{
-		"name":      {"the common case leaves sources of the same name alone", "a/b", []Ref{{Kustomization, "a", "b"}, {HelmRelease, "a", "b"}}, false},
-		"kind":      {"a source must be asked for", "helmrepository/a/b", []Ref{{HelmRepository, "a", "b"}}, false},
-		"short":     {"as flux abbreviates it", "ks/a/b", []Ref{{Kustomization, "a", "b"}}, false},
-		"alert":     {"nothing waits for an alert", "Alert/a/b", nil, true},
-		"other":     {"not Flux's", "deployment/a/b", nil, true},
-		"no name":   {"a namespace alone is too much", "a", nil, true},
-		"empty":     {"parts must not be empty", "a/", nil, true},
-		"too many":  {"and there are three at most", "ks/a/b/c", nil, true},
-		"no string": {"nothing is not everything", "", nil, true},
+		"name":               {"the common case leaves sources of the same name alone", "a/b", []Ref{{Kustomization, "a", "b"}, {HelmRelease, "a", "b"}}, false},
+		"kind":               {"a source must be asked for", "helmrepository/a/b", []Ref{{HelmRepository, "a", "b"}}, false},
+		"short":              {"as flux abbreviates it", "ks/a/b", []Ref{{Kustomization, "a", "b"}}, false},
+		"alert":              {"nothing waits for an alert", "Alert/a/b", nil, true},
+		"other":              {"not Flux's", "deployment/a/b", nil, true},
+		"all of a kind":      {"sixty apps", "hr/*/*", []Ref{{HelmRelease, "*", "*"}}, false},
+		"all of a namespace": {"an app's namespace", "apps/*", []Ref{{Kustomization, "apps", "*"}, {HelmRelease, "apps", "*"}}, false},
+		"everything":         {"the root is among them", "*/*", nil, true},
+		"all Kustomizations": {"the root is among them", "ks/*/*", nil, true},
+		"every kind":         {"a kind must be named", "*/a/b", nil, true},
+		"no name":            {"a namespace alone is too much", "a", nil, true},
+		"empty":              {"parts must not be empty", "a/", nil, true},
+		"too many":           {"and there are three at most", "ks/a/b/c", nil, true},
+		"no string":          {"nothing is not everything", "", nil, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -94,6 +99,50 @@ func TestSuspendAssumed(t *testing.T) {
 	}
 }
 
+func always(refs ...Ref) func([]Row) []Ref { return func([]Row) []Ref { return refs } }
+
+// TestAssumePatterns checks the condition for patterns, and that it names the parts that are given.
+func TestAssumePatterns(t *testing.T) {
+	t.Parallel()
+	policy, _ := assumePolicyFor([]Ref{{HelmRelease, anything, anything}, {Kustomization, "apps", anything}, {GitRepository, "a", "b"}})
+	want := `has(object.metadata.name) && ((request.kind.kind + "/" + request.namespace + "/" + object.metadata.name) in ["GitRepository/a/b","` + probe.String() + `"]` +
+		` || (request.kind.kind == "HelmRelease") || (request.kind.kind == "Kustomization" && request.namespace == "apps"))`
+	if diff := cmp.Diff(want, policy.Spec.MatchConditions[0].Expression); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for object, want := range map[Ref]bool{
+		{Kustomization, "apps", "any"}: true, {Kustomization, "other", "any"}: false, {HelmRelease, "apps", "any"}: false,
+	} {
+		if got := (Ref{Kustomization, "apps", anything}).Matches(object); got != want {
+			t.Errorf("Kustomization/apps/* names %s: %v", object, got)
+		}
+	}
+}
+
+func TestUnmapped(t *testing.T) {
+	t.Parallel()
+	row := func(kind Kind, name, message string, state State, needs ...Ref) Row {
+		return Row{Kind: kind, Namespace: "a", Name: name, Message: message, State: state, Needs: needs}
+	}
+	repository, chart := Ref{HelmRepository, "a", "charts"}, Ref{HelmChart, "a", "a-app"}
+	rows := []Row{
+		row(HelmRelease, "app", "waits for its chart", Blocked, chart),
+		row(HelmChart, "a-app", "no artifact", Blocked, repository),
+		row(HelmRepository, "charts", "charts.example.com is not mapped (add --map)", Failed),
+		row(Kustomization, "after", "dependency is not ready", Blocked, Ref{HelmRelease, "a", "app"}),
+		row(GitRepository, "broken", "authentication failed", Failed),
+		row(Kustomization, "fine", "a commit says: is not mapped", Ready),
+		row(Alert, "alert", "is not mapped", Failed),
+	}
+	want := []Ref{repository, chart, {HelmRelease, "a", "app"}}
+	if diff := cmp.Diff(want, Unmapped(rows, nil)); diff != "" {
+		t.Errorf("what depends on an object that is assumed runs, what has it as source does not (-want +got):\n%s", diff)
+	}
+	if got := Unmapped(nil, want); len(got) != len(want) {
+		t.Errorf("an object whose message has changed is not assumed any more: %v", got)
+	}
+}
+
 func TestKeepAssumed(t *testing.T) {
 	t.Parallel()
 	source := &sourcev1.GitRepository{ObjectMeta: at("a", "src", 1), Status: sourcev1.GitRepositoryStatus{Artifact: &meta.Artifact{Revision: "main@sha1:a"}}}
@@ -111,7 +160,7 @@ func TestKeepAssumed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- KeepAssumed(ctx, c, []Ref{{Kustomization, "a", "assumed"}, {HelmRelease, "a", "release"}, {Kustomization, "a", "missing"}})
+		ended <- KeepAssumed(ctx, c, always(Ref{Kustomization, "a", "assumed"}, Ref{HelmRelease, anything, "release"}, Ref{Kustomization, "a", "missing"}))
 	}()
 	get := func(obj client.Object) client.Object {
 		t.Helper()
@@ -206,7 +255,7 @@ func TestKeepAssumedErrors(t *testing.T) {
 				}).Build()
 				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errDone)
 				defer cancel()
-				err := KeepAssumed(ctx, c, []Ref{{HelmRelease, "a", "release"}})
+				err := KeepAssumed(ctx, c, always(Ref{HelmRelease, "a", "release"}))
 				if tc.ends != apierrors.IsForbidden(err) || !tc.ends && !errors.Is(err, errDone) {
 					t.Errorf("%s\nKeepAssumed ended with %v", tc.reason, err)
 				}

@@ -2,6 +2,7 @@ package flux
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -29,9 +30,11 @@ func TestSkipVerification(t *testing.T) {
 		},
 	}).Build()
 	const address = "oci://registry.example.com/manifests"
-	for range 2 { // a cluster may be started again with its data
+	var refs []Ref
+	for range 2 { // another source fails later
+		refs = append(refs, Ref{GitRepository, "team", fmt.Sprintf("source-%d", len(refs))})
 		probes = 0
-		if err := SkipVerification(t.Context(), c, address); err != nil {
+		if err := SkipVerification(t.Context(), c, []string{address}, refs); err != nil {
 			t.Fatal(err)
 		}
 		if probes != 3 {
@@ -42,7 +45,10 @@ func TestSkipVerification(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: unverifiedPolicy}, &policy); err != nil {
 		t.Fatal(err)
 	}
-	if got := policy.Spec.MatchConditions[0].Expression; !strings.Contains(got, `object.spec.url == "`+address+`"`) {
-		t.Errorf("the policy is not about the one address: %s", got)
+	got := policy.Spec.MatchConditions[0].Expression
+	for _, part := range []string{`object.spec.url in ["` + address + `"]`, `"GitRepository/team/source-0"`, `"GitRepository/team/source-1"`} {
+		if !strings.Contains(got, part) {
+			t.Errorf("the policy does not name %s: %s", part, got)
+		}
 	}
 }

@@ -26,6 +26,9 @@ type Fake struct {
 	// Content reports whether the invented content gets into the objects of the fleet, so that
 	// nothing about them is proven.
 	Content bool
+	// Assumed reports that Text names an object of the fleet about which the cluster assumes
+	// something, and that nothing is invented.
+	Assumed bool
 }
 
 // Fakes returns what was invented so far, in order.
@@ -40,7 +43,9 @@ func (c *Cluster) addFake(f Fake) {
 	c.fakesMu.Lock()
 	c.fakes = append(c.fakes, f)
 	c.fakesMu.Unlock()
-	c.opts.Report(errors.New("invented: " + f.Text))
+	if !f.Assumed {
+		c.opts.Report(errors.New("invented: " + f.Text))
+	}
 }
 
 // fakeSecrets makes the Secrets that objects of Flux lack until the cluster ends. It waits for

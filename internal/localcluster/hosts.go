@@ -26,7 +26,8 @@ func (c *Cluster) mapWorld(ctx context.Context) error {
 		return err
 	}
 	c.oci = ocihost.New()
-	if c.Fleet != nil {
+	inGit := c.Fleet != nil && c.artifact.Repository == ""
+	if inGit {
 		for path, content := range c.Fleet.Overlay {
 			if err := c.Git.Overlay(ctx, c.Fleet.Sync.URL, c.Fleet.Sync.Branch, path, content); err != nil {
 				return err
@@ -36,6 +37,13 @@ func (c *Cluster) mapWorld(ctx context.Context) error {
 	for _, m := range c.opts.Maps {
 		if err := c.mapOne(ctx, m); err != nil {
 			return err
+		}
+	}
+	if c.Fleet != nil && !inGit {
+		for path, content := range c.Fleet.Overlay {
+			if err := c.oci.Overlay(c.artifact, path, content); err != nil {
+				return err
+			}
 		}
 	}
 	for _, host := range c.Git.Hosts() {

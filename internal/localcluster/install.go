@@ -17,7 +17,9 @@ import (
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
 	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 )
@@ -51,8 +53,11 @@ func (c *Cluster) loadFleet() error {
 		return err
 	}
 	mapAddress := c.mapFleet
-	if c.hasInstance() {
+	switch {
+	case c.hasInstance():
 		mapAddress = c.mapOperatorFleet
+	case c.Fleet.Sync.Kind == string(flux.OCIRepository):
+		mapAddress = c.mapArtifact
 	}
 	if err := mapAddress(dir); err != nil {
 		return err
@@ -78,6 +83,38 @@ func (c *Cluster) mapFleet(dir string) error {
 		})
 	}
 	return nil
+}
+
+// mapArtifact maps the address of the fleet's root OCIRepository to its folder, unless the user
+// maps a tag of this address.
+func (c *Cluster) mapArtifact(dir string) error {
+	sync := c.Fleet.Sync
+	address, err := ocihost.ParseAddress(sync.URL)
+	if err != nil {
+		return fmt.Errorf("cannot map the fleet's own address: %w", err)
+	}
+	for _, m := range c.opts.Maps {
+		other, err := ocihost.ParseAddress(m.URL)
+		if err == nil && other.Host == address.Host && other.Repository == address.Repository && m.Dir == dir && (sync.Branch == "" || other.Tag == sync.Branch) {
+			c.artifact = other
+			return nil
+		}
+	}
+	address.Tag = sync.Branch
+	if address.Tag == "" {
+		return fmt.Errorf("cannot map the fleet's own address: %s/%s selects no tag by its name: name a tag that it selects with --map %s:TAG=%s", sync.Namespace, sync.Source, sync.URL, dir)
+	}
+	c.artifact = address
+	c.opts.Maps = append(c.opts.Maps, network.Map{Kind: network.KindOCI, URL: address.String(), Dir: dir})
+	return nil
+}
+
+// export writes the fleet as the controllers fetch it into a folder.
+func (c *Cluster) export(ctx context.Context, dir string) error {
+	if c.Fleet.Sync.Kind == string(flux.OCIRepository) {
+		return c.oci.Export(c.artifact, dir)
+	}
+	return c.Git.Export(ctx, c.Fleet.Sync.URL, c.Fleet.Sync.Branch, dir)
 }
 
 // fleetObjects are the objects that are applied before Flux takes over.
@@ -117,7 +154,7 @@ func (c *Cluster) readFleet(ctx context.Context) error {
 	}
 	checkout := filepath.Join(c.Dir, "fleet")
 	defer os.RemoveAll(checkout)
-	if err := c.Git.Export(ctx, c.Fleet.Sync.URL, c.Fleet.Sync.Branch, checkout); err != nil {
+	if err := c.export(ctx, checkout); err != nil {
 		return err
 	}
 	if err := c.fetchRemote(ctx, checkout, filepath.Join(checkout, filepath.FromSlash(c.Fleet.System))); err != nil {
@@ -146,6 +183,12 @@ func (c *Cluster) readFleet(ctx context.Context) error {
 	secret, err := c.rootSecret(objects)
 	c.objects.manual = append(c.objects.manual, secret...)
 	return err
+}
+
+// Installed returns the objects that the cluster applied as a bootstrap does: Flux's manifests,
+// and the root objects.
+func (c *Cluster) Installed() []*unstructured.Unstructured {
+	return slices.Concat(c.objects.kinds, c.objects.system, c.objects.root)
 }
 
 // addRoots adds the root objects that the system folder does not have.
@@ -199,7 +242,7 @@ func (c *Cluster) installFlux(ctx context.Context) error {
 
 // assume suspends the objects of --assume and keeps their status Ready.
 func (c *Cluster) assume(ctx context.Context) error {
-	if len(c.assumed) == 0 {
+	if len(c.assumed) == 0 && !c.opts.AssumeUnmapped {
 		return nil
 	}
 	kube, err := flux.NewClient(c.REST)
@@ -209,7 +252,7 @@ func (c *Cluster) assume(ctx context.Context) error {
 	if err := flux.SuspendAssumed(ctx, kube, c.assumed); err != nil {
 		return err
 	}
-	c.run("assumptions", func() error { return flux.KeepAssumed(c.life, kube, c.assumed) })
+	c.run("assumptions", func() error { return flux.KeepAssumed(c.life, kube, c.assumptions(kube)) })
 	return nil
 }
 
@@ -280,15 +323,25 @@ func (c *Cluster) rootSecret(objects []*unstructured.Unstructured) ([]*unstructu
 	}) {
 		return nil, nil
 	}
+	secret := map[string]any{
+		"apiVersion": "v1", "kind": "Secret",
+		"metadata": map[string]any{"name": sync.SecretRef, "namespace": sync.Namespace},
+	}
+	if sync.Kind == string(flux.OCIRepository) {
+		data, err := dockerConfig(sync.URL)
+		if err != nil {
+			return nil, err
+		}
+		secret["type"] = string(corev1.SecretTypeDockerConfigJson)
+		secret["stringData"] = map[string]any{corev1.DockerConfigJsonKey: data[corev1.DockerConfigJsonKey]}
+		return []*unstructured.Unstructured{{Object: secret}}, nil
+	}
 	data, err := c.credentials(sync.URL)
 	if err != nil {
 		return nil, err
 	}
-	return []*unstructured.Unstructured{{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Secret",
-		"metadata":   map[string]any{"name": sync.SecretRef, "namespace": sync.Namespace},
-		"stringData": data,
-	}}}, nil
+	secret["stringData"] = data
+	return []*unstructured.Unstructured{{Object: secret}}, nil
 }
 
 // credentials returns the data of a Secret for a Git repository.
@@ -330,6 +383,7 @@ func (c *Cluster) preview(context.Context) error {
 	if c.opts.FakeSecrets {
 		c.run("invention of Secrets", func() error { return c.fakeSecrets(kube) })
 	}
+	c.run("signatures", func() error { return c.skipSignatures(kube) })
 	c.run("wake-up of dependents", func() error { return flux.WakeDependents(c.life, kube) })
 	c.run("live preview", func() error {
 		return c.Git.Watch(c.life, func(change githost.Change) {

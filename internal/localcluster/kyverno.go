@@ -243,12 +243,20 @@ func (c *Cluster) awaitKyverno(ctx context.Context) error {
 // admitKyverno lets the fleet's source fetch Kyverno's manifests without their authors'
 // signature, which only the artifact that they published has.
 func (c *Cluster) admitKyverno(ctx context.Context) error {
-	if c.kyverno == nil || !slices.ContainsFunc(c.kyverno.Artifacts, func(a layout.Artifact) bool { return a.Verified }) {
+	if len(c.unsigned()) == 0 {
 		return nil
 	}
 	kube, err := flux.NewClient(c.REST)
 	if err != nil {
 		return err
 	}
-	return flux.SkipVerification(ctx, kube, layout.KyvernoManifests)
+	return flux.SkipVerification(ctx, kube, c.unsigned(), nil)
+}
+
+// unsigned returns the addresses of manifests whose signature no source of the fleet verifies here.
+func (c *Cluster) unsigned() []string {
+	if c.kyverno == nil || !slices.ContainsFunc(c.kyverno.Artifacts, func(a layout.Artifact) bool { return a.Verified }) {
+		return nil
+	}
+	return []string{layout.KyvernoManifests}
 }

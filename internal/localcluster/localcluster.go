@@ -50,9 +50,12 @@ type Options struct {
 	// Private are the mapped Git repositories that need credentials. If a repository
 	// has several entries, each grants access.
 	Private []network.Private
-	// Assume names Flux objects, as [KIND/]NAMESPACE/NAME, that the cluster assumes
+	// Assume names Flux objects, as [KIND/]NAMESPACE/NAME with * for all, that the cluster assumes
 	// to be ready: see [flux.ParseAssumption].
 	Assume []string
+	// AssumeUnmapped assumes each source, Kustomization, HelmRelease and input provider to be
+	// ready that fails for an address without a map.
+	AssumeUnmapped bool
 	// Apply are files and folders of manifests that the admin applies by
 	// hand, such as decryption keys, before the fleet is synced.
 	Apply []string
@@ -89,8 +92,10 @@ type Cluster struct {
 	// Fleet is the running fleet, or nil.
 	Fleet *layout.Fleet
 
-	// oci serves the mapped OCI artifacts.
-	oci    *ocihost.Host
+	// oci serves the mapped OCI artifacts, and artifact is the fleet's own.
+	oci      *ocihost.Host
+	artifact ocihost.Address
+
 	opts   Options
 	state  *State
 	data   *os.File

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
-	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
 	"github.com/tenure-dev/tenure/internal/localcluster/node"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -66,14 +64,7 @@ func (c *Cluster) mapOperatorFleet(dir string) error {
 	if c.Fleet.Sync.Kind == string(flux.GitRepository) {
 		return c.mapFleet(dir)
 	}
-	address := c.Fleet.Sync.URL + ":" + c.Fleet.Sync.Branch
-	if _, err := ocihost.ParseAddress(address); err != nil {
-		return fmt.Errorf("cannot map the fleet's own address: %w", err)
-	}
-	if !slices.ContainsFunc(c.opts.Maps, func(m network.Map) bool { return m.URL == address }) {
-		c.opts.Maps = append(c.opts.Maps, network.Map{Kind: network.KindOCI, URL: address, Dir: dir})
-	}
-	return nil
+	return c.mapArtifact(dir)
 }
 
 // readOperator reads flux-operator's manifests. Fleets seldom have them: the admin installs the

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
 	"sigs.k8s.io/yaml"
 )
 
@@ -23,13 +24,22 @@ var encrypted = regexp.MustCompile(`^ENC\[.*type:(\w+)\]$`)
 // variable matches a variable of postBuild without a default.
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// fakeEncrypted replaces the encrypted values in the served files of the mapped Git repositories,
+// fakeEncrypted replaces the encrypted values in the served files of the mapped folders,
 // unless the admin applies a key by hand.
 func (c *Cluster) fakeEncrypted(ctx context.Context) error {
 	if !c.opts.FakeSecrets || c.hasKey() {
 		return nil
 	}
 	for _, m := range c.opts.Maps {
+		if m.Kind == network.KindOCI {
+			address, err := ocihost.ParseAddress(m.URL)
+			if err != nil {
+				return err
+			}
+			if err := c.fakeFolder(m, func(name string, content []byte) error { return c.oci.Overlay(address, name, content) }); err != nil {
+				return err
+			}
+		}
 		if m.Kind != network.KindGit {
 			continue
 		}
@@ -40,7 +50,7 @@ func (c *Cluster) fakeEncrypted(ctx context.Context) error {
 		if branch == "" {
 			continue // a work tree with branches of its own
 		}
-		if err := c.fakeFolder(ctx, m, branch); err != nil {
+		if err := c.fakeFolder(m, func(name string, content []byte) error { return c.Git.Overlay(ctx, m.URL, branch, name, content) }); err != nil {
 			return err
 		}
 	}
@@ -65,7 +75,8 @@ func (c *Cluster) hasKey() bool {
 // namedFiles is the number of encrypted files that a report names.
 const namedFiles = 3
 
-func (c *Cluster) fakeFolder(ctx context.Context, m network.Map, branch string) error {
+// fakeFolder replaces the encrypted values of a mapped folder with overlay, by files.
+func (c *Cluster) fakeFolder(m network.Map, overlay func(name string, content []byte) error) error {
 	var files []string
 	err := eachFile(m.Dir, func(name string, content []byte) error {
 		faked, ok := fakeSOPS(name, content)
@@ -73,7 +84,7 @@ func (c *Cluster) fakeFolder(ctx context.Context, m network.Map, branch string) 
 			return nil
 		}
 		files = append(files, name)
-		return c.Git.Overlay(ctx, m.URL, branch, name, faked)
+		return overlay(name, faked)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot replace the encrypted values of %s: %w", m.URL, err)

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 
@@ -71,4 +72,15 @@ func (s *Screen) Wrap(first string, rest int, text string) string {
 // Pad fills text with spaces up to width columns of a terminal. It does not change wider text.
 func Pad(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
+}
+
+// Number returns a number with its noun, such as "1 file" and "2 files".
+func Number(n int, noun string) string { return fmt.Sprintf("%d %s", n, Plural(n, noun)) }
+
+// Plural returns a noun with an s unless the number is 1.
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return noun
+	}
+	return noun + "s"
 }

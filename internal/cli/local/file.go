@@ -36,6 +36,8 @@ type File struct {
 	Apply  []string `json:"apply"`
 	CRDs   []string `json:"crds"`
 	Assume []string `json:"assume"`
+	// AssumeUnmapped is --assume-unmapped.
+	AssumeUnmapped bool `json:"assume-unmapped"`
 	// FakeSecrets is --fake-secrets.
 	FakeSecrets bool `json:"fake-secrets"`
 	// Timeout is --timeout.
@@ -105,7 +107,7 @@ func ParseFile(content []byte) (File, error) {
 	var f File
 	if err := yaml.UnmarshalStrict(content, &f); err != nil {
 		return f, ui.WithHint(fmt.Errorf("cannot read the fleet's file: %w", err),
-			"it has the names of flags: fleet, path, map, private, apply, crds, assume, fake-secrets, timeout, tenants, platform")
+			"it has the names of flags: fleet, path, map, private, apply, crds, assume, assume-unmapped, fake-secrets, timeout, tenants, platform")
 	}
 	return f, nil
 }
@@ -146,6 +148,7 @@ func (f *Flags) merge(file File) error {
 		f.Cluster.CRDs = append(f.Cluster.CRDs, file.at(name))
 	}
 	f.Cluster.Assume = append(f.Cluster.Assume, file.Assume...)
+	f.Cluster.AssumeUnmapped = f.Cluster.AssumeUnmapped || file.AssumeUnmapped
 	f.Cluster.FakeSecrets = f.Cluster.FakeSecrets || file.FakeSecrets
 	f.Tenants, f.Platform = append(f.Tenants, file.Tenants...), append(f.Platform, file.Platform...)
 	if file.Timeout == "" || f.timeoutSet() {

@@ -212,9 +212,27 @@ func (d *Display) Explain(ctx context.Context, cluster *localcluster.Cluster, fa
 	if advice := Unmapped(ctx, cluster, failures); advice != "" {
 		d.Println(d.Screen.Paint(ui.Yellow, "!") + " " + ui.Clean(advice))
 	}
+	for _, fake := range cluster.Fakes() {
+		if fake.Assumed {
+			d.Println(d.Screen.Paint(ui.Yellow, "?") + " assumed: " + ui.Clean(fake.Text))
+		}
+	}
 	for _, refusal := range cluster.Network.Refused() {
 		d.Println(fmt.Sprintf("%s asked for %s: %v", d.Screen.Paint(ui.Yellow, "!"), refusal.Address, refusal.Err))
 	}
+}
+
+// Folder prints which manifests of the cluster's folder were applied, and lists the others.
+func (d *Display) Folder(ctx context.Context, cluster *localcluster.Cluster) error {
+	read, err := ReadFolder(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	d.Println("read " + read.Summary(cluster.Fleet.Path))
+	for _, left := range read.ByReason() {
+		d.Println(fmt.Sprintf("%s not applied: %s: %s", d.Screen.Paint(ui.Yellow, "!"), ui.Clean(left.Reason), ui.Clean(strings.Join(left.Files, ", "))))
+	}
+	return nil
 }
 
 // namedAddresses is the number of addresses that [Unmapped] names.
@@ -235,6 +253,6 @@ func Unmapped(ctx context.Context, cluster *localcluster.Cluster, failures []flu
 	if len(addresses) > namedAddresses {
 		more = fmt.Sprintf(" and %d more", len(addresses)-namedAddresses)
 	}
-	return fmt.Sprintf("sources without a folder: %s%s; give each with --map ADDRESS=DIR or under map in %s, or take its object as ready with --assume KIND/NAMESPACE/NAME",
+	return fmt.Sprintf("sources without a folder: %s%s; give each with --map ADDRESS=DIR or under map in %s, or take its object as ready with --assume KIND/NAMESPACE/NAME, or all of them with --assume-unmapped",
 		strings.Join(addresses[:min(len(addresses), namedAddresses)], ", "), more, FileName)
 }

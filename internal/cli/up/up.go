@@ -110,6 +110,9 @@ func run(ctx context.Context, streams ui.IO, o *options, background attached) (e
 			return err
 		}
 		d.Explain(ctx, cluster, failures)
+		if err := d.Folder(ctx, cluster); err != nil {
+			return err
+		}
 		ready = len(failures) == 0
 	}
 	farewell(d, cluster, ready, background.is(), time.Since(began))

@@ -167,7 +167,7 @@ func (r report) writeMarkdown(w io.Writer, before *report) error {
 	if len(c.worse)+len(c.better)+len(c.others) == 0 {
 		b.WriteString("Nothing changed against the main branch.\n\n")
 	}
-	fmt.Fprintf(&b, "%s ended as on the main branch.\n", number(c.same, "attack"))
+	fmt.Fprintf(&b, "%s ended as on the main branch.\n", ui.Number(c.same, "attack"))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

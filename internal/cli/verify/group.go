@@ -143,13 +143,4 @@ func via(v string) string {
 	return "through the API"
 }
 
-func number(n int, what string) string { return fmt.Sprintf("%d %s", n, plural(n, what)) }
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return what
-	}
-	return what + "s"
-}
-
 func seconds(s float64) string { return local.Seconds(time.Duration(s * float64(time.Second))) }

@@ -19,7 +19,7 @@ var htmlReport string
 // htmlTemplate is the report as a web page: one file that sends no request and runs no
 // script. html/template escapes all text from a cluster.
 var htmlTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
-	"clean": ui.Clean, "cleanLines": ui.CleanLines, "number": number, "seconds": seconds,
+	"clean": ui.Clean, "cleanLines": ui.CleanLines, "number": ui.Number, "seconds": seconds,
 	"join": func(all []string) string { return ui.Clean(strings.Join(all, ", ")) },
 	"mark": func(verdict string) string { return verdictMarks[verdict] },
 	"tone": func(verdict string) string { return verdictTones[verdict] },
@@ -95,7 +95,7 @@ func (g htmlGroup) As(found string) string {
 func (c htmlCluster) Summary() string { return c.summary() }
 
 // ReadSummary returns the numbers of files and objects of the cluster's folder, as text.
-func (c htmlCluster) ReadSummary() string { return c.Read.summary(c.Path) }
+func (c htmlCluster) ReadSummary() string { return c.Read.Summary(c.Path) }
 
 // NoTenants returns text about what verify looked for, if there are no tenants.
 func (c htmlCluster) NoTenants() string {
@@ -114,7 +114,7 @@ func (c htmlCluster) Causes() []notReady { return c.causesFirst() }
 
 // HasCauses reports whether a problem prevents a verdict on the cluster.
 func (c htmlCluster) HasCauses() bool {
-	return c.Error != "" || c.NoTenants() != "" || len(c.Unmapped) > 0 || len(c.Faked) > 0 || len(c.NotReady) > 0
+	return c.Error != "" || c.NoTenants() != "" || len(c.Unmapped) > 0 || len(c.Faked) > 0 || len(c.Assumed) > 0 || len(c.NotReady) > 0
 }
 
 func (c htmlCluster) groups(chosen func(attackMade) bool) []htmlGroup {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/ui"
@@ -63,10 +64,14 @@ type clusterReport struct {
 	NotReady []notReady `json:"notReady,omitempty"`
 	// Read reports which manifests in the cluster's folder were applied; nil if the fleet
 	// did not start.
-	Read     *folderRead `json:"read,omitempty"`
-	Unmapped []string    `json:"unmapped,omitempty"`
+	Read     *local.FolderRead `json:"read,omitempty"`
+	Unmapped []string          `json:"unmapped,omitempty"`
 	// Lacking are the API groups that objects need and the cluster does not serve.
 	Lacking []string `json:"lacking,omitempty"`
+	// Assumed says what was assumed about objects that the user has not named: signatures that
+	// were not verified, and objects that count as ready. A set of objects makes the verdict
+	// "not judged".
+	Assumed []string `json:"assumed,omitempty"`
 	// Faked says what --fake-secrets has invented.
 	Faked    []string     `json:"faked,omitempty"`
 	Attacks  []attackMade `json:"attacks"`
@@ -206,7 +211,7 @@ func (c *coverage) add(a attackMade) {
 // cluster returns the report on a cluster.
 func (j judgement) cluster(f findings) clusterReport {
 	files := readFiles(f.fleet)
-	c := clusterReport{Path: f.path, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Faked: f.faked, doubtful: f.doubtful, Read: f.read, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
+	c := clusterReport{Path: f.path, Seconds: f.took.Seconds(), Unmapped: f.unmapped, Faked: f.faked, Assumed: f.assumed, doubtful: f.doubtful, Read: f.read, Patch: f.patch, Tenants: []tenant{}, Attacks: []attackMade{}, location: files.root(f.path)}
 	if f.err != nil {
 		c.Error = ui.Clean(f.err.Error())
 	}

@@ -114,8 +114,10 @@ type findings struct {
 	// the fleet.
 	faked    []string
 	doubtful bool
+	// assumed says what the cluster assumes about objects that the user has not named.
+	assumed []string
 	// read reports which manifests in the cluster's folder were applied.
-	read    *folderRead
+	read    *local.FolderRead
 	attacks catalog.Report
 	// patch is a patch for the fleet's manifests; see [autofix.Annotate].
 	patch string
@@ -129,12 +131,16 @@ type findings struct {
 func (f *findings) addFakes(fakes []localcluster.Fake) []string {
 	var doubts []string
 	for _, fake := range fakes {
+		f.doubtful = f.doubtful || fake.Content
+		if fake.Assumed {
+			f.assumed = append(f.assumed, fake.Text) // the attacks see the object's status
+			continue
+		}
 		f.faked = append(f.faked, fake.Text)
 		if fake.Content {
 			doubts = append(doubts, fake.Text)
 		}
 	}
-	f.doubtful = len(doubts) > 0
 	return doubts
 }
 
@@ -170,11 +176,7 @@ func (v *verification) attack(ctx context.Context, cluster *localcluster.Cluster
 		f.unmapped = append(f.unmapped, advice)
 	}
 	doubts := f.addFakes(cluster.Fakes())
-	all, err := deliveries(ctx, cluster)
-	if err != nil {
-		return err
-	}
-	if f.read, err = readFolder(cluster.Fleet, all); err != nil {
+	if f.read, err = local.ReadFolder(ctx, cluster); err != nil {
 		return err
 	}
 	steps := ui.NewSteps(v.display.Screen)

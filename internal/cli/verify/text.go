@@ -72,7 +72,7 @@ func (p *page) cluster(c clusterReport) {
 func (c clusterReport) summary() string {
 	n := c.Coverage
 	counts := fmt.Sprintf("%s, %s: %d stopped, %d got through, %d not proven, %d not installed",
-		number(len(c.Tenants), "tenant"), number(n.Tried, "attack"), n.Stopped, n.GotThrough, n.NotProven, n.NotInstalled)
+		ui.Number(len(c.Tenants), "tenant"), ui.Number(n.Tried, "attack"), n.Stopped, n.GotThrough, n.NotProven, n.NotInstalled)
 	if n.Accepted > 0 {
 		counts += fmt.Sprintf(", %d accepted", n.Accepted)
 	}
@@ -120,6 +120,10 @@ func (p *page) causes(c clusterReport) {
 	for _, missing := range c.Lacking {
 		p.WriteString("\n")
 		p.heading("! lacks", ui.Yellow, missing)
+	}
+	for _, assumed := range c.Assumed {
+		p.WriteString("\n")
+		p.heading("? assumed", ui.Yellow, assumed)
 	}
 	for _, faked := range c.Faked {
 		p.WriteString("\n")
@@ -213,7 +217,7 @@ func (p *page) notProven(c clusterReport) {
 			continue
 		}
 		p.heading("? not proven", ui.Yellow, a.Reason)
-		p.detail("", fmt.Sprintf("%s, as %s: %s", number(len(groups), "attack"), groups[0].tenants(), keys(groups)))
+		p.detail("", fmt.Sprintf("%s, as %s: %s", ui.Number(len(groups), "attack"), groups[0].tenants(), keys(groups)))
 		for _, g := range groups {
 			p.expired(g.first)
 		}
@@ -242,12 +246,12 @@ func (p *page) read(c clusterReport) {
 	}
 	if len(c.Read.NotApplied) > 0 {
 		p.WriteString("\n")
-		p.heading("! not applied", ui.Yellow, fmt.Sprintf("%d of %s of %s", len(c.Read.NotApplied), number(c.Read.Files, "file"), c.Path))
-		for _, r := range c.Read.byReason() {
-			p.detail("", r.reason+": "+strings.Join(r.files, ", "))
+		p.heading("! not applied", ui.Yellow, fmt.Sprintf("%d of %s of %s", len(c.Read.NotApplied), ui.Number(c.Read.Files, "file"), c.Path))
+		for _, r := range c.Read.ByReason() {
+			p.detail("", r.Reason+": "+strings.Join(r.Files, ", "))
 		}
 	}
-	p.WriteString("\n" + p.screen.Wrap("read: ", indent, c.Read.summary(c.Path)))
+	p.WriteString("\n" + p.screen.Wrap("read: ", indent, c.Read.Summary(c.Path)))
 }
 
 // keys returns the keys of groups without duplicates, as text.
@@ -359,7 +363,7 @@ func (p *page) tenants(c clusterReport) {
 			continue
 		}
 		p.WriteString(p.screen.Wrap("attacked in full: ", indent, fmt.Sprintf("%s (%s %s; %s)", t.Name,
-			plural(len(t.Namespaces), "namespace"), strings.Join(t.Namespaces, ", "), strings.Join(t.Roles, ", "))))
+			ui.Plural(len(t.Namespaces), "namespace"), strings.Join(t.Namespaces, ", "), strings.Join(t.Roles, ", "))))
 		if alike := c.alike(t); len(alike) > 0 {
 			p.detail("same rights, so attacked without waiting for Flux", strings.Join(alike, ", "))
 		}

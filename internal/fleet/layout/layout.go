@@ -78,10 +78,10 @@ type Fleet struct {
 
 // Sync is the root source and the root Kustomization, as written in the fleet.
 type Sync struct {
-	// Kind is the kind of the root source: GitRepository, or the kind in a FluxInstance.
+	// Kind is the kind of the root source: GitRepository or OCIRepository.
 	Kind string
 	// URL and Branch are the repository of the root source. Branch is the tag of an
-	// OCIRepository.
+	// OCIRepository, or "" if it is selected in another way.
 	URL, Branch string
 	// Namespace, Source and Kustomization name the root objects.
 	Namespace, Source, Kustomization string
@@ -125,12 +125,15 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 		sync, found = f.findRoots()
 	}
 	if !found {
-		sync = Sync{Kind: gitRepository, URL: opts.URL, Branch: opts.Branch, Namespace: systemName, Source: systemName, Kustomization: systemName}
+		sync = inventSync(opts.URL, opts.Branch)
 		if sync.URL == "" {
-			return nil, fmt.Errorf("the fleet in %s does not say where it comes from: %s has no GitRepository and no Kustomization, and in the repository no Kustomization beside its GitRepository, no FluxInstance and no FluxConfig of Azure syncs %s; name its address with --map URL#BRANCH=%s",
+			return nil, fmt.Errorf("the fleet in %s does not say where it comes from: %s has no source and no Kustomization, and in the repository no Kustomization beside its source, no FluxInstance and no FluxConfig of Azure syncs %s; name its address with --map URL#BRANCH=%s",
 				dir, path.Join(f.declared, syncFile), f.Path, dir)
 		}
 		f.Overlay[path.Join(f.declared, syncFile)] = syncManifest(sync, f.Path)
+	}
+	if sync.Kind == bucket {
+		return nil, fmt.Errorf("the root %s %s/%s is a source that the local cluster cannot serve: in a copy of the fleet, make it a GitRepository or an OCIRepository", bucket, sync.Namespace, sync.Source)
 	}
 	f.Sync = sync
 	return f, f.completeKustomization()

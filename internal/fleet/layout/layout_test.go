@@ -104,6 +104,30 @@ func TestLoad(t *testing.T) {
 			system: "clusters/staging/flux-system", sync: generated,
 			overlay: []string{system + "gotk-components.yaml", system + "gotk-sync.yaml", system + "kustomization.yaml"},
 		},
+		"artifact": {
+			reason: "a root OCIRepository with the default tag",
+			files: map[string]string{
+				system + "gotk-components.yaml": deployment, system + "kustomization.yaml": kustomization,
+				system + "gotk-sync.yaml": strings.NewReplacer("GitRepository", "OCIRepository", "ssh://git@git.example.com/acme", "oci://images.example.com", "  ref: {branch: main}\n", "").Replace(rootSync),
+			},
+			system: "clusters/staging/flux-system",
+			sync: Sync{
+				Kind: ociRepository, URL: "oci://images.example.com/fleet", Branch: "latest", Namespace: "flux-system",
+				Source: "flux-system", Kustomization: "flux-system", SecretRef: "flux-system",
+			},
+		},
+		"range of tags": {
+			reason: "a root OCIRepository that selects no tag by its name, and a source of another kind with the name",
+			files: map[string]string{
+				system + "gotk-components.yaml": deployment, system + "kustomization.yaml": kustomization,
+				system + "gotk-sync.yaml": "kind: Bucket\nmetadata: {name: flux-system}\n---\n" + strings.NewReplacer("GitRepository", "OCIRepository", "{branch: main}", "{semver: 1.x}").Replace(rootSync),
+			},
+			system: "clusters/staging/flux-system",
+			sync: Sync{
+				Kind: ociRepository, URL: "ssh://git@git.example.com/acme/fleet", Namespace: "flux-system",
+				Source: "flux-system", Kustomization: "flux-system", SecretRef: "flux-system",
+			},
+		},
 		"elsewhere": {
 			reason: "the system folder is where the files with the known names are",
 			files: map[string]string{
@@ -221,8 +245,35 @@ func TestLoadOfABase(t *testing.T) {
 	}
 }
 
+// TestLoadOfAnArtifact checks the root that is written for a fleet without one, if --map gives the
+// fleet the address of an OCI artifact, and that Load reads it like a file of the fleet.
+func TestLoadOfAnArtifact(t *testing.T) {
+	t.Parallel()
+	opts := Options{URL: "oci://images.example.com/fleet:v1", Branch: "main", Components: []byte(deployment)}
+	first, err := Load(folder(t, map[string]string{"clusters/staging/apps.yaml": "kind: ConfigMap\n"}), "clusters/staging", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Sync{Kind: ociRepository, URL: "oci://images.example.com/fleet", Branch: "v1", Namespace: "flux-system", Source: "flux-system", Kustomization: "flux-system"}
+	if diff := cmp.Diff(want, first.Sync); diff != "" {
+		t.Errorf("sync (-want +got):\n%s", diff)
+	}
+	files := map[string]string{}
+	for name, content := range first.Overlay {
+		files[name] = string(content)
+	}
+	second, err := Load(folder(t, files), "clusters/staging", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, second.Sync); diff != "" {
+		t.Errorf("sync of the second load (-want +got):\n%s", diff)
+	}
+}
+
 func TestLoadErrors(t *testing.T) {
 	t.Parallel()
+	bucket := folder(t, map[string]string{"clusters/staging/flux-system/gotk-sync.yaml": strings.ReplaceAll(rootSync, "GitRepository", "Bucket")})
 	broken := folder(t, map[string]string{"clusters/staging/flux-system/gotk-sync.yaml": "kind: [\n"})
 	empty := folder(t, map[string]string{"clusters/staging/a.yaml": "", "clusters/production/flux-system/gotk-sync.yaml": strings.ReplaceAll(rootSync, "staging", "production")})
 	for _, tc := range []struct {
@@ -233,6 +284,7 @@ func TestLoadErrors(t *testing.T) {
 		{reason: "no path", dir: empty, path: "clusters/stagin", is: ErrNotFound, want: "it has --path clusters/production"},
 		{reason: "path leads out", dir: empty, path: "../..", want: "leads out of it"},
 		{reason: "no address", dir: empty, path: "clusters/staging", want: "--map URL#BRANCH="},
+		{reason: "a root that is not served", dir: bucket, path: "clusters/staging", want: "the root Bucket flux-system/flux-system is a source that the local cluster cannot serve"},
 		{reason: "not YAML", dir: broken, path: "clusters/staging", want: "clusters/staging/flux-system/gotk-sync.yaml"},
 	} {
 		_, err := Load(tc.dir, tc.path, Options{})

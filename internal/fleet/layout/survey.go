@@ -47,7 +47,7 @@ const maxManifest = 4 << 20
 const maxEntries = 100_000
 
 // Look reads the YAML files in a folder and finds the clusters: the folders that a Flux
-// Kustomization beside its GitRepository, a FluxInstance, or a FluxConfig of Azure syncs.
+// Kustomization beside its source, a FluxInstance, or a FluxConfig of Azure syncs.
 func Look(dir string) (Survey, error) {
 	var s Survey
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -188,15 +188,12 @@ func cleanPath(folder string) string {
 	return path.Clean(strings.TrimPrefix(path.Clean("/"+folder), "/"))
 }
 
-// isRoot reports whether a Kustomization of Flux is beside the GitRepository that it names.
+// isRoot reports whether a Kustomization of Flux is beside the source that it names.
 func isRoot(u unstructured.Unstructured, objects []unstructured.Unstructured) bool {
 	if u.GetKind() != kustomizationKind || !strings.HasPrefix(u.GetAPIVersion(), "kustomize.toolkit.fluxcd.io/") {
 		return false
 	}
-	name, _, _ := unstructured.NestedString(u.Object, "spec", "sourceRef", "name")
-	return slices.ContainsFunc(objects, func(o unstructured.Unstructured) bool {
-		return o.GetKind() == gitRepository && o.GetName() == name
-	})
+	return slices.ContainsFunc(objects, func(o unstructured.Unstructured) bool { return references(&u, &o) })
 }
 
 // eachManifest calls read with each YAML file of a folder until read returns false.
@@ -259,4 +256,4 @@ func (s Survey) Diagnose(dir string) (wayOut string, problem error) {
 }
 
 // lookedFor names what [Look] searches for.
-const lookedFor = "no gotk-sync.yaml, no FluxInstance with a spec.sync, no Kustomization beside its GitRepository that applies its own folder, no FluxConfig of Azure"
+const lookedFor = "no gotk-sync.yaml, no FluxInstance with a spec.sync, no Kustomization beside its source that applies its own folder, no FluxConfig of Azure"

@@ -15,6 +15,10 @@ func TestLoadOfARootElsewhere(t *testing.T) {
 	if err != nil || len(f.Roots) != 2 || f.RootFile != "kubernetes/flux/config/cluster.yaml" || f.Sync.URL != "ssh://git@git.example.com/acme/fleet" {
 		t.Errorf("a root in the cluster's folder: %v, %+v", err, f)
 	}
+	f, err = Load(folder(t, map[string]string{"kubernetes/flux/config/cluster.yaml": strings.NewReplacer("./clusters/staging", "./kubernetes/flux", "GitRepository", "OCIRepository", "ssh://git@", "oci://").Replace(rootSync)}), "kubernetes/flux", Options{})
+	if err != nil || len(f.Roots) != 2 || f.Sync.Kind != ociRepository || f.Sync.URL != "oci://git.example.com/acme/fleet" {
+		t.Errorf("a root OCIRepository in the cluster's folder: %v, %+v", err, f)
+	}
 	const azure = `apiVersion: clusterconfig.azure.com/v1beta1
 kind: FluxConfig
 metadata: {name: platform, namespace: cluster-config}

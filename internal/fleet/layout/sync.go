@@ -1,13 +1,14 @@
 package layout
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,10 +16,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// gitRepository is the usual kind of the root source.
-const gitRepository = "GitRepository"
+// The kinds of root sources. The local cluster cannot serve a Bucket.
+const (
+	gitRepository = "GitRepository"
+	ociRepository = "OCIRepository"
+	bucket        = "Bucket"
+)
 
-// findSync returns the root Kustomization and the GitRepository that it references. The root
+// sourceKinds matches a manifest with a root source.
+var sourceKinds = regexp.MustCompile(gitRepository + "|" + ociRepository + "|" + bucket)
+
+// findSync returns the root Kustomization and the source that it references. The root
 // is the Kustomization with the cluster's path, or else the first one.
 func findSync(objects []unstructured.Unstructured, clusterPath string) (Sync, bool) {
 	var root *unstructured.Unstructured
@@ -34,33 +42,48 @@ func findSync(objects []unstructured.Unstructured, clusterPath string) (Sync, bo
 	if root == nil {
 		return Sync{}, false
 	}
-	name, _, _ := unstructured.NestedString(root.Object, "spec", "sourceRef", "name")
-	for _, u := range objects {
-		if u.GetKind() != gitRepository || u.GetName() != name {
-			continue
+	for i := range objects {
+		if u := &objects[i]; references(root, u) {
+			return newSync(root, u), true
 		}
-		sync := Sync{Kind: gitRepository, Namespace: u.GetNamespace(), Source: name, Kustomization: root.GetName()}
-		sync.URL, _, _ = unstructured.NestedString(u.Object, "spec", "url")
-		sync.Branch, _, _ = unstructured.NestedString(u.Object, "spec", "ref", "branch")
-		sync.SecretRef, _, _ = unstructured.NestedString(u.Object, "spec", "secretRef", "name")
-		if sync.Namespace == "" {
-			sync.Namespace = systemName
-		}
-		if sync.Branch == "" {
-			// Flux's own default.
-			sync.Branch = "master"
-		}
-		return sync, true
 	}
 	return Sync{}, false
 }
 
+// references reports whether a Kustomization names a source that may be a root.
+func references(kustomization, source *unstructured.Unstructured) bool {
+	ref, _, _ := unstructured.NestedStringMap(kustomization.Object, "spec", "sourceRef")
+	return sourceKinds.MatchString(source.GetKind()) && source.GetKind() == cmp.Or(ref["kind"], gitRepository) && source.GetName() == ref["name"]
+}
+
+// newSync returns the sync of a root Kustomization and its source. The defaults of the branch and
+// the tag are Flux's.
+func newSync(root, source *unstructured.Unstructured) Sync {
+	field := func(path ...string) string {
+		text, _, _ := unstructured.NestedString(source.Object, append([]string{"spec"}, path...)...)
+		return text
+	}
+	sync := Sync{
+		Kind: source.GetKind(), URL: field("url"), Namespace: cmp.Or(source.GetNamespace(), systemName),
+		Source: source.GetName(), Kustomization: root.GetName(), SecretRef: field("secretRef", "name"),
+	}
+	switch ref, _, _ := unstructured.NestedMap(source.Object, "spec", "ref"); {
+	case sync.Kind != ociRepository:
+		sync.Branch = cmp.Or(field("ref", "branch"), "master")
+	case len(ref) == 0:
+		sync.Branch = "latest"
+	default:
+		sync.Branch = field("ref", "tag")
+	}
+	return sync
+}
+
 // findRoots finds the root objects in the whole repository: a Kustomization that applies the
-// cluster's folder, beside its GitRepository, or a FluxConfig of Azure.
+// cluster's folder, beside its source, or a FluxConfig of Azure.
 func (f *Fleet) findRoots() (Sync, bool) {
 	var sync Sync
 	eachManifest(os.DirFS(f.Dir), ".", func(file string, content []byte) bool {
-		if !bytes.Contains(content, []byte(gitRepository)) {
+		if !sourceKinds.Match(content) {
 			return true
 		}
 		objects, err := parse(content)
@@ -73,7 +96,7 @@ func (f *Fleet) findRoots() (Sync, bool) {
 				continue
 			}
 			var found bool
-			if sync, found = findSync(objects, f.Path); found && sync.URL != "" {
+			if sync, found = findSync(objects, f.Path); found && (sync.URL != "" || sync.Kind == bucket) {
 				f.Roots, f.RootFile = rootObjects(objects, sync), file
 				return false
 			}
@@ -96,7 +119,7 @@ func (f *Fleet) findRoots() (Sync, bool) {
 func rootObjects(objects []unstructured.Unstructured, sync Sync) []unstructured.Unstructured {
 	var roots []unstructured.Unstructured
 	for _, u := range objects {
-		if u.GetKind() == gitRepository && u.GetName() == sync.Source || isRoot(u, objects) && u.GetName() == sync.Kustomization {
+		if u.GetKind() == sync.Kind && u.GetName() == sync.Source || isRoot(u, objects) && u.GetName() == sync.Kustomization {
 			if u.GetNamespace() == "" {
 				u.SetNamespace(sync.Namespace)
 			}
@@ -106,17 +129,31 @@ func rootObjects(objects []unstructured.Unstructured, sync Sync) []unstructured.
 	return roots
 }
 
-// syncManifest returns the content that `flux bootstrap git` would write to gotk-sync.yaml.
+// inventSync returns the sync of a fleet without one, whose repository has an address.
+func inventSync(address, branch string) Sync {
+	sync := Sync{Kind: gitRepository, URL: address, Branch: branch, Namespace: systemName, Source: systemName, Kustomization: systemName}
+	if rest, ok := strings.CutPrefix(address, "oci://"); ok {
+		repository, tag, _ := strings.Cut(rest, ":")
+		sync.Kind, sync.URL, sync.Branch = ociRepository, "oci://"+repository, cmp.Or(tag, "latest")
+	}
+	return sync
+}
+
+// syncManifest returns the content that `flux bootstrap` would write to gotk-sync.yaml.
 func syncManifest(s Sync, clusterPath string) []byte {
+	ref := "branch"
+	if s.Kind == ociRepository {
+		ref = "tag"
+	}
 	return fmt.Appendf(nil, `apiVersion: source.toolkit.fluxcd.io/v1
-kind: GitRepository
+kind: %[6]s
 metadata:
   name: %[1]s
   namespace: %[2]s
 spec:
   interval: 1m0s
   ref:
-    branch: %[3]s
+    %[7]s: %[3]s
   url: %[4]s
 ---
 apiVersion: kustomize.toolkit.fluxcd.io/v1
@@ -129,9 +166,9 @@ spec:
   path: ./%[5]s
   prune: true
   sourceRef:
-    kind: GitRepository
+    kind: %[6]s
     name: %[1]s
-`, s.Source, s.Namespace, s.Branch, s.URL, clusterPath)
+`, s.Source, s.Namespace, s.Branch, s.URL, clusterPath, s.Kind, ref)
 }
 
 // completeKustomization adds the files of the overlay to the kustomization of the system

@@ -14,9 +14,11 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -80,24 +82,31 @@ type Pack struct {
 	TarDigest string
 }
 
-// New packs the files of a folder for whose relative names keep returns true, below
-// the folder prefix of the archive. It returns ErrTooLarge when a file or the folder
-// exceeds the limits.
-func New(dir, prefix string, keep func(name string) bool) (*Pack, error) {
+// New packs the files of a folder for whose relative names keep returns true, and then the files
+// of overlay by their names, which replace files of the folder, below the folder prefix of the
+// archive. It returns ErrTooLarge when a file or the folder exceeds the limits.
+func New(dir, prefix string, overlay map[string][]byte, keep func(name string) bool) (*Pack, error) {
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
 	plain := sha256.New()
 	tape := tar.NewWriter(io.MultiWriter(zip, plain))
 	var total int64
 	err := walk(dir, func(name, file string, info fs.FileInfo) error {
-		if !keep(name) {
+		if _, replaced := overlay[name]; replaced || !keep(name) {
 			return nil
 		}
 		if total += info.Size(); info.Size() > MaxFile || total > MaxTotal {
 			return fmt.Errorf("%s is %w: at most %d MiB a file, %d MiB in all", name, ErrTooLarge, MaxFile>>20, MaxTotal>>20)
 		}
-		return add(tape, path.Join(prefix, name), file, info)
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		return add(tape, path.Join(prefix, name), content, info.Mode())
 	})
+	for _, name := range slices.Sorted(maps.Keys(overlay)) {
+		err = errors.Join(err, add(tape, path.Join(prefix, name), overlay[name], 0))
+	}
 	if err = errors.Join(err, tape.Close(), zip.Close()); err != nil {
 		return nil, fmt.Errorf("cannot pack %s: %w", dir, err)
 	}
@@ -106,18 +115,14 @@ func New(dir, prefix string, keep func(name string) bool) (*Pack, error) {
 
 func digest(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
-func add(tape *tar.Writer, name, file string, info fs.FileInfo) error {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
+func add(tape *tar.Writer, name string, content []byte, mode fs.FileMode) error {
 	header := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)), ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
-	if info.Mode()&0o100 != 0 {
+	if mode&0o100 != 0 {
 		header.Mode = 0o755
 	}
 	if err := tape.WriteHeader(header); err != nil {
 		return err
 	}
-	_, err = tape.Write(content)
+	_, err := tape.Write(content)
 	return err
 }

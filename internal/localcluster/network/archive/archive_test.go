@@ -50,7 +50,7 @@ func TestReproducible(t *testing.T) {
 		if err := os.Symlink("/etc", filepath.Join(dir, "folder")); err != nil {
 			t.Fatal(err)
 		}
-		pack, err := New(dir, "top", func(name string) bool { return name != "left-out.txt" })
+		pack, err := New(dir, "top", nil, func(name string) bool { return name != "left-out.txt" })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,16 +86,16 @@ func TestTooLarge(t *testing.T) {
 	if err := os.Truncate(filepath.Join(dir, "a"), MaxFile); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(dir, "", all); err != nil {
+	if _, err := New(dir, "", nil, all); err != nil {
 		t.Errorf("a file of just the size: %v", err)
 	}
 	if err := os.Truncate(filepath.Join(dir, "a"), MaxFile+1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(dir, "", all); !errors.Is(err, ErrTooLarge) {
+	if _, err := New(dir, "", nil, all); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a file beyond the size: got %v, want %v", err, ErrTooLarge)
 	}
-	if _, err := New(dir, "", func(string) bool { return false }); err != nil {
+	if _, err := New(dir, "", nil, func(string) bool { return false }); err != nil {
 		t.Errorf("a large file that is left out: %v", err)
 	}
 }

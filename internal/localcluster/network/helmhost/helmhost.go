@@ -196,7 +196,7 @@ func Package(dir string) (content []byte, metadata map[string]any, err error) {
 		return nil, nil, fmt.Errorf("cannot read the chart %s: %w", dir, err)
 	}
 	name, _ := metadata["name"].(string)
-	pack, err := archive.New(dir, name, func(string) bool { return true })
+	pack, err := archive.New(dir, name, nil, func(string) bool { return true })
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot package the chart: %w", err)
 	}

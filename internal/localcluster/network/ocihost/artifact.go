@@ -1,11 +1,18 @@
 package ocihost
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -51,9 +58,10 @@ type source struct {
 	address Address
 	dir     string
 
-	mu    sync.Mutex
-	stamp string
-	last  *artifact
+	mu      sync.Mutex
+	overlay map[string][]byte
+	stamp   string
+	last    *artifact
 }
 
 // current returns the artifact for the present content of the folder.
@@ -93,7 +101,7 @@ func ignored(name string) bool {
 }
 
 func (s *source) buildFlux() (*artifact, error) {
-	pack, err := archive.New(s.dir, "", func(name string) bool { return !ignored(name) })
+	pack, err := archive.New(s.dir, "", s.overlay, func(name string) bool { return !ignored(name) })
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +149,38 @@ func (s *source) buildChart() (*artifact, error) {
 		annotations[annotationDescription] = description
 	}
 	return assemble(tag, blob{helmConfig, config}, blob{helmLayer, content}, annotations)
+}
+
+// export unpacks the files of an artifact into a new folder.
+func (a *artifact) export(dir string) error {
+	var manifest v1.Manifest
+	if err := json.Unmarshal(a.manifest, &manifest); err != nil {
+		return err
+	}
+	zip, err := gzip.NewReader(bytes.NewReader(a.blobs[manifest.Layers[0].Digest.String()]))
+	if err != nil {
+		return err
+	}
+	for tape := tar.NewReader(zip); ; {
+		header, err := tape.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		file := filepath.Join(dir, filepath.FromSlash(header.Name)) // a name that this program wrote
+		content, err := io.ReadAll(tape)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(file), 0o700)
+		}
+		if err == nil {
+			err = os.WriteFile(file, content, 0o600)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot unpack %s: %w", header.Name, err)
+		}
+	}
 }
 
 type blob struct {

@@ -107,6 +107,47 @@ func (h *Host) Add(a Address, dir string) error {
 	return nil
 }
 
+// source returns the folder that is served at an address with a tag.
+func (h *Host) source(a Address) (*source, error) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for _, s := range h.repositories[Address{Host: a.Host, Repository: a.Repository}] {
+		if s.address == a {
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("no folder is served at %s", a)
+}
+
+// Overlay adds a file to the artifact at an address, or replaces the file of its folder. It has
+// no effect on a chart.
+func (h *Host) Overlay(a Address, name string, content []byte) error {
+	s, err := h.source(a)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.overlay == nil {
+		s.overlay = map[string][]byte{}
+	}
+	s.overlay[name], s.stamp = content, ""
+	return nil
+}
+
+// Export writes the files of the artifact at an address into a new folder.
+func (h *Host) Export(a Address, dir string) error {
+	s, err := h.source(a)
+	if err != nil {
+		return err
+	}
+	one, err := s.current()
+	if err != nil {
+		return err
+	}
+	return one.export(dir)
+}
+
 // Hosts returns the hosts of all addresses, sorted, with the port unless it is 443
 // or 80.
 func (h *Host) Hosts() []string {

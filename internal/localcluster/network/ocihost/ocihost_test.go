@@ -229,3 +229,42 @@ func FuzzParseAddress(f *testing.F) {
 		}
 	})
 }
+
+// TestOverlay checks that a file of the overlay replaces the folder's, also after a change of the
+// folder, and that Export writes the files as they are served.
+func TestOverlay(t *testing.T) {
+	t.Parallel()
+	dir := files(t, map[string]string{"a.yaml": "a", "b/c.yaml": "c"})
+	h := New()
+	address := Address{Host: "images.example.com", Repository: "fleet", Tag: "v1"}
+	if err := h.Overlay(address, "a.yaml", nil); err == nil {
+		t.Error("an address that nothing serves has an overlay")
+	}
+	add(t, h, address.String(), dir)
+	before, _, _ := pull(t, h, "https://images.example.com/v2/fleet", "v1")
+	for name, text := range map[string]string{"a.yaml": "changed", "d/new.yaml": "new"} {
+		if err := h.Overlay(address, name, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after, _, _ := pull(t, h, "https://images.example.com/v2/fleet", "v1")
+	if before.Layers[0].Digest == after.Layers[0].Digest {
+		t.Error("the artifact does not change with its overlay")
+	}
+	change(t, dir, "b/c.yaml", "later")
+	out := t.TempDir()
+	if err := h.Export(address, out); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, name := range []string{"a.yaml", "b/c.yaml", "d/new.yaml"} {
+		content, err := os.ReadFile(filepath.Join(out, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[name] = string(content)
+	}
+	if diff := cmp.Diff(map[string]string{"a.yaml": "changed", "b/c.yaml": "later", "d/new.yaml": "new"}, got); diff != "" {
+		t.Errorf("files of the artifact (-want +got):\n%s", diff)
+	}
+}

@@ -1,8 +1,9 @@
-package verify
+package local
 
 import (
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,10 +14,24 @@ import (
 // file names or, without one, all files in it.
 type walker struct {
 	files fs.FS
-	// used are the files, with true if their own objects are applied, and false for a
-	// patch or a generator's file.
-	used, seen map[string]bool
+	// used are the files.
+	used map[string]fileUse
+	seen map[string]bool
+	// renames is set below a kustomization file that changes names.
+	renames bool
 }
+
+// fileUse says how a file is used.
+type fileUse struct {
+	// resource is set if the file's own objects are applied, and not set for a patch or a
+	// generator's file.
+	resource bool
+	// renames is set if the names of the objects may change.
+	renames bool
+}
+
+// renaming finds the fields of a kustomization file that change the names of objects.
+var renaming = regexp.MustCompile(`(?m)^\s*-?\s*(?:namePrefix|nameSuffix|transformers|replacements|allowNameChange)\s*:`)
 
 // kustomizationFiles are the names of a kustomization file.
 var kustomizationFiles = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
@@ -35,7 +50,7 @@ func (w *walker) folder(dir string) {
 	for _, name := range kustomizationFiles {
 		file := path.Join(dir, name)
 		if content, err := fs.ReadFile(w.files, file); err == nil {
-			w.used[file] = false
+			w.used[file] = fileUse{}
 			w.kustomization(dir, content)
 			return
 		}
@@ -49,7 +64,7 @@ func (w *walker) folder(dir string) {
 		case entry.IsDir() && entry.Name() != ".git":
 			w.folder(name)
 		case isManifest(name):
-			w.used[name] = true
+			w.used[name] = fileUse{resource: true, renames: w.renames}
 		}
 	}
 }
@@ -61,6 +76,9 @@ func (w *walker) kustomization(dir string, content []byte) {
 	if yaml.Unmarshal(content, &fields) != nil {
 		return
 	}
+	outer := w.renames
+	defer func() { w.renames = outer }()
+	w.renames = outer || renaming.Match(content)
 	for field, value := range fields {
 		if resource := slices.Contains(resourceFields, field); resource || slices.Contains(fileFields, field) {
 			w.follow(dir, value, resource)
@@ -90,7 +108,7 @@ func (w *walker) follow(dir string, value any, resource bool) {
 		case info.IsDir():
 			w.folder(at)
 		default:
-			w.used[at] = w.used[at] || resource
+			w.used[at] = fileUse{w.used[at].resource || resource, w.used[at].renames || w.renames}
 		}
 	}
 }

@@ -1,0 +1,93 @@
+package localcluster
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster/network"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
+	"github.com/tenure-dev/tenure/internal/localcluster/network/ocihost"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// assumptions returns the function that chooses the assumed objects: those that the user names,
+// and those that fail for an unmapped address if the user wants that. It records the objects that
+// the user does not name one by one, since nobody has looked at them.
+func (c *Cluster) assumptions(kube client.Client) func(rows []flux.Row) []flux.Ref {
+	var unmapped []flux.Ref
+	recorded := map[flux.Ref]bool{}
+	record := func(ref flux.Ref, reason string) {
+		if !recorded[ref] {
+			recorded[ref] = true
+			c.addFake(Fake{Assumed: true, Content: true, Text: ref.String() + " is assumed ready " + reason})
+		}
+	}
+	return func(rows []flux.Row) []flux.Ref {
+		if c.opts.AssumeUnmapped {
+			found := flux.Unmapped(rows, unmapped)
+			for _, ref := range found[len(unmapped):] {
+				record(ref, "(its address is not mapped)")
+			}
+			if len(found) > len(unmapped) {
+				unmapped = found
+				if err := flux.SuspendAssumed(c.life, kube, slices.Concat(c.assumed, unmapped)); err != nil && c.life.Err() == nil {
+					c.report(err)
+				}
+			}
+		}
+		for _, row := range rows {
+			if slices.ContainsFunc(c.assumed, func(ref flux.Ref) bool { return ref.IsPattern() && ref.Matches(row.Ref()) }) {
+				record(row.Ref(), "(--assume names all of its kind or namespace)")
+			}
+		}
+		return slices.Concat(c.assumed, unmapped)
+	}
+}
+
+// skipSignatures lets sources through whose signature Flux cannot verify, until the cluster ends:
+// their content is a mapped folder, which has no signature of its authors. It waits for the failure
+// of a source, since a mapped Git repository may have signed commits. A source outside of the
+// platform's namespace stays failed if a policy of the cluster refers to spec.verify, which
+// would refuse the source without it.
+func (c *Cluster) skipSignatures(kube client.WithWatch) error {
+	seen := map[flux.Ref]bool{}
+	var skipped []flux.Ref
+	return flux.Watch(c.life, kube, flux.Selection{Kinds: flux.SourceKinds()}, func(rows []flux.Row) error {
+		for _, row := range rows {
+			address, unverified := flux.Unverified(c.life, kube, row)
+			if !unverified || seen[row.Ref()] || c.opts.Online && !c.isMapped(address) {
+				continue
+			}
+			seen[row.Ref()] = true
+			if demanded, err := flux.DemandsVerification(c.life, kube); err != nil || demanded && row.Namespace != c.Fleet.Sync.Namespace {
+				continue
+			}
+			skipped = append(skipped, row.Ref())
+			err := flux.SkipVerification(c.life, kube, c.unsigned(), skipped)
+			if err == nil {
+				err = flux.WithoutVerification(c.life, kube, row.Ref())
+			}
+			if err != nil && c.life.Err() == nil {
+				c.report(fmt.Errorf("cannot leave out the signature of %s: %w", row.Ref(), err))
+				continue
+			}
+			c.addFake(Fake{Assumed: true, Text: "the signature of " + row.Ref().String() + " is not verified here"})
+		}
+		return nil
+	})
+}
+
+// isMapped reports whether a folder is served at the address of a source.
+func (c *Cluster) isMapped(address string) bool {
+	return slices.ContainsFunc(c.opts.Maps, func(m network.Map) bool {
+		if m.Kind == network.KindGit {
+			mapped, err := githost.Address(m.URL)
+			asked, askedErr := githost.Address(address)
+			return err == nil && askedErr == nil && mapped == asked
+		}
+		mapped, err := ocihost.ParseAddress(m.Source())
+		asked, askedErr := ocihost.ParseAddress(address)
+		return err == nil && askedErr == nil && mapped == asked
+	})
+}
