@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -137,6 +138,7 @@ func (t *translation) rule(field string, raw []byte) {
 	t.ruleBindings(field, rule)
 	if rule.Enforce != nil {
 		t.enforcement(field+".enforce", rule.Enforce)
+		t.ruleServices(field+".enforce.services", rule)
 	}
 }
 
@@ -193,30 +195,88 @@ func (t *translation) enforcement(field string, e *ruleEnforcement) {
 			t.note(Refused, fmt.Sprintf("%s.services.nodePorts.ports[%d]", field, i), "%d to %d is no range of ports", p.From, p.To)
 		}
 	}
-	t.ruleAddresses(field, e)
 	t.ruleMetadata(field+".metadata", e)
 }
 
-// ruleAddresses lets Services ask for the addresses of load balancers that a rule allows.
-func (t *translation) ruleAddresses(field string, e *ruleEnforcement) {
-	for i, text := range e.Services.LoadBalancers.CIDRs {
+// everywhere reports whether the rule allows values in all namespaces and to all users. The policies
+// of the rules then refuse all values that no rule allows, so that the Tenant need not.
+func (r *tenantRule) everywhere() bool {
+	return r.Enforce.Action == actionAllow && r.NamespaceSelector == nil && len(r.Audience) == 0
+}
+
+// ruleServices lets Services have the types and ask for the addresses that a rule allows.
+func (t *translation) ruleServices(field string, rule *tenantRule) {
+	services := &rule.Enforce.Services
+	t.ruleTypes(rule)
+	for i, text := range services.LoadBalancers.CIDRs {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			t.note(Refused, fmt.Sprintf("%s.services.loadBalancers.cidrs[%d]", field, i), "%q is no network, such as 192.0.2.0/24", text)
+			t.note(Refused, fmt.Sprintf("%s.loadBalancers.cidrs[%d]", field, i), "%q is no network, such as 192.0.2.0/24", text)
 			continue
 		}
-		if e.Action != actionAllow {
-			continue
+		switch {
+		case rule.everywhere():
+			t.loadBalancerIPs("0.0.0.0/0", "::/0")
+		case rule.Enforce.Action == actionAllow:
+			t.loadBalancerIPs(v1alpha1.AddressRange(prefix.Masked().String()))
 		}
-		if t.spec.Network.Services == nil {
-			t.spec.Network.Services = &v1alpha1.Services{}
-		}
-		services := t.spec.Network.Services
-		if r := v1alpha1.AddressRange(prefix.Masked().String()); !slices.Contains(services.LoadBalancerIPs, r) {
-			services.LoadBalancerIPs = append(services.LoadBalancerIPs, r)
-		}
-		t.bounded(field+".services.loadBalancers.cidrs", len(services.LoadBalancerIPs))
 	}
+	if out := t.spec.Network.Services; out != nil {
+		t.bounded(field+".loadBalancers.cidrs", len(out.LoadBalancerIPs))
+	}
+}
+
+func (t *translation) loadBalancerIPs(ranges ...v1alpha1.AddressRange) {
+	out := t.serviceLimits()
+	for _, r := range ranges {
+		if !slices.Contains(out.LoadBalancerIPs, r) {
+			out.LoadBalancerIPs = append(out.LoadBalancerIPs, r)
+		}
+	}
+}
+
+// ruleTypes adds the types that a rule allows, and the types with the names and ports that it
+// allows. A Tenant with allowedServices has only the types that they allow, as with Capsule.
+func (t *translation) ruleTypes(rule *tenantRule) {
+	if o := t.tenant.Spec.ServiceOptions; rule.Enforce.Action != actionAllow || o != nil && o.AllowedServices != nil {
+		return
+	}
+	services := &rule.Enforce.Services
+	types := slices.Clone(services.Types)
+	if len(types) > 0 && rule.everywhere() {
+		types = []string{string(corev1.ServiceTypeNodePort), string(corev1.ServiceTypeExternalName)}
+	}
+	if len(services.ExternalNames.Hostnames) > 0 {
+		types = append(types, string(corev1.ServiceTypeExternalName))
+	}
+	if len(services.NodePorts.Ports) > 0 {
+		types = append(types, string(corev1.ServiceTypeNodePort))
+	}
+	if len(types) == 0 {
+		return
+	}
+	out := t.serviceLimits()
+	if out.Types == nil {
+		// The default of Tenure.
+		out.Types = []string{string(corev1.ServiceTypeClusterIP), string(corev1.ServiceTypeLoadBalancer)}
+	}
+	for _, kind := range types {
+		if slices.Contains(serviceTypes, kind) && !slices.Contains(out.Types, kind) {
+			out.Types = append(out.Types, kind)
+		}
+	}
+}
+
+var serviceTypes = []string{
+	string(corev1.ServiceTypeClusterIP), string(corev1.ServiceTypeNodePort), string(corev1.ServiceTypeLoadBalancer), string(corev1.ServiceTypeExternalName),
+}
+
+// serviceLimits returns the limits of Services in the Tenant of Tenure.
+func (t *translation) serviceLimits() *v1alpha1.Services {
+	if t.spec.Network.Services == nil {
+		t.spec.Network.Services = &v1alpha1.Services{}
+	}
+	return t.spec.Network.Services
 }
 
 func (t *translation) ruleMetadata(field string, e *ruleEnforcement) {

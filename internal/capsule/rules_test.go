@@ -25,10 +25,23 @@ func TestTranslateRules(t *testing.T) {
 	}{
 		"images":     {reason: "the policies read the rules", rules: "{enforce: {action: allow, workloads: {registries: [{exp: harbor/.*, policy: [Always]}]}}}"},
 		"schedulers": {reason: "the rules decide about schedulers", rules: "{enforce: {workloads: {schedulers: [{exact: [a]}]}}}", want: func(s *v1alpha1.TenantSpec) { s.Workloads.Schedulers = []string{"*"} }},
-		"load balancer": {reason: "an address that a rule allows", rules: "{enforce: {action: allow, services: {loadBalancers: {cidrs: [10.0.0.1/24]}}}}", want: func(s *v1alpha1.TenantSpec) {
+		"load balancer": {reason: "the rules decide about all addresses", rules: "{enforce: {action: allow, services: {loadBalancers: {cidrs: [10.0.0.1/24]}}}}", want: func(s *v1alpha1.TenantSpec) {
+			s.Network.Services = &v1alpha1.Services{LoadBalancerIPs: []v1alpha1.AddressRange{"0.0.0.0/0", "::/0"}}
+		}},
+		"some load balancers": {reason: "elsewhere the rules allow no address", rules: "{namespaceSelector: {matchLabels: {env: prod}}, enforce: {action: allow, services: {loadBalancers: {cidrs: [10.0.0.1/24]}}}}", want: func(s *v1alpha1.TenantSpec) {
 			s.Network.Services = &v1alpha1.Services{LoadBalancerIPs: []v1alpha1.AddressRange{"10.0.0.0/24"}}
 		}},
-		"denied address": {reason: "a rule that denies gives nothing", rules: "{enforce: {action: deny, services: {loadBalancers: {cidrs: [10.0.0.0/24]}}}}"},
+		"service types": {reason: "the rules decide about all types", rules: "{enforce: {action: allow, services: {types: [ClusterIP]}}}", want: func(s *v1alpha1.TenantSpec) {
+			s.Network.Services = &v1alpha1.Services{Types: []string{"ClusterIP", "LoadBalancer", "NodePort", "ExternalName"}}
+		}},
+		"some service types": {reason: "others in the audience of no rule keep the default", rules: "{audience: [{kind: User, name: bob}], enforce: {action: allow, services: {types: [ClusterIP, NodePort]}}}", want: func(s *v1alpha1.TenantSpec) {
+			s.Network.Services = &v1alpha1.Services{Types: []string{"ClusterIP", "LoadBalancer", "NodePort"}}
+		}},
+		"external names": {reason: "names that a rule allows need their type", rules: "{enforce: {action: allow, services: {externalNames: {hostnames: [{exact: [a.example]}]}, nodePorts: {ports: [{from: 30000, to: 30001}]}}}}", want: func(s *v1alpha1.TenantSpec) {
+			s.Network.Services = &v1alpha1.Services{Types: []string{"ClusterIP", "LoadBalancer", "ExternalName", "NodePort"}}
+		}},
+		"denied service types": {reason: "a rule that denies gives nothing", rules: "{enforce: {action: deny, services: {types: [NodePort]}}}"},
+		"denied address":       {reason: "a rule that denies gives nothing", rules: "{enforce: {action: deny, services: {loadBalancers: {cidrs: [10.0.0.0/24]}}}}"},
 		"role bindings": {reason: "for all namespaces", rules: "{permissions: {bindings: [{clusterRoleName: view, subjects: [{kind: User, name: bob}], labels: {a: b}}]}}", want: func(s *v1alpha1.TenantSpec) {
 			s.RoleBindings = []v1alpha1.TenantRoleBinding{{Role: "view", Subjects: []v1alpha1.Subject{{Kind: "User", Name: "bob"}}, Labels: map[string]string{"a": "b"}}}
 		}},
@@ -69,6 +82,15 @@ func TestTranslateRules(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// TestRulesKeepAllowedServices checks that a rule allows no type that allowedServices does not.
+func TestRulesKeepAllowedServices(t *testing.T) {
+	t.Parallel()
+	got := Translate(Input{Tenant: parse(t, "spec: {owners: [{kind: User, name: alice}], serviceOptions: {allowedServices: {nodePort: false}}, rules: [{enforce: {action: allow, services: {types: [NodePort]}}}]}")})
+	if diff := cmp.Diff([]string{"ClusterIP", "LoadBalancer", "ExternalName"}, got.Spec.Network.Services.Types); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
