@@ -100,6 +100,97 @@ const (
 // anyScheduler is the entry of workloads.schedulers that allows every scheduler.
 const anyScheduler = "*"
 
+// kindCustom is the kind of audiences that Capsule defines.
+const kindCustom = "Custom"
+
+// Audiences of kind Custom. The controllers of the cluster are exempt from rules, so that the last one
+// is empty.
+const (
+	audienceUsers          = "CapsuleUser"
+	audienceOwners         = "TenantOwner"
+	audienceAdministrators = "Administrator"
+	audienceControllers    = "Controller"
+)
+
+var (
+	customAudiences = []string{audienceUsers, audienceOwners, audienceAdministrators, audienceControllers}
+	// ownerAudiences contain the owners of the tenant.
+	ownerAudiences = []string{audienceUsers, audienceOwners}
+)
+
+// Audiences returns the users of the audiences of kind Custom that the rules of a Tenant name:
+// owners are the owners in its translation, and the configuration may be nil.
+func Audiences(tenant *v1beta2.Tenant, configuration *v1beta2.CapsuleConfiguration, result *Result) []v1beta2.RuleAudience {
+	named := map[string]bool{}
+	for i := range tenant.Spec.Rules {
+		rule, err := decodeRule(tenant.Spec.Rules[i].Raw)
+		if err != nil {
+			continue // [Rules] reports the error
+		}
+		for _, a := range rule.Audience {
+			if a.Kind == kindCustom {
+				named[a.Name] = true
+			}
+		}
+	}
+	var all []v1beta2.RuleAudience
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		audience := v1beta2.RuleAudience{Name: name}
+		for _, o := range result.Spec.Owners {
+			administrator := slices.ContainsFunc(result.Administrators, func(a v1alpha1.Owner) bool { return SameOwner(a, o) })
+			if slices.Contains(ownerAudiences, name) && !administrator {
+				audienceOwner(&audience, o)
+			}
+		}
+		if configuration != nil {
+			spec := &configuration.Spec
+			var members []v1beta2.Identity
+			switch name {
+			case audienceAdministrators:
+				members = spec.Administrators
+			case audienceUsers:
+				members = spec.Users
+				audience.Users, audience.Groups = append(audience.Users, spec.UserNames...), append(audience.Groups, spec.UserGroups...)
+			}
+			for _, m := range members {
+				if o, err := owner(m); err == nil {
+					audienceOwner(&audience, o)
+				}
+			}
+		}
+		slices.Sort(audience.Users)
+		slices.Sort(audience.Groups)
+		audience.Users, audience.Groups = slices.Compact(audience.Users), slices.Compact(audience.Groups)
+		all = append(all, audience)
+	}
+	return all
+}
+
+func audienceOwner(a *v1beta2.RuleAudience, o v1alpha1.Owner) {
+	switch o.Kind {
+	case rbacv1.GroupKind:
+		a.Groups = append(a.Groups, o.Name)
+	case rbacv1.ServiceAccountKind:
+		a.Users = append(a.Users, "system:serviceaccount:"+o.Namespace+":"+o.Name)
+	default:
+		a.Users = append(a.Users, o.Name)
+	}
+}
+
+// ofNamespaces reports whether the rule is about the metadata of namespaces, which it names
+// explicitly.
+func (r *tenantRule) ofNamespaces() bool {
+	if r.Enforce == nil {
+		return false
+	}
+	for _, m := range r.Enforce.Metadata {
+		if slices.Contains(m.Kinds, "Namespace") {
+			return true
+		}
+	}
+	return false
+}
+
 // rules translates spec.rules. The API server enforces them by their RuleStatus in each
 // namespace with [v1beta2.LabelRules]; the Tenant of Tenure gets the label and, where its own
 // limits would refuse what a rule allows, wider limits.
@@ -125,8 +216,12 @@ func (t *translation) rule(field string, raw []byte) {
 		}
 	}
 	for i, a := range rule.Audience {
-		if a.Kind != "User" && a.Kind != "Group" && a.Kind != "ServiceAccount" {
-			t.unenforced(fmt.Sprintf("%s.audience[%d]", field, i), fmt.Sprintf("an audience of kind %s is not known", a.Kind))
+		switch at := fmt.Sprintf("%s.audience[%d]", field, i); {
+		case a.Kind == "User" || a.Kind == "Group" || a.Kind == "ServiceAccount":
+		case a.Kind != kindCustom || !slices.Contains(customAudiences, a.Name):
+			t.unenforced(at, fmt.Sprintf("an audience %s of kind %s is not known", a.Name, a.Kind))
+		case rule.ofNamespaces() && !slices.Contains(ownerAudiences, a.Name):
+			t.unenforced(at, "rules about the metadata of namespaces do not know the audience "+a.Name)
 		}
 	}
 	if len(rule.Quota) > 0 {
@@ -282,8 +377,8 @@ func (t *translation) serviceLimits() *v1alpha1.Services {
 func (t *translation) ruleMetadata(field string, e *ruleEnforcement) {
 	for i, m := range e.Metadata {
 		at := fmt.Sprintf("%s[%d]", field, i)
-		if slices.Contains(m.Kinds, "Namespace") {
-			t.unenforced(at+".kinds", "the labels and annotations of namespaces are not checked by rules: use spec.namespaceOptions")
+		if content, err := json.Marshal(m); err == nil && slices.Contains(m.Kinds, "Namespace") && isTemplate(string(content)) {
+			t.unenforced(at, "templates are not filled in for namespaces")
 		}
 		for part, all := range map[string]map[string]ruleMetadata{".labels": m.Labels, ".annotations": m.Annotations} {
 			for _, key := range slices.Sorted(maps.Keys(all)) {
