@@ -115,7 +115,30 @@ type TenancyProfileSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Tenants Posture `json:"tenants,omitempty,omitzero"`
+
+	// capsule chooses Capsule's way where it is less safe than Tenure's, for fleets that are
+	// written for Capsule.
+	// +optional
+	Capsule CapsuleCompatibility `json:"capsule,omitempty,omitzero"`
 }
+
+// CapsuleCompatibility chooses Capsule's way where it is less safe than Tenure's.
+type CapsuleCompatibility struct {
+	// replication says with whose rights the manager applies the objects of a
+	// TenantResource. With Namespace, the default, it applies them as one account of the
+	// TenantResource's namespace, which needs rights in the tenant's other namespaces, and
+	// which the tenant must be allowed to be applied as. With Tenant, it applies them in each
+	// of the tenant's namespaces as the account with the tenant's name there, or as any account
+	// of its own namespace that the TenantResource names: then whoever may write
+	// TenantResources in one namespace of a tenant has the rights of these accounts in all
+	// of the tenant's namespaces.
+	// +optional
+	// +kubebuilder:validation:Enum=Namespace;Tenant
+	Replication string `json:"replication,omitempty"`
+}
+
+// ReplicationTenant is the value of capsule.replication for Capsule's way.
+const ReplicationTenant = "Tenant"
 
 // DomainNamesAllowed is the value of domainNames that allows names without a hyphen.
 const DomainNamesAllowed = "Allowed"

@@ -51,7 +51,10 @@ const (
 	// capsuleAction is the action of the rule r.
 	capsuleAction = "r.?action.orValue('deny')"
 	// inAudience is true if the rule b speaks to the user.
-	inAudience = "b.?audience.orValue([]).size() == 0 || b.audience.exists(a, a.kind == 'Group' ? has(request.userInfo.groups) && request.userInfo.groups.exists(g, g == a.name) : request.userInfo.username == a.name)"
+	inAudience = "b.?audience.orValue([]).size() == 0 || b.audience.exists(a, a.kind == 'Custom' ? params.?status.?audiences.orValue([]).exists(c, c.name == a.name &&" +
+		" (c.?users.orValue([]).exists(u, u == request.userInfo.username) || has(request.userInfo.groups) && request.userInfo.groups.exists(g, c.?groups.orValue([]).exists(n, n == g)))) : " + isSubject + ")"
+	// isSubject is true if the user is the user, group or service account a.
+	isSubject = "(a.kind == 'Group' ? has(request.userInfo.groups) && request.userInfo.groups.exists(g, g == a.name) : request.userInfo.username == a.name)"
 )
 
 // of adds the variables of a part of the rules: NAME_values, NAME_rules, and NAME with the
@@ -87,6 +90,14 @@ type ruled struct {
 	variables  []admissionregistrationv1.Variable
 	// refusals are names of variables with lists of refusals, in order.
 	refusals []string
+	// prefix is CEL for the beginning of the refusals; empty for none.
+	prefix string
+	// tenants is true for a policy that reads the rules in the Tenants of Capsule, since its
+	// objects are in no namespace that could have a RuleStatus. rules is CEL for these rules.
+	tenants bool
+	rules   string
+	// label is the label of the namespaces that the policy matches.
+	label string
 }
 
 func (p *ruled) variable(name, expression string) {
@@ -106,7 +117,7 @@ func (p *ruled) refuses(name, expression string) {
 func CapsuleRules() ([]admissionregistrationv1.ValidatingAdmissionPolicy, []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 	var policies []admissionregistrationv1.ValidatingAdmissionPolicy
 	var bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
-	for _, p := range []*ruled{ruledPods(), ruledServices(), ruledHosts(), ruledMetadata()} {
+	for _, p := range []*ruled{ruledPods(), ruledServices(), ruledHosts(), ruledMetadata(), ruledNamespaces(v1alpha1.LabelCapsuleTenant), ruledNamespaces(v1alpha1.LabelTenant)} {
 		policies = append(policies, p.policy())
 		bindings = append(bindings, p.binding())
 	}
@@ -119,42 +130,62 @@ func capsuleLabels() map[string]string {
 
 func (p *ruled) policy() admissionregistrationv1.ValidatingAdmissionPolicy {
 	fail, forbidden := admissionregistrationv1.Fail, metav1.StatusReasonForbidden
+	kind := "RuleStatus"
+	if p.tenants {
+		kind = "Tenant"
+	}
 	policy := admissionregistrationv1.ValidatingAdmissionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
 		ObjectMeta: metav1.ObjectMeta{Name: capsulePrefix + p.name, Labels: capsuleLabels(), Annotations: map[string]string{"tenure.dev/title": p.title}},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			ParamKind:     &admissionregistrationv1.ParamKind{APIVersion: v1beta2.GroupVersion.String(), Kind: "RuleStatus"},
+			ParamKind:     &admissionregistrationv1.ParamKind{APIVersion: v1beta2.GroupVersion.String(), Kind: kind},
 			FailurePolicy: &fail,
 			// A policy whose parameters have no definition refuses all that it matches, in
 			// namespaces without a binding too.
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: p.resources, ExcludeResourceRules: p.excluded, NamespaceSelector: where(metav1.LabelSelectorOpExists, v1beta2.LabelRules)},
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: p.resources, ExcludeResourceRules: p.excluded, NamespaceSelector: p.selector()},
 			MatchConditions: []admissionregistrationv1.MatchCondition{
 				{Name: "applies", Expression: join(append([]string{"!(" + isManager + ")"}, p.conditions...), " && ")},
 			},
 			Variables: append([]admissionregistrationv1.Variable{
-				{Name: "rules", Expression: "params.?status.?rules.orValue([]).filter(b, b.?enforce.hasValue() && (" + inAudience + ")).map(b, b.enforce)"},
+				{Name: "rules", Expression: cmp.Or(p.rules, "params.?status.?rules.orValue([]).filter(b, b.?enforce.hasValue() && ("+inAudience+")).map(b, b.enforce)")},
 			}, p.variables...),
 		},
 	}
 	for _, name := range p.refusals {
 		policy.Spec.Validations = append(policy.Spec.Validations, admissionregistrationv1.Validation{
-			Expression: "variables." + name + ".size() == 0", MessageExpression: shortened("variables."+name+"[0].replace('\\n', ' ')", maxCapsuleMessage), Reason: &forbidden, Message: p.title,
+			Expression: "variables." + name + ".size() == 0", MessageExpression: shortened(prefixed(p.prefix, "variables."+name+"[0].replace('\\n', ' ')"), maxCapsuleMessage), Reason: &forbidden, Message: p.title,
 		})
 	}
 	return policy
+}
+
+// selector selects the namespaces of the policy.
+func (p *ruled) selector() *metav1.LabelSelector {
+	return where(metav1.LabelSelectorOpExists, cmp.Or(p.label, v1beta2.LabelRules))
+}
+
+func prefixed(prefix, message string) string {
+	if prefix == "" {
+		return message
+	}
+	return prefix + " + " + message
 }
 
 // maxCapsuleMessage bounds a refusal, in characters: it lists all allowed values.
 const maxCapsuleMessage = 2048
 
 func (p *ruled) binding() admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+	params := paramRef(v1beta2.RulesName)
+	if p.tenants {
+		params = &admissionregistrationv1.ParamRef{Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: new(admissionregistrationv1.AllowAction)}
+	}
 	return admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicyBinding"},
 		ObjectMeta: metav1.ObjectMeta{Name: capsulePrefix + p.name, Labels: capsuleLabels()},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName:        capsulePrefix + p.name,
-			ParamRef:          paramRef(v1beta2.RulesName),
-			MatchResources:    &admissionregistrationv1.MatchResources{NamespaceSelector: where(metav1.LabelSelectorOpExists, v1beta2.LabelRules)},
+			ParamRef:          params,
+			MatchResources:    &admissionregistrationv1.MatchResources{NamespaceSelector: p.selector()},
 			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	}
@@ -314,9 +345,49 @@ func ruledMetadata() *ruled {
 			on(writes, "", "events"), on(writes, "events.k8s.io", "events"), on(writes, "coordination.k8s.io", "leases"),
 		},
 	}
+	p.prefix = "'Tenant ' + params.metadata.?labels[?'" + v1alpha1.LabelCapsuleTenant + "'].orValue('of the namespace') + ' denied the request: '"
+	// An * in the name of a kind matches any characters.
+	p.metadata("request.kind.kind.matches('^' + k.replace('*', '.*') + '$')")
+	return p
+}
+
+// ruledNamespaces: labels and annotations of namespaces themselves, for rules that name their kind.
+// The rules are those of the Tenant of Capsule: a new namespace has no RuleStatus yet. There is a
+// policy for each label that makes a namespace a tenant's: the selector of a policy cannot ask for
+// one or another, and a policy must not match where the kind of its parameters is not defined.
+func ruledNamespaces(label string) *ruled {
+	const labels = "object.metadata.?labels.orValue({})"
+	selected := "(!has(b.namespaceSelector) || b.namespaceSelector.?matchLabels.orValue({}).all(k, k in LABELS && LABELS[k] == b.namespaceSelector.matchLabels[k])" +
+		" && b.namespaceSelector.?matchExpressions.orValue([]).all(e, e.operator == 'In' ? e.key in LABELS && e.values.exists(v, v == LABELS[e.key]) : e.operator == 'NotIn' ? !(e.key in LABELS && e.values.exists(v, v == LABELS[e.key]))" +
+		" : e.operator == 'Exists' ? e.key in LABELS : !(e.key in LABELS)))"
+	// Of the audiences of kind Custom, rules about namespaces know those that contain the owners.
+	audience := "(b.?audience.orValue([]).size() == 0 || b.audience.exists(a, a.kind == 'Custom' ? a.name in ['TenantOwner', 'CapsuleUser'] && " + owns("params.metadata.name") + " : " + isSubject + "))"
+	p := &ruled{
+		name: "namespaces", title: "namespaces have the labels and annotations that the rules of their Capsule Tenant demand and allow",
+		resources: []admissionregistrationv1.NamedRuleWithOperations{on(writes, "", "namespaces", "namespaces/status", "namespaces/finalize")},
+		tenants:   true,
+		label:     label,
+		rules:     "params.?spec.?rules.orValue([]).filter(b, b.?enforce.?metadata.hasValue() && " + strings.ReplaceAll(selected, "LABELS", labels) + " && " + audience + ").map(b, b.enforce)",
+		conditions: []string{
+			notKubernetes,
+			fmt.Sprintf("%s[?'%s'].orValue('') == params.metadata.name", labels, label),
+			"params.?spec.?rules.orValue([]).exists(r, r.?enforce.?metadata.orValue([]).exists(d, d.?kinds.orValue([]).exists(k, k == 'Namespace')))",
+		},
+		prefix: "'Tenant ' + params.metadata.name + ' denied the request: '",
+	}
+	if label == v1alpha1.LabelTenant {
+		// The other policy reads namespaces with Capsule's label.
+		p.name += "-labelled"
+		p.conditions = append(p.conditions, fmt.Sprintf("!('%s' in %s)", v1alpha1.LabelCapsuleTenant, labels))
+	}
+	p.metadata("k == 'Namespace'")
+	return p
+}
+
+// metadata adds the refusals about labels and annotations. ofKind is CEL that is true if the kind
+// k of a rule stands for the kind of the object.
+func (p *ruled) metadata(ofKind string) {
 	const (
-		// An * in the name of a kind matches any characters.
-		ofKind = "d.?kinds.orValue([]).exists(k, request.kind.kind.matches('^' + k.replace('*', '.*') + '$'))"
 		// The group of an entry is a group, a group with a version, or * for all; v1 and the
 		// empty text are the core group.
 		ofGroup = "(d.?apiGroups.orValue([]).size() == 0 ? ['v1'] : d.apiGroups).exists(g, g == '*' || (g == '' || g == 'v1' ? request.kind.group == '' : g == request.kind.group || g == request.kind.group + '/' + request.kind.version || g == request.kind.group + '/*'))"
@@ -326,7 +397,7 @@ func ruledMetadata() *ruled {
 		// expression, in which a * alone matches any characters.
 		named = "k.matches('^(?:' + s.replace('.*', '*').replace('*', '.*') + ')$')"
 	)
-	p.variable("ofKind", fmt.Sprintf("variables.rules.map(r, {'action': dyn(%s), 'metadata': dyn(r.?metadata.orValue([]).filter(d, %s && %s))}).filter(r, r.metadata.size() > 0)", capsuleAction, ofKind, ofGroup))
+	p.variable("ofKind", fmt.Sprintf("variables.rules.map(r, {'action': dyn(%s), 'metadata': dyn(r.?metadata.orValue([]).filter(d, d.?kinds.orValue([]).exists(k, %s) && %s))}).filter(r, r.metadata.size() > 0)", capsuleAction, ofKind, ofGroup))
 	for _, of := range []struct{ field, word string }{{"labels", "label"}, {"annotations", "annotation"}} {
 		has := func(object string) string {
 			return fmt.Sprintf("%s.metadata.?%s.orValue({}).exists(k, %s)", object, of.field, named)
@@ -336,12 +407,13 @@ func ruledMetadata() *ruled {
 			`.map(s, 'metadata %[5]s "' + s + '" is required at metadata.%[1]s["' + s + '"]'))[0]).flatten()).flatten()`, of.field, reservedKey, has("object"), has("oldObject"), of.word))
 		entries := fmt.Sprintf("r.metadata.map(d, [d.?%[1]s.orValue({})].map(m, m.filter(s, [x.key].exists(k, %[2]s)).map(s, m[s].?values.orValue([]).size() == 0 && r.action != 'allow' ? [{'exp': '.*'}] : m[s].?values.orValue([])).flatten())[0]).flatten()", of.field, named)
 		values := func(object string) string {
-			return fmt.Sprintf("[%[1]s.metadata.?%[2]s.orValue({})].map(m, m.filter(k, m[k] != '' && !(%[3]s)).map(k, {'v': string(m[k]), 'key': string(k), 'path': 'metadata.%[2]s[\"' + string(k) + '\"]'}))[0]", object, of.field, reserved)
+			return fmt.Sprintf("[%[1]s.metadata.?%[2]s.orValue({})].map(m, m.filter(k, !(%[3]s)).map(k, {'v': string(m[k]), 'key': string(k), 'path': 'metadata.%[2]s[\"' + string(k) + '\"]'}))[0]", object, of.field, reserved)
 		}
 		p.of("wrong_"+of.field, ruleMatcher{
 			name: "metadata " + of.word, allowed: "Allowed metadata values", values: values, same: "o.v == x.v && o.key == x.key",
-			rules: "ofKind", entries: entries, has: "r.metadata", matches: matchesExpression, describes: describesExpression,
+			rules: "ofKind", entries: entries, has: "r.metadata", describes: describesExpression,
+			// An empty value is none for lists of allowed values, and for what a value must not be.
+			matches: "(x.v != '' || !e.?negate.orValue(false)) && " + matchesExpression, unlisted: "x.v == ''",
 		})
 	}
-	return p
 }

@@ -245,6 +245,8 @@ rules:
 		{"a wrong annotation by its prefix", configMap(tenant, "example.corp/cost-center: BAD-1234"), []string{"metadata", "example.corp/cost-center", "BAD-1234", "not allowed"}},
 		{"an annotation with a required label's name", configMap("", "example.corp/tenant: prod"), []string{"metadata.labels", "required"}},
 		{"an empty value", configMap(tenant+", team: ''", ""), nil},
+		{"a denied name with an empty value", configMap(tenant+", blocked: ''", ""), []string{" denied the request: metadata ", `metadata.labels["blocked"]`, "denied by namespace rule"}},
+		{"an allow list and an empty value", configMap(tenant, "example.corp/cost-center: ''"), nil},
 		{"a value that is denied by what it is not", configMap(tenant+", team: untrusted", ""), []string{"team", "untrusted", "denied"}},
 		{"a value that is not denied", configMap(tenant+", team: trusted-a", ""), nil},
 		{"a name that is denied with any value", configMap(tenant+", blocked: a", ""), []string{"blocked", "denied"}},
@@ -269,6 +271,74 @@ rules:
 			}
 		}
 	})
+}
+
+// The audiences that Capsule defines.
+func TestCapsuleRulesOfCustomAudiences(t *testing.T) {
+	t.Parallel()
+	owner := ruled(t, "ruled-audiences", `
+rules:
+- audience: [{kind: Custom, name: CapsuleUser}]
+  enforce: {action: deny, metadata: [{apiGroups: [v1], kinds: [ConfigMap], labels: {".*": {}}}]}
+- audience: [{kind: Custom, name: TenantOwner}]
+  enforce: {action: allow, metadata: [{apiGroups: [v1], kinds: [ConfigMap], labels: {mine: {values: [{exact: [a]}]}}}]}
+- audience: [{kind: Custom, name: Administrator}, {kind: Custom, name: Controller}]
+  enforce: {action: deny, workloads: {registries: [{exp: .*}]}}
+audiences:
+- {name: CapsuleUser, groups: [projectcapsule.dev]}
+- {name: TenantOwner, users: [alice]}
+- {name: Administrator, users: [root]}
+- {name: Controller}
+`)
+	configMap := func(labels string) string {
+		return "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, labels: {" + labels + "}}}"
+	}
+	checkRules(t, owner, "ruled-audiences", []ruleCase{
+		{"what Capsule's users are denied", configMap("other: a"), []string{"other", "denied by namespace rule"}},
+		{"what owners are allowed", configMap("mine: a"), nil},
+		{"another value than owners are allowed", configMap("mine: b"), []string{"mine", "denied"}},
+		{"what others are denied", podOf("evil/a:1", "", ""), nil},
+	})
+}
+
+// Labels and annotations of namespaces, by the rules of the Tenant of Capsule.
+func TestCapsuleRulesOfNamespaces(t *testing.T) {
+	t.Parallel()
+	ruled(t, "ruled-namespaces", "rules: []")
+	admin, _, _ := cluster(t)
+	if err := admin.Create(t.Context(), parse(t, `
+apiVersion: capsule.clastix.io/v1beta2
+kind: Tenant
+metadata: {name: steam}
+spec:
+  owners: [{kind: User, name: alice}]
+  rules:
+  - enforce: {action: allow, metadata: [{apiGroups: ["*"], kinds: ["*"], labels: {everywhere: {required: true}}}]}
+  - enforce: {action: deny, metadata: [{kinds: ["*", Namespace], labels: {blocked: {}}, annotations: {blocked: {values: [{exp: .*}]}}}]}
+  - namespaceSelector: {matchLabels: {env: prod}, matchExpressions: [{key: team, operator: NotIn, values: [sandbox]}]}
+    enforce: {action: allow, metadata: [{kinds: [Namespace], labels: {owner: {required: true, values: [{exact: [a]}]}}}]}
+  - audience: [{kind: User, name: bob}]
+    enforce: {action: deny, metadata: [{kinds: [Namespace], labels: {allowed: {}}}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	namespace := func(labels, annotations string) string {
+		return "{apiVersion: v1, kind: Namespace, metadata: {name: steam-x, labels: {" + labels + "}, annotations: {" + annotations + "}}}"
+	}
+	for _, label := range []string{"capsule.clastix.io/tenant", "tenure.dev/tenant"} {
+		mine := label + ": steam, "
+		checkRules(t, admin, "", []ruleCase{
+			{"a denied label", namespace(mine+"blocked: a", ""), []string{"Tenant steam denied the request: metadata ", `metadata.labels["blocked"]`, "denied by namespace rule"}},
+			{"a denied label without a value", namespace(mine+"blocked: ''", ""), []string{"denied by namespace rule"}},
+			{"a denied annotation", namespace(mine, "blocked: a"), []string{`metadata.annotations["blocked"]`, "denied by namespace rule"}},
+			{"a rule for all kinds is for no namespace", namespace(mine, ""), nil},
+			{"a required label of selected namespaces", namespace(mine+"env: prod", ""), []string{"metadata", "owner", "required"}},
+			{"a wrong value", namespace(mine+"env: prod, owner: b", ""), []string{"owner", "not allowed"}},
+			{"the required label", namespace(mine+"env: prod, owner: a", ""), nil},
+			{"a namespace that the selector leaves out", namespace(mine+"env: prod, team: sandbox", ""), nil},
+			{"a rule for another audience", namespace(mine+"allowed: a", ""), nil},
+			{"another tenant", namespace(label+": gas, blocked: a", ""), nil},
+		})
+	}
 }
 
 // A namespace whose rules are missing refuses what a rule could be about, and the rules are the

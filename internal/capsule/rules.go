@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -99,6 +100,97 @@ const (
 // anyScheduler is the entry of workloads.schedulers that allows every scheduler.
 const anyScheduler = "*"
 
+// kindCustom is the kind of audiences that Capsule defines.
+const kindCustom = "Custom"
+
+// Audiences of kind Custom. The controllers of the cluster are exempt from rules, so that the last one
+// is empty.
+const (
+	audienceUsers          = "CapsuleUser"
+	audienceOwners         = "TenantOwner"
+	audienceAdministrators = "Administrator"
+	audienceControllers    = "Controller"
+)
+
+var (
+	customAudiences = []string{audienceUsers, audienceOwners, audienceAdministrators, audienceControllers}
+	// ownerAudiences contain the owners of the tenant.
+	ownerAudiences = []string{audienceUsers, audienceOwners}
+)
+
+// Audiences returns the users of the audiences of kind Custom that the rules of a Tenant name:
+// owners are the owners in its translation, and the configuration may be nil.
+func Audiences(tenant *v1beta2.Tenant, configuration *v1beta2.CapsuleConfiguration, result *Result) []v1beta2.RuleAudience {
+	named := map[string]bool{}
+	for i := range tenant.Spec.Rules {
+		rule, err := decodeRule(tenant.Spec.Rules[i].Raw)
+		if err != nil {
+			continue // [Rules] reports the error
+		}
+		for _, a := range rule.Audience {
+			if a.Kind == kindCustom {
+				named[a.Name] = true
+			}
+		}
+	}
+	var all []v1beta2.RuleAudience
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		audience := v1beta2.RuleAudience{Name: name}
+		for _, o := range result.Spec.Owners {
+			administrator := slices.ContainsFunc(result.Administrators, func(a v1alpha1.Owner) bool { return SameOwner(a, o) })
+			if slices.Contains(ownerAudiences, name) && !administrator {
+				audienceOwner(&audience, o)
+			}
+		}
+		if configuration != nil {
+			spec := &configuration.Spec
+			var members []v1beta2.Identity
+			switch name {
+			case audienceAdministrators:
+				members = spec.Administrators
+			case audienceUsers:
+				members = spec.Users
+				audience.Users, audience.Groups = append(audience.Users, spec.UserNames...), append(audience.Groups, spec.UserGroups...)
+			}
+			for _, m := range members {
+				if o, err := owner(m); err == nil {
+					audienceOwner(&audience, o)
+				}
+			}
+		}
+		slices.Sort(audience.Users)
+		slices.Sort(audience.Groups)
+		audience.Users, audience.Groups = slices.Compact(audience.Users), slices.Compact(audience.Groups)
+		all = append(all, audience)
+	}
+	return all
+}
+
+func audienceOwner(a *v1beta2.RuleAudience, o v1alpha1.Owner) {
+	switch o.Kind {
+	case rbacv1.GroupKind:
+		a.Groups = append(a.Groups, o.Name)
+	case rbacv1.ServiceAccountKind:
+		a.Users = append(a.Users, "system:serviceaccount:"+o.Namespace+":"+o.Name)
+	default:
+		a.Users = append(a.Users, o.Name)
+	}
+}
+
+// ofNamespaces reports whether the rule is about the metadata of namespaces, which it names
+// explicitly.
+func (r *tenantRule) ofNamespaces() bool {
+	if r.Enforce == nil {
+		return false
+	}
+	for _, m := range r.Enforce.Metadata {
+		if slices.Contains(m.Kinds, "Namespace") {
+			return true
+		}
+	}
+	return false
+}
+
 // rules translates spec.rules. The API server enforces them by their RuleStatus in each
 // namespace with [v1beta2.LabelRules]; the Tenant of Tenure gets the label and, where its own
 // limits would refuse what a rule allows, wider limits.
@@ -124,8 +216,12 @@ func (t *translation) rule(field string, raw []byte) {
 		}
 	}
 	for i, a := range rule.Audience {
-		if a.Kind != "User" && a.Kind != "Group" && a.Kind != "ServiceAccount" {
-			t.unenforced(fmt.Sprintf("%s.audience[%d]", field, i), fmt.Sprintf("an audience of kind %s is not known", a.Kind))
+		switch at := fmt.Sprintf("%s.audience[%d]", field, i); {
+		case a.Kind == "User" || a.Kind == "Group" || a.Kind == "ServiceAccount":
+		case a.Kind != kindCustom || !slices.Contains(customAudiences, a.Name):
+			t.unenforced(at, fmt.Sprintf("an audience %s of kind %s is not known", a.Name, a.Kind))
+		case rule.ofNamespaces() && !slices.Contains(ownerAudiences, a.Name):
+			t.unenforced(at, "rules about the metadata of namespaces do not know the audience "+a.Name)
 		}
 	}
 	if len(rule.Quota) > 0 {
@@ -137,6 +233,7 @@ func (t *translation) rule(field string, raw []byte) {
 	t.ruleBindings(field, rule)
 	if rule.Enforce != nil {
 		t.enforcement(field+".enforce", rule.Enforce)
+		t.ruleServices(field+".enforce.services", rule)
 	}
 }
 
@@ -193,37 +290,95 @@ func (t *translation) enforcement(field string, e *ruleEnforcement) {
 			t.note(Refused, fmt.Sprintf("%s.services.nodePorts.ports[%d]", field, i), "%d to %d is no range of ports", p.From, p.To)
 		}
 	}
-	t.ruleAddresses(field, e)
 	t.ruleMetadata(field+".metadata", e)
 }
 
-// ruleAddresses lets Services ask for the addresses of load balancers that a rule allows.
-func (t *translation) ruleAddresses(field string, e *ruleEnforcement) {
-	for i, text := range e.Services.LoadBalancers.CIDRs {
+// everywhere reports whether the rule allows values in all namespaces and to all users. The policies
+// of the rules then refuse all values that no rule allows, so that the Tenant need not.
+func (r *tenantRule) everywhere() bool {
+	return r.Enforce.Action == actionAllow && r.NamespaceSelector == nil && len(r.Audience) == 0
+}
+
+// ruleServices lets Services have the types and ask for the addresses that a rule allows.
+func (t *translation) ruleServices(field string, rule *tenantRule) {
+	services := &rule.Enforce.Services
+	t.ruleTypes(rule)
+	for i, text := range services.LoadBalancers.CIDRs {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			t.note(Refused, fmt.Sprintf("%s.services.loadBalancers.cidrs[%d]", field, i), "%q is no network, such as 192.0.2.0/24", text)
+			t.note(Refused, fmt.Sprintf("%s.loadBalancers.cidrs[%d]", field, i), "%q is no network, such as 192.0.2.0/24", text)
 			continue
 		}
-		if e.Action != actionAllow {
-			continue
+		switch {
+		case rule.everywhere():
+			t.loadBalancerIPs("0.0.0.0/0", "::/0")
+		case rule.Enforce.Action == actionAllow:
+			t.loadBalancerIPs(v1alpha1.AddressRange(prefix.Masked().String()))
 		}
-		if t.spec.Network.Services == nil {
-			t.spec.Network.Services = &v1alpha1.Services{}
-		}
-		services := t.spec.Network.Services
-		if r := v1alpha1.AddressRange(prefix.Masked().String()); !slices.Contains(services.LoadBalancerIPs, r) {
-			services.LoadBalancerIPs = append(services.LoadBalancerIPs, r)
-		}
-		t.bounded(field+".services.loadBalancers.cidrs", len(services.LoadBalancerIPs))
 	}
+	if out := t.spec.Network.Services; out != nil {
+		t.bounded(field+".loadBalancers.cidrs", len(out.LoadBalancerIPs))
+	}
+}
+
+func (t *translation) loadBalancerIPs(ranges ...v1alpha1.AddressRange) {
+	out := t.serviceLimits()
+	for _, r := range ranges {
+		if !slices.Contains(out.LoadBalancerIPs, r) {
+			out.LoadBalancerIPs = append(out.LoadBalancerIPs, r)
+		}
+	}
+}
+
+// ruleTypes adds the types that a rule allows, and the types with the names and ports that it
+// allows. A Tenant with allowedServices has only the types that they allow, as with Capsule.
+func (t *translation) ruleTypes(rule *tenantRule) {
+	if o := t.tenant.Spec.ServiceOptions; rule.Enforce.Action != actionAllow || o != nil && o.AllowedServices != nil {
+		return
+	}
+	services := &rule.Enforce.Services
+	types := slices.Clone(services.Types)
+	if len(types) > 0 && rule.everywhere() {
+		types = []string{string(corev1.ServiceTypeNodePort), string(corev1.ServiceTypeExternalName)}
+	}
+	if len(services.ExternalNames.Hostnames) > 0 {
+		types = append(types, string(corev1.ServiceTypeExternalName))
+	}
+	if len(services.NodePorts.Ports) > 0 {
+		types = append(types, string(corev1.ServiceTypeNodePort))
+	}
+	if len(types) == 0 {
+		return
+	}
+	out := t.serviceLimits()
+	if out.Types == nil {
+		// The default of Tenure.
+		out.Types = []string{string(corev1.ServiceTypeClusterIP), string(corev1.ServiceTypeLoadBalancer)}
+	}
+	for _, kind := range types {
+		if slices.Contains(serviceTypes, kind) && !slices.Contains(out.Types, kind) {
+			out.Types = append(out.Types, kind)
+		}
+	}
+}
+
+var serviceTypes = []string{
+	string(corev1.ServiceTypeClusterIP), string(corev1.ServiceTypeNodePort), string(corev1.ServiceTypeLoadBalancer), string(corev1.ServiceTypeExternalName),
+}
+
+// serviceLimits returns the limits of Services in the Tenant of Tenure.
+func (t *translation) serviceLimits() *v1alpha1.Services {
+	if t.spec.Network.Services == nil {
+		t.spec.Network.Services = &v1alpha1.Services{}
+	}
+	return t.spec.Network.Services
 }
 
 func (t *translation) ruleMetadata(field string, e *ruleEnforcement) {
 	for i, m := range e.Metadata {
 		at := fmt.Sprintf("%s[%d]", field, i)
-		if slices.Contains(m.Kinds, "Namespace") {
-			t.unenforced(at+".kinds", "the labels and annotations of namespaces are not checked by rules: use spec.namespaceOptions")
+		if content, err := json.Marshal(m); err == nil && slices.Contains(m.Kinds, "Namespace") && isTemplate(string(content)) {
+			t.unenforced(at, "templates are not filled in for namespaces")
 		}
 		for part, all := range map[string]map[string]ruleMetadata{".labels": m.Labels, ".annotations": m.Annotations} {
 			for _, key := range slices.Sorted(maps.Keys(all)) {

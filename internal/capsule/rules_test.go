@@ -25,19 +25,35 @@ func TestTranslateRules(t *testing.T) {
 	}{
 		"images":     {reason: "the policies read the rules", rules: "{enforce: {action: allow, workloads: {registries: [{exp: harbor/.*, policy: [Always]}]}}}"},
 		"schedulers": {reason: "the rules decide about schedulers", rules: "{enforce: {workloads: {schedulers: [{exact: [a]}]}}}", want: func(s *v1alpha1.TenantSpec) { s.Workloads.Schedulers = []string{"*"} }},
-		"load balancer": {reason: "an address that a rule allows", rules: "{enforce: {action: allow, services: {loadBalancers: {cidrs: [10.0.0.1/24]}}}}", want: func(s *v1alpha1.TenantSpec) {
+		"load balancer": {reason: "the rules decide about all addresses", rules: "{enforce: {action: allow, services: {loadBalancers: {cidrs: [10.0.0.1/24]}}}}", want: func(s *v1alpha1.TenantSpec) {
+			s.Network.Services = &v1alpha1.Services{LoadBalancerIPs: []v1alpha1.AddressRange{"0.0.0.0/0", "::/0"}}
+		}},
+		"some load balancers": {reason: "elsewhere the rules allow no address", rules: "{namespaceSelector: {matchLabels: {env: prod}}, enforce: {action: allow, services: {loadBalancers: {cidrs: [10.0.0.1/24]}}}}", want: func(s *v1alpha1.TenantSpec) {
 			s.Network.Services = &v1alpha1.Services{LoadBalancerIPs: []v1alpha1.AddressRange{"10.0.0.0/24"}}
 		}},
-		"denied address": {reason: "a rule that denies gives nothing", rules: "{enforce: {action: deny, services: {loadBalancers: {cidrs: [10.0.0.0/24]}}}}"},
+		"service types": {reason: "the rules decide about all types", rules: "{enforce: {action: allow, services: {types: [ClusterIP]}}}", want: func(s *v1alpha1.TenantSpec) {
+			s.Network.Services = &v1alpha1.Services{Types: []string{"ClusterIP", "LoadBalancer", "NodePort", "ExternalName"}}
+		}},
+		"some service types": {reason: "others in the audience of no rule keep the default", rules: "{audience: [{kind: User, name: bob}], enforce: {action: allow, services: {types: [ClusterIP, NodePort]}}}", want: func(s *v1alpha1.TenantSpec) {
+			s.Network.Services = &v1alpha1.Services{Types: []string{"ClusterIP", "LoadBalancer", "NodePort"}}
+		}},
+		"external names": {reason: "names that a rule allows need their type", rules: "{enforce: {action: allow, services: {externalNames: {hostnames: [{exact: [a.example]}]}, nodePorts: {ports: [{from: 30000, to: 30001}]}}}}", want: func(s *v1alpha1.TenantSpec) {
+			s.Network.Services = &v1alpha1.Services{Types: []string{"ClusterIP", "LoadBalancer", "ExternalName", "NodePort"}}
+		}},
+		"denied service types": {reason: "a rule that denies gives nothing", rules: "{enforce: {action: deny, services: {types: [NodePort]}}}"},
+		"denied address":       {reason: "a rule that denies gives nothing", rules: "{enforce: {action: deny, services: {loadBalancers: {cidrs: [10.0.0.0/24]}}}}"},
 		"role bindings": {reason: "for all namespaces", rules: "{permissions: {bindings: [{clusterRoleName: view, subjects: [{kind: User, name: bob}], labels: {a: b}}]}}", want: func(s *v1alpha1.TenantSpec) {
 			s.RoleBindings = []v1alpha1.TenantRoleBinding{{Role: "view", Subjects: []v1alpha1.Subject{{Kind: "User", Name: "bob"}}, Labels: map[string]string{"a": "b"}}}
 		}},
 		"some role bindings": {reason: "no rights beyond the Tenant's", rules: "{namespaceSelector: {matchLabels: {env: prod}}, permissions: {bindings: [{clusterRoleName: view, subjects: [{kind: User, name: bob}]}]}}", reported: "spec.rules[0].permissions.bindings"},
 		"audit":              {reason: "no events", rules: "{enforce: {action: audit, workloads: {qosClasses: [BestEffort]}}}", reported: "spec.rules[0].enforce"},
 		"unknown":            {reason: "a field that Tenure does not know could restrict", rules: "{enforce: {workloads: {placement: {}}}}", refused: `spec.rules[0]: it is not enforced: Tenure does not understand it: json: unknown field "placement"`},
-		"custom audience":    {reason: "the rule would speak to others", rules: "{audience: [{kind: Custom, name: TenantOwner}], enforce: {}}", refused: "spec.rules[0].audience[0]"},
+		"custom audience":    {reason: "the manager lists the users", rules: "{audience: [{kind: Custom, name: TenantOwner}], enforce: {}}"},
+		"unknown audience":   {reason: "the rule would speak to others", rules: "{audience: [{kind: Custom, name: Everybody}], enforce: {}}", refused: "spec.rules[0].audience[0]"},
+		"administrators":     {reason: "the rule would speak to others", rules: "{audience: [{kind: Custom, name: Administrator}], enforce: {metadata: [{kinds: [Namespace], labels: {a: {}}}]}}", refused: "spec.rules[0].audience[0]"},
 		"resources":          {reason: "limits would not be lowered", rules: "{enforce: {workloads: {resources: {limits: {cpu: {policy: Remove}}}}}}", refused: "spec.rules[0].enforce.workloads.resources"},
-		"namespaces":         {reason: "their metadata would not be checked", rules: "{enforce: {metadata: [{kinds: [Namespace], labels: {a: {required: true}}}]}}", refused: "spec.rules[0].enforce.metadata[0].kinds"},
+		"namespaces":         {reason: "the policies read the Tenant", rules: "{enforce: {metadata: [{kinds: [Namespace], labels: {a: {required: true}}}]}}"},
+		"template":           {reason: "no namespace would match", rules: "{enforce: {metadata: [{kinds: [Namespace], labels: {a: {values: [{exact: ['{{ .tenant.metadata.name }}']}]}}}]}}", refused: "spec.rules[0].enforce.metadata[0]"},
 		"managed":            {reason: "it would not be set", rules: "{enforce: {metadata: [{kinds: [Pod], labels: {a: {managed: b}}}]}}", refused: "spec.rules[0].enforce.metadata[0].labels[a].managed"},
 		"quota":              {reason: "it would not be there", rules: "{quota: [{name: a, hard: {pods: 1}}]}", refused: "spec.rules[0].quota"},
 		"expression":         {reason: "it does not compile", rules: "{enforce: {ingress: {types: [Ingress], hostnames: [{exp: '('}]}}}", refused: "spec.rules[0].enforce.ingress.hostnames[0].exp"},
@@ -72,12 +88,42 @@ func TestTranslateRules(t *testing.T) {
 	}
 }
 
+// TestRulesKeepAllowedServices checks that a rule allows no type that allowedServices does not.
+func TestRulesKeepAllowedServices(t *testing.T) {
+	t.Parallel()
+	got := Translate(Input{Tenant: parse(t, "spec: {owners: [{kind: User, name: alice}], serviceOptions: {allowedServices: {nodePort: false}}, rules: [{enforce: {action: allow, services: {types: [NodePort]}}}]}")})
+	if diff := cmp.Diff([]string{"ClusterIP", "LoadBalancer", "ExternalName"}, got.Spec.Network.Services.Types); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func notes(all []Note) string {
 	var texts []string
 	for _, n := range all {
 		texts = append(texts, n.String())
 	}
 	return strings.Join(texts, "; ")
+}
+
+// TestAudiences checks the users of the audiences that Capsule defines.
+func TestAudiences(t *testing.T) {
+	t.Parallel()
+	oil := parse(t, `
+spec:
+  owners: [{kind: User, name: alice}, {kind: Group, name: oil}, {kind: ServiceAccount, name: "system:serviceaccount:oil-dev:gitops"}]
+  rules: [{audience: [{kind: Custom, name: TenantOwner}, {kind: Custom, name: CapsuleUser}], enforce: {}}, {audience: [{kind: Custom, name: Administrator}, {kind: User, name: bob}], enforce: {}}]`)
+	configuration := &v1beta2.CapsuleConfiguration{}
+	configuration.Spec.UserGroups, configuration.Spec.UserNames = []string{"projectcapsule.dev"}, []string{"dave"}
+	configuration.Spec.Administrators = []v1beta2.Identity{{Kind: "User", Name: "root"}}
+	result := Translate(Input{Tenant: oil, Configuration: configuration})
+	want := []v1beta2.RuleAudience{
+		{Name: "Administrator", Users: []string{"root"}},
+		{Name: "CapsuleUser", Users: []string{"alice", "dave", "system:serviceaccount:oil-dev:gitops"}, Groups: []string{"oil", "projectcapsule.dev"}},
+		{Name: "TenantOwner", Users: []string{"alice", "system:serviceaccount:oil-dev:gitops"}, Groups: []string{"oil"}},
+	}
+	if diff := cmp.Diff(want, Audiences(oil, configuration, &result)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 // TestRules checks which rules hold in a namespace, and their templates.

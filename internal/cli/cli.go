@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-dev/tenure/internal/cli/get"
 	"github.com/tenure-dev/tenure/internal/cli/install"
 	"github.com/tenure-dev/tenure/internal/cli/kubeconfig"
+	"github.com/tenure-dev/tenure/internal/cli/migrate"
 	"github.com/tenure-dev/tenure/internal/cli/profile"
 	"github.com/tenure-dev/tenure/internal/cli/uninstall"
 	"github.com/tenure-dev/tenure/internal/cli/up"
@@ -85,7 +86,7 @@ proves that its tenants are isolated.`,
 	cmd.SetErr(streams.Err)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
 	cmd.AddCommand(install.NewCommand(streams), bootstrap.NewCommand(streams), profile.NewCommand(streams), check.NewCommand(streams), uninstall.NewCommand(streams))
-	cmd.AddCommand(create.NewCommand(streams), deletecmd.NewCommand(streams), kubeconfig.NewCommand(streams))
+	cmd.AddCommand(create.NewCommand(streams), deletecmd.NewCommand(streams), kubeconfig.NewCommand(streams), migrate.NewCommand(streams))
 	cmd.AddCommand(up.NewCommand(streams), down.NewCommand(streams), verify.NewCommand(streams), get.NewCommand(streams), version.NewCommand(streams))
 	checkArgs(cmd)
 	return cmd

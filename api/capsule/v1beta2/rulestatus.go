@@ -35,11 +35,31 @@ type RuleStatusStatus struct {
 	// +optional
 	// +listType=atomic
 	Rules []Unknown `json:"rules,omitempty"`
+	// audiences are the users of the audiences of kind Custom.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Audiences []RuleAudience `json:"audiences,omitempty"`
 	// conditions: Ready is True if the rules are equal to the Tenant's rules.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// RuleAudience are the users of an audience of kind Custom.
+type RuleAudience struct {
+	// name is the name of the audience.
+	// +required
+	Name string `json:"name"`
+	// users are the names of users and service accounts.
+	// +optional
+	// +listType=atomic
+	Users []string `json:"users,omitempty"`
+	// groups are the names of groups.
+	// +optional
+	// +listType=atomic
+	Groups []string `json:"groups,omitempty"`
 }
 
 // RuleStatusList is a list of RuleStatuses.

@@ -33,6 +33,7 @@ func (r *TenantReconciler) rules(ctx context.Context, s *state) (problem, err er
 		return nil, fmt.Errorf("cannot list the namespaces of tenant %s: %w", s.theirs.Name, err)
 	}
 	var problems []error
+	audiences := capsule.Audiences(s.theirs, s.configuration, &s.result)
 	for i := range namespaces.Items {
 		ns := &namespaces.Items[i]
 		if !ns.DeletionTimestamp.IsZero() {
@@ -49,7 +50,7 @@ func (r *TenantReconciler) rules(ctx context.Context, s *state) (problem, err er
 			problems = append(problems, fmt.Errorf("namespace %s: %w", ns.Name, err))
 			continue
 		}
-		if err := r.writeRules(ctx, s.theirs.Name, ns.Name, rules); err != nil {
+		if err := r.writeRules(ctx, s.theirs.Name, ns.Name, rules, audiences); err != nil {
 			return nil, err
 		}
 	}
@@ -76,7 +77,7 @@ func (r *TenantReconciler) removeRules(ctx context.Context, ns *corev1.Namespace
 	return nil
 }
 
-func (r *TenantReconciler) writeRules(ctx context.Context, tenant, namespace string, rules []v1beta2.Unknown) error {
+func (r *TenantReconciler) writeRules(ctx context.Context, tenant, namespace string, rules []v1beta2.Unknown, audiences []v1beta2.RuleAudience) error {
 	have := &v1beta2.RuleStatus{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1beta2.RulesName}, have)
 	if apierrors.IsNotFound(err) {
@@ -89,7 +90,7 @@ func (r *TenantReconciler) writeRules(ctx context.Context, tenant, namespace str
 		return fmt.Errorf("cannot read or create the rules of namespace %s: %w", namespace, err)
 	}
 	before := have.DeepCopy()
-	have.Status.Rules, have.Status.ObservedGeneration = rules, have.Generation
+	have.Status.Rules, have.Status.Audiences, have.Status.ObservedGeneration = rules, audiences, have.Generation
 	apimeta.SetStatusCondition(&have.Status.Conditions, metav1.Condition{
 		Type: conditionReady, Status: metav1.ConditionTrue, Reason: reasonSucceeded, Message: "the rules are those of the Tenant", ObservedGeneration: have.Generation,
 	})

@@ -80,6 +80,8 @@ type state struct {
 	// reconciler may write it.
 	ours *v1alpha1.Tenant
 	own  bool
+	// configuration is the CapsuleConfiguration; nil if there is none.
+	configuration *v1beta2.CapsuleConfiguration
 	// result is the translation of theirs.
 	result capsule.Result
 	// translated is set once there is a result.
@@ -127,6 +129,7 @@ func (r *TenantReconciler) reconcile(ctx context.Context, s *state) error {
 	} else if err != nil {
 		return fmt.Errorf("cannot read the CapsuleConfiguration: %w", err)
 	}
+	s.configuration = configuration
 	owners, err := tenantOwners(ctx, r.Client)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/internal/tenancy"
@@ -16,7 +17,9 @@ import (
 
 // wantedObject is an object, its list, and the account that applies it.
 type wantedObject struct {
-	object  *unstructured.Unstructured
+	object *unstructured.Unstructured
+	// origin is the place of the object in its list.
+	origin  string
 	entry   *entry
 	account replication.Account
 	// tenant is the tenant whose namespace gets the object.
@@ -48,8 +51,10 @@ func (e *Engine) apply(ctx context.Context, manager string, w wantedObject, p *p
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return explain(p, w.object, w.account, err)
+	case !applied(existing, manager) && w.entry.Capsule && replicatedByOthers(existing):
+		// As with Capsule, declarations share an object as long as no two set the same field.
 	case !applied(existing, manager) && !w.entry.adopt:
-		p.add(reasonConflict, "%s exists, and somebody else made it: remove it, or set adopt to take part in it", name(w.object))
+		p.add(reasonConflict, "%s exists, somebody else made it, and it cannot be adopted: remove it, or set adopt to take part in it", name(w.object))
 		return notOurs
 	case existing.GetLabels()[replication.LabelReplicated] != replication.Made || !applied(existing, manager):
 		mark = replication.Adopted
@@ -62,7 +67,7 @@ func (e *Engine) apply(ctx context.Context, manager string, w wantedObject, p *p
 		labels = map[string]string{}
 	}
 	labels[replication.LabelReplicated] = mark
-	if w.entry.capsule {
+	if w.entry.Capsule {
 		labels[labelManagedBy] = replications
 		if mark == replication.Made {
 			labels[labelCreatedBy] = replications
@@ -128,6 +133,13 @@ func applied(o *unstructured.Unstructured, manager string) bool {
 		}
 	}
 	return false
+}
+
+// replicatedByOthers reports whether another declaration made an object.
+func replicatedByOthers(o *unstructured.Unstructured) bool {
+	return o.GetLabels()[replication.LabelReplicated] == replication.Made && slices.ContainsFunc(o.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
+		return m.Operation == metav1.ManagedFieldsOperationApply && strings.HasPrefix(m.Manager, managerPrefix)
+	})
 }
 
 // othersApply reports whether another field manager applies the object.

@@ -108,7 +108,7 @@ func (r *CapsuleReconciler) reconcile(ctx context.Context, o client.Object) (ctr
 	d.status.Size = int32(done.size) // bounded by MaxObjects
 	d.status.ProcessedItems = processedItems(done.processed)
 	if failed := failures(done.processed); failed > 0 && c.Status == metav1.ConditionFalse {
-		c.Message = fmt.Sprintf("applying of %d of %d objects failed: %s", failed, len(done.processed), c.Message)
+		c.Message = fmt.Sprintf("applying of %d resources failed, of %d: %s", failed, len(done.processed), c.Message)
 	}
 	return ctrl.Result{RequeueAfter: done.after(period)}, r.write(ctx, o, d, done.inventory, &c)
 }
@@ -220,12 +220,14 @@ func (r *CapsuleReconciler) tenants(ctx context.Context, o client.Object, d *dec
 
 // account returns the account that applies the objects in a namespace. A tenant's own
 // declaration is applied by one of the reconciler accounts of its namespace, so that the API
-// server limits it to that account's rights.
+// server limits it to that account's rights. With [v1alpha1.ReplicationTenant] in the profile,
+// a tenant's declaration has the account with the tenant's name in each of its namespaces.
 func (r *CapsuleReconciler) account(ctx context.Context, o client.Object, d *declaration, tenants []string, owner map[string]string) (func(string) replication.Account, string, error) {
 	if d.tenants != nil {
 		if d.account != nil {
 			return func(string) replication.Account { return *d.account }, "", nil
 		}
+		d.perNamespace = true
 		return func(namespace string) replication.Account {
 			return replication.Account{Namespace: namespace, Name: owner[namespace]}
 		}, "", nil
@@ -233,11 +235,25 @@ func (r *CapsuleReconciler) account(ctx context.Context, o client.Object, d *dec
 	if len(tenants) == 0 {
 		return nil, "", nil
 	}
+	profile, err := r.Profiles.Profile(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	ofTenant := profile != nil && profile.Spec.Capsule.Replication == v1alpha1.ReplicationTenant
 	one := replication.Account{Namespace: o.GetNamespace(), Name: tenants[0]}
 	if d.account != nil {
 		one.Name = d.account.Name
 	}
 	d.status.ServiceAccount = &v1beta2.Account{Name: one.Name, Namespace: one.Namespace}
+	if ofTenant && d.account != nil {
+		return func(string) replication.Account { return one }, "", nil
+	}
+	if ofTenant {
+		d.perNamespace = true
+		return func(namespace string) replication.Account {
+			return replication.Account{Namespace: namespace, Name: tenants[0]}
+		}, "", nil
+	}
 	allowed, err := r.reconcilers(ctx, one.Namespace, tenants[0])
 	if err != nil {
 		return nil, "", err
@@ -334,7 +350,7 @@ func (r *CapsuleReconciler) write(ctx context.Context, o client.Object, d *decla
 		d.status.Inventory = writeCapsule(inventory)
 	}
 	if c != nil {
-		honoured := d.honoured()
+		honoured := honoured()
 		for kind, c := range map[string]*metav1.Condition{conditionReady: c, conditionHonoured: &honoured} {
 			c.Type, c.ObservedGeneration = kind, o.GetGeneration()
 			apimeta.SetStatusCondition(&d.status.Conditions, *c)

@@ -41,6 +41,8 @@ kind: Namespace
 metadata: {name: solar-b, labels: {tenure.dev/tenant: solar, capsule.clastix.io/tenant: solar, environment: production}}
 ---
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: privileged, namespace: solar-a}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: labelled, namespace: solar-b, labels: {shared: "true"}}, data: {key: value}}
 `)
 	exists(t, c, true, &rbacv1.RoleBinding{}, "solar-b", "tenure:replicator")
 	create(t, c, `
@@ -53,7 +55,13 @@ spec:
     - namespaceSelector: {matchLabels: {environment: production}}
       additionalMetadata: {labels: {replicated-by: capsule}}
       rawItems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: "db-{{namespace}}"}, data: {of: "{{ tenant.name }}"}}]
-      generators: [{template: "kind: Secret"}]
+      context: {resources: [{index: labelled, kind: ConfigMap, selector: {matchLabels: {shared: "true"}}, namespace: "{{ namespace }}"}]}
+      generators:
+        - template: |
+            apiVersion: v1
+            kind: ConfigMap
+            metadata: {name: "db-{{ .namespace.metadata.name }}", namespace: platform}
+            data: {found: "{{ len .labelled }} {{ (index .labelled 0).data.key }}"}
 ---
 apiVersion: capsule.clastix.io/v1beta2
 kind: TenantResource
@@ -108,21 +116,18 @@ spec:
 	}
 	db := local("db")
 	ready(t, c, db, metav1.ConditionTrue, "InPlace", "1 object is in place")
-	if !says(db.Status.Conditions, "Honoured", db.Generation, metav1.ConditionFalse, "SomeFields", []string{"spec.resources[0].generators"}) {
-		t.Errorf("the generators are not reported: %v", db.Status.Conditions)
-	}
 	made := &corev1.ConfigMap{}
 	exists(t, c, true, made, "solar-b", "db-solar-b")
 	if made.Labels["projectcapsule.dev/managed-by"] != "replications" || made.Labels["projectcapsule.dev/created-by"] != "replications" {
 		t.Errorf("the object lacks Capsule's labels: %v", made.Labels)
 	}
 	if diff := cmp.Diff([]v1beta2.ProcessedItem{{
-		Version: "v1", Kind: "ConfigMap", Namespace: "solar-b", Name: "db-solar-b", Tenant: "solar", Origin: "resources[0]",
+		Version: "v1", Kind: "ConfigMap", Namespace: "solar-b", Name: "db-solar-b", Tenant: "solar", Origin: "0/raw-0",
 		Status: v1beta2.ProcessedStatus{Type: "Ready", Status: metav1.ConditionTrue, Created: true},
 	}}, db.Status.ProcessedItems); diff != "" {
 		t.Errorf("the processed items (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{"of": "solar"}, made.Data); diff != "" || made.Labels["replicated-by"] != "capsule" {
+	if diff := cmp.Diff(map[string]string{"of": "solar", "found": "1 value"}, made.Data); diff != "" || made.Labels["replicated-by"] != "capsule" {
 		t.Errorf("the object has labels %v and data (-want +got):\n%s", made.Labels, diff)
 	}
 	ready(t, c, local("second"), metav1.ConditionUnknown, "DependencyNotReady", "there is no TenantResource nothing")
@@ -130,7 +135,7 @@ spec:
 	ready(t, c, local("others"), metav1.ConditionFalse, "Refused", "account platform:admin")
 	// Its account has no rights in the tenant's other namespace: the API server says so.
 	narrow := local("narrow")
-	ready(t, c, narrow, metav1.ConditionFalse, "Refused", "applying of 1 of 2 objects failed: ", "ConfigMap solar-b/narrow is not what account solar-a/solar may have")
+	ready(t, c, narrow, metav1.ConditionFalse, "Refused", "applying of 1 resources failed, of 2: ", "ConfigMap solar-b/narrow is not what account solar-a/solar may have")
 	if items := narrow.Status.ProcessedItems; len(items) != 2 || items[0].Namespace != "solar-b" || items[0].Status.Status != metav1.ConditionFalse || !strings.Contains(items[0].Status.Message, "is not what account") || items[1].Status.Status != metav1.ConditionTrue {
 		t.Errorf("the processed items: %+v", items)
 	}

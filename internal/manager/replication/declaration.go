@@ -2,6 +2,7 @@ package replication
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -34,6 +35,8 @@ type declaration struct {
 	account *replication.Account
 	// refused says what cannot be kept.
 	refused string
+	// perNamespace says that each namespace has an account of its own that applies the objects.
+	perNamespace bool
 }
 
 var tenantResources = kindOfCapsule{
@@ -90,7 +93,7 @@ var globalTenantResources = kindOfCapsule{
 
 // The bounds of a resyncPeriod.
 const (
-	minPeriod = 10 * time.Second
+	minPeriod = 5 * time.Second
 	maxPeriod = 24 * time.Hour
 )
 
@@ -106,23 +109,8 @@ func period(text string) (time.Duration, string) {
 	return min(max(d, minPeriod), maxPeriod), ""
 }
 
-// honoured says which fields have no effect.
-func (d *declaration) honoured() metav1.Condition {
-	var without []string
-	for i, resources := range d.spec.Resources {
-		if len(resources.Generators) > 0 {
-			without = append(without, fmt.Sprintf("spec.resources[%d].generators", i))
-		}
-		if resources.Context != nil && len(resources.Context.Resources) > 0 {
-			without = append(without, fmt.Sprintf("spec.resources[%d].context", i))
-		}
-	}
-	if len(without) > 0 {
-		return metav1.Condition{
-			Status: metav1.ConditionFalse, Reason: "SomeFields",
-			Message: shorten("without effect: " + join(without) + ": templates are not run, give rawItems"),
-		}
-	}
+// honoured is the condition of clients that ask whether all fields have an effect.
+func honoured() metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: "AllFields", Message: "every field has its effect"}
 }
 
@@ -130,8 +118,8 @@ func (d *declaration) honoured() metav1.Condition {
 func capsuleEntries(d *declaration, account func(string) replication.Account, scopes []scope, p *problems) []entry {
 	var entries []entry
 	for i, resources := range d.spec.Resources {
-		e := entry{capsule: true, adopt: d.spec.Settings.Adopt, force: d.spec.Settings.Force, account: account}
-		e.Name, e.Variables = fmt.Sprintf("resources[%d]", i), true
+		e := entry{index: i, adopt: d.spec.Settings.Adopt, force: d.spec.Settings.Force, account: account}
+		e.Name, e.Variables, e.Capsule = fmt.Sprintf("resources[%d]", i), true, true
 		var err error
 		if e.Selector, err = selector(resources.NamespaceSelector); err != nil {
 			p.add(reasonRefused, "%s.namespaceSelector: %v", e.Name, err)
@@ -149,18 +137,69 @@ func capsuleEntries(d *declaration, account func(string) replication.Account, sc
 				p.add(reasonRefused, "%s: %v", src.where, err)
 				continue
 			}
-			src.reader = account
-			for s := range scopes {
-				if d.account == nil && d.tenants != nil && scopes[s].has(src.namespace) {
-					// A tenant's own objects are for its own namespaces.
-					src.reader = readerOf(&scopes[s], src.namespace, account)
-				}
+			src.reader = d.reader(src.namespace, account, scopes)
+			if item.Selector != nil {
+				src.strip = item.Selector.MatchLabels
 			}
 			e.from = append(e.from, src)
 		}
+		for n, generator := range resources.Generators {
+			where := fmt.Sprintf("%s.generators[%d]", e.Name, n)
+			t, err := replication.ParseTemplate(where, generator.Template, generator.MissingKey)
+			if err != nil {
+				p.add(reasonRefused, "%s: %v", where, err)
+				continue
+			}
+			e.Templates = append(e.Templates, t)
+		}
+		e.context = d.context(e.Name, resources.Context, account, scopes, p)
 		entries = append(entries, e)
 	}
 	return entries
+}
+
+// context returns the objects that templates read.
+func (d *declaration) context(name string, context *v1beta2.TemplateContext, account func(string) replication.Account, scopes []scope, p *problems) []source {
+	if context == nil {
+		return nil
+	}
+	var all []source
+	for n, item := range context.Resources {
+		where := fmt.Sprintf("%s.context.resources[%d]", name, n)
+		item.Namespace = namespaceVariable.ReplaceAllLiteralString(item.Namespace, "{{ namespace }}")
+		inEach := item.Namespace == "" || item.Namespace == "{{ namespace }}"
+		if inEach {
+			item.Namespace = "each"
+		}
+		src, err := sourceOf(where, item.ObjectReference)
+		if err == nil && (item.Index == "" || item.Index == "tenant" || item.Index == "namespace") {
+			err = fmt.Errorf("index %q is no name for templates, or is taken", item.Index)
+		}
+		if err != nil {
+			p.add(reasonRefused, "%s: %v", where, err)
+			continue
+		}
+		src.index, src.inEach, src.reader = item.Index, inEach, account
+		if !inEach {
+			src.reader = d.reader(src.namespace, account, scopes)
+		}
+		all = append(all, src)
+	}
+	return all
+}
+
+// namespaceVariable is the variable for the namespace that gets the objects, in a reference.
+var namespaceVariable = regexp.MustCompile(`^\{\{ *[.]?namespace *\}\}$`)
+
+// reader returns the account that reads a source for a namespace. A tenant's own objects are for its
+// own namespaces.
+func (d *declaration) reader(namespace string, account func(string) replication.Account, scopes []scope) func(string) replication.Account {
+	for s := range scopes {
+		if d.perNamespace && scopes[s].has(namespace) {
+			return readerOf(&scopes[s], namespace, account)
+		}
+	}
+	return account
 }
 
 // readerOf lets the account of the source read for namespaces of the same tenant.
@@ -188,7 +227,7 @@ func sourceOf(where string, item v1beta2.ObjectReference) (source, error) {
 		return src, fmt.Errorf("it needs a namespace, and either a name or a selector")
 	}
 	if strings.Contains(src.namespace+src.name, "{{") {
-		return src, fmt.Errorf("variables are for rawItems")
+		return src, fmt.Errorf("namespace %q and name %q: variables are for rawItems and generators, and {{ namespace }} for the context (%s)", src.namespace, src.name, crossNamespace)
 	}
 	src.selector, err = selector(item.Selector)
 	return src, err

@@ -48,12 +48,14 @@ type Engine struct {
 type entry struct {
 	replication.Entry
 	from []source
+	// context are the objects that the templates read.
+	context []source
+	// index is the position of the list in its declaration.
+	index int
 	// account returns the account that applies the objects in a namespace.
 	account func(namespace string) replication.Account
 	// adopt and force are the fields of the API with these names.
 	adopt, force bool
-	// capsule says that the objects get Capsule's labels.
-	capsule bool
 }
 
 // scope is a tenant with its namespaces that are in place, and the names of those that
@@ -230,6 +232,12 @@ func (e *Engine) plan(ctx context.Context, j *job, p *problems) []wantedObject {
 		for i := range j.entries {
 			entry := j.entries[i].Entry
 			entry.Copies = e.copies(ctx, &j.entries[i], s, p)
+			problems := p.count()
+			entry.Context = e.contexts(ctx, &j.entries[i], s, p)
+			if p.count() > problems {
+				// Without its context a template would make other objects.
+				entry.Templates = nil
+			}
 			in.Entries = append(in.Entries, entry)
 		}
 		objects, refusals := replication.Plan(in)
@@ -238,7 +246,7 @@ func (e *Engine) plan(ctx context.Context, j *job, p *problems) []wantedObject {
 		}
 		for _, o := range objects {
 			from := &j.entries[o.Entry]
-			wanted = append(wanted, wantedObject{object: o.Object, entry: from, account: from.account(o.Object.GetNamespace()), tenant: s.tenant})
+			wanted = append(wanted, wantedObject{object: o.Object, origin: o.Origin, entry: from, account: from.account(o.Object.GetNamespace()), tenant: s.tenant})
 		}
 	}
 	if len(wanted) > replication.MaxObjects {

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -52,7 +53,7 @@ func processedItems(all []processed) []v1beta2.ProcessedItem {
 		}
 		items = append(items, v1beta2.ProcessedItem{
 			Group: kind.Group, Version: kind.Version, Kind: kind.Kind, Name: p.object.GetName(), Namespace: p.object.GetNamespace(),
-			Tenant: p.tenant, Origin: p.entry.Name, Status: status,
+			Tenant: p.tenant, Origin: fmt.Sprintf("%d/%s", p.entry.index, p.origin), Status: status,
 		})
 	}
 	slices.SortStableFunc(items, func(a, b v1beta2.ProcessedItem) int {

@@ -27,8 +27,14 @@ type source struct {
 	// name is the name of a single object; without it, selector selects objects.
 	name     string
 	selector labels.Selector
+	// strip are labels that copies do not get.
+	strip map[string]string
 	// optional lets the one be missing.
 	optional bool
+	// index is the name of the objects in templates.
+	index string
+	// inEach says that the objects are in the namespace that gets what a template makes of them.
+	inEach bool
 	// reader reads for a namespace that gets a copy.
 	reader func(namespace string) replication.Account
 }
@@ -58,6 +64,60 @@ func (e *Engine) copies(ctx context.Context, from *entry, s scope, p *problems) 
 		}
 	}
 	return all
+}
+
+// contexts reads what the templates of an entry read, for each target namespace.
+func (e *Engine) contexts(ctx context.Context, from *entry, s scope, p *problems) map[string]map[string]any {
+	if len(from.context) == 0 || len(from.Templates) == 0 {
+		return nil
+	}
+	all := map[string]map[string]any{}
+	for _, src := range from.context {
+		if e.scope(src.kind) != replication.Namespaced {
+			p.add(reasonRefused, "%s: the cluster has no kind %s of %s in namespaces", src.where, src.kind.Kind, src.kind.GroupVersion())
+			continue
+		}
+		type reading struct {
+			account   replication.Account
+			namespace string
+		}
+		read := map[reading][]any{}
+		for _, ns := range from.Selects(s.namespaces) {
+			here := src
+			if src.inEach {
+				here.namespace = ns.Name
+			}
+			key := reading{account: src.reader(ns.Name), namespace: here.namespace}
+			objects, done := read[key]
+			if !done {
+				objects = []any{}
+				for _, u := range e.find(ctx, here, key.account, p) {
+					objects = append(objects, u.Object)
+				}
+				read[key] = objects
+			}
+			if all[ns.Name] == nil {
+				all[ns.Name] = map[string]any{}
+			}
+			all[ns.Name][src.index] = objects
+		}
+	}
+	return all
+}
+
+// crossNamespace says, in Capsule's words, that a tenant reads its own namespaces only.
+const crossNamespace = "cross-namespace selection is not allowed"
+
+// withoutSelector removes the labels by which a selector found an object, so that it does not find
+// the copies.
+func withoutSelector(u *unstructured.Unstructured, selector map[string]string) {
+	labels := u.GetLabels()
+	for name, value := range selector {
+		if labels[name] == value {
+			delete(labels, name)
+		}
+	}
+	u.SetLabels(labels)
 }
 
 // find reads the objects of a source as an account.
@@ -92,7 +152,7 @@ func (e *Engine) find(ctx context.Context, src source, account replication.Accou
 		p.add(reasonWaiting, "%s: the manager may not act as account %s yet", src.where, who)
 		return nil
 	case apierrors.IsForbidden(err):
-		p.add(reasonRefused, "%s: account %s may not read it: a platform admin allows that with a RoleBinding in namespace %s: %v", src.where, who, src.namespace, err)
+		p.add(reasonRefused, "%s: %s without a right: account %s may not read it: a platform admin allows that with a RoleBinding in namespace %s: %v", src.where, crossNamespace, who, src.namespace, err)
 		return nil
 	case err != nil:
 		p.add(reasonFailed, "%s: %v", src.where, err)
@@ -100,6 +160,9 @@ func (e *Engine) find(ctx context.Context, src source, account replication.Accou
 	case len(found) > maxFound:
 		p.add(reasonRefused, "%s: the selector finds more than %d objects", src.where, maxFound)
 		return nil
+	}
+	for _, u := range found {
+		withoutSelector(u, src.strip)
 	}
 	slices.SortFunc(found, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
 	return found

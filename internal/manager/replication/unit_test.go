@@ -3,6 +3,8 @@ package replication
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +15,9 @@ import (
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	"github.com/tenure-dev/tenure/internal/tenancy/replication"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,4 +107,93 @@ func TestWithoutProfile(t *testing.T) {
 			}
 		})
 	}
+}
+
+// recorder notes as which accounts it acts.
+type recorder struct {
+	client.Client
+	accounts map[replication.Account]bool
+}
+
+func (r *recorder) As(account replication.Account) (client.Client, error) {
+	r.accounts[account] = true
+	return r.Client, nil
+}
+
+// TestTenantResourceAccounts checks with whose rights the objects of a TenantResource are applied,
+// by capsule.replication of the profile.
+func TestTenantResourceAccounts(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason, way, account string
+		want                 []string
+		refused              string
+	}{
+		"default":         {reason: "a TenantResource gives nothing in another namespace", want: []string{"solar-a/solar"}},
+		"default, named":  {reason: "the tenant is not applied as every account", account: "builder", refused: "account builder of namespace solar-a is none that tenant solar may be applied as"},
+		"Capsule's":       {reason: "the account of each namespace", way: v1alpha1.ReplicationTenant, want: []string{"solar-a/solar", "solar-b/solar"}},
+		"Capsule's named": {reason: "every account of the same namespace", way: v1alpha1.ReplicationTenant, account: "builder", want: []string{"solar-a/builder"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			local := &v1beta2.TenantResource{ObjectMeta: metav1.ObjectMeta{Namespace: "solar-a", Name: "db"}}
+			local.Spec.Resources = []v1beta2.Replicated{{RawItems: []v1beta2.RawItem{{RawExtension: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"house"}}`)}}}}}
+			if tc.account != "" {
+				local.Spec.ServiceAccount = &v1beta2.AccountName{Name: tc.account}
+			}
+			profile := &posture{profile: &v1alpha1.TenancyProfile{}}
+			profile.profile.Spec.Capsule.Replication = tc.way
+			c := faked(t, settled("solar-a"), settled("solar-b"), local)
+			clients := &recorder{Client: c, accounts: map[replication.Account]bool{}}
+			r := &CapsuleReconciler{Client: c, Engine: &Engine{Clients: clients, Mapper: c.RESTMapper(), Now: time.Now}, Profiles: profile, kind: tenantResources}
+			if _, err := r.Reconcile(t.Context(), requestFor(local)); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for account := range clients.accounts {
+				got = append(got, account.Namespace+"/"+account.Name)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(local), local); err != nil {
+				t.Fatal(err)
+			}
+			ready := apimeta.FindStatusCondition(local.Status.Conditions, conditionReady)
+			if tc.refused != "" && (ready == nil || !strings.Contains(ready.Message, tc.refused)) {
+				t.Errorf("%s: got %v, want %q", tc.reason, ready, tc.refused)
+			}
+		})
+	}
+}
+
+// TestSharedObjects checks that another declaration of Capsule's shares an object that a declaration
+// made, and no object of others.
+func TestSharedObjects(t *testing.T) {
+	t.Parallel()
+	manager := fieldManager("TenantResource", "solar-a", "first")
+	for name, tc := range map[string]struct {
+		reason string
+		object *unstructured.Unstructured
+		want   bool
+	}{
+		"made":      {"the API server reports fields that both set", replicatedObject(replication.Made, manager), true},
+		"adopted":   {"the object is somebody else's", replicatedObject(replication.Adopted, manager), false},
+		"forged":    {"a label alone makes no object a declaration's", replicatedObject(replication.Made, "kubectl"), false},
+		"unrelated": {"it was there before", replicatedObject("", "kubectl"), false},
+	} {
+		if got := replicatedByOthers(tc.object); got != tc.want {
+			t.Errorf("%s: %s: got %v, want %v", name, tc.reason, got, tc.want)
+		}
+	}
+}
+
+func replicatedObject(mark, manager string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	if mark != "" {
+		u.SetLabels(map[string]string{replication.LabelReplicated: mark})
+	}
+	u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationApply}})
+	return u
 }

@@ -60,6 +60,14 @@ type Entry struct {
 	// Variables lets items have {{ tenant.name }} and {{ namespace }}, and nothing
 	// else in double braces.
 	Variables bool
+	// Templates make further objects.
+	Templates []*Template
+	// Context is what templates read for a namespace beside the names of the tenant and the
+	// namespace.
+	Context map[string]map[string]any
+	// Capsule treats objects as Capsule does: the namespace that an object names does not matter, and
+	// several items for one object are one object together.
+	Capsule bool
 }
 
 // Input is what the plan has to know.
@@ -79,6 +87,8 @@ type Input struct {
 type Object struct {
 	// Entry is the index of its list.
 	Entry int
+	// Origin is the place of the object in its list, in the format of Capsule's status, such as raw-0.
+	Origin string
 	// Object has a namespace, and of the metadata name, labels and annotations only.
 	Object *unstructured.Unstructured
 }
@@ -107,7 +117,7 @@ func (r Refusal) String() string { return r.Where + ": " + r.Reason }
 // Plan returns the objects, by list, and within it by namespace, and what is refused.
 // What is refused keeps nothing else back.
 func Plan(in Input) ([]Object, []Refusal) {
-	p := &planner{in: in, seen: map[Key]string{}, said: map[Refusal]bool{}}
+	p := &planner{in: in, seen: map[Key]int{}, places: map[Key]string{}, said: map[Refusal]bool{}, steps: &steps{left: maxSteps}}
 	for i := range in.Entries {
 		p.entry(i, &in.Entries[i])
 	}
@@ -134,8 +144,11 @@ type planner struct {
 	in       Input
 	objects  []Object
 	refusals []Refusal
-	seen     map[Key]string
-	said     map[Refusal]bool
+	// seen are the indexes of the objects, and places their places in the declaration.
+	seen   map[Key]int
+	places map[Key]string
+	said   map[Refusal]bool
+	steps  *steps
 }
 
 // refuse says something once.
@@ -159,7 +172,17 @@ func (p *planner) entry(index int, e *Entry) {
 				p.refuse(where, "%v", err)
 				continue
 			}
-			p.object(index, e, ns.Name, where, item)
+			p.object(index, e, ns.Name, where, fmt.Sprintf("raw-%d", i), item)
+		}
+		for i, t := range e.Templates {
+			made, err := t.objects(p.templateData(e, ns), p.steps)
+			if err != nil {
+				p.refuse(t.Where, "for namespace %s: %v", ns.Name, err)
+				continue
+			}
+			for n, item := range made {
+				p.object(index, e, ns.Name, t.Where, fmt.Sprintf("generator-%d-%d", i, n), item)
+			}
 		}
 		for _, found := range e.Copies[ns.Name] {
 			if found.GetNamespace() == ns.Name {
@@ -170,14 +193,32 @@ func (p *planner) entry(index int, e *Entry) {
 				p.refuse(where, "it is a copy itself: name the object that it was made of")
 				continue
 			}
-			p.object(index, e, ns.Name, where, bare(found))
+			p.object(index, e, ns.Name, where, "item-"+found.GetName(), bare(found))
 		}
 	}
 }
 
+// templateData returns what the templates of an entry read for a namespace.
+func (p *planner) templateData(e *Entry, ns Namespace) map[string]any {
+	labels := map[string]any{}
+	for name, value := range ns.Labels {
+		labels[name] = value
+	}
+	data := map[string]any{}
+	for index, objects := range e.Context[ns.Name] {
+		data[index] = objects
+	}
+	data["tenant"] = map[string]any{"metadata": map[string]any{"name": p.in.Tenant}}
+	data["namespace"] = map[string]any{"metadata": map[string]any{"name": ns.Name, "labels": labels}}
+	return data
+}
+
 // object adds one if nothing is wrong with it.
-func (p *planner) object(index int, e *Entry, namespace, where string, u *unstructured.Unstructured) {
+func (p *planner) object(index int, e *Entry, namespace, where, origin string, u *unstructured.Unstructured) {
 	where += describe(u)
+	if meta, ok := u.Object["metadata"].(map[string]any); ok && e.Capsule {
+		delete(meta, "namespace")
+	}
 	if reason := p.wrong(u, namespace); reason != "" {
 		p.refuse(where, "%s", reason)
 		return
@@ -192,12 +233,27 @@ func (p *planner) object(index int, e *Entry, namespace, where string, u *unstru
 		}
 	}
 	key := KeyOf(u)
-	if other, taken := p.seen[key]; taken {
-		p.refuse(where, "namespace %s gets the same object from %s: leave one of them out", namespace, other)
+	if other, taken := p.seen[key]; taken && e.Capsule {
+		mergeInto(p.objects[other].Object.Object, u.Object)
+		return
+	} else if taken {
+		p.refuse(where, "namespace %s gets the same object from %s: leave one of them out", namespace, p.places[key])
 		return
 	}
-	p.seen[key] = where
-	p.objects = append(p.objects, Object{Entry: index, Object: u})
+	p.seen[key], p.places[key] = len(p.objects), where
+	p.objects = append(p.objects, Object{Entry: index, Origin: origin, Object: u})
+}
+
+// mergeInto adds the fields of another object for the same key. The other one's values win.
+func mergeInto(object, other map[string]any) {
+	for field, value := range other {
+		inner, isMap := value.(map[string]any)
+		if have, ok := object[field].(map[string]any); ok && isMap {
+			mergeInto(have, inner)
+			continue
+		}
+		object[field] = value
+	}
 }
 
 func describe(u *unstructured.Unstructured) string {

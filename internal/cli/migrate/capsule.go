@@ -1,0 +1,165 @@
+package migrate
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/capsule"
+	"github.com/tenure-dev/tenure/internal/cli/kubeflags"
+	"github.com/tenure-dev/tenure/internal/ui"
+)
+
+type capsuleOptions struct {
+	kubeflags.Flags
+
+	files []string
+	fleet string
+	keep  bool
+}
+
+func newCapsule(streams ui.IO) *cobra.Command {
+	var o capsuleOptions
+	cmd := &cobra.Command{
+		Use:   "capsule",
+		Short: "Say what becomes of Capsule's Tenants, and write Tenants of Tenure for them",
+		Long: `Capsule reads the Tenants, the TenantOwners and the CapsuleConfiguration of Capsule, from
+files or from a cluster, and lists the fields that Tenure honours in another way, or not. It
+prints a Tenant of tenure.dev for each Tenant that Tenure can honour, and the list on the error
+stream. With --keep it prints the list alone: Capsule's Tenants stay, and Tenure's
+layer for Capsule reads them. It writes nothing to the cluster.
+
+The exit code is 1 when a Tenant is refused. Accept a field that something else enforces with
+the annotation ` + capsule.AcceptAnnotation + `.`,
+		Example: `  # What would become of the Tenants in a cluster, if they stay.
+  tenure migrate capsule --keep
+
+  # Tenants of Tenure for those in a fleet.
+  tenure migrate capsule --fleet . > tenants.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, streams) },
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVarP(&o.files, "filename", "f", nil, "a `file` or folder with Capsule's objects; may be repeated")
+	flags.StringVar(&o.fleet, "fleet", "", "`folder` of the platform's repository with Capsule's objects")
+	flags.BoolVar(&o.keep, "keep", false, "keep Capsule's Tenants, and print no Tenants of Tenure")
+	o.Add(cmd, flags)
+	_ = cmd.MarkFlagDirname("fleet")
+	return cmd
+}
+
+func (o *capsuleOptions) run(cmd *cobra.Command, streams ui.IO) error {
+	in, err := o.read(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if len(in.tenants) == 0 {
+		return ui.WithHint(errors.New("there are no Tenants of capsule.clastix.io"), "name a file or folder with -f, or a cluster with --kubeconfig")
+	}
+	slices.SortFunc(in.tenants, func(a, b *v1beta2.Tenant) int { return strings.Compare(a.Name, b.Name) })
+	report := ui.Table{Header: []string{"OBJECT", "FIELD", "STATE", "MESSAGE"}}
+	var manifests bytes.Buffer
+	refused := 0
+	for _, tenant := range in.tenants {
+		result := capsule.Translate(capsule.Input{Tenant: tenant, Configuration: in.configuration, Owners: in.owners})
+		if !o.keep {
+			result.Notes = append(result.Notes, dynamic(tenant, in.configuration)...)
+		}
+		for _, note := range result.Notes {
+			report.Rows = append(report.Rows, []string{"Tenant/" + tenant.Name, note.Field, string(note.State), note.Message})
+		}
+		if len(result.Notes) == 0 {
+			report.Rows = append(report.Rows, []string{"Tenant/" + tenant.Name, "all", string(capsule.Honoured), ""})
+		}
+		if len(result.Refusals()) > 0 {
+			refused++
+			continue
+		}
+		if err := write(&manifests, tenant.Name, &result.Spec); err != nil {
+			return err
+		}
+	}
+	for _, object := range in.others {
+		report.Rows = append(report.Rows, o.other(object))
+	}
+	if !o.keep {
+		if _, err := streams.Out.Write(manifests.Bytes()); err != nil {
+			return fmt.Errorf("cannot write the Tenants: %w", err)
+		}
+	}
+	screen := streams.Stderr()
+	if o.keep {
+		screen = streams.Stdout()
+	}
+	if err := report.Print(screen); err != nil {
+		return err
+	}
+	if refused > 0 {
+		return ui.WithHint(fmt.Errorf("%d of %d Tenants are refused", refused, len(in.tenants)),
+			"change the fields that the list names, or accept them with the annotation "+capsule.AcceptAnnotation)
+	}
+	return nil
+}
+
+// dynamic returns notes about what the manager reads of Capsule's objects all the time, and a
+// written Tenant cannot say.
+func dynamic(tenant *v1beta2.Tenant, configuration *v1beta2.CapsuleConfiguration) []capsule.Note {
+	var notes []capsule.Note
+	if len(tenant.Spec.Rules) > 0 {
+		notes = append(notes, capsule.Note{Field: "spec.rules", State: capsule.Refused, Message: "rules hold as long as Capsule's Tenant exists: use --keep"})
+	}
+	if tenant.Spec.Permissions != nil && len(tenant.Spec.Permissions.MatchOwners) > 0 {
+		notes = append(notes, capsule.Note{Field: "spec.permissions.matchOwners", State: capsule.Different, Message: "the owners are those that are selected now"})
+	}
+	if configuration != nil && configuration.Spec.AllowServiceAccountPromotion {
+		notes = append(notes, capsule.Note{Field: "CapsuleConfiguration spec.allowServiceAccountPromotion", State: capsule.Reported, Message: "promoted service accounts do not become owners: add them to spec.owners, or use --keep"})
+	}
+	return notes
+}
+
+// other returns the line of an object that is no Tenant.
+func (o *capsuleOptions) other(object object) []string {
+	state, message := capsule.Refused, "Tenure has no such kind"
+	switch known := capsule.Fields(object.kind) != nil; {
+	case known && o.keep:
+		state, message = capsule.Different, "Tenure's layer for Capsule reads it: see docs/reference/capsule.md"
+	case known:
+		state, message = capsule.Reported, "only Tenure's layer for Capsule reads it: use --keep"
+	}
+	return []string{object.kind + "/" + object.name, "all", string(state), message}
+}
+
+// write adds the manifest of a Tenant of Tenure.
+func write(out *bytes.Buffer, name string, spec *v1alpha1.TenantSpec) error {
+	manifest := struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        map[string]string    `json:"metadata"`
+		Spec            *v1alpha1.TenantSpec `json:"spec"`
+	}{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Tenant"},
+		Metadata: map[string]string{"name": name}, Spec: spec,
+	}
+	content, err := yaml.Marshal(manifest)
+	if err != nil {
+		return fmt.Errorf("cannot write Tenant %s: %w", name, err)
+	}
+	out.WriteString("---\n")
+	out.Write(content)
+	return nil
+}
+
+// object names an object of Capsule that is no Tenant.
+type object struct{ kind, name string }
+
+func compareObjects(a, b object) int {
+	return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+}

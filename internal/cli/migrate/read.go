@@ -1,0 +1,157 @@
+package migrate
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/api/capsule/v1beta2"
+	"github.com/tenure-dev/tenure/internal/flux"
+)
+
+// group is the API group of Capsule.
+const group = "capsule.clastix.io"
+
+// input are the objects of Capsule.
+type input struct {
+	tenants       []*v1beta2.Tenant
+	configuration *v1beta2.CapsuleConfiguration
+	owners        []v1beta2.TenantOwner
+	others        []object
+}
+
+// read reads the objects from the files, or from the cluster if no files are given.
+func (o *capsuleOptions) read(ctx context.Context) (*input, error) {
+	paths := slices.Clone(o.files)
+	if o.fleet != "" {
+		paths = append(paths, o.fleet)
+	}
+	in := &input{}
+	if len(paths) == 0 {
+		return in, o.readCluster(ctx, in)
+	}
+	for _, path := range paths {
+		if err := in.readFiles(path); err != nil {
+			return nil, err
+		}
+	}
+	return in, nil
+}
+
+// readFiles reads a file, or the YAML and JSON files of a folder.
+func (in *input) readFiles(path string) error {
+	return filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return fmt.Errorf("cannot read %s: %w", name, err)
+		case entry.IsDir() && name != path && strings.HasPrefix(entry.Name(), "."):
+			return filepath.SkipDir
+		case entry.IsDir() || name != path && !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)):
+			return nil
+		}
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return fmt.Errorf("cannot read %s: %w", name, err)
+		}
+		if !bytes.Contains(content, []byte(group+"/")) {
+			return nil // it may be no manifest
+		}
+		objects, err := flux.ReadObjects(content)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		for _, u := range objects {
+			if err := in.add(u); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// readCluster reads the objects of the kinds that the cluster serves.
+func (o *capsuleOptions) readCluster(ctx context.Context, in *input) error {
+	config, err := o.REST()
+	if err != nil {
+		return err
+	}
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return fmt.Errorf("cannot connect to the cluster: %w", err)
+	}
+	version := v1beta2.GroupVersion.Version
+	for kind, version := range map[string]string{
+		"Tenant": version, "CapsuleConfiguration": version, "TenantOwner": version, "TenantResource": version, "GlobalTenantResource": version,
+		"ResourcePool": version, "ResourcePoolClaim": version, "CustomQuota": version, "GlobalCustomQuota": version, "GlobalResourceQuota": version,
+		"ProxySetting": "v1beta1", "GlobalProxySettings": "v1beta1",
+	} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: version, Kind: kind + "List"})
+		err := c.List(ctx, list)
+		if apimeta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot list Capsule's objects of kind %s: %w", kind, err)
+		}
+		for i := range list.Items {
+			if err := in.add(&list.Items[i]); err != nil {
+				return err
+			}
+		}
+	}
+	slices.SortFunc(in.others, compareObjects)
+	slices.SortFunc(in.owners, func(a, b v1beta2.TenantOwner) int { return strings.Compare(a.Name, b.Name) })
+	return nil
+}
+
+// add adds an object of Capsule, and leaves out others. Both versions of a kind have the same fields.
+func (in *input) add(u *unstructured.Unstructured) error {
+	if u.GroupVersionKind().Group != group {
+		return nil
+	}
+	into := func(typed any) error {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed); err != nil {
+			return fmt.Errorf("cannot read %s %s: %w", u.GetKind(), u.GetName(), err)
+		}
+		return nil
+	}
+	switch u.GetKind() {
+	case "Tenant":
+		tenant := &v1beta2.Tenant{}
+		if err := into(tenant); err != nil {
+			return err
+		}
+		in.tenants = append(in.tenants, tenant)
+	case "CapsuleConfiguration":
+		if u.GetName() != v1beta2.ConfigurationName {
+			return nil
+		}
+		in.configuration = &v1beta2.CapsuleConfiguration{}
+		return into(in.configuration)
+	case "TenantOwner":
+		owner := v1beta2.TenantOwner{}
+		if err := into(&owner); err != nil {
+			return err
+		}
+		in.owners = append(in.owners, owner)
+	default:
+		name := u.GetName()
+		if u.GetNamespace() != "" {
+			name = u.GetNamespace() + "/" + name
+		}
+		in.others = append(in.others, object{kind: u.GetKind(), name: name})
+	}
+	return nil
+}
