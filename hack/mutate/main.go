@@ -79,7 +79,8 @@ func run(ctx context.Context, only, pattern string) error {
 	var mu sync.Mutex
 	var all corpus.Score
 	began := time.Now()
-	group, ctx := errgroup.WithContext(ctx)
+	var errs []error
+	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for _, f := range fleets {
 		if len(attackers[f.Name]) == 0 || only != "" && only != f.Name {
@@ -91,14 +92,13 @@ func run(ctx context.Context, only, pattern string) error {
 			defer mu.Unlock()
 			all = all.Add(score)
 			if err != nil {
-				return fmt.Errorf("cannot mutate fleet %s: %w", f.Name, err)
+				errs = append(errs, fmt.Errorf("cannot mutate fleet %s: %w", f.Name, err))
 			}
-			return nil
+			return nil // the other fleets go on
 		})
 	}
-	err = group.Wait()
+	_ = group.Wait()
 	fmt.Printf("all fleets: %s, in %.0fs\n", all, time.Since(began).Seconds())
-	errs := []error{err}
 	for _, s := range all.Survived {
 		errs = append(errs, errors.New(s))
 	}

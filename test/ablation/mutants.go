@@ -9,10 +9,12 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/flux"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -59,6 +61,8 @@ type Controls struct {
 	Rules []rbacv1.PolicyRule
 	// Outside is set if the tenant's account and sync are in a namespace of the platform.
 	Outside bool
+	// Nameless is set if a Kustomization that applies the tenant's repository names no account.
+	Nameless bool
 }
 
 // securityFlags are the flags of Flux that the lockdown consists of.
@@ -156,6 +160,16 @@ func (t *target) controls(ctx context.Context) (Controls, error) {
 		return found, err
 	}
 	found.AccountLabels = slices.DeleteFunc(slices.Collect(maps.Keys(account.Labels)), func(key string) bool { return key != v1alpha1.LabelFluxTenant })
+	for _, r := range t.tenant.Repositories {
+		sync := &unstructured.Unstructured{}
+		sync.SetGroupVersionKind(flux.Kustomization.GroupVersionKind())
+		if err := t.admin.Get(ctx, client.ObjectKey{Namespace: r.Kustomization.Namespace, Name: r.Kustomization.Name}, sync); err != nil {
+			return found, err
+		}
+		if name, _, _ := unstructured.NestedString(sync.Object, "spec", "serviceAccountName"); name == "" {
+			found.Nameless = true
+		}
+	}
 	found.Outside = !slices.Contains(t.tenant.Namespaces, t.account.Namespace)
 	slices.Sort(found.Quotas)
 	return found, nil

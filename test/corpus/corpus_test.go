@@ -91,6 +91,7 @@ func TestTurned(t *testing.T) {
 		"an object can be changed":               {ablation.Effect{Policy: "accounts", Validation: -1, Operation: "UPDATE"}, []string{"I13-api"}},
 		"no policy selects the namespace":        {ablation.Effect{Label: "toolkit.fluxcd.io/tenant", Validation: -1}, []string{"I13-api"}},
 		"nothing changes":                        {ablation.Effect{Validation: -1}, []string{}},
+		"every verb on roles":                    {ablation.Effect{Validation: -1, Rules: []rbacv1.PolicyRule{{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: []string{"*"}}}}, []string{"I4-api"}},
 		"a right to a source of the platform":    {ablation.Effect{Validation: -1, Everywhere: []rbacv1.PolicyRule{rule(sourceGroup, "gitrepositories")}}, []string{"A2-api", "I19-api", "I3-api", "S9-api"}},
 		"nothing counts a kind":                  {ablation.Effect{Quota: controls.Quotas[0], Validation: -1}, []string{"A2-api"}},
 		"a right to the status of sources":       {ablation.Effect{Validation: -1, Rules: []rbacv1.PolicyRule{rule(sourceGroup, "gitrepositories/status")}}, []string{"S4-api"}},

@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,10 +23,12 @@ type state struct {
 	everywhere []rbacv1.PolicyRule
 	// outside is set if the account, the source and the sync are in a namespace of the platform.
 	outside bool
+	// nameless is set if the sync names no account.
+	nameless bool
 }
 
 func stateOf(c ablation.Controls) state {
-	s := state{flags: map[string]bool{}, policies: map[string]bool{}, labels: map[string]bool{}, quotas: map[string]bool{}, rules: c.Rules, outside: c.Outside}
+	s := state{flags: map[string]bool{}, policies: map[string]bool{}, labels: map[string]bool{}, quotas: map[string]bool{}, rules: c.Rules, outside: c.Outside, nameless: c.Nameless}
 	for controller, flags := range c.Flags {
 		for _, flag := range flags {
 			s.flags[controller+" "+flag] = true
@@ -139,6 +142,14 @@ func (s state) open() map[string]bool {
 		in("create", sourceGroup, "ocirepositories") || in("create", sourceGroup, "buckets")
 	namespaces := out("create", "", "namespaces") && out("patch", "", "namespaces")
 	binds := out("create", rbacv1.GroupName, "clusterrolebindings") && out("bind", rbacv1.GroupName, "clusterroles")
+	// Without an account in the sync and a default one, Flux applies as the controller.
+	delivers := s.nameless && !flag("kustomize-controller", "--default-service-account")
+	installs := s.nameless && releases && !flag("helm-controller", "--default-service-account")
+	policies := slices.Contains(slices.Collect(maps.Values(s.policies)), true)
+	// In its own namespace a tenant may give itself all rights, unless it has them anyway.
+	escalates := in("create", rbacv1.GroupName, "roles") && in("escalate", rbacv1.GroupName, "roles") ||
+		in("create", rbacv1.GroupName, "rolebindings") && in("bind", rbacv1.GroupName, "clusterroles")
+	everything := in("*", "*", "*")
 	return map[string]bool{
 		"I1-api":             syncs && !flag("kustomize-controller", "--default-service-account") && !held("accounts", 0, "kustomizations"),
 		"I1-api-HelmRelease": releases && !flag("helm-controller", "--default-service-account") && !held("accounts", 0, "helmreleases"),
@@ -186,26 +197,26 @@ func (s state) open() map[string]bool {
 		"S4-api":                in("patch", sourceGroup, "gitrepositories/status"),
 		"I4-api-RoleBinding":    in("create", rbacv1.GroupName, "rolebindings"),
 
-		"I1-git":                      out("create", "", "configmaps"),
+		"I1-git":                      out("create", "", "configmaps") || delivers,
 		"I3-api":                      out("create", kustomizeGroup, "kustomizations") || out("create", helmGroup, "helmreleases") || out("patch", sourceGroup, "gitrepositories"),
-		"I3-git":                      out("create", kustomizeGroup, "kustomizations") && out("patch", kustomizeGroup, "kustomizations"),
+		"I3-git":                      out("create", kustomizeGroup, "kustomizations") && out("patch", kustomizeGroup, "kustomizations") || delivers,
 		"I11-api":                     out("create", "", "configmaps") && syncs,
-		"I11-git":                     out("create", "", "configmaps"),
+		"I11-git":                     out("create", "", "configmaps") || delivers,
 		"I11-api-HelmRelease":         out("create", "", "configmaps") && releases,
 		"I11-api-HelmRelease-storage": out("create", "", "secrets") && releases,
 		"W2-api":                      out("list", "", "configmaps") || out("list", "", "secrets") || out("create", "", "pods/exec") || out("get", "", "pods/log"),
 
-		"I4-api":             binds,
-		"I4-git":             binds,
-		"I4-git-HelmRelease": binds && releases,
+		"I4-api":             binds || escalates && !everything,
+		"I4-git":             binds || delivers,
+		"I4-git-HelmRelease": binds && releases || installs,
 		"I5-api":             namespaces || out("create", "apiextensions.k8s.io", "customresourcedefinitions"),
-		"I5-git":             namespaces,
-		"I5-git-HelmRelease": namespaces && releases,
+		"I5-git":             namespaces || delivers,
+		"I5-git-HelmRelease": namespaces && releases || installs,
 		"I7-api":             namespaces,
 		"I16-api":            namespaces,
 		"I20-api":            namespaces,
 		"I21-api-labels":     namespaces,
-		"I17-api":            out("patch", "admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
+		"I17-api":            policies && out("patch", "admissionregistration.k8s.io", "validatingadmissionpolicybindings") || out("create", "admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
 	}
 }
 
