@@ -238,6 +238,7 @@ func TenureExcluded() map[string]Exclusion {
 		return slices.Contains([]string{"I15-api", "I15-api-manager", "I22-api", "I24-api", "I25-api", "A3-api-shard", "A7-api", "N6-api", "S11-api", "S12-api", "S14-api"}, key)
 	})
 	maps.DeleteFunc(excluded, func(key string, _ Exclusion) bool { return strings.HasSuffix(key, "-"+string(catalog.Proxy)) })
+	excluded["I26-api"] = Exclusion{Reason: "the example runs no flux-operator, which would apply; TestWithoutContentRules of internal/admission shows what the rule stops"}
 	excluded["I15-api-TenantResource"] = Exclusion{Reason: "what is aimed outside is refused by the manager's own code, whoever applies; TestVerify of internal/manager/replication shows what it stops"}
 	return excluded
 }
