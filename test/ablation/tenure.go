@@ -75,7 +75,7 @@ func TenureRows() []Row {
 		singleControl(secretPath(), "A7-api"),
 		singleControl(rule("contents"), "A4-api"),
 		singleControl(warning("protected"), "I22-api"),
-		{Controls: []Control{warnMode()}, Attacks: []string{"I22-api"}, Also: []string{"A4-api", "N5-api", "W4-api", "W5-api", "W6-api", "W7-api", "W10-api"}, Via: catalog.API},
+		{Controls: []Control{warnMode()}, Attacks: []string{"I22-api"}, Also: []string{"A4-api", "N5-api", "W4-api", "W5-api", "W6-api", "W7-api", "W10-api"}},
 		singleControl(changeBindings(), "I17-api"),
 		singleControl(role("patch tenants", everywhere, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenants")), "I17-api"),
 		onManaged(both(role("patch tenantparameters", within, allow([]string{"patch"}, v1alpha1.GroupVersion.Group, "tenantparameters")), "parameters", "I17-api")),
