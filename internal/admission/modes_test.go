@@ -299,6 +299,7 @@ func TestWithoutContentRules(t *testing.T) {
 		"flagger":              canary(", hosts: ['*'], gateways: [ingress/public]", ", webhooks: [{name: x, url: 'http://loadtester.tools/'}]"),
 		"bounds":               object("source.extensions.fluxcd.io/v1beta1", "ArtifactGenerator", "sources: ["+strings.Repeat("{alias: x, kind: GitRepository, name: x}, ", 101)+"], artifacts: []"),
 		"notification-secrets": secretWith("address", "http://169.254.169.254/"),
+		"resource-sets":        object("fluxcd.controlplane.io/v1", "ResourceSet", "resources: [{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}]"),
 	} {
 		rule := admission.Prefix + name
 		becomes(t, rule+" to refuse", tenant, broken, rule)

@@ -156,6 +156,7 @@ func TestCredentials(t *testing.T) {
 	t.Run("Nothing", func(t *testing.T) { nothing(t, admin) })
 	t.Run("NotTheTenants", func(t *testing.T) { notTheTenants(t, config) })
 	t.Run("Rights", func(t *testing.T) { managersRights(t, admin, config) })
+	t.Run("Ungoverned", func(t *testing.T) { ungoverned(t, admin) })
 	t.Run("Rotated", func(t *testing.T) { rotated(t, admin, config, home) })
 
 	// The namespace leaves the tenant.
@@ -186,6 +187,34 @@ func TestCredentials(t *testing.T) {
 		user, err := whoAmI(t.Context(), last, "")
 		return apierrors.IsUnauthorized(err), fmt.Sprint(user, err)
 	})
+}
+
+// ungoverned checks that an account which owns a Tenant, in a namespace without a label of a
+// tenant, gets no kubeconfig, neither there nor in the Tenant's namespaces, until the namespace
+// is governed.
+func ungoverned(t *testing.T, admin client.Client) {
+	create(t, admin, `
+{apiVersion: v1, kind: Namespace, metadata: {name: bare-home, labels: {team: bare}}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: gitops, namespace: bare-home, annotations: {tenure.dev/kubeconfig: "tenant"}}}
+---
+apiVersion: tenure.dev/v1alpha1
+kind: Tenant
+metadata: {name: bare}
+spec:
+  owners: [{kind: ServiceAccount, namespace: bare-home, name: gitops}]
+  namespaces: {create: [bare-a]}
+`)
+	told(t, admin, "bare-home", "gitops", "UngovernedNamespace")
+	exists(t, admin, true, &corev1.Namespace{}, "", "bare-a")
+	for _, namespace := range []string{"bare-home", "bare-a"} {
+		exists(t, admin, false, &corev1.Secret{}, namespace, "gitops-kubeconfig")
+		exists(t, admin, false, &rbacv1.RoleBinding{}, namespace, "tenure:credentials:bare-home:gitops")
+	}
+	merge(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bare-home"}}, `{"metadata":{"labels":{"toolkit.fluxcd.io/tenant":"bare"}}}`)
+	for _, namespace := range []string{"bare-home", "bare-a"} {
+		issued(t, admin, namespace, "")
+	}
 }
 
 func usable(t *testing.T, admin client.Client, home, copied *corev1.Secret) {

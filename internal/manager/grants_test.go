@@ -87,6 +87,8 @@ spec:
 {apiVersion: v1, kind: Namespace, metadata: {name: gold-1, labels: {tenure.dev/tenant: gold, tier: gold}}}
 ---
 {apiVersion: v1, kind: Namespace, metadata: {name: iron-1, labels: {tenure.dev/tenant: iron}}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: lead-1, labels: {tenure.dev/tenant: lead, tenure.dev/made-by: owner, tier: gold}}}
 `
 
 // A source is shared, moves on, is shared with one more, and is not shared any
@@ -105,6 +107,11 @@ func TestSourceGrant(t *testing.T) {
 		t.Errorf("the copy refers to the owner's object: %v", spec)
 	}
 	granted(t, admin, "gold", "Granted", "1 sources for 1 namespaces")
+
+	// In a namespace that an owner created, a label counts that the Tenant sets.
+	artifact(t, admin, "lead-1", "")
+	create(t, admin, "{apiVersion: tenure.dev/v1alpha1, kind: Tenant, metadata: {name: lead}, spec: {owners: [{kind: User, name: lead}], namespaces: {labels: {tier: gold}}}}")
+	artifact(t, admin, "lead-1", "1")
 
 	fetched(t, admin, "sharing", "common", "2")
 	artifact(t, admin, "gold-1", "2")

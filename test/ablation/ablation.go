@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenure-dev/tenure/internal/verify/catalog"
@@ -173,6 +174,9 @@ func (m *Measured) count(r catalog.Result, excluded map[string]Exclusion) {
 	key := r.Attack.Key()
 	m.Tried = append(m.Tried, key)
 	switch {
+	case r.Finding.Outcome == catalog.NotProven && strings.HasPrefix(r.Finding.Reason, catalog.ControllerSimulated):
+		// Nothing refused the object, and its controller would have acted on it.
+		m.Through = append(m.Through, key)
 	case r.Finding.Outcome == catalog.NotProven:
 		m.Faults = append(m.Faults, fmt.Sprintf("%s is not proven: %s", key, r.Finding.Reason))
 	case r.Finding.Outcome == catalog.GotThrough && !excluded[key].Through:

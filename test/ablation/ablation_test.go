@@ -87,6 +87,7 @@ func TestDocument(t *testing.T) {
 
 func TestCount(t *testing.T) {
 	t.Parallel()
+	simulated := catalog.Result{Attack: catalog.Attack{ID: "N6", Via: catalog.API}, Finding: catalog.Finding{Outcome: catalog.NotProven, Reason: catalog.ControllerSimulated + "nothing refuses it"}}
 	result := func(key, via string, outcome catalog.Outcome) catalog.Result {
 		return catalog.Result{Attack: catalog.Attack{ID: key, Via: catalog.Via(via)}, Finding: catalog.Finding{Outcome: outcome, Control: "RBAC", Reason: "an outage"}}
 	}
@@ -99,6 +100,7 @@ func TestCount(t *testing.T) {
 		"stopped":  {"what is stopped was tried", result("S1", "api", catalog.Stopped), Measured{Tried: []string{"S1-api"}}},
 		"plain":    {"what always gets through says nothing about the row", result("A1", "api", catalog.GotThrough), Measured{Tried: []string{"A1-api"}}},
 		"unproven": {"a row with what is not proven is no good", result("S1", "api", catalog.NotProven), Measured{Tried: []string{"S1-api"}, Faults: []string{"S1-api is not proven: an outage"}}},
+		"admitted": {"nothing refuses an object of a controller that does not run", simulated, Measured{Tried: []string{"N6-api"}, Through: []string{"N6-api"}}},
 		"better":   {"an exclusion that does not hold any more is told", result("A1", "api", catalog.Stopped), Measured{Tried: []string{"A1-api"}, Faults: []string{"A1-api is stopped by RBAC: it needs a row"}}},
 	} {
 		t.Run(name, func(t *testing.T) {

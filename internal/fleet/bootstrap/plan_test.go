@@ -142,6 +142,7 @@ func TestPlan(t *testing.T) {
 		lockdown.Infrastructure + "/crds.yaml", lockdown.Infrastructure + "/kustomization.yaml",
 		lockdown.Infrastructure + "/manager/kustomization.yaml", lockdown.Infrastructure + "/manager/manager.yaml", lockdown.Infrastructure + "/policies.yaml",
 		lockdown.Infrastructure + "/profile.yaml", lockdown.Infrastructure + "/roles.yaml",
+		lockdown.Infrastructure + "/warn/kustomization.yaml", lockdown.Infrastructure + "/warn/policies.yaml",
 	}
 	if diff := cmp.Diff(want, b.planned.files); diff != "" || !b.planned.isNew {
 		t.Errorf("files of a new fleet (-want +got):\n%s", diff)
@@ -164,6 +165,34 @@ func TestPlan(t *testing.T) {
 	}
 	if _, err := os.Stat(b.file(lockdown.Infrastructure)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the lockdown stays when it is taken out: %v", err)
+	}
+}
+
+// TestPlanCapsule checks that a bootstrap with Capsule's kinds writes them and the manager's
+// argument, that a later one without the option keeps them, and that one can remove them.
+func TestPlanCapsule(t *testing.T) {
+	t.Parallel()
+	b := folder(t, nil)
+	yes, no := true, false
+	for _, step := range []struct {
+		reason string
+		wanted *bool
+		there  bool
+	}{
+		{"with --capsule", &yes, true},
+		{"without the option", nil, true},
+		{"with --capsule=false", &no, false},
+		{"without the option again", nil, false},
+	} {
+		b.Profile.Capsule = step.wanted
+		if err := b.plan(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_, err := os.Stat(b.file(lockdown.Infrastructure + "/capsule.yaml"))
+		argument := strings.Contains(content(t, b, lockdown.Infrastructure+"/manager/manager.yaml"), "- --capsule\n")
+		if step.there != (err == nil) || step.there != argument {
+			t.Errorf("%s: the kinds: %v, the argument: %t, want both %t", step.reason, err, argument, step.there)
+		}
 	}
 }
 

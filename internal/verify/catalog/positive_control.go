@@ -13,6 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
+// ControllerSimulated begins the reason of an attack that is not proven because the API server
+// accepted the object, and the controller that would act on it does not run here.
+const ControllerSimulated = "controller simulated: "
+
 // simulated returns an attack with an object whose controller does not run on a local
 // cluster. The attack is stopped if the API server refuses the object, and not proven if the
 // API server accepts it.
@@ -21,7 +25,7 @@ func simulated(controller string, aimed, own func(*Scenario) *unstructured.Unstr
 		f := judge(e.tryCreate(ctx, aimed(e)), "")
 		switch f.Outcome {
 		case GotThrough:
-			return notProven(fmt.Sprintf("controller simulated: no policy refuses the object, and %s does not run here to say what it does with it", controller))
+			return notProven(fmt.Sprintf(ControllerSimulated+"no policy refuses the object, and %s does not run here to say what it does with it", controller))
 		case Stopped:
 			return e.confirmRequest(ctx, f, e.tryCreate(ctx, own(e)))
 		}
