@@ -144,8 +144,10 @@ func TestTenantResourceAccounts(t *testing.T) {
 			profile := &posture{profile: &v1alpha1.TenancyProfile{}}
 			profile.profile.Spec.Capsule.Replication = tc.way
 			c := faked(t, settled("solar-a"), settled("solar-b"), local)
+			mapper := apimeta.NewDefaultRESTMapper(nil)
+			mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), apimeta.RESTScopeNamespace)
 			clients := &recorder{Client: c, accounts: map[replication.Account]bool{}}
-			r := &CapsuleReconciler{Client: c, Engine: &Engine{Clients: clients, Mapper: c.RESTMapper(), Now: time.Now}, Profiles: profile, kind: tenantResources}
+			r := &CapsuleReconciler{Client: c, Engine: &Engine{Clients: clients, Mapper: mapper, Now: time.Now}, Profiles: profile, kind: tenantResources}
 			if _, err := r.Reconcile(t.Context(), requestFor(local)); err != nil {
 				t.Fatal(err)
 			}
