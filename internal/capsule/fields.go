@@ -149,7 +149,7 @@ func workloadFields() []Field {
 		{"spec.runtimeClasses", Different, byName},
 		{"spec.runtimeClasses.default", Different, aDefault},
 		{"spec.deviceClasses", Different, byName},
-		{"spec.rules", Different, "`enforce` of images, schedulers, QoS classes, Services, hosts and metadata holds, with `namespaceSelector`, `audience` and templates. An unknown field, an audience of kind Custom, `quota`, `enforce.workloads.resources`, `managed` metadata and metadata of namespaces are refused unless accepted; the action audit, `default` metadata, promotions, and role bindings for some of the namespaces have no effect. See docs/how-to/move-from-capsule.md"},
+		{"spec.rules", Different, "`enforce` of images, schedulers, QoS classes, Services, hosts and metadata holds, with `namespaceSelector`, `audience` and templates. Rules about the metadata of namespaces hold if `kinds` names Namespace; they have no templates, and of the audiences of kind Custom only TenantOwner and CapsuleUser. An unknown field, an unknown audience of kind Custom, `quota`, `enforce.workloads.resources` and `managed` metadata are refused unless accepted; the action audit, `default` metadata, promotions, and role bindings for some of the namespaces have no effect. See docs/how-to/move-from-capsule.md"},
 	}
 }
 
@@ -184,11 +184,11 @@ func replicationFields() []Field {
 	return []Field{
 		{"spec.resources[].namespaceSelector", Honoured, "among the tenant's namespaces"},
 		{"spec.resources[].additionalMetadata", Honoured, "but for labels of `tenure.dev`"},
-		{"spec.resources[].rawItems", Different, "with `{{tenant.name}}` and `{{namespace}}`; other double braces are refused. What is in no namespace, names another one, or is of `tenure.dev` or `capsule.clastix.io` is refused, each by itself; the account that applies needs the right to it"},
-		{"spec.resources[].namespacedItems", Different, "read by the account that applies, or in a tenant's own namespace the account there; 64 at most for each selector. Without variables"},
-		{"spec.resources[].generators", Reported, "templates are not run"},
-		{"spec.resources[].context", Reported, "templates are not run"},
-		{"spec.resyncPeriod", Different, "from 10s to 24h"},
+		{"spec.resources[].rawItems", Different, "with `{{tenant.name}}` and `{{namespace}}`; other double braces are refused. The namespace that an object names does not matter. What is in no namespace, or is of `tenure.dev` or `capsule.clastix.io`, is refused, each by itself; the account that applies needs the right to it"},
+		{"spec.resources[].namespacedItems", Different, "read by the account that applies, or in a tenant's own namespace the account there; 64 at most for each selector. Without variables. Copies lose the labels that the selector names"},
+		{"spec.resources[].generators", Different, "Go templates with the functions of docs/design/replication.md and with the names of the tenant and the namespace and the labels of the namespace, of 16 KiB at most, and with a bound for their time and their output. An item and a template for the same object become one object"},
+		{"spec.resources[].context", Different, "as namespacedItems, with `{{ namespace }}` for the namespace that gets the objects"},
+		{"spec.resyncPeriod", Different, "from 5s to 24h"},
 		{"spec.pruningOnDelete", Honoured, "as the account that applied"},
 		{"spec.cordoned", Honoured, "what is there stays as it is"},
 		{"spec.dependsOn", Honoured, "until the others are ready, in their present form"},

@@ -52,7 +52,7 @@ var layers = []layer{
 	{
 		folder:  "internal/cli",
 		does:    "one package per command of `tenure`",
-		imports: []string{"internal/verify", "internal/localcluster", "internal/fleet", "internal/discovery", "internal/tenancy", "internal/images", "internal/release", "internal/flux", "internal/ui", "config", "api"},
+		imports: []string{"internal/verify", "internal/localcluster", "internal/fleet", "internal/discovery", "internal/capsule", "internal/tenancy", "internal/images", "internal/release", "internal/flux", "internal/ui", "config", "api"},
 	},
 	{
 		folder:  "internal/verify",

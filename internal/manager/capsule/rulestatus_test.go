@@ -34,6 +34,7 @@ spec:
   - enforce: {action: allow, workloads: {registries: [{exp: "{{ .namespace.metadata.name }}/.*"}]}}
   - namespaceSelector: {matchLabels: {env: prod}}
     enforce: {workloads: {qosClasses: [BestEffort]}}
+  - audience: [{kind: Custom, name: TenantOwner}]
 `)
 	become := func(namespace, want string) {
 		t.Helper()
@@ -53,6 +54,12 @@ spec:
 	}
 	become("ruled-prod", `{"enforce":{"action":"allow","workloads":{"registries":[{"exp":"ruled-prod/.*"}]}}} {"enforce":{"action":"deny","workloads":{"qosClasses":["BestEffort"]}}}`)
 	become("ruled-dev", `{"enforce":{"action":"allow","workloads":{"registries":[{"exp":"ruled-dev/.*"}]}}}`)
+	testwait.For(t, "the users of the audience", patience, func() (bool, string) {
+		status := &v1beta2.RuleStatus{}
+		err := c.Get(t.Context(), client.ObjectKey{Namespace: "ruled-dev", Name: "capsule-managed-rules"}, status)
+		diff := cmp.Diff([]v1beta2.RuleAudience{{Name: "TenantOwner", Users: []string{"alice"}}}, status.Status.Audiences)
+		return diff == "", fmt.Sprint(err, diff)
+	})
 	ours(t, c, "ruled", "labelled", func(o *v1alpha1.Tenant) bool { return o.Spec.Namespaces.Labels["projectcapsule.dev/rules"] == "true" })
 
 	// The manager writes it again, and follows the labels of the namespace.

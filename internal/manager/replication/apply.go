@@ -54,7 +54,7 @@ func (e *Engine) apply(ctx context.Context, manager string, w wantedObject, p *p
 	case !applied(existing, manager) && w.entry.Capsule && replicatedByOthers(existing):
 		// As with Capsule, declarations share an object as long as no two set the same field.
 	case !applied(existing, manager) && !w.entry.adopt:
-		p.add(reasonConflict, "%s exists, somebody else made it, and it cannot be adopted: remove it, or set adopt to take part in it", name(w.object))
+		p.add(reasonConflict, "%s exists, and somebody else made it, so that it cannot be adopted unasked: remove it, or set adopt to take part in it", name(w.object))
 		return notOurs
 	case existing.GetLabels()[replication.LabelReplicated] != replication.Made || !applied(existing, manager):
 		mark = replication.Adopted

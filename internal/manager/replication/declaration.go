@@ -109,7 +109,7 @@ func period(text string) (time.Duration, string) {
 	return min(max(d, minPeriod), maxPeriod), ""
 }
 
-// honoured is the condition of clients that ask whether all fields have an effect.
+// honoured returns the condition Honoured: every field has an effect.
 func honoured() metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: "AllFields", Message: "every field has its effect"}
 }

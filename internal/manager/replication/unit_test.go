@@ -144,8 +144,10 @@ func TestTenantResourceAccounts(t *testing.T) {
 			profile := &posture{profile: &v1alpha1.TenancyProfile{}}
 			profile.profile.Spec.Capsule.Replication = tc.way
 			c := faked(t, settled("solar-a"), settled("solar-b"), local)
+			mapper := apimeta.NewDefaultRESTMapper(nil)
+			mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), apimeta.RESTScopeNamespace)
 			clients := &recorder{Client: c, accounts: map[replication.Account]bool{}}
-			r := &CapsuleReconciler{Client: c, Engine: &Engine{Clients: clients, Mapper: c.RESTMapper(), Now: time.Now}, Profiles: profile, kind: tenantResources}
+			r := &CapsuleReconciler{Client: c, Engine: &Engine{Clients: clients, Mapper: mapper, Now: time.Now}, Profiles: profile, kind: tenantResources}
 			if _, err := r.Reconcile(t.Context(), requestFor(local)); err != nil {
 				t.Fatal(err)
 			}
@@ -196,4 +198,55 @@ func replicatedObject(mark, manager string) *unstructured.Unstructured {
 	}
 	u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationApply}})
 	return u
+}
+
+// TestContextIsRead checks that a template does not run without its context, and that copies lose the
+// labels by which they were found.
+func TestContextIsRead(t *testing.T) {
+	t.Parallel()
+	no := false
+	for name, tc := range map[string]struct {
+		reason, object string
+		want           []string
+		problem        string
+	}{
+		"there":   {reason: "the template reads it", object: "there", want: []string{"made-1"}},
+		"missing": {reason: "the template would make something else", object: "missing", problem: "there is no ConfigMap solar-a/missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			there := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "solar-a", Name: "there"}}
+			c := faked(t, there)
+			mapper := apimeta.NewDefaultRESTMapper(nil)
+			mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), apimeta.RESTScopeNamespace)
+			e := &Engine{Clients: anybody{c}, Mapper: mapper, Now: time.Now}
+			d := &declaration{perNamespace: true}
+			d.spec.Resources = []v1beta2.Replicated{{
+				Context:    &v1beta2.TemplateContext{Resources: []v1beta2.ContextResource{{Index: "read", ObjectReference: v1beta2.ObjectReference{Kind: "ConfigMap", Name: tc.object, Optional: &no}}}},
+				Generators: []v1beta2.Generator{{Template: `{apiVersion: v1, kind: ConfigMap, metadata: {name: "made-{{ len .read }}"}}`}},
+			}}
+			account := func(namespace string) replication.Account {
+				return replication.Account{Namespace: namespace, Name: "solar"}
+			}
+			scopes := []scope{{tenant: "solar", namespaces: []replication.Namespace{{Name: "solar-a"}}}}
+			var p problems
+			wanted := e.plan(t.Context(), &job{scopes: scopes, entries: capsuleEntries(d, account, scopes, &p)}, &p)
+			var got []string
+			for _, w := range wanted {
+				got = append(got, w.object.GetName())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+			if p.message() != "" && tc.problem == "" || !strings.Contains(p.message(), tc.problem) {
+				t.Errorf("%s: got %q, want %q", tc.reason, p.message(), tc.problem)
+			}
+		})
+	}
+	found := &unstructured.Unstructured{Object: map[string]any{}}
+	found.SetLabels(map[string]string{"replicate": "true", "source": "static", "other": "true"})
+	withoutSelector(found, map[string]string{"replicate": "true", "other": "false"})
+	if diff := cmp.Diff(map[string]string{"source": "static", "other": "true"}, found.GetLabels()); diff != "" {
+		t.Errorf("the labels of a copy (-want +got):\n%s", diff)
+	}
 }
