@@ -17,6 +17,8 @@ var (
 	fluxImageComponents string
 	//go:embed flux/gotk-source-watcher-crds.yaml
 	fluxSourceWatcherCRDs string
+	//go:embed sourcewatcher/controller.yaml
+	fluxSourceWatcher string
 
 	//go:embed crd/tenure.dev_*.yaml
 	crds embed.FS
@@ -118,10 +120,26 @@ func FluxComponents() []byte { return []byte(fluxComponents) }
 // Deployments. Multi-document YAML.
 func FluxImageComponents() []byte { return []byte(fluxImageComponents) }
 
-// FluxSourceWatcherCRDs is the CRD of ArtifactGenerator. The controller itself,
-// source-watcher, is not among the programs that Tenure can build, so objects
-// of this kind are accepted and nothing happens to them.
+// FluxSourceWatcherCRDs is the CRD of ArtifactGenerator.
 func FluxSourceWatcherCRDs() []byte { return []byte(fluxSourceWatcherCRDs) }
+
+// FluxSourceWatcher is what `--components-extra` adds to [FluxArtifactComponents] for
+// source-watcher: CRD, service account, Service and Deployment. The controller is not among the
+// programs that Tenure can build: on the local cluster, a stand-in runs instead. Multi-document
+// YAML.
+func FluxSourceWatcher() []byte { return []byte(fluxSourceWatcherCRDs + "---\n" + fluxSourceWatcher) }
+
+// FluxArtifactComponents is [FluxComponents] with the feature gate ExternalArtifact of kustomize-
+// and helm-controller, which upstream's bootstrap sets when it installs source-watcher.
+func FluxArtifactComponents() []byte {
+	components := fluxComponents
+	for _, controller := range []string{"kustomize-controller", "helm-controller"} {
+		before, deployment, _ := strings.Cut(components, "\n      labels:\n        app: "+controller+"\n")
+		deployment = strings.Replace(deployment, "- --enable-leader-election\n", "- --enable-leader-election\n        - --feature-gates=ExternalArtifact=true\n", 1)
+		components = before + "\n      labels:\n        app: " + controller + "\n" + deployment
+	}
+	return []byte(components)
+}
 
 // FluxVersion is the version of [FluxComponents], such as v2.9.5.
 func FluxVersion() string {

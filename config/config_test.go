@@ -60,10 +60,10 @@ func TestFluxManifestsHoldUpstreamsObjects(t *testing.T) {
 			not:      []string{"kind: Namespace\n", "kind: ClusterRole", "fluxcd/source-controller:"},
 		},
 		"source-watcher": {
-			reason:   "its program cannot be built, so a Deployment would never become ready",
-			manifest: config.FluxSourceWatcherCRDs(),
-			want:     []string{"artifactgenerators.source.extensions.fluxcd.io"},
-			not:      []string{"kind: Deployment"},
+			reason:   "the account has its rights from the other components",
+			manifest: config.FluxSourceWatcher(),
+			want:     []string{"artifactgenerators.source.extensions.fluxcd.io", "fluxcd/source-watcher:", "kind: ServiceAccount", "kind: Service\n"},
+			not:      []string{"kind: Namespace\n", "kind: ClusterRole", "--no-cross-namespace-refs"},
 		},
 	}
 	for name, tt := range tests {
@@ -80,5 +80,26 @@ func TestFluxManifestsHoldUpstreamsObjects(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestFluxArtifactComponents(t *testing.T) {
+	t.Parallel()
+	gates := map[string]int{}
+	for document := range strings.SplitSeq(string(config.FluxArtifactComponents()), "\n---\n") {
+		var deployment struct {
+			Kind     string
+			Metadata struct{ Name string }
+		}
+		if err := yaml.Unmarshal([]byte(document), &deployment); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(document, "- --feature-gates=ExternalArtifact=true\n"); n > 0 {
+			gates[deployment.Kind+"/"+deployment.Metadata.Name] = n
+		}
+	}
+	want := map[string]int{"Deployment/kustomize-controller": 1, "Deployment/helm-controller": 1}
+	if !maps.Equal(gates, want) {
+		t.Errorf("the gate is set in %v, want %v", gates, want)
 	}
 }

@@ -37,7 +37,7 @@ func (c *Cluster) loadFleet() error {
 		Components: config.FluxComponents(),
 		Optional: []layout.Optional{
 			{Group: "image.toolkit.fluxcd.io", Manifests: config.FluxImageComponents()},
-			{Group: "source.extensions.fluxcd.io", Manifests: config.FluxSourceWatcherCRDs()},
+			{Group: "source.extensions.fluxcd.io", Manifests: config.FluxSourceWatcher(), Components: config.FluxArtifactComponents()},
 		},
 	}
 	for _, m := range c.opts.Maps {

@@ -47,6 +47,24 @@ type Optional struct {
 	Group string
 	// Manifests is a YAML stream.
 	Manifests []byte
+	// Components, if set, replace [Options.Components], such as with a feature gate that the
+	// API needs.
+	Components []byte
+}
+
+// componentsFor returns Flux's manifests for a fleet without them.
+func (opts Options) componentsFor(f *Fleet) []byte {
+	components, extra := opts.Components, []byte(nil)
+	for _, optional := range opts.Optional {
+		if !f.uses(optional.Group) {
+			continue
+		}
+		if optional.Components != nil {
+			components = optional.Components
+		}
+		extra = slices.Concat(extra, []byte("\n---\n"), optional.Manifests)
+	}
+	return slices.Concat(components, extra)
 }
 
 // Fleet is a platform's repository as one cluster sees it.
@@ -112,13 +130,7 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 		return nil, err
 	}
 	if !slices.ContainsFunc(objects, isFluxDeployment) {
-		components := opts.Components
-		for _, optional := range opts.Optional {
-			if f.uses(optional.Group) {
-				components = slices.Concat(components, []byte("\n---\n"), optional.Manifests)
-			}
-		}
-		f.Overlay[path.Join(f.declared, componentsFile)] = components
+		f.Overlay[path.Join(f.declared, componentsFile)] = opts.componentsFor(f)
 	}
 	sync, found := findSync(objects, f.Path)
 	if !found {

@@ -40,12 +40,12 @@ func (e *argError) Error() string {
 // It replaces listen addresses by ports from reservePort, and paths by folders under
 // root. It returns an error for arguments that are not in the program's list.
 func (p Program) rewrite(args []string, root string, reservePort func() (int, error)) (*invocation, error) {
-	inv := &invocation{ports: map[int]int{}}
+	inv := &invocation{args: slices.Clone(p.Prefix), ports: map[int]int{}}
 	if p.Command != "" {
 		if len(args) == 0 || args[0] != p.Command {
 			return nil, &argError{strconv.Quote(strings.Join(args[:min(len(args), 1)], "")), p.Name + " runs here as " + strconv.Quote(p.Command) + " only, which has to be its first argument"}
 		}
-		inv.args, args = []string{p.Command}, args[1:]
+		inv.args, args = append(inv.args, p.Command), args[1:]
 	}
 	given, err := p.parse(args)
 	if err != nil {

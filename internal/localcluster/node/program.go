@@ -68,6 +68,8 @@ type Program struct {
 	// Command, if set, is the subcommand that must be the first argument in the Pod.
 	// The program has other subcommands that must not run here.
 	Command string
+	// Prefix are the arguments before the Pod's, with which the executable is the program.
+	Prefix []string
 	// Flags are all flags that a Pod may pass. A Pod with any other flag does not
 	// start.
 	Flags []Flag
