@@ -67,6 +67,8 @@ type Options struct {
 	// EndOnCrash ends the cluster when a controller of Flux, or flux-operator, does not start,
 	// until [Cluster.Settled] is called. Otherwise crashes are reported.
 	EndOnCrash bool
+	// Kubernetes is the wanted version of Kubernetes, such as 1.36; "" is the programs'.
+	Kubernetes string
 	// Online lets requests for hosts that are not mapped through.
 	Online bool
 	// Step is called at the start of each step, and its result at the end of the
@@ -200,6 +202,9 @@ func (c *Cluster) complete() error {
 		c.opts.BinDir = dir
 	}
 	c.Name = c.opts.Name
+	if err := checkKubernetes(c.opts.Kubernetes); err != nil {
+		return err
+	}
 	for _, name := range c.opts.Assume {
 		refs, err := flux.ParseAssumption(name)
 		if err != nil {

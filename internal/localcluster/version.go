@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,7 +36,7 @@ func (c *Cluster) alignVersion() error {
 	}
 	served := servedVersions(crds)
 	if c.hasInstance() {
-		if err := c.checkDistribution(); err != nil {
+		if err := c.alignDistribution(); err != nil {
 			return err
 		}
 		c.reportGone(served)
@@ -197,15 +199,42 @@ func goneIn(name string, content []byte, served map[schema.GroupKind][]string) [
 // pinnedMinor finds the minor version in a range of versions such as 2.7.x, ~2.7.0 or v2.7.1.
 var pinnedMinor = regexp.MustCompile(`^[=~v\s]*(\d+)\.(\d+)(?:\.[\dx*].*)?$`)
 
-// checkDistribution returns an error if a FluxInstance pins a minor version of Flux that the local
-// cluster does not run. flux-operator decides about other ranges.
-func (c *Cluster) checkDistribution() error {
+// alignDistribution makes a FluxInstance that pins a minor version of Flux select the minor version
+// that the local cluster runs, in the served file as well, and reports the difference. flux-operator
+// decides about other ranges.
+func (c *Cluster) alignDistribution() error {
 	version, _, _ := unstructured.NestedString(c.Fleet.Instance.Object, "spec", "distribution", "version")
 	match := pinnedMinor.FindStringSubmatch(version)
 	runs := config.FluxVersion()
 	if match == nil || "v"+match[1]+"."+match[2] == minor(runs) {
 		return nil
 	}
-	return fmt.Errorf("the FluxInstance in %s selects Flux %s, and the local cluster runs %s: set spec.distribution.version to %s.x in a copy of the fleet",
-		c.Fleet.InstanceFile, version, runs, strings.TrimPrefix(minor(runs), "v"))
+	selects := strings.TrimPrefix(minor(runs), "v") + ".x"
+	if match[1] != "2" {
+		return fmt.Errorf("%w: the FluxInstance in %s selects Flux %s, and the local cluster runs %s: set spec.distribution.version to %s in a copy of the fleet",
+			errTooOld, c.Fleet.InstanceFile, version, runs, selects)
+	}
+	content, err := os.ReadFile(filepath.Join(c.Fleet.Dir, filepath.FromSlash(c.Fleet.InstanceFile)))
+	if err != nil {
+		return fmt.Errorf("cannot read the fleet: %w", err)
+	}
+	field := regexp.MustCompile(`(\bversion["']?\s*:\s*)["']?` + regexp.QuoteMeta(version) + `["']?(\s|[,}]|$)`)
+	c.Fleet.Overlay[c.Fleet.InstanceFile] = field.ReplaceAll(content, []byte(`${1}"`+selects+`"${2}`))
+	if err := unstructured.SetNestedField(c.Fleet.Instance.Object, selects, "spec", "distribution", "version"); err != nil {
+		return fmt.Errorf("cannot set the version of the FluxInstance in %s: %w", c.Fleet.InstanceFile, err)
+	}
+	c.opts.Report(fmt.Errorf("the FluxInstance in %s selects Flux %s, and the local cluster runs %s with its own CRDs: versions of kinds, flags and defaults that changed in between count as in %[3]s", c.Fleet.InstanceFile, version, runs))
+	return nil
+}
+
+// KubernetesMinor is the minor version of Kubernetes that the local cluster runs.
+const KubernetesMinor = "1.36"
+
+// checkKubernetes returns an error if the user asks for a version of Kubernetes other than the
+// programs'.
+func checkKubernetes(version string) error {
+	if asked := strings.TrimPrefix(version, "v"); asked == "" || asked == KubernetesMinor || strings.HasPrefix(asked, KubernetesMinor+".") {
+		return nil
+	}
+	return fmt.Errorf("cannot run Kubernetes %s: the local cluster's programs are Kubernetes %s: leave out --kubernetes, and read the versions of the API that %[2]s removed before you compare the result with a cluster of %[1]s", version, KubernetesMinor)
 }

@@ -2,6 +2,7 @@ package localcluster
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -115,27 +116,62 @@ func TestReportGone(t *testing.T) {
 	}
 }
 
-// TestCheckDistribution checks that a FluxInstance that pins another minor version is refused
-// before anything starts.
-func TestCheckDistribution(t *testing.T) {
+// TestAlignDistribution checks that a FluxInstance that pins another minor version runs with the
+// local cluster's, in the served file as well, and that this is reported.
+func TestAlignDistribution(t *testing.T) {
 	t.Parallel()
 	runs := strings.TrimPrefix(minor(config.FluxVersion()), "v")
-	for version, fails := range map[string]bool{
+	for version, changes := range map[string]bool{
 		"2.x": false, runs + ".x": false, "v" + runs + ".1": false, ">=2.7.0": false, "*": false, "": false,
 		"2.3.x": true, "=2.7.1": true, "~2.6.0": true, "2.8.*": true,
 	} {
+		var reports []string
 		c := &Cluster{}
-		c.Fleet = testFleet(version)
-		if err := c.checkDistribution(); (err != nil) != fails {
+		c.opts.Report = func(err error) { reports = append(reports, err.Error()) }
+		const text = "kind: FluxInstance\nspec:\n  distribution: {version: \"%s\", registry: ghcr.io/fluxcd}\n  other: {version: 1.0.0}\n"
+		c.Fleet = testFleet(t, version, fmt.Sprintf(text, version))
+		if err := c.alignDistribution(); err != nil {
 			t.Errorf("version %q: %v", version, err)
 		}
+		got, _, _ := unstructured.NestedString(c.Fleet.Instance.Object, "spec", "distribution", "version")
+		want, served := version, ""
+		if changes {
+			want, served = runs+".x", fmt.Sprintf(text, runs+".x")
+		}
+		if got != want || string(c.Fleet.Overlay["flux.yaml"]) != served || (len(reports) == 1) != changes {
+			t.Errorf("version %q: the FluxInstance has %q, reported %q, served %q", version, got, reports, c.Fleet.Overlay["flux.yaml"])
+		}
+	}
+	c := &Cluster{}
+	c.Fleet = testFleet(t, "1.2.x", "")
+	if err := c.alignDistribution(); !errors.Is(err, errTooOld) {
+		t.Errorf("Flux 1: %v", err)
 	}
 }
 
-func instance(version string) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"distribution": map[string]any{"version": version}}}}
+func testFleet(t *testing.T, version, content string) *layout.Fleet {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "flux.yaml"), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	instance := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"distribution": map[string]any{"version": version}}}}
+	return &layout.Fleet{Dir: dir, Overlay: map[string][]byte{}, Instance: instance, InstanceFile: "flux.yaml"}
 }
 
-func testFleet(version string) *layout.Fleet {
-	return &layout.Fleet{Instance: instance(version), InstanceFile: "flux.yaml"}
+// TestCheckKubernetes checks that another version of Kubernetes is refused, and that the version is
+// the one that the module of the control plane builds.
+func TestCheckKubernetes(t *testing.T) {
+	t.Parallel()
+	for version, fails := range map[string]bool{
+		"": false, KubernetesMinor: false, "v" + KubernetesMinor + ".1": false, "1.35": true, "v1.34.2": true, "1.3": true, KubernetesMinor + "0": true,
+	} {
+		if err := checkKubernetes(version); (err != nil) != fails || err != nil && !strings.Contains(err.Error(), "programs are Kubernetes "+KubernetesMinor) {
+			t.Errorf("version %q: %v", version, err)
+		}
+	}
+	module, err := os.ReadFile("../../cluster/go.mod")
+	if err != nil || !strings.Contains(string(module), "\tk8s.io/kubernetes v"+KubernetesMinor+".") {
+		t.Errorf("the module of the control plane does not build Kubernetes %s: %v", KubernetesMinor, err)
+	}
 }

@@ -58,6 +58,7 @@ type verified struct {
 		Applied    int   `json:"applied"`
 		NotApplied []any `json:"notApplied"`
 	} `json:"read"`
+	Assumed  []string   `json:"assumed"`
 	Clusters []verified `json:"clusters"`
 }
 

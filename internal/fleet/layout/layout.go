@@ -139,6 +139,9 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 	if !found {
 		sync = inventSync(opts.URL, opts.Branch)
 		if sync.URL == "" {
+			if err := otherClusters(dir, f.Path); err != nil {
+				return nil, err
+			}
 			return nil, fmt.Errorf("the fleet in %s does not say where it comes from: %s has no source and no Kustomization, and in the repository no Kustomization beside its source, no FluxInstance and no FluxConfig of Azure syncs %s; name its address with --map URL#BRANCH=%s",
 				dir, path.Join(f.declared, syncFile), f.Path, dir)
 		}
@@ -149,6 +152,15 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 	}
 	f.Sync = sync
 	return f, f.completeKustomization()
+}
+
+// otherClusters returns an error if a folder of the fleet is no cluster's, and others are.
+func otherClusters(dir, folder string) error {
+	found, err := Look(dir)
+	if err != nil || len(found.Clusters) == 0 || slices.ContainsFunc(found.Clusters, func(c Cluster) bool { return c.Path == folder }) {
+		return err
+	}
+	return fmt.Errorf("nothing in the fleet in %s syncs the folder %s; it has --path %s; if %s is a cluster's, name the fleet's address with --map URL#BRANCH=%s", dir, folder, found.Paths(), folder, dir)
 }
 
 // ComponentsFile returns the path in the repository and the content of Flux's own manifests as

@@ -276,6 +276,7 @@ func TestLoadErrors(t *testing.T) {
 	bucket := folder(t, map[string]string{"clusters/staging/flux-system/gotk-sync.yaml": strings.ReplaceAll(rootSync, "GitRepository", "Bucket")})
 	broken := folder(t, map[string]string{"clusters/staging/flux-system/gotk-sync.yaml": "kind: [\n"})
 	empty := folder(t, map[string]string{"clusters/staging/a.yaml": "", "clusters/production/flux-system/gotk-sync.yaml": strings.ReplaceAll(rootSync, "staging", "production")})
+	alone := folder(t, map[string]string{"clusters/staging/a.yaml": ""})
 	for _, tc := range []struct {
 		reason, dir, path, want string
 		is                      error
@@ -283,7 +284,8 @@ func TestLoadErrors(t *testing.T) {
 		{reason: "no folder", dir: "/does/not/exist", path: "clusters/staging", is: ErrNotFound, want: "/does/not/exist"},
 		{reason: "no path", dir: empty, path: "clusters/stagin", is: ErrNotFound, want: "it has --path clusters/production"},
 		{reason: "path leads out", dir: empty, path: "../..", want: "leads out of it"},
-		{reason: "no address", dir: empty, path: "clusters/staging", want: "--map URL#BRANCH="},
+		{reason: "a folder that is no cluster's", dir: empty, path: "clusters/staging", want: "it has --path clusters/production"},
+		{reason: "no address", dir: alone, path: "clusters/staging", want: "--map URL#BRANCH="},
 		{reason: "a root that is not served", dir: bucket, path: "clusters/staging", want: "the root Bucket flux-system/flux-system is a source that the local cluster cannot serve"},
 		{reason: "not YAML", dir: broken, path: "clusters/staging", want: "clusters/staging/flux-system/gotk-sync.yaml"},
 	} {
