@@ -38,6 +38,14 @@ type TenantParametersSpec struct {
 	// +listType=set
 	OwnerAccounts []string `json:"ownerAccounts,omitempty"`
 
+	// platformWorkloads are the workloads in this namespace that syncs of the platform
+	// applied, as KIND/NAME: Deployments, StatefulSets and DaemonSets with their ReplicaSets
+	// and Pods, and HorizontalPodAutoscalers. The tenant must not scale, evict or enter them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	PlatformWorkloads []string `json:"platformWorkloads,omitempty"`
+
 	// keySecrets are the names of the Secrets with the platform's public keys that the
 	// manager keeps in this namespace.
 	// +optional

@@ -1572,6 +1572,11 @@ func (in *TenantParametersSpec) DeepCopyInto(out *TenantParametersSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.PlatformWorkloads != nil {
+		in, out := &in.PlatformWorkloads, &out.PlatformWorkloads
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.KeySecrets != nil {
 		in, out := &in.KeySecrets, &out.KeySecrets
 		*out = make([]string, len(*in))

@@ -2,9 +2,17 @@ package admission
 
 import (
 	"fmt"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
+
+// metricServers are the types of MetricTemplates for which Flagger asks only spec.provider.address,
+// and authenticates with the tenant's Secret alone. For other types, Flagger uses its own
+// identity: externalmetrics sends the token of its account to the address, cloudwatch,
+// stackdriver and azuremonitor use its cloud identity, and keptn creates objects in a namespace
+// that the query names.
+var metricServers = []string{"prometheus", "influxdb", "datadog", "newrelic", "graphite", "dynatrace", "splunk", "signoz"}
 
 // flagger returns the rule that a tenant uses Flagger's kinds only if the platform allows
 // them, and only with the addresses, hosts and gateways that the platform approved.
@@ -14,7 +22,7 @@ func flagger() Rule {
 	addresses := "(has(" + allowed + ".addresses) && size(" + allowed + ".addresses) > 0 ? " + list(allowed+".addresses") + " : 'https addresses outside of the cluster')"
 	r := Rule{
 		Name: Prefix + "flagger", Rows: []string{"N6", "S12"},
-		Title:     "objects of Flagger are allowed by the platform, and lead to approved addresses, hosts and gateways",
+		Title:     "objects of Flagger are allowed by the platform, lead to approved addresses, hosts and gateways, and use no identity of the platform",
 		resources: []admissionregistrationv1.NamedRuleWithOperations{on(writes, groupFlagger, "canaries", "metrictemplates", "alertproviders")},
 		shared:    true,
 		validations: []validation{{
@@ -39,6 +47,10 @@ func flagger() Rule {
 			path(field, "%s == ''"), objectPhrase + " + " + quote("must not query the platform's metrics in "+field+": name a MetricTemplate"),
 		})
 	}
+	r.validations = append(r.validations, validation{
+		"object.kind != 'MetricTemplate' || " + path("spec.provider.type", "%s in ['"+strings.Join(metricServers, "', '")+"']"),
+		objectPhrase + " + 'must not have type ' + string(object.spec.provider.type) + ' in spec.provider, for which Flagger uses an identity of the platform\\'s (allowed: " + strings.Join(metricServers, ", ") + ")'",
+	})
 	in := func(list string) string { return "has(" + allowed + "." + list + ") && " + allowed + "." + list }
 	r.validations = append(r.validations,
 		validation{

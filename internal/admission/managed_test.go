@@ -1,11 +1,15 @@
 package admission_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/test/fixtures/testwait"
 )
 
 // Objects of many kinds in a tenant's namespace that the platform's syncs applied, and
@@ -62,7 +67,6 @@ func TestManagedKinds(t *testing.T) {
 	}
 	delegate, controller := as("system:serviceaccount:flux-system:delegate"), as("system:serviceaccount:flux-system:kustomize-controller")
 	const belongs, forged = "belongs to the platform", "must not say in its labels"
-	dryRun := &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}}
 	for _, namespace := range []string{"hostile", "hostile-own"} {
 		objects, err := flux.ReadObjects([]byte(strings.ReplaceAll(platformMade, "NAMESPACE", namespace)))
 		if err != nil {
@@ -128,11 +132,177 @@ func TestManagedKinds(t *testing.T) {
 		} {
 			t.Run(namespace+": "+tc.reason, func(t *testing.T) { check(t, tc.err, tc.want) })
 		}
-		// Known limit: a Scale has no labels, so that nothing tells whose it is.
-		scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 1}}
-		if err := tenant.SubResource("scale").Update(t.Context(), deployment.DeepCopy(), client.WithSubResourceBody(scale), dryRun); err != nil {
-			t.Errorf("%s: a platform's Deployment cannot be scaled any more: say so in the documentation: %v", namespace, err)
+	}
+}
+
+// A tenant's namespace with workloads that the platform applied, as the manager lists them, with
+// their ReplicaSets and Pods, and with workloads of the tenant.
+const platformWorkloads = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: hostile-workloads, labels: {tenure.dev/tenant: hostile, tenure.dev/parameters: "true"}}
+---
+apiVersion: tenure.dev/v1alpha1
+kind: TenantParameters
+metadata: {name: tenure, namespace: NAMESPACE}
+spec:
+  tenant: hostile
+  platformNamespaces: [flux-system]
+  platformWorkloads: [DaemonSet/logs, Deployment/agent, Deployment/an-agent-with-a-name-of-so-many-letters-that-kubernetes-shortens-it, HorizontalPodAutoscaler/agent, StatefulSet/store]
+  tenants: {flagger: {}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: hostile, namespace: NAMESPACE}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: hostile, namespace: hostile}, {kind: ServiceAccount, name: delegate, namespace: flux-system}, {kind: ServiceAccount, name: kustomize-controller, namespace: flux-system}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: agent, namespace: NAMESPACE, labels: {kustomize.toolkit.fluxcd.io/name: tenants, kustomize.toolkit.fluxcd.io/namespace: flux-system}}
+spec: {replicas: 0, selector: {matchLabels: {app: agent}}, template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: agent, image: agent}]}}}
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: agent-5d9c7bbf4, namespace: NAMESPACE}
+spec: {replicas: 0, selector: {matchLabels: {app: agent}}, template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: agent, image: agent}]}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: agent-5d9c7bbf4-x2v7k, namespace: NAMESPACE}
+spec: {containers: [{name: agent, image: agent}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: store-0, namespace: NAMESPACE}
+spec: {containers: [{name: store, image: store}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: an-agent-with-a-name-of-so-many-letters-that-kubernetes-shvw7k, namespace: NAMESPACE}
+spec: {containers: [{name: agent, image: agent}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: agent-own, namespace: NAMESPACE}
+spec: {replicas: 0, selector: {matchLabels: {app: own}}, template: {metadata: {labels: {app: own}}, spec: {containers: [{name: own, image: own}]}}}
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: agent-own-5d9c7bbf4, namespace: NAMESPACE}
+spec: {replicas: 0, selector: {matchLabels: {app: own}}, template: {metadata: {labels: {app: own}}, spec: {containers: [{name: own, image: own}]}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: agent-own-5d9c7bbf4-x2v7k, namespace: NAMESPACE}
+spec: {containers: [{name: own, image: own}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: logs-x2v7k, namespace: NAMESPACE}
+spec: {containers: [{name: logs, image: logs}]}
+`
+
+// TestPlatformWorkloads sends the requests that show no label of the platform's workload on which
+// they act.
+func TestPlatformWorkloads(t *testing.T) {
+	t.Parallel()
+	const namespace = "hostile-workloads"
+	admin, _, restConfig := cluster(t)
+	tenant := hostile(t, restConfig)
+	as := func(user string) client.Client {
+		return newClient(t, restConfig, rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:flux-system", "system:authenticated"}})
+	}
+	delegate, controller := as("system:serviceaccount:flux-system:delegate"), as("system:serviceaccount:flux-system:kustomize-controller")
+	objects, err := flux.ReadObjects([]byte(strings.ReplaceAll(platformWorkloads, "NAMESPACE", namespace)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if err := admin.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
 		}
+	}
+	named := func(apiVersion, kind, name string) *unstructured.Unstructured {
+		return parse(t, fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s}}", apiVersion, kind, name, namespace))
+	}
+	dryRun := []string{metav1.DryRunAll}
+	scale := func(c client.Client, u *unstructured.Unstructured) error {
+		body := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 1}}
+		return c.SubResource("scale").Update(t.Context(), u.DeepCopy(), client.WithSubResourceBody(body), &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: dryRun}})
+	}
+	evict := func(u *unstructured.Unstructured) error {
+		return tenant.SubResource("eviction").Create(t.Context(), u.DeepCopy(), &policyv1.Eviction{}, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun}})
+	}
+	enter := func(u *unstructured.Unstructured) error {
+		config := rest.CopyConfig(restConfig)
+		config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:hostile:hostile", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:hostile", "system:authenticated"}}
+		caller, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := caller.Post(restConfig.Host+"/api/v1/namespaces/"+namespace+"/pods/"+u.GetName()+"/exec?command=sh&stdout=true", "", nil) //nolint:noctx // it has no stream
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		said, err := io.ReadAll(response.Body)
+		if err != nil || response.StatusCode != http.StatusForbidden {
+			return err
+		}
+		return errors.New(string(said))
+	}
+	autoscaler := func(kind, target string) error {
+		return tenant.Create(t.Context(), parse(t, "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: x, namespace: "+namespace+"}, spec: {scaleTargetRef: {apiVersion: apps/v1, kind: "+kind+", name: "+target+"}, maxReplicas: 3}}"), client.DryRunAll)
+	}
+	canary := func(fields string) error {
+		return tenant.Create(t.Context(), parse(t, "{apiVersion: flagger.app/v1beta1, kind: Canary, metadata: {name: x, namespace: "+namespace+"}, spec: {"+fields+", service: {port: 80}, analysis: {interval: 1m, threshold: 1}}}"), client.DryRunAll)
+	}
+	patch := func(u *unstructured.Unstructured, kind types.PatchType, content string, subresource ...string) error {
+		if len(subresource) == 0 {
+			return tenant.Patch(t.Context(), u.DeepCopy(), client.RawPatch(kind, []byte(content)), client.DryRunAll)
+		}
+		return tenant.SubResource(subresource[0]).Patch(t.Context(), u.DeepCopy(), client.RawPatch(kind, []byte(content)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: dryRun}})
+	}
+	deployment, own := named("apps/v1", "Deployment", "agent"), named("apps/v1", "Deployment", "agent-own")
+	replicaSet, ownReplicaSet := named("apps/v1", "ReplicaSet", "agent-5d9c7bbf4"), named("apps/v1", "ReplicaSet", "agent-own-5d9c7bbf4")
+	child, ownPod := named("v1", "Pod", "agent-5d9c7bbf4-x2v7k"), named("v1", "Pod", "agent-own-5d9c7bbf4-x2v7k")
+	const acts = "belongs to the platform, or acts on what does"
+	testwait.For(t, "the parameters to be in force", patience, func() (bool, string) {
+		err := scale(tenant, deployment)
+		return err != nil && strings.Contains(err.Error(), acts), fmt.Sprint(err)
+	})
+	for _, tc := range []struct {
+		reason string
+		err    error
+		want   string
+	}{
+		{"a delegating sync scales a Deployment of the platform's", scale(delegate, deployment), acts},
+		{"the platform's controller does", scale(controller, deployment), ""},
+		{"its ReplicaSet is scaled", scale(tenant, replicaSet), acts},
+		{"its ReplicaSet, without labels, is deleted", tenant.Delete(t.Context(), replicaSet.DeepCopy(), client.DryRunAll), acts},
+		{"the tenant's own Deployment is scaled", scale(tenant, own), ""},
+		{"and its ReplicaSet", scale(tenant, ownReplicaSet), ""},
+		{"an autoscaler of the platform's Deployment", autoscaler("Deployment", "agent"), acts},
+		{"an autoscaler of the tenant's", autoscaler("Deployment", "agent-own"), ""},
+		{"and of another kind with the same name", autoscaler("StatefulSet", "agent"), ""},
+		{"a Canary of the platform's Deployment", canary("targetRef: {apiVersion: apps/v1, kind: Deployment, name: agent}"), acts},
+		{"a Canary that takes the platform's autoscaler over", canary("targetRef: {apiVersion: apps/v1, kind: Deployment, name: agent-own}, autoscalerRef: {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, name: agent}"), acts},
+		{"a Canary of the tenant's", canary("targetRef: {apiVersion: apps/v1, kind: Deployment, name: agent-own}"), ""},
+		{"a Pod of the platform's Deployment is evicted", evict(child), acts},
+		{"it is deleted", tenant.Delete(t.Context(), child.DeepCopy(), client.DryRunAll), acts},
+		{"with all Pods", tenant.DeleteAllOf(t.Context(), child.DeepCopy(), client.InNamespace(namespace), client.DryRunAll), acts},
+		{"a container is put into it", patch(child, types.StrategicMergePatchType, `{"spec":{"ephemeralContainers":[{"name":"x","image":"x"}]}}`, "ephemeralcontainers"), acts},
+		{"its labels are changed", patch(child, types.MergePatchType, `{"metadata":{"labels":{"app":"other"}}}`), acts},
+		{"a program is run in it", enter(child), acts},
+		{"a Pod of a StatefulSet is evicted", evict(named("v1", "Pod", "store-0")), acts},
+		{"a Pod of a DaemonSet is evicted", evict(named("v1", "Pod", "logs-x2v7k")), acts},
+		{"a Pod whose name Kubernetes shortened is evicted", evict(named("v1", "Pod", "an-agent-with-a-name-of-so-many-letters-that-kubernetes-shvw7k")), acts},
+		{"a Pod of the tenant's is evicted", evict(ownPod), ""},
+		{"it is deleted", tenant.Delete(t.Context(), ownPod.DeepCopy(), client.DryRunAll), ""},
+		{"a program is run in it", enter(ownPod), ""},
+	} {
+		t.Run(tc.reason, func(t *testing.T) { check(t, tc.err, tc.want) })
 	}
 }
 

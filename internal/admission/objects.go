@@ -109,10 +109,10 @@ func (r Rule) applies(own bool) string {
 }
 
 // looks returns CEL that holds if the rule covers a request. Namespaces have rules of
-// their own, and a CONNECT request has no object.
+// their own. A CONNECT request has no object, and the name of a Pod at most.
 func (r Rule) looks(own bool) string {
 	if r.everyKind && own {
-		return "request.operation != 'CONNECT' && request.resource.resource != 'namespaces'"
+		return "(request.operation != 'CONNECT' || request.resource.resource == 'pods') && request.resource.resource != 'namespaces'"
 	}
 	return looksAt(r.resources)
 }

@@ -84,7 +84,7 @@ func managed() Rule {
 		compensates: true,
 		everyKind:   true,
 		conditions: append([]string{
-			made("oldObject") + " || " + made("object") + " && !(" + bySync + ")",
+			made("oldObject") + " || " + made("object") + " && !(" + bySync + ") || " + onPlatformWorkload,
 			// To ask for a reconciliation is free. Other annotations of Flux make
 			// it leave an object alone, finalizers and owners let it go away or
 			// keep it from that.
@@ -96,10 +96,49 @@ func managed() Rule {
 			notEverywhere,
 		}, notThePlatform...),
 		validations: []validation{{"false", "request.kind.kind + ' ' + variables.name + (" + made("oldObject") +
-			" ? ' belongs to the platform: ask the platform team to change it in its repository, or to list the sync that applied it in spec.delegatedSyncs of the TenancyProfile if that sync is the tenant\\'s'" +
+			" || " + onPlatformWorkload + " ? ' belongs to the platform, or acts on what does: ask the platform team to change it in its repository, or to list the sync that applied it in spec.delegatedSyncs of the TenancyProfile if that sync is the tenant\\'s'" +
 			" : ' must not say in its labels that a Kustomization, HelmRelease or ResourceSet of the platform applied it: leave them out')"}},
 	}
 }
+
+// onPlatformWorkload is CEL that holds if a request acts on a workload of the platform and no
+// label of the object in the request shows it. A Scale has no labels, an autoscaler and a Canary
+// name their targets, ReplicaSets and Pods have the labels of a template, and a request to evict
+// or enter a Pod has its name alone. The manager keeps the names of the workloads in the
+// parameters, and Kubernetes derives the names of ReplicaSets and Pods from them: it adds letters
+// of an alphabet without vowels, and shortens long names.
+//
+// So a Pod of the tenant's own is refused too if another kind of controller with the same name
+// gave it the name that a Pod of the platform may have.
+var onPlatformWorkload = func() string {
+	const (
+		letters = "[bcdfghjklmnpqrstvwxz2456789]"
+		hash    = "-" + letters + "{1,10}"
+		suffix  = "-" + letters + "{5}"
+		// Kubernetes cuts the name of a Pod to 58 characters, before the suffix.
+		whole = 46
+	)
+	derived := func(kind, ending string) string {
+		begins := len(kind) + 1
+		return fmt.Sprintf("params.spec.platformWorkloads.exists(w, w.startsWith('%[1]s/') && %[2]s.startsWith(w.substring(%[3]d, size(w) > %[4]d ? %[4]d : size(w)))"+
+			" && (size(w) > %[4]d || %[2]s.matches('^' + w.substring(%[3]d) + '%[5]s$')))", kind, objectName, begins, begins+whole, ending)
+	}
+	target := func(field string) string {
+		return fmt.Sprintf("(object.?spec.?%[1]s.?kind.orValue('') + '/' + object.?spec.?%[1]s.?name.orValue('')) in params.spec.platformWorkloads", field)
+	}
+	scaled := func(resource, kind string) string {
+		return fmt.Sprintf("request.resource.resource == '%s' && has(request.subResource) && request.subResource == 'scale' && ('%s/' + request.name) in params.spec.platformWorkloads", resource, kind)
+	}
+	return "has(params.spec.platformWorkloads) && request.resource.resource in ['deployments', 'statefulsets', 'replicasets', 'pods', 'horizontalpodautoscalers', 'canaries'] && (" + join([]string{
+		scaled("deployments", "Deployment"), scaled("statefulsets", "StatefulSet"),
+		"request.resource.resource == 'replicasets' && " + derived("Deployment", hash),
+		"request.resource.resource == 'pods' && (request.operation != 'CREATE' || has(request.subResource)) && (" + join([]string{
+			derived("Deployment", hash+suffix), derived("StatefulSet", "-[0-9]{1,10}"), derived("DaemonSet", suffix),
+		}, " || ") + ")",
+		"request.resource.resource == 'horizontalpodautoscalers' && object != null && " + target("scaleTargetRef"),
+		"request.resource.resource == 'canaries' && object != null && (" + join([]string{target("targetRef"), target("autoscalerRef")}, " || ") + ")",
+	}, " || ") + ")"
+}()
 
 // changed is CEL that holds if a field of the metadata differs.
 func changed(field string) string {

@@ -205,6 +205,11 @@ func TestWhereContentLeads(t *testing.T) {
 		{"Flagger: a mirror elsewhere", opened("opened", canary(", mirror: [{backendRef: {name: x, namespace: tools}}]", "")), "spec.service.mirror[].backendRef.namespace"},
 		{"Flagger: an address of the list", opened("opened", flagger("MetricTemplate", "provider: {type: prometheus, address: 'http://prometheus.monitoring:9090'}, query: x")), ""},
 		{"Flagger: another address", opened("opened", flagger("MetricTemplate", "provider: {type: prometheus, address: 'http://prometheus.tools:9090'}, query: x")), "spec.provider.address"},
+		{"Flagger: a metrics server of another type at an address of the list", opened("opened", flagger("MetricTemplate", "provider: {type: influxdb, address: 'http://prometheus.monitoring:9090', secretRef: {name: x}}, query: x")), ""},
+		{"Flagger: a metrics server that gets the token of Flagger's account", opened("opened", flagger("MetricTemplate", "provider: {type: externalmetrics, address: 'http://prometheus.monitoring:9090'}, query: x")), "must not have type externalmetrics in spec.provider, for which Flagger uses an identity of the platform's (allowed: prometheus, influxdb"},
+		{"Flagger: metrics of the cloud as Flagger", opened("opened", flagger("MetricTemplate", "provider: {type: cloudwatch, region: eu-west-1}, query: x")), "must not have type cloudwatch"},
+		{"Flagger: metrics of the cloud, whose project a Secret names", opened("opened", flagger("MetricTemplate", "provider: {type: stackdriver, secretRef: {name: x}}, query: x")), "must not have type stackdriver"},
+		{"Flagger: an analysis in a namespace of the query", opened("opened", flagger("MetricTemplate", "provider: {type: keptn}, query: analysis/tools/x/1m")), "must not have type keptn"},
 		{"Flagger: an AlertProvider within the list", opened("opened", flagger("AlertProvider", "type: slack, address: 'https://hooks.example.com/team/x'")), ""},
 		{"Flagger: an AlertProvider beside it", opened("opened", flagger("AlertProvider", "type: slack, address: 'https://kubernetes.default/'")), "must not post to"},
 	} {

@@ -1,6 +1,8 @@
 package manager
 
 import (
+	"slices"
+
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/manager/failureevents"
 	"github.com/tenure-dev/tenure/internal/manager/sourcegrant"
@@ -21,6 +23,9 @@ func trimForCache(object any) (any, error) {
 	}
 	if q, ok := object.(*corev1.ResourceQuota); ok && q.Name == tenancy.QuotaName {
 		q.Status = onlyCounted(q.Status)
+	}
+	if o, ok := object.(*metav1.PartialObjectMetadata); ok && slices.Contains(tenancy.WorkloadKinds(), o.GroupVersionKind()) {
+		o.Annotations, o.OwnerReferences, o.Labels = nil, nil, tenancy.FluxLabels(o.Labels)
 	}
 	common.share(object)
 	object, err := fluxFields(object)

@@ -88,6 +88,9 @@ type Namespace struct {
 	// OwnerAccounts are the namespace's own accounts that own a tenant, sorted: see
 	// [OwnerAccounts].
 	OwnerAccounts []string
+	// PlatformWorkloads are the workloads of the namespace that the platform applied, sorted:
+	// see [PlatformWorkloads].
+	PlatformWorkloads []string
 	// Manager is the manager's subject, which deletes the namespace when its Tenant is
 	// deleted, and impersonates its accounts to replicate objects.
 	Manager *rbacv1.Subject
@@ -188,6 +191,7 @@ func Desired(ns Namespace, profile *v1alpha1.TenancyProfile) (*Objects, error) {
 		objects.Parameters.Spec.Cordoned = true
 	}
 	objects.Parameters.Spec.OwnerAccounts = ns.OwnerAccounts
+	objects.Parameters.Spec.PlatformWorkloads = ns.PlatformWorkloads
 	objects.Parameters.Spec.Exemptions = Exemptions(ns.Name, profile)
 	ns.Credentials.allow(&objects.Parameters.Spec)
 	objects.Quota = quota(ns, tenant, objects.Parameters.Spec.Tenants.Bounds.MaxObjects)

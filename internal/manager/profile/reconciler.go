@@ -152,7 +152,7 @@ func (r *Reconciler) look(ctx context.Context, profile *v1alpha1.TenancyProfile)
 		want.Exemptions = tenancy.Exemptions(ns.Name, profile)
 		spec, found := specs[ns.Name]
 		// These fields do not come from the profile.
-		want.OwnerAccounts, want.SelectedClasses = spec.OwnerAccounts, spec.SelectedClasses
+		want.OwnerAccounts, want.PlatformWorkloads, want.SelectedClasses = spec.OwnerAccounts, spec.PlatformWorkloads, spec.SelectedClasses
 		_, labelled := ns.Labels[v1alpha1.LabelParameters]
 		switch {
 		case r.Failures.has(ns.Name):

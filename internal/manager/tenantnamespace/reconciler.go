@@ -183,6 +183,9 @@ func (r *Reconciler) reconcile(ctx context.Context, ns *corev1.Namespace) (resul
 	if in.OwnerAccounts, err = r.ownerAccounts(ctx, ns.Name); err != nil {
 		return ctrl.Result{}, nil, err
 	}
+	if in.PlatformWorkloads, err = r.platformWorkloads(ctx, ns, &profile.Spec); err != nil {
+		return ctrl.Result{}, nil, err
+	}
 	desired, problem := tenancy.Desired(in, profile)
 	if problem != nil {
 		r.Events.Eventf(ns, nil, corev1.EventTypeWarning, "NotATenant", "Reconcile", "%v", problem)

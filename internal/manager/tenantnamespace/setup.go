@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -77,6 +78,13 @@ func (r *Reconciler) Setup(ctx context.Context, mgr manager.Manager) error {
 		Build(r)
 	if err != nil {
 		return err
+	}
+	for _, kind := range tenancy.WorkloadKinds() {
+		workload := &metav1.PartialObjectMetadata{}
+		workload.SetGroupVersionKind(kind)
+		if err := crdgate.Watch(mgr, c, workload, toNamespace, applierChanged); err != nil {
+			return err
+		}
 	}
 	for _, kind := range syncKinds {
 		if err := crdgate.Watch(mgr, c, ofKind(kind), toNamespace, predicate.GenerationChangedPredicate{}, managed); err != nil {
@@ -196,6 +204,16 @@ var specChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return ok1 && ok2 && (!maps.Equal(before.Labels, after.Labels) || !tenancy.UpToDate(before, after) ||
 		len(uncounted(after)) > len(uncounted(before)) || !after.DeletionTimestamp.IsZero())
 }}
+
+// applierChanged lets workloads through that a sync of Flux applied, when they come, go or change
+// the labels that name the sync.
+var applierChanged = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return len(tenancy.FluxLabels(e.Object.GetLabels())) > 0 },
+	DeleteFunc: func(e event.DeleteEvent) bool { return len(tenancy.FluxLabels(e.Object.GetLabels())) > 0 },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return !maps.Equal(tenancy.FluxLabels(e.ObjectOld.GetLabels()), tenancy.FluxLabels(e.ObjectNew.GetLabels()))
+	},
+}
 
 // metadataChanged drops the events that a resync repeats.
 var metadataChanged = predicate.ResourceVersionChangedPredicate{}

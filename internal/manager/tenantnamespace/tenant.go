@@ -84,6 +84,30 @@ func (r *Reconciler) ownerAccounts(ctx context.Context, namespace string) ([]str
 	return tenancy.OwnerAccounts(owned.Items, namespace), nil
 }
 
+// platformWorkloads returns the workloads of a namespace that syncs of the platform applied.
+func (r *Reconciler) platformWorkloads(ctx context.Context, ns *corev1.Namespace, profile *v1alpha1.TenancyProfileSpec) ([]string, error) {
+	var objects []metav1.PartialObjectMetadata
+	for _, kind := range tenancy.WorkloadKinds() {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind)
+		if err := r.Client.List(ctx, list, client.InNamespace(ns.Name)); err != nil {
+			return nil, fmt.Errorf("cannot read the workloads of kind %s in namespace %s: %w", kind.Kind, ns.Name, err)
+		}
+		for i := range list.Items {
+			list.Items[i].SetGroupVersionKind(kind)
+		}
+		objects = append(objects, list.Items...)
+	}
+	workloads := tenancy.PlatformWorkloads(objects, profile)
+	if len(workloads) <= tenancy.MaxPlatformWorkloads {
+		return workloads, nil
+	}
+	r.Events.Eventf(ns, nil, corev1.EventTypeWarning, "TooManyWorkloads", "Reconcile",
+		"the platform has %d workloads in the tenant's namespace, and the first %d of them are protected from requests to scale, evict or enter: move some to a namespace of the platform's",
+		len(workloads), tenancy.MaxPlatformWorkloads)
+	return workloads[:tenancy.MaxPlatformWorkloads], nil
+}
+
 func (r *Reconciler) report(tenant *v1alpha1.Tenant, ns *corev1.Namespace, problem error) {
 	if tenant == nil {
 		r.Reports.Forget(ns.Name)

@@ -37,12 +37,15 @@ func addFlaggerWebhooks(register func(...Attack)) {
 			return map[string]any{"provider": map[string]any{"type": "prometheus", "address": address(e)}, "query": "up"}
 		})
 	}
+	identity := flagger("MetricTemplate", func(*Scenario) map[string]any {
+		return map[string]any{"provider": map[string]any{"type": "cloudwatch", "region": "eu-west-1"}, "query": "[]"}
+	})
 	register(Attack{
 		ID: "N6", Via: API,
-		Title:      "has Flagger call an address within the cluster, or take another tenant's host or gateway",
-		Controls:   []string{"policy on the addresses, hosts and gateways of Flagger's objects", "no such kinds for tenants"},
+		Title:      "has Flagger call an address within the cluster, use its own cloud identity, or take another tenant's host or gateway",
+		Controls:   []string{"policy on the addresses, identities, hosts and gateways of Flagger's objects", "no such kinds for tenants"},
 		References: []string{"Flagger: webhooks, metric templates"},
-		Fix:        Fix{Advice: "leave Flagger's kinds out of the tenant's role, or hold the addresses of webhooks and metric servers, hosts and gateways to a list with a ValidatingAdmissionPolicy"},
+		Fix:        Fix{Advice: "leave Flagger's kinds out of the tenant's role, or hold the addresses of webhooks and metric servers, the types of metric servers, hosts and gateways to a list with a ValidatingAdmissionPolicy"},
 		Run: func(ctx context.Context, e *Scenario) Finding {
 			var first Finding
 			for _, t := range []struct {
@@ -52,6 +55,7 @@ func addFlaggerWebhooks(register func(...Attack)) {
 					return map[string]any{"webhooks": []any{map[string]any{"name": "canary", "type": "rollout", "url": inside(e)}}}
 				}), own},
 				{metrics(inside), own},
+				{identity, own},
 				{canary(func(e *Scenario) map[string]any {
 					return map[string]any{"gateways": []any{e.Victim.Namespace + "/canary"}, "hosts": []any{"*"}}
 				}, nil), own},
