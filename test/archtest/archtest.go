@@ -14,7 +14,8 @@
 //   - Every package has a doc comment.
 //   - No test is skipped: what a clean clone does not run is not tested.
 //
-// The lengths of files and functions are advice and fail no test: see [Result].
+// The lengths of files and functions, and doc comments that do not name the returned errors, are
+// advice and fail no test: see [Result].
 package archtest
 
 import (
@@ -24,6 +25,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,8 +42,9 @@ const (
 type Result struct {
 	// Violations are violations of the rules.
 	Violations []string
-	// Advice names long files and functions, tests and generated files excepted. A long
-	// function may be clearer than its parts.
+	// Advice names long files and functions, and exported functions whose doc comment does not
+	// name the error that they return; tests and generated files excepted. A long function may
+	// be clearer than its parts.
 	Advice []string
 }
 
@@ -147,6 +150,7 @@ func (c *checker) file(name string) error {
 		return nil
 	}
 	c.lengths(name, files, file)
+	c.errors(name, files, file)
 	return nil
 }
 
@@ -192,6 +196,38 @@ func (c *checker) lengths(name string, files *token.FileSet, file *ast.File) {
 			c.advise(name, first, "the function %s has %d lines: is it a list of steps?", function.Name.Name, lines)
 		}
 	}
+}
+
+// mentionsError matches a doc comment that names an error or the condition for one.
+var mentionsError = regexp.MustCompile(`(?i)\berrors?\b|\bfails?\b|\bimplements\b|\bErr[A-Z]`)
+
+// errors advises about exported functions that return an error their doc comment does not name.
+func (c *checker) errors(name string, files *token.FileSet, file *ast.File) {
+	for _, decl := range file.Decls {
+		function, ok := decl.(*ast.FuncDecl)
+		if !ok || !function.Name.IsExported() || !exportedReceiver(function) || function.Type.Results == nil || mentionsError.MatchString(function.Doc.Text()) {
+			continue
+		}
+		if slices.ContainsFunc(function.Type.Results.List, func(f *ast.Field) bool {
+			result, ok := f.Type.(*ast.Ident)
+			return ok && result.Name == "error"
+		}) {
+			c.advise(name, files.Position(function.Pos()).Line, "the doc comment of %s does not say which error it returns", function.Name.Name)
+		}
+	}
+}
+
+// exportedReceiver reports whether a function has no receiver, or one of an exported type.
+func exportedReceiver(function *ast.FuncDecl) bool {
+	if function.Recv == nil {
+		return true
+	}
+	receiver := function.Recv.List[0].Type
+	if pointer, ok := receiver.(*ast.StarExpr); ok {
+		receiver = pointer.X
+	}
+	named, ok := receiver.(*ast.Ident)
+	return !ok || named.IsExported()
 }
 
 // forbidden says why a file must not import a package, or "" when it may.

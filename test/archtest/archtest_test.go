@@ -118,6 +118,15 @@ func TestCheck(t *testing.T) {
 			text:   "// Package p is documented.\npackage p\n\nfunc f() {\n" + lines(98, "") + "}\n",
 			advice: []string{"internal/p/p.go:4: the function f has 100 lines: is it a list of steps?"},
 		},
+		"SilentError": {
+			reason: "Callers of an exported function need to know when it returns an error.",
+			name:   "internal/p/p.go",
+			text:   "// Package p is documented.\npackage p\n\n// F does f.\nfunc F() (int, error) { return 0, nil }\n\n// G does g. It returns an error for h.\nfunc G() error { return nil }\n\nfunc h() error { return nil }\n\n// I does i.\nfunc (t T) I() error { return nil }\n\n// J does j.\nfunc (t *t) J() error { return nil }\n",
+			advice: []string{
+				"internal/p/p.go:13: the doc comment of I does not say which error it returns",
+				"internal/p/p.go:5: the doc comment of F does not say which error it returns",
+			},
+		},
 		"LongTest": {
 			reason: "Tables in tests may be long.",
 			name:   "internal/p/p_test.go",
