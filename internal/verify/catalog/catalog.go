@@ -126,6 +126,9 @@ type Finding struct {
 	Evidence string
 	// Reason says why nothing is proven.
 	Reason string
+	// Fix tells a platform admin how to stop the attack in this fleet; empty if the advice of
+	// the attack says it.
+	Fix string
 	// Missing are the layers that did not hold, of an attack that was stopped
 	// by another.
 	Missing []string
