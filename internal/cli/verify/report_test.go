@@ -156,6 +156,11 @@ func TestStale(t *testing.T) {
 func layered() findings {
 	f := attacked(catalog.Stopped, catalog.NotProven, catalog.GotThrough, catalog.NotInstalled)
 	f.attacks.Results[0].Finding.Missing = []string{"policy on it"}
+	for i, r := range f.attacks.Results {
+		if r.Finding.Outcome == catalog.GotThrough {
+			f.attacks.Results[i].Finding.Repeat = "kubectl create --as=" + r.Tenant + " -f - <<'E'\nkind: Pod\nE"
+		}
+	}
 	f.attacks.Like["b"] = "a"
 	f.failures = []flux.Finding{{Row: flux.Row{Kind: flux.Kustomization, Namespace: "a", Name: "a"}, Reason: "broken"}}
 	f.unmapped = []string{"https://git.example.com/a: not mapped"}
@@ -181,6 +186,10 @@ func TestText(t *testing.T) {
   as a, through the API: it could scroll
   fix: do something
   see: CVE-1
+  try it yourself:
+kubectl create --as=a -f - <<'E'
+kind: Pod
+E
 
 ? not proven: whether a tenant tries not proven (X2-api)
   as a, through the API: nothing to try it on
