@@ -167,6 +167,30 @@ func layered() findings {
 	return f
 }
 
+// TestNotApplied checks that a report names the Kustomizations of the platform that did not
+// apply, since they may hold more tenants.
+func TestNotApplied(t *testing.T) {
+	t.Parallel()
+	f := layered()
+	for _, row := range []flux.Row{
+		{Kind: flux.Kustomization, Namespace: "flux-system", Name: "tenants"}, {Kind: flux.GitRepository, Namespace: "flux-system", Name: "tenants"},
+	} {
+		f.failures = append(f.failures, flux.Finding{Row: row, Reason: "broken"})
+	}
+	r := one(judgement{}, f)
+	var text bytes.Buffer
+	if err := r.writeText(ui.NewScreen(&text), false); err != nil {
+		t.Fatal(err)
+	}
+	_, node := htmlOf(t, r)
+	const want = "! not applied: more tenants may be in Kustomization/flux-system/tenants"
+	for format, got := range map[string]string{"text": text.String(), "HTML": textOf(node)} {
+		if !strings.Contains(got, want) || strings.Contains(got, want+",") {
+			t.Errorf("%s: it does not say %q alone:\n%s", format, want, got)
+		}
+	}
+}
+
 func TestText(t *testing.T) {
 	t.Parallel()
 	j := judgement{baseline: baseline.Baseline{
