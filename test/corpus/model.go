@@ -123,6 +123,13 @@ func (s state) open() map[string]bool {
 	} {
 		runs = runs || in("create", w[0], w[1])
 	}
+	status := false
+	for _, k := range [][2]string{
+		{sourceGroup, "gitrepositories"}, {sourceGroup, "helmrepositories"}, {sourceGroup, "ocirepositories"}, {sourceGroup, "buckets"}, {sourceGroup, "helmcharts"},
+		{kustomizeGroup, "kustomizations"}, {helmGroup, "helmreleases"}, {notificationGroup, "receivers"},
+	} {
+		status = status || in("patch", k[0], k[1]+"/status")
+	}
 	account := writes("", "serviceaccounts")
 	return map[string]bool{
 		"I1-api":             syncs && !flag("kustomize-controller", "--default-service-account") && !held("accounts", 0, "kustomizations"),
@@ -142,7 +149,7 @@ func (s state) open() map[string]bool {
 		"W3-api":  in("create", "", "pods") && !s.labels["pod-security.kubernetes.io/enforce"],
 		"W4-api":  in("create", "", "services"),
 		"W5-api":  in("create", "networking.k8s.io", "ingresses"),
-		"W6-api":  in("create", "", "persistentvolumeclaims"),
+		"W6-api":  in("create", "", "persistentvolumeclaims") || in("create", "apps", "statefulsets"),
 		"W7-api":  runs,
 		"W8-api":  true, // no fleet of the corpus has a NetworkPolicy
 		"W9-api":  in("create", "discovery.k8s.io", "endpointslices") || in("create", "", "endpoints"),
@@ -157,7 +164,7 @@ func (s state) open() map[string]bool {
 		"I6-api":                namespace || in("patch", "", "namespaces/status") || in("update", "", "namespaces/finalize"),
 		"I18-api":               namespace,
 		"S3-api":                in("create", sourceGroup, "externalartifacts"),
-		"S4-api":                in("patch", sourceGroup, "gitrepositories/status"),
+		"S4-api":                status,
 		"I4-api-RoleBinding":    in("create", rbacv1.GroupName, "rolebindings"),
 
 		"I1-git":                      out("create", "", "configmaps"),
