@@ -150,6 +150,13 @@ func (s state) open() map[string]bool {
 	escalates := in("create", rbacv1.GroupName, "roles") && in("escalate", rbacv1.GroupName, "roles") ||
 		in("create", rbacv1.GroupName, "rolebindings") && in("bind", rbacv1.GroupName, "clusterroles")
 	everything := in("*", "*", "*")
+	status := false
+	for _, k := range [][2]string{
+		{sourceGroup, "gitrepositories"}, {sourceGroup, "helmrepositories"}, {sourceGroup, "ocirepositories"}, {sourceGroup, "buckets"}, {sourceGroup, "helmcharts"},
+		{kustomizeGroup, "kustomizations"}, {helmGroup, "helmreleases"}, {notificationGroup, "receivers"},
+	} {
+		status = status || in("patch", k[0], k[1]+"/status")
+	}
 	return map[string]bool{
 		"I1-api":             syncs && !flag("kustomize-controller", "--default-service-account") && !held("accounts", 0, "kustomizations"),
 		"I1-api-HelmRelease": releases && !flag("helm-controller", "--default-service-account") && !held("accounts", 0, "helmreleases"),
@@ -168,7 +175,7 @@ func (s state) open() map[string]bool {
 		"W3-api":  runs && !s.labels["pod-security.kubernetes.io/enforce"],
 		"W4-api":  in("create", "", "services"),
 		"W5-api":  in("create", "networking.k8s.io", "ingresses"),
-		"W6-api":  in("create", "", "persistentvolumeclaims"),
+		"W6-api":  in("create", "", "persistentvolumeclaims") || in("create", "apps", "statefulsets"),
 		"W7-api":  runs,
 		"W8-api":  true, // no fleet of the corpus has a NetworkPolicy
 		"W9-api":  in("create", "discovery.k8s.io", "endpointslices") || in("create", "", "endpoints"),
@@ -194,7 +201,7 @@ func (s state) open() map[string]bool {
 		"I6-api":                namespace || in("patch", "", "namespaces/status") || in("update", "", "namespaces/finalize"),
 		"I18-api":               namespace,
 		"S3-api":                in("create", sourceGroup, "externalartifacts"),
-		"S4-api":                in("patch", sourceGroup, "gitrepositories/status"),
+		"S4-api":                status,
 		"I4-api-RoleBinding":    in("create", rbacv1.GroupName, "rolebindings"),
 
 		"I1-git":                      out("create", "", "configmaps") || delivers,

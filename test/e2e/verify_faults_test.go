@@ -16,7 +16,7 @@ func narrowTenant(name string) fleetgen.Tenant {
 	return fleetgen.Tenant{Name: name, Label: true, Rules: fleetgen.NarrowRules}
 }
 
-// TestVerifyBadInput checks that invalid input leads to exit code 2 and an explanation, and
+// TestVerifyBadInput checks that invalid input leads to exit code 3 and an explanation, and
 // leaves nothing behind; see tenureVerify.
 func TestVerifyBadInput(t *testing.T) {
 	t.Parallel()

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
+	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
@@ -23,6 +24,7 @@ import (
 // effect.
 func (o *options) tenants() *cobra.Command {
 	why := false
+	var fleet string
 	var asTenants, asPlatform []string
 	cmd := &cobra.Command{
 		Use:     "tenants",
@@ -38,7 +40,7 @@ func (o *options) tenants() *cobra.Command {
 			if err != nil {
 				return explain(err)
 			}
-			choice, err := discovery.NewChoice(asTenants, asPlatform)
+			choice, err := choiceOf(fleet, asTenants, asPlatform)
 			if err != nil {
 				return err
 			}
@@ -58,9 +60,29 @@ func (o *options) tenants() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&why, "why", false, "show the evidence by which each namespace with Flux objects is a tenant's or the platform's")
+	flags.StringVar(&fleet, "fleet", "", "folder of the platform's repository, whose "+local.FileName+" says which namespaces are tenants' and which the platform's, as for tenure verify")
+	_ = cmd.MarkFlagDirname("fleet")
 	flags.StringArrayVar(&asTenants, "tenants", nil, "namespaces that are tenants', as namespace=NAME, label=KEY[=VALUE] or source=ADDRESS, where * stands for any characters; repeatable")
 	flags.StringArrayVar(&asPlatform, "platform", nil, "namespaces that are the platform's, in the same form; repeatable")
 	return cmd
+}
+
+// choiceOf returns the selectors of namespaces in the file of a fleet, if there is one, and of
+// the flags.
+func choiceOf(fleet string, tenants, platform []string) (discovery.Choice, error) {
+	flags, err := discovery.NewChoice(tenants, platform)
+	if err != nil || fleet == "" {
+		return flags, err
+	}
+	file, err := local.ReadFile(fleet)
+	if err != nil {
+		return flags, err
+	}
+	choice, err := discovery.NewChoice(file.Tenants, file.Platform)
+	if err != nil {
+		return flags, fmt.Errorf("%s: %w", local.FileName, err)
+	}
+	return choice.With(flags), nil
 }
 
 var whyColumns = []string{"TENANT", "NAMESPACES", "EVIDENCE"}

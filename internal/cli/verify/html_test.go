@@ -55,7 +55,7 @@ func TestHTML(t *testing.T) {
 	text := textOf(node)
 	for _, want := range []string{
 		"tenure verify: ✗ unsafe", "clusters/staging: ✗ unsafe", "? not ready: broken Kustomization/a/a", "! asked for: https://git.example.com/a: not mapped",
-		"✗ got through: a tenant tries got through X1-api", "Evidence as a, through the API: it could scroll", "Fix do something", "See CVE-1", "--- a/x",
+		"✗ got through: a tenant tries got through X1-api", "Evidence as a, through the API: it could scroll", "Fix do something", "See CVE-1 Try it yourself kubectl create --as=a -f - <<'E' kind: Pod E", "--- a/x",
 		"? not proven: nothing to try it on As a:", "! accepted, got through: a tenant tries got through X1-api As b; by Ann until 2026-11-22: we know",
 		"! accepted, not proven: a tenant tries not proven X2-api As b; by Ben until 2026-11-22: its host is elsewhere",
 		"There is no policy on it: as a, only RBAC stops who tries stopped X3-api", "Attack a b",

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"slices"
@@ -310,7 +311,7 @@ func newAttackMade(tried catalog.Result) attackMade {
 		References: tried.Attack.References, Seconds: tried.Took.Seconds(),
 	}
 	if tried.Finding.Outcome == catalog.GotThrough {
-		made.Fix, made.Patch = tried.Attack.Fix.Advice, tried.Patch
+		made.Fix, made.Patch = cmp.Or(tried.Finding.Fix, tried.Attack.Fix.Advice), tried.Patch
 	}
 	return made
 }

@@ -156,10 +156,39 @@ func TestStale(t *testing.T) {
 func layered() findings {
 	f := attacked(catalog.Stopped, catalog.NotProven, catalog.GotThrough, catalog.NotInstalled)
 	f.attacks.Results[0].Finding.Missing = []string{"policy on it"}
+	for i, r := range f.attacks.Results {
+		if r.Finding.Outcome == catalog.GotThrough {
+			f.attacks.Results[i].Finding.Repeat = "kubectl create --as=" + r.Tenant + " -f - <<'E'\nkind: Pod\nE"
+		}
+	}
 	f.attacks.Like["b"] = "a"
 	f.failures = []flux.Finding{{Row: flux.Row{Kind: flux.Kustomization, Namespace: "a", Name: "a"}, Reason: "broken"}}
 	f.unmapped = []string{"https://git.example.com/a: not mapped"}
 	return f
+}
+
+// TestNotApplied checks that a report names the Kustomizations of the platform that did not
+// apply, since they may hold more tenants.
+func TestNotApplied(t *testing.T) {
+	t.Parallel()
+	f := layered()
+	for _, row := range []flux.Row{
+		{Kind: flux.Kustomization, Namespace: "flux-system", Name: "tenants"}, {Kind: flux.GitRepository, Namespace: "flux-system", Name: "tenants"},
+	} {
+		f.failures = append(f.failures, flux.Finding{Row: row, Reason: "broken"})
+	}
+	r := one(judgement{}, f)
+	var text bytes.Buffer
+	if err := r.writeText(ui.NewScreen(&text), false); err != nil {
+		t.Fatal(err)
+	}
+	_, node := htmlOf(t, r)
+	const want = "! not applied: more tenants may be in Kustomization/flux-system/tenants"
+	for format, got := range map[string]string{"text": text.String(), "HTML": textOf(node)} {
+		if !strings.Contains(got, want) || strings.Contains(got, want+",") {
+			t.Errorf("%s: it does not say %q alone:\n%s", format, want, got)
+		}
+	}
 }
 
 func TestText(t *testing.T) {
@@ -181,6 +210,10 @@ func TestText(t *testing.T) {
   as a, through the API: it could scroll
   fix: do something
   see: CVE-1
+  try it yourself:
+kubectl create --as=a -f - <<'E'
+kind: Pod
+E
 
 ? not proven: whether a tenant tries not proven (X2-api)
   as a, through the API: nothing to try it on

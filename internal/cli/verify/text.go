@@ -172,9 +172,7 @@ func (p *page) gotThrough(c clusterReport) {
 		if len(a.References) > 0 {
 			p.detail("see", strings.Join(a.References, "; "))
 		}
-		if p.all {
-			p.repeat(a)
-		}
+		p.repeat(a)
 	}
 }
 

@@ -53,6 +53,9 @@ type Attack struct {
 	// Kind tells attacks of one ID and way apart that are tried with objects of
 	// different kinds, such as HelmRelease; empty for the usual one.
 	Kind string
+	// Kinds are the kinds that it tries, with a subresource after a slash, such as
+	// Namespace/status; sorted. A star stands for any kind. [Catalogue] sets them.
+	Kinds []string
 	// Title describes the attack, in the present tense.
 	Title string
 	// Controls are the controls that should stop the attack.
@@ -123,6 +126,9 @@ type Finding struct {
 	Evidence string
 	// Reason says why nothing is proven.
 	Reason string
+	// Fix tells a platform admin how to stop the attack in this fleet; empty if the advice of
+	// the attack says it.
+	Fix string
 	// Missing are the layers that did not hold, of an attack that was stopped
 	// by another.
 	Missing []string

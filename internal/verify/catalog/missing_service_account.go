@@ -2,7 +2,10 @@ package catalog
 
 import (
 	"context"
+	"slices"
 
+	"github.com/tenure-dev/tenure/internal/discovery"
+	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -65,7 +68,7 @@ func addMissingServiceAccountByCommit(register func(...Attack)) {
 	canary := func(namespace func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
 		return func(e *Scenario) *unstructured.Unstructured { return configMap(namespace(e), name("i1-git")) }
 	}
-	register(deliversManifests(Attack{
+	attack := deliversManifests(Attack{
 		ID:         "I1",
 		Title:      "delivers with the rights of the controller, since the Kustomization for its repository names no service account",
 		Controls:   []string{"RBAC", "flag --default-service-account"},
@@ -74,7 +77,40 @@ func addMissingServiceAccountByCommit(register func(...Attack)) {
 			Advice: "set spec.serviceAccountName in the Kustomization for the tenant's repository, to an account with rights in the tenant's namespaces only, and start kustomize-controller with --default-service-account=default",
 			Flags:  []Flag{defaultServiceAccount("kustomize-controller")},
 		},
-	}, canary(func(e *Scenario) string { return e.Victim.Namespace }), canary(func(e *Scenario) string { return e.Namespace })))
+	}, canary(func(e *Scenario) string { return e.Victim.Namespace }), canary(func(e *Scenario) string { return e.Namespace }))
+	run := attack.Run
+	attack.Run = func(ctx context.Context, e *Scenario) Finding {
+		f := run(ctx, e)
+		if syncs := e.syncsWithoutAccount(ctx); f.Outcome == GotThrough && len(syncs) > 0 {
+			f.Fix = "set spec.serviceAccountName in " + listed(syncs) + "; and start kustomize-controller with " + defaultServiceAccount("kustomize-controller").Flag
+		}
+		return f
+	}
+	register(attack)
+}
+
+// syncsWithoutAccount returns the Kustomizations for the repositories of all tenants that name
+// no account, each with the account that it should name.
+func (e *Scenario) syncsWithoutAccount(ctx context.Context) []string {
+	var syncs []string
+	for _, t := range e.tenants {
+		for _, r := range t.Repositories {
+			sync := object(flux.Kustomization.GroupVersionKind().GroupVersion().String(), string(flux.Kustomization), r.Kustomization.Namespace, r.Kustomization.Name, nil)
+			if e.Admin.Get(ctx, keyOf(sync), sync) != nil {
+				continue
+			}
+			if named, _, _ := unstructured.NestedString(sync.Object, "spec", "serviceAccountName"); named != "" {
+				continue
+			}
+			// The account default is a guess for a tenant without an account.
+			account := "an account of namespace " + sync.GetNamespace() + " with rights in the tenant's namespaces only"
+			if i := slices.IndexFunc(t.Accounts, func(a discovery.Account) bool { return a.Namespace == sync.GetNamespace() && a.Name != "default" }); i >= 0 {
+				account = t.Accounts[i].Name
+			}
+			syncs = append(syncs, r.Kustomization.String()+" (to "+account+")")
+		}
+	}
+	return syncs
 }
 
 // defaultServiceAccount is the flag for the account that Flux impersonates when an object

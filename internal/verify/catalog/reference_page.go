@@ -13,10 +13,11 @@ func Document() string {
 	b.WriteString(`# The catalogue of attacks
 
 What ` + "`tenure verify`" + ` tries as each tenant. Generated from internal/verify/catalog; do not
-edit.
+edit. The kinds are those that the attack tries, where the cluster has them; \* is any kind, of
+which the attack tries one.
 
-| Id | Through | The tenant … | Controls that stop it | References |
-|---|---|---|---|---|
+| Id | Through | The tenant … | Kinds | Controls that stop it | References |
+|---|---|---|---|---|---|
 `)
 	ways := map[Via]string{API: "API", Git: "Git", Proxy: "proxy"}
 	for _, a := range Catalogue() {
@@ -24,7 +25,7 @@ edit.
 		if a.Kind != "" {
 			way += ", " + a.Kind
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", a.ID, way, a.Title, strings.Join(a.Controls, "; "), strings.Join(a.References, "; "))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", a.ID, way, a.Title, strings.ReplaceAll(strings.Join(a.Kinds, ", "), "*", `\*`), strings.Join(a.Controls, "; "), strings.Join(a.References, "; "))
 	}
 	return b.String()
 }

@@ -3,9 +3,12 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -13,7 +16,7 @@ import (
 func addSourceStatus(register func(...Attack)) {
 	register(Attack{
 		ID: "S4", Via: API,
-		Title:      "writes the status of its own source, which says where the artifact is",
+		Title:      "writes the status of its own Flux objects, of any kind, such as where the artifact of a source is",
 		Controls:   []string{"RBAC", "policy that leaves status to Flux"},
 		References: []string{"RFC-0003"},
 		Fix: Fix{
@@ -25,8 +28,39 @@ func addSourceStatus(register func(...Attack)) {
 				denied("helm.toolkit.fluxcd.io", writing, "*/status"),
 			},
 		},
-		Run: requests(request{what: "write the status of its GitRepository", aimed: writeSourceStatus}),
+		Run: func(ctx context.Context, e *Scenario) Finding {
+			all := []request{{what: "write the status of its GitRepository", aimed: writeSourceStatus}}
+			for _, k := range statusKinds {
+				all = append(all, request{what: "write the status of its " + k.kind, aimed: func(ctx context.Context, e *Scenario) error { return e.writeStatus(ctx, k.apiVersion, k.kind) }})
+			}
+			return requests(all...)(ctx, e)
+		},
 	})
+}
+
+// statusKinds are the kinds of Flux with a status that Flux reads, beside GitRepository.
+var statusKinds = []struct{ apiVersion, kind string }{
+	{"kustomize.toolkit.fluxcd.io/v1", "Kustomization"}, {"helm.toolkit.fluxcd.io/v2", "HelmRelease"},
+	{sourceAPI, "HelmRepository"}, {sourceAPI, "OCIRepository"}, {sourceAPI, "Bucket"}, {sourceAPI, "HelmChart"},
+	{"notification.toolkit.fluxcd.io/v1", "Receiver"},
+	{imageAPI, "ImageRepository"}, {imageAPI, "ImagePolicy"}, {imageAPI, "ImageUpdateAutomation"},
+	{"source.extensions.fluxcd.io/v1beta1", "ArtifactGenerator"},
+}
+
+// writeStatus writes the status of an object of a kind, in a dry run. An admin creates the
+// object, only if the tenant has the right to write such a status.
+func (e *Scenario) writeStatus(ctx context.Context, apiVersion, kind string) error {
+	if err := e.patchStatus(ctx, object(apiVersion, kind, e.Namespace, name("s4"), nil)); !apierrors.IsNotFound(err) {
+		return err
+	}
+	objects := e.ofEveryKind(ctx, "s4")
+	u := objects[slices.IndexFunc(objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == kind })]
+	if err := e.Admin.Create(ctx, u); err != nil {
+		// The error is not wrapped, so that it is not taken for a refusal of the attack.
+		return fmt.Errorf("cannot make a %s for the tenant: %s", kind, firstLine(err.Error()))
+	}
+	defer e.remove(u)
+	return e.patchStatus(ctx, u.DeepCopy())
 }
 
 func writeSourceStatus(ctx context.Context, e *Scenario) error {
@@ -46,6 +80,11 @@ func writeSourceStatus(ctx context.Context, e *Scenario) error {
 		defer e.remove(u)
 	}
 	u := object("source.toolkit.fluxcd.io/v1", "GitRepository", e.Namespace, source, nil)
+	return e.patchStatus(ctx, u)
+}
+
+// patchStatus patches the status of an object as the tenant, in a dry run.
+func (e *Scenario) patchStatus(ctx context.Context, u *unstructured.Unstructured) error {
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"observedGeneration":1}}`))
 	return e.As.SubResource("status").Patch(ctx, u, patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
 }

@@ -2,11 +2,13 @@ package catalog
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // imageDigest is the digest of the images of attacks, which no node runs.
@@ -157,16 +159,37 @@ func addForeignHosts(register func(...Attack)) {
 	}
 	wildcard := func(*Scenario) string { return "*.tenure-canary.example" }
 	own := func(e *Scenario) string { return firstOf(e.limits.Network.Hosts, "w5.tenure-canary.example") }
+	const what = "take the requests for all hosts below a domain that it shares with others"
+	all := []request{{what: what, aimed: creating(ingress(wildcard)), own: creating(ingress(own))}}
+	for _, route := range []struct {
+		version, kind string
+		spec          func(host string) map[string]any
+	}{
+		{"v1", "HTTPRoute", hostnames}, {"v1", "GRPCRoute", hostnames}, {"v1alpha2", "TLSRoute", hostnames},
+		{"v1", "Gateway", func(host string) map[string]any {
+			listener := map[string]any{"name": "http", "port": int64(80), "protocol": "HTTP", "hostname": host}
+			return map[string]any{"gatewayClassName": "canary", "listeners": []any{listener}}
+		}},
+	} {
+		of := func(host func(*Scenario) string) func(*Scenario) *unstructured.Unstructured {
+			return func(e *Scenario) *unstructured.Unstructured {
+				return object("gateway.networking.k8s.io/"+route.version, route.kind, e.Namespace, name("w5"), map[string]any{"spec": route.spec(host(e))})
+			}
+		}
+		all = append(all, request{what: what + ", by a " + route.kind, aimed: creating(of(wildcard)), own: creating(of(own))})
+	}
 	register(Attack{
 		ID: "W5", Via: API, Owners: OwnersWithin,
 		Title:    "takes the requests for the hosts of other tenants, with a wildcard",
-		Controls: []string{"policy on Ingresses"},
-		Fix:      Fix{Advice: "give each tenant a list of hosts, without a wildcard that matches the hosts of others, with a ValidatingAdmissionPolicy on Ingresses and HTTPRoutes"},
-		Run: requests(request{
-			what:  "take the requests for all hosts below a domain that it shares with others",
-			aimed: creating(ingress(wildcard)), own: creating(ingress(own)),
-		}),
+		Controls: []string{"policy on Ingresses, Gateways and routes"},
+		Fix:      Fix{Advice: "give each tenant a list of hosts, without a wildcard that matches the hosts of others, with a ValidatingAdmissionPolicy on Ingresses, Gateways and routes"},
+		Run:      requests(all...),
 	})
+}
+
+// hostnames returns the spec of a route with a host.
+func hostnames(host string) map[string]any {
+	return map[string]any{"hostnames": []any{host}, "rules": []any{map[string]any{"backendRefs": []any{map[string]any{"name": "canary", "port": int64(80)}}}}}
 }
 
 func addForeignVolume(register func(...Attack)) {
@@ -183,13 +206,28 @@ func addForeignVolume(register func(...Attack)) {
 		}
 	}
 	own := creating(claim(nil))
+	named := claim(map[string]any{"volumeName": "other-tenants-volume"})
+	// stateful asks for a StatefulSet with a claim, and then for the claim as its controller.
+	stateful := func(claim func(*Scenario) *unstructured.Unstructured) func(context.Context, *Scenario) error {
+		return func(ctx context.Context, e *Scenario) error {
+			set := workloads[slices.IndexFunc(workloads, func(w workload) bool { return w.kind == "StatefulSet" })]
+			u, made := set.of(hardenedPod("w6", nil)(e)), claim(e)
+			template := map[string]any{"metadata": map[string]any{"name": "data"}, "spec": made.Object["spec"]}
+			_ = unstructured.SetNestedSlice(u.Object, []any{template}, "spec", "volumeClaimTemplates")
+			if err := e.tryCreate(ctx, u); err != nil {
+				return err
+			}
+			return e.controllers[set.controller].Create(ctx, made, client.DryRunAll)
+		}
+	}
 	register(Attack{
 		ID: "W6", Via: API, Owners: OwnersWithin,
 		Title:    "claims a volume that was made for another tenant",
 		Controls: []string{"policy on PersistentVolumeClaims"},
 		Fix:      Fix{Advice: "refuse claims of tenants with spec.volumeName, spec.selector and an empty storageClassName, with a ValidatingAdmissionPolicy on PersistentVolumeClaims"},
 		Run: requests(
-			request{what: "claim a volume by its name", aimed: creating(claim(map[string]any{"volumeName": "other-tenants-volume"})), own: own},
+			request{what: "claim a volume by its name", aimed: creating(named), own: own},
+			request{what: "claim a volume by its name, by a StatefulSet whose controller makes the claim", aimed: stateful(named), own: stateful(claim(nil))},
 			request{what: "claim a volume by its labels", aimed: creating(claim(map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"team": "other"}}})), own: own},
 			request{what: "claim a volume that has no class", aimed: creating(claim(map[string]any{"storageClassName": ""})), own: own},
 		),

@@ -1,0 +1,115 @@
+package catalog
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenure-dev/tenure/internal/admission"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// untried are the kinds that a rule covers and that no attack of the rule's rows tries, each
+// with the reason.
+var untried = []struct{ rule, resources, reason string }{
+	{"claims", "resourceclaims resourceclaimtemplates", "W11 is in no catalogue: a device class is a limit of one fleet, and the rule's own tests try it"},
+	{"contents", "namespaces", "I6 and I7 try the namespace itself"},
+	{"credential-secrets", "roles rolebindings", "the attack needs a replication of the fleet, and the rule's own tests try it"},
+	{"external-artifacts", "externalartifacts/status", "without an ExternalArtifact of its own, which S3 tries to make, a tenant has no status to write"},
+	{"hosts", "services", "a Service has hosts in the annotations of one DNS controller only"},
+	{"hosts", "listenersets tcproutes udproutes", "a set of listeners belongs to a Gateway, and the routes name no host"},
+	{"managed", "helmcharts alerts providers receivers imagerepositories imagepolicies imageupdateautomations", "I10 edits what delivers; the rule has one condition for all kinds"},
+	{"managed", "secrets configmaps resourcequotas/status", "A5 and W1 overwrite what limits a namespace; the rule has one condition for all kinds"},
+	{"manager", "serviceaccounts resourcequotas limitranges secrets networkpolicies roles tenants tenantparameters helmreleases gitrepositories ocirepositories externalartifacts externalartifacts/status mutatingwebhookconfigurations validatingwebhookconfigurations", "I25 tries the first step of each way to cluster-admin; the rule lists what the manager may write"},
+	{"manager-parameters", "tenantparameters", "I25 tries the ways to cluster-admin, and parameters give no right"},
+	{"nodes", "pods/binding bindings", "a Pod can be bound only until a scheduler has done so; the rule's own tests try it"},
+	{"notifications", "alertproviders", "N6 tries its address"},
+	{"owner-pods", "podtemplates", "no controller makes Pods of a PodTemplate"},
+	{"pods", "podtemplates", "no controller makes Pods of a PodTemplate"},
+	{"workloads", "podtemplates", "no controller makes Pods of a PodTemplate"},
+	{"workloads", "pods/ephemeralcontainers", "a container that is added has no priority, node or toleration of its own"},
+	{"resource-sets", "resourcesetinputproviders", "S9 tries its address"},
+	{"resource-sets", "fluxinstances fluxreports", "they configure the platform's Flux, and no role for tenants has them"},
+	{"signatures", "helmrepositories", "a HelmRepository has no signature; HelmCharts and HelmReleases have"},
+	{"replicators", "clusterrolebindings", "I15 tries the right in one namespace; the rule has one condition for both kinds"},
+	{"tokens", "secrets", "I24 tries a Secret with a token, of an account that owns a tenant; I8 tries the subresource"},
+}
+
+// resourceOf returns the resource of a kind, with its subresource.
+func resourceOf(kind string) string {
+	kind, subresource, found := strings.Cut(kind, "/")
+	irregular := map[string]string{"Gateway": "gateways", "TenantParameters": "tenantparameters", "*": "*"}
+	if resource, is := irregular[kind]; is {
+		return resource
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+	if found {
+		return plural.Resource + "/" + subresource
+	}
+	return plural.Resource
+}
+
+// Every kind that a rule covers is tried by an attack of the rule's rows, or there is a reason;
+// and no reason is left for what is tried.
+func TestAttacksTryWhatRulesCover(t *testing.T) {
+	t.Parallel()
+	tried := map[string][]string{}
+	for _, a := range Catalogue() {
+		for _, kind := range a.Kinds {
+			tried[a.ID] = append(tried[a.ID], resourceOf(kind))
+		}
+	}
+	rows := map[string][]string{}
+	for _, r := range admission.Rules() {
+		rows[r.Name] = r.Rows
+	}
+	used := map[string]bool{}
+	var seen []string
+	for _, r := range admission.Requests() {
+		resource, _, _ := strings.Cut(r.Resource, ".")
+		if key := r.Rule + " " + resource; admission.Unrefused(r) != "" || len(rows[r.Rule]) == 0 || slices.Contains(seen, key) {
+			continue
+		} else {
+			seen = append(seen, key)
+		}
+		rule := strings.TrimPrefix(r.Rule, admission.Prefix)
+		excused := false
+		for _, u := range untried {
+			if u.rule == rule && slices.Contains(strings.Fields(u.resources), resource) {
+				excused, used[rule+" "+resource] = true, true
+			}
+		}
+		covered := slices.ContainsFunc(rows[r.Rule], func(id string) bool { return slices.Contains(tried[id], resource) })
+		switch {
+		case !covered && !excused:
+			t.Errorf("rule %s covers %s, which no attack of %q tries: try it, or write a reason", rule, r.Resource, rows[r.Rule])
+		case covered && excused:
+			t.Errorf("rule %s covers %s, which an attack of %q tries: take the reason out", rule, r.Resource, rows[r.Rule])
+		}
+	}
+	for _, u := range untried {
+		for _, resource := range strings.Fields(u.resources) {
+			if !used[u.rule+" "+resource] {
+				t.Errorf("there is a reason why no attack tries %s of rule %s, which covers no such thing", resource, u.rule)
+			}
+		}
+	}
+}
+
+// Each attack says which kinds it tries, and no entry is left of another attack.
+func TestAttackKinds(t *testing.T) {
+	t.Parallel()
+	keys := map[string]bool{}
+	for _, a := range Catalogue() {
+		keys[a.Key()] = true
+		if _, listed := attackKinds[a.Key()]; !listed {
+			t.Errorf("%s lists no kinds", a.Key())
+		}
+	}
+	for key := range attackKinds {
+		if !keys[key] {
+			t.Errorf("%s is no attack", key)
+		}
+	}
+}
