@@ -22,6 +22,8 @@ type state struct {
 	// everywhere are the rules that hold in other namespaces too.
 	everywhere []rbacv1.PolicyRule
 	// outside is set if the account, the source and the sync are in a namespace of the platform.
+	// The tenant's own Flux objects name accounts of their namespace, so that they do not have the
+	// rights of that account.
 	outside bool
 	// nameless is set if the sync names no account.
 	nameless bool
@@ -207,10 +209,10 @@ func (s state) open() map[string]bool {
 		"I1-git":                      out("create", "", "configmaps") || delivers,
 		"I3-api":                      out("create", kustomizeGroup, "kustomizations") || out("create", helmGroup, "helmreleases") || out("patch", sourceGroup, "gitrepositories"),
 		"I3-git":                      out("create", kustomizeGroup, "kustomizations") && out("patch", kustomizeGroup, "kustomizations") || delivers,
-		"I11-api":                     out("create", "", "configmaps") && syncs,
+		"I11-api":                     out("create", "", "configmaps") && syncs && !s.outside,
 		"I11-git":                     out("create", "", "configmaps") || delivers,
-		"I11-api-HelmRelease":         out("create", "", "configmaps") && releases,
-		"I11-api-HelmRelease-storage": out("create", "", "secrets") && releases,
+		"I11-api-HelmRelease":         out("create", "", "configmaps") && releases && !s.outside,
+		"I11-api-HelmRelease-storage": out("create", "", "secrets") && releases && !s.outside,
 		"W2-api":                      out("list", "", "configmaps") || out("list", "", "secrets") || out("create", "", "pods/exec") || out("get", "", "pods/log"),
 
 		"I4-api":             binds || escalates && !everything,
