@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-dev/tenure/config"
+	"sigs.k8s.io/yaml"
 )
 
 // TestFluxImageTags fails when cluster/flux was upgraded and the manifests were

@@ -9,7 +9,6 @@ import (
 	"syscall"
 
 	"github.com/tenure-dev/tenure/internal/cli"
-	"github.com/tenure-dev/tenure/internal/localcluster/artifacts"
 	"github.com/tenure-dev/tenure/internal/process"
 	"github.com/tenure-dev/tenure/internal/ui"
 )
@@ -19,14 +18,10 @@ func main() {
 		process.RunReaper(os.Stdin, os.Args[2:])
 		return
 	}
-	run := func(ctx context.Context) int { return cli.RunAs(ctx, ui.Std(), os.Args[0], os.Args[1:]) }
-	if len(os.Args) > 1 && os.Args[1] == artifacts.Command {
-		run = func(ctx context.Context) int { return artifacts.Main(ctx, os.Args[2:], os.Stderr) }
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	// After the first signal the next one ends the program at once.
 	context.AfterFunc(ctx, stop)
-	code := run(ctx)
+	code := cli.RunAs(ctx, ui.Std(), os.Args[0], os.Args[1:])
 	stop()
 	os.Exit(code)
 }

@@ -19,7 +19,7 @@ import (
 type Kind string
 
 // The kinds that Flux's controllers reconcile. ArtifactGenerator is missing
-// because nothing here reconciles it.
+// because only a stand-in reconciles it here.
 const (
 	OCIRepository         Kind = "OCIRepository"
 	Bucket                Kind = "Bucket"

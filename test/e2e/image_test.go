@@ -178,9 +178,8 @@ spec:
   artifacts: [{name: apps, copy: [{from: "@fleet/apps/**", to: "@artifact/"}]}]
 `
 
-// TestArtifactGenerator runs a fleet with an object of source-watcher, which cannot be built
-// here: the API server accepts the object, and no controller reconciles it. Only the
-// controllers that the fleet requests run.
+// TestArtifactGenerator runs a fleet with an object of source-watcher. The stand-in makes the
+// ExternalArtifact. Only the controllers that the fleet requests run.
 func TestArtifactGenerator(t *testing.T) {
 	t.Parallel()
 	dir, _ := newFleet(t, map[string]string{"clusters/test/generator.yaml": generatorSync})
@@ -189,7 +188,8 @@ func TestArtifactGenerator(t *testing.T) {
 	if got := r.field("flux-system", "artifactgenerators", ".items[*].metadata.name"); got != "parts" {
 		t.Errorf("the cluster has the generators %q, want the fleet's", got)
 	}
-	want := "helm-controller kustomize-controller notification-controller source-controller"
+	r.until("ExternalArtifact/flux-system/apps", "is made", func(row flux.Row) bool { return row.Ready == "True" })
+	want := "helm-controller kustomize-controller notification-controller source-controller source-watcher"
 	if got := r.field("flux-system", "deployments", ".items[*].metadata.name"); got != want {
 		t.Errorf("the fleet runs %q, want %q", got, want)
 	}
