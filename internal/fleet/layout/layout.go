@@ -120,7 +120,10 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 		}
 		f.Overlay[path.Join(f.declared, componentsFile)] = components
 	}
-	sync, found := findSync(objects, f.Path)
+	sync, found := findSync(f.built(f.System, objects), f.Path)
+	if !found {
+		sync, found = f.findBuiltRoots()
+	}
 	if !found {
 		sync, found = f.findRoots()
 	}
