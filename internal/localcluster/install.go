@@ -169,6 +169,7 @@ func (c *Cluster) readFleet(ctx context.Context) error {
 		case u.GetKind() == "CustomResourceDefinition":
 			c.objects.kinds = append(c.objects.kinds, u)
 		case strings.HasSuffix(u.GroupVersionKind().Group, ".toolkit.fluxcd.io"):
+			c.Fleet.Sync.Resolve(u)
 			c.objects.root = append(c.objects.root, u)
 		default:
 			c.objects.system = append(c.objects.system, u)

@@ -132,7 +132,10 @@ func Load(dir, clusterPath string, opts Options) (*Fleet, error) {
 	if !slices.ContainsFunc(objects, isFluxDeployment) {
 		f.Overlay[path.Join(f.declared, componentsFile)] = opts.componentsFor(f)
 	}
-	sync, found := findSync(objects, f.Path)
+	sync, found := findSync(f.built(f.System, objects), f.Path)
+	if !found {
+		sync, found = f.findBuiltRoots()
+	}
 	if !found {
 		sync, found = f.findRoots()
 	}

@@ -2,12 +2,15 @@ package layout
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 const (
@@ -188,6 +191,55 @@ func TestLoadOfItsOwnOverlay(t *testing.T) {
 	}
 	if len(second.Overlay) != 0 {
 		t.Errorf("the second load put %d files in place", len(second.Overlay))
+	}
+}
+
+// TestLoadOfACompletedBase checks that an overlay, a component, a patch and a variable may complete
+// the root: in the system folder, and in the cluster's folder.
+func TestLoadOfACompletedBase(t *testing.T) {
+	t.Parallel()
+	want := Sync{
+		Kind: gitRepository, URL: "https://git.example.com/acme/fleet-staging", Branch: "release", Namespace: "flux-system",
+		Source: "flux-system", Kustomization: "flux-system", SecretRef: "flux-system",
+	}
+	base := strings.NewReplacer("ssh://git@git.example.com/acme/fleet", "https://git.example.com/acme/fleet-${cluster}", "./clusters/staging", "./clusters/unset").Replace(rootSync)
+	files := map[string]string{
+		"base/kustomization.yaml":       kustomization,
+		"base/gotk-sync.yaml":           base,
+		"base/gotk-components.yaml":     "# put in place\n",
+		"components/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\npatches: [{target: {kind: GitRepository}, patch: '- {op: replace, path: /spec/ref/branch, value: \"${branch:=release}\"}'}]\n",
+	}
+	const overlay = `resources: [%s]
+components: [%s]
+patches:
+  - target: {kind: Kustomization}
+    patch: |
+      apiVersion: kustomize.toolkit.fluxcd.io/v1
+      kind: Kustomization
+      metadata: {name: flux-system}
+      spec: {path: ./clusters/staging, postBuild: {substitute: {cluster: staging}}}
+`
+	for name, tc := range map[string]struct {
+		files map[string]string
+		roots int
+	}{
+		"System":  {map[string]string{"clusters/staging/flux-system/kustomization.yaml": fmt.Sprintf(overlay, "../../../base", "../../../components")}, 0},
+		"Cluster": {map[string]string{"clusters/staging/kustomization.yaml": fmt.Sprintf(overlay, "../../other", "../../components"), "other/kustomization.yaml": "resources: [root.yaml]\n", "other/root.yaml": base}, 2},
+	} {
+		all := maps.Clone(files)
+		maps.Copy(all, tc.files)
+		f, err := Load(folder(t, all), "clusters/staging", Options{URL: "https://git.example.com/invented", Components: []byte(deployment)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, f.Sync); diff != "" || len(f.Roots) != tc.roots {
+			t.Errorf("%s: %d roots, sync (-want +got):\n%s", name, len(f.Roots), diff)
+		}
+		for _, root := range f.Roots {
+			if url, found, _ := unstructured.NestedString(root.Object, "spec", "url"); found && url != want.URL {
+				t.Errorf("%s: the root source fetches %s", name, url)
+			}
+		}
 	}
 }
 

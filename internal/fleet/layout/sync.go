@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/internal/flux"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
@@ -61,7 +62,7 @@ func references(kustomization, source *unstructured.Unstructured) bool {
 func newSync(root, source *unstructured.Unstructured) Sync {
 	field := func(path ...string) string {
 		text, _, _ := unstructured.NestedString(source.Object, append([]string{"spec"}, path...)...)
-		return text
+		return substitute(text, root)
 	}
 	sync := Sync{
 		Kind: source.GetKind(), URL: field("url"), Namespace: cmp.Or(source.GetNamespace(), systemName),
@@ -76,6 +77,95 @@ func newSync(root, source *unstructured.Unstructured) Sync {
 		sync.Branch = field("ref", "tag")
 	}
 	return sync
+}
+
+// built returns the objects to which the kustomization of a folder builds, or the given ones if it
+// does not build: the local cluster builds the system folder again and reports the error.
+func (f *Fleet) built(folder string, raw []unstructured.Unstructured) []unstructured.Unstructured {
+	root, remove, err := f.withOverlay(folder)
+	if err != nil {
+		return raw
+	}
+	defer remove()
+	objects, err := flux.Build(root, filepath.Join(root, filepath.FromSlash(folder)))
+	if err != nil {
+		return raw
+	}
+	var built []unstructured.Unstructured
+	for _, u := range objects {
+		built = append(built, *u)
+	}
+	return built
+}
+
+// withOverlay returns a folder with the fleet and its overlay: the fleet's own if the overlay has no
+// files, or else a copy, which remove deletes.
+func (f *Fleet) withOverlay(folder string) (root string, remove func(), err error) {
+	if _, err := os.Stat(filepath.Join(f.Dir, filepath.FromSlash(folder), kustomizeFile)); err != nil {
+		return "", nil, err
+	}
+	if len(f.Overlay) == 0 {
+		return f.Dir, func() {}, nil
+	}
+	if root, err = os.MkdirTemp("", "tenure-fleet-"); err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(root) }
+	// The files that kustomize reads: the build of the complete fleet reports others.
+	eachManifest(os.DirFS(f.Dir), ".", func(name string, content []byte) bool {
+		err = errors.Join(err, writeFile(root, name, content))
+		return err == nil
+	})
+	for name, content := range f.Overlay {
+		err = errors.Join(err, writeFile(root, name, content))
+	}
+	if err != nil {
+		remove()
+	}
+	return root, remove, err
+}
+
+func writeFile(root, name string, content []byte) error {
+	file := filepath.Join(root, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(file, content, 0o600)
+}
+
+// findBuiltRoots finds the root objects in what the cluster's folder builds to: an overlay may
+// complete a base that has them.
+func (f *Fleet) findBuiltRoots() (Sync, bool) {
+	objects := f.built(f.Path, nil)
+	for _, u := range objects {
+		folder, _, _ := unstructured.NestedString(u.Object, "spec", "path")
+		if !isRoot(u, objects) || cleanPath(folder) != f.Path {
+			continue
+		}
+		if sync, found := findSync(objects, f.Path); found && (sync.URL != "" || sync.Kind == bucket) {
+			f.Roots, f.RootFile = rootObjects(objects, sync), path.Join(f.Path, kustomizeFile)
+			return sync, true
+		}
+	}
+	return Sync{}, false
+}
+
+// variable matches a variable of postBuild with an optional default.
+var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?::?[-=]([^}]*))?\}`)
+
+// substitute resolves the variables in a text with the postBuild.substitute of a Kustomization.
+func substitute(text string, kustomization *unstructured.Unstructured) string {
+	values, _, _ := unstructured.NestedStringMap(kustomization.Object, "spec", "postBuild", "substitute")
+	return variable.ReplaceAllStringFunc(text, func(match string) string {
+		parts := variable.FindStringSubmatch(match)
+		if value, ok := values[parts[1]]; ok {
+			return value
+		}
+		if parts[0] == "${"+parts[1]+"}" {
+			return match // it comes from a ConfigMap or a Secret
+		}
+		return parts[2]
+	})
 }
 
 // findRoots finds the root objects in the whole repository: a Kustomization that applies the
@@ -123,6 +213,7 @@ func rootObjects(objects []unstructured.Unstructured, sync Sync) []unstructured.
 			if u.GetNamespace() == "" {
 				u.SetNamespace(sync.Namespace)
 			}
+			sync.Resolve(&u)
 			roots = append(roots, u)
 		}
 	}
@@ -137,6 +228,24 @@ func inventSync(address, branch string) Sync {
 		sync.Kind, sync.URL, sync.Branch = ociRepository, "oci://"+repository, cmp.Or(tag, "latest")
 	}
 	return sync
+}
+
+// Resolve sets the address and the branch or tag of the root source, in which a manifest may have
+// variables that the root Kustomization resolves when it applies its own source.
+func (s Sync) Resolve(source *unstructured.Unstructured) {
+	if source.GetKind() != s.Kind || source.GetName() != s.Source || source.GetNamespace() != s.Namespace {
+		return
+	}
+	for _, field := range [][]string{{"spec", "url"}, {"spec", "ref", "branch"}, {"spec", "ref", "tag"}} {
+		text, found, _ := unstructured.NestedString(source.Object, field...)
+		value := s.Branch
+		if field[len(field)-1] == "url" {
+			value = s.URL
+		}
+		if found && variable.MatchString(text) {
+			_ = unstructured.SetNestedField(source.Object, value, field...) // the field exists
+		}
+	}
 }
 
 // syncManifest returns the content that `flux bootstrap` would write to gotk-sync.yaml.
