@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -232,7 +231,7 @@ func TestPlatformWorkloads(t *testing.T) {
 		return c.SubResource("scale").Update(t.Context(), u.DeepCopy(), client.WithSubResourceBody(body), &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: dryRun}})
 	}
 	evict := func(u *unstructured.Unstructured) error {
-		return tenant.SubResource("eviction").Create(t.Context(), u.DeepCopy(), &policyv1.Eviction{}, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun}})
+		return tenant.SubResource("eviction").Create(t.Context(), u.DeepCopy(), named("policy/v1", "Eviction", u.GetName()), &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun}})
 	}
 	enter := func(u *unstructured.Unstructured) error {
 		config := rest.CopyConfig(restConfig)
