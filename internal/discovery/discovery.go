@@ -236,8 +236,14 @@ func (d *discovery) assignNamespaces() error {
 			return err
 		}
 	}
+	seen := map[string]bool{}
 	for _, ns := range d.namespaces {
 		if name, label := tenancy.LabelledTenant(ns.Labels); name != "" && !d.platform[ns.Name] {
+			if why := d.labelOfPlatform(ns.Name, name, label); why != "" {
+				seen[ns.Name] = true
+				d.found = append(d.found, Platform{ns.Name, why})
+				continue
+			}
 			d.assign(ns.Name, name, fmt.Sprintf("namespace %s has the label %s=%s", ns.Name, label, name))
 		}
 	}
@@ -246,7 +252,6 @@ func (d *discovery) assignNamespaces() error {
 			d.assign(a.Namespace, name, fmt.Sprintf("account %s/%s has the label %s=%s", a.Namespace, a.Name, label, name))
 		}
 	}
-	seen := map[string]bool{}
 	for _, u := range slices.Concat(d.kustomizations, d.releases, d.repositories) {
 		namespace := u.GetNamespace()
 		if d.platform[namespace] || d.byNamespace[namespace] != nil || seen[namespace] {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/tenancy"
 	appsv1 "k8s.io/api/apps/v1"
@@ -232,6 +233,39 @@ func (d *discovery) evidence(namespace string) (platform, tenant string) {
 		}
 	}
 	return platform, ""
+}
+
+// labelOfPlatform returns why a namespace with a tenant's label is the platform's, or "". Fleets
+// without tenants use Flux's label to name the team that looks after a namespace: the platform's own
+// team, whose label another namespace of the platform has too, or a team that has neither an account
+// nor a binding there. In both cases all that Flux delivers in the namespace is the platform's, and
+// names no account: a labelled team with an account that may do everything is a tenant that escapes.
+func (d *discovery) labelOfPlatform(namespace, tenant, label string) string {
+	platform, other := d.evidence(namespace)
+	if label != v1alpha1.LabelFluxTenant || other != "" || platform == "" {
+		return ""
+	}
+	for _, u := range slices.Concat(d.kustomizations, d.releases) {
+		if u.GetNamespace() == namespace && d.accountOf(u).Name != "" {
+			return ""
+		}
+	}
+	for _, ns := range d.namespaces {
+		if d.platform[ns.Name] && ns.Labels[label] == tenant {
+			return fmt.Sprintf("%s, and namespace %s, which is the platform's, has the same label %s=%s", platform, ns.Name, label, tenant)
+		}
+	}
+	for _, a := range d.accounts {
+		if name, _ := tenancy.LabelledTenant(a.Labels); a.Namespace == namespace && name != "" {
+			return ""
+		}
+	}
+	for _, g := range d.grants {
+		if g.namespace == namespace {
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s, and it has the label %s=%s, but no account with this label and no RoleBinding", platform, label, tenant)
 }
 
 // shared reports whether a repository of the platform's serves objects in other namespaces,

@@ -284,3 +284,50 @@ func FuzzParseSelector(f *testing.F) {
 		}
 	})
 }
+
+// TestLabelOfPlatform checks which namespaces with Flux's label are the platform's.
+func TestLabelOfPlatform(t *testing.T) {
+	t.Parallel()
+	const apps = "flux-system/apps"
+	label := func(tenant string) map[string]string { return map[string]string{"toolkit.fluxcd.io/tenant": tenant} }
+	delivery := func(account string) client.Object {
+		return by(kustomizes("x", "app", "flux-system/flux-system", account), apps)
+	}
+	ownTeam := namespace("infra", label("team"))
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "team"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "team"}},
+	}
+	for name, tc := range map[string]struct {
+		reason   string
+		objects  []client.Object
+		platform bool
+	}{
+		"nobody":                  {"nobody can act there as the team", []client.Object{delivery("")}, true},
+		"an account with a label": {"flux create tenant makes one", []client.Object{delivery(""), account("x", "team", label("team"))}, false},
+		"a binding":               {"the team has rights", []client.Object{delivery(""), binding}, false},
+		"a delivery by account":   {"an account limits it", []client.Object{delivery("team")}, false},
+		"cluster-admin": {
+			"a team whose account may do everything escapes, and is not the platform",
+			[]client.Object{delivery("team"), clusterBinding("all", "cluster-admin", nil, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "x", Name: "team"})}, false,
+		},
+		"another repository": {"whoever may push there decides what is applied", []client.Object{by(kustomizes("x", "app", "flux-system/teams", ""), apps)}, false},
+		"nothing":            {"a tenant that nothing is delivered for yet", nil, false},
+		"the platform's team": {
+			"the label of a namespace of the platform, with a binding that a chart brings",
+			[]client.Object{delivery(""), binding, ownTeam, account("infra", "kustomize-controller", nil)}, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found, err := find(t, Choice{}, append(tc.objects, namespace("x", label("team")))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			isPlatform := len(found.Tenants) == 0 && len(found.Platform) > 0
+			if isPlatform != tc.platform || isPlatform && !strings.Contains(found.Platform[0].Why, "label toolkit.fluxcd.io/tenant=team") {
+				t.Errorf("%s: got the tenants %v and the platform's %v", tc.reason, found.Tenants, found.Platform)
+			}
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -16,12 +17,24 @@ type host struct {
 	ssh      func(net.Conn, string)
 }
 
+// dockerHub holds the names by which clients address the registry docker.io: Flux's OCI library
+// uses the second, Helm's the third.
+var dockerHub = []string{"docker.io", "index.docker.io", "registry-1.docker.io"}
+
+// mapped returns the host of a name, and adds it if it is missing. The names of Docker Hub are one
+// host.
 func (n *Network) mapped(name string) *host {
 	name = cleanHost(hostOnly(name))
 	h := n.hosts[name]
 	if h == nil {
 		h = &host{handlers: map[string]http.Handler{}}
-		n.hosts[name] = h
+		names := []string{name}
+		if slices.Contains(dockerHub, name) {
+			names = dockerHub
+		}
+		for _, name := range names {
+			n.hosts[name] = h
+		}
 	}
 	return h
 }

@@ -214,6 +214,7 @@ func TestMapped(t *testing.T) {
 	n.Handle("Example.com.", "", say("root"))
 	n.Handle("example.com", "/charts/", say("charts"))
 	n.Handle("deep.example.com:8443", "/a/b", say("deep"))
+	n.Handle("docker.io", "", say("hub"))
 	for _, tc := range []struct {
 		reason, url, body string
 		status            int
@@ -227,6 +228,8 @@ func TestMapped(t *testing.T) {
 		{"every port is served, in TLS", "https://example.com:5000/x", "root HTTP/2.0 example.com:5000/x", 200},
 		{"every port is served, in the clear", "http://example.com:443/x", "root HTTP/1.1 example.com:443/x", 200},
 		{"the port of a mapping is left out", "https://deep.example.com:8443/a/b/c", "deep HTTP/2.0 deep.example.com:8443/a/b/c", 200},
+		{"Flux's name of Docker Hub", "https://index.docker.io/v2/", "hub HTTP/2.0 index.docker.io/v2/", 200},
+		{"Helm's name of Docker Hub", "https://registry-1.docker.io/v2/", "hub HTTP/2.0 registry-1.docker.io/v2/", 200},
 		{"a missing path names the flag", "https://deep.example.com/a/info/refs", "deep.example.com/a is not mapped (add --map https://deep.example.com/a=DIR)\n", 404},
 	} {
 		response, body, err := n.get(tc.url)
