@@ -132,7 +132,12 @@ func prepare(t *testing.T, restConfig *rest.Config) {
 	t.Helper()
 	testcluster.Apply(t, restConfig, testcluster.WithoutControllers, config.FluxComponents(), config.FluxImageComponents(), config.CRDs(), []byte(fixture), []byte(strings.ReplaceAll(older, "REPLICATOR", tenancy.ReplicatorRole)), []byte(adversaries), []byte(extensions), []byte(signing), []byte(owners), config.Policies())
 	tenant := newClient(t, restConfig, rest.ImpersonationConfig{UserName: "system:serviceaccount:apps:dev-team", Groups: []string{"system:authenticated"}})
+	const forged = `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: hostile-own, labels: {tenure.dev/managed-by: manager}}}`
+	governed := hostile(t, restConfig)
 	testwait.For(t, "every policy is in force", patience, func() (bool, string) {
+		if err := governed.Create(t.Context(), parse(t, forged), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "tenure-managed") {
+			return false, fmt.Sprint(err)
+		}
 		// Those of the first and of the last policy that was made.
 		for rule, broken := range map[string]string{
 			"tenure-accounts":   `{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: x, namespace: apps}, spec: {interval: 1h, prune: true, sourceRef: {kind: GitRepository, name: x}}}`,

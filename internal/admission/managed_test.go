@@ -213,15 +213,7 @@ func TestPlatformWorkloads(t *testing.T) {
 		return newClient(t, restConfig, rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:flux-system", "system:authenticated"}})
 	}
 	delegate, controller := as("system:serviceaccount:flux-system:delegate"), as("system:serviceaccount:flux-system:kustomize-controller")
-	objects, err := flux.ReadObjects([]byte(strings.ReplaceAll(platformWorkloads, "NAMESPACE", namespace)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range objects {
-		if err := admin.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-	}
+	makeAll(t, admin, strings.Split(strings.TrimPrefix(strings.ReplaceAll(platformWorkloads, "NAMESPACE", namespace), "\n"), "---\n"))
 	named := func(apiVersion, kind, name string) *unstructured.Unstructured {
 		return parse(t, fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s}}", apiVersion, kind, name, namespace))
 	}

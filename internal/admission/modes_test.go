@@ -202,22 +202,29 @@ func TestWarnObjects(t *testing.T) {
 	const service = "{apiVersion: v1, kind: Service, metadata: {name: x, namespace: warned-own}, spec: {externalIPs: [192.0.2.1], ports: [{port: 80}]}}"
 	tenant := inNamespace(t, restConfig, "warned-own", "owning")
 	becomes(t, "the rules to refuse", tenant, service, "(rule tenure-services)")
-	testcluster.Apply(t, restConfig, testcluster.WithoutControllers, config.WarnPolicies())
-	each(func(reason, _ string, send func() error) {
-		testwait.For(t, "the policies of warn mode refuse as well: "+reason, patience, func() (bool, string) {
-			err := send()
-			return err != nil && strings.Contains(err.Error(), admission.ObjectsAlways), fmt.Sprint(err)
-		})
-	})
-	set(admissionregistrationv1.Warn, admissionregistrationv1.Audit)
-	becomes(t, "a rule that may warn to warn", tenant, service, "")
-	each(refused)
-
-	// The control: without these policies, the rules only warn.
 	objects, err := flux.ReadObjects(config.WarnPolicies())
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The other tests of this server have no policies of warn mode.
+	t.Cleanup(func() {
+		for _, o := range objects {
+			if err := client.IgnoreNotFound(admin.Delete(context.WithoutCancel(t.Context()), o)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	testcluster.Apply(t, restConfig, testcluster.WithoutControllers, config.WarnPolicies())
+	set(admissionregistrationv1.Warn, admissionregistrationv1.Audit)
+	becomes(t, "a rule that may warn to warn", tenant, service, "")
+	each(func(reason, rule string, send func() error) {
+		testwait.For(t, "the policies of warn mode refuse: "+reason, patience, func() (bool, string) {
+			err := send()
+			return err != nil && strings.Contains(err.Error(), admission.ObjectsAlways) && strings.Contains(err.Error(), rule), fmt.Sprint(err)
+		})
+	})
+
+	// The control: without these policies, the rules only warn.
 	for _, o := range objects {
 		if err := admin.Delete(t.Context(), o); err != nil {
 			t.Fatal(err)

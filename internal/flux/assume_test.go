@@ -131,6 +131,7 @@ func TestUnmapped(t *testing.T) {
 		row(HelmRepository, "charts", "charts.example.com is not mapped (add --map)", Failed),
 		row(Kustomization, "after", "dependency is not ready", Blocked, Ref{HelmRelease, "a", "app"}),
 		row(GitRepository, "broken", "authentication failed", Failed),
+		row(OCIRepository, "signed", "failed to verify the signature: the key service is not mapped", Failed),
 		row(Kustomization, "fine", "a commit says: is not mapped", Ready),
 		row(Alert, "alert", "is not mapped", Failed),
 	}

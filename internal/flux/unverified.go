@@ -98,7 +98,7 @@ func SkipVerification(ctx context.Context, c client.Client, addresses []string, 
 // and whether it is one. The address of a HelmChart is its HelmRepository's, or "" for a chart from
 // another source.
 func Unverified(ctx context.Context, c client.Reader, row Row) (address string, ok bool) {
-	if verifiedKinds[row.Kind] == "" || row.State == Ready || row.State == Suspended || !strings.Contains(row.Message, "verif") {
+	if row.State == Ready || row.State == Suspended || !failsVerification(row) {
 		return "", false
 	}
 	u := &unstructured.Unstructured{}
@@ -119,6 +119,11 @@ func Unverified(ctx context.Context, c client.Reader, row Row) (address string, 
 	}
 	address, _, _ = unstructured.NestedString(u.Object, "spec", "url")
 	return address, true
+}
+
+// failsVerification reports whether the message of a source is about its signature.
+func failsVerification(row Row) bool {
+	return verifiedKinds[row.Kind] != "" && strings.Contains(row.Message, "verif")
 }
 
 // WithoutVerification removes spec.verify from a source; see [SkipVerification].

@@ -217,7 +217,7 @@ func TestChart(t *testing.T) {
 	p := proxied{run: r, kubeconfig: admin}
 
 	// An earlier version of the chart, whose kinds have another description.
-	const now, before = "TenancyProfile is the posture of a cluster", "TenancyProfile was the posture of a cluster"
+	const now, before = "TenancyProfile configures the rules", "TenancyProfile configured the rules"
 	old := filepath.Join(t.TempDir(), "tenure")
 	if err := os.CopyFS(old, os.DirFS(chartFolder(t))); err != nil {
 		t.Fatal(err)

@@ -63,17 +63,22 @@ func ParseAddress(raw string) (Address, error) {
 }
 
 // cleanHost returns a host in comparable form. It leaves out the default ports of
-// both schemes, because an oci:// address does not say which scheme it means.
+// both schemes, because an oci:// address does not say which scheme it means. Docker Hub has
+// one name, docker.io: clients send their requests to others.
 func cleanHost(host string) string {
 	host = strings.ToLower(host)
 	if name, port, err := net.SplitHostPort(host); err == nil {
 		name = strings.TrimSuffix(name, ".")
-		if port == "443" || port == "80" {
-			return name
+		if port != "443" && port != "80" {
+			return name + ":" + port
 		}
-		return name + ":" + port
+		host = name
 	}
-	return strings.TrimSuffix(host, ".")
+	switch host = strings.TrimSuffix(host, "."); host {
+	case "index.docker.io", "registry-1.docker.io":
+		return "docker.io"
+	}
+	return host
 }
 
 // Host is an http.Handler that serves any number of artifacts. Its methods may be

@@ -210,6 +210,24 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
+// TestDockerHub asks for an artifact of docker.io by the names that clients use for it.
+func TestDockerHub(t *testing.T) {
+	t.Parallel()
+	h := New()
+	a, err := ParseAddress("oci://docker.io/acme/app:v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Add(a, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"docker.io", "index.docker.io", "registry-1.docker.io:443"} {
+		if w := get(h, "https://"+host+"/v2/acme/app/tags/list"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "v1") {
+			t.Errorf("%s: got %d %s", host, w.Code, w.Body)
+		}
+	}
+}
+
 func FuzzParseAddress(f *testing.F) {
 	for _, seed := range []string{"oci://e.com/a", "oci://e.com:5000/a/b:v1", "oci://E.com./a", "oci://", "oci://e.com/a:v/b", "oci://e.com/a@sha256:0", "oci://e.com/../a"} {
 		f.Add(seed)
