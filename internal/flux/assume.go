@@ -216,7 +216,7 @@ func Unmapped(rows []Row, known []Ref) []Ref {
 				continue
 			}
 			// A source that is mapped can lack the address of a service that verifies its signature.
-			unmapped := row.State != Ready && row.State != Suspended && strings.Contains(row.Message, notMapped) && !failsVerification(row)
+			unmapped := row.State != Ready && row.State != Suspended && strings.Contains(row.Message, notMapped) && !FailsVerification(row)
 			if unmapped || slices.ContainsFunc(row.Needs, func(need Ref) bool { return slices.Contains(SourceKinds(), need.Kind) && slices.Contains(found, need) }) {
 				found, changed = append(found, row.Ref()), true
 			}

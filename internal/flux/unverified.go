@@ -98,7 +98,7 @@ func SkipVerification(ctx context.Context, c client.Client, addresses []string, 
 // and whether it is one. The address of a HelmChart is its HelmRepository's, or "" for a chart from
 // another source.
 func Unverified(ctx context.Context, c client.Reader, row Row) (address string, ok bool) {
-	if row.State == Ready || row.State == Suspended || !failsVerification(row) {
+	if row.State == Ready || row.State == Suspended || !FailsVerification(row) {
 		return "", false
 	}
 	u := &unstructured.Unstructured{}
@@ -121,8 +121,8 @@ func Unverified(ctx context.Context, c client.Reader, row Row) (address string, 
 	return address, true
 }
 
-// failsVerification reports whether the message of a source is about its signature.
-func failsVerification(row Row) bool {
+// FailsVerification reports whether the message of a source is about its signature.
+func FailsVerification(row Row) bool {
 	return verifiedKinds[row.Kind] != "" && strings.Contains(row.Message, "verif")
 }
 

@@ -28,7 +28,7 @@ var layers = []layer{
 	{
 		folder:  "test/corpus",
 		does:    "small fleets in the shapes of public repositories, with hand-written verdicts",
-		imports: []string{"test/ablation", "internal/verify"},
+		imports: []string{"test/ablation", "internal/verify", "api"},
 	},
 	{
 		folder: "test/archtest",

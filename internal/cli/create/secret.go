@@ -85,7 +85,8 @@ func (o *options) runGitSecret(cmd *cobra.Command, g *gitSecret, secretName stri
 // warns of a Secret that is in the clear because no key is named: so does Flux's command write it,
 // and the user encrypts the file with the program of SOPS.
 func (o *options) encryption(g *gitSecret, secretName string) (func(map[string]any) ([]byte, error), error) {
-	to, err := sops.Recipients{}, error(fs.ErrNotExist)
+	var to sops.Recipients
+	var err error = fs.ErrNotExist
 	if !g.plain {
 		to, err = g.seal.recipients(os.DirFS("."), secretName+".yaml")
 	}

@@ -115,7 +115,8 @@ func describeAssessment(a flux.Assessment) string {
 }
 
 func pause(a flux.Assessment) time.Duration {
-	if slices.ContainsFunc(a.Failed, func(f flux.Finding) bool { return f.Lacks }) {
+	// The local cluster lets a source through whose signature Flux cannot verify, a moment later.
+	if slices.ContainsFunc(a.Failed, func(f flux.Finding) bool { return f.Lacks || flux.FailsVerification(f.Row) }) {
 		return lackingPause
 	}
 	if len(a.Failed) > 0 {

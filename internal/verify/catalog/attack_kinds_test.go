@@ -70,9 +70,8 @@ func TestAttacksTryWhatRulesCover(t *testing.T) {
 		resource, _, _ := strings.Cut(r.Resource, ".")
 		if key := r.Rule + " " + resource; admission.Unrefused(r) != "" || len(rows[r.Rule]) == 0 || slices.Contains(seen, key) {
 			continue
-		} else {
-			seen = append(seen, key)
 		}
+		seen = append(seen, r.Rule+" "+resource)
 		rule := strings.TrimPrefix(r.Rule, admission.Prefix)
 		excused := false
 		for _, u := range untried {
