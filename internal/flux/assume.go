@@ -215,14 +215,21 @@ func Unmapped(rows []Row, known []Ref) []Ref {
 			if !slices.Contains(assumableKinds, row.Kind) || slices.Contains(found, row.Ref()) {
 				continue
 			}
-			// A source that is mapped can lack the address of a service that verifies its signature.
-			unmapped := row.State != Ready && row.State != Suspended && strings.Contains(row.Message, notMapped) && !FailsVerification(row)
+			unmapped := row.State != Ready && row.State != Suspended && lacksAddress(row)
 			if unmapped || slices.ContainsFunc(row.Needs, func(need Ref) bool { return slices.Contains(SourceKinds(), need.Kind) && slices.Contains(found, need) }) {
 				found, changed = append(found, row.Ref()), true
 			}
 		}
 	}
 	return found
+}
+
+// lacksAddress reports whether the message of an object is about an address that it needs itself. A
+// source that is mapped can lack the address of a service that verifies its signature, and the
+// message of a Kustomization can be that of an object whose health it waits for.
+func lacksAddress(row Row) bool {
+	return strings.Contains(row.Message, notMapped) && !FailsVerification(row) &&
+		(row.Kind != Kustomization || strings.Contains(row.Message, "build failed"))
 }
 
 // notMapped is a part of the messages about addresses that no folder serves.

@@ -131,11 +131,13 @@ func TestUnmapped(t *testing.T) {
 		row(HelmRepository, "charts", "charts.example.com is not mapped (add --map)", Failed),
 		row(Kustomization, "after", "dependency is not ready", Blocked, Ref{HelmRelease, "a", "app"}),
 		row(GitRepository, "broken", "authentication failed", Failed),
+		row(Kustomization, "waiting", "health check failed: HelmRelease/a/app: charts.example.com is not mapped", Failed),
+		row(Kustomization, "remote", "kustomize build failed: git.example.com is not mapped", Failed),
 		row(OCIRepository, "signed", "failed to verify the signature: the key service is not mapped", Failed),
 		row(Kustomization, "fine", "a commit says: is not mapped", Ready),
 		row(Alert, "alert", "is not mapped", Failed),
 	}
-	want := []Ref{repository, chart, {HelmRelease, "a", "app"}}
+	want := []Ref{repository, {Kustomization, "a", "remote"}, chart, {HelmRelease, "a", "app"}}
 	if diff := cmp.Diff(want, Unmapped(rows, nil)); diff != "" {
 		t.Errorf("what depends on an object that is assumed runs, what has it as source does not (-want +got):\n%s", diff)
 	}

@@ -92,6 +92,7 @@ func newMapper() meta.RESTMapper {
 	for kind, plural := range map[string]string{
 		"MutatingAdmissionPolicy":        "mutatingadmissionpolicies",
 		"MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+		"ValidatingAdmissionPolicy":      "validatingadmissionpolicies",
 	} {
 		resource := admissionv1.SchemeGroupVersion.WithResource(plural)
 		mapper.AddSpecific(admissionv1.SchemeGroupVersion.WithKind(kind), resource, resource, meta.RESTScopeRoot)

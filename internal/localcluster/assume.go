@@ -60,11 +60,14 @@ func (c *Cluster) skipSignatures(kube client.WithWatch) error {
 				continue
 			}
 			seen[row.Ref()] = true
-			if demanded, err := flux.DemandsVerification(c.life, kube); err != nil || demanded && row.Namespace != c.Fleet.Sync.Namespace {
+			demanded, err := flux.DemandsVerification(c.life, kube)
+			if err == nil && demanded && row.Namespace != c.Fleet.Sync.Namespace {
 				continue
 			}
 			skipped = append(skipped, row.Ref())
-			err := flux.SkipVerification(c.life, kube, c.unsigned(), skipped)
+			if err == nil {
+				err = flux.SkipVerification(c.life, kube, c.unsigned(), skipped)
+			}
 			if err == nil {
 				err = flux.WithoutVerification(c.life, kube, row.Ref())
 			}
