@@ -86,7 +86,7 @@ func (o *options) runGitSecret(cmd *cobra.Command, g *gitSecret, secretName stri
 // and the user encrypts the file with the program of SOPS.
 func (o *options) encryption(g *gitSecret, secretName string) (func(map[string]any) ([]byte, error), error) {
 	var to sops.Recipients
-	var err error = fs.ErrNotExist
+	err := fs.ErrNotExist
 	if !g.plain {
 		to, err = g.seal.recipients(os.DirFS("."), secretName+".yaml")
 	}
