@@ -216,7 +216,8 @@ func Unmapped(rows []Row, known []Ref) []Ref {
 				continue
 			}
 			unmapped := row.State != Ready && row.State != Suspended && lacksAddress(row)
-			if unmapped || slices.ContainsFunc(row.Needs, func(need Ref) bool { return slices.Contains(SourceKinds(), need.Kind) && slices.Contains(found, need) }) {
+			// The first need is the source; others can be sources too that a Kustomization applies.
+			if unmapped || len(row.Needs) > 0 && slices.Contains(SourceKinds(), row.Needs[0].Kind) && slices.Contains(found, row.Needs[0]) {
 				found, changed = append(found, row.Ref()), true
 			}
 		}

@@ -132,6 +132,7 @@ func TestUnmapped(t *testing.T) {
 		row(Kustomization, "after", "dependency is not ready", Blocked, Ref{HelmRelease, "a", "app"}),
 		row(GitRepository, "broken", "authentication failed", Failed),
 		row(Kustomization, "waiting", "health check failed: HelmRelease/a/app: charts.example.com is not mapped", Failed),
+		row(Kustomization, "applies", "health check failed", Failed, Ref{GitRepository, "a", "fleet"}, repository),
 		row(Kustomization, "remote", "kustomize build failed: git.example.com is not mapped", Failed),
 		row(OCIRepository, "signed", "failed to verify the signature: the key service is not mapped", Failed),
 		row(Kustomization, "fine", "a commit says: is not mapped", Ready),
