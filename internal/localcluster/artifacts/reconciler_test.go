@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -53,7 +54,7 @@ func newFixture(t *testing.T) *fixture {
 	source.SetNamespace("apps")
 	source.SetName("mono")
 	f.reconciler = &reconciler{
-		Client:        fake.NewClientBuilder().WithObjects(generator, source).WithStatusSubresource(generator, source, ofKind("ExternalArtifact")).Build(),
+		Client:        fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithObjects(generator, source).WithStatusSubresource(generator, source, ofKind("ExternalArtifact")).Build(),
 		storage:       &storage{root: newRoot(t, nil), host: "artifacts.example.com", client: f.server.Client()},
 		retryInterval: time.Second, now: func() time.Time { return fixedTime },
 	}
