@@ -117,6 +117,10 @@ type contentsReader struct {
 	dir    string
 	clones map[flux.Ref]string
 	seen   map[flux.Ref]bool
+	// declared are the sources in manifests that were read.
+	declared map[flux.Ref]*unstructured.Unstructured
+	// owners are the owners of the platform's repositories on public hosts; see [ownerOf].
+	owners []string
 }
 
 // readContents reads the manifests of objects that are not ready.
@@ -124,7 +128,10 @@ func readContents(ctx context.Context, opts Options, admin client.Reader, missin
 	if len(missing) == 0 {
 		return nil
 	}
-	r := &contentsReader{Options: opts, admin: admin, clones: map[flux.Ref]string{}, seen: map[flux.Ref]bool{}}
+	r := &contentsReader{Options: opts, admin: admin, clones: map[flux.Ref]string{}, seen: map[flux.Ref]bool{}, declared: map[flux.Ref]*unstructured.Unstructured{}}
+	if r.owners, err = r.fleetOwners(ctx); err != nil {
+		return err
+	}
 	if r.dir, err = os.MkdirTemp("", "tenure-contents-"); err != nil {
 		return fmt.Errorf("cannot read what is not applied: %w", err)
 	}
@@ -171,7 +178,7 @@ func (r *contentsReader) kustomization(ctx context.Context, u *unstructured.Unst
 	c := contents{from: "applies ." + folder}
 	dir, err := r.source(ctx, u, "spec", "sourceRef")
 	if err != nil {
-		c.unread = true
+		c.unread = !r.published(ctx, sourceOf(u, "spec", "sourceRef"))
 		return []contents{c}
 	}
 	at := filepath.Join(dir, filepath.FromSlash(folder))
@@ -181,6 +188,11 @@ func (r *contentsReader) kustomization(ctx context.Context, u *unstructured.Unst
 		return []contents{c}
 	}
 	var nested []contents
+	for _, o := range objects {
+		if slices.Contains(flux.SourceKinds(), refOf(o).Kind) {
+			r.declared[refOf(o)] = o
+		}
+	}
 	for _, o := range objects {
 		switch {
 		case slices.Contains(rightsKinds, o.GetKind()):
@@ -239,11 +251,7 @@ func textIn(dir string) string {
 
 // source returns a local folder with the files of an object's source.
 func (r *contentsReader) source(ctx context.Context, u *unstructured.Unstructured, at ...string) (string, error) {
-	fields, _, _ := unstructured.NestedStringMap(u.Object, at...)
-	ref := flux.Ref{Kind: flux.Kind(fields["kind"]), Namespace: fields["namespace"], Name: fields["name"]}
-	if ref.Namespace == "" {
-		ref.Namespace = u.GetNamespace()
-	}
+	ref := sourceOf(u, at...)
 	if dir, known := r.clones[ref]; known {
 		return dir, nil
 	}
@@ -253,9 +261,9 @@ func (r *contentsReader) source(ctx context.Context, u *unstructured.Unstructure
 		}
 		return "", fmt.Errorf("%s is not on the local Git host", ref)
 	}
-	repository := object(ref.Kind.GroupVersionKind().GroupVersion().String(), string(ref.Kind), ref.Namespace, ref.Name, nil)
-	if err := r.admin.Get(ctx, keyOf(repository), repository); err != nil {
-		return "", fmt.Errorf("cannot read %s: %w", ref, err)
+	repository, err := r.sourceObject(ctx, ref)
+	if err != nil {
+		return "", err
 	}
 	url, _, _ := unstructured.NestedString(repository.Object, "spec", "url")
 	branch, _, _ := unstructured.NestedString(repository.Object, "spec", "ref", "branch")
@@ -265,4 +273,88 @@ func (r *contentsReader) source(ctx context.Context, u *unstructured.Unstructure
 	}
 	r.clones[ref] = dir
 	return dir, nil
+}
+
+// sourceOf returns the source that a field of an object names.
+func sourceOf(u *unstructured.Unstructured, at ...string) flux.Ref {
+	fields, _, _ := unstructured.NestedStringMap(u.Object, at...)
+	ref := flux.Ref{Kind: flux.Kind(fields["kind"]), Namespace: fields["namespace"], Name: fields["name"]}
+	if ref.Namespace == "" {
+		ref.Namespace = u.GetNamespace()
+	}
+	return ref
+}
+
+// sourceObject returns a source of the cluster.
+func (r *contentsReader) sourceObject(ctx context.Context, ref flux.Ref) (*unstructured.Unstructured, error) {
+	source := object(ref.Kind.GroupVersionKind().GroupVersion().String(), string(ref.Kind), ref.Namespace, ref.Name, nil)
+	if err := r.admin.Get(ctx, keyOf(source), source); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", ref, err)
+	}
+	return source, nil
+}
+
+// published reports whether a source is an artifact that somebody else publishes for everybody:
+// like a chart from elsewhere, it is not about the tenants of one fleet. It is false if the
+// owners of the fleet's repositories are not known.
+func (r *contentsReader) published(ctx context.Context, ref flux.Ref) bool {
+	if ref.Kind != flux.OCIRepository {
+		return false
+	}
+	source, err := r.sourceObject(ctx, ref)
+	if err != nil {
+		source = r.declared[ref]
+	}
+	if source == nil || len(r.owners) == 0 {
+		return false
+	}
+	url, _, _ := unstructured.NestedString(source.Object, "spec", "url")
+	owner := ownerOf(url)
+	return owner != "" && !slices.Contains(r.owners, owner)
+}
+
+// fleetOwners returns the owners of the repositories that a cluster's Git sources name, the
+// root's among them, and none if the root's has no known owner.
+func (r *contentsReader) fleetOwners(ctx context.Context) ([]string, error) {
+	if r.Root.Name == "" {
+		return nil, nil
+	}
+	root, err := r.sourceObject(ctx, r.Root)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	if err != nil {
+		return nil, nil //nolint:nilerr // a fleet without its root has no known owner
+	}
+	url, _, _ := unstructured.NestedString(root.Object, "spec", "url")
+	owner := ownerOf(url)
+	if owner == "" {
+		return nil, nil
+	}
+	owners := []string{owner}
+	repositories, err := listOf(ctx, r.admin, flux.GitRepository)
+	if err != nil {
+		return nil, err
+	}
+	for i := range repositories {
+		url, _, _ := unstructured.NestedString(repositories[i].Object, "spec", "url")
+		if owner := ownerOf(url); owner != "" {
+			owners = append(owners, owner)
+		}
+	}
+	return owners, nil
+}
+
+// publicHosts are hosts where the first part of a path is its owner, which has the same name on
+// the Git host and in the registry that belongs to it.
+var publicHosts = []string{"github.com", "ghcr.io", "gitlab.com", "registry.gitlab.com"}
+
+// ownerOf returns the owner of a repository or an artifact on a public host, in lower case, or "".
+func ownerOf(url string) string {
+	parts := strings.Split(flux.NormalizeURL(url), "/")
+	if len(parts) < 3 || !slices.Contains(publicHosts, parts[0]) {
+		return ""
+	}
+	host := strings.TrimPrefix(strings.Replace(parts[0], "ghcr.io", "github.com", 1), "registry.")
+	return host + "/" + strings.ToLower(parts[1])
 }

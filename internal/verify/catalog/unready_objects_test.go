@@ -130,6 +130,7 @@ func TestReadContents(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
 		"infra/release.yaml":        "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: nested, namespace: flux-system}\nspec: {path: ./rights, sourceRef: {kind: OCIRepository, name: fleet}}\n",
+		"vendor/sync.yaml":          "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: engine, namespace: flux-system}\nspec: {path: ./, sourceRef: {kind: OCIRepository, name: engine}}\n---\napiVersion: source.toolkit.fluxcd.io/v1\nkind: OCIRepository\nmetadata: {name: engine, namespace: flux-system}\nspec: {url: 'oci://ghcr.io/Vendor/manifests/engine'}\n",
 		"infra/tenant.yaml":         "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: team, namespace: apps}\nspec: {serviceAccountName: team, sourceRef: {kind: OCIRepository, name: away}}\n",
 		"rights/binding.yaml":       "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: more, namespace: apps}\nsubjects: [{kind: ServiceAccount, namespace: apps, name: team}]\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
 		"broken/kustomization.yaml": "resources: [missing.yaml]\n# for apps\n",
@@ -149,7 +150,11 @@ func TestReadContents(t *testing.T) {
 		return with(flux.Kustomization, map[string]any{"path": path, "sourceRef": map[string]any{"kind": "OCIRepository", "name": source}})
 	}
 	values := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "values"}, Data: map[string]string{"values.yaml": "tenants: [apps]"}}
-	e := newFakeEnv(interceptor.Funcs{}, values)
+	source := func(name, url string) client.Object {
+		return object("source.toolkit.fluxcd.io/v1", "OCIRepository", "flux-system", name, map[string]any{"spec": map[string]any{"url": url}})
+	}
+	e := newFakeEnv(interceptor.Funcs{}, values, source("fleet", "oci://ghcr.io/acme/fleet"), source("more", "oci://ghcr.io/Acme/more"),
+		source("vendor", "oci://ghcr.io/vendor/engine"), source("company", "oci://registry.acme.example/vendor/engine"))
 	team := discovery.Tenant{Name: "team", Namespaces: []string{"apps"}, Accounts: []discovery.Account{{Namespace: "apps", Name: "team"}}}
 	for name, tc := range map[string]struct {
 		reason string
@@ -160,6 +165,10 @@ func TestReadContents(t *testing.T) {
 		"broken":    {"its text is read", applies("broken", "fleet"), "applies ./broken, where apps is named"},
 		"unrelated": {"a path that does not exist has nothing", applies("./none", "fleet"), ""},
 		"away":      {"its source is not here", applies("./infra", "away"), "applies ./infra, which cannot be read here (add --map)"},
+		"same":      {"an artifact of the fleet's owner is not here", applies(".", "more"), "applies ./, which cannot be read here (add --map)"},
+		"vendor":    {"an artifact of another owner on a public host says nothing of tenants", applies(".", "vendor"), ""},
+		"company":   {"on another host the owner is not known", applies(".", "company"), "applies ./, which cannot be read here (add --map)"},
+		"its own":   {"it would apply an artifact of another owner", applies("./vendor", "fleet"), ""},
 		"chart":     {"a chart from a registry says nothing of tenants", with(flux.HelmRelease, map[string]any{"values": map[string]any{"replicas": int64(1)}}), ""},
 		"values":    {"its values do", with(flux.HelmRelease, map[string]any{"values": map[string]any{"teams": []any{"apps"}}}), "installs a chart, where apps is named"},
 		"map":       {"values in a ConfigMap, too", with(flux.HelmRelease, map[string]any{"valuesFrom": []any{map[string]any{"kind": "ConfigMap", "name": "values"}}}), "installs a chart, where apps is named"},
