@@ -81,6 +81,32 @@ func (g MissingGroup) String() string {
 	return text + "; a chart or an operator brings its CRDs: map the chart with --map, or give the CRDs with --crds DIR"
 }
 
+// missingSecret finds the name in the messages of Flux's controllers about a Secret that does not
+// exist.
+var missingSecret = regexp.MustCompile(`secrets "([^"]+)" not found`)
+
+// Lacking returns a sentence for each API group that the failures of a fleet name as not served,
+// and one for each Secret that does not exist, with the objects that need them and the way out.
+func Lacking(failures []Finding) []string {
+	var all []string
+	for _, missing := range MissingGroups(failures) {
+		all = append(all, missing.String())
+	}
+	needing := map[string][]Ref{}
+	for _, f := range failures {
+		for _, match := range missingSecret.FindAllStringSubmatch(f.Reason, -1) {
+			secret := f.Row.Namespace + "/" + match[1]
+			if !slices.Contains(needing[secret], f.Row.Ref()) {
+				needing[secret] = append(needing[secret], f.Row.Ref())
+			}
+		}
+	}
+	for _, secret := range slices.Sorted(maps.Keys(needing)) {
+		all = append(all, fmt.Sprintf("Secret %s is not there: %s; give it with --apply FILE, or have it made with invented content by --fake-secrets", secret, whoNeed(needing[secret])))
+	}
+	return all
+}
+
 // namedObjects is the number of objects that a sentence names.
 const namedObjects = 3
 

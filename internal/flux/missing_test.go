@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -45,5 +46,26 @@ func TestListForbidden(t *testing.T) {
 	}
 	if _, err := List(t.Context(), c, Selection{Kinds: []Kind{Kustomization}}); !apierrors.IsForbidden(err) || errors.Is(err, ErrNotInstalled) {
 		t.Errorf("a kind that is served: %v", err)
+	}
+}
+
+// A Secret that does not exist is named once, with all that need it.
+func TestLacking(t *testing.T) {
+	t.Parallel()
+	fails := func(kind Kind, name, reason string) Finding {
+		return Finding{Row: Row{Kind: kind, Namespace: "flux-system", Name: name}, Reason: reason}
+	}
+	got := Lacking([]Finding{
+		fails(Kustomization, "apps", `failed to get secret 'flux-system/age': secrets "age" not found`),
+		fails(Kustomization, "infra", `secrets "age" not found`),
+		fails(Kustomization, "crds", `no matches for kind "X" in version "example.com/v1"`),
+		fails(Kustomization, "other", `configmaps "age" not found`),
+	})
+	want := []string{
+		"API group example.com (X.v1) is not served here: Kustomization/flux-system/crds needs it; a chart or an operator brings its CRDs: map the chart with --map, or give the CRDs with --crds DIR",
+		"Secret flux-system/age is not there: Kustomization/flux-system/apps, Kustomization/flux-system/infra need it; give it with --apply FILE, or have it made with invented content by --fake-secrets",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

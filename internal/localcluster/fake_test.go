@@ -3,6 +3,7 @@ package localcluster
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"filippo.io/age"
 	"github.com/tenure-dev/tenure/internal/flux"
+	"github.com/tenure-dev/tenure/internal/localcluster/network"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
@@ -51,6 +53,33 @@ sops: {mac: "ENC[x,type:str]", version: 3.8.1}
 	for name, content := range map[string]string{"a.yaml": "note: this is not ENC[\n", "b.txt": secret} {
 		if _, ok := fakeSOPS(name, []byte(content)); ok {
 			t.Errorf("%s is not a file of SOPS that Flux decrypts", name)
+		}
+	}
+}
+
+// Encrypted values get into objects if the file has objects of other kinds, or if an object of
+// Flux takes values or variables from its Secret.
+func TestFeedsObjects(t *testing.T) {
+	t.Parallel()
+	const secret = "kind: Secret\nmetadata: {name: %s}\nstringData: {a: 'ENC[x,type:str]'}\nsops: {}\n"
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "sync.yaml"), []byte("kind: Kustomization\nspec: {postBuild: {substituteFrom: [{kind: Secret, name: variables}]}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{opts: Options{Maps: []network.Map{{Kind: network.KindGit, Dir: dir}}}}
+	for reason, tc := range map[string]struct {
+		name, content string
+		want          bool
+	}{
+		"only Flux and Pods read it":          {"s.yaml", fmt.Sprintf(secret, "credentials"), false},
+		"a Kustomization has variables of it": {"s.yaml", fmt.Sprintf(secret, "variables"), true},
+		"one of two":                          {"s.yaml", fmt.Sprintf(secret+"---\n"+secret, "credentials", "variables"), true},
+		"an object of another kind":           {"s.yaml", fmt.Sprintf(secret, "credentials") + "---\nkind: ClusterPolicy\nspec: {x: 'ENC[x,type:str]'}\nsops: {}\n", true},
+		"values of a chart":                   {"values.yaml", "replicas: 'ENC[x,type:int]'\nsops: {}\n", true},
+		"a file of variables":                 {"a.env", "A=ENC[x,type:str]\nsops_version=3\n", true},
+	} {
+		if got := c.feedsObjects(tc.name, []byte(tc.content)); got != tc.want {
+			t.Errorf("%s: got %t", reason, got)
 		}
 	}
 }

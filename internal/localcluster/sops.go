@@ -77,24 +77,78 @@ const namedFiles = 3
 
 // fakeFolder replaces the encrypted values of a mapped folder with overlay, by files.
 func (c *Cluster) fakeFolder(m network.Map, overlay func(name string, content []byte) error) error {
-	var files []string
+	var inObjects, inSecrets []string
 	err := eachFile(m.Dir, func(name string, content []byte) error {
 		faked, ok := fakeSOPS(name, content)
-		if !ok {
+		switch {
+		case !ok:
 			return nil
+		case c.feedsObjects(name, content):
+			inObjects = append(inObjects, name)
+		default:
+			inSecrets = append(inSecrets, name)
 		}
-		files = append(files, name)
 		return overlay(name, faked)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot replace the encrypted values of %s: %w", m.URL, err)
 	}
-	if len(files) > 0 {
+	add := func(what string, files []string, content bool) {
+		if len(files) == 0 {
+			return
+		}
 		slices.Sort(files)
-		c.addFake(Fake{Content: true, Text: fmt.Sprintf("values in %d encrypted files of %s, such as %s; their content is not proven: give the key with --apply",
-			len(files), m.URL, strings.Join(files[:min(len(files), namedFiles)], ", "))})
+		count := "1 encrypted file"
+		if len(files) > 1 {
+			count = fmt.Sprintf("%d encrypted files", len(files))
+		}
+		c.addFake(Fake{Content: content, Text: fmt.Sprintf("%s in %s of %s, such as %s; their content is not proven: give the key with --apply",
+			what, count, m.URL, strings.Join(files[:min(len(files), namedFiles)], ", "))})
 	}
+	add("values", inObjects, true)
+	add("Secrets", inSecrets, false)
 	return nil
+}
+
+// feedsObjects reports whether the encrypted values of a file may get into objects of the fleet
+// other than Secrets: the file has other objects, or a Secret whose name stands in a file with
+// valuesFrom or substituteFrom.
+func (c *Cluster) feedsObjects(name string, content []byte) bool {
+	if ext := path.Ext(name); ext != ".yaml" && ext != ".yml" && ext != ".json" {
+		return true
+	}
+	var names []string
+	for _, doc := range documentsOf(content) {
+		if doc["kind"] != "Secret" {
+			return true
+		}
+		metadata, _ := doc["metadata"].(map[string]any)
+		secret, _ := metadata["name"].(string)
+		names = append(names, secret)
+	}
+	feeds := false
+	for _, m := range c.opts.Maps {
+		// A folder that cannot be read is reported when it is served.
+		_ = eachFile(m.Dir, func(_ string, content []byte) error {
+			if bytes.Contains(content, []byte("valuesFrom")) || bytes.Contains(content, []byte("substituteFrom")) {
+				feeds = feeds || slices.ContainsFunc(names, func(secret string) bool { return bytes.Contains(content, []byte(secret)) })
+			}
+			return nil
+		})
+	}
+	return feeds
+}
+
+// documentsOf returns the objects of a YAML file, without what is no object.
+func documentsOf(content []byte) []map[string]any {
+	var objects []map[string]any
+	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+		var object map[string]any
+		if err := yaml.Unmarshal(doc, &object); err == nil && object != nil {
+			objects = append(objects, object)
+		}
+	}
+	return objects
 }
 
 // maxSecretFile limits the size of the files that are read for encrypted values and variables.
@@ -140,11 +194,7 @@ func fakeSOPS(name string, content []byte) ([]byte, bool) {
 func fakeYAML(content []byte) ([]byte, bool) {
 	var documents [][]byte
 	found := false
-	for _, doc := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
-		var object map[string]any
-		if err := yaml.Unmarshal(doc, &object); err != nil || object == nil {
-			continue
-		}
+	for _, object := range documentsOf(content) {
 		if _, ok := object["sops"]; ok {
 			found = true
 			delete(object, "sops")

@@ -201,14 +201,14 @@ func Watch(ctx context.Context, cluster *localcluster.Cluster, fail context.Canc
 	return rows, nil
 }
 
-// Explain prints the full reasons of the failures, the API groups that they lack, and the
-// unmapped addresses that the fleet requested.
+// Explain prints the full reasons of the failures, the API groups and Secrets that they lack, and
+// the unmapped addresses that the fleet requested.
 func (d *Display) Explain(ctx context.Context, cluster *localcluster.Cluster, failures []flux.Finding) {
 	for _, f := range failures {
 		d.Println(fmt.Sprintf("%s %s: %s", d.Screen.Paint(ui.Red, "✗"), f.Row.Ref(), ui.Clean(f.Reason)))
 	}
-	for _, missing := range flux.MissingGroups(failures) {
-		d.Println(d.Screen.Paint(ui.Yellow, "!") + " " + ui.Clean(missing.String()))
+	for _, missing := range flux.Lacking(failures) {
+		d.Println(d.Screen.Paint(ui.Yellow, "!") + " " + ui.Clean(missing))
 	}
 	if advice := Unmapped(ctx, cluster, failures); advice != "" {
 		d.Println(d.Screen.Paint(ui.Yellow, "!") + " " + ui.Clean(advice))

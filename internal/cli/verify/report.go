@@ -225,9 +225,7 @@ func (j judgement) cluster(f findings) clusterReport {
 	for _, failure := range f.failures {
 		c.NotReady = append(c.NotReady, notReady{failure.Row.Ref().String(), strings.TrimSpace(failure.Reason)})
 	}
-	for _, missing := range flux.MissingGroups(f.failures) {
-		c.Lacking = append(c.Lacking, missing.String())
-	}
+	c.Lacking = flux.Lacking(f.failures)
 	for _, tried := range f.attacks.Results {
 		made := newAttackMade(tried)
 		made.location = files.of(tried, f.attacks.Tenants)
