@@ -23,9 +23,10 @@ const (
 	ForToken      Purpose = "token of a receiver" //nolint:gosec // a description
 )
 
-// IsContent reports whether the content of the Secret gets into the objects that Flux applies.
+// IsContent reports whether the content of the Secret gets into the objects that Flux applies. A
+// key for decryption does not: what it decrypts does.
 func (p Purpose) IsContent() bool {
-	return p == ForDecryption || p == ForVariables || p == ForValues
+	return p == ForVariables || p == ForValues
 }
 
 // SecretUse is a Secret that an object of Flux reads.

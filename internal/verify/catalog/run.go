@@ -119,6 +119,7 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	if err := readContents(ctx, opts, admin, missing); err != nil {
 		return report, err
 	}
+	doubts = append(doubts, missingControls(missing)...)
 	var namespaces corev1.NamespaceList
 	if err := admin.List(ctx, &namespaces); err != nil {
 		return report, fmt.Errorf("cannot read the namespaces: %w", err)

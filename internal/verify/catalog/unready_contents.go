@@ -35,6 +35,9 @@ type contents struct {
 	binds bool
 	// unread is set if the manifests cannot be read here.
 	unread bool
+	// controls are the objects in the manifests that may stop an attack and that the cluster
+	// lacks.
+	controls []string
 }
 
 // evidence returns how the manifests of an object may give a tenant rights, or "". An unrelated
@@ -107,6 +110,38 @@ func givesRights(o *unstructured.Unstructured, t discovery.Tenant) bool {
 		return o.GroupVersionKind().Group == v1alpha1.GroupVersion.Group
 	}
 	return false
+}
+
+// controlKinds are the built-in kinds that may stop a request or a connection.
+var controlKinds = []string{
+	"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration",
+	"ResourceQuota", "LimitRange", "NetworkPolicy",
+}
+
+// isControl reports whether an object may stop an attack: it is of the built-in kinds for that, or
+// a policy of an engine.
+func isControl(o *unstructured.Unstructured) bool {
+	engine := policyEngines[o.GroupVersionKind().Group] != ""
+	return engine && refuses(*o) || !engine && slices.Contains(controlKinds, o.GetKind())
+}
+
+// missingControls returns the objects that are not ready and have controls that the cluster lacks.
+func missingControls(missing []unreadyObject) []string {
+	var doubts []string
+	for _, u := range missing {
+		for _, c := range u.contents {
+			if len(c.controls) == 0 {
+				continue
+			}
+			slices.Sort(c.controls)
+			more := ""
+			if len(c.controls) > namedPolicies {
+				more = fmt.Sprintf(" and %d more", len(c.controls)-namedPolicies)
+			}
+			doubts = append(doubts, fmt.Sprintf("%s, which %s with %s%s and %s", u.Ref, c.from, strings.Join(c.controls[:min(len(c.controls), namedPolicies)], ", "), more, u.reason))
+		}
+	}
+	return doubts
 }
 
 // contentsReader reads the manifests of the fleet's sources.
@@ -194,6 +229,10 @@ func (r *contentsReader) kustomization(ctx context.Context, u *unstructured.Unst
 		}
 	}
 	for _, o := range objects {
+		// The API server may not know the kind of a policy, and lacks its objects then.
+		if isControl(o) && r.admin.Get(ctx, keyOf(o), o.DeepCopy()) != nil {
+			c.controls = append(c.controls, o.GetKind()+" "+strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))
+		}
 		switch {
 		case slices.Contains(rightsKinds, o.GetKind()):
 			c.objects = append(c.objects, o)

@@ -190,6 +190,51 @@ func TestReadContents(t *testing.T) {
 	}
 }
 
+// A policy, a quota or a webhook of an object that is not ready may stop an attack, unless it is
+// applied or refuses nothing.
+func TestMissingControls(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const content = `apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: enforced}
+spec: {validationFailureAction: Enforce}
+---
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: audited}
+spec: {validationFailureAction: Audit}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: missing, namespace: apps}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: applied, namespace: apps}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: apps}
+`
+	if err := os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := newFakeEnv(interceptor.Funcs{}, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "applied"}})
+	u := object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "flux-system", "policies", map[string]any{
+		"spec": map[string]any{"path": ".", "sourceRef": map[string]any{"kind": "OCIRepository", "name": "fleet"}},
+	})
+	missing := []unreadyObject{{Ref: refOf(u), reason: "is not ready", object: u}}
+	opts := Options{Root: flux.Ref{Kind: flux.OCIRepository, Namespace: "flux-system", Name: "fleet"}, Folder: dir}
+	if err := readContents(t.Context(), opts, e.Admin, missing); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"Kustomization/flux-system/policies, which applies ./ with ClusterPolicy enforced, ResourceQuota apps/missing and is not ready"}
+	if diff := cmp.Diff(want, missingControls(missing)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestOfTenant(t *testing.T) {
 	t.Parallel()
 	delegated := flux.Ref{Kind: flux.Kustomization, Namespace: "flux-system", Name: "team"}
