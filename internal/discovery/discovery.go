@@ -270,22 +270,33 @@ func (d *discovery) assignNamespaces() error {
 		if d.byNamespace[target] != nil || target == "" || d.platform[target] || seen[target] || !d.delegates(u) {
 			continue
 		}
-		if d.limitless(u) {
+		what := u.GetKind() + " " + u.GetNamespace() + "/" + u.GetName()
+		switch account := d.accountOf(u); {
+		case d.ofOthers(u):
+			d.assign(target, target, fmt.Sprintf("%s delivers from %s, which is not the platform's own repository, into namespace %s", what, sourceOf(u), target))
+		case d.limitless(u):
 			seen[target] = true
-			d.found = append(d.found, Platform{target, fmt.Sprintf("%s %s/%s delivers into it as account %s, which has cluster-admin by %s",
-				u.GetKind(), u.GetNamespace(), u.GetName(), d.accountOf(u), d.adminBinding(d.accountOf(u)))})
-			continue
+			d.found = append(d.found, Platform{target, fmt.Sprintf("%s delivers into it as account %s, which has cluster-admin by %s", what, account, d.adminBinding(account))})
+		default:
+			d.assign(target, target, fmt.Sprintf("%s delivers into namespace %s as account %s", what, target, account))
 		}
-		d.assign(target, target, fmt.Sprintf("%s %s/%s delivers into namespace %s as account %s", u.GetKind(), u.GetNamespace(), u.GetName(), target, d.accountOf(u)))
 	}
 	return nil
 }
 
 // delegates reports whether an object in the platform's namespace applies a tenant's manifests:
-// it names an account that is not a controller's.
+// it names an account that is not a controller's, or the manifests are of others.
 func (d *discovery) delegates(u unstructured.Unstructured) bool {
 	account := nested(u, "spec", "serviceAccountName")
-	return d.platform[u.GetNamespace()] && account != "" && !strings.HasSuffix(account, "-controller")
+	return d.platform[u.GetNamespace()] && (account != "" && !strings.HasSuffix(account, "-controller") || d.ofOthers(u))
+}
+
+// ofOthers reports whether a Kustomization in the platform's namespace delivers another Git
+// repository than the platform's own into one namespace, and names no account: the platform gave
+// nobody the rights of the controller on purpose.
+func (d *discovery) ofOthers(u unstructured.Unstructured) bool {
+	return d.roots != nil && u.GetKind() == string(flux.Kustomization) && d.platform[u.GetNamespace()] && nested(u, "spec", "serviceAccountName") == "" &&
+		nested(u, "spec", "targetNamespace") != "" && sourceOf(u).Kind == flux.GitRepository && !d.fromRoot(u)
 }
 
 // owner returns the tenant for which a Flux object delivers, or nil. This is the tenant of its

@@ -122,18 +122,19 @@ func (d *discovery) addresses(namespace string) []string {
 // findRoots finds the sources of the platform's own repository: the sources of the Kustomizations
 // in the platform's namespaces that apply themselves, or that no other Kustomization applies.
 func (d *discovery) findRoots() {
-	d.roots, d.rootAddresses = map[flux.Ref]bool{}, map[string]bool{}
+	roots, addresses := map[flux.Ref]bool{}, map[string]bool{}
 	for _, k := range d.kustomizations {
 		applied := appliedBy(&k)
 		if !d.ofPlatform(k) || applied != "" && applied != k.GetNamespace()+"/"+k.GetName() {
 			continue
 		}
 		source := sourceOf(k)
-		d.roots[source] = true
+		roots[source] = true
 		if address := d.address(source); address != "" {
-			d.rootAddresses[address] = true
+			addresses[address] = true
 		}
 	}
+	d.roots, d.rootAddresses = roots, addresses
 }
 
 // fromRoot reports whether a Kustomization delivers from the platform's own repository, or
@@ -174,7 +175,7 @@ func (d *discovery) appliedByPlatform(o metav1.Object) bool {
 // ofPlatform reports whether a Kustomization in the platform's namespaces does not act for
 // a tenant.
 func (d *discovery) ofPlatform(k unstructured.Unstructured) bool {
-	return d.platform[k.GetNamespace()] && (!d.delegates(k) || d.limitless(k))
+	return d.platform[k.GetNamespace()] && (!d.delegates(k) || d.limitless(k) && !d.ofOthers(k))
 }
 
 // limitless reports whether no account limits what an object applies.

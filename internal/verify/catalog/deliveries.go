@@ -12,8 +12,8 @@ import (
 // delivering returns the Scenario for attacks by a commit to the tenant's repository. The
 // platform applies the repository whatever the tenant's own rights are, so an admin creates
 // the Kustomization if RBAC does not let the tenant create it. The Kustomization has the
-// settings of the tenant's own one. It is in the namespace of the tenant's account, which may
-// be the platform's.
+// settings of the tenant's own one. It is in the namespace of that one, which may be the
+// platform's.
 func (e *Scenario) delivering(ctx context.Context) (*Scenario, error) {
 	sync := object(flux.Kustomization.GroupVersionKind().GroupVersion().String(), string(flux.Kustomization),
 		e.Repository.Kustomization.Namespace, e.Repository.Kustomization.Name, nil)
@@ -22,8 +22,8 @@ func (e *Scenario) delivering(ctx context.Context) (*Scenario, error) {
 	}
 	d := *e
 	d.sync, _, _ = unstructured.NestedMap(sync.Object, "spec")
-	if e.foreignAccount() {
-		d.deliverIn = e.Account.Namespace
+	if e.platformDelivers() {
+		d.deliverIn = e.Repository.Kustomization.Namespace
 	}
 	if judge(e.tryCreate(ctx, d.kustomization("sync", missingFolder, d.asItSyncs)), "").Control == rbac {
 		d.As = e.Admin
@@ -34,6 +34,12 @@ func (e *Scenario) delivering(ctx context.Context) (*Scenario, error) {
 // foreignAccount reports whether the tenant's account is in a namespace of the platform's.
 func (e *Scenario) foreignAccount() bool {
 	return e.hasAccount() && e.Account.Namespace != e.Namespace && !slices.Contains(e.Tenant.Namespaces, e.Account.Namespace)
+}
+
+// platformDelivers reports whether the tenant's Kustomization is in a namespace of the platform's.
+func (e *Scenario) platformDelivers() bool {
+	in := e.Repository.Kustomization.Namespace
+	return e.hasAccount() && in != e.Namespace && !slices.Contains(e.Tenant.Namespaces, in)
 }
 
 // asItSyncs makes a Kustomization apply with the rights with which the tenant's

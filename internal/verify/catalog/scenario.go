@@ -129,7 +129,8 @@ func (o Options) Account(t discovery.Tenant) discovery.Account {
 }
 
 // attacker returns the account of a tenant that attacks, and its repository: the first account
-// whose namespace delivers from a mapped repository.
+// whose namespace delivers from a mapped repository, or else the first account, and a mapped
+// repository that the platform delivers from its own namespace without naming an account.
 func attacker(git *githost.Host, t discovery.Tenant) (discovery.Account, *discovery.Repository) {
 	for _, account := range t.Accounts {
 		for i, r := range t.Repositories {
@@ -140,6 +141,11 @@ func attacker(git *githost.Host, t discovery.Tenant) (discovery.Account, *discov
 	}
 	if len(t.Accounts) == 0 {
 		return discovery.Account{}, nil
+	}
+	for i, r := range t.Repositories {
+		if _, mapped := git.Head(r.URL, r.Branch); mapped && !slices.Contains(t.Namespaces, r.Kustomization.Namespace) {
+			return t.Accounts[0], &t.Repositories[i]
+		}
 	}
 	return t.Accounts[0], nil
 }

@@ -107,7 +107,7 @@ func (e *Scenario) plant(ctx context.Context, attacks []Attack) (func(context.Co
 // makeSlimSources copies the tenant's source, with no more of the repository than
 // the folder of the attacks: a Kustomization fetches and unpacks all of its
 // source's artifact, for each attack anew, and a repository may be large. A tenant whose
-// account and source are the platform's gets one more in its namespace, as it could make
+// Kustomization and source are in the platform's namespace gets one more in its namespace, as it could make
 // itself, if the repository needs no credentials.
 func (e *Scenario) makeSlimSources(ctx context.Context) (slim, near *unstructured.Unstructured, err error) {
 	version := e.Repository.Source.Kind.GroupVersionKind().GroupVersion().String()
@@ -129,7 +129,7 @@ func (e *Scenario) makeSlimSources(ctx context.Context) (slim, near *unstructure
 	if err := e.Admin.Create(ctx, slim); err != nil {
 		return nil, nil, fmt.Errorf("cannot make a source for the attacks: %w", err)
 	}
-	if _, private := spec["secretRef"]; private || !e.foreignAccount() {
+	if _, private := spec["secretRef"]; private || !e.platformDelivers() {
 		return slim, nil, nil
 	}
 	near = object(version, theirs.GetKind(), e.Namespace, name("source"), map[string]any{"spec": spec})
