@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -61,6 +62,25 @@ func inventory(u unstructured.Unstructured) []schema.GroupVersionKind {
 		}
 	}
 	return kinds
+}
+
+// inventoryNamespaces returns the namespaces of the objects in the inventory of a Kustomization,
+// sorted, with those that are objects of it themselves.
+func inventoryNamespaces(u unstructured.Unstructured) []string {
+	entries, _, _ := unstructured.NestedSlice(u.Object, "status", "inventory", "entries")
+	names := map[string]bool{}
+	for _, entry := range entries {
+		fields, _ := entry.(map[string]any)
+		id, _ := fields["id"].(string)
+		switch parts := strings.Split(id, "_"); {
+		case len(parts) < 4:
+		case parts[0] != "":
+			names[parts[0]] = true
+		case parts[len(parts)-1] == "Namespace":
+			names[parts[1]] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 func resourceOf(kind schema.GroupVersionKind, mapper meta.RESTMapper) schema.GroupResource {

@@ -281,7 +281,27 @@ func (d *discovery) assignNamespaces() error {
 			d.assign(target, target, fmt.Sprintf("%s delivers into namespace %s as account %s", what, target, account))
 		}
 	}
+	d.assignUnlimited(seen)
 	return nil
+}
+
+// assignUnlimited lists the namespaces of the Kustomizations that deliver another repository than
+// the platform's own anywhere, as the controller: an infrastructure team's, or a team's that may
+// do everything. Only people know which.
+func (d *discovery) assignUnlimited(seen map[string]bool) {
+	for _, u := range d.kustomizations {
+		if !d.fromOthers(u) || nested(u, "spec", "targetNamespace") != "" {
+			continue
+		}
+		for _, namespace := range inventoryNamespaces(u) {
+			if d.platform[namespace] || d.byNamespace[namespace] != nil || seen[namespace] {
+				continue
+			}
+			seen[namespace] = true
+			d.found = append(d.found, Platform{namespace, fmt.Sprintf("Kustomization %s/%s delivers into it and names no account, from %s, which is not the platform's own repository: whoever may push there may do everything",
+				u.GetNamespace(), u.GetName(), sourceOf(u))})
+		}
+	}
 }
 
 // delegates reports whether an object in the platform's namespace applies a tenant's manifests:
@@ -291,20 +311,35 @@ func (d *discovery) delegates(u unstructured.Unstructured) bool {
 	return d.platform[u.GetNamespace()] && (account != "" && !strings.HasSuffix(account, "-controller") || d.ofOthers(u))
 }
 
-// ofOthers reports whether a Kustomization in the platform's namespace delivers another Git
-// repository than the platform's own into one namespace, and names no account: the platform gave
-// nobody the rights of the controller on purpose.
+// ofOthers reports whether a Kustomization delivers a repository of others into one namespace:
+// the platform gave them the rights of the controller by mistake.
 func (d *discovery) ofOthers(u unstructured.Unstructured) bool {
+	return d.fromOthers(u) && nested(u, "spec", "targetNamespace") != ""
+}
+
+// fromOthers reports whether a Kustomization in the platform's namespace delivers another Git
+// repository than the platform's own, and names no account.
+func (d *discovery) fromOthers(u unstructured.Unstructured) bool {
 	return d.roots != nil && u.GetKind() == string(flux.Kustomization) && d.platform[u.GetNamespace()] && nested(u, "spec", "serviceAccountName") == "" &&
-		nested(u, "spec", "targetNamespace") != "" && sourceOf(u).Kind == flux.GitRepository && !d.fromRoot(u)
+		sourceOf(u).Kind == flux.GitRepository && !d.fromRoot(u)
 }
 
 // owner returns the tenant for which a Flux object delivers, or nil. This is the tenant of its
 // namespace or, for an object in the platform's namespace, the tenant of its target namespace or
 // of a namespace in which its account has rights.
 func (d *discovery) owner(u unstructured.Unstructured) *Tenant {
-	if t := d.byNamespace[u.GetNamespace()]; t != nil || !d.delegates(u) {
+	if t := d.byNamespace[u.GetNamespace()]; t != nil {
 		return t
+	}
+	if d.fromOthers(u) && !d.ofOthers(u) {
+		for _, namespace := range inventoryNamespaces(u) {
+			if t := d.byNamespace[namespace]; t != nil {
+				return t // as a person said
+			}
+		}
+	}
+	if !d.delegates(u) {
+		return nil
 	}
 	if target := nested(u, "spec", "targetNamespace"); target != "" {
 		return d.byNamespace[target]

@@ -94,6 +94,19 @@ func TestEvidence(t *testing.T) {
 	}
 	remote := kustomizes("x", "app", "flux-system/flux-system", "")
 	remote.(runtime.Unstructured).UnstructuredContent()["spec"].(map[string]any)["kubeConfig"] = map[string]any{"secretRef": map[string]any{"name": "other"}}
+	delivers := func(source, target string, inventory ...string) client.Object {
+		k := kustomizes("flux-system", "team", "flux-system/"+source, "")
+		content := k.(runtime.Unstructured).UnstructuredContent()
+		if target != "" {
+			content["spec"].(map[string]any)["targetNamespace"] = target
+		}
+		var entries []any
+		for _, id := range inventory {
+			entries = append(entries, map[string]any{"id": id, "v": "v1"})
+		}
+		content["status"] = map[string]any{"inventory": map[string]any{"entries": entries}}
+		return k
+	}
 	for name, tc := range map[string]struct {
 		reason           string
 		objects          []client.Object
@@ -181,6 +194,26 @@ func TestEvidence(t *testing.T) {
 				by(repository("x", "own", "https://git.example.com/acme/own"), apps), by(kustomizes("y", "app", "x/own", "deployer"), apps),
 			},
 			platform: "GitRepository x/own serves other namespaces only", tenant: "Kustomization y/app applies as account y/deployer",
+		},
+		"a target of another repository": {
+			reason:  "nobody gives a team the rights of the controller on purpose",
+			objects: []client.Object{by(delivers("teams", "x"), apps)}, tenant: "Kustomization flux-system/team delivers from GitRepository/flux-system/teams, which is not the platform's own repository, into namespace x",
+		},
+		"what it applies in turn": {
+			reason: "the team's objects are not the platform's",
+			objects: []client.Object{
+				by(delivers("teams", "x"), apps), by(kustomizes("y", "app", "flux-system/flux-system", ""), "flux-system/team"),
+			},
+			tenant: "Kustomization flux-system/team delivers from GitRepository/flux-system/teams, which is not the platform's own repository, into namespace x; Kustomization y/app was applied by nobody of the platform's",
+		},
+		"a target of the platform's repository": {
+			reason:  "the platform decides what is applied",
+			objects: []client.Object{by(delivers("flux-system", "x"), apps)},
+		},
+		"another repository for all namespaces": {
+			reason:   "only people know whose it is",
+			objects:  []client.Object{by(delivers("teams", "", "x_web_apps_Deployment", "_y__Namespace", "_all_rbac.authorization.k8s.io_ClusterRole"), apps)},
+			platform: "Kustomization flux-system/team delivers into it and names no account, from GitRepository/flux-system/teams, which is not the platform's own repository: whoever may push there may do everything; Kustomization flux-system/team delivers into it and names no account, from GitRepository/flux-system/teams, which is not the platform's own repository: whoever may push there may do everything",
 		},
 		"a target of cluster-admin": {
 			reason: "the platform delivers there, by an account of its own",
