@@ -92,7 +92,7 @@ until the next --verify-images; after an update of Flux it has to be run again.`
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.fleet, "fleet", ".", "folder of the platform's repository")
-	flags.StringVar(&o.path, "path", "", "the cluster's folder in the fleet, such as clusters/staging")
+	flags.StringVar(&o.path, "path", "", "the cluster's folder in the fleet, such as clusters/staging; may be left out if there is one cluster")
 	flags.StringVar(&o.mode, "mode", "enforce", "what the rules for tenants do: enforce, or warn")
 	flags.StringArrayVar(&o.allow, "allow", nil, "an address that tenants may fetch from beside those that the fleet shows, as `KIND=PATTERN` with git, helm or oci; repeatable")
 	flags.StringVar(&o.managerImage, "manager-image", "", "image of tenure-server for the manager and the proxy, as `REPOSITORY:TAG`, or with @sha256:… (default: the fleet's, or the image of this version)")
@@ -116,9 +116,30 @@ until the next --verify-images; after an update of Flux it has to be run again.`
 	return cmd
 }
 
+// choosePath finds the cluster's folder if no flag names it and the fleet has one cluster.
+func (o *options) choosePath(streams ui.IO) error {
+	if o.path != "" {
+		return nil
+	}
+	found, err := layout.Look(o.fleet)
+	if err != nil {
+		return err
+	}
+	if len(found.Clusters) != 1 {
+		hint := "name the cluster's folder in the fleet: --path clusters/staging"
+		if len(found.Clusters) > 1 {
+			hint = "the fleet has --path " + found.Paths()
+		}
+		return ui.WithHint(errors.New("--path is missing"), hint)
+	}
+	o.path = found.Clusters[0].Path
+	fmt.Fprintf(streams.Err, "• --path %s: the %s in %s syncs this folder\n", o.path, found.Clusters[0].Kind, found.Clusters[0].File)
+	return nil
+}
+
 func (o *options) run(ctx context.Context, streams ui.IO, args []string) error {
-	if o.path == "" {
-		return ui.WithHint(errors.New("--path is missing"), "name the cluster's folder in the fleet: --path clusters/staging")
+	if err := o.choosePath(streams); err != nil {
+		return err
 	}
 	if o.mode != "enforce" && o.mode != "warn" {
 		return fmt.Errorf("--mode is enforce or warn, not %q", o.mode)

@@ -3,10 +3,12 @@ package verify
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/api/v1alpha1"
 	"github.com/tenure-dev/tenure/internal/cli/local"
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
@@ -226,6 +228,10 @@ func (j judgement) cluster(f findings) clusterReport {
 		c.NotReady = append(c.NotReady, notReady{failure.Row.Ref().String(), strings.TrimSpace(failure.Reason)})
 	}
 	c.Lacking = flux.Lacking(f.failures)
+	if left := f.attacks.Ungoverned; len(left) > 0 {
+		c.Lacking = append(c.Lacking, fmt.Sprintf("a label on %s: Tenure's rules are here and leave these namespaces of tenants out, since no label names the tenant; set %s or %s to the tenant's name, in the manifest of each Namespace",
+			strings.Join(left, ", "), v1alpha1.LabelFluxTenant, v1alpha1.LabelTenant))
+	}
 	for _, tried := range f.attacks.Results {
 		made := newAttackMade(tried)
 		made.location = files.of(tried, f.attacks.Tenants)

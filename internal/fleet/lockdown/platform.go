@@ -2,6 +2,7 @@ package lockdown
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"slices"
@@ -72,6 +73,7 @@ func (s *survey) component(sync layout.Sync, o Options) (*component, error) {
 		return nil, fmt.Errorf("cannot cut Flux's rights: %s does not prune, so the rights would stay: set spec.prune: true", s.root)
 	}
 	var lost []string
+	elsewhere := ""
 	for i, obj := range s.objects {
 		switch {
 		case obj.system && obj.GetKind() == "Deployment":
@@ -89,6 +91,9 @@ func (s *survey) component(sync layout.Sync, o Options) (*component, error) {
 		p.Account = slices.Contains(controllers, account) && !obj.has("spec", "kubeConfig")
 		if why := s.unclear(obj, sync); p.Account && why != "" {
 			lost = append(lost, fmt.Sprintf("  %s: %s", obj, why))
+			if obj.GetNamespace() != sync.Namespace {
+				elsewhere = cmp.Or(elsewhere, obj.GetNamespace())
+			}
 			continue
 		}
 		if obj.by == nil && obj.GetKind() == "Kustomization" && (forTenants(obj) || s.delivers(obj)) {
@@ -100,21 +105,43 @@ func (s *survey) component(sync layout.Sync, o Options) (*component, error) {
 		}
 	}
 	if len(lost) > 0 {
-		return nil, fmt.Errorf("cannot cut Flux's rights: these objects are applied as Flux's controllers, which will have none:\n%s", strings.Join(lost, "\n"))
+		err := fmt.Errorf("cannot cut Flux's rights: these objects are applied as Flux's controllers, which will have none:\n%s", strings.Join(lost, "\n"))
+		if elsewhere == "" {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%w\n%s", err, exampleAccount(elsewhere))
 	}
 	return c, nil
+}
+
+// exampleAccount returns the manifests of an account with the rights that Flux's controllers had.
+func exampleAccount(namespace string) string {
+	return fmt.Sprintf(`  an account that may do all that the controllers could, for a chart of the platform's alone:
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: platform, namespace: %[1]s}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: platform-%[1]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: platform, namespace: %[1]s}]`, namespace)
 }
 
 // unclear returns why a person has to choose the account that applies an object; empty if the
 // account is clear.
 func (s *survey) unclear(o object, sync layout.Sync) string {
-	switch {
+	source := o.text("spec", "sourceRef", "name")
+	switch target := o.text("spec", "targetNamespace"); {
 	case o.GetNamespace() != sync.Namespace:
 		return "set spec.serviceAccountName to an account of " + o.GetNamespace() + " that may do what it applies"
+	case o.isFlux("Kustomization") && source != sync.Source && target != "":
+		return "set spec.serviceAccountName to an account with rights in namespace " + target + " only if " + source + " is a team's (`tenure create tenant` onboards it), and " + RootAccount + " if it is the platform's alone"
+	case o.isFlux("Kustomization") && source != sync.Source:
+		return "set spec.serviceAccountName: " + RootAccount + " if " + source + " is the platform's alone, and otherwise one without more rights than its owner"
 	case o.by != nil:
 		return "set spec.serviceAccountName: " + RootAccount + ", it is out of the root's reach"
-	case o.isFlux("Kustomization") && o.text("spec", "sourceRef", "name") != sync.Source:
-		return "set spec.serviceAccountName: " + RootAccount + " if " + o.text("spec", "sourceRef", "name") + " is the platform's alone, and otherwise one without more rights than its owner"
 	}
 	return ""
 }

@@ -27,7 +27,11 @@ func TestTenantSyncs(t *testing.T) {
 		{"nothing hands an account on", kustomization("tenants", "./tenants/one", ", serviceAccountName: mine"), kustomization("tenant-shop", "./tenants/one/shop", ""), lost},
 		{"another name", kustomization("tenants", "./tenants/one", ""), kustomization("shop", "./tenants/one/shop", ""), strings.Replace(lost, "tenant-shop", "shop", 1)},
 		{"another source must not become cluster-admin", kustomization("tenants", "./tenants/one", ""),
-			strings.Replace(kustomization("tenant-shop", "./", ""), "GitRepository, name: flux-system", "GitRepository, name: shop", 1), lost},
+			strings.Replace(kustomization("tenant-shop", "./", ""), "GitRepository, name: flux-system", "GitRepository, name: shop", 1),
+			"Kustomization flux-system/tenant-shop: set spec.serviceAccountName: tenure-root if shop is the platform's alone"},
+		{"nor one for a single namespace", kustomization("tenants", "./tenants/one", ""),
+			strings.Replace(kustomization("tenant-shop", "./", ", targetNamespace: shop"), "GitRepository, name: flux-system", "GitRepository, name: shop", 1),
+			"Kustomization flux-system/tenant-shop: set spec.serviceAccountName to an account with rights in namespace shop only"},
 		{"the objects of another cluster", kustomization("tenants", "./tenants/one", ", kubeConfig: {secretRef: {name: other}}"), kustomization("tenant-shop", "./tenants/one/shop", ""), lost},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {

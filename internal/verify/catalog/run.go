@@ -4,13 +4,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/tenure-dev/tenure/internal/admission"
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
 	"github.com/tenure-dev/tenure/internal/localcluster/network/githost"
+	"github.com/tenure-dev/tenure/internal/tenancy"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Options configures a run of the catalogue.
@@ -63,6 +68,9 @@ type Report struct {
 	// Like says, for a tenant that was not attacked in full, which tenant of
 	// the same shape was: its findings hold for both.
 	Like map[string]string
+	// Ungoverned are the namespaces of tenants that Tenure's rules leave out, in a cluster that
+	// has these rules: no label names the tenant.
+	Ungoverned []string
 }
 
 // Count returns how many attacks ended so.
@@ -123,6 +131,9 @@ func Run(ctx context.Context, opts Options) (_ Report, err error) {
 	var namespaces corev1.NamespaceList
 	if err := admin.List(ctx, &namespaces); err != nil {
 		return report, fmt.Errorf("cannot read the namespaces: %w", err)
+	}
+	if report.Ungoverned, err = ungoverned(ctx, admin, report.Tenants, namespaces.Items); err != nil {
+		return report, err
 	}
 	proxy, err := findProxyEndpoint(ctx, admin)
 	if err != nil {
@@ -187,4 +198,24 @@ func inFull(envs []*Scenario) map[string]*Scenario {
 		}
 	}
 	return full
+}
+
+// ungoverned returns the namespaces of tenants that no label gives to a tenant, if the cluster has
+// Tenure's rules: these select namespaces by a label that the manager sets on labelled namespaces.
+func ungoverned(ctx context.Context, admin client.Reader, tenants []discovery.Tenant, namespaces []corev1.Namespace) ([]string, error) {
+	var policies admissionv1.ValidatingAdmissionPolicyList
+	if err := admin.List(ctx, &policies); err != nil {
+		return nil, fmt.Errorf("cannot read the policies: %w", err)
+	}
+	if !slices.ContainsFunc(policies.Items, func(p admissionv1.ValidatingAdmissionPolicy) bool { return strings.HasPrefix(p.Name, admission.Prefix) }) {
+		return nil, nil
+	}
+	var left []string
+	for _, ns := range namespaces {
+		_, labelled := tenancy.TenantOf(ns.Labels)
+		if !labelled && slices.ContainsFunc(tenants, func(t discovery.Tenant) bool { return slices.Contains(t.Namespaces, ns.Name) }) {
+			left = append(left, ns.Name)
+		}
+	}
+	return left, nil
 }

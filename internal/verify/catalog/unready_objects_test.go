@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-dev/tenure/internal/discovery"
 	"github.com/tenure-dev/tenure/internal/flux"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -251,6 +252,34 @@ func TestOfTenant(t *testing.T) {
 	} {
 		if got := ofTenant(tc.ref, all); got != tc.want {
 			t.Errorf("%s: got %t", tc.reason, got)
+		}
+	}
+}
+
+// With Tenure's rules, a tenant's namespace without a tenant's label is ungoverned.
+func TestUngoverned(t *testing.T) {
+	t.Parallel()
+	policy := func(name string) client.Object {
+		return &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	tenants := []discovery.Tenant{{Name: "a", Namespaces: []string{"a", "b"}}}
+	namespaces := []corev1.Namespace{
+		{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"toolkit.fluxcd.io/tenant": "a"}}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, {ObjectMeta: metav1.ObjectMeta{Name: "infra"}},
+	}
+	for reason, tc := range map[string]struct {
+		policy string
+		want   []string
+	}{
+		"Tenure's rules":       {"tenure-objects", []string{"b"}},
+		"a policy of somebody": {"quota", nil},
+	} {
+		got, err := ungoverned(t.Context(), newFakeEnv(interceptor.Funcs{}, policy(tc.policy)).Admin, tenants, namespaces)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", reason, diff)
 		}
 	}
 }
