@@ -87,7 +87,7 @@ func ApplyManifests(ctx context.Context, config *rest.Config, objects []*unstruc
 	return applyAll(ctx, c, objects)
 }
 
-// applyAll applies what defines others first.
+// applyAll applies CRDs, Namespaces and ClusterRoles before the objects that need them.
 func applyAll(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
 	var definitions, rest []*unstructured.Unstructured
 	for _, obj := range objects {
