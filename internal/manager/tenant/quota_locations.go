@@ -74,7 +74,7 @@ func (p *quotaLocations) forget(tenant string) {
 func (r *Reconciler) liveShares(ctx context.Context, f *reconcileState, cached []corev1.ResourceQuota) ([]corev1.ResourceQuota, error) {
 	tenant := f.tenant.Name
 	made := client.MatchingLabels{tenancy.LabelManaged: tenancy.ManagedValue, v1alpha1.LabelFluxTenant: tenant}
-	where, ok := r.places.get(tenant)
+	where, ok := r.locations.get(tenant)
 	if ok {
 		for _, ns := range f.list {
 			where[ns.Name] = true
@@ -86,7 +86,7 @@ func (r *Reconciler) liveShares(ctx context.Context, f *reconcileState, cached [
 	if !ok || len(where) > maxNamespaceReads {
 		all, err := partsOf(ctx, r.APIReader, tenant, made)
 		if err == nil {
-			r.places.set(tenant, all)
+			r.locations.set(tenant, all)
 		}
 		return all, err
 	}

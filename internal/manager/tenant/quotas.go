@@ -95,7 +95,7 @@ func isShare(q *corev1.ResourceQuota) bool {
 // write applies a part of a quota, and returns false if the quota cannot be. A namespace
 // that has gone is not a problem.
 func (r *Reconciler) write(ctx context.Context, f *reconcileState, object *corev1.ResourceQuota) (ok bool, err error) {
-	r.places.add(f.tenant.Name, object.Namespace)
+	r.locations.add(f.tenant.Name, object.Namespace)
 	err = tenantnamespace.Apply(ctx, r.Client, object)
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		f.problem(ReasonInvalid, "quota %s cannot be kept: %v", strings.TrimPrefix(object.Name, tenancy.QuotaObjectName("")), err)

@@ -59,10 +59,10 @@ type Reconciler struct {
 	// Now returns the time.
 	Now func() time.Time
 
-	// places are the namespaces of parts of quotas, and pace decides when they may
+	// locations are the namespaces of parts of quotas, and pace decides when they may
 	// change.
-	places quotaLocations
-	pace   transferPace
+	locations quotaLocations
+	pace      transferPace
 }
 
 // Reconcile brings one Tenant up to date. It returns an error if it cannot read the cache or
@@ -72,7 +72,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	tenant := &v1alpha1.Tenant{}
 	if err := r.Client.Get(ctx, request.NamespacedName, tenant); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.places.forget(request.Name)
+			r.locations.forget(request.Name)
 			r.pace.forget(request.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -119,7 +119,7 @@ func (r Refusal) String() string { return r.Where + ": " + r.Reason }
 // Plan returns the objects, ordered by list and then by namespace, and the refused items. A
 // refused item does not prevent other objects.
 func Plan(in Input) ([]Object, []Refusal) {
-	p := &planner{in: in, seen: map[Key]int{}, places: map[Key]string{}, said: map[Refusal]bool{}, steps: &steps{left: maxSteps}}
+	p := &planner{in: in, seen: map[Key]int{}, origins: map[Key]string{}, said: map[Refusal]bool{}, steps: &steps{left: maxSteps}}
 	for i := range in.Entries {
 		p.entry(i, &in.Entries[i])
 	}
@@ -146,11 +146,11 @@ type planner struct {
 	in       Input
 	objects  []Object
 	refusals []Refusal
-	// seen are the indexes of the objects, and places their places in the declaration.
-	seen   map[Key]int
-	places map[Key]string
-	said   map[Refusal]bool
-	steps  *steps
+	// seen are the indexes of the objects, and origins their paths in the declaration.
+	seen    map[Key]int
+	origins map[Key]string
+	said    map[Refusal]bool
+	steps   *steps
 }
 
 // refuse adds a refusal unless the same one exists.
@@ -239,10 +239,10 @@ func (p *planner) object(index int, e *Entry, namespace, where, origin string, u
 		mergeInto(p.objects[other].Object.Object, u.Object)
 		return
 	} else if taken {
-		p.refuse(where, "namespace %s gets the same object from %s: leave one of them out", namespace, p.places[key])
+		p.refuse(where, "namespace %s gets the same object from %s: leave one of them out", namespace, p.origins[key])
 		return
 	}
-	p.seen[key], p.places[key] = len(p.objects), where
+	p.seen[key], p.origins[key] = len(p.objects), where
 	p.objects = append(p.objects, Object{Entry: index, Origin: origin, Object: u})
 }
 
