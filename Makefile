@@ -106,7 +106,7 @@ format: ## fail if a Go file is not formatted
 .PHONY: check
 check: format $(BIN)/golangci-lint | check-tools ## format, lint and unit tests of the root module, for use while working
 	@$(BIN)/golangci-lint run --config .golangci.yml ./...
-	@$(GO) test $(UNIT)
+	@$(GO) test -vet=off $(UNIT) # the linter has run govet
 
 .PHONY: test
 test: build clients flux-operator kyverno generate-check ## run every test: unit, script and integration tests of all modules
