@@ -115,6 +115,9 @@ func verify(r run, platform ...string) (through []string, report catalog.Report)
 	if options.Choice, err = discovery.NewChoice(nil, platform); err != nil {
 		r.t.Fatal(err)
 	}
+	// A Kustomization is not ready while it is reconciled, as it is every minute: on a busy machine
+	// that takes seconds, in which nothing is proven about the rights that it applies.
+	r.settle()
 	report, err = catalog.Run(r.t.Context(), options)
 	if err != nil {
 		r.t.Fatal(err)
